@@ -1,0 +1,1 @@
+"""probing-ctl, the scheduled service, and the drain policy with its budget."""

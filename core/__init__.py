@@ -1,0 +1,1 @@
+"""The shared words: records, settings, errors, clock, hostlists. Standard library only."""

@@ -1,0 +1,52 @@
+"""Time as the product knows it: UTC instants, and one seam through which tests move them."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+from probing_cluster.core.errors import MalformedInput
+
+
+class Clock(Protocol):
+    """Where the time comes from; tests pass their own."""
+
+    def now(self) -> datetime:
+        """The present instant, UTC."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Seconds that never go backwards, from an arbitrary origin."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+
+SYSTEM: Clock = SystemClock()
+
+
+def require_utc(name: str, value: datetime) -> datetime:
+    """`value` in UTC; raises MalformedInput when it carries no zone, naming the field."""
+    if value.tzinfo is None:
+        msg = f"{name} is a naive datetime ({value.isoformat()}); give it a time zone"
+        raise MalformedInput(msg)
+    return value.astimezone(UTC)
+
+
+def from_epoch_s(seconds: float) -> datetime:
+    """The UTC instant `seconds` after 1970-01-01T00:00:00Z."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def iso_z(at: datetime) -> str:
+    """`at` as `2026-01-31T14:02:11.123456Z`, the form used in every JSON we print."""
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

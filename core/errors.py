@@ -1,0 +1,58 @@
+"""Every error the product raises on purpose.
+
+A class's docstring is the first half of its message: what went wrong. The instance's text
+is the second half: which thing, and the way out. A command catches `ProbingError` once.
+"""
+
+
+class ProbingError(Exception):
+    """Probing Cluster could not do what was asked."""
+
+    exit_code: int = 1
+
+    def __str__(self) -> str:
+        meaning = (type(self).__doc__ or "").strip().splitlines()[0].rstrip(".")
+        detail = super().__str__()
+        return f"{meaning}: {detail}" if detail else meaning
+
+
+class SettingsError(ProbingError):
+    """The configuration is not usable."""
+
+    exit_code = 2
+
+
+class UsageError(ProbingError):
+    """The command was called wrongly."""
+
+    exit_code = 2
+
+
+class NotFound(ProbingError):
+    """No such thing is known."""
+
+    exit_code = 3
+
+
+class DatabaseUnavailable(ProbingError):
+    """The database cannot be reached."""
+
+    exit_code = 4
+
+
+class NotPermitted(ProbingError):
+    """You may not see or do this."""
+
+    exit_code = 5
+
+
+class SlurmUnavailable(ProbingError):
+    """Slurm did not answer."""
+
+    exit_code = 6
+
+
+class MalformedInput(ProbingError):
+    """The input is not what its format promises."""
+
+    exit_code = 7

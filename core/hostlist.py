@@ -1,0 +1,117 @@
+"""Slurm hostlist expressions: `n[1-3,7]`, `rack[01-02]-gpu[1-8]`, comma-separated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from probing_cluster.core.errors import MalformedInput
+
+MAX_HOSTS = 200_000
+"""An expression that expands to more is a mistake or an attack, not a cluster."""
+
+_TAIL_NUMBER = re.compile(r"^(.*?)(\d+)$")
+
+
+def expand(expression: str) -> list[str]:
+    """Host names in the order written, duplicates kept; raises MalformedInput.
+
+    `""` and Slurm's words for "none yet" give an empty list.
+    """
+    text = expression.strip()
+    if text in {"", "None assigned", "(null)", "None"}:
+        return []
+    hosts: list[str] = []
+    for part in _split_top_level(text):
+        for host in _expand_one(part, text):
+            if len(hosts) >= MAX_HOSTS:
+                msg = f"hostlist expands to more than {MAX_HOSTS} hosts: {text[:80]!r}"
+                raise MalformedInput(msg)
+            hosts.append(host)
+    return hosts
+
+
+def _split_top_level(text: str) -> Iterator[str]:
+    depth, start = 0, 0
+    for i, ch in enumerate(text):
+        if ch == "[":
+            depth += 1
+        elif ch == "]":
+            depth -= 1
+        elif ch == "," and depth == 0:
+            if text[start:i]:
+                yield text[start:i]
+            start = i + 1
+        if depth not in (0, 1):
+            msg = f"unbalanced brackets in hostlist {text[:80]!r}"
+            raise MalformedInput(msg)
+    if depth:
+        msg = f"unbalanced brackets in hostlist {text[:80]!r}"
+        raise MalformedInput(msg)
+    if text[start:]:
+        yield text[start:]
+
+
+def _expand_one(part: str, whole: str) -> Iterator[str]:
+    head, bracket, rest = part.partition("[")
+    if not bracket:
+        yield head
+        return
+    inside, _, tail = rest.partition("]")
+    for item in inside.split(","):
+        for number in _numbers(item, whole):
+            for suffix in _expand_one(tail, whole):
+                yield f"{head}{number}{suffix}"
+
+
+def _numbers(item: str, whole: str) -> Iterator[str]:
+    low, dash, high = item.strip().partition("-")
+    if not low.isascii() or not low.isdigit() or (dash and not (high.isascii() and high.isdigit())):
+        msg = f"bad range {item!r} in hostlist {whole[:80]!r}"
+        raise MalformedInput(msg)
+    if not dash:
+        yield low
+        return
+    if int(high) < int(low) or int(high) - int(low) > MAX_HOSTS:
+        msg = f"bad range {item!r} in hostlist {whole[:80]!r}"
+        raise MalformedInput(msg)
+    width = len(low)
+    for n in range(int(low), int(high) + 1):
+        yield f"{n:0{width}d}"
+
+
+def compress(hosts: Iterable[str]) -> str:
+    """The shortest usual expression for a set of hosts, sorted: `n[1-3,7]`.
+
+    Only the last number of a name is folded; `expand(compress(h))` has exactly the set `h`.
+    """
+    groups: dict[tuple[str, int], list[int]] = {}
+    plain: list[str] = []
+    for host in dict.fromkeys(hosts):
+        match = _TAIL_NUMBER.match(host)
+        if match is None or "[" in host or len(match[2]) > 9:
+            plain.append(host)
+            continue
+        prefix, digits = match[1], match[2]
+        # A leading zero fixes the width; without one, 9 and 10 fold together.
+        width = len(digits) if digits.startswith("0") and len(digits) > 1 else 0
+        groups.setdefault((prefix, width), []).append(int(digits))
+    parts = [_fold(prefix, width, sorted(ns)) for (prefix, width), ns in groups.items()]
+    return ",".join(sorted(parts + plain))
+
+
+def _fold(prefix: str, width: int, numbers: list[int]) -> str:
+    if len(numbers) == 1:
+        return f"{prefix}{numbers[0]:0{width}d}"
+    ranges: list[str] = []
+    start = previous = numbers[0]
+    for n in [*numbers[1:], None]:
+        if n is not None and n == previous + 1:
+            previous = n
+            continue
+        ranges.append(
+            f"{start:0{width}d}" if start == previous else f"{start:0{width}d}-{previous:0{width}d}"
+        )
+        if n is not None:
+            start = previous = n
+    return f"{prefix}[{','.join(ranges)}]"

@@ -1,0 +1,223 @@
+"""One TOML file configures everything; an unknown key is an error that lists the valid ones.
+
+The file is `$PROBING_CONFIG`, else `/etc/probing-cluster/probing.toml`; without one the
+defaults stand. Each section is a frozen dataclass; a field's `doc` is its manual entry, and a
+test asserts that `docs/configuration.md` has a row for every one.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from probing_cluster.core.errors import SettingsError
+from probing_cluster.core.records import doc
+
+DEFAULT_PATH = Path("/etc/probing-cluster/probing.toml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterSettings:
+    """[cluster]: which Slurm cluster this is."""
+
+    name: str = doc("Slurm ClusterName; every row carries it", default="cluster")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabaseSettings:
+    """[database]: where the rows live."""
+
+    url: str = doc("postgresql:// URL of a server (15 or newer); empty = the embedded server in `directory`", default="")
+    directory: str = doc("data directory of the embedded server", default="/var/lib/probing-cluster/postgres")
+    retention_days: int = doc("days of raw events kept in Postgres; older months are dropped after the Parquet export", default=400)
+    pool_size: int = doc("connections the service holds at most", default=8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentSettings:
+    """[agent]: the node daemon."""
+
+    root: str = doc("filesystem root of the node's /sys, /proc, /dev; tests and the sandbox use a directory", default="/")
+    node: str = doc("Slurm node name; empty = $SLURMD_NODENAME, else the short host name", default="")
+    socket: str = doc("Unix socket the hooks talk to", default="/run/probing-cluster/agent.sock")
+    spool_directory: str = doc("durable event spool and cursors", default="/var/lib/probing-cluster/spool")
+    spool_max_bytes: int = doc("size at which the oldest, least severe events are dropped (and counted)", default=268435456)
+    job_directory: str = doc("where the per-job probe page directories are made", default="/run/probing-cluster/jobs")
+    nvml_library: str = doc("path of libnvidia-ml.so.1; empty = the loader's", default="")
+    kernel_log: str = doc("kmsg, journald or file:<path> (a growing file in /dev/kmsg format); auto tries kmsg first", default="auto")
+    beat_s: float = doc("heartbeat and delivery interval without jobs, seconds", default=10.0)
+    job_beat_s: float = doc("the same while the node runs a job, seconds", default=5.0)
+    sweep_s: float = doc("interval of the check sweep, seconds", default=300.0)
+    poll_s: float = doc("interval of the polled sources (NVML, sysfs, mounts), seconds", default=10.0)
+    call_deadline_s: float = doc("longest a call that can hang may take in its child process, seconds", default=5.0)
+    database_url: str = doc("where to deliver; empty = [database] url", default="")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceSettings:
+    """[service]: `probing-ctl serve`."""
+
+    accounting_poll_s: float = doc("interval of the sacct poll, seconds", default=30.0)
+    attribution_poll_s: float = doc("interval of attribution of ended attempts, seconds", default=15.0)
+    action_poll_s: float = doc("interval at which fresh high-severity events are turned into actions, seconds", default=1.0)
+    settle_s: float = doc("how long after its end an attempt is first judged, so that evidence can arrive, seconds", default=5.0)
+    socket: str = doc("Unix socket that answers users' reports by peer credentials", default="/run/probing-cluster/report.sock")
+    metrics_listen: str = doc("host:port of the Prometheus endpoint; empty = off", default="")
+    timezone: str = doc("IANA zone of the nightly jobs", default="UTC")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmSettings:
+    """[slurm]: how to reach Slurm."""
+
+    bin_directory: str = doc("where sacct, scontrol, sinfo are; empty = PATH", default="")
+    conf: str = doc("slurm.conf to use; empty = Slurm's default", default="")
+    command_deadline_s: float = doc("longest a Slurm command may take, seconds", default=30.0)
+    history_days: float = doc("how far back the first accounting poll looks, days", default=7.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicySettings:
+    """[policy]: what may be done to nodes."""
+
+    observe_only: bool = doc("true: decide and record, touch nothing (the installed default)", default=True)
+    fresh_s: float = doc("an event older than this causes no action, seconds", default=300.0)
+    budget_nodes: int = doc("most nodes drained per window, whole cluster", default=5)
+    budget_frac: float = doc("most of the cluster's nodes drained per window, 0..1", default=0.05)
+    budget_partition_frac: float = doc("most of one partition's nodes drained per window, 0..1", default=0.25)
+    budget_window_s: float = doc("length of the budget window, seconds", default=3600.0)
+    requeue: bool = doc("requeue the jobs of a node drained for a high-severity fault", default=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributionSettings:
+    """[attribution]: the evidence window and the engine."""
+
+    before_s: float = doc("window before the onset, seconds", default=600.0)
+    after_s: float = doc("window after the end, seconds", default=300.0)
+    memory_bytes: int = doc("memory pool of the engine, bytes", default=4294967296)
+    checkpoint_interval_s: float = doc("assumed checkpoint interval where the probe saw none, seconds", default=3600.0)
+    checkpoint_write_s: float = doc("assumed time blocked per checkpoint where the probe saw none, seconds", default=0.0)
+    restart_s: float = doc("assumed time from start to first step where the probe saw none, seconds", default=300.0)
+    failure_rate_per_node_day: float = doc("failures per node-day assumed until the cluster's own is known", default=0.005)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LemonSettings:
+    """[lemon]: the nightly search for nodes that keep killing jobs."""
+
+    window_days: int = doc("sliding window, days", default=28)
+    run_at: str = doc("time of the nightly run, HH:MM in service.timezone", default="06:00")
+    action: str = doc("off, drain or feature: what is done with a named lemon", default="off")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MailSettings:
+    """[mail]: the nightly mail."""
+
+    host: str = doc("SMTP host; empty = no mail", default="")
+    port: int = doc("SMTP port", default=587)
+    security: str = doc("starttls, ssl or none", default="starttls")
+    username: str = doc("login; empty = none", default="")
+    password_file: str = doc("file (mode 0600) with the password", default="")
+    sender: str = doc("From address", default="probing-cluster@localhost")
+    recipients: tuple[str, ...] = doc("To addresses", default=())
+    spool_directory: str = doc("where mail that could not be sent waits", default="/var/lib/probing-cluster/mail")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The whole file."""
+
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
+    database: DatabaseSettings = field(default_factory=DatabaseSettings)
+    agent: AgentSettings = field(default_factory=AgentSettings)
+    service: ServiceSettings = field(default_factory=ServiceSettings)
+    slurm: SlurmSettings = field(default_factory=SlurmSettings)
+    policy: PolicySettings = field(default_factory=PolicySettings)
+    attribution: AttributionSettings = field(default_factory=AttributionSettings)
+    lemon: LemonSettings = field(default_factory=LemonSettings)
+    mail: MailSettings = field(default_factory=MailSettings)
+
+
+_Section = TypeVar("_Section")
+
+
+def load(path: Path | None = None) -> Settings:
+    """The settings of `path`, else of the usual place; raises SettingsError naming the key."""
+    named = path or (Path(os.environ["PROBING_CONFIG"]) if os.environ.get("PROBING_CONFIG") else None)
+    chosen = named or DEFAULT_PATH
+    try:
+        raw = chosen.read_bytes()
+    except FileNotFoundError as exc:
+        if named is None:
+            return Settings()
+        msg = f"{chosen} does not exist"
+        raise SettingsError(msg) from exc
+    except OSError as exc:
+        msg = f"{chosen} cannot be read: {exc.strerror}"
+        raise SettingsError(msg) from exc
+    return parse(raw.decode("utf-8", "replace"), where=str(chosen))
+
+
+def parse(text: str, *, where: str = "settings") -> Settings:
+    """The settings written in TOML `text`; raises SettingsError naming file, section and key."""
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        msg = f"{where}: {exc}"
+        raise SettingsError(msg) from exc
+    hints = typing.get_type_hints(Settings)
+    for name, value in tables.items():
+        if name not in hints:
+            msg = f"{where}: unknown section [{name}]; valid: {', '.join(sorted(hints))}"
+            raise SettingsError(msg)
+        if not isinstance(value, dict):
+            msg = f"{where}: {name} must be a section [{name}]"
+            raise SettingsError(msg)
+    return Settings(**{n: _section(hints[n], t, f"{where}: [{n}]") for n, t in tables.items()})
+
+
+def _section(cls: type[_Section], table: Mapping[str, Any], where: str) -> _Section:
+    hints = typing.get_type_hints(cls)
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in hints:
+            msg = f"{where} unknown key {key!r}; valid: {', '.join(sorted(hints))}"
+            raise SettingsError(msg)
+        values[key] = _convert(hints[key], value, f"{where} {key}")
+    return cls(**values)
+
+
+def _convert(kind: Any, value: Any, where: str) -> Any:
+    origin = typing.get_origin(kind)
+    if origin is tuple:
+        if isinstance(value, list) and all(isinstance(v, str) for v in value):
+            return tuple(value)
+        msg = f"{where} must be a list of strings"
+        raise SettingsError(msg)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    plain = kind if isinstance(kind, type) and not isinstance(kind, types.GenericAlias) else object
+    if isinstance(value, plain) and not (plain is int and isinstance(value, bool)):
+        return value
+    msg = f"{where} must be {getattr(kind, '__name__', kind)}, not {type(value).__name__} ({value!r})"
+    raise SettingsError(msg)
+
+
+def describe() -> list[tuple[str, str, Any, str]]:
+    """(section, key, default, meaning) of every setting, for the manual and its test."""
+    rows: list[tuple[str, str, Any, str]] = []
+    defaults = Settings()
+    for section in fields(Settings):
+        values = getattr(defaults, section.name)
+        rows += [
+            (section.name, f.name, getattr(values, f.name), f.metadata["doc"]) for f in fields(values)
+        ]
+    return rows

@@ -1,0 +1,1 @@
+"""Health checks: one file and one registration each, run by one runner."""

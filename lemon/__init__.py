@@ -1,0 +1,1 @@
+"""Nodes that keep killing jobs: signals, score, nightly run."""

@@ -1,0 +1,1 @@
+"""The node daemon: sources, spool, delivery and the hook socket."""

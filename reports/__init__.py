@@ -1,0 +1,1 @@
+"""Reports read, never write: probing-report, HTML, mail."""

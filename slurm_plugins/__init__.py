@@ -1,0 +1,1 @@
+"""Everything that speaks Slurm: hooks, accounting, live state, drains."""
