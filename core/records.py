@@ -118,8 +118,12 @@ class HealthEvent(FromRow):
     kind: str = doc("what sort of fact, a word of docs/evidence.md: xid, pcie_aer, ib_link, gpu_lost …")
     code: str | None = doc("the kind's own code: Xid number, AER class, check name …", default=None)
     severity: Severity = doc("info, low or high; the mapping is data, editable per site")
-    device: str | None = doc("the part concerned as the source names it: gpu3, mlx5_0, /scratch, nvme0n1", default=None)
-    pci_bus_id: str | None = doc("PCI address, lower case, domain:bus:device[.function] as 0000:3b:00", default=None)
+    device: str | None = doc(
+        "the part concerned as the source names it: gpu3, mlx5_0, /scratch, nvme0n1", default=None
+    )
+    pci_bus_id: str | None = doc(
+        "PCI address, lower case, domain:bus:device[.function] as 0000:3b:00", default=None
+    )
     gpu_uuid: str | None = doc("GPU UUID when the event concerns one GPU and it is known", default=None)
     pid: int | None = doc("process id named by the source", default=None)
     process: str | None = doc("process name named by the source", default=None)
@@ -180,7 +184,9 @@ class JobAttempt(FromRow):
     exit_signal: int | None = doc("signal that ended it, 0 or null for none", default=None)
     derived_exit_code: int | None = doc("highest exit status of its steps", default=None)
     nodes: tuple[str, ...] = doc("node names in Slurm's order", default=())
-    n_gpus: int | None = doc("GPUs allocated in total; null when the site does not account them", default=None)
+    n_gpus: int | None = doc(
+        "GPUs allocated in total; null when the site does not account them", default=None
+    )
     gpus: Mapping[str, tuple[str, ...]] | None = doc(
         "node to GPU UUIDs as recorded at Prolog; null when unknown", default=None
     )
@@ -347,7 +353,9 @@ class JobAllocation(FromRow):
     restart_count: int = doc("Slurm's restart count at that start", default=0)
     at: datetime = doc("when the Prolog ran, UTC")
     uid: int | None = doc("the job's owner", default=None)
-    gpu_uuids: tuple[str, ...] | None = doc("UUIDs of its GPUs here; null when they could not be resolved", default=None)
+    gpu_uuids: tuple[str, ...] | None = doc(
+        "UUIDs of its GPUs here; null when they could not be resolved", default=None
+    )
     gpu_indices: str = doc("SLURM_JOB_GPUS as given", default="")
     released_at: datetime | None = doc("when the Epilog ran, UTC", default=None)
     detail: Mapping[str, Any] = doc("stdout path, working directory, partition", default_factory=dict)

@@ -33,9 +33,13 @@ class ClusterSettings:
 class DatabaseSettings:
     """[database]: where the rows live."""
 
-    url: str = doc("postgresql:// URL of a server (15 or newer); empty = the embedded server in `directory`", default="")
+    url: str = doc(
+        "postgresql:// URL of a server (15 or newer); empty = the embedded server in `directory`", default=""
+    )
     directory: str = doc("data directory of the embedded server", default="/var/lib/probing-cluster/postgres")
-    retention_days: int = doc("days of raw events kept in Postgres; older months are dropped after the Parquet export", default=400)
+    retention_days: int = doc(
+        "days of raw events kept in Postgres; older months are dropped after the Parquet export", default=400
+    )
     pool_size: int = doc("connections the service holds at most", default=8)
 
 
@@ -43,19 +47,30 @@ class DatabaseSettings:
 class AgentSettings:
     """[agent]: the node daemon."""
 
-    root: str = doc("filesystem root of the node's /sys, /proc, /dev; tests and the sandbox use a directory", default="/")
+    root: str = doc(
+        "filesystem root of the node's /sys, /proc, /dev; tests and the sandbox use a directory", default="/"
+    )
     node: str = doc("Slurm node name; empty = $SLURMD_NODENAME, else the short host name", default="")
     socket: str = doc("Unix socket the hooks talk to", default="/run/probing-cluster/agent.sock")
     spool_directory: str = doc("durable event spool and cursors", default="/var/lib/probing-cluster/spool")
-    spool_max_bytes: int = doc("size at which the oldest, least severe events are dropped (and counted)", default=268435456)
-    job_directory: str = doc("where the per-job probe page directories are made", default="/run/probing-cluster/jobs")
+    spool_max_bytes: int = doc(
+        "size at which the oldest, least severe events are dropped (and counted)", default=268435456
+    )
+    job_directory: str = doc(
+        "where the per-job probe page directories are made", default="/run/probing-cluster/jobs"
+    )
     nvml_library: str = doc("path of libnvidia-ml.so.1; empty = the loader's", default="")
-    kernel_log: str = doc("kmsg, journald or file:<path> (a growing file in /dev/kmsg format); auto tries kmsg first", default="auto")
+    kernel_log: str = doc(
+        "kmsg, journald or file:<path> (a growing file in /dev/kmsg format); auto tries kmsg first",
+        default="auto",
+    )
     beat_s: float = doc("heartbeat and delivery interval without jobs, seconds", default=10.0)
     job_beat_s: float = doc("the same while the node runs a job, seconds", default=5.0)
     sweep_s: float = doc("interval of the check sweep, seconds", default=300.0)
     poll_s: float = doc("interval of the polled sources (NVML, sysfs, mounts), seconds", default=10.0)
-    call_deadline_s: float = doc("longest a call that can hang may take in its child process, seconds", default=5.0)
+    call_deadline_s: float = doc(
+        "longest a call that can hang may take in its child process, seconds", default=5.0
+    )
     database_url: str = doc("where to deliver; empty = [database] url", default="")
 
 
@@ -65,9 +80,16 @@ class ServiceSettings:
 
     accounting_poll_s: float = doc("interval of the sacct poll, seconds", default=30.0)
     attribution_poll_s: float = doc("interval of attribution of ended attempts, seconds", default=15.0)
-    action_poll_s: float = doc("interval at which fresh high-severity events are turned into actions, seconds", default=1.0)
-    settle_s: float = doc("how long after its end an attempt is first judged, so that evidence can arrive, seconds", default=5.0)
-    socket: str = doc("Unix socket that answers users' reports by peer credentials", default="/run/probing-cluster/report.sock")
+    action_poll_s: float = doc(
+        "interval at which fresh high-severity events are turned into actions, seconds", default=1.0
+    )
+    settle_s: float = doc(
+        "how long after its end an attempt is first judged, so that evidence can arrive, seconds", default=5.0
+    )
+    socket: str = doc(
+        "Unix socket that answers users' reports by peer credentials",
+        default="/run/probing-cluster/report.sock",
+    )
     metrics_listen: str = doc("host:port of the Prometheus endpoint; empty = off", default="")
     timezone: str = doc("IANA zone of the nightly jobs", default="UTC")
 
@@ -102,10 +124,18 @@ class AttributionSettings:
     before_s: float = doc("window before the onset, seconds", default=600.0)
     after_s: float = doc("window after the end, seconds", default=300.0)
     memory_bytes: int = doc("memory pool of the engine, bytes", default=4294967296)
-    checkpoint_interval_s: float = doc("assumed checkpoint interval where the probe saw none, seconds", default=3600.0)
-    checkpoint_write_s: float = doc("assumed time blocked per checkpoint where the probe saw none, seconds", default=0.0)
-    restart_s: float = doc("assumed time from start to first step where the probe saw none, seconds", default=300.0)
-    failure_rate_per_node_day: float = doc("failures per node-day assumed until the cluster's own is known", default=0.005)
+    checkpoint_interval_s: float = doc(
+        "assumed checkpoint interval where the probe saw none, seconds", default=3600.0
+    )
+    checkpoint_write_s: float = doc(
+        "assumed time blocked per checkpoint where the probe saw none, seconds", default=0.0
+    )
+    restart_s: float = doc(
+        "assumed time from start to first step where the probe saw none, seconds", default=300.0
+    )
+    failure_rate_per_node_day: float = doc(
+        "failures per node-day assumed until the cluster's own is known", default=0.005
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +158,9 @@ class MailSettings:
     password_file: str = doc("file (mode 0600) with the password", default="")
     sender: str = doc("From address", default="probing-cluster@localhost")
     recipients: tuple[str, ...] = doc("To addresses", default=())
-    spool_directory: str = doc("where mail that could not be sent waits", default="/var/lib/probing-cluster/mail")
+    spool_directory: str = doc(
+        "where mail that could not be sent waits", default="/var/lib/probing-cluster/mail"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +249,36 @@ def describe() -> list[tuple[str, str, Any, str]]:
     defaults = Settings()
     for section in fields(Settings):
         values = getattr(defaults, section.name)
-        rows += [
-            (section.name, f.name, getattr(values, f.name), f.metadata["doc"]) for f in fields(values)
-        ]
+        rows += [(section.name, f.name, getattr(values, f.name), f.metadata["doc"]) for f in fields(values)]
     return rows
+
+
+def manual_row(section: str, key: str) -> str:
+    """The row of docs/configuration.md for one setting, as a Markdown table row."""
+    default, meaning = next((d, m) for s, k, d, m in describe() if (s, k) == (section, key))
+    shown = '""' if default == "" else str(default).lower() if isinstance(default, bool) else str(default)
+    if isinstance(default, tuple):
+        shown = "[" + ", ".join(f'"{v}"' for v in default) + "]"
+    return f"| `{key}` | `{shown}` | {meaning} |"
+
+
+def manual() -> str:
+    """docs/configuration.md, whole; `python -m probing_cluster.core.settings` prints it."""
+    parts = [
+        "# Configuration",
+        "",
+        "One TOML file: `$PROBING_CONFIG`, else `/etc/probing-cluster/probing.toml`. Unknown sections and keys are",
+        "errors that list the valid ones. This page is generated: `python -m probing_cluster.core.settings`.",
+    ]
+    hints = typing.get_type_hints(Settings)
+    for section in fields(Settings):
+        title = (hints[section.name].__doc__ or "").strip()
+        rows = [manual_row(s, k) for s, k, _, _ in describe() if s == section.name]
+        parts += ["", f"## {title}", "", "| key | default | meaning |", "|---|---|---|", *rows]
+    return "\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(manual())

@@ -1,0 +1,51 @@
+"""One TOML file, and a clear no for everything else."""
+
+from pathlib import Path
+
+import pytest
+
+from probing_cluster.core import errors, settings
+
+
+def test_defaults_stand_without_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine without the file runs on the documented defaults, observe-only."""
+    monkeypatch.delenv("PROBING_CONFIG", raising=False)
+    monkeypatch.setattr(settings, "DEFAULT_PATH", tmp_path / "none.toml")
+    assert settings.load().policy.observe_only is True
+
+
+def test_a_named_file_must_exist(tmp_path: Path) -> None:
+    """Somebody who names a file does not want the defaults."""
+    with pytest.raises(errors.SettingsError, match=r"missing\.toml does not exist"):
+        settings.load(tmp_path / "missing.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[polcy]\n", "unknown section .polcy.; valid: .*policy"),
+        ("[policy]\nobserve = true\n", "unknown key 'observe'; valid: .*observe_only"),
+        ("[policy]\nbudget_nodes = true\n", "budget_nodes must be int"),
+        ("[policy]\nfresh_s = 'soon'\n", "fresh_s must be float"),
+        ("[mail]\nrecipients = 'a@b'\n", "recipients must be a list of strings"),
+        ("policy = 1\n", "policy must be a section"),
+        ("[policy\n", "settings"),
+    ],
+)
+def test_mistakes_are_named(text: str, complaint: str) -> None:
+    """The error names the section, the key and what would be right."""
+    with pytest.raises(errors.SettingsError, match=complaint):
+        settings.parse(text)
+
+
+def test_values_arrive() -> None:
+    """Written values override defaults; an integer is accepted where seconds are meant."""
+    parsed = settings.parse("[policy]\nfresh_s = 7\n[mail]\nrecipients = ['a@b', 'c@d']\n")
+    assert parsed.policy.fresh_s == 7.0
+    assert parsed.mail.recipients == ("a@b", "c@d")
+
+
+def test_the_manual_is_the_settings() -> None:
+    """docs/configuration.md is generated; a new setting without its row there fails here."""
+    manual = (Path(__file__).resolve().parents[2] / "docs/configuration.md").read_text()
+    assert manual == settings.manual()
