@@ -1,1 +1,1 @@
-"""Reports read, never write: probing-report, HTML, mail."""
+"""What people read: `probing-report`, its text, JSON and HTML. Reads, never writes."""

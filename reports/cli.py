@@ -1,0 +1,121 @@
+"""`probing-report JOBID`: why did my job die, what did it cost, what do I do now."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from probing_cluster.core import clock, errors, settings
+from probing_cluster.reports import job_ref, json_out, model, paint, rows, source, text
+
+_EPILOG = """exit codes: 0 printed, 2 wrong usage or configuration, 3 no such job,
+4 database and service unreachable, 5 not your job"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="probing-report",
+        description="Why a job died, what it cost, and what to do now.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("job", metavar="JOBID", help="123, 123_4 (array task) or 123+1 (het component)")
+    made.add_argument("--json", action="store_true", help="print JSON with stable keys instead of text")
+    made.add_argument(
+        "--html", metavar="FILE", help="also write a self-contained page ('-': to standard output, alone)"
+    )
+    made.add_argument("--attempt", metavar="N", type=int, help="explain this attempt only")
+    made.add_argument(
+        "--config", metavar="FILE", type=Path, help="settings file (default $PROBING_CONFIG, else /etc)"
+    )
+    made.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colour the text")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; its exit code."""
+    args = parser().parse_args(argv)
+    try:
+        _print(args)
+    except errors.ProbingError as exc:
+        print(f"probing-report: {exc}", file=sys.stderr)
+        return exc.exit_code
+    except BrokenPipeError:
+        # A pager that was left: what could be read was read.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    return 0
+
+
+def _print(args: argparse.Namespace) -> None:
+    ref = job_ref.parse(args.job)
+    config = settings.load(args.config)
+    found = rows.from_json(source.rows_document(config, ref))
+    now = clock.SYSTEM.now()
+    if model.is_overview(ref, found):
+        _print_overview(args, ref, found)
+        return
+    report = model.build(ref, found, now=now)
+    if args.attempt is not None and all(v.attempt.attempt != args.attempt for v in report.attempts):
+        msg = f"attempt {args.attempt} of job {ref}, which has {len(report.attempts)}"
+        raise errors.NotFound(msg)
+    if args.html:
+        _write_html(args.html, report)
+    if args.json:
+        _write(json_out.dumps(json_out.document(report, args.attempt)))
+    elif args.html != "-":
+        colour = paint.wanted(args.color, sys.stdout)
+        _write(text.render(report, width=_width(), colour=colour, attempt=args.attempt))
+
+
+def _print_overview(args: argparse.Namespace, ref: job_ref.JobRef, found: rows.Rows) -> None:
+    if args.html or args.attempt is not None:
+        msg = f"{ref} is an array; name one task, such as {found.siblings[0].ref}"
+        raise errors.UsageError(msg)
+    now = clock.SYSTEM.now()
+    if args.json:
+        _write(json_out.dumps(json_out.overview(str(ref), found, now)))
+        return
+    colour = paint.wanted(args.color, sys.stdout)
+    _write(text.render_overview(str(ref), found, now=now, width=_width(), colour=colour))
+
+
+def _write_html(target: str, report: model.ReportModel) -> None:
+    from probing_cluster.reports import html
+
+    page = html.render(report)
+    if target == "-":
+        _write(page)
+        return
+    path = Path(target)
+    try:
+        fresh = path.with_name(f".{path.name}.{os.getpid()}")
+        fresh.write_text(page, encoding="utf-8")
+        fresh.replace(path)
+    except OSError as exc:
+        msg = f"{path} cannot be written: {exc.strerror}"
+        raise errors.UsageError(msg) from exc
+    print(f"probing-report: wrote {path}", file=sys.stderr)
+
+
+def _width() -> int:
+    """The terminal's, within reason; 80 where there is none."""
+    return min(max(shutil.get_terminal_size((80, 24)).columns, 60), 110) if sys.stdout.isatty() else 80
+
+
+def _write(page: str) -> None:
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    sys.stdout.write(page)
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""What a job's failures cost in GPU-hours, from its run's account."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from probing_cluster.core import records
+
+
+@records.record
+class Cost:
+    """GPU-hours that failures took from one run; the parts add up to `total`."""
+
+    replayed_gpu_h: float = records.doc("training done again, or lost, GPU-hours")
+    restarting_gpu_h: float = records.doc("starting up again after the first start, GPU-hours")
+    queued_gpu_h: float = records.doc("waiting to start again, GPU-hours")
+    measured: bool = records.doc("false when checkpoints and first steps were assumed")
+
+    @property
+    def total_gpu_h(self) -> float:
+        """All of it, GPU-hours."""
+        return self.replayed_gpu_h + self.restarting_gpu_h + self.queued_gpu_h
+
+
+def of_failures(account: records.RunAccount | None, attempts: Sequence[records.JobAttempt]) -> Cost | None:
+    """What the run would not have paid had its first attempt lived; None when it cannot be said.
+
+    The first wait in the queue and the first start are no failure's fault: the wait is known
+    exactly, the start-up counts as an equal share of all starts.
+    """
+    if account is None or not account.n_gpus or not attempts:
+        return None
+    first = attempts[0]
+    eligible = first.eligible_at or first.submit_at
+    first_wait_s = (first.start_at - eligible).total_seconds() if first.start_at else 0.0
+    again = max(account.n_attempts - 1, 0) / max(account.n_attempts, 1)
+    gpu_h = account.n_gpus / 3600
+    return Cost(
+        replayed_gpu_h=account.lost_to_replay_s * gpu_h,
+        restarting_gpu_h=account.restart_s * again * gpu_h,
+        queued_gpu_h=max(account.queued_s - max(first_wait_s, 0.0), 0.0) * gpu_h,
+        measured=account.measured,
+    )

@@ -1,0 +1,203 @@
+"""What a report says, apart from how it looks: stored rows in, one frozen model out."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from probing_cluster.core import records
+from probing_cluster.reports import advice, cost, job_ref, rows
+
+FAILED_STATES = frozenset(
+    {
+        "FAILED",
+        "NODE_FAIL",
+        "BOOT_FAIL",
+        "OUT_OF_MEMORY",
+        "TIMEOUT",
+        "DEADLINE",
+        "REQUEUED",
+        "PREEMPTED",
+        "CANCELLED",
+    }
+)
+"""States in which an attempt ended without finishing its work."""
+
+AFTERMATH = timedelta(minutes=10)
+"""How long after an attempt's end something done to its nodes still belongs to its story."""
+
+
+@records.record
+class AttemptView:
+    """One attempt with everything known about it."""
+
+    attempt: records.JobAttempt = records.doc("as accounting has it")
+    verdict: records.Verdict | None = records.doc("why it ended, once judged", default=None)
+    evidence: tuple[records.HealthEvent, ...] = records.doc("the verdict's events, oldest first", default=())
+    others: tuple[records.HealthEvent, ...] = records.doc(
+        "what else its nodes reported meanwhile", default=()
+    )
+    actions: tuple[records.Drain, ...] = records.doc("what was done because of it, oldest first", default=())
+    lost_s: float | None = records.doc("work of it that was lost, seconds; null when not known", default=None)
+    quiet_nodes: tuple[str, ...] = records.doc("its nodes with no fault recorded during it", default=())
+    last_seen_at: datetime | None = records.doc("when an agent last said it still runs", default=None)
+
+    @property
+    def running(self) -> bool:
+        """True while accounting knows no end."""
+        return self.attempt.end_at is None
+
+    @property
+    def died(self) -> bool:
+        """True when it ended without finishing its work."""
+        return not self.running and self.attempt.state in FAILED_STATES
+
+
+@records.record
+class ReportModel:
+    """One job's report."""
+
+    ref: str = records.doc("the job as its owner names it")
+    job_id: int = records.doc("Slurm's raw job id")
+    cluster: str = records.doc("Slurm cluster name")
+    run_key: str = records.doc("the run it belongs to")
+    run_jobs: tuple[int, ...] = records.doc("job ids of that run")
+    user: str = records.doc("its owner")
+    account: str = records.doc("Slurm account")
+    partition: str = records.doc("partition")
+    name: str = records.doc("job name")
+    state: str = records.doc("state of its last attempt")
+    n_requeues: int = records.doc("starts after the first")
+    n_nodes: int = records.doc("nodes of its last attempt")
+    n_gpus: int | None = records.doc("GPUs of its last attempt; null when unknown")
+    submit_at: datetime = records.doc("first submission")
+    start_at: datetime | None = records.doc("first start")
+    end_at: datetime | None = records.doc("end of the last attempt; null while running")
+    drawn_until: datetime = records.doc("right edge of the timeline")
+    attempts: tuple[AttemptView, ...] = records.doc("oldest first")
+    run: records.RunAccount | None = records.doc("where the run's time went; null until computed")
+    cost: cost.Cost | None = records.doc("what its failures cost; null when none failed or not computed")
+    advice: tuple[str, ...] = records.doc("what to do now, one sentence each", default=())
+    components: tuple[rows.Sibling, ...] = records.doc("other components of a heterogeneous job", default=())
+    made_at: datetime = records.doc("when the report was made")
+
+    @property
+    def headline(self) -> str:
+        """`COMPLETED after 1 requeue`."""
+        if not self.n_requeues:
+            return self.state
+        return f"{self.state} after {self.n_requeues} requeue{'s' if self.n_requeues > 1 else ''}"
+
+    @property
+    def shape(self) -> str:
+        """`2 nodes x 8 GPUs`, `1 node, 12 GPUs` when uneven, `2 nodes` when GPUs are not accounted."""
+        nodes = f"{self.n_nodes} node{'' if self.n_nodes == 1 else 's'}"
+        if not self.n_gpus or not self.n_nodes:
+            return nodes
+        each, rest = divmod(self.n_gpus, self.n_nodes)
+        plural = "" if (each if not rest else self.n_gpus) == 1 else "s"
+        return f"{nodes}, {self.n_gpus} GPU{plural}" if rest else f"{nodes} x {each} GPU{plural}"
+
+
+def build(ref: job_ref.JobRef, found: rows.Rows, *, now: datetime) -> ReportModel:
+    """The report of the job that `found` holds the rows of; it must have an attempt."""
+    attempts = sorted(found.attempts, key=lambda a: (a.submit_at, a.attempt))
+    views = tuple(_view(a, found, attempts[i + 1 :]) for i, a in enumerate(attempts))
+    views = _with_losses(views, found)
+    last, n_died = attempts[-1], sum(v.died for v in views)
+    return ReportModel(
+        ref=_name(ref, last),
+        job_id=last.job_id,
+        cluster=last.cluster,
+        run_key=last.run_key or str(last.job_id),
+        run_jobs=found.run_jobs,
+        user=last.user,
+        account=last.account,
+        partition=last.partition,
+        name=last.name,
+        state=last.state,
+        n_requeues=len(attempts) - 1,
+        n_nodes=len(last.nodes),
+        n_gpus=last.n_gpus,
+        submit_at=attempts[0].submit_at,
+        start_at=next((a.start_at for a in attempts if a.start_at), None),
+        end_at=last.end_at,
+        drawn_until=last.end_at or now,
+        attempts=views,
+        run=found.account,
+        cost=cost.of_failures(found.account, attempts) if n_died else None,
+        advice=advice.what_now([v.verdict for v in views if v.verdict], attempts, died=n_died),
+        components=tuple(s for s in found.siblings if s.het_offset is not None),
+        made_at=now,
+    )
+
+
+def is_overview(ref: job_ref.JobRef, found: rows.Rows) -> bool:
+    """True when a bare number names an array of several tasks rather than one job."""
+    return ref.plain and found.n_siblings > 1 and any(s.array_task_id is not None for s in found.siblings)
+
+
+def _name(ref: job_ref.JobRef, attempt: records.JobAttempt) -> str:
+    if not ref.plain:
+        return str(ref)
+    if attempt.array_job_id is not None and attempt.array_task_id is not None:
+        return f"{attempt.array_job_id}_{attempt.array_task_id}"
+    if attempt.het_job_id is not None and attempt.het_offset is not None:
+        return f"{attempt.het_job_id}+{attempt.het_offset}"
+    return str(ref)
+
+
+def _view(attempt: records.JobAttempt, found: rows.Rows, later: Sequence[records.JobAttempt]) -> AttemptView:
+    verdict = next((v for v in found.verdicts if v.submit_at == attempt.submit_at), None)
+    wanted = set(verdict.evidence) if verdict else set()
+    evidence = tuple(sorted((e for e in found.evidence if e.event_id in wanted), key=lambda e: e.at))
+    others = tuple(e for e in found.others if e.event_id not in wanted and _concerns(attempt, e))
+    until = later[0].start_at if later else None
+    seen = {e.node for e in (*evidence, *others)}
+    return AttemptView(
+        attempt=attempt,
+        verdict=verdict,
+        evidence=evidence,
+        others=others,
+        actions=tuple(d for d in found.drains if _acted_on(attempt, d, wanted, until)),
+        quiet_nodes=tuple(n for n in attempt.nodes if n not in seen),
+        last_seen_at=_last_seen(attempt, found.heartbeats),
+    )
+
+
+def _with_losses(views: tuple[AttemptView, ...], found: rows.Rows) -> tuple[AttemptView, ...]:
+    """The lost work of the one attempt that died; with several, the run's total cannot be divided."""
+    died = [v for v in views if v.died]
+    if found.account is None or len(died) != 1 or len(found.run_jobs) > 1:
+        return views
+    lost_s = found.account.lost_to_replay_s
+    return tuple(dataclasses.replace(v, lost_s=lost_s) if v is died[0] else v for v in views)
+
+
+def _concerns(attempt: records.JobAttempt, event: records.HealthEvent) -> bool:
+    if event.node not in attempt.nodes or attempt.start_at is None:
+        return False
+    return attempt.start_at <= event.at and (attempt.end_at is None or event.at <= attempt.end_at)
+
+
+def _acted_on(
+    attempt: records.JobAttempt, drain: records.Drain, wanted: set[uuid.UUID], until: datetime | None
+) -> bool:
+    if attempt.start_at is None or drain.at < attempt.start_at or (until and drain.at > until):
+        return False
+    if attempt.end_at and drain.at > attempt.end_at + AFTERMATH:
+        return False
+    named = drain.job_id == attempt.job_id
+    return (
+        named
+        or bool(wanted.intersection(drain.event_ids))
+        or (drain.job_id is None and drain.node in attempt.nodes)
+    )
+
+
+def _last_seen(attempt: records.JobAttempt, beats: Iterable[records.AgentHeartbeat]) -> datetime | None:
+    if attempt.end_at is not None:
+        return None
+    return max((b.at for b in beats if b.node in attempt.nodes and attempt.job_id in b.jobs), default=None)

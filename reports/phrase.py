@@ -1,0 +1,77 @@
+"""Instants, amounts and events as people read them, the same in text and HTML."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from probing_cluster.core import records, sanitize
+
+_NAMES = {"xid": "Xid", "sxid": "SXid"}
+
+
+def clock_z(at: datetime, *, with_day: bool = False) -> str:
+    """`14:02:11Z`, or `11-21 14:02:11Z` where a report spans several days."""
+    return at.astimezone(UTC).strftime("%m-%d %H:%M:%SZ" if with_day else "%H:%M:%SZ")
+
+
+def stamp_z(at: datetime) -> str:
+    """`2026-11-21 14:02:11Z`."""
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def span(seconds: float) -> str:
+    """`45 s`, `18 min 22 s`, `3 h 5 min`, `2 d 4 h`: two units, never rounded up to a unit it has not."""
+    total = round(seconds)
+    if total < 60:
+        return f"{total} s"
+    for size, unit, small, small_unit in (
+        (60, "min", 1, "s"),
+        (3600, "h", 60, "min"),
+        (86400, "d", 3600, "h"),
+    ):
+        if total < size * (60 if size == 60 else 24 if size == 3600 else 1 << 40):
+            whole, rest = divmod(total, size)
+            tail = rest // small
+            return f"{whole} {unit} {tail} {small_unit}" if tail else f"{whole} {unit}"
+    raise AssertionError(seconds)
+
+
+def gpu_hours(amount: float) -> str:
+    """`0.3`, `12.5`, `1,204`; an amount that is there but rounds to nothing is `<0.1`."""
+    if 0 < amount < 0.05:
+        return "<0.1"
+    return f"{amount:,.0f}" if amount >= 100 else f"{amount:.1f}"
+
+
+def ratio(value: float | None) -> str:
+    """`0.71`, or `unknown`."""
+    return "unknown" if value is None else f"{value:.2f}"
+
+
+def label(event: records.HealthEvent) -> str:
+    """`Xid 79`, `SXid 12028`, `pcie_aer fatal`, `ib_link`."""
+    name = _NAMES.get(event.kind, event.kind)
+    return sanitize.clean(f"{name} {event.code}" if event.code and event.code != event.kind else name, 60)
+
+
+def device(event: records.HealthEvent) -> str:
+    """The part as the source names it: `gpu3 0000:5e:00`, `mlx5_0`, `/scratch`."""
+    parts = [p for p in (event.device, event.pci_bus_id) if p]
+    return sanitize.clean(" ".join(parts) or (event.gpu_uuid or ""), 100)
+
+
+def message(event: records.HealthEvent, limit: int = 200) -> str:
+    """The source's own words, shortened, with how often when it repeated."""
+    text = sanitize.clean(event.message, limit + 1)
+    text = text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+    if event.count > 1:
+        until = f" until {clock_z(event.last_at)}" if event.last_at else ""
+        text += f" ({event.count} times{until})"
+    return text
+
+
+def ending(attempt: records.JobAttempt) -> str:
+    """`exit code 1`, `signal 9`, or nothing when it ended well or accounting does not say."""
+    if attempt.exit_signal:
+        return f"signal {attempt.exit_signal}"
+    return f"exit code {attempt.exit_code}" if attempt.exit_code else ""

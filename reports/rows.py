@@ -1,0 +1,108 @@
+"""The rows one report is made of, and their way through JSON (Postgres' own, and the service's socket)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from datetime import datetime
+from typing import Any, TypeVar
+
+from probing_cluster.core import records
+
+_T = TypeVar("_T")
+
+
+@records.record
+class Sibling:
+    """One task of the same array, or one component of the same heterogeneous job."""
+
+    job_id: int = records.doc("Slurm's raw job id")
+    array_job_id: int | None = records.doc("array master id", default=None)
+    array_task_id: int | None = records.doc("array task index", default=None)
+    het_job_id: int | None = records.doc("heterogeneous leader id", default=None)
+    het_offset: int | None = records.doc("component index", default=None)
+    state: str = records.doc("state of its last attempt")
+    n_attempts: int = records.doc("attempts that started")
+    cause: str | None = records.doc("cause of its last verdict, when it has one", default=None)
+
+    @property
+    def ref(self) -> str:
+        """How its owner names it."""
+        if self.array_task_id is not None:
+            return f"{self.array_job_id}_{self.array_task_id}"
+        return f"{self.het_job_id}+{self.het_offset}" if self.het_offset is not None else str(self.job_id)
+
+
+@records.record
+class Rows:
+    """Everything stored about one job that its report may need."""
+
+    attempts: tuple[records.JobAttempt, ...] = records.doc("the job's attempts, oldest first", default=())
+    verdicts: tuple[records.Verdict, ...] = records.doc(
+        "the current verdict of each judged attempt", default=()
+    )
+    evidence: tuple[records.HealthEvent, ...] = records.doc("the events those verdicts rest on", default=())
+    others: tuple[records.HealthEvent, ...] = records.doc(
+        "further low and high events on its nodes", default=()
+    )
+    drains: tuple[records.Drain, ...] = records.doc("what was done to its nodes, or to the job", default=())
+    account: records.RunAccount | None = records.doc("the run's seconds; null until computed", default=None)
+    heartbeats: tuple[records.AgentHeartbeat, ...] = records.doc(
+        "latest beat of each node of the last attempt", default=()
+    )
+    run_jobs: tuple[int, ...] = records.doc("job ids of the same run, at most 100", default=())
+    siblings: tuple[Sibling, ...] = records.doc(
+        "array tasks or het components, failed first, at most 1000", default=()
+    )
+    n_siblings: int = records.doc("how many there are in all", default=0)
+
+
+def record_from_json(cls: type[_T], row: Mapping[str, Any]) -> _T:
+    """The record whose fields `row` holds as JSON values; unknown keys are ignored."""
+    values: dict[str, Any] = {}
+    for item in fields(cls):  # type: ignore[arg-type]
+        if item.name in row:
+            values[item.name] = _value(str(item.type), row[item.name])
+    return cls(**values)
+
+
+def _value(kind: str, value: Any) -> Any:
+    if value is None:
+        return () if kind.startswith("tuple[") else None
+    if kind.startswith("tuple["):
+        return tuple(uuid.UUID(v) for v in value) if "UUID" in kind else tuple(value)
+    for word, convert in _CONVERTERS:
+        if word in kind:
+            return convert(value)
+    return value
+
+
+_CONVERTERS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
+    ("datetime", datetime.fromisoformat),
+    ("UUID", uuid.UUID),
+    ("Severity", records.Severity),
+    ("Domain", records.Domain),
+    ("Confidence", records.Confidence),
+)
+
+
+def from_json(document: Mapping[str, Any]) -> Rows:
+    """The rows of the JSON document that `sql/report.sql` builds."""
+
+    def many(key: str, cls: type[_T]) -> tuple[_T, ...]:
+        return tuple(record_from_json(cls, row) for row in document.get(key) or ())
+
+    account = document.get("account")
+    return Rows(
+        attempts=many("attempts", records.JobAttempt),
+        verdicts=many("verdicts", records.Verdict),
+        evidence=many("evidence", records.HealthEvent),
+        others=many("others", records.HealthEvent),
+        drains=many("drains", records.Drain),
+        account=record_from_json(records.RunAccount, account) if account else None,
+        heartbeats=many("heartbeats", records.AgentHeartbeat),
+        run_jobs=tuple(document.get("run_jobs") or ()),
+        siblings=many("siblings", Sibling),
+        n_siblings=int(document.get("n_siblings") or 0),
+    )

@@ -1,0 +1,82 @@
+-- Everything stored about one job, as one JSON document: one round trip, and the same answer
+-- whether it is read here or sent over the service's socket.
+-- inputs:  cluster  text   the cluster preferred when several have such a job
+--          job_id   bigint the raw job id, or null; array_id + task, het_id + component likewise
+-- output:  document jsonb  attempts, verdicts, evidence, others, drains, account, heartbeats,
+--                          run_jobs, siblings, n_siblings; null when no attempt is known.
+--                          Times ISO 8601 in UTC, durations in seconds.
+with named as (
+    select cluster, job_id, max(submit_at) as submit_at
+    from probing.job_attempt
+    where job_id = %(job_id)s::bigint
+       or (array_job_id = %(array_id)s::bigint
+           and array_task_id = coalesce(%(task)s::bigint, array_task_id))
+       or (het_job_id = %(het_id)s::bigint and het_offset = %(component)s::bigint)
+    group by cluster, job_id
+), picked as (
+    -- a bare number means the job that has it, and only then some task of that array
+    select cluster, job_id from named
+    order by cluster = %(cluster)s desc, job_id = %(job_id)s::bigint desc nulls last, submit_at desc
+    limit 1
+), attempts as materialized (
+    select a.* from probing.job_attempt a join picked using (cluster, job_id)
+    order by a.submit_at desc limit 1000
+), run as (
+    select distinct cluster, "user", run_key from attempts
+), verdicts as materialized (
+    select v.* from probing.verdict v join picked using (cluster, job_id) where v.superseded_at is null
+), wanted as (
+    select distinct unnest(evidence) as event_id from verdicts
+), evidence as (
+    select e.* from wanted
+    join probing.event_key k using (event_id)
+    join probing.health_event e on e.event_id = k.event_id and e.at = k.at
+), spans as (
+    select unnest(nodes) as node, start_at, coalesce(end_at, 'infinity') as end_at
+    from (select * from attempts where start_at is not null order by submit_at desc limit 50) recent
+), others as (
+    select distinct on (e.event_id) e.* from spans s
+    cross join lateral (
+        select h.* from probing.health_event h
+        where h.node = s.node and h.at >= s.start_at and h.at <= s.end_at
+          and h.severity in ('low', 'high')
+        order by h.at limit 50
+    ) e
+), drains as (
+    select d.* from probing.drain d
+    where d.job_id in (select job_id from picked)
+    union
+    select d.* from spans s
+    join probing.drain d on d.node = s.node
+     and d.at >= s.start_at and d.at <= s.end_at + interval '10 minutes'
+    where d.job_id is null
+), family as (
+    select distinct on (a.cluster, a.job_id)
+        a.job_id, a.array_job_id, a.array_task_id, a.het_job_id, a.het_offset, a.state, a.submit_at, a.cluster,
+        count(*) over (partition by a.cluster, a.job_id) as n_attempts
+    from probing.job_attempt a
+    where a.array_job_id in (select array_job_id from attempts) and %(task)s::bigint is null
+       or a.het_job_id in (select het_job_id from attempts)
+    order by a.cluster, a.job_id, a.submit_at desc
+), siblings as (
+    select f.*, v.cause from family f
+    left join probing.verdict v
+      on v.cluster = f.cluster and v.job_id = f.job_id and v.submit_at = f.submit_at and v.superseded_at is null
+    order by f.state in ('COMPLETED', 'RUNNING'), f.array_task_id, f.het_offset
+    limit 1000
+)
+select case when exists (select 1 from attempts) then jsonb_build_object(
+    'attempts', (select jsonb_agg(to_jsonb(a) order by a.submit_at) from attempts a),
+    'verdicts', (select jsonb_agg(to_jsonb(v)) from verdicts v),
+    'evidence', (select jsonb_agg(to_jsonb(e) order by e.at) from evidence e),
+    'others', (select jsonb_agg(to_jsonb(o) order by o.at) from (select * from others order by at limit 500) o),
+    'drains', (select jsonb_agg(to_jsonb(d) order by d.at) from drains d),
+    'account', (select to_jsonb(r) from probing.run_account r join run using (cluster, "user", run_key) limit 1),
+    'heartbeats', (select jsonb_agg(to_jsonb(h)) from probing.agent_heartbeat h
+                   where h.node in (select node from spans where end_at = 'infinity')),
+    'run_jobs', (select jsonb_agg(job_id order by job_id) from (
+                   select distinct a.job_id from probing.job_attempt a join run using (cluster, "user", run_key)
+                   order by a.job_id limit 100) j),
+    'siblings', (select jsonb_agg(to_jsonb(s)) from siblings s),
+    'n_siblings', (select count(*) from family)
+) end as document

@@ -1,0 +1,234 @@
+"""The report for a terminal: readable without colour, at 80 columns, and through a pager."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from datetime import datetime
+
+from probing_cluster.core import hostlist, records, sanitize
+from probing_cluster.reports import model, paint, phrase, rows, timeline
+
+_MOST_EVIDENCE = 8
+_MOST_TASKS = 20
+
+
+def render(
+    report: model.ReportModel, *, width: int = 80, colour: bool = False, attempt: int | None = None
+) -> str:
+    """The whole report; with `attempt`, the reasons of that attempt only."""
+    brush = paint.Brush(colour)
+    days = _days(report)
+    lines = [*_head(report, width, brush), "", *_attempts(report, width, days, brush)]
+    for view in report.attempts:
+        if attempt is None or view.attempt.attempt == attempt:
+            lines += _why(view, width, days, brush)
+    lines += _ends(report, width, brush)
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _days(report: model.ReportModel) -> bool:
+    return report.submit_at.date() != report.drawn_until.date()
+
+
+def _wrap(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=first if rest is None else rest,
+        break_on_hyphens=False,
+    ) or [first.rstrip()]
+
+
+def _sides(left: str, right: str, width: int) -> list[str]:
+    """Both on one line, the right one at the edge; two lines when they do not fit."""
+    gap = width - len(left) - len(right)
+    return [left + " " * gap + right] if gap >= 2 else [left, right]
+
+
+def _head(report: model.ReportModel, width: int, brush: paint.Brush) -> Iterator[str]:
+    name = sanitize.clean(report.name, 60)
+    first = _sides(f"Job {report.ref}  {name}".rstrip(), report.headline, width)
+    yield from [brush.state(line, report.state) for line in first]
+    where = f"{report.user}  partition {report.partition}" if report.partition else report.user
+    yield f"{sanitize.clean(where)}  {report.shape}"
+    parts = [f"submitted {phrase.stamp_z(report.submit_at)}"]
+    days = _days(report)
+    if report.start_at:
+        parts.append(f"first start {phrase.clock_z(report.start_at, with_day=days)}")
+    parts.append(_end_words(report, days))
+    yield from _wrap("  ".join(parts), width)
+    if len(report.run_jobs) > 1:
+        others = ", ".join(str(j) for j in report.run_jobs if j != report.job_id)
+        yield from _wrap(f"run {sanitize.clean(report.run_key, 60)}, with job {others}", width)
+    if report.components:
+        names = ", ".join(f"{c.ref} {c.state}" for c in report.components)
+        yield from _wrap(f"components: {names}", width)
+    yield from _wrap(_ettr(report), width)
+
+
+def _end_words(report: model.ReportModel, days: bool) -> str:
+    if report.end_at:
+        return f"ended {phrase.clock_z(report.end_at, with_day=days)}"
+    seen = report.attempts[-1].last_seen_at
+    if seen is None:
+        return "still running by the last accounting; no agent reports it"
+    return f"still running, last seen {phrase.clock_z(seen, with_day=days)}"
+
+
+def _ettr(report: model.ReportModel) -> str:
+    run = report.run
+    if run is None:
+        return "ETTR not computed yet"
+    how = "measured" if run.measured else "checkpoints and start-up assumed, not seen"
+    return f"ETTR {phrase.ratio(run.ettr_measured)} (expected {phrase.ratio(run.ettr_expected)}; {how})"
+
+
+def _attempts(report: model.ReportModel, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
+    heads = [_attempt_head(view, days) for view in report.attempts]
+    widest = max(len(h) for h in heads)
+    cells = max(width - widest - 2, 12)
+    scale = timeline.axis(report, cells)
+    waiting = report.attempts[0].attempt.eligible_at or report.submit_at
+    for view, head in zip(report.attempts, heads, strict=True):
+        yield brush.state(f"{head:<{widest}}  {timeline.bar(view, scale, waiting)}", view.attempt.state)
+        waiting = view.attempt.end_at or report.drawn_until
+    legend = (
+        f"bar from {phrase.clock_z(scale.start_at, with_day=days)}, {phrase.span(scale.cell_s)} a character"
+    )
+    yield from (brush.faint(line) for line in _wrap(f"{legend}: {timeline.LEGEND}", width, "  "))
+
+
+def _attempt_head(view: model.AttemptView, days: bool) -> str:
+    attempt = view.attempt
+    start = phrase.clock_z(attempt.start_at, with_day=days) if attempt.start_at else "never"
+    end = phrase.clock_z(attempt.end_at, with_day=days) if attempt.end_at else "still on".ljust(len(start))
+    nodes = hostlist.compress(attempt.nodes)
+    nodes = nodes if len(nodes) <= 16 else f"{len(attempt.nodes)} nodes"
+    return f"  attempt {attempt.attempt}  {start} -> {end}  {attempt.state:<10}{nodes:<7}"
+
+
+def _why(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
+    attempt, verdict = view.attempt, view.verdict
+    if verdict is None and not view.died and not (view.running and view.others):
+        return
+    yield ""
+    if verdict is None:
+        yield from _unjudged(view, width, days, brush)
+        return
+    title = f"Why attempt {attempt.attempt} {'died' if view.died else 'is flagged'}"
+    sure = f"{_domain(verdict)}, {verdict.confidence}"
+    yield from (brush.bold(line) for line in _sides(title, sure, width))
+    yield from _wrap(sanitize.clean(verdict.summary), width, "  ")
+    if verdict.author != "rules":
+        yield from _wrap(
+            f"Set by {sanitize.clean(verdict.author, 60)} {phrase.stamp_z(verdict.made_at)}.", width, "  "
+        )
+    yield from _evidence(view.evidence, width, days)
+    if verdict.ruled_out:
+        yield from _wrap(f"Ruled out: {sanitize.clean('; '.join(verdict.ruled_out))}", width, "  ", "    ")
+    done = _done(view, days)
+    if done:
+        yield from _wrap(done, width, "  ", "    ")
+
+
+def _domain(verdict: records.Verdict) -> str:
+    if verdict.domain is records.Domain.UNKNOWN:
+        return verdict.cause.replace("_", " ")
+    return verdict.domain.replace("_", " ")
+
+
+def _unjudged(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
+    number, ending = view.attempt.attempt, phrase.ending(view.attempt)
+    if view.running:
+        yield brush.bold(f"Seen on the nodes of attempt {number} so far")
+    else:
+        yield brush.bold(f"Attempt {number} ended {view.attempt.state}{f' ({ending})' if ending else ''}")
+        yield from _wrap(
+            "Not judged yet: the service does so seconds after accounting shows the end.", width, "  "
+        )
+    yield from _evidence(view.others, width, days)
+
+
+def _evidence(events: tuple[records.HealthEvent, ...], width: int, days: bool) -> Iterator[str]:
+    shown = events[:_MOST_EVIDENCE]
+    nodes = max((len(e.node) for e in shown), default=0)
+    sources = max((len(e.source) for e in shown), default=0)
+    for event in shown:
+        words = f"{phrase.label(event)}  {phrase.device(event)}  {phrase.message(event)}"
+        lead = f"    {phrase.clock_z(event.at, with_day=days)}  {event.node:<{nodes}}  {event.source:<{sources}}  "
+        yield from _wrap(words, width, lead, " " * min(len(lead), width // 2))
+    if len(events) > len(shown):
+        yield f"    and {len(events) - len(shown)} more (--json lists all)"
+
+
+def _done(view: model.AttemptView, days: bool) -> str:
+    words: list[str] = []
+    for i, drain in enumerate(view.actions):
+        known = {d.reason for d in view.actions[:i]}
+        words.append(_action(drain, days, "" if drain.reason in known else sanitize.clean(drain.reason, 120)))
+    if view.quiet_nodes and view.evidence:
+        words.append(f"{hostlist.compress(view.quiet_nodes)}: no fault recorded")
+    return "; ".join(words)
+
+
+_VERBS = {"drain": "drained", "requeue": "requeued", "resume": "resumed", "refuse": "allowed to refuse jobs"}
+
+
+def _action(drain: records.Drain, days: bool, reason: str) -> str:
+    what = "job" if drain.action == "requeue" else drain.node
+    verb = _VERBS.get(drain.action, drain.action)
+    at = phrase.clock_z(drain.at, with_day=days)
+    if drain.state in {"done", "resumed"}:
+        by = "" if drain.owner == "probing" else f" by {sanitize.clean(drain.owner, 40)}"
+        return f"{what} {verb}{by} {at}" + (f" ({reason})" if reason else "")
+    if drain.state == "simulated":
+        return f"{what} would have been {verb} {at} ({reason}{'; ' if reason else ''}observe-only)"
+    return f"{what} not {verb} {at} ({drain.state}: {sanitize.clean(drain.why_state, 120)})"
+
+
+def _ends(report: model.ReportModel, width: int, brush: paint.Brush) -> Iterator[str]:
+    entries = [("What it cost", _cost(report))] if report.cost else []
+    for i, step in enumerate(report.advice):
+        entries.append(("" if i else "What now", sanitize.clean(step)))
+    if entries:
+        yield ""
+    for title, text in entries:
+        lines = _wrap(text, width, f"{title:<14}", " " * 14)
+        yield brush.bold(title) + lines[0][len(title) :]
+        yield from lines[1:]
+
+
+def _cost(report: model.ReportModel) -> str:
+    assert report.cost is not None
+    parts = (
+        (report.cost.replayed_gpu_h, "replayed"),
+        (report.cost.restarting_gpu_h, "restarting"),
+        (report.cost.queued_gpu_h, "queued"),
+    )
+    named = ", ".join(f"{phrase.gpu_hours(amount)} {word}" for amount, word in parts if amount > 0)
+    total = f"{phrase.gpu_hours(report.cost.total_gpu_h)} GPU-hours"
+    assumed = "" if report.cost.measured else " (from assumed checkpoints)"
+    return f"{total}: {named}{assumed}" if named else total
+
+
+def render_overview(
+    ref: str, found: rows.Rows, *, now: datetime, width: int = 80, colour: bool = False
+) -> str:
+    """An array by its number alone: its tasks counted by state, those that did not complete listed."""
+    brush = paint.Brush(colour)
+    counts: dict[str, int] = {}
+    for task in found.siblings:
+        counts[task.state] = counts.get(task.state, 0) + 1
+    partial = "" if found.n_siblings <= len(found.siblings) else f" among {len(found.siblings)} of them"
+    totals = ", ".join(f"{n} {state}" for state, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])))
+    lines = _wrap(f"Job array {ref}: {found.n_siblings} tasks started; {totals}{partial}", width)
+    listed = [t for t in found.siblings if t.state != "COMPLETED"][:_MOST_TASKS]
+    for task in listed:
+        starts = f"{task.n_attempts} start{'s' if task.n_attempts > 1 else ''}"
+        lines.append(
+            brush.state(f"  {task.ref:<14} {task.state:<12} {starts:<9} {task.cause or ''}", task.state)
+        )
+    lines += ["", f"as of {phrase.stamp_z(now)}; one task: probing-report {ref}_N"]
+    return "\n".join(line.rstrip() for line in lines) + "\n"

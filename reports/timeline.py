@@ -1,0 +1,63 @@
+"""An attempt's life as a bar of characters, to scale."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from probing_cluster.core import records
+from probing_cluster.reports import model
+
+LEGEND = "# ran, - lost, . waited, x died"
+
+
+@records.record
+class Axis:
+    """What one row of characters stands for."""
+
+    start_at: datetime = records.doc("left edge")
+    end_at: datetime = records.doc("right edge")
+    cells: int = records.doc("characters")
+
+    @property
+    def cell_s(self) -> float:
+        """Seconds one character stands for."""
+        return max((self.end_at - self.start_at).total_seconds(), 1.0) / self.cells
+
+    def position(self, at: datetime) -> float:
+        """Where `at` lies, in characters from the left edge; may be outside."""
+        return (at - self.start_at).total_seconds() / self.cell_s
+
+
+def axis(report: model.ReportModel, cells: int) -> Axis:
+    """From submission (or the first start, when the first wait would take over half) to the end."""
+    start, end = report.submit_at, report.drawn_until
+    if report.start_at and (report.start_at - start) * 2 > end - start:
+        start = report.start_at
+    return Axis(start_at=start, end_at=end, cells=cells)
+
+
+def bar(view: model.AttemptView, scale: Axis, waiting_since: datetime) -> str:
+    """`....######---x`: waited from `waiting_since`, ran, lost the last part, died."""
+    begin = view.attempt.start_at or view.attempt.end_at or scale.end_at
+    end = view.attempt.end_at or scale.end_at
+    lost_from = end.timestamp() - (view.lost_s or 0.0)
+    cells = []
+    for i in range(scale.cells):
+        middle = scale.start_at.timestamp() + (i + 0.5) * scale.cell_s
+        if middle < begin.timestamp():
+            cells.append("." if middle >= waiting_since.timestamp() else " ")
+        elif middle <= end.timestamp():
+            cells.append("-" if middle > lost_from else "#")
+        else:
+            cells.append(" ")
+    _mark(cells, scale, begin, end, died=view.died)
+    return "".join(cells).rstrip()
+
+
+def _mark(cells: list[str], scale: Axis, begin: datetime, end: datetime, *, died: bool) -> None:
+    """Even a run shorter than one character is drawn, and a death always is."""
+    last = min(max(int(scale.position(end) - 1e-9), 0), scale.cells - 1)
+    if died:
+        cells[last] = "x"
+    elif not {"#", "-"} & set(cells) and end > begin:
+        cells[last] = "#"
