@@ -1,0 +1,1 @@
+"""What vendor codes mean: generated tables with our sentences, read on first use."""
