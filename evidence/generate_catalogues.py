@@ -87,7 +87,10 @@ def sxid_lines(path: Path) -> Iterator[tuple[str, ...]]:
         severity = words.sxid_severity(row["driver_severity_by_arch"], row["fabric_manager_doc_class"], what)
         unit = row["unit"].strip()
         said = (
-            row["driver_message"].split(" | ")[0].split("%")[0].strip(" ,:(-")
+            re.sub(r"^(Non-)?[Ff]atal, ", "", row["driver_message"])
+            .split(" | ")[0]
+            .split("%")[0]
+            .strip(" ,:(-")
             or row["mnemonic"].replace("_", " ").lower()
         )
         meaning = words.sentence(f"NVSwitch {unit}: {said}" if said else f"NVSwitch {unit} error")
@@ -133,6 +136,7 @@ def nvlink5_lines(path: Path) -> Iterator[tuple[str, ...]]:
             severity,
             domains,
             step,
+            *words.NVLINK5_SOURCE,
         )
 
 
