@@ -1,0 +1,81 @@
+"""`probing-sandbox`: a real Slurm cluster on one machine, to try and to break."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from probing_cluster.core import errors
+from probing_cluster.sandbox import cluster, layout, processes
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    args = _parser().parse_args(argv)
+    try:
+        return int(args.run(args))
+    except errors.ProbingError as exc:
+        print(f"probing-sandbox: {exc}", file=sys.stderr)
+        return exc.exit_code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="probing-sandbox", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: object, text: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.add_argument(
+            "--dir", type=Path, default=layout.DEFAULT_DIRECTORY, help="the sandbox (default .sandbox)"
+        )
+        sub.set_defaults(run=run)
+        return sub
+
+    up = command("up", _up, "boot a cluster, or start a stopped one again")
+    up.add_argument("--nodes", type=int, default=4, help="simulated nodes, 1 to 64 (default 4)")
+    up.add_argument("--gpus", type=int, default=8, help="GPUs per node, 0 to 16 (default 8)")
+    up.add_argument("--bare", action="store_true", help="Slurm only: no agents, no Postgres, no service")
+    down = command("down", _down, "end every process of the sandbox and remove its run state")
+    down.add_argument("--purge", action="store_true", help="remove the directory too")
+    command("status", _status, "what runs, and what Slurm thinks of its nodes")
+    shell = command("shell", _shell, "a shell (or COMMAND) whose Slurm commands reach the sandbox")
+    shell.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND")
+    return parser
+
+
+def _up(args: argparse.Namespace) -> int:
+    began = time.monotonic()
+    box = cluster.Sandbox.up(
+        args.dir,
+        nodes=args.nodes,
+        gpus=args.gpus,
+        bare=args.bare,
+        say=lambda line: print(f"  {line}", flush=True),
+    )
+    print(f"{box.layout.nodes} nodes x {box.layout.gpus} GPUs up in {time.monotonic() - began:.1f} s")
+    print(f"use it:  probing-sandbox shell --dir {args.dir}")
+    return 0
+
+
+def _down(args: argparse.Namespace) -> int:
+    cluster.Sandbox.open(args.dir).down(purge=args.purge)
+    return 0
+
+
+def _status(args: argparse.Namespace) -> int:
+    box = cluster.Sandbox.open(args.dir)
+    roles = sorted({p.role for p in processes.listing(box.directory)})
+    print(f"{box.directory}: {'running: ' + ' '.join(roles) if roles else 'stopped'}")
+    if "slurmctld" in roles:
+        print(box.run(["sinfo", "-N", "-o", "%8N %10T %20G %E"]).stdout, end="")
+    return 0 if roles else errors.NotFound.exit_code
+
+
+def _shell(args: argparse.Namespace) -> int:
+    box = cluster.Sandbox.open(args.dir)
+    words = args.argv[1:] if args.argv[:1] == ["--"] else args.argv
+    return processes.call(words or [os.environ.get("SHELL", "/bin/bash")], env=box.env)

@@ -1,0 +1,170 @@
+"""A real Slurm cluster on one machine: boot it, use it, break it, take it down."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from probing_cluster import slurm_plugins
+from probing_cluster.core import errors
+from probing_cluster.sandbox import daemons, jobs, layout, ports, processes, requirements, slurm_conf
+
+_NVIDIA_MAJOR = 195
+
+Say = Callable[[str], None]
+
+
+def _quiet(_line: str) -> None:
+    """Progress nobody asked for."""
+
+
+class Sandbox:
+    """One running (or stopped) sandbox; leaving its `with` block takes it down."""
+
+    def __init__(self, lay: layout.Layout) -> None:
+        self.layout = lay
+
+    @classmethod
+    def up(
+        cls,
+        directory: Path,
+        *,
+        nodes: int = 4,
+        gpus: int = 8,
+        bare: bool = False,
+        say: Say = _quiet,
+    ) -> Self:
+        """Boots a sandbox in `directory`; one that was stopped there is started again as it was."""
+        requirements.require_cluster()
+        directory = directory.resolve()
+        if layout.exists(directory):
+            self = cls.open(directory)
+            if processes.listing(directory):
+                msg = f"the sandbox in {directory} is running; `probing-sandbox down` first"
+                raise errors.UsageError(msg)
+        else:
+            self = cls(_new_layout(directory, nodes, gpus, bare=bare))
+        try:
+            self._boot(say)
+        except BaseException:
+            self.down()
+            raise
+        return self
+
+    @classmethod
+    def open(cls, directory: Path) -> Self:
+        """The sandbox that was made in `directory`; raises NotFound."""
+        return cls(layout.Layout.load(directory))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.down()
+
+    @property
+    def directory(self) -> Path:
+        return self.layout.directory
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The caller's environment, pointed at this cluster."""
+        own = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "SBATCH", "PROBING_"))}
+        return own | {
+            "SLURM_CONF": str(self.layout.slurm_conf),
+            "PROBING_CONFIG": str(self.layout.probing_toml),
+            "PATH": f"{Path(sys.executable).parent}:{own.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin",
+        }
+
+    def run(self, argv: Sequence[str], *, check: bool = True, timeout_s: float = 60) -> processes.Completed:
+        """Runs a command with `env` and returns what it printed; raises when it fails unless `check` is false."""
+        return processes.run(argv, env=self.env, check=check, timeout_s=timeout_s)
+
+    def submit(self, script: str, **options: str | int | bool) -> int:
+        """`sbatch` of `script` (see jobs.submit); returns the job id."""
+        return jobs.submit(self.layout, self.env, script, options)
+
+    def wait(self, job_id: int, states: Iterable[str], timeout_s: float = 60) -> str:
+        """Returns the job's state as soon as it is one of `states`; raises when that takes too long."""
+        return jobs.wait(self.env, job_id, set(states), timeout_s)
+
+    def down(self, *, purge: bool = False) -> None:
+        """Ends every process and removes the run state; `purge` removes the directory as well."""
+        lay = self.layout
+        if not purge and processes.pids_of(lay.directory, "slurmctld"):
+            # Accounting keeps its rows: they must say that these jobs ended.
+            jobs.cancel_all(self.env)
+        processes.end(lay.directory, ["slurmctld", "slurmdbd"])
+        processes.end_all(lay.directory)
+        for path in (lay.run, *(lay.node(n) / "slurmd" for n in lay.node_names)):
+            shutil.rmtree(path, ignore_errors=True)
+        if purge:
+            shutil.rmtree(lay.directory)
+
+    def _boot(self, say: Say) -> None:
+        lay, env = self.layout, self._daemon_env
+        self._write_files()
+        say("munge, MariaDB and slurmdbd")
+        daemons.start_munge(lay, env)
+        daemons.start_mariadb(lay, env)
+        daemons.start_slurmdbd(lay, env)
+        daemons.enrol(env)
+        say(f"slurmctld and {lay.nodes} x slurmd")
+        daemons.start_slurmctld(lay, env)
+        for name in lay.node_names:
+            daemons.start_slurmd(lay, env, name)
+        daemons.wait_for_nodes(lay, env)
+
+    def _write_files(self) -> None:
+        lay = self.layout
+        for path in (lay.etc, lay.bin, lay.log, lay.run, lay.state, lay.jobs):
+            path.mkdir(parents=True, exist_ok=True)
+        lay.jobs.chmod(0o1777)
+        for name in lay.node_names:
+            node = lay.node(name)
+            for sub in ("root/dev", "run", "spool", "slurmd"):
+                (node / sub).mkdir(parents=True, exist_ok=True)
+            for i in range(lay.gpus):
+                _device_file(node / "root/dev" / f"nvidia{i}", i)
+        hooks = Path(slurm_plugins.__path__[0]).resolve() / "hooks"
+        slurm_conf.write(lay, hooks, None)
+        lay.save()
+
+    @property
+    def _daemon_env(self) -> Mapping[str, str]:
+        return self.env | {processes.MARK: str(self.layout.directory)}
+
+
+def _device_file(path: Path, minor: int) -> None:
+    """A character device like NVIDIA's own: slurmd ignores plain files when it exports SLURM_JOB_GPUS."""
+    if path.exists():
+        return
+    try:
+        os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(_NVIDIA_MAJOR, minor))
+    except PermissionError:
+        path.symlink_to("/dev/null")
+
+
+def _new_layout(directory: Path, nodes: int, gpus: int, *, bare: bool) -> layout.Layout:
+    layout.check(directory, nodes, gpus)
+    if directory.exists() and any(directory.iterdir()):
+        msg = f"{directory} is not empty and no sandbox; choose another --dir"
+        raise errors.UsageError(msg)
+    chosen = ports.choose(2 + nodes)
+    return layout.Layout(
+        directory=directory,
+        nodes=nodes,
+        gpus=gpus,
+        bare=bare,
+        slurmctld_port=chosen[0],
+        slurmdbd_port=chosen[1],
+        slurmd_ports=tuple(chosen[2:]),
+    )

@@ -1,0 +1,137 @@
+"""Where everything of one sandbox lies; nothing is ever outside its directory."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+from probing_cluster.core import errors
+
+DEFAULT_DIRECTORY = Path(".sandbox")
+CLUSTER_NAME = "sandbox"
+MAX_NODES = 64
+MAX_GPUS = 16
+
+_LONGEST_SOCKET_CHARS = 107
+"""What a Unix socket address holds (sun_path less its NUL)."""
+_LONGEST_SOCKET_BELOW = len("/nodes/n64/slurmd/n64_1234567.4294967291")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """One sandbox: its directory, its size and the TCP ports chosen for it."""
+
+    directory: Path
+    nodes: int
+    gpus: int
+    bare: bool
+    slurmctld_port: int
+    slurmdbd_port: int
+    slurmd_ports: tuple[int, ...]
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        return tuple(f"n{i}" for i in range(1, self.nodes + 1))
+
+    @property
+    def etc(self) -> Path:
+        return self.directory / "etc"
+
+    @property
+    def bin(self) -> Path:
+        """Generated wrappers that Slurm runs: Prolog, Epilog, HealthCheckProgram, TaskProlog."""
+        return self.directory / "bin"
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "log"
+
+    @property
+    def run(self) -> Path:
+        """Sockets and pid files."""
+        return self.directory / "run"
+
+    @property
+    def state(self) -> Path:
+        """slurmctld's StateSaveLocation."""
+        return self.directory / "state"
+
+    @property
+    def mariadb(self) -> Path:
+        return self.directory / "mariadb"
+
+    @property
+    def postgres(self) -> Path:
+        return self.directory / "postgres"
+
+    @property
+    def jobs(self) -> Path:
+        """Where submitted scripts run and write their output unless told otherwise."""
+        return self.directory / "jobs"
+
+    @property
+    def slurm_conf(self) -> Path:
+        return self.etc / "slurm.conf"
+
+    @property
+    def probing_toml(self) -> Path:
+        return self.etc / "probing.toml"
+
+    @property
+    def munge_socket(self) -> Path:
+        return self.run / "munge.socket"
+
+    @property
+    def mariadb_socket(self) -> Path:
+        return self.run / "mariadb.socket"
+
+    def node(self, name: str) -> Path:
+        """Directory of node `name`: root/, run/, spool/, slurmd/, probing.toml, nvml.state."""
+        if name not in self.node_names:
+            msg = f"no node {name!r} in {self.directory}; there are {self.node_names[0]} to {self.node_names[-1]}"
+            raise errors.NotFound(msg)
+        return self.directory / "nodes" / name
+
+    def save(self) -> None:
+        fields = asdict(self) | {"directory": str(self.directory)}
+        _file(self.directory).write_text(json.dumps(fields, indent=1) + "\n")
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        """The sandbox in `directory`; raises NotFound when none was made there."""
+        directory = directory.resolve()
+        try:
+            fields = json.loads(_file(directory).read_text())
+        except FileNotFoundError as exc:
+            msg = f"no sandbox in {directory}; make one with `probing-sandbox up --dir {directory}`"
+            raise errors.NotFound(msg) from exc
+        fields |= {"directory": directory, "slurmd_ports": tuple(fields["slurmd_ports"])}
+        return cls(**fields)
+
+
+def exists(directory: Path) -> bool:
+    """Whether a sandbox was made in `directory` (running or not)."""
+    return _file(directory).exists()
+
+
+def check(directory: Path, nodes: int, gpus: int) -> None:
+    """Raises UsageError when a sandbox of this size cannot live in `directory`."""
+    if not 1 <= nodes <= MAX_NODES:
+        msg = f"--nodes {nodes}: between 1 and {MAX_NODES}"
+        raise errors.UsageError(msg)
+    if not 0 <= gpus <= MAX_GPUS:
+        msg = f"--gpus {gpus}: between 0 and {MAX_GPUS}"
+        raise errors.UsageError(msg)
+    room = _LONGEST_SOCKET_CHARS - _LONGEST_SOCKET_BELOW
+    if len(str(directory)) > room:
+        msg = f"{directory} is too long for Unix sockets below it ({len(str(directory))} characters, at most {room})"
+        raise errors.UsageError(msg)
+    if any(c.isspace() or c in "\"'\\,=#" for c in str(directory)):
+        msg = f"{directory}: Slurm's configuration cannot hold blanks, quotes, commas, = or # in a path"
+        raise errors.UsageError(msg)
+
+
+def _file(directory: Path) -> Path:
+    return directory / "sandbox.json"
