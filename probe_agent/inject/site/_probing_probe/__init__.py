@@ -1,0 +1,1 @@
+"""The probe inside a training process: one mmap page, a few hooks, nothing else."""

@@ -1,0 +1,111 @@
+"""Waits for torch without importing anything: a finder in front of `sys.meta_path`.
+
+Before torch loads it sets the flight-recorder switches by the names of the torch that is there;
+afterwards it opens the page and installs the hooks. Modules torch loads later (checkpoint,
+compiler) are met the same way.
+"""
+
+import os
+import sys
+
+_LATER = ("torch.distributed.checkpoint.state_dict_saver", "torch._dynamo.callback")
+
+
+class Finder:
+    """Sees `torch` (and a few of its modules) being imported; everything else passes by."""
+
+    def __init__(self):
+        self.busy = False
+
+    def find_spec(self, name, path=None, target=None):
+        """The real spec of a watched module with its loader wrapped; None for all others."""
+        if name != "torch" and name not in _LATER or self.busy:
+            return None
+        self.busy = True
+        try:
+            spec = _real_spec(name, path, target, self)
+            if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
+                return None
+            if name == "torch":
+                _quietly(_before_torch, spec.origin)
+            spec.loader = Loader(spec.loader, name)
+            return spec
+        finally:
+            self.busy = False
+
+
+def _real_spec(name, path, target, ours):
+    for finder in sys.meta_path:
+        if finder is ours or not hasattr(finder, "find_spec"):
+            continue
+        spec = finder.find_spec(name, path, target)
+        if spec is not None:
+            return spec
+    return None
+
+
+class Loader:
+    """The module's own loader, with one call after it has run."""
+
+    def __init__(self, inner, name):
+        self.inner = inner
+        self.name = name
+
+    def create_module(self, spec):
+        """As the module's own loader does."""
+        return self.inner.create_module(spec)
+
+    def exec_module(self, module):
+        """Runs the module, restores its own loader, then installs our hooks."""
+        # Restored first: inspect, pickle and importlib.resources must find the real loader.
+        module.__loader__ = self.inner
+        if module.__spec__ is not None:
+            module.__spec__.loader = self.inner
+        self.inner.exec_module(module)
+        _quietly(_after, self.name, module)
+
+    def __getattr__(self, attribute):
+        return getattr(self.inner, attribute)
+
+
+def _quietly(function, *args):
+    """Calls ours; a failure is kept in `failure` for tests and shows as a missing page, never raised."""
+    global failure
+    try:
+        function(*args)
+    except Exception as exc:
+        failure = exc
+
+
+failure = None
+
+
+def _before_torch(origin):
+    from _probing_probe import switches
+
+    switches.set_for(origin)
+    from _probing_probe import page
+
+    page.open_page()
+
+
+def _after(name, module):
+    from _probing_probe import torchhooks
+
+    if name == "torch":
+        torchhooks.install(module)
+    elif name == "torch._dynamo.callback":
+        torchhooks.install_compiler(module)
+    else:
+        torchhooks.install_checkpoint(module)
+
+
+def arm():
+    """Puts the finder in front, once."""
+    if "torch" not in sys.modules and not any(isinstance(f, Finder) for f in sys.meta_path):
+        sys.meta_path.insert(0, Finder())
+
+
+def page_directory():
+    """The per-job directory root made for this job's pages."""
+    return os.environ["PROBING_PAGE_DIR"]

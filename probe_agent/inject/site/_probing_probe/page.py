@@ -1,0 +1,266 @@
+"""The writer's side of the page: one per process, mode 0600, in the job's own directory.
+
+Every function here is called from hooks in user code: they return at once when there is no page,
+and they raise nothing that a page could cause.
+"""
+
+import mmap
+import os
+import struct
+import sys
+import time
+
+from _probing_probe import layout
+
+_now = time.monotonic_ns
+# Native 64-bit fields at aligned offsets: each is one store.
+_pack_step = struct.Struct("@7Q").pack_into
+_pack_collective = struct.Struct("@11Q").pack_into
+_words = None
+_map = None
+_pid = 0
+
+# What has been waited for since the last optimizer step, nanoseconds.
+_input_ns = 0
+_collective_ns = 0
+_backward_ns = 0
+_checkpoint_ns = 0
+
+_steps = 0
+_phase = layout.NONE_PHASE
+_phase_since = 0
+_ckpt_begin = 0
+_ckpt_end = 0
+_ckpts = 0
+_progress_version = 0
+_identity_version = 0
+_collectives = 0
+
+
+def open_page():
+    """Makes this process's page; quietly nothing where the directory is missing or full."""
+    global _words, _map, _pid
+    if _words is not None and _pid == os.getpid():
+        return
+    _forget()
+    directory = os.environ["PROBING_PAGE_DIR"]
+    path = os.path.join(directory, "p%d.page" % os.getpid())
+    try:
+        os.unlink(path)  # the page of an earlier process with this pid
+    except FileNotFoundError:
+        pass  # the usual case
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    fd = os.open(path, flags, 0o600)
+    try:
+        # Written, not truncated to size: a hole in a full tmpfs would be SIGBUS on first touch.
+        if os.write(fd, b"\0" * layout.SIZE_BYTES) != layout.SIZE_BYTES:
+            raise OSError("short write")
+        _map = mmap.mmap(fd, layout.SIZE_BYTES)
+    except BaseException:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(fd)
+    _words = memoryview(_map).cast("Q")
+    _pid = os.getpid()
+    _write_header()
+    write_identity()
+    set_phase(layout.IMPORTING)
+    _words[layout.H_MAGIC] = layout.MAGIC  # last: a page without it is not yet a page
+
+
+def _write_header():
+    w = _words
+    w[layout.H_VERSION] = layout.VERSION
+    w[layout.H_SIZE] = layout.SIZE_BYTES
+    w[layout.H_PID] = _pid
+    w[layout.H_START_TICKS] = _start_ticks()
+    w[layout.H_REALTIME_NS] = time.time_ns()
+    w[layout.H_MONOTONIC_NS] = _now()
+
+
+def _start_ticks():
+    try:
+        with open("/proc/self/stat", "rb") as handle:
+            return int(handle.read().rpartition(b")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return layout.NONE
+
+
+def _forget():
+    global _words, _map, _steps, _phase, _phase_since, _ckpt_begin, _ckpt_end, _ckpts
+    global _progress_version, _identity_version, _collectives
+    global _input_ns, _collective_ns, _backward_ns, _checkpoint_ns
+    _words = _map = None
+    _steps = _phase = _phase_since = _ckpt_begin = _ckpt_end = _ckpts = 0
+    _progress_version = _identity_version = _collectives = 0
+    _input_ns = _collective_ns = _backward_ns = _checkpoint_ns = 0
+
+
+def close_in_child():
+    """After fork: the parent's page is not ours to write; a child that trains opens its own."""
+    _forget()
+
+
+def _number(*names):
+    for name in names:
+        value = os.environ.get(name, "")
+        if value.isdigit():
+            return int(value)
+    return layout.NONE
+
+
+def write_identity(rank=None, world=None, backend=""):
+    """Who this process is; written again when the process group comes up and knows better."""
+    global _identity_version
+    if _words is None:
+        return
+    base = [0] * layout.IDENTITY_WORDS
+    base[layout.I_JOB] = _number("SLURM_JOB_ID", "SLURM_JOBID")
+    base[layout.I_RESTART] = _number("SLURM_RESTART_COUNT")
+    base[layout.I_STEP] = _number("SLURM_STEP_ID", "SLURM_STEPID")
+    base[layout.I_RANK] = _number("RANK", "SLURM_PROCID") if rank is None else rank
+    base[layout.I_WORLD] = _number("WORLD_SIZE", "SLURM_NTASKS") if world is None else world
+    base[layout.I_LOCAL_RANK] = _number("LOCAL_RANK", "SLURM_LOCALID")
+    base[layout.I_NODE_ID] = _number("SLURM_NODEID")
+    base[layout.I_PARENT] = os.getppid()
+    host = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+    torch = sys.modules.get("torch")
+    for at, count, text in (
+        (layout.I_HOST, layout.I_HOST_WORDS, host),
+        (layout.I_TORCH, layout.I_TORCH_WORDS, str(getattr(torch, "__version__", ""))),
+        (layout.I_PYTHON, layout.I_PYTHON_WORDS, "%d.%d.%d" % sys.version_info[:3]),
+        (layout.I_BACKEND, layout.I_BACKEND_WORDS, str(backend)),
+    ):
+        base[at : at + count] = layout.words_of(text, count)
+    base[layout.I_CHECK] = 0
+    base[layout.I_CHECK] = layout.check_of(base)
+    _identity_version += 1
+    at = layout.IDENTITY_AT[_identity_version & 1]
+    for offset, value in enumerate(base):
+        _words[at + offset] = value
+    _words[layout.H_IDENTITY] = _identity_version
+
+
+def flag(bit):
+    """Sets a header flag."""
+    if _words is not None:
+        _words[layout.H_FLAGS] |= bit
+
+
+def _publish():
+    global _progress_version
+    w = _words
+    if w is None:
+        return
+    version = _progress_version + 1
+    at = layout.PROGRESS_AT[version & 1]
+    w[at] = _phase
+    w[at + 1] = _phase_since
+    w[at + 2] = _ckpt_begin
+    w[at + 3] = _ckpt_end
+    w[at + 4] = _ckpts
+    w[at + 5] = layout.check_of((_phase, _phase_since, _ckpt_begin, _ckpt_end, _ckpts))
+    _progress_version = version
+    w[layout.H_PROGRESS] = version
+
+
+def set_phase(phase):
+    """Enters `phase` now; the same phase again changes nothing. Returns the phase left."""
+    global _phase, _phase_since
+    left = _phase
+    if phase != left:
+        _phase = phase
+        _phase_since = _now()
+        _publish()
+    return left
+
+
+def step_done():
+    """One optimizer step has ended."""
+    global _steps, _phase, _phase_since
+    global _input_ns, _collective_ns, _backward_ns, _checkpoint_ns
+    w = _words
+    if w is None:
+        return
+    now = _now()
+    steps = _steps + 1
+    at = layout.STEPS_AT + (steps & 63) * layout.STEP_WORDS
+    w[at + 6] = 0  # no valid entry while it is rewritten
+    _pack_step(_map, at * 8, steps, now, _input_ns, _collective_ns, _backward_ns, _checkpoint_ns, steps ^ now)
+    w[layout.H_STEPS] = steps
+    _input_ns = _collective_ns = _backward_ns = _checkpoint_ns = 0
+    _steps = steps
+    if _phase != layout.TRAINING:
+        _phase = layout.TRAINING
+        _phase_since = now
+        _publish()
+
+
+def add_input(ns):
+    """`ns` spent waiting for the data loader."""
+    global _input_ns
+    _input_ns += ns
+
+
+def add_backward(ns):
+    """`ns` spent inside a backward pass (gradient collectives included)."""
+    global _backward_ns
+    _backward_ns += ns
+
+
+def checkpoint_begin():
+    """A checkpoint write begins."""
+    global _ckpt_begin
+    if _words is None:
+        return layout.NONE_PHASE
+    _ckpt_begin = _now()
+    return set_phase(layout.CHECKPOINTING)
+
+
+def checkpoint_end(phase_before, written):
+    """The write has ended; `written` is false when it raised, so that it is no checkpoint to resume from."""
+    global _ckpt_end, _ckpts, _checkpoint_ns
+    if _words is None:
+        return
+    now = _now()
+    _checkpoint_ns += now - _ckpt_begin
+    if written:
+        _ckpt_end = now
+        _ckpts += 1
+    set_phase(phase_before)
+    _publish()
+
+
+def collective_enter(group, op, seq, numel, meta):
+    """A collective begins; `group` and `op` are pairs of words. Returns its number for `collective_leave`."""
+    global _collectives
+    w = _words
+    if w is None:
+        return 0
+    now = _now()
+    number = _collectives + 1
+    _collectives = number
+    g0, g1 = group
+    o0, o1 = op
+    at = layout.COLLECTIVES_AT + (number & 63) * layout.COLLECTIVE_WORDS
+    w[at + 10] = 0
+    _pack_collective(_map, at * 8, number, seq, now, 0, numel, meta, g0, g1, o0, o1, number ^ now)
+    w[layout.H_COLLECTIVES] = number
+    return number
+
+
+def collective_leave(number, raised):
+    """The call has returned (or raised); its entry is closed unless the ring has gone past it."""
+    global _collective_ns
+    w = _words
+    if w is None or not number:
+        return
+    at = layout.COLLECTIVES_AT + (number & 63) * layout.COLLECTIVE_WORDS
+    if w[at] != number:
+        return
+    now = _now()
+    if raised:
+        w[at + 5] |= layout.META_RAISED
+    w[at + 3] = now
+    _collective_ns += now - w[at + 2]

@@ -1,0 +1,310 @@
+"""What is installed once torch is there: the optimizer's own post hook, and timers around a few calls.
+
+No frame hook, no thread, no signal. A wrapped function keeps its name, signature and place, so that
+pickle, inspect and torch.compile (which recognises collectives by identity) see what they expect.
+"""
+
+import atexit
+import functools
+import os
+import sys
+import time
+
+from _probing_probe import layout, page
+
+_now = time.monotonic_ns
+
+COLLECTIVES = (
+    "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all",
+    "all_to_all_single", "barrier", "broadcast", "broadcast_object_list", "gather", "gather_object",
+    "monitored_barrier", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list",
+)  # fmt: skip
+POINT_TO_POINT = ("send", "recv", "isend", "irecv", "batch_isend_irecv")
+
+_sequences = {}
+_groups = {}
+_compiling = None
+failures = []
+"""What could not be hooked, for tests; never shown to the user."""
+
+
+def install(torch):
+    """Hooks the torch that has just been imported."""
+    global _compiling
+    compiler = getattr(torch, "compiler", None)
+    _compiling = getattr(compiler, "is_compiling", None)
+    os.register_at_fork(after_in_child=page.close_in_child)
+    atexit.register(page.set_phase, layout.ENDED)
+    page.write_identity()
+    for part in (_optimizer, _checkpoint, _backward, _loader, _evaluation, _distributed):
+        try:
+            part(torch)
+        except Exception as exc:  # a torch that lacks one of these still has the others
+            failures.append(exc)
+    page.set_phase(layout.LOADING)
+
+
+def _is_compiling():
+    # A constant to torch.compile, so that nothing of ours is ever traced into a graph.
+    return _compiling is not None and _compiling()
+
+
+def _wrap(owner, name, make):
+    inner = getattr(owner, name, None)
+    if inner is None or hasattr(inner, "_probing"):
+        return None
+    outer = functools.wraps(inner)(make(inner))
+    outer._probing = True
+    setattr(owner, name, outer)
+    return outer
+
+
+def _optimizer(torch):
+    # torch.optim deletes its submodule's name, so it is found where imports are kept.
+    module = sys.modules.get("torch.optim.optimizer")
+    register = getattr(module, "register_optimizer_step_post_hook", None)
+    if register is None:
+        page.flag(layout.FLAG_STEPS_UNSEEN)
+        return
+
+    def after_step(optimizer, args, kwargs):
+        if not _is_compiling():
+            if page._words is None:
+                _reopen()
+            page.step_done()
+
+    register(after_step)
+
+
+def _reopen():
+    # A forked child that trains (torch.multiprocessing with fork) gets a page of its own.
+    if page._pid != os.getpid():
+        try:
+            page.open_page()
+        except OSError:
+            page._pid = os.getpid()  # asked once; without a page every hook returns at once
+
+
+def _timed_checkpoint(inner):
+    def outer(*args, **kwargs):
+        before = page.checkpoint_begin()
+        written = False
+        try:
+            result = inner(*args, **kwargs)
+            written = True
+            return result
+        finally:
+            page.checkpoint_end(before, written)
+
+    return outer
+
+
+def _checkpoint(torch):
+    outer = _wrap(torch.serialization, "save", _timed_checkpoint)
+    if outer is not None:
+        torch.save = outer
+
+
+def install_checkpoint(module):
+    """torch.distributed.checkpoint has been imported: its `save` is a checkpoint too."""
+    _wrap(module, "save", _timed_checkpoint)
+
+
+def install_compiler(module):
+    """torch._dynamo has been imported: a compilation is a phase of its own, not a stall."""
+    before = []
+
+    def begin(*_):
+        before.append(page.set_phase(layout.COMPILING))
+
+    def end(*_):
+        if before:
+            page.set_phase(before.pop())
+
+    handler = module.callback_handler
+    handler.register_start_callback(begin)
+    handler.register_end_callback(end)
+
+
+def _backward(torch):
+    def make(inner):
+        def outer(*args, **kwargs):
+            if _is_compiling():
+                return inner(*args, **kwargs)
+            begin = _now()
+            try:
+                return inner(*args, **kwargs)
+            finally:
+                page.add_backward(_now() - begin)
+
+        return outer
+
+    _wrap(torch.autograd, "backward", make)
+
+
+def _loader(torch):
+    def make(inner):
+        def outer(self):
+            begin = _now()
+            try:
+                return inner(self)
+            finally:
+                page.add_input(_now() - begin)
+
+        return outer
+
+    _wrap(torch.utils.data.dataloader._BaseDataLoaderIter, "__next__", make)
+
+
+def _evaluation(torch):
+    def make(inner):
+        def outer(self, *args, **kwargs):
+            # Only a module that has trained is being validated; frozen towers call eval() while loading.
+            if not _is_compiling() and page._phase == layout.TRAINING:
+                page.set_phase(layout.VALIDATING)
+            return inner(self, *args, **kwargs)
+
+        return outer
+
+    _wrap(torch.nn.Module, "eval", make)
+
+
+def _distributed(torch):
+    dist = getattr(torch, "distributed", None)
+    if dist is None or not dist.is_available():
+        return
+    from torch.distributed import distributed_c10d as c10d
+
+    originals = {}
+    for name in COLLECTIVES + POINT_TO_POINT:
+        inner = getattr(c10d, name, None)
+        outer = _wrap(c10d, name, functools.partial(_timed_collective, name, c10d))
+        if outer is not None:
+            originals[inner] = outer
+            if getattr(dist, name, None) is inner:
+                setattr(dist, name, outer)
+    _tell_dynamo(originals)
+    outer = _wrap(c10d, "init_process_group", functools.partial(_timed_init, c10d))
+    if outer is not None:
+        dist.init_process_group = outer
+
+
+def _tell_dynamo(originals):
+    # torch.compile rewrites collectives it recognises by identity; it must recognise ours as well.
+    functional = sys.modules.get("torch.distributed._functional_collectives")
+    table = getattr(functional, "traceable_collective_remaps", None)
+    if table is not None:
+        for inner, outer in originals.items():
+            if inner in table:
+                table[outer] = table[inner]
+
+
+def _timed_init(c10d, inner):
+    def outer(*args, **kwargs):
+        before = page.set_phase(layout.INIT)
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            page.set_phase(before)
+            if c10d.is_initialized():
+                page.write_identity(c10d.get_rank(), c10d.get_world_size(), c10d.get_backend())
+
+    return outer
+
+
+def _timed_collective(name, c10d, inner):
+    op = tuple(layout.words_of(name, 2))
+    p2p = layout.META_P2P if name in POINT_TO_POINT else 0
+    barrier = "barrier" in name
+
+    def outer(*args, **kwargs):
+        if page._words is None or _is_compiling():
+            return inner(*args, **kwargs)
+        group, words, size = _group_of(c10d, kwargs.get("group"), args)
+        key = (group, p2p)
+        sequence = _sequences.get(key, 0) + 1
+        _sequences[key] = sequence
+        tensor = None if barrier or not args else args[0]
+        numel = _numel(tensor) if tensor is not None else _numel(kwargs.get("tensor"))
+        meta = _dtype(tensor) | size << 16 | p2p
+        if kwargs.get("async_op") or name in ("isend", "irecv", "batch_isend_irecv"):
+            meta |= layout.META_ASYNC
+        number = page.collective_enter(words, op, sequence, numel, meta)
+        raised = True
+        try:
+            result = inner(*args, **kwargs)
+            raised = False
+            return result
+        finally:
+            page.collective_leave(number, raised)
+            if raised:
+                _dump()
+
+    return outer
+
+
+def _group_of(c10d, group, args):
+    """(name, name as words, size) of the group a call speaks of; the default group without one."""
+    if group is None:
+        for value in args[1:]:
+            if isinstance(value, c10d.ProcessGroup):
+                group = value
+                break
+    try:
+        real = c10d._get_default_group() if group is None else group
+        name = real.group_name
+    except (ValueError, AttributeError, RuntimeError):
+        return "", (0, 0), 0
+    known = _groups.get(name)
+    if known is None:
+        known = _groups[name] = (name, tuple(layout.words_of(str(name), 2)), min(real.size(), 0xFFFFFF))
+    return known
+
+
+def _numel(value):
+    """Elements of a tensor (or of a list of them); 0 for anything else."""
+    count = getattr(value, "numel", None)
+    if count is not None:
+        return count()
+    if isinstance(value, (list, tuple)):
+        return sum(item.numel() for item in value if hasattr(item, "numel")) & layout.MASK
+    return 0
+
+
+_dtypes = {}
+
+
+def _dtype(value):
+    """A stable 16-bit code of the tensor's dtype name, the same on every rank; 0 for none."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is None:
+        return 0
+    code = _dtypes.get(dtype)
+    if code is None:
+        code = 7
+        for char in str(dtype):
+            code = (code * 31 + ord(char)) & 0xFFFF
+        _dtypes[dtype] = code
+    return code
+
+
+def _dump():
+    # gloo writes no flight-recorder dump of its own; NCCL's watchdog does. Once, at the first failure.
+    global _dumped
+    if _dumped:
+        return
+    _dumped = True
+    try:
+        from torch._C import _distributed_c10d as c
+
+        raw = c._dump_fr_trace()
+        rank = os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or str(os.getpid())
+        path = os.path.join(os.environ["PROBING_PAGE_DIR"], "fr_rank_" + rank)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(fd, "wb") as handle:
+            handle.write(raw[: 8 << 20])
+    except Exception:  # a dump is a bonus; the user's own exception must reach them untouched
+        return
+
+
+_dumped = False

@@ -1,0 +1,204 @@
+"""Reading the probe's pages: bytes a user's process wrote, so every word is checked and bounded."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from probing_cluster.core.errors import MalformedInput
+from probing_cluster.probe_agent.inject.site._probing_probe import layout
+
+_WORDS = struct.Struct(f"<{layout.WORDS}Q")
+_YEAR_2100_NS = 4_102_444_800_000_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One optimizer step and what was waited for inside it."""
+
+    step: int
+    end_ns: int
+    """CLOCK_MONOTONIC nanoseconds, like every `_ns` instant here."""
+    input_ns: int
+    collective_ns: int
+    backward_ns: int
+    checkpoint_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collective:
+    """One collective (or point-to-point call) as the process entered it."""
+
+    number: int
+    seq: int
+    """Count of this rank's calls on this group, from 1; calls with the same (group, seq) belong together."""
+    group: str
+    group_size: int
+    op: str
+    numel: int
+    dtype_code: int
+    enter_ns: int
+    leave_ns: int | None
+    """None while the call has not returned."""
+    is_async: bool
+    is_p2p: bool
+    raised: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbePage:
+    """What one training process says about itself. All of it is the user's word, none of it is trusted."""
+
+    pid: int
+    start_ticks: int | None
+    realtime_ns: int
+    monotonic_ns: int
+    job: int | None
+    restart: int | None
+    step_id: int | None
+    rank: int | None
+    world_size: int | None
+    local_rank: int | None
+    host: str
+    torch: str
+    python: str
+    backend: str
+    phase: str
+    phase_since_ns: int
+    steps: int
+    step_ns: int | None
+    checkpoint_begin_ns: int | None
+    checkpoint_end_ns: int | None
+    checkpoints: int
+    steps_unseen: bool
+    recent_steps: Sequence[Step] = field(default=())
+    """Oldest first, at most 64."""
+    recent_collectives: Sequence[Collective] = field(default=())
+    """Oldest first, at most 64."""
+
+    def inside(self) -> Collective | None:
+        """The collective this process has entered last and not left; None when in none."""
+        for call in reversed(self.recent_collectives):
+            if call.leave_ns is None:
+                return call
+        return None
+
+    def realtime_s(self, monotonic_ns: int) -> float:
+        """Unix seconds of one of the page's instants."""
+        return (self.realtime_ns + monotonic_ns - self.monotonic_ns) / 1e9
+
+
+def parse(raw: bytes) -> ProbePage:
+    """The page in `raw`; raises MalformedInput when it is not one, or is torn (then read it again)."""
+    if len(raw) != layout.SIZE_BYTES:
+        raise MalformedInput(f"probe page of {len(raw)} bytes, not {layout.SIZE_BYTES}")
+    words = _WORDS.unpack(raw)
+    if words[layout.H_MAGIC] != layout.MAGIC or words[layout.H_VERSION] != layout.VERSION:
+        raise MalformedInput("probe page without magic or of another version")
+    identity = _copy(words, layout.IDENTITY_AT, layout.H_IDENTITY, layout.IDENTITY_WORDS, layout.I_CHECK)
+    progress = _copy(words, layout.PROGRESS_AT, layout.H_PROGRESS, layout.PROGRESS_WORDS, layout.P_CHECK)
+    phase = progress[layout.P_PHASE]
+    steps = _steps(words)
+    return ProbePage(
+        pid=_bounded(words[layout.H_PID], 1 << 22) or 0,
+        start_ticks=_known(words[layout.H_START_TICKS]),
+        realtime_ns=min(words[layout.H_REALTIME_NS], _YEAR_2100_NS),
+        monotonic_ns=min(words[layout.H_MONOTONIC_NS], _YEAR_2100_NS),
+        phase=layout.PHASES[phase] if phase < len(layout.PHASES) else "none",
+        phase_since_ns=_instant(progress[layout.P_PHASE_SINCE]) or 0,
+        steps=steps[-1].step if steps else 0,
+        step_ns=_instant(steps[-1].end_ns) if steps else None,
+        checkpoint_begin_ns=_instant(progress[layout.P_CKPT_BEGIN]),
+        checkpoint_end_ns=_instant(progress[layout.P_CKPT_END]),
+        checkpoints=_bounded(progress[layout.P_CKPTS], 1 << 32) or 0,
+        steps_unseen=bool(words[layout.H_FLAGS] & layout.FLAG_STEPS_UNSEEN),
+        recent_steps=steps,
+        recent_collectives=_collectives(words),
+        job=_small(identity, layout.I_JOB),
+        restart=_small(identity, layout.I_RESTART),
+        step_id=_small(identity, layout.I_STEP),
+        rank=_small(identity, layout.I_RANK),
+        world_size=_small(identity, layout.I_WORLD),
+        local_rank=_small(identity, layout.I_LOCAL_RANK),
+        host=_text(identity, layout.I_HOST, layout.I_HOST_WORDS),
+        torch=_text(identity, layout.I_TORCH, layout.I_TORCH_WORDS),
+        python=_text(identity, layout.I_PYTHON, layout.I_PYTHON_WORDS),
+        backend=_text(identity, layout.I_BACKEND, layout.I_BACKEND_WORDS),
+    )
+
+
+def _known(value: int) -> int | None:
+    return None if value == layout.NONE or value >= 1 << 63 else value
+
+
+def _bounded(value: int, limit: int) -> int | None:
+    return value if value < limit else None
+
+
+def _instant(value: int) -> int | None:
+    return value if 0 < value < _YEAR_2100_NS else None
+
+
+def _copy(words: Sequence[int], at: tuple[int, int], index: int, size: int, check: int) -> Sequence[int]:
+    """The newest whole copy of a group; raises MalformedInput when neither is."""
+    newest = words[index] & 1
+    for start in (at[newest], at[newest ^ 1]):
+        group = words[start : start + size]
+        others = [*group[:check], *group[check + 1 :]]
+        if group[check] == layout.check_of(others):
+            return group
+    raise MalformedInput("probe page caught while it was written")
+
+
+def _small(group: Sequence[int], at: int) -> int | None:
+    return _bounded(group[at], 1 << 32)
+
+
+def _text(group: Sequence[int], at: int, count: int) -> str:
+    return layout.text_of(group[at : at + count])
+
+
+def _steps(words: Sequence[int]) -> tuple[Step, ...]:
+    found = []
+    for i in range(layout.STEPS):
+        start = layout.STEPS_AT + i * layout.STEP_WORDS
+        step, end, waited, collective, backward, checkpoint, check = words[start : start + 7]
+        if check and check == step ^ end:
+            found.append(
+                Step(
+                    step=step,
+                    end_ns=end,
+                    input_ns=waited,
+                    collective_ns=collective,
+                    backward_ns=backward,
+                    checkpoint_ns=checkpoint,
+                )
+            )
+    return tuple(sorted(found, key=lambda s: s.step))
+
+
+def _collectives(words: Sequence[int]) -> tuple[Collective, ...]:
+    found = []
+    for i in range(layout.COLLECTIVES):
+        start = layout.COLLECTIVES_AT + i * layout.COLLECTIVE_WORDS
+        number, seq, enter, leave, numel, meta, g0, g1, o0, o1, check = words[start : start + 11]
+        if not check or check != number ^ enter:
+            continue
+        found.append(
+            Collective(
+                number=number,
+                seq=seq,
+                group=layout.text_of((g0, g1)),
+                group_size=meta >> 16 & 0xFFFFFF,
+                op=layout.text_of((o0, o1)),
+                numel=numel,
+                dtype_code=meta & 0xFFFF,
+                enter_ns=enter,
+                leave_ns=leave or None,
+                is_async=bool(meta & layout.META_ASYNC),
+                is_p2p=bool(meta & layout.META_P2P),
+                raised=bool(meta & layout.META_RAISED),
+            )
+        )
+    return tuple(sorted(found, key=lambda c: c.number))

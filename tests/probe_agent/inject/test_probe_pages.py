@@ -1,0 +1,140 @@
+"""The page is whole for any reader at any moment, and hostile bytes are only bytes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probing_cluster.core import errors
+from probing_cluster.probe_agent import inject, pages
+from probing_cluster.probe_agent.inject.site._probing_probe import layout
+
+WRITER = """
+import sys
+from _probing_probe import page, layout
+page.open_page()
+page.write_identity(rank=3, world=8, backend="gloo")
+print("open", flush=True)
+group, op = tuple(layout.words_of("7", 2)), tuple(layout.words_of("all_reduce", 2))
+steps = int(sys.argv[1])
+i = 0
+while steps < 0 or i < steps:
+    i += 1
+    number = page.collective_enter(group, op, i, 1000 + i, 2 << 16)
+    page.collective_leave(number, False)
+    page.step_done()
+    if i % 7 == 0:
+        before = page.checkpoint_begin()
+        page.checkpoint_end(before, True)
+"""
+
+
+def write(directory: Path, steps: int) -> subprocess.Popen[bytes]:
+    """A real writer process with its page in `directory`, already open."""
+    env = {
+        "PROBING_PAGE_DIR": str(directory),
+        "PYTHONPATH": str(inject.SITE_DIRECTORY),
+        "SLURM_JOB_ID": "4242",
+        "SLURM_STEP_ID": "0",
+        "SLURM_LOCALID": "1",
+        "SLURMD_NODENAME": "n2",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-c", WRITER, str(steps)], env=env, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"open\n"
+    return process
+
+
+def read(directory: Path, process: subprocess.Popen[bytes]) -> bytes:
+    """The page's bytes as the agent reads them."""
+    return (directory / f"p{process.pid}.page").read_bytes()
+
+
+def test_a_page_says_who_and_how_far(tmp_path: Path) -> None:
+    """Identity, steps, checkpoints and collectives arrive as written, and survive the writer's end."""
+    process = write(tmp_path, 20)
+    process.communicate()
+    page = pages.parse(read(tmp_path, process))
+    assert (page.job, page.step_id, page.rank, page.world_size, page.local_rank) == (4242, 0, 3, 8, 1)
+    assert (page.host, page.backend, page.pid) == ("n2", "gloo", process.pid)
+    assert (page.steps, page.checkpoints, page.phase) == (20, 2, "training")
+    assert [s.step for s in page.recent_steps] == list(range(1, 21))
+    last = page.recent_collectives[-1]
+    assert (last.seq, last.group, last.op, last.numel, last.group_size) == (20, "7", "all_reduce", 1020, 2)
+    assert last.leave_ns is not None
+    assert last.leave_ns >= last.enter_ns
+    assert page.inside() is None
+    assert abs(page.realtime_s(page.monotonic_ns) - time.time()) < 60
+
+
+def test_the_page_is_its_owners_alone(tmp_path: Path) -> None:
+    """Mode 0600, whatever the user's umask."""
+    process = write(tmp_path, 1)
+    process.communicate()
+    assert (tmp_path / f"p{process.pid}.page").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_reader_never_sees_a_torn_record(tmp_path: Path) -> None:
+    """While a process writes as fast as it can, every whole read is consistent."""
+    process = write(tmp_path, -1)
+    try:
+        torn = 0
+        for _ in range(2000):
+            try:
+                page = pages.parse(read(tmp_path, process))
+            except errors.MalformedInput:
+                torn += 1  # a read that raced twice says so, and is read again
+                continue
+            assert all(
+                b.step - a.step >= 1 for a, b in zip(page.recent_steps, page.recent_steps[1:], strict=False)
+            )
+            assert all(c.numel == 1000 + c.seq and c.op == "all_reduce" for c in page.recent_collectives)
+        assert torn < 200
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_it_survives_the_death_of_its_writer(tmp_path: Path) -> None:
+    """SIGKILL at an arbitrary moment leaves a page that reads."""
+    for delay_s in (0.0, 0.003, 0.01, 0.02, 0.05):
+        process = write(tmp_path, -1)
+        time.sleep(delay_s)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        page = pages.parse(read(tmp_path, process))
+        assert page.rank == 3
+
+
+@given(st.binary(min_size=0, max_size=64), st.integers(0, layout.SIZE_BYTES - 64))
+def test_garbage_is_refused_or_bounded(noise: bytes, at: int) -> None:
+    """Bytes of a hostile owner give a bounded page or MalformedInput, nothing else."""
+    words = [0] * layout.WORDS
+    words[layout.H_MAGIC], words[layout.H_VERSION] = layout.MAGIC, layout.VERSION
+    for start, size, check in ((layout.IDENTITY_AT[0], layout.IDENTITY_WORDS, layout.I_CHECK),
+                               (layout.PROGRESS_AT[0], layout.PROGRESS_WORDS, layout.P_CHECK)):  # fmt: skip
+        words[start + check] = layout.check_of([0] * (size - 1))
+    raw = bytearray(b"".join(w.to_bytes(8, "little") for w in words))
+    raw[at : at + len(noise)] = noise
+    try:
+        page = pages.parse(bytes(raw))
+    except errors.MalformedInput:
+        return
+    assert page.host.isprintable()
+    assert page.phase in layout.PHASES
+    assert len(page.recent_steps) <= layout.STEPS
+
+
+@pytest.mark.parametrize("size", [0, 1, layout.SIZE_BYTES - 1, layout.SIZE_BYTES + 1])
+def test_a_page_of_another_size_is_refused(size: int) -> None:
+    """A truncated or grown file is not a page."""
+    with pytest.raises(errors.MalformedInput):
+        pages.parse(b"\0" * size)

@@ -1,0 +1,174 @@
+"""The way in does no harm: silent, chained, absent where it must be."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from probing_cluster.probe_agent import inject
+
+SITE = inject.SITE_DIRECTORY
+
+FAKE_TORCH = {
+    "torch/__init__.py": "from torch import optim\nimport os\nseen = dict(os.environ)\n",
+    "torch/version.py": "__version__ = '2.9.1+fake'\n",
+    "torch/optim/__init__.py": "",
+}
+
+
+def run(tmp_path: Path, code: str, *flags: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """A job step's interpreter, with our directory in front and a page directory made by root."""
+    pages = tmp_path / "pages"
+    pages.mkdir(exist_ok=True)
+    merged = {
+        "PATH": os.environ["PATH"],
+        "PROBING_PAGE_DIR": str(pages),
+        "PYTHONPATH": os.pathsep.join([str(SITE), str(tmp_path)]),
+        **env,
+    }
+    argv = [sys.executable, *flags, "-c", code]
+    return subprocess.run(argv, env=merged, capture_output=True, text=True, timeout=60, check=False)
+
+
+def fake_torch(tmp_path: Path) -> None:
+    """A torch that records what it saw when it loaded."""
+    for name, text in FAKE_TORCH.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def test_the_directory_holds_exactly_two_things() -> None:
+    """Anything else there would shadow a user's module."""
+    assert {p.name for p in SITE.iterdir() if p.name != "__pycache__"} == {
+        "sitecustomize.py",
+        "_probing_probe",
+    }
+
+
+def test_nothing_is_said_or_opened_without_torch(tmp_path: Path) -> None:
+    """A program without torch has no page and no output of ours."""
+    done = run(tmp_path, "print('mine')")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "mine\n", "")
+    assert list((tmp_path / "pages").iterdir()) == []
+
+
+def test_the_users_own_sitecustomize_still_runs(tmp_path: Path) -> None:
+    """Ours shadows theirs on the path, so ours runs theirs, under its own name."""
+    (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.theirs = __name__, __file__\n")
+    done = run(tmp_path, "import sitecustomize; print(theirs, sitecustomize.__file__)")
+    assert done.stderr == ""
+    assert done.stdout == f"('sitecustomize', '{tmp_path}/sitecustomize.py') {tmp_path}/sitecustomize.py\n"
+
+
+def test_a_broken_users_sitecustomize_behaves_as_without_us(tmp_path: Path) -> None:
+    """Its exception is reported by Python as ever, and the program still runs."""
+    (tmp_path / "sitecustomize.py").write_text("raise ValueError('theirs')\n")
+    done = run(tmp_path, "print('ran')")
+    alone = run(tmp_path, "print('ran')", PYTHONPATH=str(tmp_path))
+    assert done.stdout == alone.stdout == "ran\n"
+    assert "ValueError: theirs" in done.stderr
+    assert "ValueError: theirs" in alone.stderr
+    assert done.returncode == alone.returncode
+
+
+@pytest.mark.parametrize("flags", [("-I",), ("-S",), ("-E",)])
+def test_isolated_interpreters_are_left_alone(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    """-I, -S and -E lose our path or our file: absent, not broken."""
+    done = run(tmp_path, "import sys; print('_probing_probe.importhook' in sys.modules)", *flags)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
+
+
+def test_flight_recorder_switches_follow_the_torch_that_is_there(tmp_path: Path) -> None:
+    """From 2.8 on the new names, set before torch loads, dumps going to the job's page directory."""
+    fake_torch(tmp_path)
+    done = run(tmp_path, "import torch, json; print(json.dumps(torch.seen))")
+    seen = json.loads(done.stdout)
+    assert seen["TORCH_FR_BUFFER_SIZE"] == "2000"
+    assert seen["TORCH_FR_DUMP_TEMP_FILE"] == str(tmp_path / "pages" / "fr_rank_")
+    assert "TORCH_NCCL_TRACE_BUFFER_SIZE" not in seen
+    assert done.stderr == ""
+
+
+def test_old_torch_gets_old_names(tmp_path: Path) -> None:
+    """Before 2.8 only the old names mean anything."""
+    fake_torch(tmp_path)
+    (tmp_path / "torch/version.py").write_text("__version__ = '2.5.1'\n")
+    seen = json.loads(run(tmp_path, "import torch, json; print(json.dumps(torch.seen))").stdout)
+    assert seen["TORCH_NCCL_TRACE_BUFFER_SIZE"] == "2000"
+    assert "TORCH_FR_BUFFER_SIZE" not in seen
+
+
+@pytest.mark.parametrize("name", ["TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"])
+def test_the_users_choice_stands(tmp_path: Path, name: str) -> None:
+    """A switch the user set, under either name, is never touched or doubled."""
+    fake_torch(tmp_path)
+    seen = json.loads(
+        run(tmp_path, "import torch, json; print(json.dumps(torch.seen))", **{name: "7"}).stdout
+    )
+    both = {"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"}
+    assert {k: v for k, v in seen.items() if k in both} == {name: "7"}
+
+
+def test_the_module_keeps_its_own_loader(tmp_path: Path) -> None:
+    """inspect and importlib.resources find torch as if nothing had happened."""
+    fake_torch(tmp_path)
+    done = run(
+        tmp_path,
+        "import torch, inspect; print(type(torch.__loader__).__name__, torch.__spec__.loader is torch.__loader__)",
+    )
+    assert done.stdout == "SourceFileLoader True\n"
+
+
+def test_an_import_error_of_torch_is_the_users_to_see(tmp_path: Path) -> None:
+    """A torch that fails to import fails as it always did."""
+    fake_torch(tmp_path)
+    (tmp_path / "torch/__init__.py").write_text("raise ImportError('libcudart.so.12')\n")
+    done = run(tmp_path, "import torch")
+    assert "ImportError: libcudart.so.12" in done.stderr
+    assert "_probing_probe" not in done.stderr.splitlines()[-1]
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("kind", ["missing", "file", "unwritable"])
+def test_a_bad_page_directory_is_only_ours_to_mind(tmp_path: Path, kind: str) -> None:
+    """Without a place for the page there is no page; torch imports and nothing is printed."""
+    fake_torch(tmp_path)
+    target = tmp_path / "elsewhere"
+    if kind == "file":
+        target.write_text("")
+    elif kind == "unwritable":
+        target = Path("/proc/self")
+    done = run(tmp_path, "import torch; print('ok')", PROBING_PAGE_DIR=str(target))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+
+
+def test_a_link_in_place_of_the_page_is_not_followed(tmp_path: Path) -> None:
+    """Another process of the user cannot make the probe write through a link."""
+    fake_torch(tmp_path)
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    code = (
+        f"import os; os.symlink({str(victim)!r}, "
+        "os.environ['PROBING_PAGE_DIR'] + '/p' + str(os.getpid()) + '.page'); import torch"
+    )
+    assert run(tmp_path, code).returncode == 0
+    assert victim.read_text() == "precious"
+
+
+def test_sitecustomize_parses_on_every_python() -> None:
+    """On Python 2.7 it must parse to be able to return; the package needs 3.8."""
+    text = (SITE / "sitecustomize.py").read_text()
+    tree = ast.parse(text, feature_version=(3, 4))
+    newer = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr, ast.AsyncFunctionDef, ast.Nonlocal, ast.YieldFrom)
+    found = [n for n in ast.walk(tree) if isinstance(n, newer)]
+    keyword_only = [n for n in ast.walk(tree) if isinstance(n, ast.arguments) and n.kwonlyargs]
+    chained_raise = [n for n in ast.walk(tree) if isinstance(n, ast.Raise) and n.cause]
+    annotated = [n for n in ast.walk(tree) if isinstance(n, ast.arg) and n.annotation]
+    assert found + keyword_only + chained_raise + annotated == []
+    for path in (SITE / "_probing_probe").glob("*.py"):
+        ast.parse(path.read_text(), feature_version=(3, 8))

@@ -1,0 +1,240 @@
+"""With real torch: what the page shows, and that the user's program does not notice."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from probing_cluster.probe_agent import inject, pages
+
+pytest.importorskip("torch", reason="needs the test extra torch (make test TORCH=1)")
+pytestmark = pytest.mark.torch
+
+PROLOGUE = """
+import os, sys, warnings
+warnings.simplefilter("error")
+import torch
+import torch.distributed as dist
+from _probing_probe import importhook, torchhooks
+assert importhook.failure is None, importhook.failure
+assert torchhooks.failures == [], torchhooks.failures
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def step():
+    model(torch.ones(2, 8)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+def gang(rank, world):
+    dist.init_process_group("gloo", init_method="file://" + os.environ["STORE"], rank=rank, world_size=world)
+"""
+
+
+def start(tmp_path: Path, code: str, rank: int = 0) -> subprocess.Popen[str]:
+    """One rank of a job step."""
+    (tmp_path / "pages").mkdir(exist_ok=True)
+    env = {
+        "PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(inject.SITE_DIRECTORY),
+        "PROBING_PAGE_DIR": str(tmp_path / "pages"), "STORE": str(tmp_path / "store"),
+        "SLURM_JOB_ID": "7", "SLURM_PROCID": str(rank), "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
+    argv = [sys.executable, "-c", PROLOGUE + code]
+    return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    """Its output; fails with its error output when it failed or said anything there."""
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (0, "")
+    return out
+
+
+def page_of(tmp_path: Path, process: subprocess.Popen[str]) -> pages.ProbePage:
+    """The page it left behind."""
+    return pages.parse((tmp_path / "pages" / f"p{process.pid}.page").read_bytes())
+
+
+def test_steps_checkpoints_and_phases(tmp_path: Path) -> None:
+    """Optimizer steps, torch.save, evaluation and the end are all seen."""
+    process = start(
+        tmp_path, "for _ in range(3): step()\ntorch.save(model.state_dict(), '/dev/null')\nmodel.eval()\n"
+    )
+    finish(process)
+    page = page_of(tmp_path, process)
+    assert (page.steps, page.checkpoints, page.phase) == (3, 1, "ended")
+    assert page.checkpoint_end_ns is not None
+    assert page.recent_steps[-1].backward_ns > 0
+
+
+def test_evaluation_is_a_phase_of_its_own(tmp_path: Path) -> None:
+    """Between eval() and the next step the job validates; eval() before any step changes nothing."""
+    code = """
+from _probing_probe import page, layout
+model.eval(); print(layout.PHASES[page._phase])
+step(); model.eval(); print(layout.PHASES[page._phase])
+step(); print(layout.PHASES[page._phase])
+"""
+    assert finish(start(tmp_path, code)).split() == ["loading", "validating", "training"]
+
+
+def test_a_failed_checkpoint_is_not_a_checkpoint(tmp_path: Path) -> None:
+    """What raised cannot be resumed from; the user's exception is untouched."""
+    code = """
+try:
+    torch.save(model, "/nonexistent/x.pt")
+except RuntimeError as exc:
+    print("theirs")
+"""
+    process = start(tmp_path, code)
+    assert finish(process) == "theirs\n"
+    assert page_of(tmp_path, process).checkpoints == 0
+
+
+def test_collectives_are_counted_per_group(tmp_path: Path) -> None:
+    """Two ranks show the same (group, sequence, operation, size); identity comes from the process group."""
+    code = """
+gang(int(os.environ["SLURM_PROCID"]), 2)
+for size in (4, 8):
+    dist.all_reduce(torch.ones(size))
+dist.barrier()
+sub = dist.new_group([0, 1])
+dist.broadcast(torch.ones(3), 0, group=sub)
+dist.destroy_process_group()
+"""
+    gang = [start(tmp_path, code, rank) for rank in (0, 1)]
+    for process in gang:
+        finish(process)
+    seen = [page_of(tmp_path, process) for process in gang]
+    assert [(p.rank, p.world_size, p.backend) for p in seen] == [(0, 2, "gloo"), (1, 2, "gloo")]
+    calls = [[(c.group, c.seq, c.op, c.numel, c.dtype_code) for c in p.recent_collectives] for p in seen]
+    assert calls[0] == calls[1]
+    assert [(c[2], c[3]) for c in calls[0]][:3] == [("all_reduce", 4), ("all_reduce", 8), ("barrier", 0)]
+    broadcast = [c for c in calls[0] if c[2] == "broadcast" and c[3] == 3]
+    assert [c[1] for c in broadcast] == [1]
+    assert broadcast[0][0] != calls[0][0][0]
+
+
+def test_a_rank_inside_a_collective_is_seen_there(tmp_path: Path) -> None:
+    """The rank that waits shows the call it entered and has not left, live and from outside."""
+    code = """
+rank = int(os.environ["SLURM_PROCID"])
+gang(rank, 2)
+dist.all_reduce(torch.ones(4))
+print("ready", flush=True)
+if rank == 1:
+    __import__("time").sleep(60)
+dist.all_reduce(torch.ones(4))
+"""
+    gang = [start(tmp_path, code, rank) for rank in (0, 1)]
+    try:
+        for process in gang:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        waiting = None
+        for _ in range(200):
+            waiting = page_of(tmp_path, gang[0]).inside()
+            if waiting is not None:
+                break
+            __import__("time").sleep(0.02)
+        assert waiting is not None
+        assert (waiting.op, waiting.seq) == ("all_reduce", 2)
+        assert page_of(tmp_path, gang[1]).inside() is None
+    finally:
+        for process in gang:
+            process.kill()
+            process.communicate()
+
+
+def test_a_failing_collective_leaves_a_dump(tmp_path: Path) -> None:
+    """gloo writes no dump of its own: when a collective raises, ours is in the page directory."""
+    code = """
+import datetime
+rank = int(os.environ["SLURM_PROCID"])
+dist.init_process_group("gloo", init_method="file://" + os.environ["STORE"], rank=rank, world_size=2,
+                        timeout=datetime.timedelta(seconds=2))
+dist.all_reduce(torch.ones(4))
+if rank == 0:
+    try:
+        dist.all_reduce(torch.ones(4))
+    except RuntimeError:
+        print("theirs")
+"""
+    gang = [start(tmp_path, code, rank) for rank in (0, 1)]
+    out = gang[0].communicate(timeout=120)[0]
+    gang[1].communicate(timeout=120)
+    assert out == "theirs\n"
+    assert page_of(tmp_path, gang[0]).recent_collectives[-1].raised
+    assert (tmp_path / "pages" / "fr_rank_0").stat().st_size > 100
+
+
+def test_forked_workers_do_not_write_the_parents_page(tmp_path: Path) -> None:
+    """A data-loader worker that saves or steps must not look like its parent's progress."""
+    code = """
+step()
+pid = os.fork()
+if pid == 0:
+    torch.save(model.state_dict(), "/dev/null")
+    os._exit(0)
+os.waitpid(pid, 0)
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, i): return torch.ones(8)
+for _ in torch.utils.data.DataLoader(Data(), num_workers=2, multiprocessing_context="fork"): pass
+step()
+"""
+    process = start(tmp_path, code)
+    finish(process)
+    page = page_of(tmp_path, process)
+    assert (page.steps, page.checkpoints) == (2, 0)
+    assert page.recent_steps[-1].input_ns > 0
+    assert len(list((tmp_path / "pages").glob("*.page"))) == 1
+
+
+def test_a_forked_trainer_gets_its_own_page(tmp_path: Path) -> None:
+    """torch.multiprocessing with fork: each child that steps has a page with its own pid."""
+    code = """
+pid = os.fork()
+if pid == 0:
+    step(); step()
+    os._exit(0)
+os.waitpid(pid, 0)
+print(pid)
+"""
+    child = int(finish(start(tmp_path, code)))
+    assert pages.parse((tmp_path / "pages" / f"p{child}.page").read_bytes()).steps == 2
+
+
+def test_torch_compile_still_sees_whole_graphs(tmp_path: Path) -> None:
+    """fullgraph=True raises on a graph break: neither a hooked call nor a collective may cause one."""
+    code = """
+warnings.simplefilter("ignore")
+gang(0, 1)
+def inner(x):
+    model.eval()
+    dist.all_reduce(x)
+    return x * 2
+print(torch.compile(inner, backend="eager", fullgraph=True)(torch.ones(2)).tolist())
+def whole(x):
+    model(x).sum().backward()
+    optimizer.step()
+torch.compile(whole, backend="eager")(torch.ones(2, 8))
+dist.destroy_process_group()
+print("done")
+"""
+    process = start(tmp_path, code)
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    assert out == "[2.0, 2.0]\ndone\n"
+    assert "_probing_probe" not in err
+
+
+def test_hooked_functions_stay_what_they_were(tmp_path: Path) -> None:
+    """Pickle, signature and name are the original's."""
+    code = """
+import inspect, pickle
+assert pickle.loads(pickle.dumps(dist.all_reduce)) is dist.all_reduce
+print(inspect.signature(dist.all_reduce).parameters.keys() >= {"tensor", "op", "group"}, dist.all_reduce.__name__)
+print(pickle.loads(pickle.dumps(torch.save)) is torch.save)
+"""
+    assert finish(start(tmp_path, code)) == "True all_reduce\nTrue\n"
