@@ -1,1 +1,1 @@
-"""probing-ctl, the scheduled service, and the drain policy with its budget."""
+"""The operators' side: `probing-ctl`, the scheduled service, and the policy that may touch nodes."""

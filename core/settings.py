@@ -91,6 +91,8 @@ class ServiceSettings:
         default="/run/probing-cluster/report.sock",
     )
     metrics_listen: str = doc("host:port of the Prometheus endpoint; empty = off", default="")
+    operators: tuple[str, ...] = doc("users who may read every job's report through the socket, besides root", default=())
+    operator_group: str = doc("Unix group whose members may too; empty = none", default="")
     timezone: str = doc("IANA zone of the nightly jobs", default="UTC")
 
 
@@ -115,6 +117,16 @@ class PolicySettings:
     budget_partition_frac: float = doc("most of one partition's nodes drained per window, 0..1", default=0.25)
     budget_window_s: float = doc("length of the budget window, seconds", default=3600.0)
     requeue: bool = doc("requeue the jobs of a node drained for a high-severity fault", default=True)
+    refusal_ttl_s: float = doc("how long a permission lets a node's Prolog refuse jobs, seconds", default=60.0)
+    auto_resume: bool = doc("resume nodes we drained once they have been healthy for long enough", default=True)
+    resume_green_s: float = doc("how long without any fault before a node is resumed, seconds", default=900.0)
+    resume_green_beats: int = doc("how many heartbeats without any fault before a node is resumed", default=30)
+    reboot_kinds: tuple[str, ...] = doc(
+        "kinds of fault that only a reboot cures: no resume before one was seen",
+        default=("xid", "sxid", "gpu_lost", "gsp", "ecc", "row_remap", "retired_pages", "nvlink", "mce", "edac", "pcie_aer", "driver"),
+    )
+    escalate_cures: int = doc("after so many cures the same fault again stays drained for a hardware inspection", default=2)
+    escalate_days: float = doc("how far back cures of the same fault count, days", default=30.0)
 
 
 @dataclass(frozen=True, kw_only=True)

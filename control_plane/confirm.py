@@ -1,0 +1,53 @@
+"""Which events may act at all: seen by the node itself, fresh, and still true by the agent's latest beat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from probing_cluster.control_plane import view
+from probing_cluster.core import records
+
+ACTING_SOURCES = frozenset({"kernel", "nvml", "sysfs", "mount", "check", "service", "ipmi"})
+"""Sources that only the node's root can write; what a job writes, or a file says, never acts."""
+
+_BEATS_MISSED = 3
+_LEAST_BEAT_AGE_S = 30.0
+
+
+def why_not(event: records.HealthEvent, seen: view.View, fresh_s: float) -> str:
+    """Why `event` is evidence only; empty when it may act."""
+    if event.severity not in (records.Severity.HIGH, records.Severity.LOW):
+        return "its severity asks for nothing"
+    if event.source not in ACTING_SOURCES:
+        return f"source {event.source} never acts"
+    age_s = (seen.now - (event.last_at or event.at)).total_seconds()
+    if abs(age_s) > fresh_s:
+        return f"not fresh: {age_s:.0f} s old"
+    beat = seen.heartbeats.get(event.node)
+    if beat is None or not is_current(beat, seen.now):
+        return "no current heartbeat confirms it"
+    if beat.at < event.observed_at:
+        return "the latest heartbeat is older than it"
+    return "" if fault_of(beat, event) is not None else "the agent no longer sees it"
+
+
+def is_current(beat: records.AgentHeartbeat, now: datetime) -> bool:
+    """Whether the beat tells the present: at most three beats old, and not from the future."""
+    longest = timedelta(seconds=max(_BEATS_MISSED * beat.beat_s, _LEAST_BEAT_AGE_S))
+    return -longest <= now - beat.at <= longest
+
+
+def fault_of(beat: records.AgentHeartbeat, event: records.HealthEvent) -> Mapping[str, Any] | None:
+    """The fault in the agent's present state that `event` is about."""
+    key = f"{event.kind}:{event.device or ''}"
+    for name, fault in beat.faults.items():
+        if name == key or fault.get("event_id") == str(event.event_id):
+            return dict(fault)
+    return None
+
+
+def high_faults(beat: records.AgentHeartbeat) -> dict[str, Mapping[str, Any]]:
+    """The hard faults the agent confirms right now."""
+    return {k: f for k, f in beat.faults.items() if f.get("severity") == records.Severity.HIGH.value}

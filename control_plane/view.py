@@ -1,0 +1,73 @@
+"""What the policy looks at: one consistent picture of the cluster, read just before it decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from probing_cluster.core import records
+
+OWN_PREFIX = "probing:"
+"""How every reason that we write begins; only such drains are ours."""
+
+UNTOUCHABLE = frozenset(
+    {"DRAIN", "DRAINED", "DRAINING", "DOWN", "FAIL", "FAILING", "ERROR", "MAINT", "MAINTENANCE", "REBOOT", "REBOOT_ISSUED"}
+    | {"REBOOT_REQUESTED", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWER_DRAIN", "FUTURE", "UNKNOWN"}
+)
+"""States in which somebody else already decided about the node."""
+
+
+@records.record
+class Node:
+    """A node as Slurm has it right now."""
+
+    name: str = records.doc("node name")
+    states: frozenset[str] = records.doc("base state and flags, upper case", default=frozenset())
+    reason: str = records.doc("Slurm's reason, empty for none", default="")
+    reason_at: datetime | None = records.doc("when that reason was set", default=None)
+    partitions: tuple[str, ...] = records.doc("partitions it is in", default=())
+    boot_at: datetime | None = records.doc("when it booted, by Slurm", default=None)
+    n_gpus: int | None = records.doc("GPUs configured; null when unknown", default=None)
+
+    @property
+    def ours(self) -> bool:
+        """True while it is drained with a reason of ours."""
+        return bool(self.states & {"DRAIN", "DRAINED", "DRAINING"}) and self.reason.startswith(OWN_PREFIX)
+
+    @property
+    def hands_off(self) -> str:
+        """Why nobody but its present owner may touch it; empty when we may."""
+        taken = sorted(self.states & UNTOUCHABLE)
+        if self.ours and not self.states & (UNTOUCHABLE - {"DRAIN", "DRAINED", "DRAINING"}):
+            return ""
+        if taken:
+            return f"{'+'.join(taken)} by another ({self.reason or 'no reason given'})"
+        if self.reason and not self.reason.startswith(OWN_PREFIX):
+            return f"it carries another's note ({self.reason})"
+        return ""
+
+
+@records.record
+class Job:
+    """A running job as Slurm has it right now."""
+
+    job_id: int = records.doc("raw job id")
+    state: str = records.doc("base state", default="RUNNING")
+    start_at: datetime | None = records.doc("start of this attempt")
+    restart_count: int = records.doc("Slurm's restart count", default=0)
+    nodes: tuple[str, ...] = records.doc("its nodes", default=())
+    requeue: bool = records.doc("false with --no-requeue", default=True)
+    batch: bool = records.doc("false for salloc and srun", default=True)
+
+
+@records.record
+class View:
+    """Everything a decision rests on."""
+
+    now: datetime = records.doc("the instant of the decision")
+    events: tuple[records.HealthEvent, ...] = records.doc("recent events, any severity", default=())
+    heartbeats: Mapping[str, records.AgentHeartbeat] = records.doc("latest beat by node", default_factory=dict)
+    nodes: Mapping[str, Node] = records.doc("Slurm's nodes by name", default_factory=dict)
+    jobs: tuple[Job, ...] = records.doc("Slurm's running jobs", default=())
+    allocations: tuple[records.JobAllocation, ...] = records.doc("GPUs of those jobs, by node", default=())
+    drains: tuple[records.Drain, ...] = records.doc("our decisions, at least of the budget's window", default=())
