@@ -1,0 +1,242 @@
+-- probing.deliver: the agents' one door. Everything one node has to say, in one call and one transaction.
+--
+-- Inputs   p_cluster, p_node: whom the caller speaks for; ignored for an agent's own role, whose node
+--          probing.agent_role knows. e_*: the events, one array per column of probing.health_event, all
+--          of one length (times UTC, e_detail JSON text). p_checks, p_allocations: JSON arrays of records;
+--          p_heartbeat: one record. p_acks: requests the node has dealt with. p_refused: rows the agent's
+--          side could not even send, [{reason, n_rows, sample}].
+-- Output   jsonb {accepted, duplicates, rejected, requests: [{request_id, verb, job_id, expires_at, detail}]}
+--          in rows; accepted + duplicates + rejected = events given.
+-- Calls are by argument name, so that a newer function still serves an older agent.
+CREATE OR REPLACE FUNCTION probing.deliver(
+    p_cluster text,
+    p_node text,
+    e_event_id uuid[] DEFAULT '{}',
+    e_cluster text[] DEFAULT '{}',
+    e_node text[] DEFAULT '{}',
+    e_at timestamptz[] DEFAULT '{}',
+    e_observed_at timestamptz[] DEFAULT '{}',
+    e_kind text[] DEFAULT '{}',
+    e_code text[] DEFAULT '{}',
+    e_severity text[] DEFAULT '{}',
+    e_device text[] DEFAULT '{}',
+    e_pci_bus_id text[] DEFAULT '{}',
+    e_gpu_uuid text[] DEFAULT '{}',
+    e_pid bigint[] DEFAULT '{}',
+    e_process text[] DEFAULT '{}',
+    e_job_id bigint[] DEFAULT '{}',
+    e_count bigint[] DEFAULT '{}',
+    e_last_at timestamptz[] DEFAULT '{}',
+    e_source text[] DEFAULT '{}',
+    e_message text[] DEFAULT '{}',
+    e_measured double precision[] DEFAULT '{}',
+    e_threshold double precision[] DEFAULT '{}',
+    e_unit text[] DEFAULT '{}',
+    e_detail text[] DEFAULT '{}',
+    p_checks jsonb DEFAULT '[]',
+    p_allocations jsonb DEFAULT '[]',
+    p_heartbeat jsonb DEFAULT NULL,
+    p_acks uuid[] DEFAULT '{}',
+    p_refused jsonb DEFAULT '[]'
+) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET timezone = 'UTC'
+AS $deliver$
+DECLARE
+    v_cluster text;
+    v_node text;
+    v_given bigint := coalesce(cardinality(e_event_id), 0);
+    v_fit bigint := 0;
+    v_accepted bigint := 0;
+    v_first timestamptz;
+    v_last timestamptz;
+    v_requests jsonb;
+BEGIN
+    SELECT a.cluster, a.node INTO v_cluster, v_node FROM probing.agent_role a WHERE a.role_name = session_user;
+    IF NOT FOUND THEN
+        IF NOT (pg_has_role(session_user, current_user, 'MEMBER')
+                OR pg_has_role(session_user, 'probing_service', 'MEMBER')) THEN
+            RAISE EXCEPTION 'role % speaks for no node', session_user
+                USING ERRCODE = 'insufficient_privilege', HINT = 'probing-ctl db add-agent makes one login role per node.';
+        END IF;
+        v_cluster := p_cluster;
+        v_node := p_node;
+    END IF;
+
+    IF v_given > 20000 OR jsonb_array_length(p_checks) > 5000 OR jsonb_array_length(p_allocations) > 5000 THEN
+        RAISE EXCEPTION 'a delivery holds at most 20000 events, 5000 checks and 5000 allocations'
+            USING ERRCODE = 'program_limit_exceeded';
+    END IF;
+
+    IF v_given > 0 THEN
+        WITH incoming AS (
+            SELECT * FROM unnest(
+                e_event_id, e_cluster, e_node, e_at, e_observed_at, e_kind, e_code, e_severity, e_device,
+                e_pci_bus_id, e_gpu_uuid, e_pid, e_process, e_job_id, e_count, e_last_at, e_source, e_message,
+                e_measured, e_threshold, e_unit, e_detail
+            ) AS u(
+                event_id, cluster, node, at, observed_at, kind, code, severity, device,
+                pci_bus_id, gpu_uuid, pid, process, job_id, count, last_at, source, message,
+                measured, threshold, unit, detail
+            )
+        ), fit AS (
+            SELECT * FROM incoming
+            WHERE cluster = v_cluster AND node = v_node
+              AND severity IN ('info', 'low', 'high') AND isfinite(at)
+        ), fresh AS (
+            -- In id order: two deliveries of the same rows then wait for each other instead of deadlocking.
+            INSERT INTO probing.event_key (event_id, at)
+            SELECT event_id, at FROM fit ORDER BY event_id
+            ON CONFLICT (event_id) DO NOTHING
+            RETURNING event_id, at
+        ), stored AS (
+            INSERT INTO probing.health_event (
+                event_id, cluster, node, at, observed_at, kind, code, severity, device, pci_bus_id, gpu_uuid,
+                pid, process, job_id, count, last_at, source, message, measured, threshold, unit, detail
+            )
+            SELECT
+                event_id, cluster, node, at, observed_at, kind, code, severity, device, pci_bus_id, gpu_uuid,
+                pid, process, job_id, coalesce(count, 1), last_at, source, left(message, 8192), measured, threshold,
+                unit, coalesce(detail, '{}')::jsonb
+            FROM fit JOIN fresh USING (event_id, at)
+            ON CONFLICT DO NOTHING
+        )
+        SELECT (SELECT count(*) FROM fit), count(*), min(at), max(at)
+        INTO v_fit, v_accepted, v_first, v_last FROM fresh;
+
+        IF v_accepted > 0 THEN
+            INSERT INTO probing.arrival (cluster, node, first_at, last_at, n_events)
+            VALUES (v_cluster, v_node, v_first, v_last, v_accepted);
+        END IF;
+        IF v_fit < v_given THEN
+            INSERT INTO probing.rejection AS r (role_name, node, reason, day, n_rows, last_at, sample)
+            SELECT session_user, v_node, reason, date_trunc('day', now()), count(*), now(), left(min(what), 500)
+            FROM (
+                SELECT CASE WHEN u.cluster IS DISTINCT FROM v_cluster OR u.node IS DISTINCT FROM v_node
+                            THEN 'another node' ELSE 'malformed' END AS reason,
+                       concat_ws(' ', u.cluster, u.node, u.severity, u.at::text) AS what
+                FROM unnest(e_cluster, e_node, e_severity, e_at) AS u(cluster, node, severity, at)
+                WHERE (u.cluster = v_cluster AND u.node = v_node AND u.severity IN ('info', 'low', 'high')
+                       AND isfinite(u.at)) IS NOT TRUE
+            ) AS refused
+            GROUP BY reason
+            ON CONFLICT (role_name, node, reason, day)
+            DO UPDATE SET n_rows = r.n_rows + excluded.n_rows, last_at = excluded.last_at;
+        END IF;
+    END IF;
+
+    IF jsonb_array_length(p_checks) > 0 THEN
+        PERFORM probing.deliver_checks(v_cluster, v_node, p_checks);
+    END IF;
+    IF jsonb_array_length(p_allocations) > 0 THEN
+        PERFORM probing.deliver_allocations(v_cluster, v_node, p_allocations);
+    END IF;
+    IF p_heartbeat IS NOT NULL THEN
+        PERFORM probing.deliver_heartbeat(v_cluster, v_node, p_heartbeat);
+    END IF;
+    IF jsonb_array_length(p_refused) > 0 THEN
+        INSERT INTO probing.rejection AS r (role_name, node, reason, day, n_rows, last_at, sample)
+        SELECT session_user, v_node, left(x.reason, 80), date_trunc('day', now()), sum(x.n_rows), now(), left(min(x.sample), 500)
+        FROM jsonb_to_recordset(p_refused) AS x(reason text, n_rows bigint, sample text)
+        GROUP BY left(x.reason, 80)
+        ON CONFLICT (role_name, node, reason, day)
+        DO UPDATE SET n_rows = r.n_rows + excluded.n_rows, last_at = excluded.last_at;
+    END IF;
+
+    IF cardinality(p_acks) > 0 THEN
+        UPDATE probing.node_request q SET acknowledged_at = now()
+        WHERE q.request_id = ANY (p_acks) AND q.cluster = v_cluster AND q.node = v_node AND q.acknowledged_at IS NULL;
+    END IF;
+    SELECT coalesce(jsonb_agg(jsonb_build_object(
+               'request_id', q.request_id, 'verb', q.verb, 'job_id', q.job_id,
+               'expires_at', q.expires_at, 'detail', q.detail) ORDER BY q.made_at), '[]')
+    INTO v_requests
+    FROM probing.node_request q
+    WHERE q.cluster = v_cluster AND q.node = v_node AND q.acknowledged_at IS NULL AND q.expires_at > now();
+    IF v_requests <> '[]' THEN
+        UPDATE probing.node_request q SET delivered_at = now()
+        WHERE q.cluster = v_cluster AND q.node = v_node AND q.acknowledged_at IS NULL
+          AND q.expires_at > now() AND q.delivered_at IS NULL;
+    END IF;
+
+    RETURN jsonb_build_object(
+        'accepted', v_accepted, 'duplicates', v_fit - v_accepted, 'rejected', v_given - v_fit, 'requests', v_requests
+    );
+END
+$deliver$;
+
+-- The check results of one node: the latest of each check, and a row of history per change.
+CREATE OR REPLACE FUNCTION probing.deliver_checks(p_cluster text, p_node text, p_checks jsonb) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $checks$
+    WITH given AS (
+        SELECT DISTINCT ON (r.name, r.at) r.*
+        FROM jsonb_array_elements(p_checks) AS c,
+             jsonb_populate_record(
+                 NULL::probing.check_result,
+                 '{"message": "", "duration_s": 0, "timed_out": false, "version": "1", "detail": {}}'::jsonb
+                 || c || jsonb_build_object('cluster', p_cluster, 'node', p_node)
+             ) AS r
+        ORDER BY r.name, r.at
+    ), changed AS (
+        INSERT INTO probing.check_result
+        SELECT g.* FROM given g
+        LEFT JOIN probing.check_now n ON n.cluster = g.cluster AND n.node = g.node AND n.name = g.name
+        WHERE n.name IS NULL OR g.at <= n.at
+           OR (g.outcome, g.severity, g.device, g.message, g.version)
+              IS DISTINCT FROM (n.outcome, n.severity, n.device, n.message, n.version)
+        ON CONFLICT DO NOTHING
+    )
+    INSERT INTO probing.check_now AS n
+    SELECT DISTINCT ON (g.name) g.* FROM given g ORDER BY g.name, g.at DESC
+    ON CONFLICT (cluster, node, name) DO UPDATE SET
+        outcome = excluded.outcome, severity = excluded.severity, message = excluded.message,
+        device = excluded.device, measured = excluded.measured, threshold = excluded.threshold,
+        unit = excluded.unit, duration_s = excluded.duration_s, timed_out = excluded.timed_out,
+        version = excluded.version, at = excluded.at, detail = excluded.detail
+    WHERE excluded.at >= n.at
+$checks$;
+
+-- The GPU allocations a node's Prolog and Epilog saw; a later report of the same start completes the first.
+CREATE OR REPLACE FUNCTION probing.deliver_allocations(p_cluster text, p_node text, p_allocations jsonb) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $allocations$
+    INSERT INTO probing.job_allocation AS a
+    SELECT DISTINCT ON (r.job_id, r.at) r.*
+    FROM jsonb_array_elements(p_allocations) WITH ORDINALITY AS e(c, n),
+         jsonb_populate_record(
+             NULL::probing.job_allocation,
+             '{"restart_count": 0, "gpu_indices": "", "detail": {}}'::jsonb
+             || e.c || jsonb_build_object('cluster', p_cluster, 'node', p_node)
+         ) AS r
+    ORDER BY r.job_id, r.at, e.n DESC
+    ON CONFLICT (cluster, job_id, node, at) DO UPDATE SET
+        restart_count = excluded.restart_count,
+        uid = coalesce(excluded.uid, a.uid),
+        gpu_uuids = coalesce(excluded.gpu_uuids, a.gpu_uuids),
+        gpu_indices = coalesce(nullif(excluded.gpu_indices, ''), a.gpu_indices),
+        released_at = coalesce(excluded.released_at, a.released_at),
+        detail = a.detail || excluded.detail
+$allocations$;
+
+-- The agent's own state: the newest wins, and the server's clock says when it came.
+CREATE OR REPLACE FUNCTION probing.deliver_heartbeat(p_cluster text, p_node text, p_heartbeat jsonb) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $heartbeat$
+    INSERT INTO probing.agent_heartbeat AS h
+    SELECT r.* FROM jsonb_populate_record(
+        NULL::probing.agent_heartbeat,
+        '{"boot_id": "", "version": "", "beat_s": 10, "spool_depth": 0, "spool_bytes": 0, "lag_s": 0,
+          "dropped_total": 0, "coalesced_total": 0, "rejected_total": 0, "hung_children": 0, "rss_bytes": 0,
+          "cpu_s": 0, "sources": {}, "faults": {}, "jobs": []}'::jsonb
+        || p_heartbeat || jsonb_build_object('cluster', p_cluster, 'node', p_node, 'received_at', now())
+    ) AS r
+    ON CONFLICT (cluster, node) DO UPDATE SET
+        at = excluded.at, boot_id = excluded.boot_id, version = excluded.version, started_at = excluded.started_at,
+        beat_s = excluded.beat_s, spool_depth = excluded.spool_depth, spool_bytes = excluded.spool_bytes,
+        lag_s = excluded.lag_s, dropped_total = excluded.dropped_total, coalesced_total = excluded.coalesced_total,
+        rejected_total = excluded.rejected_total, hung_children = excluded.hung_children,
+        rss_bytes = excluded.rss_bytes, cpu_s = excluded.cpu_s, sources = excluded.sources, faults = excluded.faults,
+        jobs = excluded.jobs, received_at = excluded.received_at
+$heartbeat$;

@@ -1,0 +1,66 @@
+"""SQLAlchemy engines on our databases, and every driver error turned into the product's own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+
+from probing_cluster.core import errors, settings
+from probing_cluster.db import embedded
+
+_PERMISSION = "42501"
+
+
+def url_of(where: settings.Settings | settings.DatabaseSettings | str) -> str:
+    """The URL meant; the embedded server is started when the settings name none."""
+    if isinstance(where, str):
+        return where
+    database = where.database if isinstance(where, settings.Settings) else where
+    return database.url or embedded.ensure(database.directory)
+
+
+def make(url: str, **options: Any) -> sa.Engine:
+    """An engine that speaks psycopg and keeps times in UTC; works through PgBouncer's transaction mode."""
+    prefix, _, rest = url.partition("://")
+    if prefix not in ("postgresql", "postgres", "postgresql+psycopg"):
+        raise errors.SettingsError(f"[database] url must start with postgresql://, not {prefix}://")
+    arguments = {"prepare_threshold": None, "connect_timeout": 10, "application_name": "probing"}
+    return sa.create_engine(
+        f"postgresql+psycopg://{rest}", connect_args=arguments, pool_pre_ping=True, **options
+    )
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Driver errors of the block as DatabaseUnavailable or NotPermitted; programming errors stay themselves."""
+    try:
+        yield
+    except sa.exc.DBAPIError as exc:
+        raise meaning(exc.orig) from exc
+    except psycopg.Error as exc:
+        raise meaning(exc) from exc
+
+
+def meaning(exc: BaseException | None) -> Exception:
+    """What a driver error means to a person."""
+    if isinstance(exc, psycopg.errors.InsufficientPrivilege):
+        return errors.NotPermitted(f"the database says: {first_line(exc)}")
+    if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError):
+        return errors.DatabaseUnavailable(first_line(exc))
+    if isinstance(
+        exc,
+        psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName | psycopg.errors.UndefinedFunction,
+    ):
+        return errors.DatabaseUnavailable(
+            f"its schema is not this version's ({first_line(exc)}); run probing-ctl db upgrade"
+        )
+    return exc if isinstance(exc, Exception) else errors.DatabaseUnavailable(str(exc))
+
+
+def first_line(exc: BaseException) -> str:
+    """The first line of what the driver said."""
+    return (str(exc).strip() or type(exc).__name__).splitlines()[0]

