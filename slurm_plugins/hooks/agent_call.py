@@ -1,0 +1,159 @@
+# ruff: noqa: SLF001 - posix._exit is the one exit without teardown
+"""One question to the node's agent, asked by Prolog, Epilog and HealthCheckProgram.
+
+Runs as root on the system's Python (3.6 and later) under `-I -S`, standard library only. It must never cost a job
+anything: every failure of ours, and the deadline, end in exit 0. The C modules behind `socket`, `os` and `signal`
+are used directly because the plain ones double the start time of a hook (benchmarks/hooks.py measures it).
+"""
+
+import _signal  # type: ignore[import-not-found]
+import _socket
+import posix
+import sys
+
+MAX_REPLY_BYTES = 65536
+_INTS = (
+    ("job_id", b"SLURM_JOB_ID"),
+    ("restart_count", b"SLURM_JOB_RESTART_COUNT"),
+    ("uid", b"SLURM_JOB_UID"),
+    ("gid", b"SLURM_JOB_GID"),
+    ("array_job_id", b"SLURM_ARRAY_JOB_ID"),
+    ("array_task_id", b"SLURM_ARRAY_TASK_ID"),
+    ("het_job_id", b"SLURM_HET_JOB_ID"),
+)
+_TEXTS = (
+    ("gpus", (b"SLURM_JOB_GPUS",)),
+    ("stdout", (b"SLURM_JOB_STDOUT",)),
+    ("work_dir", (b"SLURM_JOB_WORK_DIR",)),
+    ("partition", (b"SLURM_JOB_PARTITION",)),
+    ("nodelist", (b"SLURM_JOB_NODELIST", b"SLURM_NODELIST")),
+    ("job_name", (b"SLURM_JOB_NAME",)),
+    ("user", (b"SLURM_JOB_USER",)),
+    # SPANK_ names are the user's words, put there by our plugin's --probing-run and --probing.
+    ("run_key", (b"SPANK_PROBING_RUN_KEY",)),
+    ("probing", (b"SPANK_PROBING",)),
+)
+
+
+def main(op: str) -> int:
+    """The exit status of the hook `op`: 1 only when a prolog hears an explicit `"fit": false`."""
+    try:
+        socket_path, deadline_s = _arguments(sys.argv[1:])
+        _arm(deadline_s)
+        reply = _ask(_request(op), socket_path, deadline_s)
+        return _answer(op, reply)
+    except Exception as exc:  # noqa: BLE001 - a hook fails open, whatever broke
+        _say(op, f"no answer from the agent ({type(exc).__name__}: {exc}); going on")
+        return 0
+
+
+def leave(status: int) -> None:
+    """Ends the process without the interpreter's tidying up, which costs as much as the question."""
+    posix._exit(status)
+
+
+def _arguments(words: "list[str]") -> "tuple[str, float]":
+    socket_path, deadline_s = "/run/probing-cluster/agent.sock", 5.0
+    it = iter(words)
+    for word in it:
+        if word == "--socket":
+            socket_path = next(it)
+        elif word == "--deadline":
+            deadline_s = float(next(it))
+        else:
+            raise ValueError("unknown argument " + word)
+    return socket_path, deadline_s
+
+
+def _arm(deadline_s: float) -> None:
+    """A second, independent deadline: whatever hangs, the hook is gone 0.5 s after its own."""
+    # A handler, not the default action: dying of SIGALRM would look like a failed Prolog and drain the node.
+    _signal.signal(_signal.SIGALRM, lambda *_: posix._exit(0))
+    _signal.setitimer(_signal.ITIMER_REAL, deadline_s + 0.5)
+
+
+def _request(op: str) -> bytes:
+    environment = posix.environ
+    pairs = ['"v":1,"op":' + _quote(op), '"node":' + _quote(_text(environment.get(b"SLURMD_NODENAME", b"")))]
+    for name, variable in _INTS:
+        value = environment.get(variable, b"")
+        if value.isdigit():
+            pairs.append(f'"{name}":{int(value)}')
+    for name, variables in _TEXTS:
+        for variable in variables:
+            if variable in environment:
+                pairs.append('"' + name + '":' + _quote(_text(environment[variable])))
+                break
+    return ("{" + ",".join(pairs) + "}\n").encode("ascii")
+
+
+def _text(raw: bytes) -> str:
+    return raw[:4096].decode("utf-8", "replace")
+
+
+def _quote(text: str) -> str:
+    try:
+        from _json import encode_basestring_ascii
+    except ImportError:  # an interpreter built without the accelerator
+        from json.encoder import encode_basestring_ascii
+    return encode_basestring_ascii(text)
+
+
+def _ask(request: bytes, socket_path: str, deadline_s: float) -> bytes:
+    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+    try:
+        sock.settimeout(deadline_s)
+        sock.connect(socket_path)
+        _require_trusted_peer(sock)
+        sent = 0
+        while sent < len(request):
+            sent += sock.send(request[sent:])
+        reply = b""
+        while not reply.endswith(b"\n") and len(reply) < MAX_REPLY_BYTES:
+            piece = sock.recv(MAX_REPLY_BYTES)
+            if not piece:
+                break
+            reply += piece
+        return reply
+    finally:
+        sock.close()
+
+
+def _require_trusted_peer(sock: "_socket.socket") -> None:
+    """Whoever answers must be root or ourselves: a user's socket cannot speak for the node."""
+    credentials = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+    uid = int.from_bytes(credentials[4:8], sys.byteorder)
+    if uid not in (0, posix.geteuid()):
+        raise PermissionError(f"the socket is served by uid {uid}")
+
+
+def _answer(op: str, reply: bytes) -> int:
+    # Importing json costs more than the rest of the hook; a healthy answer has no need of it.
+    if b"false" not in reply and b"say" not in reply and reply.startswith(b"{") and reply.endswith(b"}\n"):
+        return 0
+    import json
+
+    answer = json.loads(reply.decode("utf-8", "replace"))
+    if not isinstance(answer, dict):
+        raise TypeError("the answer is not an object")
+    if answer.get("ok") is not True:
+        _say(op, f"the agent answered with an error ({_line(answer.get('error'))}); going on")
+        return 0
+    if "say" in answer:
+        _say(op, _line(answer["say"]))
+    if op == "prolog" and answer.get("fit") is False:
+        _say(op, "node is not fit: " + _line(answer.get("reason")))
+        return 1
+    return 0
+
+
+def _line(value: object) -> str:
+    return "".join(c if c.isprintable() else " " for c in str(value))[:500]
+
+
+def _say(op: str, text: str) -> None:
+    """One line for Slurm's log; a closed or full standard error is no reason to fail."""
+    try:
+        posix.write(2, f"probing {op}: {text}\n".encode("utf-8", "replace"))
+    except OSError:
+        return

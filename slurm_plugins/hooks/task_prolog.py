@@ -1,0 +1,54 @@
+# ruff: noqa: SLF001 - posix._exit is the one exit without teardown
+"""Slurm TaskProlog: prints the environment that lets the probe ride in this task, and does nothing else.
+
+Started, as the user, as `/usr/bin/python3 -I -S <this file> --probe-dir DIR --job-dir DIR [--default on|off]`.
+Standard library only, Python 3.6 and later. `--probe-dir` is a root-owned directory that goes to the front of
+PYTHONPATH, once; `--job-dir` holds the page directories that the Prolog made. A user opts out with PROBING=off.
+"""
+
+import posix
+import sys
+
+OFF = (b"off", b"0", b"no", b"false")
+
+
+def main(words: "list[str]", environment: "dict[bytes, bytes]") -> bytes:
+    """The lines Slurm turns into the task's environment; empty when the user or the site said no."""
+    options = {"--probe-dir": "", "--job-dir": "", "--default": "on"}
+    for name, value in zip(words[::2], words[1::2]):  # noqa: B905 - strict= is newer than the Pythons this runs on
+        if name not in options:
+            return b""
+        options[name] = value
+    probe_dir = options["--probe-dir"].encode()
+    wanted = environment.get(b"PROBING", options["--default"].encode()).lower()
+    if wanted in OFF or not probe_dir.startswith(b"/") or b":" in probe_dir:
+        return b""
+    lines = [b"export PROBING=on"]
+    job_id = environment.get(b"SLURM_JOB_ID", b"")
+    if options["--job-dir"] and job_id.isdigit():
+        lines.append(b"export PROBING_JOB_DIR=" + options["--job-dir"].encode() + b"/" + job_id)
+    path = with_front(probe_dir, environment.get(b"PYTHONPATH", b""))
+    # A value with a line break cannot be said in TaskProlog's language: the user's own stays as it is.
+    if b"\n" not in path:
+        lines.append(b"export PYTHONPATH=" + path)
+    return b"\n".join(lines) + b"\n"
+
+
+def with_front(directory: bytes, path: bytes) -> bytes:
+    """`path` with `directory` in front and nowhere else; an unset or empty path gets no empty element."""
+    if not path:
+        return directory
+    return b":".join([directory] + [part for part in path.split(b":") if part != directory])
+
+
+def run() -> None:
+    """Prints what `main` decides; a task never fails, and never hears of it, because of us."""
+    try:
+        posix.write(1, main(sys.argv[1:], dict(posix.environ)))
+    except Exception:  # noqa: BLE001 - fail open
+        posix._exit(0)
+    posix._exit(0)
+
+
+if __name__ == "__main__":
+    run()
