@@ -1,0 +1,263 @@
+"""Every process the agent starts, and what becomes of one that will not end.
+
+A call that can hang is made by a child, never a thread. A child past its deadline is killed with its
+whole process group; one that survives SIGKILL (D state) is counted, shown, and no other
+is started under its key until it is gone: at most one stuck child per key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from probing_cluster.core import errors
+
+_REAP_S = 0.5
+"""How long a killed child is waited for before it counts as stuck."""
+_MAX_REPLY_BYTES = 8 * 1024 * 1024
+
+
+class ChildFailed(errors.ProbingError):
+    """A child process did not answer."""
+
+
+class ChildHung(ChildFailed):
+    """A child process outlived its deadline."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """How a one-shot command ended."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """Whom a child runs as; None keeps the agent's own."""
+
+    uid: int
+    gid: int
+    groups: Sequence[int] = ()
+
+
+@dataclass(kw_only=True)
+class Children:
+    """The agent's children by key, and those that cannot be killed."""
+
+    _stuck: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def hung(self) -> tuple[str, ...]:
+        """Keys whose killed child is still there; asking reaps those that have gone."""
+        for key, child in list(self._stuck.items()):
+            if child.poll() is not None:
+                del self._stuck[key]
+        return tuple(sorted(self._stuck))
+
+    def start(
+        self,
+        key: str,
+        argv: Sequence[str],
+        *,
+        credentials: Credentials | None = None,
+        environment: Mapping[str, str] | None = None,
+        quiet: bool = False,
+    ) -> subprocess.Popen[bytes]:
+        """A child in a session of its own; raises ChildHung while the last of this key is stuck."""
+        if key in self.hung:
+            raise ChildHung(f"{key}: the previous one is stuck in the kernel (pid {self._stuck[key].pid})")
+        who: dict[str, Any] = {}
+        if credentials is not None:
+            who = {
+                "user": credentials.uid,
+                "group": credentials.gid,
+                "extra_groups": list(credentials.groups),
+            }
+        try:
+            return subprocess.Popen(
+                list(argv),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL if quiet else subprocess.PIPE,
+                start_new_session=True,
+                env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", **(environment or {})},
+                cwd="/",
+                **who,
+            )
+        except OSError as exc:
+            raise ChildFailed(f"{key}: {argv[0]}: {exc.strerror}") from exc
+
+    async def run(
+        self,
+        key: str,
+        argv: Sequence[str],
+        *,
+        deadline_s: float,
+        stdin: bytes = b"",
+        credentials: Credentials | None = None,
+        max_bytes: int = _MAX_REPLY_BYTES,
+    ) -> Finished:
+        """Run one command to its end; raises ChildHung past `deadline_s`, ChildFailed when it cannot start."""
+        child = self.start(key, argv, credentials=credentials)
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stderr is not None
+        try:
+            async with asyncio.timeout(deadline_s):
+                _feed(child.stdin, stdin)
+                out, err = await asyncio.gather(
+                    _drain(child.stdout.fileno(), max_bytes), _drain(child.stderr.fileno(), 65536)
+                )
+                await _ended(child)
+        except TimeoutError as exc:
+            await self.kill(key, child)
+            raise ChildHung(f"{key}: no answer within {deadline_s:g} s") from exc
+        except BaseException:
+            await self.kill(key, child)
+            raise
+        finally:
+            for pipe in (child.stdin, child.stdout, child.stderr):
+                pipe.close()
+        return Finished(returncode=child.returncode, stdout=out, stderr=err)
+
+    async def kill(self, key: str, child: subprocess.Popen[bytes]) -> None:
+        """SIGKILL the child's whole group; if it does not die, remember it as stuck."""
+        with contextlib.suppress(ProcessLookupError):  # it ended on its own just now
+            os.killpg(child.pid, signal.SIGKILL)
+        waited_s = 0.0
+        while child.poll() is None and waited_s < _REAP_S:
+            await asyncio.sleep(0.01)
+            waited_s += 0.01
+        if child.poll() is None:
+            self._stuck[key] = child
+
+
+class Lane:
+    """One resident child that answers one JSON line per JSON line; restarted when it fails."""
+
+    def __init__(
+        self,
+        children: Children,
+        key: str,
+        argv: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._children = children
+        self._argv = tuple(argv)
+        self._environment = dict(environment or {})
+        self._child: subprocess.Popen[bytes] | None = None
+        self._busy = asyncio.Lock()
+        self.key = key
+
+    async def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
+        """The child's answer; raises ChildHung past the deadline (the child is killed), ChildFailed when it died."""
+        async with self._busy:
+            child = self._child or self._children.start(
+                self.key, self._argv, environment=self._environment, quiet=True
+            )
+            self._child = child
+            assert child.stdin is not None
+            assert child.stdout is not None
+            try:
+                async with asyncio.timeout(deadline_s):
+                    os.write(child.stdin.fileno(), json.dumps(request).encode() + b"\n")
+                    return _answer(await _line(child.stdout.fileno()))
+            except TimeoutError as exc:
+                await self._drop(child)
+                raise ChildHung(f"{self.key}: no answer within {deadline_s:g} s") from exc
+            except (OSError, ValueError) as exc:
+                await self._drop(child)
+                raise ChildFailed(f"{self.key}: {exc}") from exc
+            except BaseException:
+                await self._drop(child)
+                raise
+
+    async def close(self) -> None:
+        """End the child."""
+        if self._child is not None:
+            await self._drop(self._child)
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id while one runs."""
+        return None if self._child is None else self._child.pid
+
+    async def _drop(self, child: subprocess.Popen[bytes]) -> None:
+        self._child = None
+        await self._children.kill(self.key, child)
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.close()
+        child.stdout.close()
+
+
+async def _ended(child: subprocess.Popen[bytes]) -> None:
+    """Until the child is reaped: its pipes are closed, so this is a matter of microseconds."""
+    while child.poll() is None:  # noqa: ASYNC110 - there is no event to wait for
+        await asyncio.sleep(0.002)
+
+
+def _answer(line: bytes) -> dict[str, Any]:
+    answer = json.loads(line)
+    if not isinstance(answer, dict):
+        raise ValueError("the answer is no object")  # noqa: TRY004 - a malformed answer, like any other
+    return answer
+
+
+def _feed(pipe: Any, data: bytes) -> None:
+    """Write what fits a pipe at once; our requests are far smaller than its 64 KiB."""
+    with contextlib.suppress(
+        BrokenPipeError
+    ):  # a command that reads no input; its exit status tells the rest
+        pipe.write(data)
+        pipe.close()
+
+
+async def _readable(fd: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(fd, wake)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(fd)
+
+
+async def _drain(fd: int, max_bytes: int) -> bytes:
+    """What arrives until the other end closes; beyond `max_bytes` it is read and thrown away."""
+    kept = bytearray()
+    while True:
+        await _readable(fd)
+        chunk = os.read(fd, 65536)
+        if not chunk:
+            return bytes(kept)
+        kept += chunk[: max(0, max_bytes - len(kept))]
+
+
+async def _line(fd: int) -> bytes:
+    kept = bytearray()
+    while True:
+        await _readable(fd)
+        chunk = os.read(fd, 65536)
+        if not chunk:
+            raise ValueError("it ended without an answer")
+        kept += chunk
+        if kept.endswith(b"\n"):
+            return bytes(kept)
+        if len(kept) > _MAX_REPLY_BYTES:
+            raise ValueError("its answer is too long")

@@ -1,0 +1,102 @@
+"""Reads the node's small files, and touches its mounts, in a process that may hang without harm.
+
+Started by path with `python -I -S`, so it imports the standard library only. One JSON request per line on
+standard input, one JSON answer per line; it ends when its input does. Also importable: `read` is what
+the polled sources' tests call on a fixture directory.
+"""
+
+# ruff: noqa: PTH115, PTH118, PTH119, PTH207
+# os.path, not pathlib: this program is started often and pathlib doubles its start-up.
+
+from __future__ import annotations
+
+import errno
+import glob
+import json
+import os
+import sys
+from typing import Any
+
+_MAX_BYTES = 262144
+"""Most of one file that is read; sysfs and procfs files of interest are far smaller."""
+
+
+def read(root: str, patterns: list[str], links: list[str] | None = None) -> dict[str, Any]:
+    """Texts, failures and link targets of everything that matches, keyed by absolute path below `root`.
+
+    Answers {"files": {path: text}, "errors": {path: errno name}, "links": {path: last part of the target}}.
+    """
+    files: dict[str, str] = {}
+    failed: dict[str, str] = {}
+    targets: dict[str, str] = {}
+    for name in _matches(root, patterns):
+        try:
+            files["/" + name] = _text(os.path.join(root, name))
+        except OSError as exc:
+            if exc.errno != errno.EISDIR:
+                failed["/" + name] = errno.errorcode.get(exc.errno or 0, "EIO")
+    for name in _matches(root, links or []):
+        try:
+            targets["/" + name] = os.path.basename(os.readlink(os.path.join(root, name)))
+        except OSError as exc:
+            failed["/" + name] = errno.errorcode.get(exc.errno or 0, "EIO")
+    return {"files": files, "errors": failed, "links": targets}
+
+
+def touch(root: str, path: str) -> dict[str, Any]:
+    """Space and flags of the file system at `path`, after reading one directory entry of it."""
+    where = os.path.join(root, path.lstrip("/"))
+    try:
+        with os.scandir(where) as entries:
+            next(entries, None)
+        told = os.statvfs(where)
+    except OSError as exc:
+        return {"error": errno.errorcode.get(exc.errno or 0, "EIO")}
+    return {
+        "bytes_total": told.f_frsize * told.f_blocks,
+        "bytes_free": told.f_frsize * told.f_bavail,
+        "inodes_total": told.f_files,
+        "inodes_free": told.f_favail,
+        "read_only": bool(told.f_flag & os.ST_RDONLY),
+    }
+
+
+def _matches(root: str, patterns: list[str]) -> list[str]:
+    found: list[str] = []
+    for pattern in patterns:
+        relative = pattern.lstrip("/")
+        if glob.has_magic(relative):
+            found += glob.glob(relative, root_dir=root)
+        elif os.path.lexists(os.path.join(root, relative)):
+            found.append(relative)
+    return sorted(set(found))
+
+
+def _text(path: str) -> str:
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        kept = b""
+        while len(kept) < _MAX_BYTES:
+            chunk = os.read(fd, min(65536, _MAX_BYTES - len(kept)))
+            if not chunk:
+                break
+            kept += chunk
+    finally:
+        os.close(fd)
+    return kept.decode("utf-8", "replace")
+
+
+def main() -> None:
+    """Answer until the input ends."""
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if asked["op"] == "read":
+            answer = read(asked["root"], asked["patterns"], asked.get("links"))
+        else:
+            answer = touch(asked["root"], asked["path"])
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
