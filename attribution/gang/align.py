@@ -1,0 +1,133 @@
+"""Aligning ranks by (group, sequence): who is missing, who brought something else, who waits for whom."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from probing_cluster.attribution.gang import views
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meeting:
+    """One collective that somebody is inside of and nobody has finished."""
+
+    group: str
+    seq: int
+    op: str
+    present: tuple[int, ...]
+    missing: tuple[int, ...]
+    mismatched: tuple[int, ...]
+    """Ranks whose call at this sequence differs from the majority's (operation, elements or type)."""
+    members_known: bool
+    """True when every member of the group is known from the snapshots."""
+
+
+def meetings(ranks: Sequence[views.RankView], world_size: int | None) -> list[Meeting]:
+    """Every open collective, the earliest sequence of each group."""
+    found = []
+    for group in sorted({c.group for r in ranks for c in r.calls if not c.is_p2p}):
+        meeting = _meeting(group, ranks, world_size)
+        if meeting is not None:
+            found.append(meeting)
+    return found
+
+
+def _meeting(group: str, ranks: Sequence[views.RankView], world_size: int | None) -> Meeting | None:
+    calls = {r.rank: {c.seq: c for c in r.calls if c.group == group and not c.is_p2p} for r in ranks}
+    stuck = [
+        c for r in ranks for c in calls[r.rank].values() if not c.left and c is _last_open(r, group)
+    ]  # only the innermost open call is being waited in
+    if not stuck:
+        return None
+    seq = min(c.seq for c in stuck)
+    members, known = _members(ranks, calls, world_size)
+    at = {rank: calls[rank][seq] for rank in members if seq in calls.get(rank, {})}
+    # A ring holds the last 64 calls: a rank that is further on has been here, too.
+    beyond = {rank for rank in members if rank not in at and max(calls.get(rank, {0: None})) > seq}
+    majority = Counter(c.what for c in at.values()).most_common(1)[0][0]
+    mismatched = tuple(sorted(rank for rank, c in at.items() if c.what != majority))
+    return Meeting(
+        group=group,
+        seq=seq,
+        op=majority[0],
+        present=tuple(sorted(at)),
+        missing=tuple(sorted(set(members) - set(at) - beyond)),
+        mismatched=mismatched if not _tie(at.values()) else tuple(sorted(at)),
+        members_known=known,
+    )
+
+
+def _last_open(rank: views.RankView, group: str) -> views.Call | None:
+    open_calls = [c for c in rank.calls if c.group == group and not c.left and not c.is_p2p]
+    return open_calls[-1] if open_calls else None
+
+
+def _tie(calls: object) -> bool:
+    counted = Counter(c.what for c in calls).most_common(2)  # type: ignore[attr-defined]
+    return len(counted) == 2 and counted[0][1] == counted[1][1]
+
+
+def _members(
+    ranks: Sequence[views.RankView],
+    calls: Mapping[int, Mapping[int, views.Call]],
+    world_size: int | None,
+) -> tuple[set[int], bool]:
+    """Ranks of a group: everybody for a group as large as the world, else those ever seen calling on it."""
+    size = max((c.group_size for by_seq in calls.values() for c in by_seq.values()), default=0)
+    seen = {rank for rank, by_seq in calls.items() if by_seq}
+    everyone = {r.rank for r in ranks}
+    if world_size is not None and size == world_size:
+        return everyone | set(range(world_size)), True
+    if size and len(seen) == size:
+        return seen, True
+    if size and size == len(everyone):
+        return everyone, True
+    return seen, False
+
+
+def waits_for(meeting_list: Sequence[Meeting], rank: int, inside: views.Call | None) -> tuple[int, ...]:
+    """The ranks a rank is waiting for, by the collective it is inside of."""
+    if inside is None or inside.is_p2p:
+        return ()
+    for meeting in meeting_list:
+        if meeting.group == inside.group and meeting.seq == inside.seq and rank in meeting.present:
+            return meeting.missing
+    return ()
+
+
+def roots(ranks: Sequence[views.RankView], meeting_list: Sequence[Meeting]) -> tuple[set[int], set[int]]:
+    """(ranks everybody finally waits for, ranks on a cycle of waiting).
+
+    A missing rank that itself waits in another collective is no root: the chain is followed to
+    whoever waits for nobody. A chain that returns to itself is a deadlock.
+    """
+    view = {r.rank: r for r in ranks}
+    ends: set[int] = set()
+    cycle: set[int] = set()
+    for start in {m for meeting in meeting_list for m in meeting.missing}:
+        _follow(start, [], view, meeting_list, ends, cycle)
+    return ends, cycle
+
+
+def _follow(
+    rank: int,
+    path: list[int],
+    view: Mapping[int, views.RankView],
+    meeting_list: Sequence[Meeting],
+    ends: set[int],
+    cycle: set[int],
+) -> None:
+    if rank in path:
+        cycle.update(path[path.index(rank) :])
+        return
+    if rank in ends or rank in cycle:
+        return
+    here = view.get(rank)
+    following = waits_for(meeting_list, rank, here.inside()) if here is not None and here.alive else ()
+    if not following:
+        ends.add(rank)
+        return
+    for nxt in following:
+        _follow(nxt, [*path, rank], view, meeting_list, ends, cycle)

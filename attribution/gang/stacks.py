@@ -1,0 +1,91 @@
+"""Stacks of many ranks as one tree with rank ranges, and what a single stack is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from probing_cluster.attribution.gang import views
+
+_WAITING = ("torch/distributed/", "torch/autograd/graph.py", "torch/nn/parallel/distributed.py")
+_LOADING = ("torch/utils/data/", "multiprocessing/queues.py", "multiprocessing/connection.py")
+_CHECKPOINT = ("torch/serialization.py", "torch/distributed/checkpoint/")
+_COMPILE = ("torch/_dynamo/", "torch/_inductor/", "triton/")
+
+
+def doing(stack: Sequence[views.Frame]) -> str:
+    """What a stack is in the middle of: checkpoint, compile, dataloader, collective, python, or '' without one.
+
+    The innermost frame that says something decides: a data loader that calls a collective waits in
+    the collective; a checkpoint that gathers over the network is waiting there too.
+    """
+    for frame in stack:
+        path = frame.file.replace("\\", "/")
+        if any(part in path for part in _CHECKPOINT):
+            return "checkpoint"
+        if any(part in path for part in _COMPILE):
+            return "compile"
+        if any(part in path for part in _LOADING):
+            return "dataloader"
+        if any(part in path for part in _WAITING) and "distributed/checkpoint" not in path:
+            return "collective"
+    return "python" if stack else ""
+
+
+def user_frame(stack: Sequence[views.Frame]) -> views.Frame | None:
+    """The innermost frame outside the interpreter's and torch's own libraries: the line to show a person."""
+    for frame in stack:
+        path = frame.file
+        library = (
+            "site-packages/" in path or "/lib/python" in path or path.startswith("<") or "torch/" in path
+        )
+        native = not path.endswith(".py")
+        if not library and not native and "_probing_probe" not in path:
+            return frame
+    return stack[0] if stack else None
+
+
+@dataclass
+class Node:
+    """One frame of the merged tree and the ranks that have it."""
+
+    frame: str
+    ranks: list[int] = field(default_factory=list)
+    children: dict[str, Node] = field(default_factory=dict)
+
+
+def merge(stacks: Iterable[tuple[int, Sequence[views.Frame]]]) -> Node:
+    """One tree of all ranks' stacks, outermost frame first."""
+    root = Node(frame="")
+    for rank, stack in sorted(stacks, key=lambda item: item[0]):
+        here = root
+        here.ranks.append(rank)
+        for frame in reversed(stack):
+            here = here.children.setdefault(str(frame), Node(frame=str(frame)))
+            here.ranks.append(rank)
+    return root
+
+
+def render(root: Node) -> list[str]:
+    """The tree as indented lines, `[0-3,7] train (train.py:12)`; a chain of one child is not indented further."""
+    lines: list[str] = []
+    pending = [(child, 0) for child in reversed(list(root.children.values()))]
+    while pending:
+        node, depth = pending.pop()
+        lines.append(f"{'  ' * depth}[{ranges(node.ranks)}] {node.frame}")
+        deeper = depth + (1 if len(node.children) > 1 else 0)
+        pending += [(child, deeper) for child in reversed(list(node.children.values()))]
+    return lines
+
+
+def ranges(ranks: Iterable[int]) -> str:
+    """`0-3,7` for a set of ranks."""
+    parts: list[str] = []
+    ordered = sorted(set(ranks))
+    start = 0
+    for i in range(1, len(ordered) + 1):
+        if i == len(ordered) or ordered[i] != ordered[i - 1] + 1:
+            first, last = ordered[start], ordered[i - 1]
+            parts.append(str(first) if first == last else f"{first}-{last}")
+            start = i
+    return ",".join(parts)

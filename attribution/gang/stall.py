@@ -1,0 +1,238 @@
+"""Who is at fault when a gang has stopped: ranks in, one finding out, with its proof."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from probing_cluster.attribution.gang import align, stacks, views
+from probing_cluster.core.records import Confidence, Domain
+
+GPU_FAULTS = frozenset({"gpu_lost", "xid", "ecc", "row_remap", "gsp"})
+LINK_FAULTS = frozenset({"ib_link", "eth_link"})
+STORAGE_FAULTS = frozenset({"mount", "nfs", "lustre", "gpfs", "beegfs", "block_io", "filesystem"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class GangFinding:
+    """What stopped a gang."""
+
+    kind: str
+    """rank_dead, rank_stopped, gpu_lost, link_down, checkpoint_io, dataloader, python_loop, gil_held,
+    collective_mismatch, deadlock, inside_collective, or unknown."""
+    ranks: tuple[int, ...]
+    nodes: tuple[str, ...]
+    domain: Domain
+    confidence: Confidence
+    summary: str
+    where: str = ""
+    """The line of the user's program the (first) culprit is in."""
+    proof: tuple[str, ...] = ()
+
+
+def judge(
+    ranks: Sequence[views.RankView],
+    *,
+    world_size: int | None = None,
+    node_faults: Mapping[str, Collection[str]] | None = None,
+) -> GangFinding:
+    """The finding for one snapshot of a stalled job.
+
+    `node_faults` maps node to the kinds of trusted events (kernel, NVML, sysfs, mounts) seen there in the
+    window: job-side pages alone never make a hardware finding.
+    """
+    ordered = sorted(ranks, key=lambda r: r.rank)
+    faults = node_faults or {}
+    for rule in (_stopped, _dead, _mismatch, _missing, _apart, _inside):
+        finding = rule(ordered, world_size, faults)
+        if finding is not None:
+            return finding
+    return _finding(
+        "unknown", [], Domain.UNKNOWN, Confidence.UNKNOWN, "no rank stands out from the others", ()
+    )
+
+
+_Faults = Mapping[str, Collection[str]]
+_Ranks = Sequence[views.RankView]
+
+
+def _finding(
+    kind: str,
+    culprits: _Ranks,
+    domain: Domain,
+    confidence: Confidence,
+    summary: str,
+    proof: Sequence[str],
+) -> GangFinding:
+    frame = next((f for f in (stacks.user_frame(r.stack) for r in culprits) if f is not None), None)
+    return GangFinding(
+        kind=kind,
+        ranks=tuple(r.rank for r in culprits),
+        nodes=tuple(dict.fromkeys(r.node for r in culprits)),
+        domain=domain,
+        confidence=confidence,
+        summary=summary,
+        where=str(frame) if frame is not None else "",
+        proof=tuple(proof),
+    )
+
+
+def _names(culprits: _Ranks) -> str:
+    word = "rank" if len(culprits) == 1 else "ranks"
+    nodes = ", ".join(dict.fromkeys(r.node for r in culprits))
+    return f"{word} {stacks.ranges(r.rank for r in culprits)} on {nodes}"
+
+
+def _stopped(ranks: _Ranks, _world: int | None, _faults: _Faults) -> GangFinding | None:
+    found = [r for r in ranks if r.alive and r.state in {"T", "t"}]
+    if not found:
+        return None
+    return _finding(
+        "rank_stopped",
+        found,
+        Domain.SYSTEM_SOFTWARE,
+        Confidence.LIKELY,
+        f"{_names(found)} stopped by a signal (process state {found[0].state}) and never continued",
+        [f"rank {r.rank}: pid {r.pid} in state {r.state}" for r in found],
+    )
+
+
+def _dead(ranks: _Ranks, _world: int | None, faults: _Faults) -> GangFinding | None:
+    found = [r for r in ranks if not r.alive and r.phase != "ended"]
+    survivors = [r for r in ranks if r.alive]
+    if not found or not survivors:
+        return None
+    proof = [f"rank {r.rank}: pid {r.pid} is gone after step {r.steps} {r.exit_note}".rstrip() for r in found]
+    kinds = {k for r in found for k in faults.get(r.node, ())}
+    if kinds & GPU_FAULTS:
+        domain, confidence, tail = Domain.HARDWARE, Confidence.LIKELY, "; its node showed a GPU fault"
+    elif "oom" in kinds:
+        domain, confidence, tail = Domain.USER_PROGRAM, Confidence.LIKELY, "; the kernel killed it for memory"
+    else:
+        domain, confidence, tail = Domain.UNKNOWN, Confidence.POSSIBLE, ""
+    return _finding(
+        "rank_dead", found, domain, confidence, f"{_names(found)} died while the others went on{tail}", proof
+    )
+
+
+def _mismatch(ranks: _Ranks, world: int | None, _faults: _Faults) -> GangFinding | None:
+    for meeting in align.meetings(ranks, world):
+        if not meeting.mismatched:
+            continue
+        found = [r for r in ranks if r.rank in meeting.mismatched]
+        proof = []
+        for r in ranks:
+            call = next(
+                (c for c in r.calls if c.group == meeting.group and c.seq == meeting.seq and not c.is_p2p),
+                None,
+            )
+            if call is not None:
+                proof.append(
+                    f"rank {r.rank}: {call.op} of {call.numel} elements at group {call.group} #{call.seq}"
+                )
+        return _finding(
+            "collective_mismatch",
+            found,
+            Domain.USER_PROGRAM,
+            Confidence.LIKELY,
+            f"{_names(found)} called another collective or shape at group {meeting.group} #{meeting.seq}",
+            proof,
+        )
+    return None
+
+
+def _missing(ranks: _Ranks, world: int | None, faults: _Faults) -> GangFinding | None:
+    open_meetings = align.meetings(ranks, world)
+    ends, cycle = align.roots(ranks, open_meetings)
+    if cycle and not ends:
+        found = [r for r in ranks if r.rank in cycle]
+        return _finding(
+            "deadlock",
+            found,
+            Domain.USER_PROGRAM,
+            Confidence.LIKELY,
+            f"{_names(found)} wait for each other in different collectives",
+            _waiting(found),
+        )
+    found = [r for r in ranks if r.rank in ends]
+    if not found:
+        return None
+    waiting = sorted({p for m in open_meetings for p in m.present})
+    proof = [
+        f"ranks {stacks.ranges(waiting)} wait in {m.op} at group {m.group} #{m.seq}" for m in open_meetings
+    ]
+    return _absent(found, faults, proof)
+
+
+def _waiting(ranks: _Ranks) -> list[str]:
+    return [f"rank {r.rank} waits in {c.op} at group {c.group} #{c.seq}" for r in ranks if (c := r.inside())]
+
+
+def _apart(ranks: _Ranks, _world: int | None, faults: _Faults) -> GangFinding | None:
+    """Without visible collectives (gradients reduced inside backward): the few that do not wait are the fault."""
+    waiting = [
+        r for r in ranks if r.alive and (r.inside() is not None or stacks.doing(r.stack) == "collective")
+    ]
+    others = [r for r in ranks if r.alive and r not in waiting and r.stack]
+    if not waiting or not others or len(others) > len(waiting):
+        return None
+    lowest = min(r.steps for r in others)
+    proof = [f"ranks {stacks.ranges(r.rank for r in waiting)} wait in a collective"]
+    return _absent([r for r in others if r.steps == lowest], faults, proof)
+
+
+def _absent(found: _Ranks, faults: _Faults, proof: list[str]) -> GangFinding:
+    """Ranks that did not arrive: what were they doing, and does their node explain it?"""
+    kinds = {k for r in found for k in faults.get(r.node, ())}
+    kind, domain, confidence, words = _occupation(found[0], kinds)
+    proof += [f"rank {r.rank}: {r.stack[0]}" for r in found if r.stack]
+    return _finding(kind, found, domain, confidence, f"{_names(found)} did not arrive: {words}", proof)
+
+
+def _occupation(rank: views.RankView, kinds: Collection[str]) -> tuple[str, Domain, Confidence, str]:
+    busy = stacks.doing(rank.stack)
+    if GPU_FAULTS & set(kinds):
+        return "gpu_lost", Domain.HARDWARE, Confidence.LIKELY, "a GPU of its node failed"
+    if LINK_FAULTS & set(kinds):
+        return "link_down", Domain.HARDWARE, Confidence.LIKELY, "a network link of its node went down"
+    if rank.phase == "checkpointing" or busy == "checkpoint":
+        storage = bool(STORAGE_FAULTS & set(kinds)) or rank.state == "D"
+        confidence = Confidence.LIKELY if storage else Confidence.POSSIBLE
+        return (
+            "checkpoint_io",
+            Domain.SYSTEM_SOFTWARE,
+            confidence,
+            "it is writing a checkpoint that does not end",
+        )
+    if rank.state == "D":
+        return (
+            "storage_io",
+            Domain.SYSTEM_SOFTWARE,
+            Confidence.POSSIBLE,
+            f"it sleeps in the kernel ({rank.wchan or 'D state'})",
+        )
+    if busy == "dataloader":
+        return "dataloader", Domain.USER_PROGRAM, Confidence.LIKELY, "it waits for its data loader"
+    if not rank.stack:
+        return "missing", Domain.UNKNOWN, Confidence.POSSIBLE, "what it is doing could not be seen"
+    if rank.holds_gil and not rank.stack[0].file.endswith(".py"):
+        return "gil_held", Domain.USER_PROGRAM, Confidence.LIKELY, "it is in C code that holds the GIL"
+    return "python_loop", Domain.USER_PROGRAM, Confidence.LIKELY, "it is elsewhere in the user's program"
+
+
+def _inside(ranks: _Ranks, _world: int | None, faults: _Faults) -> GangFinding | None:
+    """Everybody is inside the same collective and nobody leaves: the network, if anything shows it."""
+    alive = [r for r in ranks if r.alive]
+    if not alive or any(r.inside() is None and stacks.doing(r.stack) != "collective" for r in alive):
+        return None
+    bad = [r for r in alive if LINK_FAULTS & set(faults.get(r.node, ()))]
+    proof = _waiting(alive)
+    if bad:
+        return _finding(
+            "inside_collective", bad, Domain.HARDWARE, Confidence.LIKELY,
+            f"all ranks are inside the collective; a link of {', '.join(dict.fromkeys(r.node for r in bad))} is down", proof,
+        )  # fmt: skip
+    return _finding(
+        "inside_collective", [], Domain.UNKNOWN, Confidence.POSSIBLE,
+        "all ranks are inside the same collective and no node shows a link fault: suspect the network", proof,
+    )  # fmt: skip

@@ -1,0 +1,138 @@
+"""What is known of one rank when a job stalls; made from agents' snapshots, which users can forge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from probing_cluster.core import sanitize
+
+MAX_FRAMES = 200
+MAX_CALLS = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One collective a rank entered."""
+
+    group: str
+    seq: int
+    op: str
+    numel: int
+    dtype_code: int
+    group_size: int
+    entered: bool = True
+    left: bool = False
+    is_p2p: bool = False
+    waited_s: float | None = None
+    """How long the call took, or has taken so far."""
+
+    @property
+    def what(self) -> tuple[str, int, int]:
+        """What must be equal on every rank of the group at one sequence number."""
+        return (self.op, self.numel, self.dtype_code)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """One frame of a stack."""
+
+    function: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.function} ({self.file}:{self.line})" if self.line else f"{self.function} ({self.file})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankView:
+    """One rank at the moment of the snapshot."""
+
+    rank: int
+    node: str
+    pid: int
+    alive: bool
+    state: str = ""
+    """Process state letter of /proc: R, S, D, T, t, Z; empty when not read."""
+    wchan: str = ""
+    phase: str = "none"
+    phase_age_s: float = 0.0
+    steps: int = 0
+    step_age_s: float | None = None
+    """Seconds since the last optimizer step; None before the first."""
+    calls: Sequence[Call] = ()
+    """Oldest first."""
+    stack: Sequence[Frame] = ()
+    """The main thread, innermost first; empty when it could not be taken."""
+    holds_gil: bool | None = None
+    other_stacks: Sequence[Sequence[Frame]] = ()
+    workers_alive: int | None = None
+    """Child processes (data-loader workers) still there; None when not counted."""
+    exit_note: str = ""
+    """What is known of how it died: 'signal 9', 'exit 1' …"""
+
+    def inside(self) -> Call | None:
+        """The collective it entered last and has not left."""
+        for call in reversed(self.calls):
+            if not call.left:
+                return call
+        return None
+
+    def last_seq(self, group: str, *, is_p2p: bool = False) -> int:
+        """The highest sequence number entered on a group; 0 when never."""
+        return max((c.seq for c in self.calls if c.group == group and c.is_p2p == is_p2p), default=0)
+
+
+def from_snapshot(node: str, entry: Mapping[str, Any]) -> RankView | None:
+    """The view in one entry of a `rank_snapshot` event; None when it is not one (a user may write anything)."""
+    try:
+        return RankView(
+            rank=int(entry["rank"]),
+            node=node,
+            pid=int(entry.get("pid") or 0),
+            alive=bool(entry.get("alive", True)),
+            state=_word(entry.get("state"))[:1],
+            wchan=_word(entry.get("wchan")),
+            phase=_word(entry.get("phase")) or "none",
+            phase_age_s=float(entry.get("phase_age_s") or 0.0),
+            steps=int(entry.get("steps") or 0),
+            step_age_s=None if entry.get("step_age_s") is None else float(entry["step_age_s"]),
+            calls=tuple(_call(c) for c in list(entry.get("calls") or ())[-MAX_CALLS:]),
+            stack=_frames(entry.get("stack")),
+            holds_gil=entry.get("holds_gil"),
+            other_stacks=tuple(_frames(s) for s in list(entry.get("other_stacks") or ())[:32]),
+            workers_alive=entry.get("workers_alive"),
+            exit_note=_word(entry.get("exit_note")),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _word(value: object) -> str:
+    return sanitize.clean(str(value), 256) if value is not None else ""
+
+
+def _call(raw: Mapping[str, Any]) -> Call:
+    return Call(
+        group=_word(raw.get("group")),
+        seq=int(raw["seq"]),
+        op=_word(raw.get("op")),
+        numel=int(raw.get("numel") or 0),
+        dtype_code=int(raw.get("dtype_code") or 0),
+        group_size=int(raw.get("group_size") or 0),
+        left=bool(raw.get("left")),
+        is_p2p=bool(raw.get("is_p2p")),
+        waited_s=None if raw.get("waited_s") is None else float(raw["waited_s"]),
+    )
+
+
+def _frames(raw: object) -> tuple[Frame, ...]:
+    if not isinstance(raw, (list, tuple)):
+        return ()
+    return tuple(
+        Frame(function=_word(f.get("function")), file=_word(f.get("file")), line=int(f.get("line") or 0))
+        for f in raw[:MAX_FRAMES]
+        if isinstance(f, Mapping)
+    )

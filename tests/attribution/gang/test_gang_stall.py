@@ -1,0 +1,192 @@
+"""A stopped gang: the right rank, kind and domain, from cases small enough to check by eye."""
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probing_cluster.attribution.gang import align, stacks, stall, views
+from probing_cluster.core.records import Confidence, Domain
+
+WAIT = (views.Frame(function="all_reduce", file="torch/distributed/distributed_c10d.py", line=2800),)
+LOOP = (views.Frame(function="spin", file="/home/alice/train.py", line=12),)
+LOADER = (
+    views.Frame(function="_try_get_data", file="torch/utils/data/dataloader.py", line=1200),
+    views.Frame(function="main", file="/home/alice/train.py", line=30),
+)
+SAVE = (
+    views.Frame(function="save", file="torch/serialization.py", line=900),
+    views.Frame(function="main", file="/home/alice/train.py", line=40),
+)
+NATIVE = (
+    views.Frame(function="busy_wait", file="libuser.so", line=0),
+    views.Frame(function="main", file="/home/alice/train.py", line=50),
+)
+
+
+def call(
+    seq: int, *, left: bool = False, group: str = "0", op: str = "all_reduce", numel: int = 4, size: int = 4
+) -> views.Call:
+    """A collective, still inside unless `left`."""
+    return views.Call(group=group, seq=seq, op=op, numel=numel, dtype_code=1, group_size=size, left=left)
+
+
+def rank(number: int, *calls: views.Call, **more: Any) -> views.RankView:
+    """A live rank, two per node."""
+    values: dict[str, Any] = {
+        "stack": WAIT if calls and not calls[-1].left else (),
+        "phase": "training",
+        "state": "S",
+    }
+    return views.RankView(
+        rank=number, node=f"n{number // 2 + 1}", pid=100 + number, alive=more.pop("alive", True), calls=calls, **(values | more)
+    )  # fmt: skip
+
+
+def gang(odd: views.RankView) -> list[views.RankView]:
+    """Ranks 0, 1, 3 wait in call 8; rank 2 is `odd`."""
+    done = call(7, left=True)
+    return [rank(0, done, call(8)), rank(1, done, call(8)), odd, rank(3, done, call(8))]
+
+
+DONE = call(7, left=True)
+CASES = [
+    (rank(2, DONE, stack=LOOP, state="R"), {}, "python_loop", Domain.USER_PROGRAM, "train.py:12"),
+    (
+        rank(2, DONE, stack=NATIVE, state="R", holds_gil=True),
+        {},
+        "gil_held",
+        Domain.USER_PROGRAM,
+        "train.py:50",
+    ),
+    (rank(2, DONE, stack=LOADER), {}, "dataloader", Domain.USER_PROGRAM, "train.py:30"),
+    (
+        rank(2, DONE, stack=SAVE, phase="checkpointing", state="D"),
+        {},
+        "checkpoint_io",
+        Domain.SYSTEM_SOFTWARE,
+        "train.py:40",
+    ),
+    (rank(2, DONE, stack=LOOP, state="T"), {}, "rank_stopped", Domain.SYSTEM_SOFTWARE, "train.py:12"),
+    (rank(2, DONE, alive=False, exit_note="signal 9"), {}, "rank_dead", Domain.UNKNOWN, ""),
+    (rank(2, DONE, alive=False), {"n2": {"oom"}}, "rank_dead", Domain.USER_PROGRAM, ""),
+    (rank(2, DONE, stack=LOOP), {"n2": {"gpu_lost"}}, "gpu_lost", Domain.HARDWARE, "train.py:12"),
+    (rank(2, DONE, stack=LOOP), {"n2": {"ib_link"}}, "link_down", Domain.HARDWARE, "train.py:12"),
+    (rank(2, DONE, call(8, op="broadcast")), {}, "collective_mismatch", Domain.USER_PROGRAM, ""),
+    (rank(2, DONE, call(8, numel=5)), {}, "collective_mismatch", Domain.USER_PROGRAM, ""),
+    (rank(2, DONE), {}, "missing", Domain.UNKNOWN, ""),
+]
+
+
+@pytest.mark.parametrize(("odd", "faults", "kind", "domain", "where"), CASES, ids=[c[2] for c in CASES])
+def test_the_rank_that_did_not_arrive(
+    odd: views.RankView, faults: dict[str, set[str]], kind: str, domain: Domain, where: str
+) -> None:
+    """Rank 2 of n2 is named with what it was doing, whatever the other ranks think."""
+    found = stall.judge(gang(odd), world_size=4, node_faults=faults)
+    assert (found.kind, found.ranks, found.nodes, found.domain) == (kind, (2,), ("n2",), domain)
+    assert where in found.where
+    assert found.confidence is not Confidence.CERTAIN
+
+
+def test_a_fault_on_another_node_convicts_nobody_else() -> None:
+    """A GPU fault on a node whose ranks all arrived is not why rank 2 is in a loop."""
+    found = stall.judge(gang(rank(2, DONE, stack=LOOP)), world_size=4, node_faults={"n1": {"gpu_lost"}})
+    assert (found.kind, found.domain) == ("python_loop", Domain.USER_PROGRAM)
+
+
+def test_everybody_inside_is_the_network_or_unknown() -> None:
+    """All arrived, none leaves: a link fault makes it hardware, nothing makes it unknown."""
+    ranks = gang(rank(2, DONE, call(8)))
+    unknown = stall.judge(ranks, world_size=4)
+    assert (unknown.kind, unknown.domain, unknown.ranks) == ("inside_collective", Domain.UNKNOWN, ())
+    network = stall.judge(ranks, world_size=4, node_faults={"n2": {"ib_link"}})
+    assert (network.domain, network.nodes) == (Domain.HARDWARE, ("n2",))
+
+
+def test_the_chain_of_waiting_is_followed_to_its_end() -> None:
+    """Pipeline: 0,1 wait for 2 in group a; 2 waits for 3 in group b; 3 loops: rank 3 is the culprit."""
+    a, b = call(5, group="a", size=3), call(9, group="b", size=2)
+    ranks = [
+        rank(0, a),
+        rank(1, a),
+        rank(2, call(4, group="a", size=3, left=True), b),
+        rank(3, call(8, group="b", size=2, left=True), stack=LOOP),
+    ]
+    found = stall.judge(ranks, world_size=4)
+    assert (found.kind, found.ranks) == ("python_loop", (3,))
+
+
+def test_a_circle_of_waiting_is_a_deadlock() -> None:
+    """0 waits for 1 in a, 1 waits for 0 in b: the program's own order is wrong."""
+    a = call(1, group="a", size=2)
+    b = call(1, group="b", size=2)
+    ranks = [
+        rank(0, call(0, group="b", size=2, left=True), a),
+        rank(1, call(0, group="a", size=2, left=True), b),
+    ]
+    found = stall.judge(ranks, world_size=2)
+    assert (found.kind, found.ranks, found.domain) == ("deadlock", (0, 1), Domain.USER_PROGRAM)
+
+
+def test_gradients_reduced_in_backward_are_told_by_stacks() -> None:
+    """Without calls on the page, the rank whose stack is not waiting is the culprit."""
+    backward = (views.Frame(function="_engine_run_backward", file="torch/autograd/graph.py", line=800),)
+    ranks = [rank(i, stack=backward, steps=6) for i in (0, 1, 3)] + [rank(2, stack=LOADER, steps=6)]
+    found = stall.judge(ranks, world_size=4)
+    assert (found.kind, found.ranks) == ("dataloader", (2,))
+
+
+def test_a_rank_far_ahead_is_not_missing() -> None:
+    """A rank whose ring has gone past the stuck sequence arrived long ago."""
+    ahead = rank(2, *[call(s, left=True) for s in range(20, 84)])
+    meeting = align.meetings(gang(ahead), 4)[0]
+    assert meeting.missing == ()
+
+
+def test_point_to_point_counts_are_never_compared() -> None:
+    """Pipeline stages issue different numbers of sends and receives, legitimately."""
+    send = views.Call(group="0", seq=11986, op="send", numel=4, dtype_code=1, group_size=2, is_p2p=True)
+    receive = views.Call(group="0", seq=13698, op="recv", numel=4, dtype_code=1, group_size=2, is_p2p=True)
+    assert align.meetings([rank(0, send), rank(1, receive)], 2) == []
+
+
+@given(st.permutations(range(4)), st.sampled_from(CASES))
+def test_order_changes_nothing(order: list[int], case: tuple[Any, ...]) -> None:
+    """Snapshots arrive in any order; the finding is the same."""
+    ranks = gang(case[0])
+    assert stall.judge([ranks[i] for i in order], world_size=4, node_faults=case[1]) == stall.judge(
+        ranks, world_size=4, node_faults=case[1]
+    )
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text() | st.floats(),
+        lambda c: st.lists(c) | st.dictionaries(st.text(), c),
+    )
+)
+def test_forged_snapshots_are_dropped_or_bounded(raw: Any) -> None:
+    """What a user wrote into a snapshot makes a view or nothing, never a crash."""
+    entry = raw if isinstance(raw, dict) else {"rank": 1, "calls": raw, "stack": raw}
+    view = views.from_snapshot("n1", entry)
+    assert view is None or stall.judge([view]).kind
+
+
+def test_merged_stacks_fold_ranks() -> None:
+    """Five hundred ranks in one place are one line."""
+    tree = stacks.merge([(i, WAIT if i != 3 else LOOP) for i in range(500)])
+    assert stacks.render(tree) == [
+        "[0-2,4-499] all_reduce (torch/distributed/distributed_c10d.py:2800)",
+        "[3] spin (/home/alice/train.py:12)",
+    ]
+
+
+def test_ranges() -> None:
+    """Rank sets as people write them."""
+    rng = random.Random(7)
+    numbers = [0, 1, 2, 5, 7, 8]
+    rng.shuffle(numbers)
+    assert stacks.ranges(numbers) == "0-2,5,7-8"
