@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import conftest_story as told
+import psycopg
+import pytest
+
+from probing_cluster.core import errors, records
+from probing_cluster.db import delivery
+from probing_cluster.db import store as db_store
+from probing_cluster.reports import job_ref, model, query, rows
+
+
+def fill(store: db_store.Store, story: rows.Rows) -> None:
+    """Stores the story the way the product does."""
+    store.upsert_attempts(story.attempts)
+    for node in {e.node for e in (*story.evidence, *story.others)}:
+        events = [e for e in (*story.evidence, *story.others) if e.node == node]
+        delivery.Delivery(store.connection_uri(), "c", node).deliver(events=events)
+    store.save_verdicts(story.verdicts)
+    for drain in story.drains:
+        store.save_drain(drain)
+    if story.account:
+        store.save_run_accounts([story.account])
+
+
+def read(url: str, ref: str) -> rows.Rows:
+    with psycopg.connect(url, options="-c TimeZone=UTC") as link:
+        return rows.from_json(query.fetch(link, "c", job_ref.parse(ref)))
+
+
+def test_the_report_from_the_database_equals_the_report_from_the_records(
+    store: db_store.Store, story: rows.Rows
+) -> None:
+    """One round trip through SQL and JSON loses and invents nothing."""
+    fill(store, story)
+    now = told.at("15:00:00")
+    expected = model.build(job_ref.parse("4242"), story, now=now)
+    got = model.build(job_ref.parse("4242"), read(store.connection_uri(), "4242"), now=now)
+    assert got == expected
+
+
+def test_an_unknown_job_is_not_found(postgres_url: str) -> None:
+    """A job without any attempt is an error of its own, not an empty report."""
+    with pytest.raises(errors.NotFound):
+        read(postgres_url, "1")
+
+
+def test_array_tasks_and_het_components_are_found_by_how_people_name_them(store: db_store.Store) -> None:
+    """123_4 and 123+1 find exactly that task or component, whatever its raw id."""
+    store.upsert_attempts(
+        [
+            told.attempt(
+                1, job_id=500 + task, array_job_id=500, array_task_id=task, start_at=told.at("14:03:00")
+            )
+            for task in (1, 2, 3)
+        ]
+        + [
+            told.attempt(1, job_id=600 + part, het_job_id=600, het_offset=part, start_at=told.at("14:03:00"))
+            for part in (0, 1)
+        ]
+    )
+    url = store.connection_uri()
+    assert [a.job_id for a in read(url, "500_2").attempts] == [502]
+    assert [a.job_id for a in read(url, "600+1").attempts] == [601]
+    assert {s.ref for s in read(url, "600").siblings} == {"600+0", "600+1"}
+    whole = read(url, "500")
+    assert (whole.n_siblings, {s.ref for s in whole.siblings}) == (3, {"500_1", "500_2", "500_3"})
+    assert model.is_overview(job_ref.parse("500"), whole)
+    with pytest.raises(errors.NotFound):
+        read(url, "500_9")
+
+
+def test_other_users_runs_of_the_same_name_stay_apart(store: db_store.Store) -> None:
+    """A run is scoped to its user: a namesake's jobs and account never enter the report."""
+    store.upsert_attempts(
+        [
+            told.attempt(1, job_id=1, run_key="sft", user="alice", start_at=told.at("14:03:00")),
+            told.attempt(1, job_id=2, run_key="sft", user="alice", start_at=told.at("14:03:00")),
+            told.attempt(1, job_id=3, run_key="sft", user="bob", start_at=told.at("14:03:00")),
+        ]
+    )
+    assert read(store.connection_uri(), "1").run_jobs == (1, 2)
+
+
+def test_only_the_current_verdict_is_reported(store: db_store.Store, story: rows.Rows) -> None:
+    """A replaced verdict is history, not an answer."""
+    fill(store, story)
+    newer = records.Verdict.from_row(
+        vars(story.verdicts[0]) | {"author": "root", "summary": "It was the cable."}
+    )
+    store.save_verdicts([newer])
+    assert [v.summary for v in read(store.connection_uri(), "4242").verdicts] == ["It was the cable."]
+
+
+def test_other_faults_on_the_jobs_nodes_are_found_only_while_it_ran(
+    store: db_store.Store, story: rows.Rows
+) -> None:
+    """Low and high events of the attempt's nodes and time are shown; info, other nodes and other times are not."""
+    noise = told.event
+    fill(store, story)
+    import uuid
+
+    during, low = told.at("14:10:00"), records.Severity.LOW
+    events = {
+        "shown": noise(uuid.UUID(int=1), during, severity=low),
+        "info": noise(uuid.UUID(int=2), during, severity=records.Severity.INFO),
+        "late": noise(uuid.UUID(int=3), told.at("14:41:10") + timedelta(hours=1), severity=low),
+    }
+    delivery.Delivery(store.connection_uri(), "c", "n2").deliver(events=list(events.values()))
+    delivery.Delivery(store.connection_uri(), "c", "n7").deliver(
+        events=[noise(uuid.UUID(int=4), during, severity=low, node="n7")]
+    )
+    others = {e.event_id.int for e in read(store.connection_uri(), "4242").others}
+    assert others - {79, 80} == {1}
