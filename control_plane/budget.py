@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from probing_cluster.control_plane import view
-from probing_cluster.core import records, settings
+from probing_cluster.core import settings
 
 _TAKING = frozenset({"drain", "refuse"})
 
@@ -52,11 +52,16 @@ def taken_nodes(seen: view.View, policy: settings.PolicySettings) -> set[str]:
     """The distinct nodes we drained, or let refuse jobs, within the window; in observe-only mode also in thought."""
     states = {"done", "resumed"} | ({"simulated"} if policy.observe_only else set())
     since = seen.now - timedelta(seconds=policy.budget_window_s)
-    return {
+    decided = {
         d.node
         for d in seen.drains
         if d.action in _TAKING and d.owner == "probing" and d.state in states and d.at > since
     }
+    # A drain whose row was lost with the database still stands in Slurm.
+    standing = {
+        n.name for n in seen.nodes.values() if n.ours and (n.reason_at is None or n.reason_at > since)
+    }
+    return decided | standing
 
 
 def _limit(share: float, size: int, most: int | None = None) -> int:

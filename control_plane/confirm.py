@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
 from typing import Any
 
 from probing_cluster.control_plane import view
@@ -26,24 +25,26 @@ def why_not(event: records.HealthEvent, seen: view.View, fresh_s: float) -> str:
     if abs(age_s) > fresh_s:
         return f"not fresh: {age_s:.0f} s old"
     beat = seen.heartbeats.get(event.node)
-    if beat is None or not is_current(beat, seen.now):
+    if beat is None or not is_current(beat, seen.silent_s.get(event.node)):
         return "no current heartbeat confirms it"
     if beat.at < event.observed_at:
         return "the latest heartbeat is older than it"
     return "" if fault_of(beat, event) is not None else "the agent no longer sees it"
 
 
-def is_current(beat: records.AgentHeartbeat, now: datetime) -> bool:
-    """Whether the beat tells the present: at most three beats old, and not from the future."""
-    longest = timedelta(seconds=max(_BEATS_MISSED * beat.beat_s, _LEAST_BEAT_AGE_S))
-    return -longest <= now - beat.at <= longest
+def is_current(beat: records.AgentHeartbeat, silent_s: float | None) -> bool:
+    """Whether the beat tells the present: heard within three beats, by the database's clock."""
+    return silent_s is not None and silent_s <= max(_BEATS_MISSED * beat.beat_s, _LEAST_BEAT_AGE_S)
 
 
 def fault_of(beat: records.AgentHeartbeat, event: records.HealthEvent) -> Mapping[str, Any] | None:
     """The fault in the agent's present state that `event` is about."""
-    key = f"{event.kind}:{event.device or ''}"
+    key = f"{event.kind}:{event.device or event.pci_bus_id or ''}"
     for name, fault in beat.faults.items():
-        if name == key or fault.get("event_id") == str(event.event_id):
+        if str(event.event_id) in {fault.get("event_id"), *(fault.get("event_ids") or ())}:
+            return dict(fault)
+        # The agent remembers few ids of a fault that repeats; part and code name it as well.
+        if name == key and fault.get("code") in (None, event.code):
             return dict(fault)
     return None
 

@@ -45,9 +45,9 @@ class Patient:
     past: tuple[records.Drain, ...] = records.doc("earlier drains of this node", default=())
 
 
-def follow(before: Green | None, beat: records.AgentHeartbeat | None, now: datetime) -> Green | None:
+def follow(before: Green | None, beat: records.AgentHeartbeat | None, silent_s: float | None) -> Green | None:
     """The node's green time after its latest beat; any fault, or silence, starts it anew."""
-    if beat is None or not confirm.is_current(beat, now) or _ill(beat):
+    if beat is None or not confirm.is_current(beat, silent_s) or _ill(beat):
         return None
     if before is None:
         return Green(since=beat.at, beats=1, last_at=beat.at)
@@ -71,7 +71,10 @@ def cures(patient: Patient, policy: settings.PolicySettings) -> int:
     since = patient.drain.at - timedelta(days=policy.escalate_days)
     same = fault_name(patient.drain.reason)
     return sum(
-        d.action == "drain" and d.ended_at is not None and since <= d.at < patient.drain.at and fault_name(d.reason) == same
+        d.action == "drain"
+        and d.ended_at is not None
+        and since <= d.at < patient.drain.at
+        and fault_name(d.reason) == same
         for d in patient.past
     )
 
@@ -79,7 +82,10 @@ def cures(patient: Patient, policy: settings.PolicySettings) -> int:
 def judge(patient: Patient, policy: settings.PolicySettings, now: datetime) -> tuple[Next, str]:
     """What to do now and why."""
     if cures(patient, policy) >= policy.escalate_cures:
-        return Next.ESCALATE, f"the same fault again after {cures(patient, policy)} cures: inspect the hardware"
+        return (
+            Next.ESCALATE,
+            f"the same fault again after {cures(patient, policy)} cures: inspect the hardware",
+        )
     if not policy.auto_resume:
         return Next.WAIT, "policy.auto_resume is off"
     if patient.green is None:
@@ -98,7 +104,12 @@ def judge(patient: Patient, policy: settings.PolicySettings, now: datetime) -> t
 def latest(drains: Iterable[records.Drain], node: str) -> records.Drain | None:
     """Our newest drain of `node` that stands."""
     standing = [
-        d for d in drains
-        if d.node == node and d.action == "drain" and d.state == "done" and d.ended_at is None and d.owner == "probing"
+        d
+        for d in drains
+        if d.node == node
+        and d.action == "drain"
+        and d.state == "done"
+        and d.ended_at is None
+        and d.owner == "probing"
     ]
     return max(standing, key=lambda d: d.at, default=None)

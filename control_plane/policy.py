@@ -6,6 +6,7 @@ jobs finish. Every rule that can hold a decision back says so in words, and thos
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
@@ -27,7 +28,9 @@ class Decision:
     reason: str = records.doc("as it will stand in Slurm")
     severity: records.Severity = records.doc("of the fault behind it")
     event_ids: tuple[uuid.UUID, ...] = records.doc("the evidence")
-    held: str = records.doc("denied or skipped when it must not be done, empty when it is to be done", default="")
+    held: str = records.doc(
+        "denied or skipped when it must not be done, empty when it is to be done", default=""
+    )
     why: str = records.doc("why it is held back", default="")
     job: view.Job | None = records.doc("the job to requeue, as it was when decided", default=None)
     adopt: bool = records.doc("true when Slurm already drained the node for our refusal", default=False)
@@ -100,9 +103,11 @@ def _requeues(base: Decision, events: Sequence[records.HealthEvent], seen: view.
             continue
         spared = {e.event_id: victims.hit(job, e, seen) for e in events}
         guilty = [e for e in events if spared[e.event_id] is None]
-        found = _with(base, action="requeue", job=job, event_ids=tuple(e.event_id for e in guilty or events))
+        found = dataclasses.replace(
+            base, action="requeue", job=job, event_ids=tuple(e.event_id for e in guilty or events)
+        )
         if guilty:
-            yield _with(found, reason=reason_for(guilty))
+            yield dataclasses.replace(found, reason=reason_for(guilty))
         elif events:
             yield _hold(found, "skipped", next(iter(spared.values())) or "")
 
@@ -112,13 +117,19 @@ def _refusals(seen: view.View, policy: settings.PolicySettings, ledger: budget.L
     if policy.observe_only:
         return
     for name, beat in sorted(seen.heartbeats.items()):
-        faults = confirm.high_faults(beat) if confirm.is_current(beat, seen.now) else {}
+        faults = confirm.high_faults(beat) if confirm.is_current(beat, seen.silent_s.get(name)) else {}
         node = seen.nodes.get(name)
         if not faults or node is None or node.hands_off or node.ours or _still_permitted(name, seen, policy):
             continue
         ids = tuple(uuid.UUID(f["event_id"]) for f in faults.values() if f.get("event_id"))
-        what = sanitize.clean(f"{view.OWN_PREFIX} {' '.join(sorted(faults)).replace(':', ' ')}", _REASON_CHARS)
-        made = Decision(node=name, action="refuse", reason=what, severity=records.Severity.HIGH, event_ids=ids)
+        if _overruled(name, ids, seen):
+            continue
+        what = sanitize.clean(
+            f"{view.OWN_PREFIX} {' '.join(sorted(faults)).replace(':', ' ')}", _REASON_CHARS
+        )
+        made = Decision(
+            node=name, action="refuse", reason=what, severity=records.Severity.HIGH, event_ids=ids
+        )
         denied = ledger.refuses(name)
         if not denied:
             ledger.take(name)
@@ -127,16 +138,24 @@ def _refusals(seen: view.View, policy: settings.PolicySettings, ledger: budget.L
 
 def _still_permitted(node: str, seen: view.View, policy: settings.PolicySettings) -> bool:
     renew = seen.now - timedelta(seconds=policy.refusal_ttl_s / 2)
-    return any(d.node == node and d.action == "refuse" and d.state == "done" and d.at > renew for d in seen.drains)
+    return any(
+        d.node == node and d.action == "refuse" and d.state == "done" and d.at > renew for d in seen.drains
+    )
+
+
+def _overruled(node: str, ids: Sequence[uuid.UUID], seen: view.View) -> bool:
+    """A person put the node back although we had drained it for this: we do not fight."""
+    return any(
+        d.node == node
+        and d.action == "drain"
+        and d.state in {"done", "resumed"}
+        and set(d.event_ids) & set(ids)
+        for d in seen.drains
+    )
 
 
 def _hold(decision: Decision, held: str, why: str) -> Decision:
-    return _with(decision, held=held, why=why)
-
-
-def _with(decision: Decision, **changes: object) -> Decision:
-    values = {name: getattr(decision, name) for name in decision.__dataclass_fields__}  # type: ignore[attr-defined]
-    return Decision(**(values | changes))
+    return dataclasses.replace(decision, held=held, why=why)
 
 
 def _once(made: Iterable[Decision], seen: view.View) -> Iterator[Decision]:

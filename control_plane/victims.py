@@ -7,7 +7,9 @@ import re
 from probing_cluster.control_plane import view
 from probing_cluster.core import records
 
-GPU_KINDS = frozenset({"xid", "gpu_lost", "ecc", "row_remap", "retired_pages", "gsp", "pcie_replay", "throttle"})
+GPU_KINDS = frozenset(
+    {"xid", "gpu_lost", "ecc", "row_remap", "retired_pages", "gsp", "pcie_replay", "throttle"}
+)
 """Kinds that concern one GPU even where the GPU could not be named."""
 
 _GPU_DEVICE = re.compile(r"gpu\d+")

@@ -11,7 +11,19 @@ OWN_PREFIX = "probing:"
 """How every reason that we write begins; only such drains are ours."""
 
 UNTOUCHABLE = frozenset(
-    {"DRAIN", "DRAINED", "DRAINING", "DOWN", "FAIL", "FAILING", "ERROR", "MAINT", "MAINTENANCE", "REBOOT", "REBOOT_ISSUED"}
+    {
+        "DRAIN",
+        "DRAINED",
+        "DRAINING",
+        "DOWN",
+        "FAIL",
+        "FAILING",
+        "ERROR",
+        "MAINT",
+        "MAINTENANCE",
+        "REBOOT",
+        "REBOOT_ISSUED",
+    }
     | {"REBOOT_REQUESTED", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWER_DRAIN", "FUTURE", "UNKNOWN"}
 )
 """States in which somebody else already decided about the node."""
@@ -66,8 +78,15 @@ class View:
 
     now: datetime = records.doc("the instant of the decision")
     events: tuple[records.HealthEvent, ...] = records.doc("recent events, any severity", default=())
-    heartbeats: Mapping[str, records.AgentHeartbeat] = records.doc("latest beat by node", default_factory=dict)
+    heartbeats: Mapping[str, records.AgentHeartbeat] = records.doc(
+        "latest beat by node", default_factory=dict
+    )
+    silent_s: Mapping[str, float] = records.doc(
+        "seconds since each node's agent was heard, by the database's clock", default_factory=dict
+    )
     nodes: Mapping[str, Node] = records.doc("Slurm's nodes by name", default_factory=dict)
     jobs: tuple[Job, ...] = records.doc("Slurm's running jobs", default=())
     allocations: tuple[records.JobAllocation, ...] = records.doc("GPUs of those jobs, by node", default=())
-    drains: tuple[records.Drain, ...] = records.doc("our decisions, at least of the budget's window", default=())
+    drains: tuple[records.Drain, ...] = records.doc(
+        "our decisions, at least of the budget's window", default=()
+    )

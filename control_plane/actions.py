@@ -1,0 +1,164 @@
+"""Carrying decisions out, each recorded before it is done and again with what became of it.
+
+Slurm is read again just before every act: what has changed since the decision makes it evidence only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import uuid
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Protocol
+
+from probing_cluster.control_plane import policy, view
+from probing_cluster.core import errors, records, settings
+
+LOG = logging.getLogger("probing.actions")
+BEGUN = "begun; its outcome was not recorded"
+
+
+class Hands(Protocol):
+    """What can be asked of and done to Slurm; slurm_hands.py is the real one."""
+
+    def node(self, name: str) -> view.Node | None:
+        """The node right now."""
+        ...
+
+    def job(self, job_id: int) -> view.Job | None:
+        """The job right now, None when it does not run."""
+        ...
+
+    def drain(self, name: str, reason: str) -> None:
+        """Drain a node; raises Declined when it is another's, SlurmUnavailable when Slurm fails."""
+        ...
+
+    def adopt(self, name: str, reason: str) -> None:
+        """Give Slurm's own `Prolog error` drain our reason."""
+        ...
+
+    def resume(self, name: str) -> None:
+        """Lift a drain of ours."""
+        ...
+
+    def requeue(self, job: view.Job) -> None:
+        """Requeue one running job, if it is still this very attempt."""
+        ...
+
+
+class Ledger(Protocol):
+    """The part of the store that actions need."""
+
+    def save_drain(self, drain: records.Drain) -> None: ...
+
+    def update_drain(self, drain_id: uuid.UUID, **changes: Any) -> None: ...
+
+    def request(
+        self, node: str, verb: str, job_id: int | None = None, ttl_s: float = 60.0, detail: Any = None
+    ) -> uuid.UUID: ...
+
+
+class Declined(errors.ProbingError):
+    """It must not be done."""
+
+
+def carry_out(
+    decisions: Iterable[policy.Decision],
+    hands: Hands,
+    ledger: Ledger,
+    config: settings.Settings,
+    now: datetime,
+) -> list[records.Drain]:
+    """Do what was decided, or record why not; the rows as stored."""
+    done: list[records.Drain] = []
+    lost: set[str] = set()
+    for decision in decisions:
+        if decision.action == "requeue" and decision.node in lost:
+            decision = dataclasses.replace(decision, held="skipped", why="its node could not be drained")
+        row = _one(decision, hands, ledger, config, now)
+        if decision.action == "drain" and row.state not in {"done", "simulated"}:
+            lost.add(decision.node)
+        done.append(row)
+    return done
+
+
+def _one(
+    decision: policy.Decision, hands: Hands, ledger: Ledger, config: settings.Settings, now: datetime
+) -> records.Drain:
+    row = _row(decision, config, now)
+    if decision.held or config.policy.observe_only:
+        state = decision.held or "simulated"
+        row = dataclasses.replace(row, state=state, why_state=decision.why or "observe-only")
+        ledger.save_drain(row)
+        _log(row)
+        return row
+    # First the row: without a database nothing is done, and nothing is done unrecorded.
+    ledger.save_drain(row)
+    state, why = _attempted(decision, hands, ledger, config)
+    row = dataclasses.replace(row, state=state, why_state=why)
+    ledger.update_drain(row.drain_id, state=state, why_state=why)
+    _log(row)
+    return row
+
+
+def _attempted(
+    decision: policy.Decision, hands: Hands, ledger: Ledger, config: settings.Settings
+) -> tuple[str, str]:
+    try:
+        _do(decision, hands, ledger, config)
+    except Declined as exc:
+        return "skipped", exc.args[0]
+    except errors.ProbingError as exc:
+        return "failed", str(exc)
+    return "done", ""
+
+
+def _do(decision: policy.Decision, hands: Hands, ledger: Ledger, config: settings.Settings) -> None:
+    if decision.action == "refuse":
+        detail = {"reason": decision.reason}
+        ledger.request(decision.node, "refusal_permission", ttl_s=config.policy.refusal_ttl_s, detail=detail)
+    elif decision.adopt:
+        hands.adopt(decision.node, decision.reason)
+    elif decision.action == "drain":
+        hands.drain(decision.node, decision.reason)
+    else:
+        _requeue(decision, hands)
+
+
+def _requeue(decision: policy.Decision, hands: Hands) -> None:
+    job = decision.job
+    assert job is not None
+    node = hands.node(decision.node)
+    if node is None or not node.ours:
+        raise Declined("its node is not drained by us")
+    present = hands.job(job.job_id)
+    if present is None or present.state not in {"RUNNING", "SUSPENDED"}:
+        raise Declined("it has ended by itself")
+    same = (present.start_at, present.restart_count) == (job.start_at, job.restart_count)
+    if not same or decision.node not in present.nodes:
+        raise Declined("Slurm now shows another attempt of it")
+    hands.requeue(job)
+
+
+def _row(decision: policy.Decision, config: settings.Settings, now: datetime) -> records.Drain:
+    return records.Drain(
+        drain_id=uuid.uuid4(),
+        cluster=config.cluster.name,
+        node=decision.node,
+        at=now,
+        action=decision.action,
+        reason=decision.reason,
+        owner="probing",
+        state="failed",
+        why_state=BEGUN,
+        severity=decision.severity,
+        job_id=decision.job.job_id if decision.job else None,
+        event_ids=decision.event_ids,
+    )
+
+
+def _log(row: records.Drain) -> None:
+    level = logging.ERROR if row.state in {"denied", "failed"} else logging.WARNING
+    fields = {"node": row.node, "action": row.action, "state": row.state, "reason": row.reason}
+    LOG.log(level, "decision", extra={"fields": fields | {"why": row.why_state, "job_id": row.job_id}})

@@ -1,0 +1,46 @@
+"""What every scheduled task is given: the settings, the store, Slurm, the clock and the task journal."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from probing_cluster.control_plane import actions, hysteresis, journal
+from probing_cluster.core import clock, settings
+from probing_cluster.db import store as db_store
+from probing_cluster.slurm_plugins import commands
+
+
+@dataclass(kw_only=True)
+class Context:
+    """One running service."""
+
+    config: settings.Settings
+    store: db_store.Store
+    run_slurm: commands.Runner
+    hands: actions.Hands
+    clock: clock.Clock = clock.SYSTEM
+    journal: journal.Journal = field(default_factory=lambda: journal.Journal())
+    green: dict[str, hysteresis.Green] = field(default_factory=dict)
+    silent: set[str] = field(default_factory=set)
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+
+Run = Callable[[Context], str]
+"""One pass of a task: what it did, in a few words; empty when there was nothing to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One thing the service does again and again: a file in tasks/ and a line in its register."""
+
+    name: str
+    meaning: str
+    run: Run
+    every_s: Callable[[settings.Settings], float] | None = None
+    """Seconds between the starts of two passes; None for a daily task."""
+    daily_at: Callable[[settings.Settings], str] | None = None
+    """`HH:MM` in service.timezone."""
+    at_start: bool = True
+    """Whether a first pass runs when the service starts."""

@@ -1,0 +1,83 @@
+"""What each task of the service last did: shown by `probing-ctl status`, the metrics and the log."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+from datetime import datetime
+
+from probing_cluster.core import clock, errors, records
+
+LOG = logging.getLogger("probing.tasks")
+
+
+@records.record
+class Pass:
+    """The latest pass of one task, and its totals since the service started."""
+
+    task: str = records.doc("its name")
+    at: datetime = records.doc("when the pass ended")
+    duration_s: float = records.doc("wall time, seconds")
+    outcome: str = records.doc("ok, unavailable (database or Slurm away) or failed")
+    said: str = records.doc("what it did, or why it could not", default="")
+    n_ok: int = records.doc("passes that went well", default=0)
+    n_unavailable: int = records.doc("passes that found the database or Slurm away", default=0)
+    n_failed: int = records.doc("passes that ended in an error of ours", default=0)
+
+
+class Journal:
+    """Thread-safe: tasks report, others read."""
+
+    def __init__(self) -> None:
+        self._passes: dict[str, Pass] = {}
+        self._lock = threading.Lock()
+
+    def passes(self) -> dict[str, Pass]:
+        """The latest pass of every task that ran."""
+        with self._lock:
+            return dict(self._passes)
+
+    def note(self, task: str, at: datetime, duration_s: float, said: str, error: Exception | None = None) -> Pass:
+        """Record one pass; log it when it did something, failed, or recovered."""
+        outcome = _outcome(error)
+        with self._lock:
+            before = self._passes.get(task)
+            totals = {name: getattr(before, name) if before else 0 for name in ("n_ok", "n_unavailable", "n_failed")}
+            totals[f"n_{outcome}"] += 1
+            words = said if error is None else str(error) or type(error).__name__
+            now = Pass(task=task, at=at, duration_s=duration_s, outcome=outcome, said=words, **totals)
+            self._passes[task] = now
+        _log(before, now, error)
+        return now
+
+
+def _outcome(error: Exception | None) -> str:
+    if error is None:
+        return "ok"
+    away = (errors.DatabaseUnavailable, errors.SlurmUnavailable)
+    return "unavailable" if isinstance(error, away) else "failed"
+
+
+def _log(before: Pass | None, now: Pass, error: Exception | None) -> None:
+    same = before is not None and (before.outcome, before.said) == (now.outcome, now.said)
+    fields = {f.name: getattr(now, f.name) for f in dataclasses.fields(now) if f.name != "at"}  # type: ignore[arg-type]
+    if now.outcome == "failed" and not same:
+        LOG.error("task failed", exc_info=error, extra={"fields": fields})
+    elif now.outcome == "unavailable" and (before is None or before.outcome != "unavailable"):
+        LOG.warning("task waits", extra={"fields": fields})
+    elif before is not None and before.outcome != "ok" and now.outcome == "ok":
+        LOG.warning("task works again", extra={"fields": fields})
+    elif now.outcome == "ok" and now.said:
+        LOG.info("task", extra={"fields": fields})
+
+
+def one_pass(journal: Journal, task: str, run: object, the_clock: clock.Clock) -> Pass:
+    """Run `run()` once, isolated: whatever it raises is recorded and ends nothing else."""
+    began = the_clock.monotonic_s()
+    said, error = "", None
+    try:
+        said = run()  # type: ignore[operator]
+    except Exception as exc:  # noqa: BLE001 - the isolation every task relies on
+        error = exc
+    return journal.note(task, the_clock.now(), the_clock.monotonic_s() - began, said, error)
