@@ -15,7 +15,7 @@ OFF = (b"off", b"0", b"no", b"false")
 def main(words: "list[str]", environment: "dict[bytes, bytes]") -> bytes:
     """The lines Slurm turns into the task's environment; empty when the user or the site said no."""
     options = {"--probe-dir": "", "--job-dir": "", "--default": "on"}
-    for name, value in zip(words[::2], words[1::2]):  # noqa: B905 - strict= is newer than the Pythons this runs on
+    for name, value in zip(words[::2], words[1::2]):  # noqa: B905 - strict= is newer than 3.6
         if name not in options:
             return b""
         options[name] = value
