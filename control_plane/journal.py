@@ -38,12 +38,16 @@ class Journal:
         with self._lock:
             return dict(self._passes)
 
-    def note(self, task: str, at: datetime, duration_s: float, said: str, error: Exception | None = None) -> Pass:
+    def note(
+        self, task: str, at: datetime, duration_s: float, said: str, error: Exception | None = None
+    ) -> Pass:
         """Record one pass; log it when it did something, failed, or recovered."""
         outcome = _outcome(error)
         with self._lock:
             before = self._passes.get(task)
-            totals = {name: getattr(before, name) if before else 0 for name in ("n_ok", "n_unavailable", "n_failed")}
+            totals = {
+                name: getattr(before, name) if before else 0 for name in ("n_ok", "n_unavailable", "n_failed")
+            }
             totals[f"n_{outcome}"] += 1
             words = said if error is None else str(error) or type(error).__name__
             now = Pass(task=task, at=at, duration_s=duration_s, outcome=outcome, said=words, **totals)

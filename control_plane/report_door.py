@@ -140,7 +140,9 @@ def serving(service: context.Context) -> Iterator[None]:
         LOG.error("no report socket", extra={"fields": {"path": str(path), "why": str(exc)}})
         yield
         return
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2}, name="report-door", daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.2}, name="report-door", daemon=True
+    )
     thread.start()
     try:
         yield

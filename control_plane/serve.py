@@ -34,9 +34,16 @@ def main(config: settings.Settings) -> int:
     with store:
         run_slurm = commands.SlurmCommands(settings=config.slurm)
         hands = slurm_hands.SlurmHands(config, run_slurm)
-        service = context.Context(config=config, store=store, run_slurm=run_slurm, hands=hands, stopping=stopping)
+        service = context.Context(
+            config=config, store=store, run_slurm=run_slurm, hands=hands, stopping=stopping
+        )
         with report_door.serving(service), metrics.serving(service), _scheduled(service):
-            LOG.info("serving", extra={"fields": {"cluster": config.cluster.name, "observe_only": config.policy.observe_only}})
+            LOG.info(
+                "serving",
+                extra={
+                    "fields": {"cluster": config.cluster.name, "observe_only": config.policy.observe_only}
+                },
+            )
             stopping.wait()
             LOG.info("stopping")
     return 0
@@ -76,13 +83,17 @@ def make_scheduler(service: context.Context) -> BackgroundScheduler:
         timezone=service.config.service.timezone,
         job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
     )
-    logging.getLogger("apscheduler").setLevel(logging.ERROR)  # "skipped: still running" every second says nothing new
+    logging.getLogger("apscheduler").setLevel(
+        logging.ERROR
+    )  # "skipped: still running" every second says nothing new
     for number, task in enumerate(tasks.REGISTER):
         _schedule(scheduler, service, task, number)
     return scheduler
 
 
-def _schedule(scheduler: BackgroundScheduler, service: context.Context, task: context.Task, number: int) -> None:
+def _schedule(
+    scheduler: BackgroundScheduler, service: context.Context, task: context.Task, number: int
+) -> None:
     def one() -> None:
         if not service.stopping.is_set():
             journal.one_pass(service.journal, task.name, lambda: task.run(service), service.clock)
