@@ -1,0 +1,61 @@
+"""A case: everything one attempt is judged on, as plain records, so that judging is a pure function."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from probing_cluster.core import records
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowPolicy:
+    """How far evidence may lie from the attempt."""
+
+    before_s: float = 600.0
+    """Seconds before the onset."""
+    after_s: float = 300.0
+    """Seconds after the end."""
+    paper: bool = False
+    """True: the window of arXiv 2410.21680, fixed to the end and for FAILED and NODE_FAIL only."""
+
+
+@records.record
+class PastFault:
+    """A user-type GPU error some job met on a GPU before this attempt."""
+
+    node: str = records.doc("where")
+    gpu: str = records.doc("the GPU as `gpu_key` names it")
+    code: str = records.doc("Xid number")
+    at: datetime = records.doc("when")
+    job_id: int = records.doc("the job that held the GPU")
+    user: str = records.doc("its owner")
+
+
+@records.record
+class Case:
+    """One attempt and what is known around it; the order inside the tuples does not matter."""
+
+    attempt: records.JobAttempt = records.doc("the attempt judged")
+    events: tuple[records.HealthEvent, ...] = records.doc(
+        "node events and the job's own findings around it", default=()
+    )
+    overlapping: tuple[records.JobAttempt, ...] = records.doc(
+        "other attempts that ran on its nodes at the same time", default=()
+    )
+    allocations: tuple[records.JobAllocation, ...] = records.doc("what the Prolog saw of it", default=())
+    actions: tuple[records.Drain, ...] = records.doc("what was done to its nodes or to it", default=())
+    watched: Mapping[str, datetime | None] = records.doc(
+        "node to the agent's last sign of life; a node that is missing was never watched",
+        default_factory=dict,
+    )
+    preemptor: records.JobAttempt | None = records.doc("the attempt that took its place", default=None)
+    behind: records.Verdict | None = records.doc(
+        "why the preemptor itself had to start again, when it had", default=None
+    )
+    past: tuple[PastFault, ...] = records.doc("user-type GPU errors on its GPUs before", default=())
+    last_progress_at: datetime | None = records.doc("last training step on the probe pages", default=None)
+    incident_id: uuid.UUID | None = records.doc("the incident it is a victim of", default=None)
+    policy: WindowPolicy = field(default_factory=WindowPolicy)

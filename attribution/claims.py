@@ -1,0 +1,261 @@
+"""Weighted claims: what a rule says, and how the evidence in hand weighs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from probing_cluster.attribution import findings, gpus, scene, signatures, taxonomy
+from probing_cluster.core import records
+
+Adjust = Callable[[scene.Sighting, float], float]
+"""A rule's own change to the weight of one sighting."""
+
+CERTAIN, LIKELY, POSSIBLE = 0.96, 0.80, 0.50
+"""A weight of at least this earns the word."""
+
+LETHAL = 0.96
+"""From this lethality on no program on that hardware lives on."""
+
+_ORDER = (
+    records.Confidence.UNKNOWN,
+    records.Confidence.POSSIBLE,
+    records.Confidence.LIKELY,
+    records.Confidence.CERTAIN,
+)
+
+POLLED = frozenset({"nvml", "sysfs", "mount", "check", "service", "ipmi", "agent"})
+"""Sources that look every so often: what they see may have happened some time before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One possible answer."""
+
+    cause: str
+    weight: float
+    """0..1: how likely this explains the end."""
+    at: datetime
+    """When the fault was first seen."""
+    rule: str
+    node: str | None = None
+    device: str | None = None
+    gpu: str | None = None
+    evidence: tuple[records.HealthEvent, ...] = ()
+    """Strongest first."""
+    cap: records.Confidence = records.Confidence.CERTAIN
+    nodes: frozenset[str] = frozenset()
+    """Nodes that show it."""
+    n_sources: int = 0
+    words: str = ""
+    """What happened, for the summary, where the cause's own sentence does not do."""
+    explains: frozenset[str] = frozenset()
+    """Causes it explains here beyond what the taxonomy says it leads to."""
+
+    @property
+    def info(self) -> taxonomy.Cause:
+        """The cause's row of the taxonomy."""
+        return taxonomy.cause(self.cause)
+
+    @property
+    def confidence(self) -> records.Confidence:
+        """The word its weight and cap earn."""
+        return lower(word_of(self.weight), self.cap)
+
+
+def word_of(weight: float) -> records.Confidence:
+    """certain, likely, possible or unknown."""
+    rounded = round(weight, 6)
+    if rounded >= CERTAIN:
+        return records.Confidence.CERTAIN
+    if rounded >= LIKELY:
+        return records.Confidence.LIKELY
+    return records.Confidence.POSSIBLE if rounded >= POSSIBLE else records.Confidence.UNKNOWN
+
+
+def lower(a: records.Confidence, b: records.Confidence) -> records.Confidence:
+    """The less sure of two."""
+    return min(a, b, key=_ORDER.index)
+
+
+def rank_of(word: records.Confidence) -> int:
+    """0 for unknown up to 3 for certain."""
+    return _ORDER.index(word)
+
+
+def one_below(word: records.Confidence) -> records.Confidence:
+    """One step less sure; possible stays possible."""
+    return _ORDER[max(1, _ORDER.index(word) - 1)] if word is not _ORDER[0] else word
+
+
+def weigh(seen: scene.Sighting) -> float:
+    """How strongly one sighting convicts by itself, 0..1."""
+    signature = seen.signature
+    if signature.role not in (signatures.Role.ROOT, signatures.Role.WEAK) or seen.ours:
+        return 0.0
+    weight = signature.lethality
+    if signature.role is signatures.Role.WEAK:
+        weight = min(weight, 0.6)
+    if seen.hold is gpus.Hold.WHOLE:
+        weight = min(weight, 0.93)
+    elif seen.hold is gpus.Hold.MAYBE:
+        weight = min(weight * 0.75, 0.7)
+    if seen.when is scene.When.BEFORE_START:
+        if not taxonomy.cause(signature.cause).persistent:
+            return 0.0
+        weight = min(weight * 0.7, 0.7)
+    elif seen.when is scene.When.AFTER_END:
+        weight *= 0.9 if seen.event.source in POLLED else 0.6
+    return weight
+
+
+def joined(weights: Sequence[float]) -> float:
+    """Two independent witnesses weigh more than one, with diminishing returns."""
+    ordered = sorted(weights, reverse=True)
+    total = ordered[0] if ordered else 0.0
+    for weight in ordered[1:]:
+        total += 0.5 * (1.0 - total) * weight
+    return total
+
+
+def family(event: records.HealthEvent) -> str:
+    """Sources that look through the same eyes count once."""
+    return "kernel" if event.source in ("kernel", "import") else event.source
+
+
+def supported(weight: float, case: scene.Scene, cause: str) -> float:
+    """`weight` raised by what the job's own side felt, when this cause would be felt so."""
+    best = 1.0
+    for found in case.findings:
+        if not found.signature.supports(cause):
+            continue
+        if found.signature.role is findings.FindingRole.HINT:
+            best = min(best, 0.4)
+        elif found.signature.role is findings.FindingRole.PROXIMAL:
+            best = min(best, 0.7)
+    return 1.0 - (1.0 - weight) * best
+
+
+def doubted(weight: float, lethality: float, case: scene.Scene, cause: str, at: datetime) -> float:
+    """`weight` lowered when the program has an error of its own that this cause would not produce."""
+    own = [
+        f
+        for f in case.findings
+        if f.signature.role is findings.FindingRole.OWN
+        and f.signature.weight >= LIKELY
+        and not f.signature.supports(cause)
+    ]
+    if not own:
+        return weight
+    first = min((t for f in own if (t := error_at(f.event)) is not None), default=None)
+    if first is not None and first < at - timedelta(seconds=5):
+        return weight * 0.5
+    return weight * (0.93 if lethality >= LETHAL else 0.6)
+
+
+def error_at(event: records.HealthEvent) -> datetime | None:
+    """When the log itself says the error happened; None when only the collection time is known."""
+    return event.at if event.detail.get("at_from_log") is True else None
+
+
+def collect(
+    case: scene.Scene,
+    cause: str,
+    rule: str,
+    seen: Iterable[scene.Sighting],
+    adjust: Adjust | None = None,
+) -> list[Claim]:
+    """One claim per node and device among sightings of `cause`.
+
+    `adjust` may change the weight of one sighting before they are joined.
+    """
+    groups: dict[tuple[str, str], list[scene.Sighting]] = {}
+    for sighting in seen:
+        part = sighting.gpu or sighting.device or ""
+        groups.setdefault((sighting.event.node, part), []).append(sighting)
+    made = [_claim(case, cause, rule, node, group, adjust) for (node, _), group in sorted(groups.items())]
+    made = [c for c in made if c.weight > 0]
+    nodes = frozenset(c.node for c in made if c.node)
+    return [replace(c, nodes=nodes) for c in made]
+
+
+def _claim(
+    case: scene.Scene,
+    cause: str,
+    rule: str,
+    node: str,
+    group: Sequence[scene.Sighting],
+    adjust: Adjust | None,
+) -> Claim:
+    weights = {s.event.event_id: adjust(s, weigh(s)) if adjust else weigh(s) for s in group}
+    ordered = sorted(group, key=lambda s: (-weights[s.event.event_id], s.at, s.event.event_id))
+    by_family: dict[str, float] = {}
+    for s in ordered:
+        by_family[family(s.event)] = max(by_family.get(family(s.event), 0.0), weights[s.event.event_id])
+    first = ordered[0]
+    weight = joined(list(by_family.values()))
+    if first.signature.role is signatures.Role.WEAK:
+        weight = min(weight, 0.75)
+    convicting = [s for s in ordered if weights[s.event.event_id] > 0]
+    at = min((s.at for s in convicting), default=first.at)
+    if weight > 0:
+        lethality = max((s.signature.lethality for s in convicting), default=0.0)
+        weight = doubted(supported(weight, case, cause), lethality, case, cause, at)
+        weight = min(weight, _ceiling(convicting))
+    device = next((s.device for s in ordered if s.device), None)
+    return Claim(
+        cause=cause,
+        weight=weight,
+        at=at,
+        rule=rule,
+        node=node,
+        device=device,
+        gpu=next((s.gpu for s in ordered if s.gpu), None),
+        evidence=tuple(s.event for s in ordered),
+        n_sources=len(by_family),
+    )
+
+
+def _ceiling(convicting: Sequence[scene.Sighting]) -> float:
+    """What no support can lift: a part the attempt may not have held, a fault from before it began."""
+    if all(s.hold is gpus.Hold.MAYBE for s in convicting):
+        return 0.79
+    if all(s.when is scene.When.BEFORE_START for s in convicting):
+        return 0.79
+    if all(s.hold in (gpus.Hold.MAYBE, gpus.Hold.WHOLE) for s in convicting):
+        return 0.95
+    return 1.0
+
+
+def hints(case: scene.Scene, cause: str, rule: str, role: findings.FindingRole) -> list[Claim]:
+    """At most one claim: what the job's own side says for `cause`; never a certain hardware verdict."""
+    told = [f for f in case.findings if f.signature.cause == cause and f.signature.role is role]
+    if not told:
+        return []
+    told.sort(key=lambda f: (-f.signature.weight, f.event.at, f.event.event_id))
+    first = told[0]
+    own = taxonomy.cause(cause).domain is records.Domain.USER_PROGRAM
+    times = [t for f in told if (t := error_at(f.event)) is not None]
+    return [
+        Claim(
+            cause=cause,
+            weight=first.signature.weight,
+            at=min(times, default=case.end_at),
+            rule=rule,
+            node=_told_node(case, first.event),
+            device=None,
+            evidence=tuple(f.event for f in told),
+            cap=records.Confidence.CERTAIN if own else records.Confidence.LIKELY,
+            n_sources=1,
+            words=first.event.message or first.signature.words,
+        )
+    ]
+
+
+def _told_node(case: scene.Scene, event: records.HealthEvent) -> str | None:
+    """The node a finding names, when it is one of the attempt's."""
+    for name in (event.detail.get("culprit_node"), event.detail.get("host"), event.node):
+        if isinstance(name, str) and name in case.attempt.nodes:
+            return name
+    return None

@@ -1,0 +1,83 @@
+"""What each finding of a job's log, dump or probe page says (`findings.toml`)."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.attribution import taxonomy
+from probing_cluster.core import errors, records
+
+_FILE = Path(__file__).with_name("findings.toml")
+
+
+class FindingRole(StrEnum):
+    """What a finding may do in an argument."""
+
+    PROXIMAL = "proximal"
+    HINT = "hint"
+    OWN = "own"
+    SCHEDULER = "scheduler"
+    CONTEXT = "context"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingSignature:
+    """How one sort of finding argues."""
+
+    kinds: frozenset[str]
+    role: FindingRole
+    symptom: str
+    cause: str
+    weight: float
+    allows: frozenset[str]
+    onset: bool
+    words: str
+    gpu: bool = False
+
+    def supports(self, cause: str) -> bool:
+        """True when an infrastructure fault of this cause would show as this finding."""
+        return "*" in self.allows or cause in self.allows
+
+
+@functools.cache
+def _load() -> tuple[Mapping[str, FindingSignature], FindingSignature]:
+    raw = tomllib.loads(_FILE.read_text("utf-8"))
+    table: dict[str, FindingSignature] = {}
+    for row in raw["finding"]:
+        signature = _signature(row, frozenset(row["kinds"]))
+        for kind in signature.kinds:
+            if kind in table:
+                msg = f"{_FILE.name} says twice what {kind} means"
+                raise errors.MalformedInput(msg)
+            table[kind] = signature
+    return table, _signature(raw["fallback"], frozenset())
+
+
+def _signature(row: Mapping[str, Any], kinds: frozenset[str]) -> FindingSignature:
+    taxonomy.cause(row["cause"])
+    values = {k: v for k, v in row.items() if k not in ("kinds", "role", "allows")}
+    return FindingSignature(
+        kinds=kinds, role=FindingRole(row["role"]), allows=frozenset(row["allows"]), **values
+    )
+
+
+def find(event: records.HealthEvent) -> FindingSignature:
+    """The signature of a job-side event; an unknown kind is context."""
+    table, fallback = _load()
+    return table.get(event.kind, fallback)
+
+
+def kinds() -> frozenset[str]:
+    """Every finding kind the table knows."""
+    return frozenset(_load()[0])
+
+
+def is_finding(event: records.HealthEvent) -> bool:
+    """True for what a user's process could have written."""
+    return event.source in records.JOB_SIDE_SOURCES

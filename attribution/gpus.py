@@ -1,0 +1,157 @@
+"""Which GPU an event means and whether the attempt held it: UUID first, then PCI address, then index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from probing_cluster.core import records
+
+
+class Hold(StrEnum):
+    """How surely the attempt had the part an event concerns."""
+
+    HELD = "held"
+    WHOLE = "whole"
+    """Its GPUs are not known, but it had the node to itself."""
+    MAYBE = "maybe"
+    """It shared the node and its GPUs are not known."""
+    NOT = "not"
+
+
+def pci_key(address: str | None) -> str | None:
+    """`0000:5e:00` of any spelling of a PCI address (long domain, with function, upper case)."""
+    if not address:
+        return None
+    text = address.strip().lower().removeprefix("pci:").split(".", 1)[0]
+    parts = text.split(":")
+    if len(parts) == 2:
+        parts = ["0000", *parts]
+    if len(parts) != 3:
+        return text
+    return f"{parts[0][-4:]:0>4}:{parts[1]:0>2}:{parts[2]:0>2}"
+
+
+def index_of(device: str | None) -> int | None:
+    """3 of `gpu3`; None of anything else."""
+    if device and device.startswith("gpu") and device[3:].isdigit():
+        return int(device[3:])
+    return None
+
+
+def gpu_key(event: records.HealthEvent, known: GpuMap) -> str | None:
+    """One name for the GPU of an event, the same whichever way the source names it."""
+    uuid = known.uuid_of(event)
+    if uuid:
+        return uuid
+    device = event.device if index_of(event.device) is not None else None
+    return device or known.device_of(event) or pci_key(event.pci_bus_id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuMap:
+    """What the events themselves teach about one node's GPUs."""
+
+    uuid_by_pci: Mapping[str, str] = field(default_factory=dict)
+    uuid_by_device: Mapping[str, str] = field(default_factory=dict)
+    device_by_pci: Mapping[str, str] = field(default_factory=dict)
+    device_by_uuid: Mapping[str, str] = field(default_factory=dict)
+
+    def uuid_of(self, event: records.HealthEvent) -> str | None:
+        """The GPU's UUID, named or learned."""
+        if event.gpu_uuid:
+            return event.gpu_uuid
+        pci = pci_key(event.pci_bus_id)
+        if pci and pci in self.uuid_by_pci:
+            return self.uuid_by_pci[pci]
+        return self.uuid_by_device.get(event.device or "")
+
+    def device_of(self, event: records.HealthEvent) -> str | None:
+        """`gpu3`, named or learned."""
+        if index_of(event.device) is not None:
+            return event.device
+        pci = pci_key(event.pci_bus_id)
+        if pci and pci in self.device_by_pci:
+            return self.device_by_pci[pci]
+        return self.device_by_uuid.get(event.gpu_uuid or "")
+
+    def is_gpu(self, event: records.HealthEvent) -> bool | None:
+        """Whether the event's PCI address is a GPU's; None when nothing is known about the node."""
+        if event.gpu_uuid or index_of(event.device) is not None:
+            return True
+        pci = pci_key(event.pci_bus_id)
+        if pci is None or not (self.uuid_by_pci or self.device_by_pci):
+            return None
+        return pci in self.uuid_by_pci or pci in self.device_by_pci
+
+
+def learn(
+    events: Iterable[records.HealthEvent], allocations: Iterable[records.JobAllocation]
+) -> dict[str, GpuMap]:
+    """Per node, the names its GPUs go by. Events that carry several names teach the others."""
+    maps: dict[str, tuple[dict[str, str], dict[str, str], dict[str, str], dict[str, str]]] = {}
+    for event in events:
+        uuid_by_pci, uuid_by_device, device_by_pci, device_by_uuid = maps.setdefault(
+            event.node, ({}, {}, {}, {})
+        )
+        pci = pci_key(event.pci_bus_id)
+        device = event.device if index_of(event.device) is not None else None
+        if event.gpu_uuid and pci:
+            uuid_by_pci[pci] = event.gpu_uuid
+        if event.gpu_uuid and device:
+            uuid_by_device[device] = event.gpu_uuid
+            device_by_uuid[event.gpu_uuid] = device
+        if pci and device:
+            device_by_pci[pci] = device
+    for allocation in allocations:
+        indices = _indices(allocation.gpu_indices)
+        if allocation.gpu_uuids and len(indices) == len(allocation.gpu_uuids):
+            _, uuid_by_device, _, device_by_uuid = maps.setdefault(allocation.node, ({}, {}, {}, {}))
+            for index, uuid in zip(indices, allocation.gpu_uuids, strict=True):
+                uuid_by_device.setdefault(f"gpu{index}", uuid)
+                device_by_uuid.setdefault(uuid, f"gpu{index}")
+    return {
+        node: GpuMap(uuid_by_pci=a, uuid_by_device=b, device_by_pci=c, device_by_uuid=d)
+        for node, (a, b, c, d) in maps.items()
+    }
+
+
+def _indices(text: str) -> list[int]:
+    return [int(part) for part in text.split(",") if part.strip().isdigit()]
+
+
+def hold_of_gpu(
+    event: records.HealthEvent,
+    attempt: records.JobAttempt,
+    known: GpuMap,
+    allocation: records.JobAllocation | None,
+    *,
+    alone: bool,
+) -> Hold:
+    """How surely `attempt` held the GPU that `event` names.
+
+    `alone` = nobody else ran on the node meanwhile.
+    """
+    if attempt.n_gpus == 0:
+        return Hold.NOT
+    mine = _uuids(event.node, attempt, allocation)
+    if mine is not None and not mine:
+        return Hold.NOT
+    uuid = known.uuid_of(event)
+    if mine is not None and uuid:
+        return Hold.HELD if uuid in mine else Hold.NOT
+    index = index_of(event.device) if index_of(event.device) is not None else index_of(known.device_of(event))
+    if allocation is not None and allocation.gpu_indices and index is not None:
+        return Hold.HELD if index in _indices(allocation.gpu_indices) else Hold.NOT
+    return Hold.WHOLE if alone else Hold.MAYBE
+
+
+def _uuids(
+    node: str, attempt: records.JobAttempt, allocation: records.JobAllocation | None
+) -> frozenset[str] | None:
+    if attempt.gpus is not None and node in attempt.gpus:
+        return frozenset(attempt.gpus[node])
+    if allocation is not None and allocation.gpu_uuids is not None:
+        return frozenset(allocation.gpu_uuids)
+    return None

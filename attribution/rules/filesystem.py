@@ -1,0 +1,37 @@
+"""File systems and disks: a mount that is gone matters most to a job that works under it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+from probing_cluster.attribution import claims, findings, scene, signatures
+
+MOUNT, DISK = "filesystem_mount", "disk"
+
+
+def rule(case: scene.Scene) -> Iterable[claims.Claim]:
+    """One claim per file system and per disk; a server that answered again weighs less."""
+    recovered = {
+        (s.event.node, s.device)
+        for s in case.of(MOUNT)
+        if s.signature.role is signatures.Role.CONTEXT and s.signature.lethality <= 0.02
+    }
+
+    def adjust(seen: scene.Sighting, weight: float) -> float:
+        if weight > 0 and _works_under(case, seen.device):
+            weight = max(weight, min(0.97, weight + 0.1))
+        return weight * 0.7 if (seen.event.node, seen.device) in recovered else weight
+
+    yield from claims.collect(case, MOUNT, "filesystem", case.of(MOUNT), adjust)
+    yield from claims.collect(case, DISK, "filesystem", case.of(DISK))
+    if not any(claims.weigh(s) > 0 for s in case.of(MOUNT, DISK)):
+        yield from claims.hints(case, MOUNT, "filesystem", findings.FindingRole.HINT)
+
+
+def _works_under(case: scene.Scene, device: str | None) -> bool:
+    """True when the job's working directory or output lies under the mount point."""
+    if not device or not device.startswith("/") or device == "/":
+        return False
+    paths = [p for p in (case.attempt.work_dir, case.attempt.stdout_path) if p]
+    return any(PurePosixPath(device) in (PurePosixPath(p), *PurePosixPath(p).parents) for p in paths)

@@ -1,0 +1,47 @@
+"""Xids the catalogue leaves open, and user-type Xids that follow one GPU across jobs and users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from probing_cluster.attribution import claims, scene, signatures
+
+CAUSE = "gpu_xid"
+_JOBS, _USERS = 2, 2
+
+
+def rule(case: scene.Scene) -> Iterable[claims.Claim]:
+    """Open Xids by their weight; 13, 31 and the like only when other people's jobs met them there too."""
+    yield from claims.collect(case, CAUSE, "gpu_xid", case.of(CAUSE))
+    for sighting in case.sightings:
+        if sighting.signature.role is signatures.Role.USER and not sighting.ours:
+            yield from _pattern(case, sighting)
+
+
+def _pattern(case: scene.Scene, seen: scene.Sighting) -> Iterable[claims.Claim]:
+    attempt = case.attempt
+    before = [
+        p
+        for p in case.case.past
+        if p.node == seen.event.node
+        and p.gpu == seen.gpu
+        and p.at < seen.at
+        and p.job_id != attempt.job_id
+        and p.user != attempt.user
+    ]
+    jobs, users = {p.job_id for p in before}, {p.user for p in before}
+    if len(jobs) < _JOBS or len(users) < _USERS:
+        return
+    yield claims.Claim(
+        cause=CAUSE,
+        weight=min(0.7 + 0.05 * (len(jobs) - _JOBS), 0.9),
+        at=seen.at,
+        rule="gpu_xid",
+        node=seen.event.node,
+        device=seen.device,
+        gpu=seen.gpu,
+        evidence=(seen.event,),
+        nodes=frozenset({seen.event.node}),
+        n_sources=1,
+        words=f"met Xid {seen.event.code}, as {len(jobs)} jobs of {len(users)} other users did on the same GPU",
+    )

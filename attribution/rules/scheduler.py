@@ -1,0 +1,83 @@
+"""Ended by Slurm or a person: time limit, preemption, cancellation, requeue, a refused node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from probing_cluster.attribution import claims, scene
+from probing_cluster.core import records
+
+_REFUSAL = timedelta(seconds=120)
+
+
+def rule(case: scene.Scene) -> Iterable[claims.Claim]:
+    """The state names it; evidence from the hardware may still outweigh it (see `rank`)."""
+    refused = _refusal(case)
+    if refused is not None:
+        yield claims.Claim(
+            cause="node_refused", weight=0.98, at=refused.at, rule="scheduler", node=refused.node, n_sources=1
+        )
+        return
+    made = _BY_STATE.get(case.state)
+    if made is not None:
+        yield from made(case)
+    if case.state == "FAILED" and case.attempt.reason in _LAUNCH:
+        yield claims.Claim(
+            cause="system_services",
+            weight=0.85,
+            at=case.end_at,
+            rule="scheduler",
+            words=f"could not be started by Slurm ({case.attempt.reason})",
+        )
+
+
+_LAUNCH = frozenset({"JobLaunchFailure", "launch_failed", "Prolog", "BadConstraints", "SystemFailure"})
+
+
+def _refusal(case: scene.Scene) -> records.Drain | None:
+    mine = [
+        a
+        for a in case.case.actions
+        if a.action == "refuse"
+        and a.state == "done"
+        and a.job_id == case.attempt.job_id
+        and case.start_at - _REFUSAL <= a.at <= case.end_at + _REFUSAL
+    ]
+    return min(mine, key=lambda a: (a.at, a.drain_id), default=None)
+
+
+def _of(case: scene.Scene, cause: str, weight: float, words: str = "") -> claims.Claim:
+    return claims.Claim(cause=cause, weight=weight, at=case.end_at, rule="scheduler", words=words)
+
+
+def _time_limit(case: scene.Scene) -> Iterable[claims.Claim]:
+    hung = any(f.signature.onset for f in case.findings)
+    yield _of(case, "time_limit", 0.6 if hung else 0.97)
+
+
+def _cancelled(case: scene.Scene) -> Iterable[claims.Claim]:
+    by = case.attempt.cancelled_by
+    yield _of(case, "user_cancelled", 0.97, f"was cancelled by {by}" if by else "")
+
+
+def _preempted(case: scene.Scene) -> Iterable[claims.Claim]:
+    yield _of(case, "preempted", 0.99)
+
+
+def _requeued(case: scene.Scene) -> Iterable[claims.Claim]:
+    if case.acted_at is None:
+        yield _of(case, "requeued_by_user", 0.85)
+        return
+    ours = [a for a in case.case.actions if a.action in ("requeue", "drain") and a.owner == "probing"]
+    first = min(ours, key=lambda a: (a.at, a.drain_id))
+    yield _of(case, "unknown", 0.55, f"was requeued by us ({first.reason})")
+
+
+_BY_STATE = {
+    "TIMEOUT": _time_limit,
+    "DEADLINE": _time_limit,
+    "CANCELLED": _cancelled,
+    "PREEMPTED": _preempted,
+    "REQUEUED": _requeued,
+}

@@ -1,0 +1,66 @@
+"""The program's own error: a traceback, an assertion, a crash, or just an exit code with nothing beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from probing_cluster.attribution import claims, findings, scene, signatures
+
+CAUSE, MISMATCH = "user_error", "collective_mismatch"
+_ENDED_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY", "TIMEOUT", "CANCELLED", "REQUEUED"})
+_DOUBTFUL_SIGNALS = {9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6}
+"""Killed, terminated, bus error, abort: often somebody else's doing (a watchdog, a server, memory)."""
+
+
+def rule(case: scene.Scene) -> Iterable[claims.Claim]:
+    """Findings first; without any, the exit code alone is likely the program's, where somebody watched."""
+    if case.state not in _ENDED_BY_ITSELF:
+        return
+    yield from claims.hints(case, MISMATCH, "user_error", findings.FindingRole.OWN)
+    told = claims.hints(case, CAUSE, "user_error", findings.FindingRole.OWN)
+    told += claims.hints(case, CAUSE, "user_error", findings.FindingRole.PROXIMAL)
+    xids = [
+        s
+        for s in case.of(CAUSE)
+        if s.signature.role is signatures.Role.USER and s.when is scene.When.RUNNING and not s.ours
+    ]
+    marked = {s.event.event_id: s.event for s in xids}
+    for claim in told:
+        yield dataclasses.replace(claim, evidence=claim.evidence + tuple(marked.values()))
+    if told or case.state != "FAILED":
+        return
+    if xids:
+        yield _by_xid(xids)
+    elif not any(f.signature.role is findings.FindingRole.PROXIMAL for f in case.findings):
+        yield from _by_exit(case)
+
+
+def _by_xid(xids: list[scene.Sighting]) -> claims.Claim:
+    last = xids[-1]
+    return claims.Claim(
+        cause=CAUSE,
+        weight=0.85,
+        at=last.at,
+        rule="user_error",
+        node=last.event.node,
+        evidence=tuple(s.event for s in reversed(xids)),
+        n_sources=1,
+        words=f"made GPU code fail (Xid {last.event.code}), which is most often the program's own mistake",
+    )
+
+
+def _by_exit(case: scene.Scene) -> Iterable[claims.Claim]:
+    attempt = case.attempt
+    signal = attempt.exit_signal or (
+        attempt.exit_code - 128 if attempt.exit_code and 128 < attempt.exit_code < 160 else 0
+    )
+    if not signal and not attempt.exit_code:
+        return
+    weight = _DOUBTFUL_SIGNALS.get(signal, 0.85)
+    if case.unwatched_nodes():
+        weight = min(weight, 0.7)
+    how = f"was ended by signal {signal}" if signal else f"exited with code {attempt.exit_code}"
+    yield claims.Claim(
+        cause=CAUSE, weight=weight, at=case.end_at, rule="user_error", words=f"{how}, with no fault beside it"
+    )

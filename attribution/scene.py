@@ -1,0 +1,250 @@
+"""A case made ready for the rules: events sorted, placed in time and tied (or not) to the attempt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from probing_cluster.attribution import case as cases
+from probing_cluster.attribution import findings, gpus, onset, signatures, window
+from probing_cluster.core import records
+
+SLACK = timedelta(seconds=2)
+"""Slurm's times are whole seconds and clocks differ a little."""
+
+OWN_HANDLING = timedelta(seconds=30)
+"""A drain or requeue this long after the end still belongs to the attempt."""
+
+
+class When(StrEnum):
+    """Where an event lies beside the attempt's life."""
+
+    BEFORE_START = "before_start"
+    RUNNING = "running"
+    AFTER_END = "after_end"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sighting:
+    """One node event inside the window, and how it concerns the attempt."""
+
+    event: records.HealthEvent
+    signature: signatures.Signature
+    hold: gpus.Hold
+    when: When
+    at: datetime
+    """The instant that counts, inside the window."""
+    ours: bool
+    """True when our own handling had begun: it may be a consequence of that."""
+    gpu: str | None
+    """One name for the GPU, when the event means one."""
+    device: str | None
+    """The device as people call it: gpu3, mlx5_0, /scratch."""
+
+    @property
+    def cause(self) -> str:
+        """The cause it points at."""
+        return self.signature.cause
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One finding of the job's own side."""
+
+    event: records.HealthEvent
+    signature: findings.FindingSignature
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """What the rules look at."""
+
+    case: cases.Case
+    start_at: datetime
+    end_at: datetime
+    onset_at: datetime
+    window: window.Window
+    sightings: tuple[Sighting, ...]
+    """Concerning the attempt, oldest first."""
+    findings: tuple[Finding, ...]
+    acted_at: datetime | None
+    """When we first drained a node of the attempt or requeued it."""
+    not_held: tuple[records.HealthEvent, ...] = ()
+    """Root faults in the window on GPUs of its nodes that it did not hold, oldest first."""
+    outside: tuple[records.HealthEvent, ...] = ()
+    """Root faults on its nodes that lie outside the window, oldest first."""
+
+    @property
+    def attempt(self) -> records.JobAttempt:
+        """The attempt judged."""
+        return self.case.attempt
+
+    @property
+    def state(self) -> str:
+        """Slurm's base state."""
+        return self.case.attempt.state
+
+    def of(self, *causes: str) -> tuple[Sighting, ...]:
+        """The sightings that point at one of these causes."""
+        return tuple(s for s in self.sightings if s.cause in causes)
+
+    def consequences(self, node: str | None) -> tuple[Sighting, ...]:
+        """What a fault on `node` left behind there: Xid 43, 45 and their like."""
+        return tuple(
+            s
+            for s in self.sightings
+            if s.signature.role is signatures.Role.CONSEQUENCE and s.event.node == node
+        )
+
+    def watched_nodes(self) -> tuple[str, ...]:
+        """Nodes of the attempt whose agent was alive at its end."""
+        return tuple(n for n in self.attempt.nodes if self._watched(n))
+
+    def unwatched_nodes(self) -> tuple[str, ...]:
+        """Nodes of the attempt nobody watched at its end: not seeing is not health."""
+        return tuple(n for n in self.attempt.nodes if not self._watched(n))
+
+    def _watched(self, node: str) -> bool:
+        last = self.case.watched.get(node)
+        silent = any(s.event.kind == "agent_silent" and s.event.node == node for s in self.sightings)
+        return last is not None and last >= self.onset_at - timedelta(seconds=60) and not silent
+
+
+def build(case: cases.Case) -> Scene | None:
+    """The scene of a case; None for an attempt that never started or has not ended."""
+    attempt = case.attempt
+    if attempt.start_at is None or attempt.end_at is None:
+        return None
+    events = sorted({e.event_id: e for e in case.events}.values(), key=lambda e: (e.at, e.event_id))
+    job_side = [e for e in events if findings.is_finding(e) and _mine(e, attempt)]
+    began = onset.onset(attempt, job_side, None if case.policy.paper else case.last_progress_at)
+    stretch = window.window(attempt, began, case.policy)
+    acted_at, own_ids = _own_handling(case)
+    known = gpus.learn(events, case.allocations)
+    looker = _Looker(case, began, stretch, known, acted_at, own_ids)
+    seen = [s for e in events if not findings.is_finding(e) and (s := looker.sighting(e)) is not None]
+    return Scene(
+        case=case,
+        start_at=attempt.start_at,
+        end_at=attempt.end_at,
+        onset_at=began,
+        window=stretch,
+        sightings=tuple(sorted(seen, key=lambda s: (s.at, s.event.event_id))),
+        findings=tuple(
+            Finding(event=e, signature=findings.find(e)) for e in job_side if stretch.instant(e) is not None
+        ),
+        acted_at=acted_at,
+        not_held=tuple(looker.not_held),
+        outside=tuple(looker.outside),
+    )
+
+
+def _mine(event: records.HealthEvent, attempt: records.JobAttempt) -> bool:
+    """A job-side event belongs to the attempt in whose life, or just after, it was written."""
+    assert attempt.start_at is not None
+    assert attempt.end_at is not None
+    if event.job_id != attempt.job_id:
+        return False
+    named = event.detail.get("restart_count")
+    if isinstance(named, int) and attempt.restart_count is not None and named != attempt.restart_count:
+        return False
+    return event.at >= attempt.start_at - SLACK
+
+
+def _own_handling(case: cases.Case) -> tuple[datetime | None, frozenset[object]]:
+    """When we first acted on the attempt, and the events that made us."""
+    attempt = case.attempt
+    assert attempt.start_at is not None
+    assert attempt.end_at is not None
+    mine = [
+        a
+        for a in case.actions
+        if a.owner == "probing"
+        and a.state == "done"
+        and a.action in ("drain", "requeue")
+        and (a.job_id == attempt.job_id or (a.job_id is None and a.node in attempt.nodes))
+        and attempt.start_at <= a.at <= attempt.end_at + OWN_HANDLING
+    ]
+    if not mine:
+        return None, frozenset()
+    return min(a.at for a in mine), frozenset(i for a in mine for i in a.event_ids)
+
+
+class _Looker:
+    """Turns one event into a sighting, knowing the case."""
+
+    def __init__(
+        self,
+        case: cases.Case,
+        began: datetime,
+        stretch: window.Window,
+        known: dict[str, gpus.GpuMap],
+        acted_at: datetime | None,
+        own_ids: frozenset[object],
+    ) -> None:
+        self._case, self._began, self._stretch, self._known = case, began, stretch, known
+        self._acted_at, self._own_ids = acted_at, own_ids
+        self._nodes = frozenset(case.attempt.nodes)
+        self.not_held: list[records.HealthEvent] = []
+        self.outside: list[records.HealthEvent] = []
+        self._allocation = {a.node: a for a in case.allocations if a.job_id == case.attempt.job_id}
+
+    def sighting(self, event: records.HealthEvent) -> Sighting | None:
+        """None when the event lies outside the window or does not concern the attempt."""
+        if event.node not in self._nodes:
+            return None
+        signature = signatures.find(event.kind, event.code, event.severity)
+        attempt = self._case.attempt
+        assert attempt.end_at is not None
+        stretch = self._stretch
+        if not self._case.policy.paper:
+            stretch = window.widened(stretch, signature, self._began, attempt.end_at)
+        at = stretch.instant(event)
+        root = signature.role is signatures.Role.ROOT
+        if at is None:
+            self.outside += [event] if root else []
+            return None
+        known = self._known.get(event.node, gpus.GpuMap())
+        hold = self._hold(event, signature, known)
+        if hold is gpus.Hold.NOT:
+            self.not_held += [event] if root and signature.scope is signatures.Scope.GPU else []
+            return None
+        is_gpu = signature.scope is signatures.Scope.GPU and known.is_gpu(event) is not False
+        gpu = gpus.gpu_key(event, known) if is_gpu else None
+        device = (known.device_of(event) if is_gpu else None) or event.device or event.gpu_uuid
+        return Sighting(
+            event=event,
+            signature=signature,
+            hold=hold,
+            when=self._when(at),
+            at=at,
+            ours=self._acted_at is not None and at > self._acted_at and event.event_id not in self._own_ids,
+            gpu=gpu,
+            device=device or gpus.pci_key(event.pci_bus_id),
+        )
+
+    def _when(self, at: datetime) -> When:
+        attempt = self._case.attempt
+        assert attempt.start_at is not None
+        assert attempt.end_at is not None
+        if at < attempt.start_at - SLACK:
+            return When.BEFORE_START
+        return When.AFTER_END if at > attempt.end_at + SLACK else When.RUNNING
+
+    def _hold(
+        self, event: records.HealthEvent, signature: signatures.Signature, known: gpus.GpuMap
+    ) -> gpus.Hold:
+        attempt = self._case.attempt
+        if event.job_id is not None:
+            return gpus.Hold.HELD if event.job_id == attempt.job_id else gpus.Hold.NOT
+        alone = not any(event.node in other.nodes for other in self._case.overlapping)
+        if signature.scope is signatures.Scope.GPU:
+            if event.kind.startswith("pcie") and known.is_gpu(event) is False:
+                return gpus.Hold.HELD  # a port or another device: everyone on the node sits behind it
+            return gpus.hold_of_gpu(event, attempt, known, self._allocation.get(event.node), alone=alone)
+        if signature.scope is signatures.Scope.LINK and len(attempt.nodes) < 2:
+            return gpus.Hold.MAYBE
+        if event.kind == "oom" and event.job_id is None and not alone:
+            return gpus.Hold.MAYBE
+        return gpus.Hold.HELD

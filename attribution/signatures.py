@@ -1,0 +1,125 @@
+"""What each event says: (kind, code, severity) to the cause it points at and how strongly (`signatures.toml`)."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.attribution import taxonomy
+from probing_cluster.core import errors, records
+
+_FILE = Path(__file__).with_name("signatures.toml")
+
+
+class Role(StrEnum):
+    """What an event may do in an argument."""
+
+    ROOT = "root"
+    WEAK = "weak"
+    USER = "user"
+    CONSEQUENCE = "consequence"
+    CONTEXT = "context"
+
+
+class Scope(StrEnum):
+    """Whom an event concerns."""
+
+    GPU = "gpu"
+    NODE = "node"
+    LINK = "link"
+    MOUNT = "mount"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signature:
+    """How one sort of event argues."""
+
+    kind: str
+    codes: frozenset[str]
+    cause: str
+    role: Role
+    lethality: float
+    scope: Scope
+    always: bool = False
+    window_before_s: float | None = None
+    window_after_s: float | None = None
+
+    def bounded(self, severity: records.Severity) -> Signature:
+        """The signature as an event of this severity carries it."""
+        if self.always or severity is records.Severity.HIGH or self.role not in (Role.ROOT, Role.WEAK):
+            return self
+        if severity is records.Severity.LOW:
+            return replace(self, role=Role.WEAK, lethality=min(self.lethality, 0.6))
+        return replace(self, role=Role.CONTEXT, lethality=min(self.lethality, 0.1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Table:
+    exact: Mapping[tuple[str, str], Signature]
+    any_code: Mapping[str, Signature]
+    default: Mapping[records.Severity, Signature]
+
+
+@functools.cache
+def _load() -> _Table:
+    raw = tomllib.loads(_FILE.read_text("utf-8"))
+    exact: dict[tuple[str, str], Signature] = {}
+    any_code: dict[str, Signature] = {}
+    for row in raw["signature"]:
+        signature = _signature(row, row["kind"], frozenset(row["codes"]))
+        for code in signature.codes:
+            key = (signature.kind, code.lower())
+            if key in exact or (code == "*" and signature.kind in any_code):
+                msg = f"{_FILE.name} says twice what {signature.kind} {code} means"
+                raise errors.MalformedInput(msg)
+            if code == "*":
+                any_code[signature.kind] = signature
+            else:
+                exact[key] = signature
+    default = {
+        records.Severity(s): replace(_signature(row, "", frozenset()), always=True)
+        for s, row in raw["default"].items()
+    }
+    return _Table(exact=exact, any_code=any_code, default=default)
+
+
+def _signature(row: Mapping[str, Any], kind: str, codes: frozenset[str]) -> Signature:
+    taxonomy.cause(row["cause"])
+    return Signature(
+        kind=kind,
+        codes=codes,
+        cause=row["cause"],
+        role=Role(row["role"]),
+        lethality=row["lethality"],
+        scope=Scope(row["scope"]),
+        always=row.get("always", False),
+        window_before_s=row.get("window_before_s"),
+        window_after_s=row.get("window_after_s"),
+    )
+
+
+@functools.cache
+def find(kind: str, code: str | None, severity: records.Severity) -> Signature:
+    """The signature of an event of this kind, code and severity; there always is one."""
+    table = _load()
+    found = table.exact.get((kind, (code or "").lower())) or table.any_code.get(kind)
+    return found.bounded(severity) if found else table.default[severity]
+
+
+def kinds() -> frozenset[str]:
+    """Every event kind the table knows."""
+    table = _load()
+    return frozenset(table.any_code) | frozenset(k for k, _ in table.exact)
+
+
+def extra_window_s() -> tuple[float, float]:
+    """The longest window any row asks for, (before, after) in seconds; zero where none does."""
+    every = [*_load().exact.values(), *_load().any_code.values()]
+    before = max((s.window_before_s or 0.0 for s in every), default=0.0)
+    after = max((s.window_after_s or 0.0 for s in every), default=0.0)
+    return before, after

@@ -1,0 +1,92 @@
+"""The taxonomy as values: symptoms, and the causes a verdict may name (`taxonomy.toml`)."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from probing_cluster.core import errors, records
+
+_FILE = Path(__file__).with_name("taxonomy.toml")
+
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Symptom:
+    """One row of the taxonomy: what is seen, where it may come from, and which causes it allows."""
+
+    word: str
+    name: str
+    domains: tuple[records.Domain, ...]
+    likely: str
+    causes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """One cause a verdict may name; `word` never changes."""
+
+    word: str
+    domain: records.Domain
+    component: str
+    severity: records.Severity
+    specificity: int
+    persistent: bool
+    leads_to: frozenset[str]
+    meaning: str
+    next_step: str
+    gang: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taxonomy:
+    """The whole file."""
+
+    version: str
+    symptoms: tuple[Symptom, ...]
+    causes: Mapping[str, Cause]
+
+
+@functools.cache
+def load() -> Taxonomy:
+    """The taxonomy of this release; raises MalformedInput when the file contradicts itself."""
+    raw = tomllib.loads(_FILE.read_text("utf-8"))
+    causes = {c["word"]: _cause(c) for c in raw["cause"]}
+    symptoms = tuple(
+        Symptom(
+            word=s["word"],
+            name=s["name"],
+            domains=tuple(records.Domain(d) for d in s["domains"]),
+            likely=s["likely"],
+            causes=tuple(s["causes"]),
+        )
+        for s in raw["symptom"]
+    )
+    named = {w for s in symptoms for w in s.causes} | {w for c in causes.values() for w in c.leads_to}
+    if unknown := sorted(named - causes.keys()):
+        msg = f"{_FILE.name} names causes it does not define: {', '.join(unknown)}"
+        raise errors.MalformedInput(msg)
+    return Taxonomy(version=raw["version"], symptoms=symptoms, causes=causes)
+
+
+def _cause(raw: Mapping[str, object]) -> Cause:
+    values = dict(raw)
+    values["domain"] = records.Domain(str(raw["domain"]))
+    values["severity"] = records.Severity(str(raw["severity"]))
+    leads_to = raw["leads_to"]
+    assert isinstance(leads_to, list)
+    values["leads_to"] = frozenset(leads_to)
+    return Cause(**values)  # type: ignore[arg-type]
+
+
+def cause(word: str) -> Cause:
+    """The cause of a word; raises NotFound with the valid words."""
+    known = load().causes
+    if word not in known:
+        msg = f"cause {word!r}; valid: {', '.join(sorted(known))}"
+        raise errors.NotFound(msg)
+    return known[word]

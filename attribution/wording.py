@@ -1,0 +1,191 @@
+"""The sentences of a verdict: what happened, and what to do now."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from probing_cluster.attribution import claims, phrases, rank, scene
+from probing_cluster.core import hostlist, records
+
+_HAPPENED = {
+    "gpu_lost": "{device} fell off the bus",
+    "gpu_row_remap_failure": "{device} could not repair a failed memory row",
+    "gpu_memory_contained": "{device} met an uncorrectable memory error that was contained to this job",
+    "gpu_memory_uncorrectable": "{device} met an uncorrectable memory error",
+    "gpu_nvlink": "an NVLink of {device} failed",
+    "nvswitch": "an NVSwitch of {node} failed",
+    "gpu_gsp_timeout": "the system processor (GSP) of {device} stopped answering",
+    "gpu_driver": "the driver or firmware of {device} failed",
+    "gpu_xid": "{device} reported an error",
+    "pcie": "the PCIe path of {device} failed",
+    "ib_link": "InfiniBand port {device} went down or failed",
+    "eth_link": "Ethernet link {device} failed",
+    "filesystem_mount": "file system {device} stopped answering",
+    "disk": "disk {device} failed",
+    "main_memory": "main memory of {node} returned an uncorrectable error",
+    "cpu_mce": "a processor of {node} raised a machine check",
+    "thermal_power": "power or cooling of {device} failed",
+    "node_lost": "{node} stopped answering Slurm",
+    "node_reboot": "{node} restarted under the job",
+    "system_services": "a system service ({device}) failed",
+    "oom_host": "the job ran out of main memory{on_node} and a process of it was killed",
+}
+
+
+def summary(case: scene.Scene, ranking: rank.Ranking) -> str:
+    """One sentence: what, where, which evidence, how long before the end."""
+    winner = ranking.winner
+    special = _SPECIAL.get(winner.cause)
+    if special is not None:
+        return special(case, ranking)
+    if winner.words and winner.rule != "scheduler" and winner.cause not in _HAPPENED:
+        return _sentence(f"The program {_clean(winner.words)}")
+    text = _HAPPENED[winner.cause].format(
+        device=phrases.device_of_node(winner.device, winner.node),
+        node=winner.node or "a node",
+        on_node=f" on {winner.node}" if winner.node else "",
+    )
+    if winner.words:
+        text = (
+            f"{phrases.device_of_node(winner.device, winner.node)} {_clean(winner.words)}"
+            if winner.node
+            else f"the job {_clean(winner.words)}"
+        )
+    return _sentence(f"{text}{_by(winner)}{_when(case, winner)}")
+
+
+def _by(winner: claims.Claim) -> str:
+    first = next((e for e in winner.evidence), None)
+    if first is None or winner.words:
+        return ""
+    if first.source in records.JOB_SIDE_SOURCES:
+        return " (its own log says so; no node event confirms it)"
+    return f" ({phrases.what(first)})"
+
+
+def _when(case: scene.Scene, winner: claims.Claim) -> str:
+    if not winner.evidence or winner.evidence[0].source in records.JOB_SIDE_SOURCES:
+        return ""
+    before = case.end_at - winner.at
+    if winner.at < case.start_at:
+        return f", {phrases.duration((case.start_at - winner.at).total_seconds())} before the job started"
+    if before < timedelta(0):
+        return f", first seen {phrases.duration(-before.total_seconds())} after the job ended"
+    if before < timedelta(seconds=1):
+        return " as the job ended"
+    return f" {phrases.duration(before.total_seconds())} before the job ended"
+
+
+def _node_lost(case: scene.Scene, ranking: rank.Ranking) -> str:
+    winner = ranking.winner
+    node = winner.node or "a node of the job"
+    before = [s for s in case.sightings if s.event.node == winner.node and s.at <= case.end_at and s.cause not in ("node_lost", "node_reboot")]  # fmt: skip
+    if before:
+        seen = f"; before that it showed {phrases.what(before[-1].event)}"
+    elif winner.node in case.case.watched or not winner.node:
+        seen = "; nothing was seen on it before"
+    else:
+        seen = "; nobody watched it"
+    back = [s for s in case.of("node_reboot") if s.event.node == winner.node]
+    return _sentence(f"{node} stopped answering Slurm{seen}{'; it has restarted since' if back else ''}")
+
+
+def _unknown(case: scene.Scene, ranking: rank.Ranking) -> str:
+    winner = ranking.winner
+    unwatched = hostlist.compress(case.unwatched_nodes())
+    felt = f"The job's own view: {_clean(winner.words)}; " if winner.evidence and winner.words else ""
+    if winner.rule == "scheduler" and winner.words:
+        felt = f"The job {winner.words}; "
+    watched = hostlist.compress(case.watched_nodes())
+    parts = [f"nothing seen on {watched} explains the end"] if watched else []
+    parts += [f"{unwatched} was not watched"] if unwatched else []
+    return _sentence(felt + " and ".join(parts))
+
+
+def _user_error(_case: scene.Scene, ranking: rank.Ranking) -> str:
+    winner = ranking.winner
+    first = next(iter(winner.evidence), None)
+    if first is not None and first.source in records.JOB_SIDE_SOURCES:
+        return _sentence(f"The program failed by itself: {_clean(winner.words)}")
+    return _sentence(f"The program {_clean(winner.words)}")
+
+
+def _oom_gpu(_case: scene.Scene, _ranking: rank.Ranking) -> str:
+    return "The program asked for more GPU memory than there is (CUDA out of memory)."
+
+
+def _own_words(_case: scene.Scene, ranking: rank.Ranking) -> str:
+    return _sentence(f"{ranking.winner.info.meaning.rstrip('.')}: {_clean(ranking.winner.words)}")
+
+
+def _time_limit(case: scene.Scene, _ranking: rank.Ranking) -> str:
+    limit_s = case.attempt.time_limit_s
+    return f"The job reached its time limit{f' of {phrases.duration(limit_s)}' if limit_s else ''}."
+
+
+def _cancelled(case: scene.Scene, _ranking: rank.Ranking) -> str:
+    by = case.attempt.cancelled_by
+    return f"The job was cancelled{f' by {by}' if by else ''}."
+
+
+def _requeued(_case: scene.Scene, _ranking: rank.Ranking) -> str:
+    return "A person, or the job itself, requeued the job; no fault was seen that explains it."
+
+
+def _refused(case: scene.Scene, ranking: rank.Ranking) -> str:
+    node = ranking.winner.node or "a node"
+    why = next((a.reason for a in case.case.actions if a.action == "refuse" and a.node == node), "")
+    return _sentence(
+        f"{node} was refused before the job began{f' ({why})' if why else ''}; Slurm starts it elsewhere"
+    )
+
+
+def _preempted(case: scene.Scene, _ranking: rank.Ranking) -> str:
+    by, behind = case.case.preemptor, case.case.behind
+    if by is None:
+        return "A job of higher priority took its place."
+    who = f"job {by.job_id}" + (f" ({by.name}, {by.user})" if by.name and by.user else "")
+    text = f"Preempted by {who}"
+    if behind is not None:
+        text += f", which had to start again because of {behind.cause}"
+        text += f" on {behind.node}" if behind.node else ""
+    return _sentence(text)
+
+
+_SPECIAL = {
+    "node_lost": _node_lost,
+    "unknown": _unknown,
+    "user_error": _user_error,
+    "oom_gpu": _oom_gpu,
+    "collective_mismatch": _own_words,
+    "missing_rank": _own_words,
+    "time_limit": _time_limit,
+    "user_cancelled": _cancelled,
+    "requeued_by_user": _requeued,
+    "node_refused": _refused,
+    "preempted": _preempted,
+}
+
+
+def next_step(case: scene.Scene, ranking: rank.Ranking) -> str:
+    """The cause's next step with its names filled in, and the part's serial number where one is known."""
+    winner = ranking.winner
+    text = winner.info.next_step.format(
+        device=phrases.device(winner.device) if winner.device else "the device",
+        node=winner.node or "the node",
+        user=case.attempt.user or "the user",
+        detail=_clean(winner.words) or "its log",
+    )
+    serial = next((e.detail["serial"] for e in winner.evidence if e.detail.get("serial")), None)
+    return f"{text.rstrip('.')} (serial {serial})." if serial else _sentence(text)
+
+
+def _clean(text: str) -> str:
+    """One line, not too long, without its final dot."""
+    line = " ".join(text.split())
+    line = line if len(line) <= 160 else line[:157] + "…"
+    return line.rstrip(".")
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:].rstrip(".") + "."
