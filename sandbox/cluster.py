@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,8 +13,7 @@ from typing import Self
 from probing_cluster import slurm_plugins
 from probing_cluster.core import errors
 from probing_cluster.sandbox import daemons, jobs, layout, ports, processes, requirements, slurm_conf
-
-_NVIDIA_MAJOR = 195
+from probing_cluster.sandbox.nodetree import build
 
 Say = Callable[[str], None]
 
@@ -128,12 +126,10 @@ class Sandbox:
         for path in (lay.etc, lay.bin, lay.log, lay.run, lay.state, lay.jobs):
             path.mkdir(parents=True, exist_ok=True)
         lay.jobs.chmod(0o1777)
-        for name in lay.node_names:
-            node = lay.node(name)
-            for sub in ("root/dev", "run", "spool", "slurmd"):
-                (node / sub).mkdir(parents=True, exist_ok=True)
-            for i in range(lay.gpus):
-                _device_file(node / "root/dev" / f"nvidia{i}", i)
+        for number, name in enumerate(lay.node_names, start=1):
+            for sub in ("run/jobs", "spool", "slurmd"):
+                (lay.node(name) / sub).mkdir(parents=True, exist_ok=True)
+            build.build(lay.node(name), name, number=number, gpus=lay.gpus)
         hooks = Path(slurm_plugins.__path__[0]).resolve() / "hooks"
         slurm_conf.write(lay, hooks, None)
         lay.save()
@@ -141,16 +137,6 @@ class Sandbox:
     @property
     def _daemon_env(self) -> Mapping[str, str]:
         return self.env | {processes.MARK: str(self.layout.directory)}
-
-
-def _device_file(path: Path, minor: int) -> None:
-    """A character device like NVIDIA's own: slurmd ignores plain files when it exports SLURM_JOB_GPUS."""
-    if path.exists():
-        return
-    try:
-        os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(_NVIDIA_MAJOR, minor))
-    except PermissionError:
-        path.symlink_to("/dev/null")
 
 
 def _new_layout(directory: Path, nodes: int, gpus: int, *, bare: bool) -> layout.Layout:

@@ -1,0 +1,1 @@
+"""A simulated node: a directory that looks like the root of a GPU server."""
