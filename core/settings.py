@@ -75,6 +75,16 @@ class AgentSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChecksSettings:
+    """[checks]: the health checks of the agent and of probing-check."""
+
+    site_file: str = doc("site file: which checks run where, with which limits (docs/checks.md); empty = the defaults", default="")
+    state_file: str = doc("where the agent's checks remember counters between sweeps of one boot", default="/var/lib/probing-cluster/checks.json")
+    command_directories: tuple[str, ...] = doc("where tools (ipmitool, nvme, systemctl …) are looked up; empty = the system's", default=())
+    watchdog_s: float = doc("longest a whole sweep may take, seconds (Slurm ends a HealthCheckProgram at 60 s)", default=30.0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServiceSettings:
     """[service]: `probing-ctl serve`."""
 
@@ -182,6 +192,7 @@ class Settings:
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
     database: DatabaseSettings = field(default_factory=DatabaseSettings)
     agent: AgentSettings = field(default_factory=AgentSettings)
+    checks: ChecksSettings = field(default_factory=ChecksSettings)
     service: ServiceSettings = field(default_factory=ServiceSettings)
     slurm: SlurmSettings = field(default_factory=SlurmSettings)
     policy: PolicySettings = field(default_factory=PolicySettings)

@@ -1,0 +1,75 @@
+"""Local filesystems have room."""
+
+from __future__ import annotations
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, mounts, registry
+
+
+def judge(seen: list[mounts.Usage], limits: registry.Limits) -> findings.Finding:
+    chosen = [
+        u for u in seen if (limits["network"] or not u.mount.network) and u.mount.path not in limits["ignore"]
+    ]
+    return findings.merge(
+        [_one(u, limits) for u in chosen if u.size_bytes != 0 and not u.mount.read_only],
+        healthy=f"{len(chosen)} filesystems have room" if chosen else "no local filesystem to judge",
+    )
+
+
+def _one(usage: mounts.Usage, limits: registry.Limits) -> findings.Finding:
+    path, used = usage.mount.path, usage.used_frac
+    if used is None:
+        return findings.unseen(
+            f"{path} cannot be asked: {usage.error}", device=path, timed_out=usage.timed_out
+        )
+    text = f"{path} is {used:.0%} full ({(usage.free_bytes or 0) / 1e9:.1f} GB free)"
+    facts = {"device": path, "measured": round(used, 4), "unit": "frac"}
+    if used > limits["fail_frac"]:
+        return findings.fail(text, threshold=limits["fail_frac"], **facts)
+    if used > limits["warn_frac"]:
+        return findings.warn(text, threshold=limits["warn_frac"], **facts)
+    return findings.ok(text, **facts)
+
+
+CHECK = registry.Check(
+    name="disk_space",
+    proves="Local filesystems have room for logs, spool and temporary files.",
+    component="filesystem",
+    domain=records.Domain.SYSTEM_SOFTWARE,
+    severity=records.Severity.LOW,
+    lane="mounts",
+    can_hang=True,
+    fails="a local, writable filesystem is used above fail_frac",
+    warns="above warn_frac",
+    needs="a local writable filesystem",
+    next_step="Find what fills it (du -x); stale job directories in /tmp and core files are the usual ones.",
+    read=mounts.usages,
+    judge=judge,
+    thresholds=(
+        registry.Threshold(
+            key="warn_frac",
+            default=0.90,
+            unit="frac",
+            meaning="used share above which we warn",
+            source="ours; GCM's 0.80 warns on healthy nodes",
+        ),
+        registry.Threshold(
+            key="fail_frac",
+            default=0.97,
+            unit="frac",
+            meaning="used share above which it fails",
+            source="ours: ext4's reserve of 5 % is already being eaten; GCM 0.85",
+        ),
+        registry.Threshold(
+            key="network",
+            default=False,
+            kind=bool,
+            unit="",
+            meaning="whether network filesystems are judged too: their filling up is not the node's fault",
+            source="ours",
+        ),
+        registry.Threshold(
+            key="ignore", default=[], kind=list, unit="", meaning="mount points never judged", source="site"
+        ),
+    ),
+)

@@ -1,0 +1,147 @@
+"""Every GPU that should be here is here and answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, gpus, nodeview, nvml, pci, registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What NVML, the PCI bus and Slurm each say."""
+
+    nvml: nvml.NvmlSnapshot | nvml.NvmlUnavailable
+    on_pci: tuple[str, ...] | None
+    """Addresses of GPUs bound to the NVIDIA driver or to none; None = the bus cannot be seen."""
+    configured: int | None
+    allocated: dict[int, tuple[str, ...]]
+
+
+def read(node: nodeview.NodeView) -> Reading:
+    found = gpus.on_pci(node)
+    mine = None if found is None else tuple(f.address for f in found if f.driver in (None, "nvidia"))
+    return Reading(
+        nvml=gpus.reading(node),
+        on_pci=mine,
+        configured=node.expected.gpu_count,
+        allocated=dict(node.expected.allocated or {}),
+    )
+
+
+def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+    wanted: int | None = limits["expected"] if limits["expected"] is not None else seen.configured
+    if isinstance(seen.nvml, nvml.NvmlUnavailable):
+        return _unavailable(seen.nvml, seen.on_pci, wanted)
+    there = seen.nvml.gpus
+    if not there and not wanted and not seen.on_pci:
+        return findings.absent("no NVIDIA GPU on this node")
+    counted = {
+        "measured": float(len(there)),
+        "threshold": None if wanted is None else float(wanted),
+        "unit": "count",
+    }
+    parts = [
+        gpus.bad(findings.fail, g, f"lost ({g.lost})", measured=0.0, unit="count") for g in there if g.lost
+    ]
+    known = {pci.bus_device(g.pci_bus_id) for g in there if g.pci_bus_id}
+    unlisted = [a for a in seen.on_pci or () if known and pci.bus_device(a) not in known]
+    if wanted is not None and len(there) < wanted:
+        where = f"; on the PCI bus but not in NVML: {', '.join(unlisted)}" if unlisted else ""
+        parts.append(findings.fail(f"{len(there)} of {wanted} GPUs answer{where}", **counted))
+    elif unlisted:
+        text = f"the GPU at {unlisted[0]} is on the PCI bus and NVML does not list it"
+        make = findings.warn if wanted is not None else findings.fail
+        parts.append(
+            make(text, device=unlisted[0], severity=records.Severity.LOW, detail={"pci_bus_id": unlisted[0]})
+        )
+    if wanted is not None and len(there) > wanted:
+        parts.append(findings.warn(f"{len(there)} GPUs where {wanted} are configured", **counted))
+    parts += _identity(there, seen.allocated, limits["model"])
+    return findings.merge(
+        parts or [findings.ok("")],
+        healthy=f"{gpus.count(there)} as expected"
+        if wanted
+        else f"{gpus.count(there)} (no number is configured)",
+    )
+
+
+def _unavailable(
+    lack: nvml.NvmlUnavailable, on_pci: tuple[str, ...] | None, wanted: int | None
+) -> findings.Finding:
+    if lack.kind is nvml.Lack.ABSENT and not on_pci and not wanted:
+        return findings.absent("no NVIDIA GPU on this node")
+    if lack.code in ("DRIVER_NOT_LOADED", "GPU_IS_LOST", "RESET_REQUIRED") and (on_pci or wanted):
+        number = wanted if wanted is not None else len(on_pci or ())
+        return findings.fail(
+            f"no GPU answers: {lack.message}", measured=0.0, threshold=float(number), unit="count"
+        )
+    if lack.code == "LIB_RM_VERSION_MISMATCH":
+        return findings.fail(f"driver and NVML library differ: {lack.message}", severity=records.Severity.LOW)
+    # A missing library may be our own wrong path: that must never cost a healthy node.
+    return findings.unseen(lack.message, timed_out=lack.kind is nvml.Lack.HANG)
+
+
+def _identity(
+    there: tuple[nvml.Gpu, ...], allocated: dict[int, tuple[str, ...]], model: str | None
+) -> list[findings.Finding]:
+    parts: list[findings.Finding] = []
+    uuids = {g.uuid for g in there}
+    if None not in uuids:
+        parts += [
+            findings.fail(f"{uuid} of job {job} is gone", device=uuid, detail={"gpu_uuid": uuid})
+            for job, given in sorted(allocated.items())
+            for uuid in given
+            if uuid not in uuids
+        ]
+    if model:
+        low = records.Severity.LOW
+        parts += [
+            gpus.bad(findings.fail, g, f"is a {g.name}, not a {model}", severity=low)
+            for g in there
+            if g.name is not None and model.lower() not in g.name.lower()
+        ]
+    return parts
+
+
+CHECK = registry.Check(
+    name="gpu_count",
+    proves="All GPUs that Slurm and the site file promise are there, are the right model and answer.",
+    component="gpu",
+    domain=records.Domain.HARDWARE,
+    severity=records.Severity.HIGH,
+    lane="gpu",
+    deadline_s=5.0,
+    can_hang=True,
+    hard=True,
+    fails="a GPU is lost or missing, the driver is not loaded, or a running job's GPU UUID is gone; "
+    "low: another model, driver and library of different versions",
+    warns="more GPUs than configured, or one on the PCI bus that NVML does not list",
+    needs="an NVIDIA GPU on the PCI bus, in NVML, in Slurm's configuration or in the site file",
+    next_step="Look for Xid 79 and AER lines around the time; reset or power-cycle the node; "
+    "if the same slot is lost again, reseat or replace that GPU.",
+    read=read,
+    judge=judge,
+    learn=lambda seen: (
+        {"expected": len(seen.nvml.gpus), "model": seen.nvml.gpus[0].name} if seen.nvml.gpus else {}
+    ),
+    thresholds=(
+        registry.Threshold(
+            key="expected",
+            default=None,
+            kind=int,
+            unit="count",
+            meaning="GPUs the node must have; unset = what slurm.conf configures",
+            source="Slurm's Gres=gpu; GCM check-nvidia-smi gpu_num hard-codes 8",
+        ),
+        registry.Threshold(
+            key="model",
+            default=None,
+            kind=str,
+            unit="",
+            meaning="text every GPU's name must contain; unset = any",
+            source="site",
+        ),
+    ),
+)

@@ -1,0 +1,115 @@
+"""GPU memory errors: uncorrected ones fail the node, a flood of corrected ones is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, gpus, nodeview, nvml, registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """The GPUs, and the uncorrected counts at which a person last declared them healthy, by UUID."""
+
+    gpus: tuple[nvml.Gpu, ...]
+    cleared: dict[str, int]
+
+
+def read(node: nodeview.NodeView) -> Reading:
+    seen = gpus.present(node)
+    node.memory["last"] = {g.uuid: g.ecc_uncorrected_volatile_total for g in seen if g.uuid and not g.lost}
+    cleared = {k: v for k, v in node.memory.get("cleared", {}).items() if isinstance(v, int)}
+    return Reading(gpus=seen, cleared=cleared)
+
+
+def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+    def one(gpu: nvml.Gpu) -> findings.Finding:
+        uncorrected, corrected = gpu.ecc_uncorrected_volatile_total, gpu.ecc_corrected_volatile_total
+        if gpu.ecc_enabled is False:
+            make = findings.warn if limits["require_enabled"] else findings.absent
+            return gpus.bad(make, gpu, "ECC is switched off")
+        if uncorrected is None:
+            return gpus.lacks(gpu, "ECC counters", "ecc_uncorrected_volatile_total", "ecc_enabled")
+        base = seen.cleared.get(gpu.uuid or "", 0)
+        fresh = uncorrected - base if uncorrected >= base else uncorrected  # below: the driver was reloaded
+        if fresh > limits["uncorrected_max"]:
+            where = _place(gpu)
+            text = f"{fresh} uncorrected memory error{'s' if fresh > 1 else ''}{where} since the driver was loaded"
+            return gpus.bad(
+                findings.fail,
+                gpu,
+                text,
+                measured=float(fresh),
+                threshold=float(limits["uncorrected_max"]),
+                unit="count",
+            )
+        if corrected is not None and corrected > limits["corrected_warn"]:
+            text = f"{corrected} corrected memory errors since the driver was loaded"
+            return gpus.bad(
+                findings.warn,
+                gpu,
+                text,
+                measured=float(corrected),
+                threshold=float(limits["corrected_warn"]),
+                unit="count",
+            )
+        return gpus.ok(gpu)
+
+    return findings.merge(
+        gpus.each(seen.gpus, one), healthy=f"no uncorrected error on {gpus.count(seen.gpus)}"
+    )
+
+
+def _place(gpu: nvml.Gpu) -> str:
+    counts = {
+        "SRAM": gpu.ecc_sram_uncorrected_volatile_total,
+        "DRAM": gpu.ecc_dram_uncorrected_volatile_total,
+    }
+    named = [f"{n} {kind}" for kind, n in counts.items() if n]
+    return f" ({', '.join(named)})" if named else ""
+
+
+CHECK = registry.Check(
+    name="gpu_ecc",
+    proves="No GPU has had a memory error that its hardware could not correct.",
+    component="gpu",
+    domain=records.Domain.HARDWARE,
+    severity=records.Severity.HIGH,
+    lane="gpu",
+    can_hang=True,
+    hard=True,
+    fails="a GPU counts uncorrected (volatile) ECC errors since the driver was loaded or a person cleared the check",
+    warns="very many corrected errors, or ECC switched off",
+    needs="a GPU with ECC",
+    next_step="Drain, then reset the GPU (nvidia-smi --gpu-reset) or reboot; look at gpu_row_remap; "
+    "replace the GPU if rows cannot be remapped or it happens again.",
+    read=read,
+    judge=judge,
+    thresholds=(
+        registry.Threshold(
+            key="uncorrected_max",
+            default=0,
+            kind=int,
+            unit="count",
+            meaning="uncorrected volatile errors accepted per GPU",
+            source="GCM ecc_uncorrected_volatile_total > 0; arXiv 2410.21680 (high severity)",
+        ),
+        registry.Threshold(
+            key="corrected_warn",
+            default=50_000_000,
+            kind=int,
+            unit="count",
+            meaning="corrected volatile errors per GPU above which we warn",
+            source="GCM ecc_corrected_volatile_total 50 000 000 (AzNHC: 20 000 000)",
+        ),
+        registry.Threshold(
+            key="require_enabled",
+            default=True,
+            kind=bool,
+            unit="",
+            meaning="whether ECC switched off is a warning",
+            source="NVIDIA data-centre GPUs ship with ECC on",
+        ),
+    ),
+)

@@ -1,0 +1,73 @@
+"""Row remapping: a bank out of spare rows is a dead GPU; a pending remap needs a reset."""
+
+from __future__ import annotations
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, gpus, nvml, registry
+
+
+def judge(seen: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
+    def one(gpu: nvml.Gpu) -> findings.Finding:
+        if gpu.remap_failed is None:
+            return gpus.lacks(gpu, "row remapping", "remapped_rows")
+        if gpu.remap_failed:
+            return gpus.bad(
+                findings.fail,
+                gpu,
+                "a row could not be remapped: its memory is worn out",
+                measured=1.0,
+                threshold=0.0,
+                unit="count",
+            )
+        if gpu.remap_pending:
+            text = "a row remap waits for a GPU reset"
+            return gpus.bad(
+                findings.fail,
+                gpu,
+                text,
+                severity=records.Severity.LOW,
+                measured=1.0,
+                threshold=0.0,
+                unit="count",
+            )
+        uncorrected, most = gpu.remapped_uncorrected_total, limits["uncorrected_warn"]
+        if uncorrected is not None and uncorrected > most:
+            text = f"{uncorrected} rows remapped for uncorrected errors"
+            return gpus.bad(
+                findings.warn, gpu, text, measured=float(uncorrected), threshold=float(most), unit="count"
+            )
+        exhausted = gpu.remap_banks_exhausted
+        if exhausted:
+            text = f"{exhausted} memory bank{'s have' if exhausted > 1 else ' has'} no spare row left"
+            return gpus.bad(findings.warn, gpu, text, measured=float(exhausted), threshold=0.0, unit="count")
+        return gpus.ok(gpu)
+
+    return findings.merge(gpus.each(seen, one), healthy=f"no failed or pending remap on {gpus.count(seen)}")
+
+
+CHECK = registry.Check(
+    name="gpu_row_remap",
+    proves="Every faulty memory row of every GPU has been replaced by a spare one.",
+    component="gpu",
+    domain=records.Domain.HARDWARE,
+    severity=records.Severity.HIGH,
+    lane="gpu",
+    can_hang=True,
+    hard=True,
+    fails="a remap failed (high), or one waits for a GPU reset (low)",
+    warns="many rows remapped for uncorrected errors, or a bank without spare rows",
+    needs="a GPU that remaps rows (Ampere and later)",
+    next_step="Pending: reset the GPU or reboot when the node is empty. Failed: replace the GPU (RMA).",
+    read=gpus.present,
+    judge=judge,
+    thresholds=(
+        registry.Threshold(
+            key="uncorrected_warn",
+            default=512,
+            kind=int,
+            unit="count",
+            meaning="rows remapped for uncorrected errors above which we warn",
+            source="AzNHC's rule of 512 (never firing there: it indexes past its query)",
+        ),
+    ),
+)

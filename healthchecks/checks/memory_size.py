@@ -1,0 +1,105 @@
+"""All of the node's memory is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, nodeview, registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """MemTotal, what Slurm was told (RealMemory), and the DIMMs that EDAC knows."""
+
+    total_bytes: int
+    configured_bytes: int | None
+    dimms: int | None
+
+
+def parse_meminfo(text: str) -> dict[str, int]:
+    """/proc/meminfo in bytes (plain counts as they are)."""
+    values: dict[str, int] = {}
+    for line in text.splitlines():
+        key, _, rest = line.partition(":")
+        words = rest.split()
+        if words and words[0].isdigit():
+            values[key] = int(words[0]) * (1024 if words[1:] == ["kB"] else 1)
+    return values
+
+
+def read(node: nodeview.NodeView) -> Reading:
+    info = parse_meminfo(node.text("/proc/meminfo") or "")
+    if "MemTotal" not in info:
+        raise findings.CannotTell("no MemTotal in /proc/meminfo")
+    base = "/sys/devices/system/edac/mc"
+    dimms = [
+        node.number(f"{base}/{mc}/{d}/size")
+        for mc in node.names(base)
+        if mc.startswith("mc")
+        for d in node.names(f"{base}/{mc}")
+        if d.startswith(("dimm", "rank"))
+    ]
+    return Reading(
+        total_bytes=info["MemTotal"],
+        configured_bytes=node.expected.memory_bytes,
+        dimms=sum(1 for size in dimms if size) if dimms else None,
+    )
+
+
+def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+    if limits["dimms"] is not None and seen.dimms is not None and seen.dimms < limits["dimms"]:
+        text = f"{seen.dimms} of {limits['dimms']} DIMMs"
+        return findings.fail(text, measured=float(seen.dimms), threshold=float(limits["dimms"]), unit="count")
+    gib = seen.total_bytes / 2**30
+    if limits["expected_bytes"] is not None:
+        least = limits["expected_bytes"] * (1 - limits["tolerance_frac"])
+    elif seen.configured_bytes is not None:
+        least = float(seen.configured_bytes)  # slurmd itself goes down below RealMemory
+    else:
+        return findings.ok(f"{gib:.1f} GiB (no size is configured)")
+    facts = {"measured": float(seen.total_bytes), "threshold": least, "unit": "bytes"}
+    if seen.total_bytes < least:
+        return findings.fail(f"{gib:.1f} GiB where at least {least / 2**30:.1f} GiB should be", **facts)
+    return findings.ok(f"{gib:.1f} GiB", **facts)
+
+
+CHECK = registry.Check(
+    name="memory_size",
+    proves="No DIMM has dropped out: the kernel sees all the memory the node was bought with.",
+    component="memory",
+    domain=records.Domain.HARDWARE,
+    severity=records.Severity.LOW,
+    fails="less memory than the site file (or Slurm's RealMemory) says, or fewer DIMMs",
+    warns="never",
+    needs="/proc/meminfo",
+    next_step="Compare dmidecode -t memory with a healthy node; reseat or replace the missing DIMM.",
+    read=read,
+    judge=judge,
+    learn=lambda seen: {"expected_bytes": seen.total_bytes, "dimms": seen.dimms},
+    thresholds=(
+        registry.Threshold(
+            key="expected_bytes",
+            default=None,
+            kind=int,
+            unit="bytes",
+            meaning="MemTotal of a healthy node; unset = Slurm's RealMemory",
+            source="site (genconf); NHC check_hw_physmem",
+        ),
+        registry.Threshold(
+            key="tolerance_frac",
+            default=0.02,
+            unit="frac",
+            meaning="share that may be missing: firmware and crash kernels reserve some",
+            source="ours: half of one of 24 DIMMs",
+        ),
+        registry.Threshold(
+            key="dimms",
+            default=None,
+            kind=int,
+            unit="count",
+            meaning="DIMMs that EDAC must see",
+            source="site (genconf); GCM check-mem-size",
+        ),
+    ),
+)

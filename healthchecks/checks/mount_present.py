@@ -1,0 +1,97 @@
+"""Every filesystem that should be mounted is mounted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, mounts, nodeview, registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """The mount table and what fstab wants mounted (path to type)."""
+
+    mounted: tuple[mounts.Mount, ...]
+    fstab: dict[str, str]
+
+
+def read(node: nodeview.NodeView) -> Reading:
+    fstab = parse_fstab(node.text("/etc/fstab") or "") if node.limits["fstab"] else {}
+    return Reading(mounted=tuple(mounts.table(node)), fstab=fstab)
+
+
+def parse_fstab(text: str) -> dict[str, str]:
+    """Path to type of what fstab mounts at boot: neither swap, nor noauto, nor on demand, nor nofail."""
+    wanted: dict[str, str] = {}
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) < 4 or fields[0].startswith("#") or not fields[1].startswith("/"):
+            continue
+        options = fields[3].split(",")
+        if fields[2] != "swap" and not {"noauto", "nofail", "x-systemd.automount", "bind"} & set(options):
+            wanted[fields[1].rstrip("/") or "/"] = fields[2]
+    return wanted
+
+
+def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+    by_path = {m.path: m for m in seen.mounted}
+    parts = [_wanted(entry, by_path) for entry in limits["paths"]]
+    named = {entry.partition("=")[0] for entry in limits["paths"]}
+    parts += [
+        findings.fail(f"{path} of fstab is not mounted", device=path, severity=records.Severity.LOW)
+        if path not in by_path
+        else findings.ok(path)
+        for path in seen.fstab
+        if path not in named
+    ]
+    return findings.merge(
+        parts, healthy=f"{len(parts)} mounts in place" if parts else "no mount is asked for"
+    )
+
+
+def _wanted(entry: str, by_path: dict[str, mounts.Mount]) -> findings.Finding:
+    path, _, kind = entry.partition("=")
+    mount = by_path.get(path)
+    if mount is None:
+        return findings.fail(f"{path} is not mounted", device=path)
+    if mount.type == "autofs":
+        return findings.ok(f"{path} is mounted on demand", device=path)
+    if kind and mount.type != kind:
+        return findings.fail(f"{path} is {mount.type}, not {kind}", device=path)
+    return findings.ok(path, device=path)
+
+
+CHECK = registry.Check(
+    name="mount_present",
+    proves="Every filesystem the jobs need is mounted, with the right type.",
+    component="filesystem",
+    domain=records.Domain.SYSTEM_SOFTWARE,
+    severity=records.Severity.HIGH,
+    hard=True,
+    fails="a path of the site file is not a mount point, or has another type (high); one of fstab only is not mounted (low)",
+    warns="never",
+    needs="paths in the site file, or filesystems in fstab",
+    next_step="Mount it; look for `not responding` or `evicted` in the kernel log and at the file server.",
+    read=read,
+    judge=judge,
+    learn=lambda seen: {"paths": [f"{m.path}={m.type}" for m in seen.mounted if m.network]},
+    thresholds=(
+        registry.Threshold(
+            key="paths",
+            default=[],
+            kind=list,
+            unit="",
+            meaning="mount points that must be there, as /scratch or /scratch=lustre",
+            source="site (genconf); NHC check_fs_mount",
+        ),
+        registry.Threshold(
+            key="fstab",
+            default=True,
+            kind=bool,
+            unit="",
+            meaning="whether fstab's own mounts must be there too",
+            source="GCM check-storage check-mountpoint",
+        ),
+    ),
+)

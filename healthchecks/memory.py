@@ -1,0 +1,75 @@
+"""What checks remember from one run to the next in the same boot: counters, first sightings."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+MAX_BYTES = 4 << 20
+"""A memory file larger than this is not ours; it is not read."""
+
+
+class Memory:
+    """Per check a small JSON object, kept in one file that is replaced as a whole.
+
+    Everything is forgotten at a reboot: counters start again, and so do we.
+    """
+
+    def __init__(self, path: Path | None, boot_id: str) -> None:
+        self.path = path
+        self.boot_id = boot_id
+        self.problem: str | None = None
+        """Why it could not be kept; None when it is."""
+        self._by_check: dict[str, dict[str, Any]] = self._load()
+        self._saved = json.dumps(self._by_check, sort_keys=True)
+
+    def of(self, name: str) -> dict[str, Any]:
+        """What check `name` remembers."""
+        return self._by_check.get(name, {})
+
+    def put(self, name: str, memory: Mapping[str, Any]) -> None:
+        """Replace what check `name` remembers."""
+        self._by_check[name] = dict(memory)
+
+    def save(self) -> None:
+        """Write it down if it changed; a full disk is a problem to show, never an exception."""
+        if self.path is None:
+            return
+        text = json.dumps(self._by_check, sort_keys=True)
+        if text == self._saved and self.problem is None:
+            return
+        fresh = self.path.with_name(f"{self.path.name}.new")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with open(fresh, "w", encoding="utf-8", opener=_private) as out:
+                json.dump({"boot_id": self.boot_id, "checks": self._by_check}, out)
+            fresh.replace(self.path)
+        except OSError as exc:
+            self.problem = f"{self.path}: {exc.strerror}"
+            with contextlib.suppress(OSError):
+                fresh.unlink(missing_ok=True)
+            return
+        self._saved, self.problem = text, None
+
+    def _load(self) -> dict[str, dict[str, Any]]:
+        if self.path is None:
+            return {}
+        try:
+            raw = self.path.read_bytes() if self.path.stat().st_size <= MAX_BYTES else b""
+            kept = json.loads(raw)
+            same_boot = kept["boot_id"] == self.boot_id
+            checks = {str(name): dict(memory) for name, memory in kept["checks"].items()} if same_boot else {}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
+            self.problem = f"{self.path} is unreadable and was started anew ({type(exc).__name__})"
+            return {}
+        return checks
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

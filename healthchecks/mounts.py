@@ -1,0 +1,177 @@
+"""Filesystems as the mount checks see them: the mount table, and one statvfs per mount in a child.
+
+A dead server makes statvfs sleep in the kernel. So each mount is its own step with its own
+deadline, local ones first, and after one that cannot be killed no other network mount is tried.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from probing_cluster.healthchecks import lanes, nodeview
+
+NETWORK = frozenset({
+    "nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "glusterfs", "wekafs", "9p", "afs", "pvfs2",
+    "orangefs", "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.weka", "panfs", "vastnfs", "bgfs", "cvfs",
+})  # fmt: skip
+"""Filesystem types served by another machine."""
+
+REAL_LOCAL = frozenset(
+    {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay", "vfat", "ntfs3", "jfs"}
+)
+"""Local types that hold files of users or of the system."""
+
+MOUNT_DEADLINE_S = 5.0
+
+MAX_MOUNTS = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mount:
+    """One line of the mount table."""
+
+    device: str
+    path: str
+    type: str
+    options: tuple[str, ...]
+
+    @property
+    def network(self) -> bool:
+        return self.type in NETWORK
+
+    @property
+    def read_only(self) -> bool:
+        return "ro" in self.options
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What statvfs said about a mount, or why it said nothing."""
+
+    mount: Mount
+    size_bytes: int | None = None
+    free_bytes: int | None = None
+    """Free for ordinary users."""
+    inodes: int | None = None
+    inodes_free: int | None = None
+    error: str | None = None
+    """ESTALE, ENOTCONN … when the call itself failed."""
+    timed_out: bool = False
+    answer_s: float | None = None
+
+    @property
+    def used_frac(self) -> float | None:
+        """As df shows it; None for a filesystem without a size."""
+        return (
+            None if not self.size_bytes or self.free_bytes is None else 1 - self.free_bytes / self.size_bytes
+        )
+
+    @property
+    def inodes_used_frac(self) -> float | None:
+        """None for a filesystem that does not count inodes."""
+        return None if not self.inodes or self.inodes_free is None else 1 - self.inodes_free / self.inodes
+
+
+def parse(text: str) -> list[Mount]:
+    """The mounts of a /proc/mounts text in order; a path mounted over counts once, the last one."""
+    by_path: dict[str, Mount] = {}
+    for line in text.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 4:
+            continue
+        path = _unescape(fields[1])
+        by_path.pop(path, None)
+        by_path[path] = Mount(
+            device=_unescape(fields[0]), path=path, type=fields[2], options=tuple(fields[3].split(","))
+        )
+    return list(by_path.values())
+
+
+def _unescape(word: str) -> str:
+    for code, ch in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\043", "#"), ("\\134", "\\")):
+        word = word.replace(code, ch)
+    return word
+
+
+def table(node: nodeview.NodeView) -> list[Mount]:
+    """The node's mount table."""
+    text = node.text("/proc/self/mounts") or node.text("/proc/mounts")
+    if text is None:
+        raise OSError("the node has no mount table")
+    return parse(text)
+
+
+def worth_asking(found: list[Mount]) -> list[Mount]:
+    """The mounts that hold files, local ones first; kernel filesystems and automount triggers have none."""
+    real = [
+        m for m in found if m.network or (m.type in REAL_LOCAL and (m.type != "overlay" or m.path == "/"))
+    ]
+    return sorted(real, key=lambda m: m.network)[:MAX_MOUNTS]
+
+
+def steps(spec: nodeview.NodeSpec) -> list[lanes.Step]:
+    """One step per mount; its value is what `usages` reads back."""
+    try:
+        found = worth_asking(table(nodeview.NodeView(spec)))
+    except OSError:
+        return []  # every mount check reads the table itself and says so
+    return [_step(spec, mount) for mount in found]
+
+
+def _step(spec: nodeview.NodeSpec, mount: Mount) -> lanes.Step:
+    def work(_: lanes.Facts) -> Mapping[str, Any]:
+        return ask(spec, mount)
+
+    family = "mounts" if mount.network else f"mount {mount.path}"
+    return lanes.Step(
+        key=f"mount {mount.path}", work=work, deadline_s=MOUNT_DEADLINE_S, family=family, fact=True
+    )
+
+
+def ask(spec: nodeview.NodeSpec, mount: Mount) -> dict[str, Any]:
+    """Ask the filesystem itself; may never return, so only ever in a child."""
+    began = spec.clock.monotonic_s()
+    path = nodeview.NodeView(spec).path(mount.path)
+    try:
+        stat = _statvfs(path)
+    except OSError as exc:
+        return {"error_name": errno.errorcode.get(exc.errno or 0, str(exc))}
+    return {
+        "size_bytes": stat.f_blocks * stat.f_frsize,
+        "free_bytes": stat.f_bavail * stat.f_frsize,
+        "inodes": stat.f_files,
+        "inodes_free": stat.f_favail,
+        "answer_s": spec.clock.monotonic_s() - began,
+    }
+
+
+def _statvfs(path: str) -> os.statvfs_result:
+    # Through an open directory: a stale handle shows at open, even where statfs is answered from a cache.
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except PermissionError:  # root is nobody on a root-squashed export
+        return os.statvfs(path)
+    try:
+        return os.fstatvfs(fd)
+    finally:
+        os.close(fd)
+
+
+def usages(node: nodeview.NodeView) -> list[Usage]:
+    """What every mount answered in this sweep."""
+    found: list[Usage] = []
+    for mount in worth_asking(table(node)):
+        fact = node.facts.get(f"mount {mount.path}")
+        if fact is None:
+            continue
+        if "error" in fact:
+            found.append(Usage(mount=mount, error=fact["error"], timed_out=bool(fact["timed_out"])))
+        elif "error_name" in fact:
+            found.append(Usage(mount=mount, error=fact["error_name"]))
+        else:
+            found.append(Usage(mount=mount, **fact))
+    return found

@@ -1,0 +1,342 @@
+"""The one reader of NVML: every GPU of the node at one moment, taken in a child with a deadline.
+
+The only module of the product that imports pynvml.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+import resource
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from probing_cluster.healthchecks import nvml, processes
+
+_QUIET = {
+    "NOT_SUPPORTED",
+    "FUNCTION_NOT_FOUND",
+    "NOT_FOUND",
+    "NO_DATA",
+    "ARGUMENT_VERSION_MISMATCH",
+    "DEPRECATED",
+}
+"""Errors that say "this GPU or driver does not have that": unknown, and no fault."""
+
+_LOST = {"GPU_IS_LOST", "RESET_REQUIRED", "GPU_NOT_FOUND"}
+_DRIVER = {"DRIVER_NOT_LOADED", "LIB_RM_VERSION_MISMATCH", "NO_PERMISSION", "OPERATING_SYSTEM"}
+
+
+def snapshot(
+    library: str | None = None, deadline_s: float = 10.0, *, edge: processes.Edge = processes.EDGE
+) -> nvml.NvmlSnapshot | nvml.NvmlUnavailable:
+    """Every GPU now, read by a fresh child process that is killed at the deadline.
+
+    `library` is the path of libnvidia-ml.so.1, None the loader's. Costs a Python start
+    (about 0.1 s); a caller that already runs in a child calls `read_here`.
+    """
+    argv = [sys.executable, "-I", "-m", __name__, *([library] if library else [])]
+    answer = processes.run(argv, deadline_s=deadline_s, env=dict(os.environ), edge=edge)
+    if answer.timed_out:
+        return nvml.NvmlUnavailable(kind=nvml.Lack.HANG, message=f"NVML gave no answer in {deadline_s:g} s")
+    if answer.code != 0:
+        tail = answer.err.strip().splitlines()[-1:] or [f"exit {answer.code}"]
+        return nvml.NvmlUnavailable(kind=nvml.Lack.ERROR, message=f"the NVML child failed: {tail[0]}")
+    return nvml.from_json(json.loads(answer.out))
+
+
+def read_here(library: str | None = None) -> nvml.NvmlSnapshot | nvml.NvmlUnavailable:
+    """Every GPU now, read in this very process: may block for ever, so only ever called in a child."""
+    began = _cpu_s()
+    try:
+        # Before the import of pynvml, which costs more than the rest of a sweep: most nodes without GPUs end here.
+        loaded = ctypes.CDLL(library or "libnvidia-ml.so.1")
+    except OSError as exc:
+        return nvml.NvmlUnavailable(
+            kind=nvml.Lack.ABSENT, message=f"NVML library: {exc}", code="LIBRARY_NOT_FOUND"
+        )
+    import pynvml
+
+    pynvml.nvmlLib = loaded
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as exc:
+        return _unavailable(pynvml, exc)
+    try:
+        count = pynvml.nvmlDeviceGetCount()
+        gpus = tuple(_gpu(pynvml, i) for i in range(count))
+        return nvml.NvmlSnapshot(
+            driver_version=_try(pynvml, {}, "driver", pynvml.nvmlSystemGetDriverVersion),
+            nvml_version=_try(pynvml, {}, "nvml", pynvml.nvmlSystemGetNVMLVersion),
+            gpus=gpus,
+            cpu_s=_cpu_s() - began,
+        )
+    except pynvml.NVMLError as exc:
+        return _unavailable(pynvml, exc)
+    finally:
+        _try(pynvml, {}, "shutdown", pynvml.nvmlShutdown)
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+@functools.cache
+def _words(pynvml: Any) -> Mapping[int, str]:
+    prefix = "NVML_ERROR_"
+    return {
+        v: k.removeprefix(prefix)
+        for k, v in vars(pynvml).items()
+        if k.startswith(prefix) and isinstance(v, int)
+    }
+
+
+def _word(pynvml: Any, exc: BaseException) -> str:
+    number = getattr(exc, "value", None)
+    return str(exc) if number is None else _words(pynvml).get(number, str(number))
+
+
+def _unavailable(pynvml: Any, exc: BaseException) -> nvml.NvmlUnavailable:
+    if isinstance(exc, OSError):
+        return nvml.NvmlUnavailable(
+            kind=nvml.Lack.ABSENT, message=f"NVML library: {exc}", code="LIBRARY_NOT_FOUND"
+        )
+    word = _word(pynvml, exc)
+    if word == "LIBRARY_NOT_FOUND":
+        kind = nvml.Lack.ABSENT
+    elif word in _LOST:
+        kind = nvml.Lack.LOST
+    elif word in _DRIVER:
+        kind = nvml.Lack.DRIVER
+    else:
+        kind = nvml.Lack.HANG if word == "TIMEOUT" else nvml.Lack.ERROR
+    return nvml.NvmlUnavailable(kind=kind, message=f"NVML: {exc}", code=word)
+
+
+def _try(pynvml: Any, unread: dict[str, str], name: str, call: Callable[..., Any], *args: Any) -> Any:
+    """The call's value, else None; a real failure is noted in `unread` under `name`."""
+    try:
+        value = call(*args)
+    except pynvml.NVMLError as exc:
+        word = _word(pynvml, exc)
+        if word not in _QUIET:
+            unread[name] = word
+        return None
+    except (TypeError, ValueError, UnicodeDecodeError) as exc:
+        unread[name] = f"unreadable answer ({exc})"
+        return None
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _gpu(pynvml: Any, index: int) -> nvml.Gpu:
+    unread: dict[str, str] = {}
+    handle = _try(pynvml, unread, "handle", pynvml.nvmlDeviceGetHandleByIndex, index)
+    if handle is None:
+        return nvml.Gpu(index=index, lost=unread.get("handle", "NOT_FOUND"))
+
+    def ask(name: str, function: str, *args: Any) -> Any:
+        call = getattr(pynvml, function, None)
+        return None if call is None else _try(pynvml, unread, name, call, handle, *args)
+
+    facts: dict[str, Any] = {}
+    for part in (_identity, _heat, _clocks, _ecc, _remap, _pcie, _fabric, _links, _usage):
+        facts |= part(pynvml, ask)
+        if lost := next((w for w in unread.values() if w in _LOST), None):
+            return nvml.Gpu(index=index, lost=lost, unread=unread, **facts)
+    return nvml.Gpu(index=index, unread=unread, **facts)
+
+
+Ask = Callable[..., Any]
+
+
+def _flag(value: int | None) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def _scaled(value: int | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def _identity(_: Any, ask: Ask) -> dict[str, Any]:
+    pci = ask("pci_bus_id", "nvmlDeviceGetPciInfo")
+    mig = ask("mig", "nvmlDeviceGetMigMode")
+    return {
+        "uuid": ask("uuid", "nvmlDeviceGetUUID"),
+        "name": ask("name", "nvmlDeviceGetName"),
+        "serial": ask("serial", "nvmlDeviceGetSerial"),
+        "minor": ask("minor", "nvmlDeviceGetMinorNumber"),
+        "pci_bus_id": None if pci is None else f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0",
+        "vbios": ask("vbios", "nvmlDeviceGetVbiosVersion"),
+        "inforom": ask("inforom", "nvmlDeviceGetInforomImageVersion"),
+        "gsp_firmware": ask("gsp_firmware", "nvmlDeviceGetGspFirmwareVersion"),
+        "persistence": _flag(ask("persistence", "nvmlDeviceGetPersistenceMode")),
+        "mig": None if mig is None else bool(mig[0]),
+    }
+
+
+def _heat(p: Any, ask: Ask) -> dict[str, Any]:
+    def limit(name: str, which: int) -> Any:
+        return ask(name, "nvmlDeviceGetTemperatureThreshold", which)
+
+    return {
+        "temperature_c": ask("temperature_c", "nvmlDeviceGetTemperature", p.NVML_TEMPERATURE_GPU),
+        "memory_temperature_c": _memory_temperature(p, ask),
+        "slowdown_c": limit("slowdown_c", p.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
+        "shutdown_c": limit("shutdown_c", p.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),
+        "memory_max_c": limit("memory_max_c", p.NVML_TEMPERATURE_THRESHOLD_MEM_MAX),
+        "power_w": _scaled(ask("power_w", "nvmlDeviceGetPowerUsage"), 0.001),
+        "power_limit_w": _scaled(ask("power_limit_w", "nvmlDeviceGetEnforcedPowerLimit"), 0.001),
+        "power_default_w": _scaled(ask("power_default_w", "nvmlDeviceGetPowerManagementDefaultLimit"), 0.001),
+    }
+
+
+def _memory_temperature(p: Any, ask: Ask) -> int | None:
+    values = ask("memory_temperature_c", "nvmlDeviceGetFieldValues", [p.NVML_FI_DEV_MEMORY_TEMP])
+    if not values or values[0].nvmlReturn != p.NVML_SUCCESS:
+        return None
+    celsius = int(values[0].value.uiVal)
+    return celsius or None  # HBM at 0 °C is a GPU without the sensor
+
+
+def _clocks(p: Any, ask: Ask) -> dict[str, Any]:
+    sm, mem = p.NVML_CLOCK_SM, p.NVML_CLOCK_MEM
+    load = ask("utilization_frac", "nvmlDeviceGetUtilizationRates")
+    return {
+        "throttle_reasons": ask("throttle_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons"),
+        "pstate": ask("pstate", "nvmlDeviceGetPerformanceState"),
+        "utilization_frac": None if load is None else load.gpu / 100,
+        "sm_clock_mhz": ask("sm_clock_mhz", "nvmlDeviceGetClockInfo", sm),
+        "sm_clock_max_mhz": ask("sm_clock_max_mhz", "nvmlDeviceGetMaxClockInfo", sm),
+        "memory_clock_mhz": ask("memory_clock_mhz", "nvmlDeviceGetClockInfo", mem),
+        "memory_clock_max_mhz": ask("memory_clock_max_mhz", "nvmlDeviceGetMaxClockInfo", mem),
+        "application_sm_mhz": ask("application_sm_mhz", "nvmlDeviceGetApplicationsClock", sm),
+        "application_sm_default_mhz": ask(
+            "application_sm_default_mhz", "nvmlDeviceGetDefaultApplicationsClock", sm
+        ),
+    }
+
+
+def _ecc(p: Any, ask: Ask) -> dict[str, Any]:
+    corrected, uncorrected = p.NVML_MEMORY_ERROR_TYPE_CORRECTED, p.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+    volatile, aggregate = p.NVML_VOLATILE_ECC, p.NVML_AGGREGATE_ECC
+    mode = ask("ecc_enabled", "nvmlDeviceGetEccMode")
+
+    def total(name: str, kind: int, since: int) -> Any:
+        return ask(name, "nvmlDeviceGetTotalEccErrors", kind, since)
+
+    def place(name: str, where: int) -> Any:
+        return ask(name, "nvmlDeviceGetMemoryErrorCounter", uncorrected, volatile, where)
+
+    return {
+        "ecc_enabled": None if mode is None else bool(mode[0]),
+        "ecc_corrected_volatile_total": total("ecc_corrected_volatile_total", corrected, volatile),
+        "ecc_uncorrected_volatile_total": total("ecc_uncorrected_volatile_total", uncorrected, volatile),
+        "ecc_corrected_aggregate_total": total("ecc_corrected_aggregate_total", corrected, aggregate),
+        "ecc_uncorrected_aggregate_total": total("ecc_uncorrected_aggregate_total", uncorrected, aggregate),
+        "ecc_sram_uncorrected_volatile_total": place(
+            "ecc_sram_uncorrected_volatile_total", p.NVML_MEMORY_LOCATION_SRAM
+        ),
+        "ecc_dram_uncorrected_volatile_total": place(
+            "ecc_dram_uncorrected_volatile_total", p.NVML_MEMORY_LOCATION_DRAM
+        ),
+    }
+
+
+def _remap(p: Any, ask: Ask) -> dict[str, Any]:
+    rows = ask("remapped_rows", "nvmlDeviceGetRemappedRows") or (None, None, None, None)
+    banks = ask("remap_banks_exhausted", "nvmlDeviceGetRowRemapperHistogram")
+    cause = "NVML_PAGE_RETIREMENT_CAUSE_"
+    pages: dict[str, int | None] = {}
+    if rows[0] is None:  # page retirement is what GPUs before row remapping do
+        for key, word in (
+            ("retired_sbe_total", "MULTIPLE_SINGLE_BIT_ECC_ERRORS"),
+            ("retired_dbe_total", "DOUBLE_BIT_ECC_ERROR"),
+        ):
+            listed = ask(key, "nvmlDeviceGetRetiredPages", getattr(p, cause + word))
+            pages[key] = None if listed is None else len(listed)
+        pages["retired_pending"] = _flag(ask("retired_pending", "nvmlDeviceGetRetiredPagesPendingStatus"))
+    return {
+        "remapped_corrected_total": rows[0],
+        "remapped_uncorrected_total": rows[1],
+        "remap_pending": _flag(rows[2]),
+        "remap_failed": _flag(rows[3]),
+        "remap_banks_exhausted": None if banks is None else int(banks.none),
+        **pages,
+    }
+
+
+def _pcie(_: Any, ask: Ask) -> dict[str, Any]:
+    return {
+        "pcie_generation": ask("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
+        "pcie_generation_max": ask("pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration"),
+        "pcie_width": ask("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth"),
+        "pcie_width_max": ask("pcie_width_max", "nvmlDeviceGetMaxPcieLinkWidth"),
+        "pcie_replays_total": ask("pcie_replays_total", "nvmlDeviceGetPcieReplayCounter"),
+    }
+
+
+def _fabric(p: Any, ask: Ask) -> dict[str, Any]:
+    info = p.c_nvmlGpuFabricInfo_v2_t()
+    info.version = p.nvmlGpuFabricInfo_v2
+    if ask("fabric", "nvmlDeviceGetGpuFabricInfoV", ctypes.byref(info)) is None:
+        return {}
+    return {
+        "fabric_state": int(info.state),
+        "fabric_status": int(info.status),
+        "fabric_health_mask": int(info.healthMask),
+    }
+
+
+def _links(p: Any, ask: Ask) -> dict[str, Any]:
+    links: list[nvml.Link] = []
+    for i in range(p.NVML_NVLINK_MAX_LINKS):
+        active = ask("nvlink", "nvmlDeviceGetNvLinkState", i)
+        if active is None:  # not supported, or past the last link
+            break
+        kinds = (
+            p.NVML_NVLINK_ERROR_DL_REPLAY,
+            p.NVML_NVLINK_ERROR_DL_RECOVERY,
+            p.NVML_NVLINK_ERROR_DL_CRC_FLIT,
+        )
+        replay, recovery, crc = (ask("nvlink_errors", "nvmlDeviceGetNvLinkErrorCounter", i, k) for k in kinds)
+        links.append(
+            nvml.Link(
+                link=i,
+                active=bool(active),
+                version=ask("nvlink_version", "nvmlDeviceGetNvLinkVersion", i),
+                replay_errors_total=replay,
+                recovery_errors_total=recovery,
+                crc_errors_total=crc,
+            )
+        )
+    return {"links": tuple(links)}
+
+
+def _usage(p: Any, ask: Ask) -> dict[str, Any]:
+    # Version 2 keeps apart what the driver reserves; version 1 counts it as used.
+    memory = ask("memory", "nvmlDeviceGetMemoryInfo", p.nvmlMemory_v2)
+    running = ask("processes", "nvmlDeviceGetComputeRunningProcesses")
+    listed = (
+        None
+        if running is None
+        else tuple(nvml.GpuProcess(pid=r.pid, used_bytes=r.usedGpuMemory) for r in running)
+    )
+    return {
+        "memory_total_bytes": None if memory is None else memory.total,
+        "memory_used_bytes": None if memory is None else memory.used,
+        "processes": listed,
+    }
+
+
+def main() -> int:
+    """The child of `snapshot`: print one snapshot as JSON."""
+    print(json.dumps(nvml.to_json(read_here(sys.argv[1] if len(sys.argv) > 1 else None))))  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

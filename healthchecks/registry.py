@@ -1,0 +1,106 @@
+"""The register of checks: one file in `checks/` and one `CHECK = Check(...)` in it, nothing else."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from probing_cluster.core import errors, records
+
+if TYPE_CHECKING:
+    from probing_cluster.healthchecks import findings, nodeview
+
+Limits = Mapping[str, Any]
+"""A check's thresholds in force on this node, by key."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Threshold:
+    """One limit of a check: what it is compared with, and where its default comes from.
+
+    A default of None means "judge without it": the part's own limit or no comparison at all.
+    `kind` is the TOML type of the value: int, float, bool, str or list (of strings).
+    """
+
+    key: str
+    default: Any
+    unit: str
+    meaning: str
+    source: str
+    kind: type = float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One health check, with everything `explain` and the manual say about it.
+
+    `read` looks at the node and raises `findings.Absent` when its hardware is not there;
+    `judge` is pure. `learn` turns a healthy node's reading into site thresholds (genconf).
+    """
+
+    name: str
+    proves: str
+    component: str
+    domain: records.Domain
+    severity: records.Severity
+    fails: str
+    warns: str
+    needs: str
+    next_step: str
+    read: Callable[[nodeview.NodeView], Any]
+    judge: Callable[[Any, Limits], findings.Finding]
+    learn: Callable[[Any], Mapping[str, Any]] | None = None
+    thresholds: tuple[Threshold, ...] = ()
+    lane: str = "files"
+    """The child it runs in, one of LANES."""
+    deadline_s: float = 5.0
+    period_s: float = 0.0
+    """How long a result stands before it is measured again; 0 = every sweep."""
+    can_hang: bool = False
+    """Whether it makes calls known to block in the kernel or in a daemon."""
+    hard: bool = False
+    """A failure is a state of the hardware confirmed by looking, never a limit crossed: Prolog may refuse on it."""
+    version: str = "1"
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Threshold defaults by key."""
+        return {t.key: t.default for t in self.thresholds}
+
+
+LANES = ("files", "gpu", "mounts", "fabric", "tools", "ipmi", "self")
+"""`self` is judged by the runner after the others: it reads nothing."""
+
+MAX_DEADLINE_S = 50.0
+"""Slurm gives HealthCheckProgram 60 s; no single check may want more than a sweep can have."""
+
+
+@functools.cache
+def load() -> Mapping[str, Check]:
+    """Every registered check by name, in alphabetical order."""
+    from probing_cluster.healthchecks import checks
+
+    found: dict[str, Check] = {}
+    for module in sorted(pkgutil.iter_modules(checks.__path__), key=lambda m: m.name):
+        check = importlib.import_module(f"{checks.__name__}.{module.name}").CHECK
+        if check.name != module.name or check.lane not in LANES:
+            msg = f"{module.name}.py registers a check named {check.name!r} in lane {check.lane!r}"
+            raise errors.MalformedInput(msg)
+        found[check.name] = check
+    return found
+
+
+def get(name: str) -> Check:
+    """The check called `name`; raises UsageError listing the near names."""
+    checks = load()
+    if name in checks:
+        return checks[name]
+    import difflib
+
+    near = difflib.get_close_matches(name, checks, n=3) or sorted(checks)
+    msg = f"no check is called {name!r}; did you mean: {', '.join(near)}"
+    raise errors.UsageError(msg)

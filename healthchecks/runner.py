@@ -1,0 +1,300 @@
+"""The runner: every check of this node once, each isolated and timed, as `CheckResult`s.
+
+Timing, deadlines, isolation, periods, memory and the making of results are written here, once.
+Single-threaded (it forks); a process with threads uses `sweep.Sweep`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import resource
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.core import records, sanitize
+from probing_cluster.healthchecks import (
+    findings,
+    lanes,
+    memory,
+    mounts,
+    nodeview,
+    nvml,
+    nvml_snapshot,
+    registry,
+    site,
+)
+
+WATCHDOG_S = 30.0
+"""A whole sweep never takes longer; Slurm kills a HealthCheckProgram at 60 s."""
+
+NVML_DEADLINE_S = 10.0
+
+MAX_MESSAGE_CHARS = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweeped:
+    """One sweep: the results of every enabled check, and what it cost."""
+
+    results: tuple[records.CheckResult, ...]
+    heartbeat: records.CheckResult
+    wall_s: float
+    cpu_s: float
+    """Ours and that of every child and tool it started."""
+    ran: int
+    """Checks measured now; the others' results still stand."""
+
+
+class Runner:
+    """Runs checks on one node and keeps their last results."""
+
+    def __init__(
+        self,
+        spec: nodeview.NodeSpec,
+        site_file: site.SiteFile,
+        *,
+        state_file: Path | None = None,
+        watchdog_s: float = WATCHDOG_S,
+    ) -> None:
+        self.spec = spec
+        self.site_file = site_file
+        self.watchdog_s = watchdog_s
+        self.results: dict[str, records.CheckResult] = {}
+        boot_id = nodeview.NodeView(spec).text("/proc/sys/kernel/random/boot_id") or ""
+        self.memory = memory.Memory(state_file, boot_id)
+        self.lanes = lanes.Lanes(spec.edge)
+        self._measured_s: dict[str, float] = {}
+
+    def run(self, names: Iterable[str] | None = None, *, force: bool = False) -> Sweeped:
+        """Measure what is due (with `names` or `force`: at once) and return every result that stands.
+
+        With `names`, only those are measured and returned.
+        """
+        began, cpu = time.monotonic(), _cpu_s()
+        plans = {n: p for n, p in self.site_file.current().plan(self.spec.node).items() if p.enabled}
+        if names is not None:
+            plans = {registry.get(n).name: plans[n] for n in names if registry.get(n).name in plans}
+        due = [p for n, p in plans.items() if force or names is not None or self._due(p, began)]
+        self.results = {n: r for n, r in self.results.items() if names is not None or n in plans}
+        answers, _ = self.lanes.run(self._lanes(due), watchdog_s=self.watchdog_s)
+        for plan in due:
+            if plan.check.lane != "self":
+                self._take(plan, answers[plan.check.name], began)
+        self._judge_self([p for p in due if p.check.lane == "self"], began)
+        self.memory.save()
+        results = tuple(self.results[n] for n in plans if n in self.results)
+        wall_s, cpu_s = time.monotonic() - began, _cpu_s() - cpu
+        beat = self._heartbeat(results, len(due), wall_s, cpu_s)
+        return Sweeped(results=results, heartbeat=beat, wall_s=wall_s, cpu_s=cpu_s, ran=len(due))
+
+    def learn(self, plans: Mapping[str, site.Plan]) -> dict[str, lanes.Answer]:
+        """What the checks of `plans` would put into a site file, as genconf asks."""
+        by_lane: dict[str, list[lanes.Step]] = {}
+        for plan in plans.values():
+            by_lane.setdefault(plan.check.lane, []).append(self._learning(plan))
+        return self.lanes.run(self._with_facts(by_lane), watchdog_s=self.watchdog_s)[0]
+
+    def _learning(self, plan: site.Plan) -> lanes.Step:
+        def work(facts: lanes.Facts) -> Mapping[str, Any]:
+            return teach(plan, self.spec, facts)
+
+        return lanes.Step(key=plan.check.name, work=work, deadline_s=2 * plan.deadline_s)
+
+    def clear(self, name: str) -> None:
+        """A person says the fault of this check is dealt with: only what comes after counts."""
+        check = registry.get(name)
+        kept = dict(self.memory.of(check.name))
+        kept["cleared"] = kept.get("last", {})
+        kept["cleared_at"] = self.spec.clock.now().isoformat()
+        self.memory.put(check.name, kept)
+        self.memory.save()
+        self._measured_s.pop(check.name, None)
+
+    def _due(self, plan: site.Plan, now_s: float) -> bool:
+        name = plan.check.name
+        measured_s = self._measured_s.get(name)
+        if measured_s is None or name not in self.results:
+            return True
+        # What failed or could not be seen is looked at in every sweep: recovery must show at once.
+        unwell = self.results[name].outcome not in (records.Outcome.OK, records.Outcome.ABSENT)
+        return unwell or now_s - measured_s >= plan.period_s
+
+    def _lanes(self, due: list[site.Plan]) -> list[list[lanes.Step]]:
+        by_lane: dict[str, list[lanes.Step]] = {}
+        for plan in due:
+            if plan.check.lane != "self":
+                by_lane.setdefault(plan.check.lane, []).append(self._step(plan))
+        return self._with_facts(by_lane)
+
+    def _with_facts(self, by_lane: dict[str, list[lanes.Step]]) -> list[list[lanes.Step]]:
+        """The lanes, each beginning with the readings that its checks share."""
+        if "gpu" in by_lane:
+            by_lane["gpu"].insert(0, self._nvml_step())
+        if "mounts" in by_lane:
+            by_lane["mounts"] = [*mounts.steps(self.spec), *by_lane["mounts"]]
+        return list(by_lane.values())
+
+    def _nvml_step(self) -> lanes.Step:
+        def work(_: lanes.Facts) -> Mapping[str, Any]:
+            return nvml.to_json(nvml_snapshot.read_here(self.spec.nvml_library))
+
+        return lanes.Step(key="nvml", work=work, deadline_s=NVML_DEADLINE_S, fact=True)
+
+    def _step(self, plan: site.Plan) -> lanes.Step:
+        kept = self.memory.of(plan.check.name)
+
+        def work(facts: lanes.Facts) -> Mapping[str, Any]:
+            return look(plan, self.spec, kept, facts)
+
+        return lanes.Step(key=plan.check.name, work=work, deadline_s=plan.deadline_s)
+
+    def _take(self, plan: site.Plan, answer: lanes.Answer, now_s: float) -> None:
+        name = plan.check.name
+        self._measured_s[name] = now_s
+        if answer.value is None:
+            found = findings.unseen(str(answer.error), timed_out=answer.timed_out)
+        else:
+            found = _finding(answer.value["finding"])
+            self.memory.put(name, answer.value["memory"])
+        self.results[name] = self.result(plan, found, answer.duration_s)
+
+    def _judge_self(self, due: list[site.Plan], now_s: float) -> None:
+        now = self.spec.clock.now()
+        state = {
+            **self.spec.self_state,
+            "stuck": [
+                {
+                    "what": family,
+                    "pid": s.who.pid,
+                    "age_s": round(now_s - s.since_s, 1),
+                    "waits_in": s.waits_in,
+                }
+                for family, s in self.lanes.stuck.items()
+            ],
+            "site_problem": self.site_file.problem,
+            "memory_problem": self.memory.problem,
+            "errors": sorted(n for n, r in self.results.items() if r.outcome is records.Outcome.ERROR),
+            "now": now.isoformat(),
+        }
+        for plan in due:
+            spec = dataclasses.replace(self.spec, self_state=state)
+            self._take(plan, lanes.Answer(key=plan.check.name, value=look(plan, spec, {}, {})), now_s)
+
+    def result(self, plan: site.Plan, found: findings.Finding, duration_s: float) -> records.CheckResult:
+        """The record of one finding. `severity` is how bad a failure of it is here, lowered by the finding's own."""
+        severity = plan.severity
+        if found.severity is not None:
+            severity = findings.least(severity, found.severity)
+        return records.CheckResult(
+            cluster=self.spec.cluster,
+            node=self.spec.node,
+            name=plan.check.name,
+            outcome=found.outcome,
+            severity=severity,
+            message=sanitize.clean(found.message, MAX_MESSAGE_CHARS),
+            device=found.device,
+            measured=found.measured,
+            threshold=found.threshold,
+            unit=found.unit,
+            duration_s=round(duration_s, 6),
+            timed_out=found.timed_out,
+            version=plan.check.version,
+            at=self.spec.clock.now(),
+            detail=dict(found.detail),
+        )
+
+    def _heartbeat(
+        self, results: tuple[records.CheckResult, ...], ran: int, wall_s: float, cpu_s: float
+    ) -> records.CheckResult:
+        counts = {o.value: sum(r.outcome is o for r in results) for o in records.Outcome}
+        said = ", ".join(f"{n} {word}" for word, n in counts.items() if n)
+        worst = next((o for o in _WORST_FIRST if counts[o.value]), records.Outcome.ABSENT)
+        return records.CheckResult(
+            cluster=self.spec.cluster,
+            node=self.spec.node,
+            name="sweep",
+            outcome=worst,
+            severity=records.Severity.INFO,
+            message=f"{len(results)} checks: {said}",
+            duration_s=round(wall_s, 6),
+            at=self.spec.clock.now(),
+            detail={**counts, "ran": ran, "cpu_s": round(cpu_s, 4), "stuck": len(self.lanes.stuck)},
+        )
+
+
+_WORST_FIRST = (records.Outcome.FAIL, records.Outcome.ERROR, records.Outcome.WARN, records.Outcome.OK)
+
+
+def look(
+    plan: site.Plan, spec: nodeview.NodeSpec, kept: Mapping[str, Any], facts: lanes.Facts
+) -> dict[str, Any]:
+    """Read and judge one check, here: what its step answers. Exceptions pass, except what means an outcome."""
+    node = nodeview.NodeView(
+        spec, limits=plan.limits, memory=dict(kept), facts=facts, deadline_s=plan.deadline_s
+    )
+    try:
+        found = plan.check.judge(plan.check.read(node), plan.limits)
+    except findings.Absent as exc:
+        found = findings.absent(exc.args[0])
+    except nodeview.TimedOut as exc:
+        found = findings.unseen(exc.args[0], timed_out=True)
+    except findings.CannotTell as exc:
+        found = findings.unseen(exc.args[0])
+    return {
+        "finding": dataclasses.asdict(found),
+        "memory": node.memory,
+        "stuck": [[who.pid, who.started] for who in node.stuck],
+    }
+
+
+def teach(plan: site.Plan, spec: nodeview.NodeSpec, facts: lanes.Facts) -> dict[str, Any]:
+    """What one check learns from this node, and whether the node is well enough to learn from."""
+    found = look(plan, spec, {}, facts)["finding"]
+    said = {"outcome": found["outcome"], "message": found["message"], "learnt": {}}
+    if plan.check.learn is not None and found["outcome"] is not records.Outcome.ABSENT:
+        node = nodeview.NodeView(spec, limits=plan.limits, facts=facts, deadline_s=plan.deadline_s)
+        said["learnt"] = dict(plan.check.learn(plan.check.read(node)))
+    return said
+
+
+def _finding(row: Mapping[str, Any]) -> findings.Finding:
+    severity = row["severity"]
+    return findings.Finding(
+        **{
+            **row,
+            "outcome": records.Outcome(row["outcome"]),
+            "severity": None if severity is None else records.Severity(severity),
+        }
+    )
+
+
+def changed(
+    previous: Mapping[str, records.CheckResult], results: Iterable[records.CheckResult]
+) -> list[records.CheckResult]:
+    """Those that differ from `previous` in what matters; a value that moved within its limits does not."""
+    return [r for r in results if r.name not in previous or _essence(previous[r.name]) != _essence(r)]
+
+
+def _essence(result: records.CheckResult) -> tuple[Any, ...]:
+    listed = result.detail.get("findings", ())
+    parts = tuple(sorted((str(f.get("device")), str(f.get("outcome"))) for f in listed))
+    return result.outcome, result.severity, result.device, result.timed_out, parts
+
+
+def _cpu_s() -> float:
+    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+def local_node() -> str:
+    """The Slurm node name of this machine: $SLURMD_NODENAME, else the short host name."""
+    return os.environ.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0]
+
+
+def by_name(results: Iterable[records.CheckResult]) -> dict[str, records.CheckResult]:
+    """The results by check name."""
+    return {r.name: r for r in results}

@@ -1,0 +1,97 @@
+"""What Slurm's own configuration files on this node promise about it: GPUs, CPUs, memory.
+
+Read locally, so that a thousand nodes cost the controller nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterator
+
+from probing_cluster.core import errors, hostlist
+from probing_cluster.healthchecks import nodeview
+
+PLACES = (
+    "/etc/slurm/slurm.conf",
+    "/etc/slurm-llnl/slurm.conf",
+    "/run/slurm/conf/slurm.conf",
+    "/var/spool/slurmd/conf-cache/slurm.conf",
+)
+
+MAX_INCLUDES = 16
+
+_PAIR = re.compile(r'(\w+)\s*=\s*("[^"]*"|\S+)')
+_GPU = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?(?::(\d+))?(?=[,(]|$)", re.IGNORECASE)
+
+
+def expecting(spec: nodeview.NodeSpec) -> nodeview.NodeSpec:
+    """`spec` with what slurm.conf configures for its node; unchanged without one."""
+    node = nodeview.NodeView(spec)
+    for place in PLACES:
+        try:
+            text = node.text(place)
+        except OSError:
+            continue
+        if text is not None:
+            told = parse("\n".join(_included(node, text, place)), spec.node)
+            return dataclasses.replace(spec, expected=told)
+    return spec
+
+
+def _included(node: nodeview.NodeView, text: str, place: str, depth: int = 0) -> Iterator[str]:
+    for line in text.replace("\\\n", " ").splitlines():
+        match = re.match(r"\s*include\s+(\S+)", line, re.IGNORECASE)
+        if match is None:
+            yield line.partition("#")[0]
+        elif depth < MAX_INCLUDES:
+            path = match[1] if match[1].startswith("/") else f"{place.rpartition('/')[0]}/{match[1]}"
+            yield from _included(node, node.text(path) or "", path, depth + 1)
+
+
+def parse(text: str, name: str) -> nodeview.Expectations:
+    """What the NodeName lines for `name` (and DEFAULT before them) promise."""
+    default: dict[str, str] = {}
+    mine: dict[str, str] | None = None
+    for line in text.splitlines():
+        pairs = {k.lower(): v.strip('"') for k, v in _PAIR.findall(line)}
+        if "nodename" not in pairs:
+            continue
+        if pairs["nodename"].upper() == "DEFAULT":
+            default |= pairs
+        elif _names(pairs["nodename"], name):
+            mine = {**default, **(mine or {}), **pairs}
+    return _expectations(mine or {})
+
+
+def _names(expression: str, name: str) -> bool:
+    try:
+        return name in hostlist.expand(expression)
+    except errors.MalformedInput:
+        return False
+
+
+def _expectations(said: dict[str, str]) -> nodeview.Expectations:
+    gpus = [int(n or 1) for n in _GPU.findall(said.get("gres", ""))]
+    memory = said.get("realmemory", "")
+    return nodeview.Expectations(
+        gpu_count=sum(gpus) if gpus else None,
+        cpu_count=_cpus(said),
+        memory_bytes=int(memory) * 2**20 if memory.isdigit() else None,
+    )
+
+
+def _cpus(said: dict[str, str]) -> int | None:
+    if said.get("cpus", "").isdigit():
+        return int(said["cpus"])
+    if not {"corespersocket", "sockets", "socketsperboard", "threadspercore"} & set(said):
+        return None
+    sockets = said.get("sockets") or said.get("socketsperboard", "1")
+    words = (
+        said.get("boards", "1"),
+        sockets,
+        said.get("corespersocket", "1"),
+        said.get("threadspercore", "1"),
+    )
+    return math.prod(int(w) for w in words) if all(w.isdigit() for w in words) else None

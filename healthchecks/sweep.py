@@ -1,0 +1,187 @@
+"""The sweep as the resident agent embeds it: a process of its own that runs the checks and answers in JSON lines.
+
+The agent may have threads; forking in it would be unsafe, and a check must never be able to
+block it. So the runner lives in one small single-threaded child, which forks a child per lane.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.core import clock, records
+from probing_cluster.healthchecks import nodeview, processes, registry, runner, site
+
+MARGIN_S = 5.0
+"""What the sweep process gets beyond its own watchdog before it is taken for dead."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Everything the sweep process needs to know, as plain values."""
+
+    node: str
+    cluster: str = "cluster"
+    root: str = "/"
+    site_file: str = ""
+    """Empty: the defaults."""
+    state_file: str = ""
+    """Where checks remember counters between runs; empty: only in memory."""
+    nvml_library: str = ""
+    command_dirs: tuple[str, ...] = ()
+    watchdog_s: float = runner.WATCHDOG_S
+
+
+class Sweep:
+    """The checks of this node, run by a child process that is replaced when it fails."""
+
+    def __init__(self, config: Config, *, edge: processes.Edge = processes.EDGE) -> None:
+        self.config = config
+        self.latest: dict[str, records.CheckResult] = {}
+        """The standing result of every check, by name."""
+        self.heartbeat: records.CheckResult | None = None
+        """The last sweep as one result named `sweep`: store one per sweep."""
+        self._child = processes.JsonChild(
+            [sys.executable, "-I", "-m", __name__, json.dumps(dataclasses.asdict(config))], edge=edge
+        )
+
+    def run(
+        self,
+        now: datetime | None = None,
+        names: Iterable[str] | None = None,
+        *,
+        force: bool = False,
+        expected: nodeview.Expectations | None = None,
+        agent: Mapping[str, Any] | None = None,
+    ) -> list[records.CheckResult]:
+        """Measure what is due (or `names`, at once) and return what stands; never raises, never outlasts the watchdog.
+
+        `expected` is what Slurm configured and allocated, `agent` what the agent knows about
+        itself (`agent_problem` is shown by agent_self). Without an answer the result is one
+        error named `sweep`.
+        """
+        ask = {
+            "names": None if names is None else list(names),
+            "force": force,
+            "expected": None if expected is None else expectations_to_json(expected),
+            "agent": dict(agent or {}),
+        }
+        try:
+            reply = self._child.ask(ask, deadline_s=self.config.watchdog_s + MARGIN_S)
+            results = [from_json(row) for row in reply["results"]]
+            self.heartbeat = from_json(reply["heartbeat"])
+        except (processes.ChildFailed, KeyError, ValueError, TypeError) as exc:
+            self.heartbeat = self._failed(str(exc), now)
+            return [self.heartbeat]
+        self.latest |= {r.name: r for r in results}
+        return results
+
+    def clear(self, name: str) -> None:
+        """A person says the fault of check `name` is dealt with: only what comes after counts."""
+        self._child.ask({"clear": registry.get(name).name}, deadline_s=MARGIN_S)
+
+    def changed(self, previous: Mapping[str, records.CheckResult]) -> list[records.CheckResult]:
+        """Standing results that differ from `previous` in what matters: those to store."""
+        return runner.changed(previous, self.latest.values())
+
+    def close(self) -> None:
+        """End the child and everything it started."""
+        self._child.close()
+
+    def _failed(self, text: str, now: datetime | None) -> records.CheckResult:
+        return records.CheckResult(
+            cluster=self.config.cluster,
+            node=self.config.node,
+            name="sweep",
+            outcome=records.Outcome.ERROR,
+            severity=records.Severity.INFO,
+            message=f"the sweep gave no answer: {text}",
+            at=now or clock.SYSTEM.now(),
+        )
+
+
+def to_json(result: records.CheckResult) -> dict[str, Any]:
+    """A result as JSON-ready values."""
+    return {**dataclasses.asdict(result), "at": result.at.isoformat()}
+
+
+def from_json(row: Mapping[str, Any]) -> records.CheckResult:
+    """The result that `to_json` wrote."""
+    return records.CheckResult.from_row({
+        **row,
+        "at": datetime.fromisoformat(row["at"]),
+        "outcome": records.Outcome(row["outcome"]),
+        "severity": records.Severity(row["severity"]),
+    })  # fmt: skip
+
+
+def expectations_to_json(expected: nodeview.Expectations) -> dict[str, Any]:
+    """Expectations as JSON-ready values."""
+    row = dataclasses.asdict(expected)
+    uids = None if expected.uids is None else sorted(expected.uids)
+    return {
+        **row,
+        "uids": uids,
+        "allocated": expected.allocated and {str(k): list(v) for k, v in expected.allocated.items()},
+    }
+
+
+def expectations_from_json(row: Mapping[str, Any]) -> nodeview.Expectations:
+    """The expectations that `expectations_to_json` wrote."""
+    given = row["allocated"]
+    return nodeview.Expectations(**{
+        **row,
+        "uids": None if row["uids"] is None else frozenset(row["uids"]),
+        "allocated": None if given is None else {int(k): tuple(v) for k, v in given.items()},
+    })  # fmt: skip
+
+
+def make_runner(config: Config) -> runner.Runner:
+    """The runner of a configuration, in this process."""
+    spec = nodeview.NodeSpec(
+        node=config.node,
+        cluster=config.cluster,
+        root=Path(config.root),
+        command_dirs=tuple(config.command_dirs),
+        nvml_library=config.nvml_library or None,
+        agent=True,
+    )
+    site_file = site.SiteFile(Path(config.site_file) if config.site_file else None)
+    state = Path(config.state_file) if config.state_file else None
+    return runner.Runner(spec, site_file, state_file=state, watchdog_s=config.watchdog_s)
+
+
+def answer(engine: runner.Runner, ask: Mapping[str, Any]) -> dict[str, Any]:
+    """What the sweep process replies to one request."""
+    if "clear" in ask:
+        engine.clear(ask["clear"])
+        return {}
+    expected = engine.spec.expected if ask["expected"] is None else expectations_from_json(ask["expected"])
+    engine.spec = dataclasses.replace(engine.spec, expected=expected, self_state=ask["agent"])
+    swept = engine.run(ask["names"], force=ask["force"])
+    return {"results": [to_json(r) for r in swept.results], "heartbeat": to_json(swept.heartbeat)}
+
+
+def main() -> int:
+    """The sweep process: one JSON request per line on stdin, one reply per line on stdout, until stdin closes."""
+    config = json.loads(sys.argv[1])
+    engine = make_runner(Config(**{**config, "command_dirs": tuple(config["command_dirs"])}))
+    registry.load()
+    gc.collect()
+    gc.freeze()  # children forked from here share these pages instead of copying them
+    for line in sys.stdin.buffer:
+        reply = json.dumps(answer(engine, json.loads(line)), separators=(",", ":"))
+        sys.stdout.write(reply + "\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
