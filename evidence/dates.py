@@ -1,0 +1,116 @@
+"""The dates loggers write, to UTC instants; a date that does not say enough gives None, never a guess."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+_ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:\s?(?:Z|UTC|[+-]\d\d:?\d\d))?"
+_RFC3164 = r"(?:\d{4}\s+)?[^\W\d_]{3,10}\.?\s+\d{1,2}\s+(?:\d{4}\s+)?\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:\s+\d{4}(?=[\s\]]|$))?"
+_WEEKDAY = r"(?:[^\W\d_]{2,4}\.?,?\s+)?"
+_FORMS = re.compile(
+    rf"\s*(?:{_WEEKDAY}{_ISO}|{_WEEKDAY}{_RFC3164}|\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?|\d{{9,10}}\.\d{{6}})(?=[\s\]:,]|$)"
+)
+_ISO_PARTS = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?\s?(?:(Z|UTC)|([+-])(\d\d):?(\d\d))?"
+)
+_NAMED_PARTS = re.compile(
+    r"(?:(\d{4})\s+)?([^\W\d_]{3,10})\.?\s+(\d{1,2})\s+(?:(\d{4})\s+)?(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:\s+(\d{4}))?"
+)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_OTHER_MONTHS = {
+    "mai": 5,
+    "okt": 10,
+    "dez": 12,
+    "mrz": 3,
+    "mär": 3,
+    "maj": 5,
+    "mei": 5,
+    "fév": 2,
+    "fev": 2,
+    "avr": 4,
+}
+_OTHER_MONTHS |= {
+    "aoû": 8,
+    "déc": 12,
+    "abr": 4,
+    "ago": 8,
+    "set": 9,
+    "out": 10,
+    "ene": 1,
+    "dic": 12,
+    "mag": 5,
+    "giu": 6,
+}
+_OTHER_MONTHS |= {"lug": 7, "ott": 10, "gen": 1, "mrt": 3}
+
+
+def match_length(text: str) -> int:
+    """How many characters of `text` are a date at its start; 0 for none."""
+    found = _FORMS.match(text[:80])
+    return found.end() if found else 0
+
+
+def looks_like(text: str) -> bool:
+    """Whether all of `text` is a date."""
+    return match_length(text) == len(text)
+
+
+def _instant(
+    parts: tuple[int, int, int, int, int, int], fraction: str | None, offset: timedelta
+) -> datetime | None:
+    micro = int((fraction or "0")[:6].ljust(6, "0"))
+    try:
+        return datetime(*parts, micro, tzinfo=UTC) - offset
+    except (ValueError, OverflowError):
+        return None
+
+
+def iso(text: str) -> datetime | None:
+    """The instant of an ISO-8601 text; without a zone it is taken as UTC."""
+    if not (found := _ISO_PARTS.search(text)):
+        return None
+    year, month, day, hour, minute, second = (int(g) for g in found.groups()[:6])
+    offset = timedelta()
+    if found[9]:
+        offset = timedelta(hours=int(found[10]), minutes=int(found[11])) * (-1 if found[9] == "-" else 1)
+    return _instant((year, month, day, hour, minute, min(second, 59)), found[7], offset)
+
+
+def from_epoch_us(micro: int) -> datetime | None:
+    """The instant `micro` microseconds after the epoch; None when out of range."""
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micro)
+    except OverflowError:
+        return None
+
+
+def _month(name: str) -> int | None:
+    short = name.lower()[:3]
+    return _MONTHS.index(short) + 1 if short in _MONTHS else _OTHER_MONTHS.get(short)
+
+
+def _named(text: str, reference: datetime | None) -> datetime | None:
+    if not (found := _NAMED_PARTS.search(text)) or (month := _month(found[2])) is None:
+        return None
+    clock = (int(found[3]), int(found[5]), int(found[6]), min(int(found[7]), 59))
+    year = found[1] or found[4] or found[9]
+    if year:
+        return _instant((int(year), month, *clock), found[8], timedelta())
+    if reference is None:
+        return None
+    for candidate in (reference.year + 1, reference.year, reference.year - 1):
+        at = _instant((candidate, month, *clock), found[8], timedelta())
+        if at is not None and at <= reference + timedelta(days=1):
+            return at
+    return None
+
+
+def parse(text: str, reference: datetime | None) -> datetime | None:
+    """The instant of any date form; None when it lacks a day, or a year and there is no reference."""
+    text = text.strip()
+    if "-" in text[:12] or re.match(r"\D{2,5}\s*\d{4}-", text):
+        return iso(text)
+    if re.fullmatch(r"\d{9,10}\.\d{6}", text):
+        return from_epoch_us(int(text.replace(".", "")))
+    return _named(text, reference)

@@ -1,0 +1,223 @@
+"""Local storage: disks, NVMe, RAID, and the local file systems on them."""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
+
+_DISK = "Check the drive's SMART data and replace it if it fails."
+_GONE = "Drain the node; check cabling, backplane and the drive."
+_FS = "Drain the node; check the drive below it, then repair or remake the file system."
+_HW, _BOTH = "hardware", "hardware system_software"
+FACTS = {
+    ("block_io", "io_error"): fact(LOW, _HW, "Reading or writing a drive failed.", _DISK),
+    ("block_io", "buffer_io"): fact(LOW, _HW, "Data could not be read from or written to a drive.", _DISK),
+    ("block_io", "medium_error"): fact(LOW, _HW, "A drive could not read or write a sector.", _DISK),
+    ("block_io", "target_error"): fact(LOW, _HW, "A drive refused a command.", _DISK),
+    ("block_io", "superblock"): fact(
+        HIGH, _BOTH, "A file system could not write its most important block.", _FS
+    ),
+    ("block_io", "remount_ro"): fact(HIGH, _BOTH, "A file system went read-only after errors.", _FS),
+    ("block_io", "fs_error"): fact(LOW, _BOTH, "A local file system found itself damaged.", _FS),
+    ("block_io", "fs_shutdown"): fact(HIGH, _BOTH, "A local file system shut itself down after errors.", _FS),
+    ("block_io", "data_loss"): fact(
+        LOW, _BOTH, "A file system could not write data it had promised to keep.", _FS
+    ),
+    ("block_io", "beyond_end"): fact(
+        LOW,
+        _BOTH,
+        "Something read past the end of a drive: it shrank, vanished or its file system is damaged.",
+        _GONE,
+    ),
+    ("block_io", "nvme_timeout"): fact(LOW, _HW, "An NVMe drive did not answer in time.", _DISK),
+    ("block_io", "nvme_reset"): fact(
+        LOW, _HW, "An NVMe drive's controller went down or had to be reset.", _DISK
+    ),
+    ("block_io", "nvme_disabled"): fact(HIGH, _HW, "An NVMe drive was given up by the kernel.", _GONE),
+    ("block_io", "no_path"): fact(
+        HIGH, _HW, "No path leads to a drive any more: everything on it fails.", _GONE
+    ),
+    ("block_io", "path_failed"): fact(LOW, _HW, "One of several paths to a drive failed.", _GONE),
+    ("block_io", "offline"): fact(HIGH, _HW, "The kernel took a drive offline.", _GONE),
+    ("block_io", "ata_error"): fact(LOW, _HW, "A SATA drive or its link reported an error.", _DISK),
+    ("block_io", "md_fail"): fact(HIGH, _HW, "A drive of a software RAID failed.", _GONE),
+    ("block_io", "md_degraded"): fact(
+        LOW, _HW, "A software RAID runs with fewer drives than it should.", _GONE
+    ),
+    ("block_io", "raid_fault"): fact(HIGH, _HW, "A RAID or SAS controller stopped.", _GONE),
+}
+_DEV = r"(?P<device>[A-Za-z][\w!.:/-]{0,63})"
+_PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "superblock",
+        re.compile(
+            rf"\({_DEV}\): (?:I/O error while (?:writing|reading) superblock|previous I/O error to superblock detected)|I/O error while writing superblock"
+        ),
+    ),
+    (
+        "remount_ro",
+        re.compile(
+            rf"(?:\({_DEV}\): )?(?:[Rr]emounting filesystem read-only|forced readonly|[Ff]ilesystem has been set read-only)"
+        ),
+    ),
+    ("buffer_io", re.compile(rf"Buffer I/O error on dev(?:ice)? {_DEV}, logical block \d+")),
+    ("no_path", re.compile(rf"\b{_DEV}: no (?:available|usable) path - (?:failing|requeuing) I/O")),
+    ("beyond_end", re.compile(r"attempt to access beyond end of device")),
+    (
+        "md_fail",
+        re.compile(
+            r"\bmd/(?P<array>raid[^:\s]{0,16}:?[^:\s]{0,24}): Disk failure on (?P<device>[\w!.-]{1,64}?)(?: detected)?,"
+        ),
+    ),
+    (
+        "md_fail",
+        re.compile(
+            r"\bmd/raid[^ ]{0,40}: (?:not enough operational|Cannot continue operation)|\bmd: (?P<device>\S+) failed - array is dead"
+        ),
+    ),
+    (
+        "md_degraded",
+        re.compile(
+            r"\bmd: kicking non-fresh (?P<device>\S+) from array|\bmd/raid[^ ]{0,40}: raid level \d+ active with \d+ out of \d+ devices"
+        ),
+    ),
+    ("md_degraded", re.compile(r"\bmd: super_written gets error=")),
+    (
+        "nvme_disabled",
+        re.compile(
+            rf"\bnvme {_DEV}: (?:Disabling device after reset failure|Removing after probe failure|Device not ready; aborting|Device shutdown incomplete; abort shutdown|failed to set queue count|.*dead controller)"
+        ),
+    ),
+    ("nvme_timeout", re.compile(rf"\bnvme {_DEV}: I/O (?:tag )?\d+ .*\btimeout\b")),
+    (
+        "nvme_reset",
+        re.compile(
+            rf"\bnvme {_DEV}: (?:controller is down; will reset|resetting controller|Abort status: 0x(?!0\b)|frozen state error detected)"
+        ),
+    ),
+    (
+        "medium_error",
+        re.compile(
+            rf"critical medium error, dev {_DEV},|\[(?P<disk>sd\w+)\].*(?:Sense Key ?: (?:Medium|Hardware) Error|Unrecovered read error)"
+        ),
+    ),
+    ("target_error", re.compile(rf"critical (?:target|space allocation|nexus) error, dev {_DEV},")),
+    (
+        "io_error",
+        re.compile(
+            rf"\bI/O error, dev {_DEV},? sector \d+|JBD2: Detected IO errors while flushing file data on (?P<journal>\S+)"
+        ),
+    ),
+    (
+        "offline",
+        re.compile(
+            r"\[(?P<disk>sd\w+)\].*(?:rejecting I/O to (?:offline|dead) device|killing request)|Device offlined - not ready after error recovery|rejecting I/O to offline device"
+        ),
+    ),
+    (
+        "ata_error",
+        re.compile(
+            r"\b(?P<device>ata\d+(?:\.\d+)?): (?:exception Emask|failed command:|error: \{|.*frozen\b)"
+        ),
+    ),
+    ("path_failed", re.compile(r"multipath: \S+: Failing path (?P<device>[\w:.-]+)")),
+    (
+        "raid_fault",
+        re.compile(
+            r"(?P<device>megaraid_sas|mpt[23]sas\w*|smartpqi|hpsa|aacraid)\b.*(?:FAULT state|fault_state|controller (?:is )?(?:offline|lockup)|Controller lockup|adapter dead)",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "fs_shutdown",
+        re.compile(
+            rf"XFS \({_DEV}\): .*(?:[Ss]hutting down (?:the )?filesystem|[Ff]ilesystem has been shut down|xfs_do_force_shutdown)"
+        ),
+    ),
+    (
+        "fs_shutdown",
+        re.compile(
+            rf"EXT[234]-fs(?: error)? \({_DEV}\): .*(?:shut down|journal has aborted|Detected aborted journal)|Aborting journal on device (?P<journal>\S+)"
+        ),
+    ),
+    (
+        "data_loss",
+        re.compile(
+            rf"EXT4-fs \({_DEV}\): (?:.*This should not happen!! Data will be lost|Delayed block allocation failed)"
+        ),
+    ),
+    (
+        "io_error",
+        re.compile(
+            rf"XFS \({_DEV}\): .*(?:(?:metadata|log) I/O error|writeback error)|BTRFS(?: error| warning| critical|:)? \(device {_DEV.replace('device', 'volume')}\).*(?:bdev .* errs: |IO failure)"
+        ),
+    ),
+    (
+        "fs_error",
+        re.compile(
+            rf"EXT[234]-fs error \(device {_DEV}\)|XFS \({_DEV.replace('device', 'xfs')}\): .*(?:[Cc]orruption|Internal error)|BTRFS (?:error|critical|warning) \(device (?P<volume>[\w-]+)(?:: state \w+)?\)"
+        ),
+    ),
+    ("io_error", re.compile(r"Pool '(?P<device>[\w.-]+)' has encountered an uncorrectable I/O failure")),
+)
+_RECOVERED = re.compile(r"completion polled|read-write")
+
+
+def _device(found: re.Match[str]) -> str | None:
+    groups = found.groupdict()
+    for key in ("device", "disk", "journal", "volume", "xfs"):
+        if groups.get(key):
+            return groups[key].rstrip(":.,")
+    return None
+
+
+def read(message: str, _context: Context) -> KernelFinding | None:
+    """A line about local storage; the first production that fits speaks."""
+    if "loop" in message[:40] and "beyond end" not in message and "I/O error, dev loop" in message:
+        return None
+    for code, pattern in _PRODUCTIONS:
+        if found := pattern.search(message):
+            severity = INFO if _RECOVERED.search(message) else FACTS["block_io", code].severity
+            return make(FACTS, "block_io", code, message, device=_device(found), severity=severity)
+    return None
+
+
+FAMILY = grammar.Family(
+    name="block",
+    triggers=(
+        "I/O error",
+        "IO error",
+        "nvme",
+        "ailing I/O",
+        "requeuing I/O",
+        "md/raid",
+        "md: ",
+        "end of device",
+        "medium error",
+        "critical ",
+        "read-only",
+        "readonly",
+        "EXT4-fs",
+        "EXT3-fs",
+        "EXT2-fs",
+        "XFS (",
+        "BTRFS",
+        "ejecting I/O",
+        "Sense",
+        "sense:",
+        "ata",
+        "multipath",
+        "Aborting journal",
+        "sas",
+        "smartpqi",
+        "hpsa",
+        "aacraid",
+        "offlined",
+        "JBD2",
+        "Pool '",
+    ),
+    read=read,
+    facts=FACTS,
+)

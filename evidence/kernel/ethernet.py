@@ -1,0 +1,100 @@
+"""Ethernet NICs and bonds whose link went down or whose queues stopped."""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel.grammar import HIGH, LOW, Context, KernelFinding, fact, make
+
+_CHECK = "Check cable, transceiver and switch port of this interface."
+FACTS = {
+    ("eth_link", "link_down"): fact(LOW, "hardware", "An Ethernet link went down.", _CHECK),
+    ("eth_link", "bond_slave_down"): fact(LOW, "hardware", "A bond lost one of its links.", _CHECK),
+    ("eth_link", "bond_down"): fact(HIGH, "hardware", "A bond has no working link left.", _CHECK),
+    ("eth_link", "netdev_watchdog"): fact(
+        LOW, "hardware system_software", "A transmit queue of an Ethernet NIC stood still.", _CHECK
+    ),
+    ("eth_link", "tx_timeout"): fact(
+        LOW, "hardware system_software", "An Ethernet NIC stopped sending.", _CHECK
+    ),
+}
+_DOWN = re.compile(
+    rf"(?:\b(?P<driver>[a-z][\w-]{{1,20}})\s+(?P<pci>{grammar.FULL_PCI})(?:\s+(?P<unnamed>\(unnamed net_device\)[^:]*))?:?\s+)?"
+    r"(?:(?P<device>[A-Za-z][\w.-]{0,31}):\s+)?(?:NIC )?[Ll]ink (?:is )?[Dd]own\b"
+)
+_SLAVE = re.compile(
+    r"(?P<bond>\w+): (?:\(slave (?P<slave>[\w.-]+)\): )?link status definitely down(?: for interface (?P<interface>[\w.-]+))?"
+)
+_BOND = re.compile(r"(?P<device>\w+): now running without any active interface")
+_WATCHDOG = re.compile(r"NETDEV WATCHDOG: (?:(?P<device>[\w.-]+) \((?P<driver>[\w-]+)\)|CPU)")
+_BEHIND = re.compile(
+    rf"(?P<driver>[a-z][\w-]{{1,20}})\s+(?P<pci>{grammar.FULL_PCI})\s+(?P<device>[\w.-]+): NETDEV WATCHDOG"
+)
+_HANG = re.compile(
+    r"(?:Detected Tx Unit Hang|\bTx Unit Hang\b|TX timeout detected, starting reset|tx_timeout: VSI_seid|tx timeout recovery)"
+)
+_VIRTUAL = re.compile(
+    r"(?:veth|vnet|docker|br-|virbr|tap|tun|cali|cilium|lxc|flannel|cni|dummy|ata\d|usb\d)", re.ASCII
+)
+_DRIVER = re.compile(
+    rf"\b(?P<driver>[a-z][\w-]{{1,20}})\s+(?P<pci>{grammar.FULL_PCI})(?:\s+(?P<device>[A-Za-z][\w.-]{{0,31}}))?:"
+)
+
+
+def read(message: str, _context: Context) -> KernelFinding | None:
+    """A line about an Ethernet link; fabric NICs, virtual interfaces and SATA or PCIe links are not ours."""
+    if (
+        "mlx" in message
+        or "pcieport" in message
+        or "pciehp" in message
+        or "SATA" in message
+        or "NVLink" in message
+    ):
+        return None
+    if slave := _SLAVE.search(message):
+        return make(
+            FACTS,
+            "eth_link",
+            "bond_slave_down",
+            message,
+            device=slave["slave"] or slave["interface"] or slave["bond"],
+        )
+    if bond := _BOND.search(message):
+        return make(FACTS, "eth_link", "bond_down", message, device=bond["device"])
+    driver = _DRIVER.search(message)
+    address = grammar.pci(driver["pci"]) if driver else None
+    named = driver["device"] if driver else None
+    if watchdog := _WATCHDOG.search(message):
+        device = watchdog["device"] or named
+        return (
+            None
+            if (device or "").startswith("ib")
+            else make(FACTS, "eth_link", "netdev_watchdog", message, device=device, pci_bus_id=address)
+        )
+    if _HANG.search(message):
+        return make(FACTS, "eth_link", "tx_timeout", message, device=named, pci_bus_id=address)
+    if (down := _DOWN.search(message)) and (device := down["device"] or named):
+        return (
+            None
+            if _VIRTUAL.match(device)
+            else make(FACTS, "eth_link", "link_down", message, device=device, pci_bus_id=address)
+        )
+    return None
+
+
+FAMILY = grammar.Family(
+    name="ethernet",
+    triggers=(
+        "ink is ",
+        "ink down",
+        "ink Down",
+        "WATCHDOG",
+        "definitely down",
+        "without any active",
+        "Unit Hang",
+        "imeout",
+    ),
+    read=read,
+    facts=FACTS,
+)

@@ -1,0 +1,163 @@
+"""Fabric NICs: Mellanox/NVIDIA mlx5 and mlx4, IPoIB, Omni-Path, and carriers that were lost."""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
+
+_PORT = "Check cable, transceiver and switch port of this HCA; look for the link counters around this time."
+_FIRMWARE = "Drain the node and reset it; update the HCA's firmware, replace the HCA if it returns."
+_HW = "hardware"
+_BOTH = "hardware system_software"
+FACTS = {
+    ("ib_link", "port_down"): fact(HIGH, _HW, "A fabric port went down.", _PORT),
+    ("ib_link", "link_down"): fact(HIGH, _HW, "The network link of a fabric NIC went down.", _PORT),
+    ("ib_link", "lost_carrier"): fact(LOW, _HW, "A network interface lost its carrier.", _PORT),
+    ("ib_link", "cable_unplugged"): fact(LOW, _HW, "No cable or transceiver in a fabric port.", _PORT),
+    ("ib_link", "cable_error"): fact(
+        LOW, _HW, "A cable or transceiver of a fabric port reports an error.", _PORT
+    ),
+    ("ib_link", "port_module_high_temp"): fact(
+        LOW, _HW, "A transceiver is too hot.", "Check air flow at the port; replace the transceiver."
+    ),
+    ("ib_link", "high_temp"): fact(
+        LOW, _HW, "The HCA's temperature sensor is over its limit.", "Check fans and air flow of the node."
+    ),
+    ("ib_link", "pcie_power_insufficient"): fact(
+        INFO,
+        _HW,
+        "The slot offers the HCA less power than it wants; common at boot.",
+        "Check slot and BIOS power settings if links fail too.",
+    ),
+    ("ib_link", "cmd_timeout"): fact(
+        LOW, _BOTH, "The HCA's firmware did not answer a command of the driver.", _FIRMWARE
+    ),
+    ("ib_link", "health_compromised"): fact(
+        HIGH, _BOTH, "The HCA's firmware stopped its heartbeat.", _FIRMWARE
+    ),
+    ("ib_link", "health_fatal"): fact(
+        HIGH, _BOTH, "The HCA reports a fatal hardware or firmware error.", _FIRMWARE
+    ),
+    ("ib_link", "init_failed"): fact(HIGH, _BOTH, "The HCA could not be initialised.", _FIRMWARE),
+    ("ib_link", "netdev_watchdog"): fact(
+        LOW, _BOTH, "A transmit queue of a fabric NIC stood still.", _FIRMWARE
+    ),
+    ("ib_link", "tx_timeout"): fact(LOW, _BOTH, "A fabric NIC stopped sending.", _FIRMWARE),
+    ("ib_link", "rx_timeout"): fact(LOW, _BOTH, "A fabric NIC's receive channel stopped.", _FIRMWARE),
+    ("ib_link", "cqe_error"): fact(
+        INFO,
+        _BOTH,
+        "An operation on the fabric ended with an error; often the peer's fault.",
+        "Look at the peer node for the same moment.",
+    ),
+}
+_PCI = re.compile(
+    rf"\bmlx[45]_core\s+(?P<pci>{grammar.FULL_PCI})(?::(?P<port>\d))?(?:\s+(?P<device>[A-Za-z][\w.-]{{0,31}}))?(?=:)"
+)
+_CALL = re.compile(r"\b\w+:\d+:\((?P<who>pid)\s(?P<pid>\d+)\):")
+_MODULE = re.compile(r"Port module event(?:\[\w+\])?:\s*(?:module (?P<module>\d+),\s*)?(?P<text>.*)")
+_PORT_STATE = re.compile(
+    r"(?:^|[\s:])(?P<device>mlx[45]_\d+|hfi1_\d+|[a-z]\w*_\d+):\s+Port:?\s\d+\s+Link DOWN\b"
+)
+_WATCHDOG = re.compile(r"NETDEV WATCHDOG: (?:(?P<device>[\w.-]+) \((?P<driver>[\w-]+)\)|CPU)")
+_NETDEV = re.compile(r"\bmlx[45]\w*[\s:].*?(?P<device>[A-Za-z][\w.-]{0,31}):\s+Link [Dd]own\b")
+_CARRIER = re.compile(r"(?:^|\s)(?P<device>[A-Za-z][\w.@-]{0,31}): Lost carrier\b")
+_MANAGER = re.compile(
+    r"\((?P<device>[A-Za-z][\w.-]{0,31})\): (?:carrier is OFF|(?:carrier: )?link disconnected|.*reason 'carrier-changed')"
+)
+_IPOIB = re.compile(r"(?:^|\s)(?P<device>ib\d[\w.]{0,12}): transmit timeout: latency")
+_OPA = re.compile(
+    r"(?P<device>hfi1_\d+):.*(?:logical state changed to PORT_DOWN|[Ll]ink down\b|physical state changed to PHYS_OFFLINE)"
+)
+_VIRTUAL = re.compile(
+    r"(?:veth|vnet|docker|br-?|virbr|tap|tun|cali|cilium|lxc|flannel|cni|dummy|bond|team|lo|vlan|wlan|wl|wg)(?![A-Za-z]{4})",
+    re.ASCII,
+)
+_PHRASES = (
+    ("cmd_timeout", re.compile(r"timeout\. Will cause a leak of a command resource")),
+    ("health_compromised", re.compile(r"device's health compromised")),
+    (
+        "health_fatal",
+        re.compile(
+            r"\bsynd 0x0*[1-9a-f][0-9a-f]*: |Fatal error \d+ detected|device is in fatal|health recovery failed|Health issue observed.*severity\([0-3]\)|Internal error detected|mlx[45]_\w*: .*handling bad device"
+        ),
+    ),
+    (
+        "init_failed",
+        re.compile(
+            r"mlx[45]_(?:init_one|load_one) failed|probe_one.* failed with error|in (?:pre-)?initializing state, aborting|probe with driver mlx[45]_core failed"
+        ),
+    ),
+    ("tx_timeout", re.compile(r"\bTX timeout (?:detected|on queue)")),
+    ("rx_timeout", re.compile(r"\bRX timeout on channel")),
+    ("high_temp", re.compile(r"High temperature on sensors")),
+    ("pcie_power_insufficient", re.compile(r"Detected insufficient power on the PCIe slot")),
+    ("cqe_error", re.compile(r"\b(?:dump error cqe|ERR CQE on|Error cqe on cqn|error CQE)", re.IGNORECASE)),
+)
+
+
+def _module(message: str) -> str | None:
+    """What a transceiver event says; plugging in and cooling down are none."""
+    if not (found := _MODULE.search(message)):
+        return None
+    text = found["text"]
+    if "High Temperature" in text:
+        return "port_module_high_temp"
+    if "Cable unplugged" in text:
+        return "cable_unplugged"
+    return "cable_error" if "error" in text.lower() else None
+
+
+def _interface(message: str) -> tuple[str, str | None] | None:
+    """Code and interface of a line that names a port or netdev."""
+    for code, pattern in (
+        ("port_down", _PORT_STATE),
+        ("port_down", _OPA),
+        ("tx_timeout", _IPOIB),
+        ("link_down", _NETDEV),
+    ):
+        if found := pattern.search(message):
+            return code, found["device"]
+    if (found := _WATCHDOG.search(message)) and (
+        "mlx" in message or (found["device"] or "").startswith("ib")
+    ):
+        return "netdev_watchdog", found["device"]
+    if (found := _CARRIER.search(message) or _MANAGER.search(message)) and not _VIRTUAL.match(
+        found["device"]
+    ):
+        return "lost_carrier", found["device"]
+    return None
+
+
+def read(message: str, _context: Context) -> KernelFinding | None:
+    """A line of a fabric NIC; commands refused to a monitor (ACCESS_REG) are none."""
+    where, call = _PCI.search(message), _CALL.search(message)
+    device = where["device"] if where else None
+    code = _module(message)
+    if code is None:
+        code = next((name for name, pattern in _PHRASES if pattern.search(message)), None)
+        if code is not None and "mlx" not in message and not call:
+            code = None
+    if code is None and (named := _interface(message)):
+        code, device = named[0], named[1] or device
+    if code is None:
+        return None
+    return make(
+        FACTS,
+        "ib_link",
+        code,
+        message,
+        pci_bus_id=grammar.pci(where["pci"]) if where else None,
+        device=device,
+        pid=grammar.number(call["pid"]) if call else None,
+    )
+
+
+FAMILY = grammar.Family(
+    name="fabric",
+    triggers=("mlx", "Link DOWN", "arrier", "Port module event", "hfi1", "transmit timeout", "WATCHDOG"),
+    read=read,
+    facts=FACTS,
+)

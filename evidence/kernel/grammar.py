@@ -1,0 +1,152 @@
+"""What every family of kernel messages shares: the finding it makes, what a code means, and what was said before."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from probing_cluster.core import sanitize
+from probing_cluster.core.records import Severity, doc, record
+
+USER = "user_program"
+SOFTWARE = "system_software"
+HARDWARE = "hardware"
+INFO, LOW, HIGH = Severity.INFO, Severity.LOW, Severity.HIGH
+
+PCI = r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?"
+FULL_PCI = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
+_MEMORY_LIMIT = 256
+_MAX_PID = 2**32 - 1
+
+
+@record
+class KernelFinding:
+    """One kernel message understood."""
+
+    kind: str = doc("word of docs/evidence.md")
+    code: str | None = doc("the kind's own code")
+    severity: Severity = doc("info, low or high")
+    domains: tuple[str, ...] = doc("failure domains it can speak for, likeliest first")
+    meaning: str = doc("one sentence")
+    next_step: str = doc("what to do, one sentence")
+    message: str = doc("the message without prefixes, control characters removed")
+    device: str | None = doc(
+        "the part concerned: nvswitch0, mlx5_3, nvme0n1, a DIMM label, a server", default=None
+    )
+    pci_bus_id: str | None = doc("lower case, function kept when logged", default=None)
+    pid: int | None = doc("process id named", default=None)
+    process: str | None = doc("process name named", default=None)
+    job_id: int | None = doc("Slurm job id when the message itself names its cgroup", default=None)
+    repeat: int = doc("times rsyslog says it was repeated", default=1)
+    detail: Mapping[str, Any] = doc("further decoded fields", default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fact:
+    """What a code of a kind means when the message says no more."""
+
+    severity: Severity
+    domains: tuple[str, ...]
+    meaning: str
+    next_step: str
+
+
+def fact(severity: Severity, domains: str, meaning: str, next_step: str) -> Fact:
+    """A Fact with its domains as one space-separated text."""
+    return Fact(severity=severity, domains=tuple(domains.split()), meaning=meaning, next_step=next_step)
+
+
+Facts = Mapping[tuple[str, str], Fact]
+"""(kind, code) to meaning; code "*" stands for codes that are numbers of the message's own."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Context:
+    """What earlier lines of the same log said that later ones leave out; bounded."""
+
+    tables: dict[str, OrderedDict[str, Any]] = field(default_factory=dict)
+
+    def put(self, table: str, key: str, value: Any) -> None:
+        """Remember `value`, forgetting the oldest when the table is full."""
+        entries = self.tables.setdefault(table, OrderedDict())
+        entries[key] = value
+        entries.move_to_end(key)
+        if len(entries) > _MEMORY_LIMIT:
+            entries.popitem(last=False)
+
+    def get(self, table: str, key: str) -> Any:
+        """What was remembered, or None."""
+        entries = self.tables.get(table)
+        return entries.get(key) if entries else None
+
+    def pop(self, table: str, key: str) -> Any:
+        """The same, and forget it."""
+        entries = self.tables.get(table)
+        return entries.pop(key, None) if entries else None
+
+
+Read = Callable[[str, Context], KernelFinding | None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Family:
+    """One family of messages: `read` is only called when one of `triggers` is in the message."""
+
+    name: str
+    triggers: tuple[str, ...]
+    read: Read
+    facts: Facts
+
+
+def make(facts: Facts, kind: str, code: str, message: str, **fields: Any) -> KernelFinding:
+    """The finding for (kind, code), its meaning from the family's facts; `fields` override."""
+    said = facts.get((kind, code)) or facts[kind, "*"]
+    values: dict[str, Any] = {
+        "severity": said.severity,
+        "domains": said.domains,
+        "meaning": said.meaning,
+        "next_step": said.next_step,
+    }
+    values.update(fields)
+    for name in ("device", "process"):
+        if values.get(name) is not None:
+            values[name] = sanitize.clean(values[name], 256)
+    return KernelFinding(kind=kind, code=code, message=sanitize.clean(message), **values)
+
+
+def pci(text: str | None) -> str | None:
+    """A PCI address in our form: lower case, four-digit domain, function kept when there."""
+    if text is None or not re.fullmatch(PCI, text):
+        return None
+    text = text.lower()
+    head, _, rest = text.partition(":")
+    if len(head) == 8 and head.startswith("0000"):
+        return f"{head[4:]}:{rest}"
+    return text
+
+
+def bus_address(address: str) -> str:
+    """`address` without its function, for comparing what different lines call one device."""
+    return address.partition(".")[0]
+
+
+def number(text: str | None, limit: int = _MAX_PID) -> int | None:
+    """A decimal number within `limit`, or None."""
+    if text is None or not text.isascii() or not text.isdigit() or len(text) > 20:
+        return None
+    value = int(text)
+    return value if value <= limit else None
+
+
+_UNKNOWN = frozenset({"", "<unknown>", "unknown", "..."})
+
+
+def name(text: str | None) -> str | None:
+    """A process name without its quotes; None for the driver's ways to say unknown."""
+    if text is None:
+        return None
+    text = text.strip().strip("'\"`").strip()
+    return None if text.lower() in _UNKNOWN else text

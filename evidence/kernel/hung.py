@@ -1,0 +1,135 @@
+"""Tasks and processors that stand still: hung tasks, lockups, RCU stalls, panics and oopses."""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.core import sanitize
+from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
+
+_STORAGE = "Look at what it waits for: a file system or network that does not answer is the commonest."
+_CPU = "Look at the stack below it; drain the node if it repeats."
+FACTS = {
+    ("hung_task", "*"): fact(
+        INFO,
+        "system_software hardware",
+        "A process waits in the kernel without being interruptible for longer than the limit.",
+        _STORAGE,
+    ),
+    ("hung_task", "soft_lockup"): fact(
+        LOW, "system_software hardware", "A processor did not schedule for many seconds.", _CPU
+    ),
+    ("hung_task", "hard_lockup"): fact(
+        LOW, "system_software hardware", "A processor did not take interrupts for many seconds.", _CPU
+    ),
+    ("hung_task", "rcu_stall"): fact(
+        LOW, "system_software hardware", "A processor holds up the kernel's memory reclamation (RCU).", _CPU
+    ),
+    ("hung_task", "workqueue_lockup"): fact(
+        LOW, "system_software", "A kernel work queue stands still.", _CPU
+    ),
+    ("panic", "panic"): fact(
+        HIGH,
+        "system_software hardware",
+        "The kernel stopped the node.",
+        "Find the cause in the lines before it (or the crash dump).",
+    ),
+    ("panic", "oops"): fact(
+        LOW,
+        "system_software hardware",
+        "The kernel met an error of its own and killed the task it was in.",
+        "Drain the node and reboot it; report it to the distributor.",
+    ),
+    ("limit", "file_max"): fact(
+        INFO,
+        "system_software user_program",
+        "The node has no file handles left.",
+        "Find the process with too many open files; raise fs.file-max.",
+    ),
+}
+_TASK = re.compile(
+    r"\btask (?P<name>.{1,64}?)(?::(?P<pid>\d{1,10}))?(?: <[^>]*>)?\s+(?:is )?blocked for more than (?P<s>\d{1,9}) seconds"
+)
+_MUTEX = re.compile(r"\bINFO: task (?P<name>.{1,64}?):(?P<pid>\d{1,10}) (?:is )?blocked on an? \w+")
+_SOFT = re.compile(r"\bsoft lockup\b.*?(?:CPU#(?P<cpu>\d+))(?:.*?\[(?P<name>.{1,64}?):(?P<pid>\d{1,10})\])?")
+_HARD = re.compile(r"hard LOCKUP on cpu ?(?P<cpu>\d+)")
+_RCU = re.compile(
+    r"\bself-detected stall on CPU|\bdetected (?:expedited )?stalls on CPUs/tasks|kthread (?:starved for|timer wakeup didn't happen)"
+)
+_WORKQUEUE = re.compile(r"BUG: workqueue lockup")
+_PANIC = re.compile(r"[Kk]ernel [Pp]anic - (?:not )?syncing: (?P<why>.*)")
+_OOPS = re.compile(
+    r"BUG: unable to handle|\bOops: |general protection fault[,:]|kernel BUG at |BUG: kernel NULL pointer|Internal error: Oops"
+)
+_FILES = re.compile(r"VFS: file-max limit (?P<limit>\d+) reached")
+
+
+def _task(found: re.Match[str], message: str, code: str) -> KernelFinding:
+    return make(
+        FACTS,
+        "hung_task",
+        code,
+        message,
+        pid=grammar.number(found["pid"]),
+        process=grammar.name(found["name"]),
+    )
+
+
+def _lockup(message: str) -> KernelFinding | None:
+    if found := _SOFT.search(message):
+        cpu = {"cpu": int(found["cpu"])}
+        pid, name = grammar.number(found["pid"]), grammar.name(found["name"])
+        return make(
+            FACTS,
+            "hung_task",
+            "soft_lockup",
+            message,
+            pid=pid,
+            process=name,
+            device=f"cpu{found['cpu']}",
+            detail=cpu,
+        )
+    if found := _HARD.search(message):
+        return make(FACTS, "hung_task", "hard_lockup", message, device=f"cpu{found['cpu']}")
+    return None
+
+
+def read(message: str, _context: Context) -> KernelFinding | None:
+    """A line of the kernel's own watchdogs."""
+    if found := _TASK.search(message):
+        return _task(found, message, found["s"])
+    if found := _MUTEX.search(message):
+        return _task(found, message, "mutex")
+    if finding := _lockup(message):
+        return finding
+    if _RCU.search(message):
+        return make(FACTS, "hung_task", "rcu_stall", message)
+    if _WORKQUEUE.search(message):
+        return make(FACTS, "hung_task", "workqueue_lockup", message)
+    if found := _PANIC.search(message):
+        return make(FACTS, "panic", "panic", message, detail={"why": sanitize.clean(found["why"], 256)})
+    if _OOPS.search(message):
+        return make(FACTS, "panic", "oops", message)
+    return make(FACTS, "limit", "file_max", message) if _FILES.search(message) else None
+
+
+FAMILY = grammar.Family(
+    name="hung",
+    triggers=(
+        "blocked for more than",
+        " blocked on a",
+        "lockup",
+        "LOCKUP",
+        "stall",
+        "kthread ",
+        "anic - ",
+        "BUG: ",
+        "kernel BUG",
+        "Oops",
+        "general protection",
+        "file-max",
+    ),
+    read=read,
+    facts=FACTS,
+)

@@ -1,0 +1,138 @@
+"""Main memory and processor: EDAC, machine checks, poisoned pages."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
+
+_DIMM = "Count them per DIMM; replace a DIMM whose rate rises."
+_CPU = "Decode it with rasdaemon; if it returns on this socket, replace the part it names."
+FACTS = {
+    ("edac", "CE"): fact(INFO, "hardware", "Main memory corrected an error.", _DIMM),
+    ("edac", "UE"): fact(
+        HIGH,
+        "hardware",
+        "Main memory could not correct an error.",
+        "Drain the node and replace the DIMM it names.",
+    ),
+    ("edac", "detail"): fact(INFO, "hardware", "Part of a memory error report.", _DIMM),
+    ("mce", "bank"): fact(INFO, "hardware", "A processor reported a machine check.", _CPU),
+    ("mce", "detail"): fact(INFO, "hardware", "Part of a machine-check or firmware error report.", _CPU),
+    ("mce", "cmci_storm"): fact(
+        LOW, "hardware", "So many corrected errors that the kernel stopped taking interrupts for them.", _DIMM
+    ),
+    ("mce", "memory_failure"): fact(
+        LOW, "hardware", "A page of main memory is bad and was taken out of use.", _DIMM
+    ),
+    ("mce", "uncorrected"): fact(HIGH, "hardware", "A processor reported an uncorrected error.", _CPU),
+}
+_EDAC = re.compile(
+    r"EDAC (?:\w+ )?(?P<mc>MC\d{1,3}|DEVICE\d{1,3}):? ?(?:(?P<count>\d{1,9}) )?(?P<type>CE|UE)\b(?P<text>.*)"
+)
+_ON = re.compile(r"\bon (?P<label>\S+(?: \S*#\S*)*)|label \"(?P<old>[^\"]{1,64})\"")
+_EDAC_PART = re.compile(
+    r"EDAC \w+ ?(?:MC\d+)?: (?:HANDLING MCE MEMORY ERROR|CPU \d+: Machine Check|TSC |ADDR |MISC |PROCESSOR )"
+)
+_BANK = re.compile(
+    r"Machine Check(?: Exception| Event)?: *(?P<mcg>[0-9a-fx]{1,16}) Bank (?P<bank>\d{1,3}): (?P<status>[0-9a-f]{8,16})"
+)
+_AMD = re.compile(
+    r"\[Hardware Error\]:.*MC(?P<bank>\d{1,2})_STATUS\[(?P<flags>[^\]]{0,80})\]: ?(?:0x)?(?P<status>[0-9a-f]{8,16})"
+)
+_CPU_NO = re.compile(r"CPU[ :]? ?(?P<cpu>\d{1,5})\b")
+_STORM = re.compile(r"CMCI storm detected")
+_FAILURE = re.compile(
+    r"\bMemory failure: 0x[0-9a-f]+:|hardware memory corruption|hardware memory error|corrupted page"
+)
+_KILLED = re.compile(r"[Kk]illing (?P<name>[^:]{1,32}):(?P<pid>\d+) due to hardware memory corruption")
+_FATAL = re.compile(
+    r"event severity: (?P<sev>fatal|recoverable|corrected|info)|Uncorrected(?:, |\b.*error)|Deferred error"
+)
+_PANIC = re.compile(r"Kernel panic - not syncing: (?:Fatal [Mm]achine check|.*[Hh]ardware [Ee]rror)")
+_UNCORRECTED_BIT, _CONTEXT_CORRUPT_BIT = 61, 57
+
+
+def _edac(message: str) -> KernelFinding | None:
+    if found := _EDAC.search(message):
+        label = _ON.search(found["text"])
+        detail = {"count": int(found["count"] or 1), "controller": found["mc"]}
+        device = (label["label"] or label["old"]) if label else found["mc"]
+        return make(FACTS, "edac", found["type"], message, device=device, detail=detail)
+    return make(FACTS, "edac", "detail", message) if _EDAC_PART.search(message) else None
+
+
+def _bank(message: str) -> KernelFinding | None:
+    """A bank's status; bits 61 and 57 say that it was not corrected."""
+    if not (found := _BANK.search(message) or _AMD.search(message)):
+        return None
+    status = int(found["status"], 16)
+    uncorrected = bool(status >> _UNCORRECTED_BIT & 1)
+    detail: dict[str, Any] = {
+        "bank": int(found["bank"]),
+        "status": f"{status:016x}",
+        "uncorrected": uncorrected,
+    }
+    detail["context_corrupt"] = bool(status >> _CONTEXT_CORRUPT_BIT & 1)
+    if cpu := _CPU_NO.search(message):
+        detail["cpu"] = int(cpu["cpu"])
+    device = f"cpu{detail['cpu']}" if cpu else None
+    if uncorrected:
+        said = FACTS["mce", "uncorrected"]
+        return make(
+            FACTS,
+            "mce",
+            "bank",
+            message,
+            device=device,
+            detail=detail,
+            severity=said.severity,
+            meaning=said.meaning,
+        )
+    return make(FACTS, "mce", "bank", message, device=device, detail=detail)
+
+
+def read(message: str, _context: Context) -> KernelFinding | None:
+    """A line about main memory or the processor's own checks."""
+    if "EDAC" in message:
+        return _edac(message)
+    if finding := _bank(message):
+        return finding
+    if _STORM.search(message):
+        return make(FACTS, "mce", "cmci_storm", message)
+    if killed := _KILLED.search(message):
+        return make(
+            FACTS,
+            "mce",
+            "memory_failure",
+            message,
+            pid=grammar.number(killed["pid"]),
+            process=grammar.name(killed["name"]),
+        )
+    if _FAILURE.search(message):
+        return make(FACTS, "mce", "memory_failure", message)
+    if _PANIC.search(message):
+        return make(FACTS, "mce", "uncorrected", message)
+    if "[Hardware Error]" in message:
+        graded = _FATAL.search(message)
+        bad = graded and graded["sev"] in ("fatal", "recoverable", None)
+        return make(FACTS, "mce", "detail", message, severity=HIGH if bad else INFO)
+    return None
+
+
+FAMILY = grammar.Family(
+    name="memory",
+    triggers=(
+        "EDAC",
+        "[Hardware Error]",
+        "achine Check",
+        "achine check",
+        "CMCI storm",
+        "emory failure",
+        "hardware memory",
+    ),
+    read=read,
+    facts=FACTS,
+)

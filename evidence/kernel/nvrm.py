@@ -1,0 +1,167 @@
+"""What the NVIDIA driver says without an Xid: GPUs lost, the GSP silent, NVLink start-up, initialisation, assertions."""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
+
+FACTS = {
+    ("gpu_lost", "gpu_fallen_no_xid"): fact(
+        HIGH,
+        "hardware",
+        "A GPU no longer answers on PCIe and the driver could not even start it; no Xid is printed for this.",
+        "Drain the node and power-cycle it; have the GPU replaced if it does not come back.",
+    ),
+    ("gpu_lost", "gpu_fallen"): fact(
+        HIGH,
+        "hardware system_software",
+        "The GPU has fallen off the bus, without an Xid 79 before it in this log.",
+        "Drain the node and power-cycle it; have the GPU replaced if it does not come back.",
+    ),
+    ("gsp", "rpc_timeout"): fact(
+        LOW,
+        "system_software hardware",
+        "The GPU's system processor (GSP) did not answer a request of the driver.",
+        "Look for Xid 119 or 120 on this GPU; drain the node and reset the GPU.",
+    ),
+    ("gsp", "unresponsive"): fact(
+        LOW,
+        "system_software hardware",
+        "The GPU's system processor (GSP) has stopped.",
+        "Look for Xid 119 or 120 on this GPU; drain the node and reset the GPU.",
+    ),
+    ("gsp", "crash"): fact(
+        LOW,
+        "system_software hardware",
+        "The firmware of the GPU's system processor (GSP) crashed.",
+        "Keep the report below it; drain the node and reset the GPU.",
+    ),
+    ("nvlink", "rx_detect"): fact(
+        LOW,
+        "hardware system_software",
+        "The driver could not see the receiver at the other end of an NVLink.",
+        "Compare the NVLink state of this node's GPUs with a healthy node; reset GPUs and switches if links are missing.",
+    ),
+    ("nvlink", "training"): fact(
+        LOW,
+        "hardware system_software",
+        "An NVLink did not train.",
+        "Check the NVLink state of this node's GPUs; reset them, and inspect the link if it stays down.",
+    ),
+    ("nvlink", "error"): fact(
+        LOW,
+        "hardware system_software",
+        "The driver reports an NVLink failure outside the Xid numbers.",
+        "Check the NVLink state of this node's GPUs.",
+    ),
+    ("driver", "init_failed"): fact(
+        HIGH,
+        "hardware system_software",
+        "The driver could not initialise the GPU: no program can use it.",
+        "Drain the node and reboot it; check seating and power of the GPU if it returns.",
+    ),
+    ("driver", "version_mismatch"): fact(
+        LOW,
+        "system_software",
+        "The driver's library and its kernel module are of different versions.",
+        "Reload the module or reboot, so that both sides are of one release.",
+    ),
+    ("driver", "assertion"): fact(
+        INFO,
+        "system_software",
+        "The NVIDIA driver met a state that it did not expect.",
+        "Look for Xids around it; report it to the vendor if it comes with failures.",
+    ),
+    ("driver", "bar_invalid"): fact(
+        LOW,
+        "system_software hardware",
+        "Firmware gave the GPU no usable PCIe memory window.",
+        "Check the BIOS settings for large PCIe windows (Above 4G decoding).",
+    ),
+}
+_GPU = rf"(?:GPU\s*(?P<pci>{grammar.PCI}):\s*)?"
+_PROBED = re.compile(rf"NVRM:\s+The NVIDIA GPU (?P<pci>{grammar.PCI})")
+_LOST = re.compile(r"NVRM:.*fallen off the bus and is not responding to commands", re.DOTALL)
+_FALLEN = re.compile(rf"NVRM:\s+{_GPU}GPU has fallen off the bus")
+_UUID = re.compile(rf"NVRM:\s+GPU at PCI:(?P<pci>{grammar.PCI}): (?P<uuid>GPU-[0-9a-f-]{{36}})")
+_GSP = (
+    ("rpc_timeout", re.compile(r"rpcRecvPoll timed\s?out")),
+    (
+        "unresponsive",
+        re.compile(r"GSP core unresponsive|GSP-RM unresponsive|(?:GSP RM|LibOS|GSP) heartbeat timed out"),
+    ),
+    ("crash", re.compile(r"GSP-CrashCat Report")),
+)
+_NVLINK = re.compile(r"\bknvlink\w*:|\bnvidia-nvlink:|NVRM:.*\bNVLink\b")
+_FAILED = re.compile(r"[Ff]ail(?:ed|ure)|\b[Ee]rror\b|timed out")
+_INIT = re.compile(
+    rf"NVRM:\s+{_GPU}(?:RmInitAdapter failed|rm_init_adapter failed)|nvidia\s+(?P<probe>{grammar.PCI}):.*probe .*failed"
+)
+_PROBE = re.compile(rf"\bnvidia: probe of (?P<pci>{grammar.PCI}) failed with error")
+_MISMATCH = re.compile(r"NVRM: API mismatch: the client (?:'(?P<name>[^']{1,64})' \(pid (?P<pid>\d+)\))?")
+_ASSERT = re.compile(r"(?:NVRM:|nvidia-[a-z]+:|NVSwitch:).*\bAssertion failed|NVRM: nvAssert\w*")
+_BAR = re.compile(r"NVRM: (?:This PCI I/O region assigned to your NVIDIA device is invalid|BAR\d is 0M)")
+
+
+def _lost(message: str, context: Context) -> KernelFinding | None:
+    """The two forms without an Xid: one message over three lines, and one that repeats an Xid 79."""
+    if probed := _PROBED.search(message):
+        context.put("nvrm", "probed", grammar.pci(probed["pci"]))
+    if _LOST.search(message):
+        address = context.pop("nvrm", "probed")
+        return make(FACTS, "gpu_lost", "gpu_fallen_no_xid", message, pci_bus_id=address)
+    if (found := _FALLEN.search(message)) and "Xid" not in message:
+        address = grammar.pci(found["pci"])
+        if address is not None and context.pop("xid79", grammar.bus_address(address)):
+            return None
+        return make(FACTS, "gpu_lost", "gpu_fallen", message, pci_bus_id=address)
+    return None
+
+
+def _nvlink(message: str) -> KernelFinding | None:
+    if not _NVLINK.search(message) or not _FAILED.search(message):
+        return None
+    low = message.lower()
+    code = "rx_detect" if "rxdet" in low or "rx detect" in low else "training" if "train" in low else "error"
+    return make(FACTS, "nvlink", code, message)
+
+
+def _driver(message: str) -> KernelFinding | None:
+    if found := _INIT.search(message):
+        return make(
+            FACTS, "driver", "init_failed", message, pci_bus_id=grammar.pci(found["pci"] or found["probe"])
+        )
+    if found := _PROBE.search(message):
+        return make(FACTS, "driver", "init_failed", message, pci_bus_id=grammar.pci(found["pci"]))
+    if found := _MISMATCH.search(message):
+        return make(
+            FACTS,
+            "driver",
+            "version_mismatch",
+            message,
+            pid=grammar.number(found["pid"]),
+            process=grammar.name(found["name"]),
+        )
+    if _ASSERT.search(message):
+        return make(FACTS, "driver", "assertion", message)
+    return make(FACTS, "driver", "bar_invalid", message) if _BAR.search(message) else None
+
+
+def read(message: str, context: Context) -> KernelFinding | None:
+    """A line of the driver that carries no Xid."""
+    if uuid := _UUID.search(message):
+        context.put("gpu_uuid", grammar.bus_address(grammar.pci(uuid["pci"]) or ""), uuid["uuid"])
+        return None
+    if finding := _lost(message, context):
+        return finding
+    for code, pattern in _GSP:
+        if pattern.search(message):
+            return make(FACTS, "gsp", code, message)
+    return _nvlink(message) or _driver(message)
+
+
+FAMILY = grammar.Family(
+    name="nvrm", triggers=("NVRM", "nvidia", "knvlink", "NVSwitch"), read=read, facts=FACTS
+)

@@ -1,0 +1,160 @@
+"""Host memory ran out: the kernel's OOM killer, whom it killed and in which Slurm job."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel.grammar import INFO, Context, KernelFinding, fact, make
+
+_JOB = "Ask for more memory, or use less; the job's own cgroup limit was reached."
+_NODE = "Find what filled the node: a job without a memory limit, or a leak outside jobs."
+FACTS = {
+    ("oom", "memcg"): fact(
+        INFO,
+        "user_program",
+        "A process was killed because its cgroup (a job, a container) reached its memory limit.",
+        _JOB,
+    ),
+    ("oom", "global"): fact(
+        INFO,
+        "user_program system_software",
+        "A process was killed because the whole node ran out of memory.",
+        _NODE,
+    ),
+    ("oom", "cpuset"): fact(
+        INFO, "user_program", "A process was killed because the memory of its NUMA nodes ran out.", _JOB
+    ),
+    ("oom", "killed"): fact(INFO, "user_program", "The kernel killed a process for lack of memory.", _JOB),
+    ("oom", "invoked"): fact(
+        INFO, "user_program", "A process could get no memory and set off the OOM killer.", _JOB
+    ),
+    ("oom", "reaped"): fact(
+        INFO, "user_program", "The kernel took back the memory of a process it had killed.", _JOB
+    ),
+    ("oom", "alloc_failure"): fact(
+        INFO,
+        "system_software user_program",
+        "The kernel could not find free pages; the caller may go on.",
+        _NODE,
+    ),
+}
+_KILL = re.compile(r"oom-kill:constraint=(?P<constraint>CONSTRAINT_\w+)(?P<fields>.*)")
+_TASK = re.compile(r",task=(?P<name>.{1,64}?),pid=(?P<pid>\d+),uid=(?P<uid>\d+)\s*$")
+_CGROUP = re.compile(r",(?P<which>oom_memcg|task_memcg)=(?P<path>[^,\s]{1,512})")
+_KILLED = re.compile(
+    r"(?P<scope>Memory cgroup out of memory(?:\s\([^)]*\))?: |Out of memory(?: \([^)]*\))?: )?Kill(?:ed)? process (?P<pid>\d+),?\s*(?:UID \d+,?\s*)?\((?P<name>.{1,64}?)\)(?=\s|,|\.|$)"
+)
+_LIMIT = re.compile(r"Task in (?P<task>/\S*) killed as a result of limit of (?P<limit>/\S*)")
+_INVOKED = re.compile(r"(?:^|\s)(?P<name>\S.{0,63}?) invoked oom-killer:")
+_REAPED = re.compile(
+    r"oom_reaper: (?:reaped process (?P<pid>\d+) \((?P<name>.{1,64}?)\)|unable to reap pid:(?P<stuck>\d+) \((?P<who>.{1,64}?)\))"
+)
+_ALLOC = re.compile(r"(?:^|\s)(?P<name>\S{1,64}): page allocation failure: order:(?P<order>\d+)")
+_SLURM = re.compile(r"/job_(?P<job>\d{1,10})(?=/|$)")
+_SIZES = re.compile(r"(?P<what>total-vm|anon-rss|file-rss|shmem-rss):(?P<kb>\d{1,15})kB")
+
+
+def job_id(path: str) -> int | None:
+    """The Slurm job of a cgroup path such as `/slurm/uid_1000/job_4242/step_0`; None for others (SLUIDs too)."""
+    found = _SLURM.search(path)
+    return grammar.number(found["job"]) if found else None
+
+
+def _constraint(message: str, found: re.Match[str], context: Context) -> KernelFinding:
+    """The one-line summary of a kill: constraint, cgroups, victim."""
+    constraint = found["constraint"]
+    code = {
+        "CONSTRAINT_MEMCG": "memcg",
+        "CONSTRAINT_CPUSET": "cpuset",
+        "CONSTRAINT_MEMORY_POLICY": "cpuset",
+    }.get(constraint, "global")
+    paths = {m["which"]: m["path"] for m in _CGROUP.finditer(found["fields"])}
+    job = job_id(paths.get("task_memcg", "")) or job_id(paths.get("oom_memcg", ""))
+    task = _TASK.search(found["fields"])
+    pid = grammar.number(task["pid"]) if task else None
+    detail: dict[str, Any] = {"constraint": constraint, **paths}
+    if task:
+        detail["uid"] = grammar.number(task["uid"])
+    if pid is not None:
+        context.put("oom", str(pid), (code, job))
+    name = grammar.name(task["name"]) if task else None
+    return make(FACTS, "oom", code, message, pid=pid, process=name, job_id=job, detail=detail)
+
+
+def _killed(message: str, found: re.Match[str], context: Context) -> KernelFinding:
+    """The kill itself; its job is known from the summary line before it."""
+    scope = found["scope"] or ""
+    known = context.get("oom", found["pid"])
+    code = "memcg" if scope.startswith("Memory cgroup") else "global" if scope else "killed"
+    if code == "global" and known and known[0] == "cpuset":
+        code = "cpuset"
+    sizes = {m["what"].replace("-", "_") + "_kib": int(m["kb"]) for m in _SIZES.finditer(message)}
+    job = known[1] if known else None
+    return make(
+        FACTS,
+        "oom",
+        code,
+        message,
+        pid=grammar.number(found["pid"]),
+        process=grammar.name(found["name"]),
+        job_id=job,
+        detail=sizes,
+    )
+
+
+def read(message: str, context: Context) -> KernelFinding | None:
+    """A line of the OOM killer."""
+    if found := _KILL.search(message):
+        return _constraint(message, found, context)
+    if found := _REAPED.search(message):
+        pid, name = found["pid"] or found["stuck"], found["name"] or found["who"]
+        return make(
+            FACTS,
+            "oom",
+            "reaped",
+            message,
+            pid=grammar.number(pid),
+            process=grammar.name(name),
+            detail={"done": bool(found["pid"])},
+        )
+    if found := _KILLED.search(message):
+        return _killed(message, found, context)
+    if found := _LIMIT.search(message):
+        job = job_id(found["task"]) or job_id(found["limit"])
+        return make(
+            FACTS,
+            "oom",
+            "memcg",
+            message,
+            job_id=job,
+            detail={"task_memcg": found["task"], "oom_memcg": found["limit"]},
+        )
+    if found := _INVOKED.search(message):
+        return make(FACTS, "oom", "invoked", message, process=grammar.name(found["name"]))
+    if found := _ALLOC.search(message):
+        return make(
+            FACTS,
+            "oom",
+            "alloc_failure",
+            message,
+            process=grammar.name(found["name"]),
+            detail={"order": int(found["order"])},
+        )
+    return None
+
+
+FAMILY = grammar.Family(
+    name="oom",
+    triggers=(
+        "oom-kill",
+        "oom_reaper",
+        "Kill process ",
+        "Killed process ",
+        "killed as a result of limit",
+        "page allocation failure",
+    ),
+    read=read,
+    facts=FACTS,
+)

@@ -1,0 +1,218 @@
+"""PCI Express: AER reports with all their detail lines, containment, hot-plug, lost and degraded links."""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
+
+_CHECK = "Count them per slot: a rising rate means reseating or replacing the card or riser."
+_LOST = "Look for a GPU or NIC lost at the same moment; drain the node and power-cycle it."
+FACTS = {
+    ("pcie_aer", "corrected"): fact(INFO, "hardware", "A PCIe error that the link corrected itself.", _CHECK),
+    ("pcie_aer", "nonfatal"): fact(
+        LOW, "hardware", "An uncorrected PCIe error; the link survived, a transaction was lost.", _CHECK
+    ),
+    ("pcie_aer", "fatal"): fact(
+        HIGH, "hardware", "A fatal PCIe error: the link or the device behind it failed.", _LOST
+    ),
+    ("pcie_aer", "uncorrected"): fact(LOW, "hardware", "An uncorrected PCIe error of unknown grade.", _CHECK),
+    ("pcie_aer", "unknown"): fact(
+        INFO, "hardware", "A part of a PCIe error report whose first line is missing.", _CHECK
+    ),
+    ("pcie_aer", "dpc"): fact(
+        HIGH, "hardware", "The port cut off the device behind it after an uncorrected error.", _LOST
+    ),
+    ("pcie_aer", "recovery_failed"): fact(
+        HIGH, "hardware system_software", "The kernel could not recover a device after a PCIe error.", _LOST
+    ),
+    ("pcie_aer", "link_degraded"): fact(
+        LOW,
+        "hardware",
+        "A fast device runs on a PCIe link slower or narrower than it can.",
+        "Compare with a healthy node; reseat the card, check riser and BIOS.",
+    ),
+    ("pcie_link", "link_down"): fact(HIGH, "hardware", "The PCIe link of a slot went down.", _LOST),
+    ("pcie_link", "card_removed"): fact(HIGH, "hardware", "The card in a slot is no longer seen.", _LOST),
+    ("pcie_link", "power_fault"): fact(
+        HIGH,
+        "hardware",
+        "A slot reported a power fault.",
+        "Check the power cabling of the card; drain the node.",
+    ),
+    ("pcie_link", "train_failed"): fact(HIGH, "hardware", "The PCIe link of a slot did not train.", _LOST),
+    ("pcie_link", "inaccessible"): fact(HIGH, "hardware", "A device no longer answers on PCIe.", _LOST),
+}
+_DEVICE = re.compile(rf"\b(?P<driver>[A-Za-z][\w-]{{0,30}})\s+(?P<pci>{grammar.FULL_PCI})(?::pcie\w+)?:?\s")
+_RECEIVED = re.compile(
+    r"AER: (?:Multiple )?(?P<grade>Correct(?:ed|able)|Uncorrect(?:ed|able) \((?:Non-)?Fatal\)) error (?:message )?received"
+)
+_BUS = re.compile(
+    r"PCIe Bus Error: severity=(?P<grade>Correct(?:ed|able)|Uncorrect(?:ed|able) \((?:Non-)?Fatal\))"
+)
+_TYPE = re.compile(r"type=(?P<type>[^,]{1,40}),.*\((?P<agent>[^()]{1,40})\)")
+_STATUS = re.compile(
+    r"error status/mask=(?P<status>[0-9a-f]{8})/(?P<mask>[0-9a-f]{8})|AER: aer_status: 0x(?P<aer>[0-9a-f]{8})"
+)
+_BIT = re.compile(
+    r":\s{1,6}\[\s?(?P<bit>\d{1,2})\]\s(?P<name>[A-Za-z][\w/ -]{2,40}?)\s*(?P<first>\(First\))?\s*$"
+)
+_REST = re.compile(
+    r"AER:\s+(?:TLP Header|Error of this Agent|\s*aer_(?:layer|uncor_severity|agent))|:\s{2,}TLP Header:|Error of this Agent"
+)
+_DPC = re.compile(r"\bDPC: (?:containment event|unmasked uncorrectable error|ERR_(?:NON)?FATAL|RP PIO error)")
+_RECOVERY = re.compile(r"AER: device recovery failed")
+_SLOT = re.compile(r"pciehp\b.*?Slot\((?P<slot>[^)]{1,40})\): (?P<text>.*)")
+_SLOT_CODES = (
+    ("link_down", re.compile(r"Link Down(?!/Up ignored)\b")),
+    ("card_removed", re.compile(r"Card not present")),
+    ("power_fault", re.compile(r"Power fault")),
+    (
+        "train_failed",
+        re.compile(r"Cannot train link|[Ll]ink [Tt]raining [Ee]rror|Failed to check link status|No link"),
+    ),
+)
+_TRAIN = re.compile(
+    r"pciehp\b.*(?:Cannot train link|[Ll]ink [Tt]raining [Ee]rror|Failed to check link status)"
+)
+_GONE = re.compile(
+    r"device inaccessible|\(config space inaccessible\)|not ready \d+ms after (?:FLR|bus reset|resume|DPC|\w+ reset); giving up"
+)
+_SPEED = re.compile(
+    rf"(?P<now>[\d.]+) Gb/s available PCIe bandwidth, limited by (?P<limit>[\d.]+ GT/s PCIe x\d+) link at (?P<at>{grammar.PCI}) "
+    r"\(capable of (?P<can>[\d.]+) Gb/s with (?P<full>[\d.]+ GT/s PCIe x\d+) link\)"
+)
+_BIG_DEVICE_GBPS = 100.0
+"""Links that could carry this much belong to GPUs, fabric NICs and NVMe, where a narrower one costs jobs."""
+_CORRECTABLE: tuple[str, ...] = (
+    "RxErr",
+    "BadTLP",
+    "BadDLLP",
+    "Rollover",
+    "Timeout",
+    "NonFatalErr",
+    "CorrIntErr",
+    "HeaderOF",
+)
+_CORRECTABLE += (
+    "Receiver Error",
+    "Bad TLP",
+    "Bad DLLP",
+    "RELAY_NUM Rollover",
+    "Replay Timer Timeout",
+    "Advisory Non-Fatal",
+)
+_CORRECTABLE += ("Corrected Internal Error", "Header Log Overflow")
+_FATAL_BY_DEFAULT: tuple[str, ...] = (
+    "DLP",
+    "SDES",
+    "FCP",
+    "RxOF",
+    "MalfTLP",
+    "UncorrIntErr",
+    "Data Link Protocol",
+    "Surprise Down Error",
+)
+_FATAL_BY_DEFAULT += (
+    "Flow Control Protocol",
+    "Receiver Overflow",
+    "Malformed TLP",
+    "Uncorrectable Internal Error",
+)
+_CORRECTABLE_BITS = 0x0000F1C1
+
+
+def _code(grade: str) -> str:
+    if grade.startswith("Correct"):
+        return "corrected"
+    return "nonfatal" if "Non-Fatal" in grade else "fatal"
+
+
+def _bit_code(name: str) -> str:
+    """The grade of a bit by its name, as PCI Express sets it by default."""
+    if name.startswith(_CORRECTABLE):
+        return "corrected"
+    return "fatal" if name.startswith(_FATAL_BY_DEFAULT) else "nonfatal"
+
+
+def _aer(message: str, address: str | None, context: Context) -> KernelFinding | None:
+    """A line of an AER report; detail lines take their grade from the report's first line."""
+    key = grammar.bus_address(address) if address else "?"
+    if head := _RECEIVED.search(message) or _BUS.search(message):
+        code, detail = _code(head["grade"]), {}
+        context.put("aer", key, code)
+        if where := _TYPE.search(message):
+            detail = {"layer": where["type"].strip(), "agent": where["agent"]}
+        return make(FACTS, "pcie_aer", code, message, pci_bus_id=address, detail=detail)
+    graded = context.get("aer", key)
+    if status := _STATUS.search(message):
+        bits = int(status["status"] or status["aer"], 16)
+        code = graded or ("corrected" if bits and not bits & ~_CORRECTABLE_BITS else "uncorrected")
+        return make(FACTS, "pcie_aer", code, message, pci_bus_id=address, detail={"status": bits})
+    if bit := _BIT.search(message):
+        detail = {"bit": int(bit["bit"]), "name": bit["name"].strip()}
+        return make(
+            FACTS, "pcie_aer", graded or _bit_code(detail["name"]), message, pci_bus_id=address, detail=detail
+        )
+    if _REST.search(message):
+        return make(FACTS, "pcie_aer", graded or "unknown", message, pci_bus_id=address)
+    return None
+
+
+def _link(message: str, address: str | None) -> KernelFinding | None:
+    """Slots, links and devices that went away or run slow."""
+    if slot := _SLOT.search(message):
+        for code, pattern in _SLOT_CODES:
+            if pattern.search(slot["text"]):
+                return make(
+                    FACTS, "pcie_link", code, message, pci_bus_id=address, device=f"slot {slot['slot']}"
+                )
+        return None
+    if _TRAIN.search(message):
+        return make(FACTS, "pcie_link", "train_failed", message, pci_bus_id=address)
+    if (speed := _SPEED.search(message)) and float(speed["can"]) >= _BIG_DEVICE_GBPS:
+        detail = {
+            "now_gbps": float(speed["now"]),
+            "capable_gbps": float(speed["can"]),
+            "limited_at": grammar.pci(speed["at"]),
+        }
+        detail.update(link=speed["limit"], capable_link=speed["full"])
+        return make(FACTS, "pcie_aer", "link_degraded", message, pci_bus_id=address, detail=detail)
+    if address and _GONE.search(message):
+        return make(FACTS, "pcie_link", "inaccessible", message, pci_bus_id=address)
+    return None
+
+
+def read(message: str, context: Context) -> KernelFinding | None:
+    """A line about a PCIe device; what a test injected is none."""
+    if "aer_inject" in message:
+        return None
+    device = _DEVICE.search(message)
+    address = grammar.pci(device["pci"]) if device else None
+    if _DPC.search(message):
+        return make(FACTS, "pcie_aer", "dpc", message, pci_bus_id=address)
+    if _RECOVERY.search(message):
+        return make(FACTS, "pcie_aer", "recovery_failed", message, pci_bus_id=address)
+    if address or "AER:" in message:
+        return _aer(message, address, context) or _link(message, address)
+    return _link(message, address)
+
+
+FAMILY = grammar.Family(
+    name="pcie",
+    triggers=(
+        "AER:",
+        "PCIe",
+        "pcie",
+        "DPC: ",
+        "error status/mask",
+        ":    [",
+        ":   [",
+        "TLP Header",
+        "inaccessible",
+        "giving up",
+    ),
+    read=read,
+    facts=FACTS,
+)

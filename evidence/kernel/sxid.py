@@ -1,0 +1,72 @@
+"""NVSwitch SXid lines: the line's own Fatal or Non-fatal decides, else the catalogue."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from probing_cluster.core import sanitize
+from probing_cluster.core.catalogue import sxid
+from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel.grammar import HIGH, INFO, Context, KernelFinding
+
+_LINE = re.compile(
+    rf"(?:nvidia-)?(?P<device>nvswitch\d{{1,3}}):\s+SXid\s*\((?:PCI:)?(?P<pci>{grammar.PCI})\):\s*(?P<code>\d{{1,6}})(?![\w.])(?P<rest>.*)",
+    re.DOTALL,
+)
+_GRADE = re.compile(r",?\s*(?P<grade>Fatal|Non-?[Ff]atal|Correctable)\b,?\s*(?P<text>.*)", re.DOTALL)
+_ENGINE = re.compile(
+    r"Severity (?P<severity>\d) Engine instance (?P<engine>\d+) Sub-engine instance (?P<sub>\d+)"
+)
+_LINK = re.compile(r"\bLink (?P<link>\d{1,3})\b")
+_MULTICAST = re.compile(r"\bMC (?:TS )?(?:tag|crumb)")
+_DATA = re.compile(r",?\s*Data\s*\{")
+
+
+def _entry(code: int, text: str) -> sxid.SXidEntry:
+    """The catalogue's entry; drivers up to R5xx number the multicast block 28xxx, which is 29xxx now."""
+    if 28001 <= code <= 28099 and _MULTICAST.search(text):
+        return sxid.lookup(code + 1000)
+    return sxid.lookup(code)
+
+
+def read(message: str, _context: Context) -> KernelFinding | None:
+    """One SXid line; its data and engine lines too, as parts of the same error."""
+    if not (found := _LINE.search(message)):
+        return None
+    code, rest = int(found["code"]), found["rest"]
+    entry, detail = _entry(code, rest), dict[str, Any]()
+    severity, meaning = entry.severity, entry.meaning
+    if grade := _GRADE.match(rest):
+        word = grade["grade"].lower().replace("nonfatal", "non-fatal")
+        detail["grade"] = word
+        severity = HIGH if word == "fatal" else INFO
+        if entry.meaning == "unknown":
+            meaning = f"NVSwitch error {code}, {word}, not in the tables we know."
+    elif engine := _ENGINE.search(rest):
+        detail.update(
+            grade="fatal" if engine["severity"] == "1" else "non-fatal", engine=int(engine["engine"])
+        )
+        severity = HIGH if engine["severity"] == "1" else INFO
+    elif _DATA.match(rest):
+        detail["part"], severity = "data", INFO
+    if link := _LINK.search(rest):
+        detail["link"] = int(link["link"])
+    if entry.name:
+        detail["name"] = entry.name
+    return KernelFinding(
+        kind="sxid",
+        code=str(code),
+        severity=severity,
+        domains=entry.domains,
+        meaning=meaning,
+        next_step=entry.next_step,
+        message=sanitize.clean(message[found.start() :]),
+        device=found["device"],
+        pci_bus_id=grammar.pci(found["pci"]),
+        detail=detail,
+    )
+
+
+_TABLE = grammar.fact(INFO, "unknown", "see the SXid catalogue", "see the SXid catalogue")
+FAMILY = grammar.Family(name="sxid", triggers=("SXid",), read=read, facts={("sxid", "*"): _TABLE})

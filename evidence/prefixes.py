@@ -1,0 +1,267 @@
+"""What loggers put in front of a message, peeled off layer by layer.
+
+A kernel line reaches us through any stack of these: /dev/kmsg records, dmesg in all its time formats,
+`-x`, syslog (RFC 3164 and 5424), journald (short forms, JSON, export), container runtimes (CRI, docker),
+pdsh and ansible host prefixes, grep file names, rsyslog's "message repeated". Each layer is one production
+that consumes the start of the text; peeling stops when none fits. Nothing is guessed: a year-less date
+gives an instant only when a reference is passed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from probing_cluster.evidence import dates
+
+MAX_LINE_CHARS = 16384
+"""Longer lines are cut: the message that matters is at the front."""
+_MAX_LAYERS = 12
+_FACILITIES = (
+    "kern",
+    "user",
+    "mail",
+    "daemon",
+    "auth",
+    "syslog",
+    "lpr",
+    "news",
+    "uucp",
+    "cron",
+    "authpriv",
+    "ftp",
+)
+_LEVELS = ("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug")
+KERNEL_TAGS = frozenset({"kernel", "kern"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """A message and what its prefixes said about it."""
+
+    message: str
+    at: datetime | None = None
+    """UTC; None when the prefix gives no full date."""
+    uptime_s: float | None = None
+    """Seconds since boot, from dmesg's bracket or a kmsg record."""
+    sequence: int | None = None
+    """The kmsg sequence number."""
+    host: str | None = None
+    facility: int | None = None
+    """Syslog facility; 0 is the kernel."""
+    priority: int | None = None
+    """Syslog level, 0 emergency … 7 debug."""
+    tag: str | None = None
+    """The program that logged it."""
+    repeat: int = 1
+    """How many times rsyslog says it came."""
+
+    @property
+    def is_kernel(self) -> bool | None:
+        """Whether the kernel wrote it, as far as the prefix tells; None when it does not."""
+        if self.facility is not None:
+            return self.facility == 0
+        if self.tag is not None:
+            return self.tag in KERNEL_TAGS
+        return True if self.uptime_s is not None else None
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.VERBOSE | re.ASCII)
+
+
+_KMSG = _pattern(r"(?P<pri>\d{1,4}),(?P<seq>\d{1,20}),(?P<us>\d{1,20}),[^;\s]{0,64};")
+_PRI5424 = _pattern(
+    r"<(?P<pri>\d{1,3})>1\ (?P<iso>\S+)\ (?P<host>\S+)\ (?P<tag>\S+)\ \S+\ \S+\ (?:-|(?:\[(?:[^\]\\]|\\.){0,2000}\])+)(?:\ |$)(?:\ufeff)?"
+)
+_PRI = _pattern(r"\s*<(?P<pri>\d{1,3})>")
+_DMESG_X = _pattern(
+    r"(?P<fac>kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local\d)\s*:(?P<lev>emerg|alert|crit|err|warn|notice|info|debug)\s*:\s?"
+)
+_UPTIME = _pattern(
+    r"\s*\[\s*\+?(?P<up>\d{1,12}(?:\.\d{1,9})?)\](?:\s*\[\s*[TC]\d{1,9}(?:@\d+)?\])?:?[ ]{0,2}"
+)
+_STAMP = _pattern(r"\s*\[(?P<when>[A-Za-z0-9][^\]\[]{7,40}\d)\][ ]?")
+_CRI = _pattern(r"(?P<iso>\d{4}-\d\d-\d\dT\S{8,24})\ (?:stdout|stderr)\ [FP]\ ")
+_KLOG = _pattern(r"[IWEF]\d{4}\ \d\d:\d\d:\d\d\.\d+\s+\d+\ \S+:\d+\]\ ")
+_HOST_TAG = _pattern(
+    r"\s*(?:(?!kernel:)(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+)?(?P<tag>kernel|[A-Za-z_][\w./@-]{0,63})(?:\[(?P<pid>\d+)\])?:(?:\s|$)"
+)
+_KERNEL = _pattern(r"\s*(?:(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+)?(?P<tag>kernel)(?:\[\d+\])?:\s?")
+_PEER = _pattern(
+    r"(?:(?P<host>[A-Za-z0-9_][\w.-]{0,253}):\s+|(?P<pipe>[A-Za-z0-9_][\w.-]{0,253})\s*\|\s*|\[(?:pod|container)/[^\]\s]{1,300}\]\s)(?=\[\s*[\dA-Z]|<\d|\{\"|\d{4}-\d\d-\d\d|kern(?:el)?\s*:|NVRM:|nvidia-nvswitch|mlx5_core\s|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s)"
+)
+_FILE = _pattern(r"(?:/[\w./+-]{1,200}|(?:messages|syslog|kern\.log|dmesg)[\w.-]{0,60}):(?:\d{1,12}[:-])?")
+_REPEATED = _pattern(r"message\ repeated\ (?P<n>\d{1,9})\ times?:\s*\[\s?(?P<inner>.*?)\]?\s*$")
+_FIELD = _pattern(r"MESSAGE=")
+_LOGFMT = _pattern(
+    r"(?:time|ts|level|lvl)=\S{1,80}\ .{0,200}?\b(?:msg|message)=\"(?P<inner>(?:[^\"\\]|\\.)*)\""
+)
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
+_HEX = re.compile(r"\\x([0-9a-f]{2})")
+
+
+def _priority(line: Line, value: str, rest: str) -> Line:
+    number = int(value)
+    return replace(line, facility=number >> 3, priority=number & 7, message=rest)
+
+
+def _kmsg(line: Line, text: str) -> Line | None:
+    if not (found := _KMSG.match(text)):
+        return None
+    rest = (
+        _HEX.sub(lambda m: chr(int(m[1], 16)), text[found.end() :]) if "\\x" in text else text[found.end() :]
+    )
+    line = _priority(line, found["pri"], rest)
+    return replace(line, sequence=int(found["seq"]), uptime_s=int(found["us"]) / 1e6)
+
+
+def _syslog_priority(line: Line, text: str) -> Line | None:
+    if found := _PRI5424.match(text):
+        line = _priority(line, found["pri"], text[found.end() :])
+        host = None if found["host"] == "-" else found["host"]
+        return replace(line, at=dates.iso(found["iso"]) or line.at, host=host, tag=found["tag"])
+    if found := _PRI.match(text):
+        return _priority(line, found["pri"], text[found.end() :])
+    return None
+
+
+def _dmesg(line: Line, text: str) -> Line | None:
+    if found := _UPTIME.match(text):
+        return replace(line, uptime_s=float(found["up"]), message=text[found.end() :])
+    if (found := _STAMP.match(text)) and dates.looks_like(found["when"]):
+        return replace(line, at=dates.parse(found["when"], None) or line.at, message=text[found.end() :])
+    return None
+
+
+def _level(line: Line, text: str) -> Line | None:
+    if not (found := _DMESG_X.match(text)):
+        return None
+    name = found["fac"]
+    facility = 16 + int(name[5]) if name.startswith("local") else _FACILITIES.index(name)
+    return replace(line, facility=facility, priority=_LEVELS.index(found["lev"]), message=text[found.end() :])
+
+
+def _dated(line: Line, text: str, reference: datetime | None) -> Line | None:
+    """A date, then (syslog) perhaps a host and a tag."""
+    if found := _CRI.match(text):
+        return replace(line, at=dates.iso(found["iso"]) or line.at, message=text[found.end() :])
+    if (length := dates.match_length(text)) == 0:
+        return None
+    at = dates.parse(text[:length], reference) or line.at
+    line, rest = replace(line, at=at, message=text[length:].lstrip(" ")), text[length:]
+    if found := _HOST_TAG.match(rest):
+        if found["host"] is None and found["tag"] not in KERNEL_TAGS:
+            return line
+        line = replace(line, host=found["host"] or line.host, tag=found["tag"], message=rest[found.end() :])
+    return line
+
+
+def _wrapped(line: Line, text: str) -> Line | None:
+    """Names of hosts, pods, files and programs that say nothing but where the text was."""
+    if found := _KERNEL.match(text):
+        return replace(line, host=found["host"] or line.host, tag="kernel", message=text[found.end() :])
+    if found := _REPEATED.match(text):
+        return replace(line, repeat=line.repeat * max(int(found["n"]), 1), message=found["inner"])
+    if found := _LOGFMT.match(text):
+        return replace(line, message=found["inner"].replace('\\"', '"'))
+    if found := _PEER.match(text):
+        return replace(line, host=found["host"] or found["pipe"] or line.host, message=text[found.end() :])
+    for pattern in (_FIELD, _KLOG, _FILE):
+        if found := pattern.match(text):
+            return replace(line, message=text[found.end() :])
+    return None
+
+
+def _number(fields: dict[str, Any], *names: str) -> int | None:
+    for name in names:
+        value = str(fields.get(name, ""))
+        if value.isascii() and value.isdigit() and len(value) < 20:
+            return int(value)
+    return None
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(v, int) and 0 <= v < 256 for v in value):
+        return bytes(value).decode("utf-8", "replace")
+    return None
+
+
+def _json(line: Line, text: str) -> Line | None:
+    """journald -o json, docker json-file, fluentd and friends."""
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(fields, dict):
+        return None
+    for key in ("MESSAGE", "log", "message", "msg", "MSG"):
+        if (message := _text(fields.get(key))) is not None:
+            break
+    else:
+        return None
+    facility = _number(fields, "SYSLOG_FACILITY")
+    if fields.get("_TRANSPORT") == "kernel":
+        facility = 0
+    at = line.at
+    if (micro := _number(fields, "_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP")) is not None:
+        at = dates.from_epoch_us(micro) or at
+    elif isinstance(stamp := fields.get("time", fields.get("timestamp")), str):
+        at = dates.iso(stamp) or at
+    uptime = _number(fields, "_SOURCE_MONOTONIC_TIMESTAMP")
+    host, tag = fields.get("_HOSTNAME"), fields.get("SYSLOG_IDENTIFIER")
+    return replace(
+        line,
+        message=message.rstrip("\n"),
+        at=at,
+        uptime_s=uptime / 1e6 if uptime is not None else line.uptime_s,
+        host=host if isinstance(host, str) else line.host,
+        tag=tag if isinstance(tag, str) else line.tag,
+        facility=facility if facility is not None else line.facility,
+        priority=_number(fields, "PRIORITY") if "PRIORITY" in fields else line.priority,
+    )
+
+
+def _peel(line: Line, reference: datetime | None) -> Line | None:
+    """One layer less, or None when the text starts with the message itself."""
+    text = line.message
+    first = text.lstrip(" \t")[:1]
+    if first == "{" and (peeled := _json(line, text)):
+        return peeled
+    if first == "<" and (peeled := _syslog_priority(line, text)):
+        return peeled
+    if first == "[" and (peeled := _dmesg(line, text)):
+        return peeled
+    if first.isdigit() and (peeled := _kmsg(line, text)):
+        return peeled
+    return _level(line, text) or _dated(line, text, reference) or _wrapped(line, text)
+
+
+def parse(text: str, reference: datetime | None = None) -> Line:
+    """The message of `text` without its prefixes, and what they said.
+
+    `reference` (UTC) is what a year-less date is placed against: the latest year that does not put it
+    more than a day after it.
+    """
+    text = text[:MAX_LINE_CHARS].rstrip("\r\n")
+    if "\x1b" in text:
+        text = _ESCAPE.sub("", text)
+    line = Line(message=text)
+    for _ in range(_MAX_LAYERS):
+        peeled = _peel(line, reference)
+        if peeled is None or len(peeled.message) >= len(line.message):
+            break
+        line = peeled
+    return line
+
+
+def boot_time(line: Line, boot_at: datetime) -> datetime | None:
+    """When the line was logged, from its uptime and the node's boot instant."""
+    if line.uptime_s is None:
+        return None
+    return (boot_at + timedelta(seconds=line.uptime_s)).astimezone(UTC)
