@@ -72,6 +72,19 @@ class AgentSettings:
         "longest a call that can hang may take in its child process, seconds", default=5.0
     )
     database_url: str = doc("where to deliver; empty = [database] url", default="")
+    gpu_numbering: str = doc(
+        "what the numbers in SLURM_JOB_GPUS count: nvml (AutoDetect=nvml), minor (File=/dev/nvidiaN); auto = only where both agree",
+        default="auto",
+    )
+    expect_gpus: int = doc("GPUs this node must have; 0 = the most ever seen", default=0)
+    expect_mounts: tuple[str, ...] = doc(
+        "mount points that must be there; empty = the network mounts and those of /etc/fstab seen when healthy",
+        default=(),
+    )
+    expect_services: tuple[str, ...] = doc(
+        "systemd units (or process names) that must run; empty = the known ones seen running when healthy", default=()
+    )
+    exclude_hcas: tuple[str, ...] = doc("InfiniBand devices never looked at (globs)", default=())
 
 
 @dataclass(frozen=True, kw_only=True)
