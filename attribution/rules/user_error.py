@@ -32,7 +32,9 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
         return
     if xids:
         yield _by_xid(xids)
-    elif not any(f.signature.role is findings.FindingRole.PROXIMAL for f in case.findings):
+    elif not any(
+        f.signature.onset or f.signature.role is findings.FindingRole.PROXIMAL for f in case.findings
+    ):
         yield from _by_exit(case)
 
 

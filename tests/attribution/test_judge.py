@@ -1,0 +1,480 @@
+"""The verdict of whole cases, small enough to check by hand."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from probing_cluster.attribution import case as cases
+from probing_cluster.attribution import judge
+from probing_cluster.core import records
+
+C = records.Confidence
+D = records.Domain
+
+
+def test_completed_attempts_get_no_verdict(make):
+    """A job that ended well has nothing to explain."""
+    case = make.case(make.xid(79), attempt=make.attempt(state="COMPLETED", exit_code=0))
+    assert judge.judge(case, made_at=make.end) is None
+
+
+def test_running_attempts_get_no_verdict(make):
+    """Nothing is judged before it has ended."""
+    case = make.case(make.xid(79), attempt=make.attempt(state="RUNNING", end_at=None))
+    assert judge.judge(case, made_at=make.end) is None
+
+
+def test_never_started_attempts_get_no_verdict(make):
+    """A job cancelled while pending had no attempt."""
+    case = make.case(attempt=make.attempt(state="CANCELLED", start_at=None))
+    assert judge.judge(case, made_at=make.end) is None
+
+
+def test_gpu_off_the_bus_is_certain_and_says_so(make):
+    """End-to-end case 2: Xid 79 on GPU 3 of n2, confirmed by NVML, requeued by us."""
+    kernel = make.xid(79, 3, 4)
+    nvml = make.event(3, kind="gpu_lost", source="nvml", device="gpu3", gpu_uuid=make.uuid("n2", 3))
+    acts = (make.action("drain", -2, event_ids=(kernel.event_id,)), make.action("requeue", -1, job_id=4242))
+    attempt = make.attempt(state="REQUEUED", exit_code=0)
+    v = make.judge(kernel, nvml, attempt=attempt, actions=acts)
+    assert (v.cause, v.domain, v.component, v.node, v.device) == ("gpu_lost", D.HARDWARE, "gpu", "n2", "gpu3")
+    assert v.confidence is C.CERTAIN
+    assert v.summary == "GPU 3 of n2 fell off the bus (Xid 79) 4 s before the job ended."
+    assert set(v.evidence) == {kernel.event_id, nvml.event_id}
+    assert v.evidence[0] == kernel.event_id
+    assert "user program (no error of its own before the fault)" in v.ruled_out
+    assert any(s.startswith("network (no link fault on n[1-2])") for s in v.ruled_out)
+    assert v.next_step.startswith("Reseat or replace GPU 3 of n2")
+
+
+def test_one_kernel_line_is_enough(make):
+    """End-to-end case 5: the verdict does not depend on a second source or on our action."""
+    v = make.judge(make.xid(79, 3, 4))
+    assert (v.cause, v.node, v.device, v.confidence) == ("gpu_lost", "n2", "gpu3", C.CERTAIN)
+
+
+def test_serial_number_reaches_the_next_step(make):
+    """The person who replaces the part needs its serial number."""
+    v = make.judge(make.xid(79, detail={"serial": "1650123456789"}))
+    assert v.next_step.endswith("(serial 1650123456789).")
+
+
+def test_node_crash_is_told_as_lost(make):
+    """End-to-end case 3: NODE_FAIL with nothing seen before."""
+    v = make.judge(attempt=make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2"))
+    assert (v.cause, v.domain, v.node, v.confidence) == ("node_lost", D.HARDWARE, "n2", C.CERTAIN)
+
+
+def test_node_crash_with_memory_error_before_names_the_memory(make):
+    """Root evidence on the lost node wins over the catch-all."""
+    ue = make.event(20, kind="edac", code="UE", device="DIMM_A1")
+    v = make.judge(ue, attempt=make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2"))
+    assert (v.cause, v.node, v.confidence) == ("main_memory", "n2", C.LIKELY)
+
+
+def test_fault_on_another_node_does_not_explain_a_lost_node(make):
+    """NODE_FAIL of n2 is not the fault of a GPU on n1."""
+    v = make.judge(make.xid(79, 3, node="n1"), attempt=make.attempt(state="NODE_FAIL", failed_node="n2"))
+    assert (v.cause, v.node) == ("node_lost", "n2")
+
+
+def test_traceback_beside_an_old_xid_is_the_program(make):
+    """End-to-end case 4: an unrelated Xid outside the window convicts nothing and is said to be outside."""
+    old = make.xid(79, 3, at=make.start - timedelta(hours=3))
+    v = make.judge(old, make.finding("python_traceback", message="ValueError: bad shape"))
+    assert (v.cause, v.domain) == ("user_error", D.USER_PROGRAM)
+    assert v.confidence is C.CERTAIN
+    assert old.event_id not in v.evidence
+    assert any("outside the window" in s for s in v.ruled_out)
+
+
+def test_exit_code_alone_is_likely_the_program(make):
+    """Nothing seen on watched nodes: likely, not certain."""
+    v = make.judge()
+    assert (v.cause, v.confidence) == ("user_error", C.LIKELY)
+    assert "exited with code 1" in v.summary
+
+
+def test_exit_code_on_unwatched_nodes_is_only_possible(make):
+    """Not seeing is not health."""
+    v = make.judge(watched={})
+    assert (v.cause, v.confidence) == ("user_error", C.POSSIBLE)
+    assert not any("network" in s or "GPUs" in s for s in v.ruled_out)
+
+
+def test_a_fault_on_a_gpu_of_the_other_job_leaves_this_one_alone(make):
+    """End-to-end case 9: two 1-GPU jobs on one node, one Xid, one victim."""
+    mine = make.attempt(nodes=("n1",), n_gpus=1, gpus=make.gpus("n1", indices=(0,)))
+    other = make.attempt(nodes=("n1",), n_gpus=1, gpus=make.gpus("n1", indices=(1,)), job_id=4243)
+    xid = make.xid(79, 1, node="n1")
+    spared = make.judge(xid, attempt=mine, overlapping=(other,))
+    assert spared.cause == "user_error"
+    assert xid.event_id not in spared.evidence
+    assert any("did not hold it" in s for s in spared.ruled_out)
+    victim = make.judge(xid, attempt=other, overlapping=(mine,))
+    assert (victim.cause, victim.device, victim.confidence) == ("gpu_lost", "gpu1", C.CERTAIN)
+
+
+def test_unknown_gpus_on_a_shared_node_are_at_most_possible(make):
+    """Without identities a GPU event on a shared node proves little."""
+    mine = make.attempt(nodes=("n2",), n_gpus=1, gpus=None)
+    v = make.judge(make.xid(79), attempt=mine, overlapping=(make.attempt(job_id=7, nodes=("n2",)),))
+    assert v.cause in ("gpu_lost", "user_error")
+    if v.cause == "gpu_lost":
+        assert v.confidence is C.POSSIBLE
+
+
+def test_unknown_gpus_on_a_node_of_its_own_are_likely(make):
+    """Alone on the node, the GPU was most likely its own."""
+    v = make.judge(make.xid(79), attempt=make.attempt(nodes=("n2",), gpus=None))
+    assert (v.cause, v.confidence) == ("gpu_lost", C.LIKELY)
+
+
+def test_pci_address_ties_a_raw_kernel_line_to_a_held_gpu(make):
+    """A line with only a PCI address is resolved by what other events teach, whatever the spelling."""
+    teach = make.event(
+        400,
+        kind="throttle",
+        source="nvml",
+        severity=records.Severity.INFO,
+        device="gpu3",
+        gpu_uuid=make.uuid("n2", 3),
+        pci_bus_id="00000000:5E:00.0",
+    )
+    raw = make.event(4, kind="xid", code="79", pci_bus_id="0000:5e:00")
+    v = make.judge(teach, raw)
+    assert (v.cause, v.device, v.confidence) == ("gpu_lost", "gpu3", C.CERTAIN)
+
+
+def test_consequences_never_win(make):
+    """Xid 45 and 43 are what the driver cleans up; the first fault is the cause and they are shown after it."""
+    root, a, b = make.xid(79, 3, 10), make.xid(45, 3, 8), make.xid(43, 5, 7)
+    v = make.judge(a, b, root)
+    assert v.cause == "gpu_lost"
+    assert v.evidence[0] == root.event_id
+    assert {a.event_id, b.event_id} <= set(v.evidence)
+
+
+def test_consequences_alone_are_no_fault(make):
+    """Xid 45 alone leaves the exit code as the only evidence."""
+    v = make.judge(make.xid(45, 3, 2, severity=records.Severity.INFO))
+    assert (v.cause, v.domain) == ("user_error", D.USER_PROGRAM)
+
+
+@pytest.mark.parametrize("code", [13, 31])
+def test_user_xids_are_the_programs_own(make, code):
+    """13 and 31 are a program's mistake unless a pattern says otherwise."""
+    v = make.judge(make.xid(code, severity=records.Severity.INFO), make.finding("cuda_illegal_access"))
+    assert (v.cause, v.domain) == ("user_error", D.USER_PROGRAM)
+
+
+def test_user_xids_that_follow_the_gpu_are_hardware(make):
+    """Three other users met Xid 31 on the same GPU: the GPU is suspect, though never certain."""
+    xid = make.xid(31, severity=records.Severity.INFO)
+    past = tuple(
+        cases.PastFault(
+            node="n2",
+            gpu=make.uuid("n2", 3),
+            code="31",
+            at=make.start - timedelta(days=d),
+            job_id=d,
+            user=f"u{d}",
+        )
+        for d in (1, 2, 3, 4, 5)
+    )
+    v = make.judge(xid, past=past)
+    assert (v.cause, v.domain, v.node, v.device) == ("gpu_xid", D.HARDWARE, "n2", "gpu3")
+    assert v.confidence in (C.POSSIBLE, C.LIKELY)
+
+
+def test_one_users_repeated_xids_stay_the_users(make):
+    """The same user's earlier jobs prove nothing about the GPU."""
+    past = tuple(
+        cases.PastFault(
+            node="n2",
+            gpu=make.uuid("n2", 3),
+            code="31",
+            at=make.start - timedelta(days=d),
+            job_id=d,
+            user="alice",
+        )
+        for d in (1, 2, 3)
+    )
+    assert make.judge(make.xid(31, severity=records.Severity.INFO), past=past).cause == "user_error"
+
+
+def test_illegal_access_after_a_lost_gpu_is_its_consequence(make):
+    """The program's CUDA error follows the fault."""
+    v = make.judge(make.xid(79, 3, 10), make.xid(31, 3, 8), make.finding("cuda_illegal_access"))
+    assert v.cause == "gpu_lost"
+    assert v.confidence is C.CERTAIN
+
+
+def test_nccl_timeout_moves_the_onset_back(make):
+    """A GPU fault hangs the gang; the watchdog ends it 30 minutes later."""
+    start = make.end - timedelta(hours=5)
+    xid = make.xid(79, 3, 1805)
+    hang = make.finding("watchdog_timeout", detail={"timeout_ms": 1800000}, message="ALLREDUCE timed out")
+    v = make.judge(xid, hang, attempt=make.attempt(start_at=start))
+    assert (v.cause, v.confidence) == ("gpu_lost", C.CERTAIN)
+    assert v.onset_at <= make.end - timedelta(seconds=1800)
+    alone = make.judge(xid, attempt=make.attempt(start_at=start))
+    assert alone.cause == "user_error"
+
+
+def test_last_progress_moves_the_onset_back(make):
+    """The probe saw the last step 40 minutes before the end."""
+    start, stuck = make.end - timedelta(hours=5), make.end - timedelta(minutes=40)
+    v = make.judge(make.xid(79, 3, 2405), attempt=make.attempt(start_at=start), last_progress_at=stuck)
+    assert v.cause == "gpu_lost"
+
+
+def test_nccl_timeout_with_a_link_down_elsewhere_in_the_gang(make):
+    """The rank that timed out is on n1, the port that went down is on n2."""
+    down = make.event(605, kind="ib_link", code="port_down", device="mlx5_0", source="sysfs")
+    hang = make.finding("watchdog_timeout", detail={"timeout_ms": 600000}, node="n1")
+    v = make.judge(down, hang)
+    assert (v.cause, v.domain, v.node, v.device) == ("ib_link", D.HARDWARE, "n2", "mlx5_0")
+    assert v.confidence in (C.LIKELY, C.CERTAIN)
+
+
+def test_nccl_timeout_without_any_evidence_is_unknown(make):
+    """An honest unknown, which says what was watched."""
+    v = make.judge(
+        make.finding("watchdog_timeout", detail={"timeout_ms": 600000}, message="ALLREDUCE seq 7 timed out")
+    )
+    assert (v.cause, v.confidence, v.domain) == ("unknown", C.UNKNOWN, D.UNKNOWN)
+    assert "n[1-2]" in v.summary
+
+
+def test_unknown_names_the_node_nobody_watched(make):
+    """What was not watched is said."""
+    attempt = make.attempt(exit_code=0)
+    v = make.judge(attempt=attempt, watched={"n1": make.end + timedelta(seconds=9)})
+    assert v.cause == "unknown"
+    assert "n2 was not watched" in v.summary
+
+
+def test_missing_rank_points_at_the_program(make):
+    """Rank 2 never entered, and its node is well."""
+    v = make.judge(
+        make.finding("missing_rank", message="rank 2 never entered ALLREDUCE 4", detail={"host": "n2"})
+    )
+    assert (v.cause, v.domain, v.confidence) == ("missing_rank", D.USER_PROGRAM, C.POSSIBLE)
+
+
+def test_a_job_side_ecc_error_is_never_certain(make):
+    """Anyone can write a log line."""
+    v = make.judge(make.finding("cuda_ecc", node="n2"))
+    assert (v.cause, v.domain, v.confidence) == ("gpu_memory_uncorrectable", D.HARDWARE, C.LIKELY)
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [
+        (48, "gpu_memory_uncorrectable"),
+        (95, "gpu_memory_uncorrectable"),
+        (94, "gpu_memory_contained"),
+        (64, "gpu_row_remap_failure"),
+        (74, "gpu_nvlink"),
+        (119, "gpu_gsp_timeout"),
+        (62, "gpu_driver"),
+        (79, "gpu_lost"),
+    ],
+)
+def test_each_xid_has_its_cause(make, code, cause):
+    """The catalogue's hardware and driver Xids convict the GPU that showed them."""
+    v = make.judge(make.xid(code))
+    assert (v.cause, v.node, v.device) == (cause, "n2", "gpu3")
+
+
+def test_contained_with_its_double_bit_error_stays_contained(make):
+    """Xid 48 beside 94 is the same error seen twice."""
+    assert make.judge(make.xid(48), make.xid(94, 3, 3)).cause == "gpu_memory_contained"
+
+
+def test_uncontained_after_contained_is_uncorrectable(make):
+    """Xid 95 says that containment failed."""
+    assert make.judge(make.xid(94), make.xid(95, 3, 3)).cause == "gpu_memory_uncorrectable"
+
+
+def test_failed_remap_after_its_error_is_certain(make):
+    """48 then 64: the memory failed and cannot be repaired."""
+    v = make.judge(make.xid(48, 3, 5), make.xid(64, 3, 4))
+    assert (v.cause, v.confidence) == ("gpu_row_remap_failure", C.CERTAIN)
+
+
+def test_overlapping_checks_on_one_bus_are_one_fault(make):
+    """PCIe error, Xid 79 and the baseboard's critical interrupt: one lost GPU."""
+    aer = make.event(
+        5,
+        kind="pcie_aer",
+        code="fatal",
+        pci_bus_id="0000:53:00.0",
+        device="gpu3",
+        gpu_uuid=make.uuid("n2", 3),
+    )
+    ipmi = make.event(2, kind="ipmi", code="critical_interrupt", source="ipmi")
+    v = make.judge(make.xid(79), aer, ipmi)
+    assert (v.cause, v.device, v.confidence) == ("gpu_lost", "gpu3", C.CERTAIN)
+    assert {aer.event_id, ipmi.event_id} <= set(v.evidence)
+    assert not any("pcie" in s for s in v.ruled_out)
+
+
+def test_several_devices_behind_one_bus_are_the_bus(make):
+    """A GPU and an adapter gone together with a PCIe error above them: a shared switch."""
+    aer = make.event(5, kind="pcie_aer", code="fatal", pci_bus_id="0000:50:00.0")
+    hca = make.event(4, kind="ib_link", code="port_down", device="mlx5_3", source="sysfs")
+    v = make.judge(aer, make.xid(79), hca)
+    assert (v.cause, v.node) == ("pcie", "n2")
+
+
+def test_corrected_errors_convict_nothing(make):
+    """Corrected AER and ECC are kept, shown, and never guilty."""
+    quiet = {"severity": records.Severity.INFO}
+    v = make.judge(
+        make.event(9, kind="pcie_aer", code="corrected", **quiet),
+        make.event(8, kind="edac", code="CE", **quiet),
+        make.xid(63, 3, 7, **quiet),
+        make.xid(92, 3, 6, **quiet),
+    )
+    assert v.domain is D.USER_PROGRAM
+
+
+def test_fatal_switch_error_explains_the_links_behind_it(make):
+    """SXid fatal with Xid 74 on several GPUs is the switch."""
+    v = make.judge(
+        make.event(5, kind="sxid", code="20034", device="nvswitch0"), make.xid(74, 1, 4), make.xid(74, 2, 4)
+    )
+    assert (v.cause, v.node) == ("nvswitch", "n2")
+
+
+def test_mount_under_the_jobs_directory_is_named(make):
+    """The job worked under /scratch, which went away."""
+    gone = make.event(30, kind="mount", code="missing", device="/scratch", source="mount")
+    v = make.judge(gone, attempt=make.attempt(work_dir="/scratch/alice/run7"))
+    assert (v.cause, v.domain, v.device) == ("filesystem_mount", D.SYSTEM_SOFTWARE, "/scratch")
+    assert v.confidence is C.CERTAIN
+
+
+def test_out_of_memory_state_is_certain(make):
+    """Slurm's own word, with the kernel's kill as evidence."""
+    kill = make.event(3, kind="oom", code="memcg", job_id=4242)
+    v = make.judge(kill, attempt=make.attempt(state="OUT_OF_MEMORY", exit_code=0, exit_signal=9))
+    assert (v.cause, v.domain, v.confidence) == ("oom_host", D.USER_PROGRAM, C.CERTAIN)
+    assert kill.event_id in v.evidence
+
+
+def test_killed_with_a_kernel_oom_line_is_out_of_memory(make):
+    """FAILED with SIGKILL just as the kernel killed a process of it."""
+    v = make.judge(make.event(3, kind="oom", code="memcg", job_id=4242), attempt=make.attempt(exit_code=137))
+    assert v.cause == "oom_host"
+
+
+def test_gpu_out_of_memory_is_the_program(make):
+    """CUDA out of memory is a program's own."""
+    v = make.judge(make.finding("cuda_oom"))
+    assert (v.cause, v.domain, v.confidence) == ("oom_gpu", D.USER_PROGRAM, C.CERTAIN)
+
+
+def test_time_limit(make):
+    """TIMEOUT without a hang is the limit."""
+    v = make.judge(attempt=make.attempt(state="TIMEOUT", exit_code=0, time_limit_s=1100.0))
+    assert (v.cause, v.confidence) == ("time_limit", C.CERTAIN)
+    assert "18 min" in v.summary
+
+
+def test_cancelled_by_a_person(make):
+    """CANCELLED names who."""
+    v = make.judge(attempt=make.attempt(state="CANCELLED", exit_code=0, cancelled_by="alice"))
+    assert (v.cause, v.domain, v.confidence) == ("user_cancelled", D.UNKNOWN, C.CERTAIN)
+    assert v.summary == "The job was cancelled by alice."
+
+
+def test_cancelled_after_a_lost_gpu_names_the_gpu(make):
+    """People cancel hung jobs: the fault is the cause, and not certain."""
+    v = make.judge(make.xid(79, 3, 300), attempt=make.attempt(state="CANCELLED", exit_code=0))
+    assert (v.cause, v.confidence) == ("gpu_lost", C.LIKELY)
+
+
+def test_preempted_names_its_preemptor_and_what_is_behind_it(make):
+    """Second-order loss: the preemptor was itself restarted by a fault."""
+    by = make.attempt(job_id=99, name="pretrain", user="bob", state="RUNNING", end_at=None)
+    behind = make.judge(make.xid(79))
+    v = make.judge(attempt=make.attempt(state="PREEMPTED", exit_code=0), preemptor=by, behind=behind)
+    assert (v.cause, v.confidence) == ("preempted", C.CERTAIN)
+    assert (
+        v.summary
+        == "Preempted by job 99 (pretrain, bob), which had to start again because of gpu_lost on n2."
+    )
+
+
+def test_requeued_by_a_person(make):
+    """Without an action of ours and without a fault, a person did it."""
+    v = make.judge(attempt=make.attempt(state="REQUEUED", exit_code=0))
+    assert (v.cause, v.confidence) == ("requeued_by_user", C.LIKELY)
+
+
+def test_refused_node(make):
+    """End-to-end case 6: the Prolog refused, nothing was lost."""
+    refusal = make.action("refuse", job_id=4242, at=make.start, reason="probing: gpu_lost gpu3")
+    v = make.judge(
+        attempt=make.attempt(state="REQUEUED", exit_code=0, end_at=make.start + timedelta(seconds=2)),
+        actions=(refusal,),
+    )
+    assert (v.cause, v.node) == ("node_refused", "n2")
+
+
+def test_what_our_own_handling_caused_does_not_count(make):
+    """Events after our requeue do not add a second cause, even high ones."""
+    root = make.xid(48, 3, 20)
+    act = make.action("requeue", -10, job_id=4242, event_ids=(root.event_id,))
+    after = make.xid(79, 5, 5)
+    v = make.judge(root, after, attempt=make.attempt(state="REQUEUED", exit_code=0), actions=(act,))
+    assert (v.cause, v.device) == ("gpu_memory_uncorrectable", "gpu3")
+
+
+def test_a_fault_before_the_start_is_at_most_possible(make):
+    """A lost GPU stays lost, but the next attempt is not certainly its victim; a transient error is nobody's."""
+    begin = make.end - timedelta(seconds=60)
+    early = begin - timedelta(seconds=60)
+    aborted = make.attempt(start_at=begin, exit_signal=6, exit_code=0)
+    lost = make.judge(make.xid(79, at=early), attempt=aborted)
+    assert lost.cause == "gpu_lost"
+    assert lost.confidence is C.POSSIBLE
+    assert make.judge(make.xid(94, at=early), attempt=make.attempt(start_at=begin)).cause == "user_error"
+
+
+def test_user_error_before_the_fault_is_the_user(make):
+    """The log's own clock says that the program failed first."""
+    own = make.finding("python_traceback", 60, message="KeyError: 'x'", detail={"at_from_log": True})
+    v = make.judge(own, make.xid(79, 3, 4))
+    assert v.cause == "user_error"
+
+
+def test_a_flapping_link_beside_a_traceback_is_noise(make):
+    """A link that came back and a program's own exception: the program."""
+    down = make.event(30, kind="ib_link", code="port_down", device="mlx5_0", source="sysfs")
+    up = make.event(
+        25, kind="ib_link", code="up", device="mlx5_0", source="sysfs", severity=records.Severity.INFO
+    )
+    v = make.judge(down, up, make.finding("python_traceback", message="ValueError"))
+    assert (v.cause, v.domain) == ("user_error", D.USER_PROGRAM)
+
+
+def test_link_faults_do_not_concern_single_node_jobs_much(make):
+    """A one-node job's traffic does not leave the node."""
+    down = make.event(30, kind="ib_link", code="port_down", device="mlx5_0", source="sysfs")
+    assert make.judge(down, attempt=make.attempt(nodes=("n2",))).cause == "user_error"
+
+
+def test_the_papers_window_is_fixed_to_the_end(make):
+    """With the paper's window a hang's root lies outside and only its states are judged."""
+    paper = cases.WindowPolicy(paper=True)
+    hang = make.finding("watchdog_timeout", detail={"timeout_ms": 1800000})
+    long = make.attempt(start_at=make.end - timedelta(hours=5))
+    assert make.judge(make.xid(79, 3, 1805), hang, attempt=long, policy=paper).cause == "unknown"
+    case = make.case(attempt=make.attempt(state="TIMEOUT"), policy=paper)
+    assert judge.judge(case, made_at=make.end) is None
