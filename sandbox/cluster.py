@@ -12,7 +12,18 @@ from typing import Self
 
 from probing_cluster import slurm_plugins
 from probing_cluster.core import errors
-from probing_cluster.sandbox import daemons, jobs, layout, ports, processes, requirements, slurm_conf
+from probing_cluster.sandbox import (
+    configs,
+    daemons,
+    jobs,
+    layout,
+    nvml_build,
+    ports,
+    processes,
+    requirements,
+    services,
+    slurm_conf,
+)
 from probing_cluster.sandbox.nodetree import build
 
 Say = Callable[[str], None]
@@ -100,8 +111,10 @@ class Sandbox:
         if not purge and processes.pids_of(lay.directory, "slurmctld"):
             # Accounting keeps its rows: they must say that these jobs ended.
             jobs.cancel_all(self.env)
-        processes.end(lay.directory, ["slurmctld", "slurmdbd"])
+        processes.end(lay.directory, [services.SERVICE, "slurmctld", "slurmdbd"])
         processes.end_all(lay.directory)
+        if not lay.bare:
+            services.stop_database(lay)
         for path in (lay.run, *(lay.node(n) / "slurmd" for n in lay.node_names)):
             shutil.rmtree(path, ignore_errors=True)
         if purge:
@@ -110,6 +123,10 @@ class Sandbox:
     def _boot(self, say: Say) -> None:
         lay, env = self.layout, self._daemon_env
         self._write_files()
+        if not lay.bare:
+            say("embedded Postgres, an agent per node")
+            services.start_database(lay)
+            services.start_agents(lay, env, lay.node_names)
         say("munge, MariaDB and slurmdbd")
         daemons.start_munge(lay, env)
         daemons.start_mariadb(lay, env)
@@ -120,6 +137,9 @@ class Sandbox:
         for name in lay.node_names:
             daemons.start_slurmd(lay, env, name)
         daemons.wait_for_nodes(lay, env)
+        if not lay.bare:
+            say("probing-ctl serve")
+            services.start_service(lay, env)
 
     def _write_files(self) -> None:
         lay = self.layout
@@ -132,6 +152,8 @@ class Sandbox:
             build.build(lay.node(name), name, number=number, gpus=lay.gpus)
         hooks = Path(slurm_plugins.__path__[0]).resolve() / "hooks"
         slurm_conf.write(lay, hooks, None)
+        if not lay.bare:
+            configs.write(lay, nvml_build.build(lay.directory / "lib"))
         lay.save()
 
     @property

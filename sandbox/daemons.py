@@ -104,17 +104,5 @@ def _start(
     argv: Sequence[str],
     env: Mapping[str, str],
     ready: Callable[[], bool] | None = None,
-    timeout_s: float = 60,
 ) -> None:
-    """Starts a daemon and returns when it is `ready`; one that ends before that is an error at once."""
-    log = lay.log / f"{role}.out"
-    pid = processes.start(role, argv, env=env, run=lay.run, log=log)
-
-    def settled() -> bool:
-        return not processes.is_alive(pid) or (ready is not None and ready())
-
-    if ready is not None:
-        processes.wait_until(settled, f"{role} is not ready; see {lay.log}", timeout_s=timeout_s)
-        if not processes.is_alive(pid):
-            msg = f"{role} ended at once: {processes.tail(log)}"
-            raise processes.CommandFailed(msg)
+    processes.start_ready(role, argv, env=env, run=lay.run, log=lay.log / f"{role}.out", ready=ready)

@@ -65,6 +65,32 @@ def start(role: str, argv: Sequence[str], *, env: Mapping[str, str], run: Path, 
     return pid
 
 
+def start_ready(
+    role: str,
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    run: Path,
+    log: Path,
+    ready: Callable[[], bool] | None,
+    timeout_s: float = 60,
+) -> None:
+    """Starts a daemon and returns when it is `ready`; one that ends before that is an error at once."""
+    pid = start(role, argv, env=env, run=run, log=log)
+    if ready is not None:
+        wait_ready(role, pid, log, ready, timeout_s)
+
+
+def wait_ready(role: str, pid: int, log: Path, ready: Callable[[], bool], timeout_s: float = 60) -> None:
+    """Returns when the daemon `pid` is `ready`; raises CommandFailed when it ends or takes too long."""
+    wait_until(
+        lambda: not is_alive(pid) or ready(), f"{role} is not ready; see {log.parent}", timeout_s=timeout_s
+    )
+    if not is_alive(pid):
+        msg = f"{role} ended at once: {tail(log)}"
+        raise CommandFailed(msg)
+
+
 def run(
     argv: Sequence[str],
     *,
