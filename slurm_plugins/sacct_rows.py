@@ -20,6 +20,7 @@ MAX_EXTRA_PARTS = 512
 """Delimiters that people's text may add to one record."""
 
 _HEADER = re.compile(r"([A-Za-z]\w*)([^\w\r\n]+)[A-Za-z]\w*")
+_RULE = re.compile(r"-+(?: -+)+ *")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 MAX_TRIES = 256
 """Ways of joining one stretch of broken lines that are tried before its lines are given up."""
@@ -93,8 +94,7 @@ class Layout:
         """`parts` joined to one text per column; None where no way, or two ways that matter, exist."""
         extra = len(parts) - len(self.columns)
         if extra == 0:
-            first = self.checks[0]
-            return list(parts) if self.is_record(parts) and (first is None or first(parts[0])) else None
+            return list(parts) if self._fits(parts) else None
         if not 0 < extra <= MAX_EXTRA_PARTS:
             return None
         before = self._reach(parts, self.checks, extra)
@@ -103,6 +103,14 @@ class Layout:
         if not all(shifts) or any(len(shifts[i]) > 1 for i in self.used):
             return None
         return self._cut(parts, shifts)
+
+    def _fits(self, parts: Sequence[str]) -> bool:
+        """Stricter than `is_record`: lines put together must be right in every column that is used."""
+        telling = {0, *self.used}
+        return all(
+            check is None or i not in telling or check(part)
+            for i, (check, part) in enumerate(zip(self.checks, parts, strict=True))
+        )
 
     def _cut(self, parts: Sequence[str], shifts: Sequence[set[int]]) -> list[str]:
         cut, at = [], 0
@@ -169,9 +177,9 @@ def read(
         new = header(line, delimiter)
         if new is not None:
             yield from _settle(layout, pending)
-            _refuse_columns(new, lines[line_no : line_no + 1])
             layout, pending, found = new, [], True
             continue
+        _refuse_table(layout, line)
         yield from _take(layout, pending, line_no, line)
     yield from _settle(layout, pending)
     if not found and data.strip():
@@ -179,13 +187,8 @@ def read(
         raise errors.MalformedInput(msg)
 
 
-def _refuse_columns(layout: Layout, next_lines: Sequence[str]) -> None:
-    if (
-        layout.delimiter.isspace()
-        and layout.delimiter != "\t"
-        and next_lines
-        and next_lines[0].startswith("---")
-    ):
+def _refuse_table(layout: Layout | None, line: str) -> None:
+    if _RULE.fullmatch(line) and (layout is None or layout.delimiter.strip(" ") == ""):
         msg = "this is sacct's table for people, which cuts fields short; run it again with -P"
         raise errors.MalformedInput(msg)
 

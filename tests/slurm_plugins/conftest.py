@@ -1,0 +1,87 @@
+"""Shared by the tests of slurm_plugins: the hooks as real processes, a fake agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+HOOKS = REPOSITORY / "slurm_plugins" / "hooks"
+
+
+class FakeAgent:
+    """A real Unix socket that answers one question the way the test says."""
+
+    def __init__(self, path: Path, behave: Callable[[socket.socket, bytes], None]) -> None:
+        self.path = path
+        self.requests: list[dict[str, Any]] = []
+        self._behave = behave
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen(5)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection, connection.makefile("rb") as stream:
+                line = stream.readline()
+                self.requests.append(json.loads(line))
+                try:
+                    self._behave(connection, line)
+                except OSError:
+                    continue  # the hook hung up first, as it may
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(5)
+
+
+@pytest.fixture
+def fake_agent(tmp_path: Path) -> Iterator[Callable[..., FakeAgent]]:
+    """Starts fake agents: `fake_agent(reply=b"...")` or `fake_agent(behave=function)`."""
+    started: list[FakeAgent] = []
+
+    def start(reply: bytes = b"", behave: Callable[[socket.socket, bytes], None] | None = None) -> FakeAgent:
+        agent = FakeAgent(tmp_path / f"a{len(started)}.sock", behave or (lambda c, _: c.sendall(reply)))
+        started.append(agent)
+        return agent
+
+    yield start
+    for agent in started:
+        agent.close()
+
+
+def run_hook(
+    name: str, *arguments: str, environment: dict[str, str] | None = None, python: str = "/usr/bin/python3"
+) -> subprocess.CompletedProcess[str]:
+    """One hook as Slurm starts it: isolated, with nothing but the given environment."""
+    return subprocess.run(
+        [python, "-I", "-S", str(HOOKS / f"{name}.py"), *arguments],
+        env=environment or {},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+@pytest.fixture
+def hook() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs one hook as a real process."""
+    if not os.access("/usr/bin/python3", os.X_OK):
+        pytest.skip("no system Python")
+    return run_hook

@@ -1,0 +1,314 @@
+"""The hooks as Slurm starts them: real processes against a real socket."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.slurm_plugins.conftest import HOOKS, FakeAgent
+
+Hook = Callable[..., subprocess.CompletedProcess[str]]
+Agent = Callable[..., FakeAgent]
+
+PROLOG_ENVIRONMENT = {
+    "SLURM_JOB_ID": "4242",
+    "SLURM_JOB_UID": "1000",
+    "SLURM_JOB_GID": "1001",
+    "SLURM_JOB_RESTART_COUNT": "2",
+    "SLURM_JOB_GPUS": "0,1,3",
+    "SLURM_JOB_STDOUT": '/home/a b/"out".log',
+    "SLURM_JOB_WORK_DIR": "/home/a b",
+    "SLURM_JOB_PARTITION": "gpu",
+    "SLURM_NODELIST": "n[1-2]",
+    "SLURMD_NODENAME": "n2",
+    "SPANK_PROBING_RUN_KEY": "llama-70b",
+    "HOSTNAME": "not-the-node",
+}
+PROLOG = ["/usr/bin/python3", "-I", "-S", str(HOOKS / "prolog.py")]
+FIT = b'{"v":1,"ok":true,"fit":true}\n'
+UNFIT = b'{"v":1,"ok":true,"fit":false,"reason":"GPU 3 fell off the bus\\u001b[31m"}\n'
+
+
+def test_prolog_tells_the_agent_what_slurm_told_it(fake_agent: Agent, hook: Hook) -> None:
+    """Every field of the request comes from Slurm's own variables, the node from SLURMD_NODENAME."""
+    agent = fake_agent(FIT)
+    done = hook("prolog", "--socket", str(agent.path), environment=PROLOG_ENVIRONMENT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert agent.requests == [
+        {
+            "v": 1,
+            "op": "prolog",
+            "node": "n2",
+            "job_id": 4242,
+            "uid": 1000,
+            "gid": 1001,
+            "restart_count": 2,
+            "gpus": "0,1,3",
+            "stdout": '/home/a b/"out".log',
+            "work_dir": "/home/a b",
+            "partition": "gpu",
+            "nodelist": "n[1-2]",
+            "run_key": "llama-70b",
+        }
+    ]
+
+
+def test_only_prolog_refuses(fake_agent: Agent, hook: Hook) -> None:
+    """The same explicit no ends a Prolog with 1 and its reason, and changes no other hook."""
+    agent = fake_agent(UNFIT)
+    codes = {}
+    for name in ("prolog", "epilog", "healthcheck"):
+        done = hook(name, "--socket", str(agent.path), environment=PROLOG_ENVIRONMENT)
+        codes[name] = done.returncode
+        if name == "prolog":
+            assert done.stderr == "probing prolog: node is not fit: GPU 3 fell off the bus [31m\n"
+    assert codes == {"prolog": 1, "epilog": 0, "healthcheck": 0}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"",
+        b"\n",
+        b"garbage with false in it\n",
+        b'{"v":1,"ok":true,"fit":false',
+        b'{"v":1,"ok":true,"fit":"false"}\n',
+        b'{"v":1,"ok":true,"fit":0,"x":false}\n',
+        b'{"v":1,"ok":true,"fit":null}\n',
+        b'{"v":1,"ok":false,"fit":false,"error":"busy"}\n',
+        b'{"v":1,"fit":false}\n',
+        b'[{"fit":false}]\n',
+        b"\xff\xfe\x00false\n",
+        b'{"fit":false}' + b" " * 200_000 + b"\n",
+    ],
+    ids=lambda reply: repr(reply[:40]),
+)
+def test_anything_but_an_explicit_no_is_a_yes(fake_agent: Agent, hook: Hook, reply: bytes) -> None:
+    """Broken, empty, cut, refused and huge answers all let the job start."""
+    agent = fake_agent(reply)
+    assert hook("prolog", "--socket", str(agent.path), environment=PROLOG_ENVIRONMENT).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["prolog", "epilog", "healthcheck"])
+def test_a_dead_agent_costs_nothing(tmp_path: Path, hook: Hook, name: str) -> None:
+    """Without a socket, with a socket nobody serves, and with a plain file there, every hook exits 0 and says so."""
+    unserved = tmp_path / "unserved.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(unserved))
+    plain = tmp_path / "plain"
+    plain.write_text("x")
+    for path in (tmp_path / "none.sock", unserved, plain):
+        done = hook(name, "--socket", str(path), environment=PROLOG_ENVIRONMENT)
+        assert done.returncode == 0
+        assert "no answer from the agent" in done.stderr
+
+
+def test_a_silent_agent_is_left_at_the_deadline(fake_agent: Agent, hook: Hook) -> None:
+    """An agent that never answers, and one that drips bytes for ever, hold the Prolog no longer than its deadline."""
+
+    def silent(connection: socket.socket, _line: bytes) -> None:
+        connection.recv(1)  # returns when the hook hangs up
+
+    def dripping(connection: socket.socket, _line: bytes) -> None:
+        for _ in range(200):
+            connection.sendall(b" ")
+            time.sleep(0.1)
+
+    for behave in (silent, dripping):
+        agent = fake_agent(behave=behave)
+        done = subprocess.run(
+            ["timeout", "10", *PROLOG, "--socket", str(agent.path), "--deadline", "0.5"],
+            env=PROLOG_ENVIRONMENT,
+            check=False,
+            capture_output=True,
+        )
+        assert done.returncode == 0, "timeout(1) would have said 124"
+
+
+def test_wrong_arguments_fail_open(hook: Hook) -> None:
+    """A mistake in slurm.conf never drains a node."""
+    for arguments in (["--bogus"], ["--socket"], ["--deadline", "x"], ["--deadline", "nan"]):
+        assert hook("prolog", *arguments, environment=PROLOG_ENVIRONMENT).returncode == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to speak as somebody else")
+def test_a_users_socket_cannot_refuse_a_node(tmp_path: Path, hook: Hook) -> None:
+    """An answer from a socket served by neither root nor ourselves is not listened to."""
+    path = tmp_path / "fake.sock"
+    tmp_path.chmod(0o777)
+    code = (
+        "import os,socket,sys; os.setuid(65534); s=socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen();"
+        'print(flush=True); c,_=s.accept(); c.sendall(b\'{"ok":true,"fit":false}\\n\')'
+    )
+    tmp_path.parent.chmod(0o755)
+    with subprocess.Popen(
+        ["/usr/bin/python3", "-c", code, path.name], cwd=tmp_path, stdout=subprocess.PIPE
+    ) as server:
+        assert server.stdout is not None
+        server.stdout.readline()
+        done = hook("prolog", "--socket", str(path), environment=PROLOG_ENVIRONMENT)
+        server.kill()
+    assert done.returncode == 0
+    assert "served by uid 65534" in done.stderr
+
+
+def test_the_users_environment_is_not_listened_to(fake_agent: Agent, hook: Hook, tmp_path: Path) -> None:
+    """PYTHONPATH, PYTHONSTARTUP and a module planted in the working directory never run inside a root hook."""
+    (tmp_path / "_socket.py").write_text("raise SystemExit(9)")
+    (tmp_path / "json.py").write_text("raise SystemExit(9)")
+    agent = fake_agent(UNFIT)
+    hostile = {**PROLOG_ENVIRONMENT, "PYTHONPATH": str(tmp_path), "PYTHONHOME": str(tmp_path)}
+    done = subprocess.run(
+        ["/usr/bin/python3", "-I", "-S", str(HOOKS / "prolog.py"), "--socket", str(agent.path)],
+        env=hostile,
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+    )
+    assert done.returncode == 1
+
+
+def test_task_prolog_prepends_once(hook: Hook) -> None:
+    """PYTHONPATH gets our directory in front and once, and keeps every other element, the empty ones too."""
+    for before, after in (
+        (None, "/opt/p"),
+        ("", "/opt/p"),
+        ("/a:/b", "/opt/p:/a:/b"),
+        ("/a::/b:", "/opt/p:/a::/b:"),
+        ("/opt/p:/a", "/opt/p:/a"),
+        ("/a:/opt/p:/b:/opt/p", "/opt/p:/a:/b"),
+    ):
+        environment = {"SLURM_JOB_ID": "7", **({} if before is None else {"PYTHONPATH": before})}
+        done = hook("task_prolog", "--probe-dir", "/opt/p", "--job-dir", "/run/j", environment=environment)
+        assert done.stdout.splitlines() == [
+            "export PROBING=on",
+            "export PROBING_JOB_DIR=/run/j/7",
+            f"export PYTHONPATH={after}",
+        ]
+        assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment"),
+    [
+        (["--probe-dir", "/opt/p"], {"PROBING": "off"}),
+        (["--probe-dir", "/opt/p"], {"PROBING": "OFF"}),
+        (["--probe-dir", "/opt/p", "--default", "off"], {}),
+        (["--probe-dir", "relative"], {}),
+        (["--probe-dir", "/with:colon"], {}),
+        (["--nonsense", "x"], {}),
+        ([], {}),
+    ],
+)
+def test_task_prolog_stays_out(hook: Hook, arguments: list[str], environment: dict[str, str]) -> None:
+    """A user's or a site's no, and a wrong configuration, leave the task's environment alone."""
+    done = hook("task_prolog", *arguments, environment=environment)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_task_prolog_on_overrides_the_sites_off(hook: Hook) -> None:
+    """A user may ask for the probe where the site's default is off."""
+    done = hook("task_prolog", "--probe-dir", "/opt/p", "--default", "off", environment={"PROBING": "on"})
+    assert "export PYTHONPATH=/opt/p\n" in done.stdout
+
+
+def test_task_prolog_cannot_be_made_to_write_other_lines(hook: Hook) -> None:
+    """A line break in the user's PYTHONPATH adds no variable: it is left as it was."""
+    done = hook("task_prolog", "--probe-dir", "/opt/p", environment={"PYTHONPATH": "/a\nexport EVIL=1"})
+    assert done.stdout == "export PROBING=on\n"
+
+
+def test_hooks_are_written_for_python_3_6() -> None:
+    """Every hook parses as Python 3.6 and imports only modules that every CPython since has."""
+    allowed = {"_signal", "_socket", "_json", "json", "posix", "sys", "time", "agent_call"}
+    for path in HOOKS.glob("*.py"):
+        tree = ast.parse(path.read_text(), feature_version=(3, 6))
+        for node in ast.walk(tree):
+            assert not isinstance(node, ast.NamedExpr), path
+            if isinstance(node, ast.Import):
+                assert {alias.name for alias in node.names} <= allowed, path
+            elif isinstance(node, ast.ImportFrom):
+                assert (node.module or "").partition(".")[0] in allowed, path
+            elif isinstance(node, ast.FunctionDef):
+                for annotation in [*(a.annotation for a in node.args.args), node.returns]:
+                    # Evaluated when the function is made: list[str] is an error before 3.9.
+                    assert not isinstance(annotation, ast.Subscript), (path, node.name)
+
+
+@pytest.mark.parametrize(
+    "python", sorted({sys.executable, *map(str, Path("/usr/bin").glob("python3.[0-9]*[0-9]"))})
+)
+def test_hooks_run_on_every_python_here(fake_agent: Agent, hook: Hook, python: str) -> None:
+    """The Prolog hears a yes and a no on each interpreter of this machine."""
+    for reply, code in ((FIT, 0), (UNFIT, 1)):
+        agent = fake_agent(reply)
+        done = hook("prolog", "--socket", str(agent.path), environment=PROLOG_ENVIRONMENT, python=python)
+        assert done.returncode == code
+        assert json.dumps(agent.requests)
+
+
+def _site(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "site"
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_wrapper_keeps_the_sites_health_check_as_it_was(
+    tmp_path: Path, fake_agent: Agent, hook: Hook
+) -> None:
+    """Output, standard error and exit status of the site's program pass through, and ours runs after it."""
+    agent = fake_agent(b'{"v":1,"ok":true}\n')
+    site = _site(tmp_path, 'echo "$SLURMD_NODENAME"; echo bad >&2; exit 3\n')
+    ours = ["/usr/bin/python3", "-I", "-S", str(HOOKS / "healthcheck.py"), "--socket", str(agent.path)]
+    done = hook("wrapper", "health", "--site", site, "--", *ours, environment={"SLURMD_NODENAME": "n1"})
+    assert (done.returncode, done.stdout, done.stderr) == (3, "n1\n", "bad\n")
+    assert [request["op"] for request in agent.requests] == ["healthcheck"]
+
+
+def test_wrapper_leaves_ours_out_when_the_time_is_up(tmp_path: Path, fake_agent: Agent, hook: Hook) -> None:
+    """A site's program that used the whole budget leaves none for ours, and still decides the status."""
+    agent = fake_agent(b'{"v":1,"ok":true}\n')
+    ours = ["/usr/bin/python3", "-I", "-S", str(HOOKS / "healthcheck.py"), "--socket", str(agent.path)]
+    site = _site(tmp_path, "exit 0\n")
+    assert hook("wrapper", "health", "--site", site, "--budget", "0.2", "--", *ours).returncode == 0
+    assert agent.requests == []
+
+
+def test_wrapper_dies_as_the_site_died(tmp_path: Path, hook: Hook) -> None:
+    """A site's program killed by a signal shows Slurm the same signal."""
+    done = hook("wrapper", "health", "--site", _site(tmp_path, "kill -TERM $$\n"), "--", "/bin/true")
+    assert done.returncode == -15
+
+
+def test_wrapper_builds_on_the_sites_task_prolog(tmp_path: Path, hook: Hook) -> None:
+    """The site's lines come first and unchanged, and ours adds to the PYTHONPATH they set."""
+    site = _site(tmp_path, "echo print hello; echo export PYTHONPATH=/site; printf 'export A=b'\n")
+    ours = ["/usr/bin/python3", "-I", "-S", str(HOOKS / "task_prolog.py"), "--probe-dir", "/opt/p"]
+    done = hook("wrapper", "task", "--site", site, "--", *ours, environment={"PYTHONPATH": "/user"})
+    assert done.stdout == (
+        "print hello\nexport PYTHONPATH=/site\nexport A=b\nexport PROBING=on\nexport PYTHONPATH=/opt/p:/site\n"
+    )
+    assert done.returncode == 0
+
+
+def test_wrapper_passes_a_failing_task_prolog_on(tmp_path: Path, hook: Hook) -> None:
+    """When the site's TaskProlog fails, the task sees that failure and nothing of ours."""
+    site = _site(tmp_path, "echo export A=b; exit 4\n")
+    done = hook("wrapper", "task", "--site", site, "--", "/bin/echo", "export PROBING=on")
+    assert (done.returncode, done.stdout) == (4, "export A=b\n")
+
+
+def test_wrapper_without_a_site_program_is_ours_alone(hook: Hook) -> None:
+    """A site that had none gets ours and exit status 0."""
+    done = hook("wrapper", "task", "--", "/bin/echo", "export PROBING=on")
+    assert (done.returncode, done.stdout) == (0, "export PROBING=on\n")
