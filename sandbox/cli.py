@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import sys
 import time
-from collections.abc import Sequence
+import typing
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from probing_cluster.core import errors
 from probing_cluster.sandbox import cluster, layout, processes
+from probing_cluster.sandbox.faults import registry
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,9 +46,36 @@ def _parser() -> argparse.ArgumentParser:
     down = command("down", _down, "end every process of the sandbox and remove its run state")
     down.add_argument("--purge", action="store_true", help="remove the directory too")
     command("status", _status, "what runs, and what Slurm thinks of its nodes")
+    _add_faults(command("fault", _fault, "break a node, or heal it"))
     shell = command("shell", _shell, "a shell (or COMMAND) whose Slurm commands reach the sandbox")
     shell.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND")
     return parser
+
+
+def _add_faults(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("node", metavar="NODE", help="the node; - for what concerns the whole cluster")
+    kinds = parser.add_subparsers(required=True, metavar="KIND", dest="kind")
+    for name, fault in sorted(registry.FAULTS.items()):
+        kind = kinds.add_parser(name, help=fault.meaning, description=fault.meaning)
+        for parameter in fault.parameters:
+            positional = parameter.default is inspect.Parameter.empty
+            flag = parameter.name if positional else "--" + parameter.name.replace("_", "-")
+            options = {} if positional else {"default": parameter.default, "dest": parameter.name}
+            kind.add_argument(flag, type=_converter(parameter.annotation), **options)
+
+
+def _converter(annotation: Any) -> Callable[[str], Any]:
+    """int, float or str for a parameter's type; the first of a union with None."""
+    kinds = typing.get_args(annotation) or (annotation,)
+    return next(kind for kind in (int, float, str) if kind in kinds)
+
+
+def _fault(args: argparse.Namespace) -> int:
+    names = [parameter.name for parameter in registry.FAULTS[args.kind].parameters]
+    cluster.Sandbox.open(args.dir).fault(
+        args.node, args.kind, **{name: getattr(args, name) for name in names}
+    )
+    return 0
 
 
 def _up(args: argparse.Namespace) -> int:

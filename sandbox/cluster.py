@@ -8,23 +8,26 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from probing_cluster import slurm_plugins
 from probing_cluster.core import errors
 from probing_cluster.sandbox import (
     configs,
     daemons,
+    hanging_mount,
     jobs,
     layout,
     nvml_build,
+    nvml_state,
     ports,
     processes,
     requirements,
     services,
     slurm_conf,
 )
-from probing_cluster.sandbox.nodetree import build
+from probing_cluster.sandbox.faults import registry
+from probing_cluster.sandbox.nodetree import build, identity
 
 Say = Callable[[str], None]
 
@@ -105,6 +108,20 @@ class Sandbox:
         """Returns the job's state as soon as it is one of `states`; raises when that takes too long."""
         return jobs.wait(self.env, job_id, set(states), timeout_s)
 
+    def fault(self, node: str, kind: str, **options: Any) -> None:
+        """Injects a fault into a node, or with node "-" into the cluster (see sandbox/faults)."""
+        target = registry.Target(layout=self.layout, node=node, env=self._daemon_env)
+        registry.inject(target, kind, **options)
+
+    def hardware(self, node: str) -> identity.Identity:
+        """Who a node and its GPUs are."""
+        return identity.identity(node, self.layout.node_names.index(node) + 1, self.layout.gpus)
+
+    def gpu_of_slurm(self, node: str, position: int) -> identity.Gpu:
+        """The GPU that Slurm calls `position` in SLURM_JOB_GPUS on this node."""
+        state = nvml_state.read(self.layout.node(node) / build.NVML_STATE)
+        return self.hardware(node).gpus[nvml_state.index_of_slurm(state, position)]
+
     def down(self, *, purge: bool = False) -> None:
         """Ends every process and removes the run state; `purge` removes the directory as well."""
         lay = self.layout
@@ -113,6 +130,7 @@ class Sandbox:
             jobs.cancel_all(self.env)
         processes.end(lay.directory, [services.SERVICE, "slurmctld", "slurmdbd"])
         processes.end_all(lay.directory)
+        hanging_mount.unmount(lay.directory)
         if not lay.bare:
             services.stop_database(lay)
         for path in (lay.run, *(lay.node(n) / "slurmd" for n in lay.node_names)):
