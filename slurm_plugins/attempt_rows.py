@@ -67,7 +67,7 @@ def assemble(rows: Iterable[records.JobAttempt]) -> Assembled:
         ordered = [seen[at] for at in sorted(seen)]
         whole = _merge_resized(ordered)
         merged += len(ordered) - len(whole)
-        attempts += [dataclasses.replace(row, attempt=n) for n, row in enumerate(whole, 1)]
+        attempts += [row if n == 1 else dataclasses.replace(row, attempt=n) for n, row in enumerate(whole, 1)]
     attempts.sort(key=lambda row: (row.submit_at, row.job_id))
     return Assembled(attempts=tuple(attempts), duplicates=duplicates, merged=merged)
 

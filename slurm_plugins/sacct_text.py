@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -105,7 +106,7 @@ def attempt_of(fields: Mapping[str, str], reading: Reading) -> records.JobAttemp
     leader = ref.job if ref.offset is not None else None
     array = ref.job if ref.task is not None else None
     exit_code, exit_signal = _exit(fields.get("exitcode", ""))
-    nodes = tuple(hostlist.expand(fields.get("nodelist", "")))
+    nodes = nodes_in(fields.get("nodelist", ""))
     reading.no_nodes |= "nodelist" not in fields
     return records.JobAttempt(
         cluster=fields.get("cluster") or reading.cluster,
@@ -152,6 +153,12 @@ def state_of(text: str) -> tuple[str, str | None]:
         if len(whole) == 1:
             word = whole[0]
     return word, sanitize.clean(rest.removeprefix("by ").strip()) or None
+
+
+@functools.lru_cache(maxsize=4096)
+def nodes_in(nodelist: str) -> tuple[str, ...]:
+    """Node names of a hostlist; a job's steps, restarts and neighbours repeat the same few thousand lists."""
+    return tuple(hostlist.expand(nodelist))
 
 
 def run_key_in(comment: str) -> str | None:

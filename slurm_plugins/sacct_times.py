@@ -66,6 +66,8 @@ def choose(
     Where the hour was repeated, the order submit, start, end and the elapsed seconds (suspension included)
     decide; where they cannot, the earlier reading stands and the caller is told.
     """
+    if all(len(possible.get(name, ())) < 2 for name in ORDER):
+        return {name: next(iter(possible.get(name, ())), None) for name in ORDER}, False
     names = [name for name in ORDER if possible.get(name)]
     readings = [
         dict(zip(names, times, strict=True)) for times in itertools.product(*(possible[n] for n in names))

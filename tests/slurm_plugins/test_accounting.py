@@ -39,6 +39,7 @@ class Slurm:
             raise errors.SlurmUnavailable(f'sacct: fatal: Invalid field requested: "{unknown[0]}"')
         values = {
             "JobIDRaw": "7",
+            "JobID": "7",
             "State": "FAILED",
             "Submit": "100",
             "Start": "110",
@@ -61,10 +62,10 @@ def test_asks_only_for_what_the_release_offers() -> None:
     ]
     call = slurm.calls[1]
     assert {"-a", "-D", "-X", "-P"} <= set(call)
-    assert ("2024-01-01T10:00:00", "2024-01-02T10:00:00") == (
+    assert (
         call[call.index("-S") + 1],
         call[call.index("-E") + 1],
-    )
+    ) == ("2024-01-01T10:00:00", "2024-01-02T10:00:00")
     assert slurm.environments[1] == {"SLURM_TIME_FORMAT": "%s"}
     assert "FailedNode" not in call[-1]
 
