@@ -32,6 +32,9 @@ class ChildHung(ChildFailed):
     """A child process outlived its deadline."""
 
 
+Child = subprocess.Popen[bytes]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finished:
     """How a one-shot command ended."""
@@ -54,7 +57,7 @@ class Credentials:
 class Children:
     """The agent's children by key, and those that cannot be killed."""
 
-    _stuck: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _stuck: dict[str, Child] = field(default_factory=dict)
 
     @property
     def hung(self) -> tuple[str, ...]:
@@ -72,7 +75,7 @@ class Children:
         credentials: Credentials | None = None,
         environment: Mapping[str, str] | None = None,
         quiet: bool = False,
-    ) -> subprocess.Popen[bytes]:
+    ) -> Child:
         """A child in a session of its own; raises ChildHung while the last of this key is stuck."""
         if key in self.hung:
             raise ChildHung(f"{key}: the previous one is stuck in the kernel (pid {self._stuck[key].pid})")
@@ -130,7 +133,7 @@ class Children:
                 pipe.close()
         return Finished(returncode=child.returncode, stdout=out, stderr=err)
 
-    async def kill(self, key: str, child: subprocess.Popen[bytes]) -> None:
+    async def kill(self, key: str, child: Child) -> None:
         """SIGKILL the child's whole group; if it does not die, remember it as stuck."""
         with contextlib.suppress(ProcessLookupError):  # it ended on its own just now
             os.killpg(child.pid, signal.SIGKILL)
@@ -155,7 +158,7 @@ class Lane:
         self._children = children
         self._argv = tuple(argv)
         self._environment = dict(environment or {})
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
         self._busy = asyncio.Lock()
         self.key = key
 
@@ -192,7 +195,7 @@ class Lane:
         """The child's process id while one runs."""
         return None if self._child is None else self._child.pid
 
-    async def _drop(self, child: subprocess.Popen[bytes]) -> None:
+    async def _drop(self, child: Child) -> None:
         self._child = None
         await self._children.kill(self.key, child)
         assert child.stdin is not None
@@ -201,7 +204,7 @@ class Lane:
         child.stdout.close()
 
 
-async def _ended(child: subprocess.Popen[bytes]) -> None:
+async def _ended(child: Child) -> None:
     """Until the child is reaped: its pipes are closed, so this is a matter of microseconds."""
     while child.poll() is None:  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0.002)
@@ -223,7 +226,8 @@ def _feed(pipe: Any, data: bytes) -> None:
         pipe.close()
 
 
-async def _readable(fd: int) -> None:
+async def readable(fd: int) -> None:
+    """Until the descriptor has something to read, or its other end is closed."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
 
@@ -242,7 +246,7 @@ async def _drain(fd: int, max_bytes: int) -> bytes:
     """What arrives until the other end closes; beyond `max_bytes` it is read and thrown away."""
     kept = bytearray()
     while True:
-        await _readable(fd)
+        await readable(fd)
         chunk = os.read(fd, 65536)
         if not chunk:
             return bytes(kept)
@@ -252,7 +256,7 @@ async def _drain(fd: int, max_bytes: int) -> bytes:
 async def _line(fd: int) -> bytes:
     kept = bytearray()
     while True:
-        await _readable(fd)
+        await readable(fd)
         chunk = os.read(fd, 65536)
         if not chunk:
             raise ValueError("it ended without an answer")

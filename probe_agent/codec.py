@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import types
 import typing
@@ -56,9 +55,13 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-@functools.cache
-def _converters(cls: Any) -> dict[str, Callable[[Any], Any]]:
-    found: dict[str, Callable[[Any], Any]] = {}
+_known: dict[type[Any], dict[str, Callable[[Any], Any]]] = {}
+
+
+def _converters(cls: type[Any]) -> dict[str, Callable[[Any], Any]]:
+    if cls in _known:
+        return _known[cls]
+    found = _known.setdefault(cls, {})
     for name, hint in typing.get_type_hints(cls).items():
         kind = _inner(hint)
         if kind is datetime:

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from probing_cluster.core import clock, records
+from probing_cluster.probe_agent import gpus
 from probing_cluster.probe_agent.sighting import Sighting
 
 
@@ -65,6 +66,8 @@ class Judgement:
     """What the source wants back next time; persisted with the events."""
     state: str = "ok"
     """For the heartbeat: ok, absent, or what went wrong."""
+    inventory: gpus.Inventory | None = None
+    """The node's GPUs, from the one source that sees them."""
 
 
 @dataclass(kw_only=True)

@@ -21,6 +21,8 @@ LATCH_FRESH = timedelta(minutes=5)
 """A line older than this when it is first read is history."""
 LOW_STANDS = timedelta(minutes=15)
 """How long a latched low-severity fault stands after it was last seen."""
+CONDITION_STANDS = timedelta(minutes=2)
+"""How long a condition whose part cannot be read any more still counts as the present."""
 _CONTRADICTION_AFTER = timedelta(seconds=2)
 """A healthy reading contradicts a line only when it is this much newer: drivers log before sysfs settles."""
 _MAX_IDS = 8
@@ -132,7 +134,9 @@ class Faults:
         self, source: str, judged: conditions.Judgement, active: Iterable[conditions.Active], at: datetime
     ) -> None:
         """Take one reading in: its conditions stand, and what it shows healthy or reset ends latched faults."""
-        self._present[source] = [_of_condition(a, source) for a in active]
+        self._present[source] = [
+            _of_condition(a, source) for a in active if at - a.confirmed_at <= CONDITION_STANDS
+        ]
         self._drop(lambda f: self._contradicted(f, source, judged, at))
         self._drop(lambda f: f.severity is not records.Severity.HIGH and at - f.confirmed_at > LOW_STANDS)
 

@@ -1,0 +1,46 @@
+"""`probing-agent`: the node daemon."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the agent until it is told to stop; `--once` reads everything once, delivers and prints what it saw."""
+    parser = argparse.ArgumentParser(prog="probing-agent", description="The node daemon of Probing Cluster.")
+    parser.add_argument(
+        "--config", type=Path, help="the TOML file; default $PROBING_CONFIG or /etc/probing-cluster"
+    )
+    parser.add_argument(
+        "--once", action="store_true", help="read every source once, deliver, print JSON, exit"
+    )
+    parser.add_argument("--verbose", action="store_true", help="log what is done, not only what is wrong")
+    asked = parser.parse_args(argv)
+
+    from probing_cluster.core import errors, settings
+
+    logging.basicConfig(
+        level=logging.INFO if asked.verbose else logging.WARNING,
+        format="probing-agent %(levelname)s %(name)s: %(message)s",
+    )
+    try:
+        from probing_cluster.probe_agent import daemon
+
+        daemon.run(settings.load(asked.config), once=asked.once, say=_print)
+    except errors.ProbingError as exc:
+        print(f"probing-agent: {exc}", file=sys.stderr)
+        return exc.exit_code
+    return 0
+
+
+def _print(status: dict[str, Any]) -> None:
+    print(json.dumps(status, indent=2, sort_keys=True, default=str))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

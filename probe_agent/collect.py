@@ -1,0 +1,155 @@
+"""Collects what a job left behind, when its Epilog runs or the service asks: log tail, flight-recorder dumps, pages.
+
+Everything is read by a child that has become the job's user. What it finds is evidence of what
+the job said, marked as such (source joblog, dump, probe): it can never by itself drain a node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from probing_cluster.core import clock, records, sanitize
+from probing_cluster.probe_agent import children, identity, intake, jobs, self_watch
+from probing_cluster.probe_agent.sighting import Sighting
+
+NAME = "collect"
+DEADLINE_S = 30.0
+AT_ONCE = 2
+MAX_STUCK = 4
+"""Collecting children stuck in the kernel (a dead file server) beyond which no more are started."""
+
+PageReader = Callable[[jobs.Job], Awaitable[list[Sighting]]]
+"""The seam for the probe's pages: what a job's page directory says, before it is removed."""
+
+_CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.collect_child")
+_log = logging.getLogger(__name__)
+
+
+class Collector:
+    """Collects for one agent, a few jobs at a time."""
+
+    def __init__(
+        self,
+        *,
+        who: identity.Identity,
+        started: children.Children,
+        taken: intake.Intake,
+        book: jobs.JobBook,
+        pages: jobs.PageDirectories,
+        watch: self_watch.SelfWatch,
+        page_reader: PageReader | None = None,
+        at: clock.Clock = clock.SYSTEM,
+    ) -> None:
+        self._who = who
+        self._children = started
+        self._intake = taken
+        self._book = book
+        self._pages = pages
+        self._watch = watch
+        self._page_reader = page_reader
+        self._clock = at
+        self._turn = asyncio.Semaphore(AT_ONCE)
+
+    async def collect(self, job: jobs.Job) -> None:
+        """Collect everything of one job; after its release its page directory goes too."""
+        if job.uid is None:
+            return
+        async with self._turn:
+            seen = await self._log(job)
+            seen += await self._dumps(job)
+            if self._page_reader is not None:
+                seen += await self._page_reader(job)
+            self._book.collected(job)
+            self._intake.take(seen, {"jobs": self._book.to_state()})
+            if job.released_at is not None:
+                await asyncio.to_thread(self._remove, job.job_id)
+
+    async def _log(self, job: jobs.Job) -> list[Sighting]:
+        path = stdout_path(job)
+        if path is None:
+            return []
+        answer = await self._ask(job, {"op": "log", "path": path})
+        return [self._from_log(job, path, f) for f in answer.get("findings", ())]
+
+    async def _dumps(self, job: jobs.Job) -> list[Sighting]:
+        directory = self._pages.path(job.job_id)
+        if not directory.is_dir():
+            return []
+        answer = await self._ask(job, {"op": "dumps", "directory": str(directory)})
+        return [self._from_dump(job, n, f) for n, f in enumerate(answer.get("findings", ()))]
+
+    async def _ask(self, job: jobs.Job, request: Mapping[str, Any]) -> dict[str, Any]:
+        if len([k for k in self._children.hung if k.startswith("collect ")]) >= MAX_STUCK:
+            self._watch.failed(
+                NAME, f"job {job.job_id}: not read, {MAX_STUCK} earlier children are stuck", state="hung"
+            )
+            return {}
+        asked = {**request, "uid": job.uid, "gid": job.gid if job.gid is not None else job.uid}
+        try:
+            done = await self._children.run(
+                f"collect {job.job_id}", _CHILD, deadline_s=DEADLINE_S, stdin=json.dumps(asked).encode()
+            )
+            answer: dict[str, Any] = json.loads(done.stdout)
+        except (children.ChildFailed, ValueError) as exc:
+            self._watch.failed(NAME, f"job {job.job_id}: {exc}")
+            return {}
+        why = answer.get("refused")
+        if isinstance(why, str):
+            self._watch.failed(NAME, f"job {job.job_id}: {request['op']}: {why}", state="ok")
+        else:
+            self._watch.read(NAME, self._clock.now())
+        return answer
+
+    def _from_log(self, job: jobs.Job, path: str, found: Mapping[str, Any]) -> Sighting:
+        return self._sighting(
+            job, "joblog", f"{sanitize.clean(path, 1024)}:{found['offset']}:{found['kind']}", found
+        )
+
+    def _from_dump(self, job: jobs.Job, number: int, found: Mapping[str, Any]) -> Sighting:
+        return self._sighting(job, "dump", f"{number}:{found['kind']}", found)
+
+    def _sighting(self, job: jobs.Job, source: str, position: str, found: Mapping[str, Any]) -> Sighting:
+        now = self._clock.now()
+        ended = job.released_at or now
+        at = found.get("at_s")
+        told = clock.from_epoch_s(at) if isinstance(at, (int, float)) else ended
+        return Sighting(
+            source=source,
+            position=f"{job.job_id}:{job.restart_count}:{position}",
+            at=min(max(told, job.started_at), now),
+            kind=str(found["kind"]),
+            code=found.get("code"),
+            severity=records.Severity.INFO,
+            message=str(found.get("message", "")),
+            job_id=job.job_id,
+            detail=found.get("detail", {}),
+        )
+
+    def _remove(self, job_id: int) -> None:
+        try:
+            self._pages.remove(job_id)
+        except OSError as exc:
+            _log.warning("page directory of job %d: %s", job_id, exc)
+
+
+def stdout_path(job: jobs.Job) -> str | None:
+    """The job's standard output file: as Slurm told, patterns filled in, else the default name in its working directory."""
+    told = job.stdout or ("slurm-%j.out" if job.work_dir else "")
+    if not told or told == "/dev/null":
+        return None
+    path = told if told.startswith("/") else f"{job.work_dir}/{told}"
+    values = {
+        "j": str(job.job_id),
+        "J": str(job.job_id),
+        "x": job.job_name,
+        "u": str(job.extra.get("user", "")),
+    }
+    values |= {"A": str(job.extra.get("array_job_id", job.job_id)), "%": "%"}
+    for letter, value in values.items():
+        path = path.replace(f"%{letter}", value.replace("/", "_"))
+    return path if "%" not in path and path.startswith("/") else None

@@ -1,0 +1,149 @@
+"""Reads what a job left, as the job's own user, and says what it means; a process of its own with little it may use.
+
+One JSON request on standard input, one JSON answer on standard output. Everything is imported first, then
+the process becomes the owner (uid, gid and the groups the user has), gives itself small limits and only then
+opens a file. Nothing is trusted: not the path, not the file behind it, not a byte in it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pwd
+import resource
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.probe_agent import collect_words
+
+MAX_TAIL_BYTES = 4 * 1024 * 1024
+MAX_DUMP_BYTES = 64 * 1024 * 1024
+MAX_DUMPS = 64
+_MEMORY_BYTES = 1024 * 1024 * 1024
+
+
+class Refused(Exception):
+    """The file is not what a job's own file looks like."""
+
+
+def read_own(path: str, uid: int, *, most: int, tail: bool) -> tuple[bytes, int, int]:
+    """(bytes, offset of the first, size of the file) of a regular file of one link that `uid` owns; raises Refused.
+
+    The last part of the path is never followed if it is a link; opening never waits (a FIFO has no say);
+    reading is by position, so a file that shrinks meanwhile gives less, never a signal.
+    """
+    where = Path(path)
+    try:
+        directory = os.open(where.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as exc:
+        raise Refused(_word(exc)) from exc
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        fd = os.open(where.name, flags, dir_fd=directory)
+    except OSError as exc:
+        raise Refused(_word(exc)) from exc
+    finally:
+        os.close(directory)
+    try:
+        told = os.fstat(fd)
+        _require(told, uid)
+        start = max(0, told.st_size - most) if tail else 0
+        return _read(fd, start, most), start, told.st_size
+    finally:
+        os.close(fd)
+
+
+def _require(told: os.stat_result, uid: int) -> None:
+    if not stat.S_ISREG(told.st_mode):
+        raise Refused("not a regular file")
+    if told.st_uid != uid:
+        raise Refused("not owned by the job's user")
+    if told.st_nlink != 1:
+        raise Refused("has more than one link")
+
+
+def _read(fd: int, start: int, most: int) -> bytes:
+    kept = bytearray()
+    while len(kept) < most:
+        chunk = os.pread(fd, min(1 << 18, most - len(kept)), start + len(kept))
+        if not chunk:
+            break
+        kept += chunk
+    return bytes(kept)
+
+
+def become(uid: int, gid: int) -> None:
+    """Drop to the job's user for good; raises Refused when that cannot be done, or the user is root."""
+    if uid == os.geteuid():
+        return
+    if uid == 0 or os.geteuid() != 0:
+        raise Refused(f"cannot become uid {uid}")
+    try:
+        groups = os.getgrouplist(pwd.getpwuid(uid).pw_name, gid)
+    except KeyError:
+        groups = [gid]
+    os.setgroups(groups)
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+
+
+def limit() -> None:
+    """No core, no file written, no process started, little memory and a minute of CPU."""
+    for which, most in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CPU, 60),
+        (resource.RLIMIT_AS, _MEMORY_BYTES),
+    ):
+        resource.setrlimit(which, (most, most))
+
+
+def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What the tail of the job's output says."""
+    data, start, size = read_own(request["path"], request["uid"], most=MAX_TAIL_BYTES, tail=True)
+    return {"size": size, "from": start, "findings": collect_words.log_findings(data, start)}
+
+
+def dump_findings(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What the flight-recorder dumps in the job's page directory say; nothing but their names decides which they are."""
+    base = Path(request["directory"])
+    dumps: dict[str, bytes] = {}
+    refused: dict[str, str] = {}
+    names = sorted(n for n in os.listdir(base) if n.startswith("fr_rank_"))[:MAX_DUMPS]  # noqa: PTH208
+    for name in names:
+        try:
+            data, _, size = read_own(str(base / name), request["uid"], most=MAX_DUMP_BYTES, tail=False)
+            if size > MAX_DUMP_BYTES:
+                raise Refused("larger than a dump may be")  # noqa: TRY301
+            dumps[name] = data
+        except Refused as exc:
+            refused[name] = str(exc)
+    return {"findings": collect_words.dump_findings(dumps), "dumps": len(dumps), "refused": refused}
+
+
+def _word(exc: OSError) -> str:
+    return errno.errorcode.get(exc.errno or 0, str(exc))
+
+
+def main() -> int:
+    """Answer one request."""
+    request = json.loads(sys.stdin.buffer.read(1 << 20))
+    work = {"log": log_findings, "dumps": dump_findings}[request["op"]]
+    try:
+        become(request["uid"], request["gid"])
+        limit()
+        answer = work(request)
+    except Refused as exc:
+        answer = {"refused": str(exc)}
+    except (OSError, MemoryError) as exc:
+        answer = {"refused": f"{type(exc).__name__}: {exc}"}
+    sys.stdout.write(json.dumps(answer) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""The Unix socket that Slurm's hooks talk to: one JSON line in, one out, bounded in size, time and number.
+
+It never waits for a source. Only root and the agent's own user may speak: the file's mode says so
+and the peer's credentials are checked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.core import errors
+
+MAX_REQUEST_BYTES = 65536
+MAX_CONNECTIONS = 256
+REQUEST_S = 2.0
+"""A peer that has not finished its line by then is let go."""
+
+Answer = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
+
+_log = logging.getLogger(__name__)
+
+
+class HookSocket:
+    """Serves one answering function on one socket path."""
+
+    def __init__(self, path: Path, answer: Answer, *, allowed: frozenset[int] | None = None) -> None:
+        self._path = path
+        self._answer = answer
+        self._allowed = allowed if allowed is not None else frozenset({0, os.geteuid()})
+        self._server: asyncio.Server | None = None
+        self._open = 0
+        self.refused_total = 0
+        """Peers turned away: not allowed, malformed, too slow or too many."""
+
+    async def start(self) -> None:
+        """Listen; a socket left by an agent that died is replaced."""
+        self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        self._path.unlink(missing_ok=True)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        old = os.umask(0o177)
+        try:
+            listening.bind(_short(self._path))
+        finally:
+            os.umask(old)
+        listening.listen(128)
+        self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=MAX_REQUEST_BYTES)
+
+    async def stop(self) -> None:
+        """Stop listening and take the socket away."""
+        if self._server is not None:
+            self._server.close()
+            self._path.unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            if self._open > MAX_CONNECTIONS:
+                raise errors.NotPermitted("too many connections")  # noqa: TRY301
+            self._check_peer(writer)
+            async with asyncio.timeout(REQUEST_S):
+                line = await reader.readline()
+            reply = await self._answer(_request(line))
+        except (errors.ProbingError, ValueError, TimeoutError, OSError) as exc:
+            self.refused_total += 1
+            reply = {"v": 1, "ok": False, "error": str(exc) or type(exc).__name__}
+        except Exception as exc:  # noqa: BLE001 - one bad request must not end the agent
+            _log.exception("a hook's request could not be answered")
+            reply = {"v": 1, "ok": False, "error": f"internal error: {type(exc).__name__}"}
+        finally:
+            self._open -= 1
+        await _reply(writer, reply)
+
+    def _check_peer(self, writer: asyncio.StreamWriter) -> None:
+        peer = writer.get_extra_info("socket")
+        _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if uid not in self._allowed:
+            raise errors.NotPermitted(f"uid {uid} is neither root nor the agent's own user")
+
+
+def _request(line: bytes) -> Mapping[str, Any]:
+    if not line.endswith(b"\n"):
+        raise errors.MalformedInput("the request has no end of line")
+    try:
+        request = json.loads(line)
+    except (ValueError, RecursionError) as exc:
+        raise errors.MalformedInput(f"the request is no JSON: {exc}") from exc
+    if not isinstance(request, dict) or request.get("v") != 1:
+        raise errors.MalformedInput("the request is not version 1 of this protocol")
+    return request
+
+
+async def _reply(writer: asyncio.StreamWriter, reply: Mapping[str, Any]) -> None:
+    try:
+        async with asyncio.timeout(REQUEST_S):
+            writer.write(json.dumps(reply, separators=(",", ":")).encode() + b"\n")
+            await writer.drain()
+            writer.close()
+            await writer.wait_closed()
+    except (OSError, TimeoutError):
+        writer.transport.abort()
+
+
+def _short(path: Path) -> str:
+    """The address to bind; raises UsageError where a Unix socket address cannot hold it."""
+    text = str(path)
+    if len(text.encode()) > 107:
+        raise errors.UsageError(f"the socket path is longer than 107 bytes: {text}")
+    return text

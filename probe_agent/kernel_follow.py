@@ -1,0 +1,125 @@
+"""Follows the kernel log of the node, wherever it is, and hands its lines on as they are written."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from probing_cluster.core import clock, errors
+from probing_cluster.probe_agent import children, identity, intake, self_watch
+from probing_cluster.probe_agent.sources import journal, kernel_log, kmsg
+
+FILE_POLL_S = 0.1
+"""A regular file cannot be waited on: it is looked at this often."""
+RETRY_S = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class KernelFollower:
+    """One reader at a time, reopened when it fails."""
+
+    def __init__(
+        self,
+        *,
+        setting: str,
+        who: identity.Identity,
+        log: kernel_log.KernelLog,
+        taken: intake.Intake,
+        started: children.Children,
+        watch: self_watch.SelfWatch,
+        on_reboot: Callable[[str], None],
+        at: clock.Clock = clock.SYSTEM,
+    ) -> None:
+        self._setting = setting
+        self._who = who
+        self._kernel = log
+        self._intake = taken
+        self._children = started
+        self._watch = watch
+        self._on_reboot = on_reboot
+        self._clock = at
+        self._journal: children.Child | None = None
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        while True:
+            try:
+                reader = self.open()
+                try:
+                    await self._follow(reader)
+                finally:
+                    reader.close()
+                    await self._end_journal()
+            except (OSError, errors.ProbingError) as exc:
+                _log.warning("the kernel log cannot be read: %s", exc)
+                self._watch.failed(kernel_log.NAME, str(exc))
+            await asyncio.sleep(RETRY_S)
+
+    def open(self) -> kmsg.LogReader:
+        """The reader the setting names; raises OSError or UsageError."""
+        if self._setting.startswith("file:"):
+            return kmsg.KmsgFile(Path(self._setting.removeprefix("file:")), self._kernel.hint)
+        if self._setting == "journald":
+            return self._open_journal()
+        if self._setting not in {"auto", "kmsg"}:
+            raise errors.UsageError(
+                f"kernel_log must be auto, kmsg, journald or file:<path>, not {self._setting!r}"
+            )
+        device = self._who.path("/dev/kmsg")
+        try:
+            is_device = stat.S_ISCHR(device.stat().st_mode)
+            return kmsg.KmsgDevice(device) if is_device else kmsg.KmsgFile(device, self._kernel.hint)
+        except OSError:
+            if self._setting == "kmsg" or not self._who.is_host:
+                raise
+            return self._open_journal()
+
+    def read_once(self, reader: kmsg.LogReader, *, waited: bool) -> int:
+        """Take in what has arrived; how many lines that was."""
+        lines = reader.read()
+        if lines or reader.fileno() is None:
+            seen = self._kernel.take(lines, caught_up=waited, place=reader.place()) if lines else []
+            if self._kernel.rebooted:
+                self._kernel.rebooted = False
+                self._on_reboot(self._kernel.boot_id)
+            if lines:
+                self._intake.take(seen, {kernel_log.STATE: self._kernel.to_state()})
+        self._watch.read(
+            kernel_log.NAME,
+            self._clock.now(),
+            lines_total=self._kernel.lines_total,
+            missed_total=self._kernel.missed_total,
+        )
+        return len(lines)
+
+    async def _follow(self, reader: kmsg.LogReader) -> None:
+        fd = reader.fileno()
+        waited = False
+        while True:
+            if self.read_once(reader, waited=waited):
+                await asyncio.sleep(0)
+                waited = False
+                continue
+            if isinstance(reader, journal.JournalReader) and reader.ended:
+                raise children.ChildFailed("journalctl ended")
+            waited = True
+            await (asyncio.sleep(FILE_POLL_S) if fd is None else children.readable(fd))
+
+    def _open_journal(self) -> kmsg.LogReader:
+        cursor = self._kernel.hint.get("cursor")
+        known = cursor if isinstance(cursor, str) else None
+        self._journal = self._children.start("journalctl", journal.command(known), quiet=True)
+        assert self._journal.stdout is not None
+        return journal.JournalReader(self._journal.stdout.fileno(), known)
+
+    async def _end_journal(self) -> None:
+        if self._journal is not None:
+            ended, self._journal = self._journal, None
+            await self._children.kill("journalctl", ended)
+            for pipe in (ended.stdin, ended.stdout):
+                if pipe is not None:
+                    pipe.close()

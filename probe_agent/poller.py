@@ -1,0 +1,129 @@
+"""Reads every polled source in turn, judges it, and hands what it means to the intake and the fault state."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from probing_cluster.core import clock, records
+from probing_cluster.probe_agent import children, conditions, faults, identity, intake, self_watch, spool
+from probing_cluster.probe_agent.sources import polled
+
+_log = logging.getLogger(__name__)
+
+
+class Poller:
+    """The polled sources of one agent."""
+
+    def __init__(
+        self,
+        *,
+        sources: Sequence[polled.Polled],
+        reach: polled.Reach,
+        who: identity.Identity,
+        taken: intake.Intake,
+        standing: faults.Faults,
+        queue: spool.Spool,
+        watch: self_watch.SelfWatch,
+        context: Callable[[bool], polled.Context],
+        on_change: Callable[[], None],
+        at: clock.Clock = clock.SYSTEM,
+    ) -> None:
+        """`context(relearn)` makes the judges' context; `on_change` is told when what stands has changed."""
+        self._sources = tuple(sources)
+        self._reach = reach
+        self._who = who
+        self._intake = taken
+        self._faults = standing
+        self._spool = queue
+        self._watch = watch
+        self._context = context
+        self._on_change = on_change
+        self._clock = at
+        self._trackers: dict[str, conditions.Tracker] = {}
+        self._memory: dict[str, Mapping[str, Any]] = {}
+        self._round = 0
+        self.first_round = asyncio.Event()
+        """Set once every source has been tried."""
+        self._busy = asyncio.Lock()
+
+    async def poll(self, *, everything: bool = False, relearn: bool = False) -> None:
+        """One round: the sources whose turn it is, side by side; one that hangs delays no other."""
+        async with self._busy:
+            due = [s for s in self._sources if everything or self._round % s.every == 0]
+            self._round += 1
+            await asyncio.gather(*(self._one(s, relearn=relearn) for s in due))
+            self.first_round.set()
+
+    async def _one(self, source: polled.Polled, *, relearn: bool) -> None:
+        context = self._context(relearn)
+        memory = self._memory_of(source)
+        began_s = self._clock.monotonic_s()
+        try:
+            raw = await source.read(self._reach, memory, context)
+            judged = source.judge(raw, memory, context)
+        except children.ChildHung as exc:
+            self._watch.failed(source.name, str(exc), state="hung")
+            judged = _unseen(memory, source.hung(str(exc)) if source.hung else None)
+        except children.ChildFailed as exc:
+            self._watch.failed(source.name, str(exc))
+            judged = _unseen(memory, None)
+        except Exception as exc:  # noqa: BLE001 - a source's own bug must not end the others
+            _log.exception("source %s", source.name)
+            self._watch.failed(source.name, f"{type(exc).__name__}: {exc}")
+            judged = _unseen(memory, None)
+        else:
+            took_s = self._clock.monotonic_s() - began_s
+            self._watch.read(source.name, self._clock.now(), state=judged.state, duration_s=took_s)
+        self.settle(source, judged)
+
+    def settle(self, source: polled.Polled, judged: conditions.Judgement) -> None:
+        """Take a judgement in: its events, its conditions, and what the source wants to remember."""
+        if judged.inventory is not None:
+            self._intake.learn(judged.inventory)
+        tracker = self._tracker_of(source)
+        now = self._clock.now()
+
+        def event_id(position: str) -> Any:
+            return records.make_event_id(self._who.cluster, self._who.node, source.source, position)
+
+        before = self._faults.rows().keys()
+        seen, _ = tracker.observe(judged, at=now, event_id=event_id)
+        self._faults.observe(source.name, judged, tracker.active.values(), now)
+        changed = self._faults.rows().keys() != before
+        memory = dict(judged.memory)
+        states: dict[str, Any] = {}
+        if memory != self._memory.get(source.name):
+            self._memory[source.name] = memory
+            states[f"memory:{source.name}"] = memory
+        if seen:
+            states[f"tracker:{source.name}"] = tracker.to_state()
+        if changed:
+            states["faults"] = self._faults.to_state()
+        if seen or states:
+            self._intake.take(seen, states)
+        if changed:
+            self._on_change()
+
+    def _memory_of(self, source: polled.Polled) -> Mapping[str, Any]:
+        if source.name not in self._memory:
+            self._memory[source.name] = self._spool.state(f"memory:{source.name}") or {}
+        return self._memory[source.name]
+
+    def _tracker_of(self, source: polled.Polled) -> conditions.Tracker:
+        boot_id = self._who.boot_id()
+        known = self._trackers.get(source.name)
+        if known is None or known.boot_id != boot_id:
+            state = self._spool.state(f"tracker:{source.name}")
+            known = conditions.Tracker.from_state(source.source, boot_id, state)
+            self._trackers[source.name] = known
+        return known
+
+
+def _unseen(memory: Mapping[str, Any], hung: conditions.Condition | None) -> conditions.Judgement:
+    """Nothing was read: what stood is neither confirmed nor cleared; a hang may be a condition itself."""
+    return conditions.Judgement(
+        present=() if hung is None else (hung,), unknown=frozenset({"*"}), memory=memory
+    )

@@ -1,0 +1,73 @@
+"""How polled sources reach the node: files and mounts through one resident child, NVML through another, tools one by one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.probe_agent import children, identity
+
+_FILE_CHILD = Path(__file__).with_name("file_child.py")
+_TOOL_DIRECTORIES = ("usr/sbin", "usr/bin", "sbin", "bin", "usr/local/sbin", "usr/local/bin", "opt/bin")
+
+
+class NodeReach:
+    """The real thing; see sources.polled.Reach."""
+
+    def __init__(
+        self,
+        who: identity.Identity,
+        started: children.Children,
+        *,
+        nvml_library: str = "",
+        deadline_s: float = 5.0,
+    ) -> None:
+        self._who = who
+        self._children = started
+        self._deadline_s = deadline_s
+        self._files = children.Lane(started, "files", [sys.executable, "-I", "-S", str(_FILE_CHILD)])
+        nvml = [sys.executable, "-I", "-m", "probing_cluster.probe_agent.sources.nvml_child"]
+        environment = {k: v for k, v in os.environ.items() if k.startswith(("PROBING_", "LD_LIBRARY_PATH"))}
+        self._nvml = children.Lane(
+            started, "nvml", [*nvml, nvml_library] if nvml_library else nvml, environment
+        )
+
+    async def files(self, patterns: Sequence[str], links: Sequence[str] = ()) -> Mapping[str, Any]:
+        request = {
+            "op": "read",
+            "root": str(self._who.root),
+            "patterns": list(patterns),
+            "links": list(links),
+        }
+        return await self._files.ask(request, deadline_s=self._deadline_s)
+
+    async def touch(self, path: str) -> Mapping[str, Any]:
+        """One child per mount, so that a server that does not answer holds up nothing else."""
+        lane = children.Lane(self._children, f"mount {path}", [sys.executable, "-I", "-S", str(_FILE_CHILD)])
+        try:
+            request = {"op": "touch", "root": str(self._who.root), "path": path}
+            return await lane.ask(request, deadline_s=self._deadline_s)
+        finally:
+            await lane.close()
+
+    async def command(self, name: str, *args: str) -> children.Finished | None:
+        program = self._which(name)
+        if program is None:
+            return None
+        return await self._children.run(name, [program, *args], deadline_s=self._deadline_s)
+
+    async def nvml(self) -> Mapping[str, Any]:
+        return await self._nvml.ask({"op": "poll"}, deadline_s=2 * self._deadline_s)
+
+    async def close(self) -> None:
+        """End the resident children."""
+        await self._files.close()
+        await self._nvml.close()
+
+    def _which(self, name: str) -> str | None:
+        """Below the node's root only: this machine's tools say nothing about a directory that plays a node."""
+        found = (self._who.root / d / name for d in _TOOL_DIRECTORIES)
+        return next((str(p) for p in found if os.access(p, os.X_OK)), None)

@@ -1,0 +1,67 @@
+"""What every polled source is: a name, a period, and three functions that read, parse and judge."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from probing_cluster.probe_agent import children, conditions, gpus
+
+
+class Reach(Protocol):
+    """How a source reaches the node: every call is made by a child with a deadline."""
+
+    async def files(self, patterns: Sequence[str], links: Sequence[str] = ()) -> Mapping[str, Any]:
+        """Small files below the node's root; see file_child.read."""
+        ...
+
+    async def touch(self, path: str) -> Mapping[str, Any]:
+        """Space and flags of one mount; see file_child.touch. Raises ChildHung when it hangs."""
+        ...
+
+    async def command(self, name: str, *args: str) -> children.Finished | None:
+        """A tool of the node; None where it is not installed."""
+        ...
+
+    async def nvml(self) -> Mapping[str, Any]:
+        """Every GPU at this moment, and the Xids since the last call; see nvml_child."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What a judge may know beside the reading."""
+
+    now: datetime
+    boot_id: str
+    uptime_s: float | None = None
+    inventory: gpus.Inventory = field(default_factory=gpus.Inventory)
+    expect_mounts: tuple[str, ...] = ()
+    expect_services: tuple[str, ...] = ()
+    expect_gpus: int = 0
+    exclude_hcas: tuple[str, ...] = ()
+    relearn: bool = False
+    """An operator says what is there now is what should be there."""
+
+
+Read = Callable[[Reach, Mapping[str, Any], Context], Awaitable[Any]]
+Judge = Callable[[Any, Mapping[str, Any], Context], conditions.Judgement]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Polled:
+    """One polled source; its module holds the one line that registers it."""
+
+    name: str
+    source: str
+    """The word its events carry in `source`."""
+    read: Read
+    """Raw readings, given what the source remembered; raises ChildFailed when it cannot."""
+    judge: Judge
+    """The pure half: reading and memory in, conditions, edges and new memory out."""
+    every: int = 1
+    """Polls between two readings."""
+    hung: Callable[[str], conditions.Condition] | None = None
+    """The condition that a reading which never returns is, where that is evidence in itself."""

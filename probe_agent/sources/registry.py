@@ -1,0 +1,7 @@
+"""Every polled source of the agent; a new one is one file and one line here."""
+
+from __future__ import annotations
+
+from probing_cluster.probe_agent.sources import polled
+
+POLLED: tuple[polled.Polled, ...] = ()

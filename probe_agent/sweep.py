@@ -1,0 +1,161 @@
+"""The check sweep inside the agent: on its interval and whenever Slurm's HealthCheckProgram asks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from probing_cluster.core import clock, records, settings
+from probing_cluster.healthchecks import nodeview
+from probing_cluster.healthchecks import sweep as sweeps
+from probing_cluster.probe_agent import codec, conditions, identity, intake, jobs, poller, self_watch, spool
+from probing_cluster.probe_agent.sources import polled
+
+NAME = "checks"
+FIRST_AFTER_S = 15.0
+"""The first sweep waits until the node's own start-up is likely over."""
+
+_log = logging.getLogger(__name__)
+
+
+class Sweeper:
+    """Runs sweeps one at a time in their own process and stores what changed."""
+
+    def __init__(
+        self,
+        *,
+        config: settings.Settings,
+        who: identity.Identity,
+        taken: intake.Intake,
+        polls: poller.Poller,
+        book: jobs.JobBook,
+        queue: spool.Spool,
+        watch: self_watch.SelfWatch,
+        at: clock.Clock = clock.SYSTEM,
+    ) -> None:
+        self._every_s = config.agent.sweep_s
+        self._who = who
+        self._intake = taken
+        self._poller = polls
+        self._book = book
+        self._spool = queue
+        self._watch = watch
+        self._clock = at
+        self._wanted = asyncio.Event()
+        self._running = False
+        self._stored: dict[str, records.CheckResult] = {}
+        self._sweep = sweeps.Sweep(_config(config, who))
+
+    async def run(self) -> None:
+        """Sweep for ever."""
+        wait_s = min(FIRST_AFTER_S, self._every_s)
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(wait_s):
+                        await self._wanted.wait()
+                except TimeoutError:
+                    pass  # nobody asked: it is simply time
+                wait_s = self._every_s
+                await self.once()
+        finally:
+            self._sweep.close()
+
+    def trigger(self) -> bool:
+        """Ask for a sweep now; False when one runs already."""
+        self._wanted.set()
+        return not self._running
+
+    async def once(self) -> None:
+        """One sweep, in a thread that only waits for the sweep process."""
+        self._running = True
+        began_s = self._clock.monotonic_s()
+        try:
+            expected = nodeview.Expectations(allocated=self._book.allocated(), uids=self._book.uids())
+            results = await asyncio.to_thread(
+                self._sweep.run,
+                self._clock.now(),
+                expected=expected,
+                agent={"agent_problem": self._spool.error or ""},
+            )
+            # The process is not kept: between two sweeps its memory would serve nobody.
+            await asyncio.to_thread(self._sweep.close)
+        finally:
+            self._running = False
+            self._wanted.clear()
+        self._take(results, self._clock.monotonic_s() - began_s)
+
+    def _take(self, results: Sequence[records.CheckResult], took_s: float) -> None:
+        beat = self._sweep.heartbeat
+        changed = self._sweep.changed(self._stored)
+        self._stored |= {r.name: r for r in changed}
+        rows = [*changed, *([beat] if beat is not None else [])]
+        self._intake.store([_item(self._who, r) for r in rows])
+        self._poller.settle(SOURCE, judge(results, {}, None))
+        state = "ok" if beat is None else str(beat.outcome)
+        self._watch.read(NAME, self._clock.now(), state=state, duration_s=took_s, checks=len(results))
+
+
+async def _no_read(*_: Any) -> Any:
+    raise NotImplementedError("the sweep is run by the Sweeper, not polled")
+
+
+def judge(
+    results: Sequence[records.CheckResult], memory: Mapping[str, Any], _: polled.Context | None
+) -> conditions.Judgement:
+    """Failing checks are conditions; a check that could not run neither confirms nor clears."""
+    failing = [r for r in results if r.outcome is records.Outcome.FAIL]
+    unseen = {r.device or r.name for r in results if r.outcome is records.Outcome.ERROR}
+    gave_up = any(r.name == "sweep" and r.outcome is records.Outcome.ERROR for r in results)
+    return conditions.Judgement(
+        present=tuple(_condition(r) for r in failing),
+        unknown=frozenset({"*"} if gave_up else unseen),
+        memory=memory,
+    )
+
+
+def _condition(result: records.CheckResult) -> conditions.Condition:
+    return conditions.Condition(
+        kind="check",
+        code=result.name,
+        device=result.device or result.name,
+        severity=result.severity,
+        message=f"{result.name}: {result.message}",
+        measured=result.measured,
+        threshold=result.threshold,
+        unit=result.unit,
+        gpu_uuid=result.detail.get("gpu_uuid"),
+        pci_bus_id=result.detail.get("pci_bus_id"),
+        detail={"version": result.version},
+    )
+
+
+SOURCE = polled.Polled(name=NAME, source="check", read=_no_read, judge=judge)
+
+
+def _item(who: identity.Identity, result: records.CheckResult) -> spool.Item:
+    position = f"{result.name}:{result.at.timestamp():.6f}"
+    return spool.Item(
+        id=records.make_event_id(who.cluster, who.node, "check_result", position).bytes,
+        lane="check",
+        rank=spool.RANK[
+            records.Severity.LOW if result.outcome is records.Outcome.FAIL else records.Severity.INFO
+        ],
+        body=codec.encode(result),
+    )
+
+
+def _config(config: settings.Settings, who: identity.Identity) -> sweeps.Config:
+    checks = config.checks
+    return sweeps.Config(
+        node=who.node,
+        cluster=who.cluster,
+        root=str(who.root),
+        site_file=checks.site_file,
+        state_file=checks.state_file,
+        nvml_library=config.agent.nvml_library,
+        command_dirs=checks.command_directories,
+        watchdog_s=checks.watchdog_s,
+    )
