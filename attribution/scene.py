@@ -194,7 +194,7 @@ class _Looker:
         """None when the event lies outside the window or does not concern the attempt."""
         if event.node not in self._nodes:
             return None
-        signature = signatures.find(event.kind, event.code, event.severity)
+        signature = signatures.of(event)
         attempt = self._case.attempt
         assert attempt.end_at is not None
         stretch = self._stretch

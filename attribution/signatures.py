@@ -16,6 +16,10 @@ from probing_cluster.core import errors, records
 _FILE = Path(__file__).with_name("signatures.toml")
 
 
+_RECOVERY = 0.01
+"""Rows of at most this lethality are recoveries."""
+
+
 class Role(StrEnum):
     """What an event may do in an argument."""
 
@@ -48,6 +52,13 @@ class Signature:
     always: bool = False
     window_before_s: float | None = None
     window_after_s: float | None = None
+    recovery: bool = False
+    """True for an event that says the fault has gone."""
+
+    @property
+    def is_back(self) -> bool:
+        """True for codes that by themselves mean "it works again"."""
+        return self.role is Role.CONTEXT and self.lethality <= _RECOVERY
 
     def bounded(self, severity: records.Severity) -> Signature:
         """The signature as an event of this severity carries it."""
@@ -61,6 +72,7 @@ class Signature:
 @dataclass(frozen=True, kw_only=True)
 class _Table:
     exact: Mapping[tuple[str, str], Signature]
+    prefixes: Mapping[str, tuple[tuple[str, Signature], ...]]
     any_code: Mapping[str, Signature]
     default: Mapping[records.Severity, Signature]
 
@@ -70,6 +82,7 @@ def _load() -> _Table:
     raw = tomllib.loads(_FILE.read_text("utf-8"))
     exact: dict[tuple[str, str], Signature] = {}
     any_code: dict[str, Signature] = {}
+    prefixes: dict[str, list[tuple[str, Signature]]] = {}
     for row in raw["signature"]:
         signature = _signature(row, row["kind"], frozenset(row["codes"]))
         for code in signature.codes:
@@ -79,13 +92,16 @@ def _load() -> _Table:
                 raise errors.MalformedInput(msg)
             if code == "*":
                 any_code[signature.kind] = signature
+            elif code.endswith("*"):
+                prefixes.setdefault(signature.kind, []).append((code[:-1].lower(), signature))
             else:
                 exact[key] = signature
     default = {
         records.Severity(s): replace(_signature(row, "", frozenset()), always=True)
         for s, row in raw["default"].items()
     }
-    return _Table(exact=exact, any_code=any_code, default=default)
+    longest_first = {k: tuple(sorted(v, key=lambda p: (-len(p[0]), p[0]))) for k, v in prefixes.items()}
+    return _Table(exact=exact, prefixes=longest_first, any_code=any_code, default=default)
 
 
 def _signature(row: Mapping[str, Any], kind: str, codes: frozenset[str]) -> Signature:
@@ -103,12 +119,25 @@ def _signature(row: Mapping[str, Any], kind: str, codes: frozenset[str]) -> Sign
     )
 
 
+def of(event: records.HealthEvent) -> Signature:
+    """The signature of an event; one that says the fault has gone is a recovery."""
+    return find(event.kind, event.code, event.severity, recovered=event.detail.get("recovered") is True)
+
+
 @functools.cache
-def find(kind: str, code: str | None, severity: records.Severity) -> Signature:
-    """The signature of an event of this kind, code and severity; there always is one."""
+def find(kind: str, code: str | None, severity: records.Severity, *, recovered: bool = False) -> Signature:
+    """The signature of events of this kind, code and severity; there always is one."""
     table = _load()
-    found = table.exact.get((kind, (code or "").lower())) or table.any_code.get(kind)
-    return found.bounded(severity) if found else table.default[severity]
+    text = (code or "").lower()
+    found = table.exact.get((kind, text))
+    if found is None:
+        found = next((s for p, s in table.prefixes.get(kind, ()) if text.startswith(p)), None)
+    found = (found or table.any_code.get(kind) or table.default[severity]).bounded(severity)
+    return (
+        replace(found, role=Role.CONTEXT, lethality=0.0, recovery=True)
+        if recovered or found.is_back
+        else found
+    )
 
 
 def kinds() -> frozenset[str]:

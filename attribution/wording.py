@@ -25,6 +25,7 @@ _HAPPENED = {
     "main_memory": "main memory of {node} returned an uncorrectable error",
     "cpu_mce": "a processor of {node} raised a machine check",
     "thermal_power": "power or cooling of {device} failed",
+    "kernel_panic": "the kernel of {node} stopped",
     "node_lost": "{node} stopped answering Slurm",
     "node_reboot": "{node} restarted under the job",
     "system_services": "a system service ({device}) failed",

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from probing_cluster.attribution import claims, findings, scene, signatures
+from probing_cluster.attribution import claims, findings, scene
 
 MOUNT, DISK = "filesystem_mount", "disk"
 
 
 def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     """One claim per file system and per disk; a server that answered again weighs less."""
-    recovered = {
-        (s.event.node, s.device)
-        for s in case.of(MOUNT)
-        if s.signature.role is signatures.Role.CONTEXT and s.signature.lethality <= 0.02
-    }
+    recovered = {(s.event.node, s.device) for s in case.of(MOUNT) if s.signature.recovery}
 
     def adjust(seen: scene.Sighting, weight: float) -> float:
         if weight > 0 and _works_under(case, seen.device):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from probing_cluster.attribution import claims, scene
 
-CAUSES = ("main_memory", "cpu_mce", "thermal_power", "system_services")
+CAUSES = ("main_memory", "cpu_mce", "thermal_power", "kernel_panic", "system_services")
 
 
 def rule(case: scene.Scene) -> Iterable[claims.Claim]:

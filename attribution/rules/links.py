@@ -23,7 +23,7 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
 def _recoveries(seen: Iterable[scene.Sighting]) -> dict[tuple[str, str | None], list[datetime]]:
     back: dict[tuple[str, str | None], list[datetime]] = {}
     for s in seen:
-        if s.signature.role is signatures.Role.CONTEXT and s.signature.lethality <= 0.02:
+        if s.signature.recovery:
             back.setdefault((s.event.node, s.device), []).append(s.at)
     return back
 
