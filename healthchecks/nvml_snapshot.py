@@ -80,6 +80,14 @@ def read_here(library: str | None = None) -> nvml.NvmlSnapshot | nvml.NvmlUnavai
         _try(pynvml, {}, "shutdown", pynvml.nvmlShutdown)
 
 
+def load(library: str | None = None) -> Any:
+    """pynvml with that library loaded, for the agent's resident child, which also waits for Xid events."""
+    import pynvml  # noqa: PLC0415  (only the child that reads pays for it)
+
+    _load(pynvml, library)
+    return pynvml
+
+
 def _cpu_s() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
