@@ -1,0 +1,77 @@
+"""GPU clocks: nobody left them lowered, and a busy GPU reaches them."""
+
+from __future__ import annotations
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, gpus, nvml, registry
+
+
+def judge(seen: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
+    def one(gpu: nvml.Gpu) -> findings.Finding:
+        if gpu.sm_clock_max_mhz is None:
+            return gpus.lacks(gpu, "clocks", "sm_clock_max_mhz")
+        set_mhz, usual_mhz = gpu.application_sm_mhz, gpu.application_sm_default_mhz
+        if set_mhz is not None and usual_mhz is not None and set_mhz < usual_mhz:
+            text = f"application clock left at {set_mhz} MHz"
+            return gpus.bad(
+                findings.warn, gpu, text, measured=float(set_mhz), threshold=float(usual_mhz), unit="mhz"
+            )
+        return _busy(gpu, limits)
+
+    return findings.merge(gpus.each(seen, one), healthy=f"clocks of {gpus.count(seen)} as they should be")
+
+
+def _busy(gpu: nvml.Gpu, limits: registry.Limits) -> findings.Finding:
+    # An idle GPU lowers its clocks by itself: judging it is how healthy nodes are taken.
+    if gpu.utilization_frac is None or gpu.utilization_frac < limits["busy_frac"]:
+        return gpus.ok(gpu)
+    for what, now, least in (
+        ("SM", gpu.sm_clock_mhz, limits["sm_min_mhz"]),
+        ("memory", gpu.memory_clock_mhz, limits["memory_min_mhz"] or gpu.memory_clock_max_mhz),
+    ):
+        if now is not None and least is not None and now < least:
+            text = f"busy with its {what} clock at {now} MHz"
+            return gpus.bad(findings.warn, gpu, text, measured=float(now), threshold=float(least), unit="mhz")
+    return gpus.ok(gpu)
+
+
+CHECK = registry.Check(
+    name="gpu_clocks",
+    proves="No GPU runs slower than its neighbours because of a forgotten setting or a low clock under load.",
+    component="gpu",
+    domain=records.Domain.SYSTEM_SOFTWARE,
+    severity=records.Severity.INFO,
+    lane="gpu",
+    can_hang=True,
+    fails="never",
+    warns="application clocks below their default, or a busy GPU below sm_min_mhz or its memory clock",
+    needs="a GPU that tells its clocks",
+    next_step="nvidia-smi -rac and -rgc reset clocks; if a busy GPU stays slow, look at gpu_throttle and gpu_power.",
+    read=gpus.present,
+    judge=judge,
+    thresholds=(
+        registry.Threshold(
+            key="sm_min_mhz",
+            default=None,
+            kind=int,
+            unit="mhz",
+            meaning="lowest SM clock of a busy GPU; unset = not judged",
+            source="GCM clock_freq: 1155 (A100)",
+        ),
+        registry.Threshold(
+            key="memory_min_mhz",
+            default=None,
+            kind=int,
+            unit="mhz",
+            meaning="lowest memory clock of a busy GPU; unset = its maximum",
+            source="GCM clock_freq: 1593 (A100)",
+        ),
+        registry.Threshold(
+            key="busy_frac",
+            default=0.5,
+            unit="frac",
+            meaning="utilisation from which a GPU counts as busy",
+            source="ours",
+        ),
+    ),
+)

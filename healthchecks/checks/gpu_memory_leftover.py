@@ -1,0 +1,79 @@
+"""No memory is held on a GPU that nobody uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, gpus, nodeview, nvml, procs, registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """The GPUs, and the UUIDs that a job has or a live process is on."""
+
+    gpus: tuple[nvml.Gpu, ...]
+    in_use: frozenset[str | None]
+
+
+def read(node: nodeview.NodeView) -> Reading:
+    seen = gpus.present(node)
+    given = node.expected.allocated or {}
+    in_use = {u for uuids in given.values() for u in uuids}
+    for gpu in seen:
+        if any(procs.one(node, p.pid) is not None for p in gpu.processes or ()):
+            in_use.add(gpu.uuid or "")
+    return Reading(gpus=seen, in_use=frozenset(in_use))
+
+
+def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+    def one(gpu: nvml.Gpu) -> findings.Finding:
+        if gpu.memory_used_bytes is None:
+            return gpus.lacks(gpu, "memory figures", "memory")
+        if gpu.uuid in seen.in_use or gpu.memory_used_bytes <= limits["warn_bytes"]:
+            return gpus.ok(gpu)
+        make = findings.fail if gpu.memory_used_bytes > limits["fail_bytes"] else findings.warn
+        limit = limits["fail_bytes"] if make is findings.fail else limits["warn_bytes"]
+        text = f"{gpu.memory_used_bytes / 2**20:.0f} MiB in use and no process there"
+        return gpus.bad(
+            make, gpu, text, measured=float(gpu.memory_used_bytes), threshold=float(limit), unit="bytes"
+        )
+
+    return findings.merge(
+        gpus.each(seen.gpus, one), healthy=f"no memory left behind on {gpus.count(seen.gpus)}"
+    )
+
+
+CHECK = registry.Check(
+    name="gpu_memory_leftover",
+    proves="A GPU that no job and no process uses has its memory free for the next job.",
+    component="gpu",
+    domain=records.Domain.SYSTEM_SOFTWARE,
+    severity=records.Severity.LOW,
+    lane="gpu",
+    can_hang=True,
+    fails="more than fail_bytes in use on a GPU without job and process",
+    warns="more than warn_bytes",
+    needs="a GPU that tells its memory use",
+    next_step="fuser -v /dev/nvidia* finds a hidden holder; without one, reset the GPU when the node is empty.",
+    read=read,
+    judge=judge,
+    thresholds=(
+        registry.Threshold(
+            key="warn_bytes",
+            default=256 * 2**20,
+            kind=int,
+            unit="bytes",
+            meaning="memory in use (without the driver's own reserve) above which we warn",
+            source="ours; GCM fails above 15 MiB, which counts the driver's own reserve",
+        ),
+        registry.Threshold(
+            key="fail_bytes",
+            default=2 * 2**30,
+            kind=int,
+            unit="bytes",
+            meaning="memory in use that fails",
+            source="ours: 2.5 % of an 80 GB GPU",
+        ),
+    ),
+)

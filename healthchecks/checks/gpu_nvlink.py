@@ -1,0 +1,146 @@
+"""Every NVLink is up and does not keep repeating itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import counters, findings, gpus, nodeview, nvml, pci, registry
+
+_ERRORS = ("replay", "recovery", "crc")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """The GPUs, how their link error counters grew, and whether NVSwitches are on the bus."""
+
+    gpus: tuple[nvml.Gpu, ...]
+    grown: counters.Growth
+    switched: bool
+
+
+def read(node: nodeview.NodeView) -> Reading:
+    seen = gpus.present(node)
+    if not any(g.links for g in seen) and not any(g.lost or "nvlink" in g.unread for g in seen):
+        raise findings.Absent("no NVLink on this node")
+    try:
+        switched = any(f.is_nvswitch for f in pci.functions(node))
+    except findings.Absent:
+        switched = False
+    return Reading(gpus=seen, grown=counters.growth(node, totals(seen)), switched=switched)
+
+
+def totals(seen: tuple[nvml.Gpu, ...]) -> dict[str, int | None]:
+    """Errors of each kind over all links of a GPU, by `gpu0 replay`."""
+    found: dict[str, int | None] = {}
+    for gpu in seen:
+        for kind in _ERRORS:
+            counts = [getattr(link, f"{kind}_errors_total") for link in gpu.links]
+            known = [c for c in counts if c is not None]
+            found[f"{gpu.device} {kind}"] = sum(known) if known else None
+    return found
+
+
+def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+    active = {g.index: sum(1 for link in g.links if link.active) for g in seen.gpus}
+    best: dict[str | None, int] = {}
+    for gpu in seen.gpus:
+        best[gpu.name] = max(best.get(gpu.name, 0), active[gpu.index])
+    if (
+        limits["links"] is None
+        and not seen.switched
+        and not any(best.values())
+        and not any(g.lost for g in seen.gpus)
+    ):
+        return findings.absent("NVLink is not connected on this node")
+
+    def one(gpu: nvml.Gpu) -> findings.Finding:
+        if "nvlink" in gpu.unread:
+            return gpus.unseen(gpu, f"NVLink state cannot be read: {gpu.unread['nvlink']}")
+        if gpu.mig:
+            return findings.absent(f"{gpu.device} is in MIG mode: NVLink is off", device=gpu.device)
+        wanted = (
+            limits["links"]
+            if limits["links"] is not None
+            else (len(gpu.links) if seen.switched else best[gpu.name])
+        )
+        if active[gpu.index] < wanted:
+            down = [str(link.link) for link in gpu.links if not link.active]
+            text = f"{active[gpu.index]} of {wanted} NVLinks up (down: {', '.join(down) or 'not listed'})"
+            return gpus.bad(
+                findings.fail,
+                gpu,
+                text,
+                measured=float(active[gpu.index]),
+                threshold=float(wanted),
+                unit="count",
+            )
+        return _errors(gpu, seen.grown, limits)
+
+    return findings.merge(
+        gpus.each(seen.gpus, one), healthy=f"{sum(active.values())} NVLinks up on {gpus.count(seen.gpus)}"
+    )
+
+
+def _errors(gpu: nvml.Gpu, grown: counters.Growth, limits: registry.Limits) -> findings.Finding:
+    for kind in _ERRORS:
+        rate, most = grown.per_hour(f"{gpu.device} {kind}"), limits[f"{kind}_per_hour"]
+        if rate > most:
+            when = "since boot" if grown.first else "since the last look"
+            text = f"{grown.by_key[f'{gpu.device} {kind}']} NVLink {kind} errors {when}"
+            return gpus.bad(
+                findings.warn, gpu, text, measured=round(rate, 2), threshold=most, unit="per_hour"
+            )
+    return gpus.ok(gpu)
+
+
+CHECK = registry.Check(
+    name="gpu_nvlink",
+    proves="Every NVLink of every GPU is up, and none keeps repeating packets.",
+    component="nvlink",
+    domain=records.Domain.HARDWARE,
+    severity=records.Severity.HIGH,
+    lane="gpu",
+    can_hang=True,
+    hard=True,
+    fails="a GPU has fewer links up than the site file says, than an NVSwitch node needs, or than its twin of the same model",
+    warns="replay, recovery or CRC errors grow faster than their limit (growth, never lifetime counts)",
+    needs="a GPU with NVLink that is connected, and not in MIG mode",
+    next_step="Check nvswitch_fabric and the SXid lines; reset all GPUs of the baseboard; if one link stays down, replace the GPU or board.",
+    read=read,
+    judge=judge,
+    learn=lambda seen: {
+        "links": min((sum(1 for link in g.links if link.active) for g in seen.gpus if g.links), default=None)
+    },
+    thresholds=(
+        registry.Threshold(
+            key="links",
+            default=None,
+            kind=int,
+            unit="count",
+            meaning="links up per GPU; unset = all on an NVSwitch node, else as many as its twins",
+            source="site (genconf) or SKU preset",
+        ),
+        registry.Threshold(
+            key="replay_per_hour",
+            default=60.0,
+            unit="per_hour",
+            meaning="replays per GPU and hour above which we warn",
+            source="ours; GCM fails on any lifetime count",
+        ),
+        registry.Threshold(
+            key="recovery_per_hour",
+            default=1.0,
+            unit="per_hour",
+            meaning="link recoveries per GPU and hour above which we warn",
+            source="ours; GCM fails on any lifetime count",
+        ),
+        registry.Threshold(
+            key="crc_per_hour",
+            default=360.0,
+            unit="per_hour",
+            meaning="flit CRC errors per GPU and hour above which we warn",
+            source="DCGM NVLink health: 100 CRC errors per second is far beyond; ours is one per 10 s",
+        ),
+    ),
+)

@@ -1,0 +1,65 @@
+"""GPUs do not keep repeating PCIe packets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import counters, findings, gpus, nodeview, nvml, registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """The GPUs and how their replay counters grew, by device."""
+
+    gpus: tuple[nvml.Gpu, ...]
+    grown: counters.Growth
+
+
+def read(node: nodeview.NodeView) -> Reading:
+    seen = gpus.present(node)
+    return Reading(
+        gpus=seen, grown=counters.growth(node, {g.device: g.pcie_replays_total for g in seen if not g.lost})
+    )
+
+
+def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+    def one(gpu: nvml.Gpu) -> findings.Finding:
+        if gpu.pcie_replays_total is None:
+            return gpus.lacks(gpu, "PCIe replay counter", "pcie_replays_total")
+        rate, most = seen.grown.per_hour(gpu.device), limits["per_hour_warn"]
+        if rate > most:
+            when = "since boot" if seen.grown.first else "since the last look"
+            text = f"{seen.grown.by_key[gpu.device]} PCIe replays {when}"
+            return gpus.bad(
+                findings.warn, gpu, text, measured=round(rate, 1), threshold=most, unit="per_hour"
+            )
+        return gpus.ok(gpu)
+
+    return findings.merge(gpus.each(seen.gpus, one), healthy=f"few PCIe replays on {gpus.count(seen.gpus)}")
+
+
+CHECK = registry.Check(
+    name="gpu_pcie_replay",
+    proves="The PCIe link of every GPU carries packets at the first try.",
+    component="pcie",
+    domain=records.Domain.HARDWARE,
+    severity=records.Severity.LOW,
+    lane="gpu",
+    can_hang=True,
+    fails="never",
+    warns="replays grow faster than per_hour_warn",
+    needs="a GPU that counts PCIe replays",
+    next_step="Reseat the GPU or its riser; compare pcie_aer of the port above it.",
+    read=read,
+    judge=judge,
+    thresholds=(
+        registry.Threshold(
+            key="per_hour_warn",
+            default=480.0,
+            unit="per_hour",
+            meaning="replays per GPU and hour above which we warn",
+            source="DCGM health watch: 8 replays per minute",
+        ),
+    ),
+)

@@ -1,0 +1,105 @@
+"""Only running jobs use the GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, gpus, nodeview, nvml, procs, registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class User:
+    """A live process on a GPU."""
+
+    gpu: nvml.Gpu
+    pid: int
+    name: str
+    uid: int | None
+    in_job: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """The GPUs, who is on them, and the UUIDs Slurm has given to jobs (None: not known)."""
+
+    gpus: tuple[nvml.Gpu, ...]
+    users: tuple[User, ...]
+    allocated: frozenset[str] | None
+
+
+def read(node: nodeview.NodeView) -> Reading:
+    seen = gpus.present(node)
+    users: list[User] = []
+    for gpu in seen:
+        for running in gpu.processes or ():
+            # A process id that NVML still lists and the kernel no longer has is not a process.
+            process = procs.one(node, running.pid)
+            if process is not None:
+                inside = procs.in_slurm_job(procs.cgroup(node, running.pid))
+                users.append(
+                    User(gpu=gpu, pid=running.pid, name=process.name, uid=process.uid, in_job=inside)
+                )
+    given = node.expected.allocated
+    allocated = None if given is None else frozenset(u for uuids in given.values() for u in uuids)
+    return Reading(gpus=seen, users=tuple(users), allocated=allocated)
+
+
+def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+    parts = gpus.each(
+        seen.gpus, lambda g: gpus.lacks(g, "process list", "processes") if g.processes is None else gpus.ok(g)
+    )
+    for user in seen.users:
+        if user.name in limits["allow"]:
+            continue
+        who = f"process {user.pid} ({user.name}, uid {user.uid})"
+        detail = {**user.gpu.identity, "pid": user.pid}
+        if not user.in_job:
+            parts.append(
+                findings.fail(
+                    f"{user.gpu.device}: {who} belongs to no job", device=user.gpu.device, detail=detail
+                )
+            )
+        elif seen.allocated is not None and user.gpu.uuid not in seen.allocated:
+            text = f"{user.gpu.device}: {who} is left over from a job that is gone"
+            parts.append(findings.fail(text, device=user.gpu.device, detail=detail))
+    return findings.merge(
+        parts, healthy=f"{len(seen.users)} processes on {gpus.count(seen.gpus)}, all of jobs"
+    )
+
+
+CHECK = registry.Check(
+    name="gpu_processes",
+    proves="Nothing but the running jobs uses the GPUs.",
+    component="gpu",
+    domain=records.Domain.SYSTEM_SOFTWARE,
+    severity=records.Severity.LOW,
+    lane="gpu",
+    can_hang=True,
+    fails="a live process on a GPU is in no Slurm cgroup, or on a GPU that no job has",
+    warns="never",
+    needs="a GPU that lists its processes",
+    next_step="Find the owner (the process id is in the message); end it, or reboot if it is in D state.",
+    read=read,
+    judge=judge,
+    thresholds=(
+        registry.Threshold(
+            key="allow",
+            default=[
+                "nvidia-persiste",
+                "nv-hostengine",
+                "dcgm",
+                "dcgm-exporter",
+                "dcgmi",
+                "Xorg",
+                "nvidia-smi",
+                "nvidia-cuda-mps",
+                "nv-fabricmanage",
+            ],
+            kind=list,
+            unit="",
+            meaning="process names (as the kernel keeps them, 15 characters) that may be there outside jobs",
+            source="NVIDIA's own daemons; GCM running_procs",
+        ),
+    ),
+)

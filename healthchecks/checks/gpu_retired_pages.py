@@ -1,0 +1,73 @@
+"""Retired memory pages of GPUs that cannot remap rows."""
+
+from __future__ import annotations
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, gpus, nvml, registry
+
+
+def judge(seen: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
+    def one(gpu: nvml.Gpu) -> findings.Finding:
+        single, double = gpu.retired_sbe_total, gpu.retired_dbe_total
+        if single is None and double is None:
+            return gpus.lacks(gpu, "page retirement", "retired_sbe_total", "retired_dbe_total")
+        pages = (single or 0) + (double or 0)
+        facts = {"measured": float(pages), "unit": "count"}
+        if gpu.retired_pending:
+            return gpus.bad(
+                findings.fail, gpu, "a page retirement waits for a reboot", threshold=0.0, **facts
+            )
+        if pages > limits["fail_pages"]:
+            return gpus.bad(
+                findings.fail,
+                gpu,
+                f"{pages} memory pages retired",
+                threshold=float(limits["fail_pages"]),
+                **facts,
+            )
+        if pages > limits["warn_pages"]:
+            return gpus.bad(
+                findings.warn,
+                gpu,
+                f"{pages} memory pages retired",
+                threshold=float(limits["warn_pages"]),
+                **facts,
+            )
+        return gpus.ok(gpu)
+
+    return findings.merge(gpus.each(seen, one), healthy=f"few retired pages on {gpus.count(seen)}")
+
+
+CHECK = registry.Check(
+    name="gpu_retired_pages",
+    proves="GPUs before Ampere have memory pages left to retire, and none waits for a reboot.",
+    component="gpu",
+    domain=records.Domain.HARDWARE,
+    severity=records.Severity.LOW,
+    lane="gpu",
+    can_hang=True,
+    fails="a page retirement is pending, or more pages are retired than the vendor replaces at",
+    warns="more pages are retired than warn_pages",
+    needs="a GPU that retires pages (before Ampere)",
+    next_step="Pending: reboot when empty. Too many: replace the GPU (RMA).",
+    read=gpus.present,
+    judge=judge,
+    thresholds=(
+        registry.Threshold(
+            key="warn_pages",
+            default=10,
+            kind=int,
+            unit="count",
+            meaning="retired pages per GPU above which we warn",
+            source="GCM gpu_retired_pages > 10",
+        ),
+        registry.Threshold(
+            key="fail_pages",
+            default=60,
+            kind=int,
+            unit="count",
+            meaning="retired pages per GPU above which it fails",
+            source="NVIDIA Dynamic Page Retirement: RMA at 60 pages",
+        ),
+    ),
+)

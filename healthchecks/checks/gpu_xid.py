@@ -1,0 +1,116 @@
+"""Xid errors the driver logged in this boot, since a person last cleared them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from probing_cluster.core import records
+from probing_cluster.evidence.kernel import grammar, nvrm, xid
+from probing_cluster.healthchecks import findings, kernel_log, nodeview, registry
+
+MAX_KEPT = 200
+
+
+def read(node: nodeview.NodeView) -> list[dict[str, Any]]:
+    """Distinct (code, GPU) seen: count, worst severity, last text. Clearing forgets them."""
+    cleared_at = node.memory.get("cleared_at")
+    kept: dict[str, dict[str, Any]] = dict(node.memory.get("seen", {}))
+    if cleared_at and node.memory.get("cleared_done") != cleared_at:
+        kept, node.memory["cleared_done"] = {}, cleared_at
+    context = grammar.Context()
+    cleared_s = _since_boot_s(node, cleared_at)
+    for line in kernel_log.fresh(node):
+        if line.at_s >= cleared_s and (found := parse(line.text, context)) is not None:
+            key = f"{found['code']}@{found['pci_bus_id']}"
+            kept[key] = {**found, "count": kept.get(key, {}).get("count", 0) + 1, "at_s": line.at_s}
+    node.memory["seen"] = dict(list(kept.items())[-MAX_KEPT:])
+    if not kept and not node.exists("/proc/driver/nvidia"):
+        raise findings.Absent("no NVIDIA driver on this node")
+    return list(kept.values())
+
+
+def _since_boot_s(node: nodeview.NodeView, cleared_at: str | None) -> float:
+    """When it was cleared, as the kernel log counts time; before everything when it never was."""
+    if cleared_at is None or node.uptime_s is None:
+        return -1.0
+    return node.uptime_s - (node.now - datetime.fromisoformat(cleared_at)).total_seconds()
+
+
+def parse(text: str, context: grammar.Context) -> dict[str, Any] | None:
+    """The Xid (or loss of a GPU) a kernel message reports; None for any other message."""
+    if "NVRM" not in text:
+        return None
+    found = xid.read(text, context) or nvrm.read(text, context)
+    if found is None or found.kind not in ("xid", "gpu_lost"):
+        return None
+    return {
+        "code": found.code or found.kind,
+        "pci_bus_id": found.pci_bus_id,
+        "severity": found.severity.value,
+        "meaning": found.meaning,
+    }
+
+
+def judge(seen: list[dict[str, Any]], limits: registry.Limits) -> findings.Finding:
+    parts: list[findings.Finding] = []
+    for one in seen:
+        severity = _severity(one, limits)
+        times = f", {one['count']} times" if one["count"] > 1 else ""
+        text = f"Xid {one['code']} on {one['pci_bus_id'] or 'a GPU'}{times}: {one['meaning']}"
+        make = findings.ok if severity is records.Severity.INFO else findings.fail
+        detail = {"code": one["code"], "pci_bus_id": one["pci_bus_id"]}
+        parts.append(make(text, device=one["pci_bus_id"], severity=severity, detail=detail))
+    told = sorted({str(one["code"]) for one in seen})
+    return findings.merge(
+        parts or [findings.ok("")],
+        healthy=f"only harmless Xids: {', '.join(told)}" if told else "no Xid in this boot",
+    )
+
+
+def _severity(one: dict[str, Any], limits: registry.Limits) -> records.Severity:
+    code = str(one["code"])
+    for severity, key in (
+        (records.Severity.INFO, "ignore"),
+        (records.Severity.HIGH, "high"),
+        (records.Severity.LOW, "low"),
+    ):
+        if code in limits[key]:
+            return severity
+    return records.Severity(one["severity"])
+
+
+CHECK = registry.Check(
+    name="gpu_xid",
+    proves="The NVIDIA driver has logged no hardware error in this boot since a person last cleared it.",
+    component="gpu",
+    domain=records.Domain.HARDWARE,
+    severity=records.Severity.HIGH,
+    fails="an Xid whose catalogue severity is high or low (the finding has that severity), or a GPU that fell off the bus",
+    warns="never: Xids of user programs (13, 31, 43, 45 …) and unknown ones are kept, not judged",
+    needs="the NVIDIA driver and a readable kernel log",
+    next_step="`probing-ctl classify` on the kernel log says what the code means and what to do; clear it after the repair.",
+    read=read,
+    judge=judge,
+    thresholds=(
+        registry.Threshold(
+            key="high",
+            default=[],
+            kind=list,
+            unit="",
+            meaning="codes taken as high whatever the catalogue says",
+            source="NVIDIA Xid catalogue (core/catalogue)",
+        ),
+        registry.Threshold(
+            key="low",
+            default=[],
+            kind=list,
+            unit="",
+            meaning="codes taken as low",
+            source="NVIDIA Xid catalogue (core/catalogue)",
+        ),
+        registry.Threshold(
+            key="ignore", default=[], kind=list, unit="", meaning="codes never judged", source="site"
+        ),
+    ),
+)

@@ -1,0 +1,99 @@
+"""The NVSwitch fabric: switches there, fabric manager running, every GPU registered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, gpus, nodeview, nvml, pci, procs, registry
+
+NOT_STARTED, IN_PROGRESS, COMPLETED = 1, 2, 3
+_DEGRADED_BANDWIDTH, _ROUTE_UNHEALTHY = (0, "runs with degraded bandwidth"), (4, "has an unhealthy route")
+MANAGER = "nv-fabricmanager"[:15]
+"""The kernel keeps 15 characters of a process name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """The GPUs, the NVSwitches on the bus, and whether the fabric manager runs (None: not known)."""
+
+    gpus: tuple[nvml.Gpu, ...]
+    switches: int
+    manager: bool | None
+
+
+def read(node: nodeview.NodeView) -> Reading:
+    seen = gpus.present(node)
+    try:
+        switches = sum(f.is_nvswitch for f in pci.functions(node))
+    except findings.Absent:
+        switches = 0
+    if not switches and not any(g.fabric_state for g in seen) and not node.limits["switches"]:
+        raise findings.Absent("no NVSwitch fabric on this node")
+    try:
+        manager = any(p.name.startswith(MANAGER) for p in procs.listing(node))
+    except findings.Absent:
+        manager = None
+    return Reading(gpus=seen, switches=switches, manager=manager)
+
+
+def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+    parts = gpus.each(seen.gpus, _gpu)
+    if limits["switches"] is not None and seen.switches < limits["switches"]:
+        text = f"{seen.switches} of {limits['switches']} NVSwitches on the bus"
+        parts.insert(
+            0,
+            findings.fail(
+                text, measured=float(seen.switches), threshold=float(limits["switches"]), unit="count"
+            ),
+        )
+    if seen.switches and seen.manager is False:
+        parts.insert(
+            0,
+            findings.fail(
+                "nvidia-fabricmanager does not run: CUDA cannot start on these GPUs", device="fabricmanager"
+            ),
+        )
+    return findings.merge(parts, healthy=f"{seen.switches} NVSwitches, {gpus.count(seen.gpus)} registered")
+
+
+def _gpu(gpu: nvml.Gpu) -> findings.Finding:
+    if gpu.fabric_state in (NOT_STARTED, IN_PROGRESS):
+        word = "has not started" if gpu.fabric_state == NOT_STARTED else "is still in progress"
+        return gpus.bad(findings.fail, gpu, f"its registration with the fabric {word}")
+    if gpu.fabric_state == COMPLETED and gpu.fabric_status not in (0, None):
+        return gpus.bad(
+            findings.fail, gpu, f"its registration with the fabric failed (NVML code {gpu.fabric_status})"
+        )
+    for shift, text in (_DEGRADED_BANDWIDTH, _ROUTE_UNHEALTHY):
+        if gpu.fabric_health_mask is not None and (gpu.fabric_health_mask >> shift) & 0x3 == 1:
+            return gpus.bad(findings.warn, gpu, f"the fabric {text}")
+    return gpus.ok(gpu)
+
+
+CHECK = registry.Check(
+    name="nvswitch_fabric",
+    proves="All NVSwitches are there, the fabric manager runs, and every GPU is registered with a healthy fabric.",
+    component="nvlink",
+    domain=records.Domain.SYSTEM_SOFTWARE,
+    severity=records.Severity.LOW,
+    lane="gpu",
+    can_hang=True,
+    fails="an NVSwitch is missing, the fabric manager does not run, or a GPU is not registered",
+    warns="the fabric says degraded bandwidth or an unhealthy route",
+    needs="NVSwitches on the PCI bus, or GPUs that register with a fabric",
+    next_step="systemctl status nvidia-fabricmanager and its log; its version must equal the driver's.",
+    read=read,
+    judge=judge,
+    learn=lambda seen: {"switches": seen.switches or None},
+    thresholds=(
+        registry.Threshold(
+            key="switches",
+            default=None,
+            kind=int,
+            unit="count",
+            meaning="NVSwitches on the PCI bus; unset = not counted",
+            source="site (genconf) or SKU preset",
+        ),
+    ),
+)

@@ -1,0 +1,99 @@
+"""Processes of the node, read once per child from /proc/<pid>/stat.
+
+Never cmdline, environ or maps: those take the lock that a stuck process may hold for ever.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from probing_cluster.healthchecks import counters, findings, nodeview
+
+KERNEL_THREADS_PARENT = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """One process."""
+
+    pid: int
+    name: str
+    state: str
+    parent: int
+    started_ticks: int
+    """Start time in clock ticks since boot."""
+    uid: int | None = None
+
+    @property
+    def key(self) -> str:
+        """What tells it from a later process with the same id."""
+        return f"{self.pid}:{self.started_ticks}"
+
+    @property
+    def kernel_thread(self) -> bool:
+        return KERNEL_THREADS_PARENT in (self.pid, self.parent)
+
+
+def parse_stat(text: str, pid: int, uid: int | None = None) -> Process | None:
+    """A /proc/<pid>/stat line; the name may hold spaces and parentheses."""
+    head, _, tail = text.rpartition(")")
+    fields = tail.split()
+    if len(fields) < 20:
+        return None
+    name = head.partition("(")[2]
+    return Process(
+        pid=pid, name=name, state=fields[0], parent=int(fields[1]), started_ticks=int(fields[19]), uid=uid
+    )
+
+
+def listing(node: nodeview.NodeView) -> list[Process]:
+    """Every process; raises Absent where the node shows none."""
+    cached = node.facts.get("processes")
+    if isinstance(cached, list):
+        return cached
+    found = [p for name in os.listdir(node.path("/proc")) if name.isdigit() and (p := one(node, int(name)))]  # noqa: PTH208
+    if not found:
+        raise findings.Absent("no processes in /proc")
+    node.facts["processes"] = found
+    return found
+
+
+def one(node: nodeview.NodeView, pid: int) -> Process | None:
+    """The process `pid`; None when it is gone (a zombie counts as there)."""
+    path = node.path(f"/proc/{pid}")
+    try:
+        uid = os.stat(path).st_uid  # noqa: PTH116
+        text = node.text(f"/proc/{pid}/stat")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+    return parse_stat(text, pid, uid) if text else None
+
+
+def cgroup(node: nodeview.NodeView, pid: int) -> str | None:
+    """The cgroup paths of a process joined by spaces; None when it is gone."""
+    try:
+        text = node.text(f"/proc/{pid}/cgroup")
+    except (ProcessLookupError, PermissionError):
+        return None
+    return None if text is None else " ".join(line.rpartition(":")[2] for line in text.splitlines())
+
+
+def in_slurm_job(cgroups: str | None) -> bool:
+    """Whether these cgroups belong to a Slurm step, by job id (to 25.11) or by SLUID (26.05)."""
+    return cgroups is not None and (
+        "slurmstepd.scope" in cgroups or "/slurm" in cgroups or "/job_" in cgroups
+    )
+
+
+def age_s(node: nodeview.NodeView, process: Process) -> float | None:
+    """Seconds since it started; None where the node does not tell its uptime."""
+    return None if node.uptime_s is None else node.uptime_s - process.started_ticks / os.sysconf("SC_CLK_TCK")
+
+
+def lasting(node: nodeview.NodeView, now: list[Process]) -> dict[str, float]:
+    """How long each of `now` has been seen in its state without a gap, seconds, by process key."""
+    at_s = counters.since_boot_s(node)
+    before = node.memory.get("since_s", {})
+    node.memory["since_s"] = {p.key: before.get(p.key, at_s) for p in now[:1000]}
+    return {key: at_s - since_s for key, since_s in node.memory["since_s"].items()}
