@@ -16,7 +16,7 @@ import statistics
 import numpy as np
 
 from benchmarks.lemon import fleet as fleets
-from probing_cluster.lemon import baseline, model
+from probing_cluster.lemon import baseline, model, trends
 
 WINDOW_DAYS = 28
 NAME_AT = 0.9
@@ -64,6 +64,9 @@ def window_of(fleet: fleets.Fleet, day: int) -> tuple[model.Window, dict[str, np
         episodes=episodes,
         days=np.array([len(d) for d in days], np.int64),
         gangs=gangs,
+        auxiliary=trends.log_ratio(
+            {"minor": fleet.minor[max(0, day - WINDOW_DAYS) : day].sum(0).astype(float)}, exposure
+        ),
     )
     return window, signals
 

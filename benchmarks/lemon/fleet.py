@@ -15,6 +15,10 @@ ROOT_CAUSES = {  # arXiv 2410.21680 Table II, shares
     "gpu": 0.282, "dimm": 0.205, "pcie": 0.154, "eud": 0.102, "nic": 0.077, "bios": 0.077, "psu": 0.051, "cpu": 0.026,
     "optics": 0.026,
 }  # fmt: skip
+SIGNS = {"gpu": 0.6, "dimm": 0.9, "pcie": 0.7, "nic": 0.8, "optics": 0.9}
+"""Chance that a lemon of this cause also shows minor events (row remaps, correctable ECC, AER, link flaps)."""
+SIGN_RATE, SIGN_RATE_BAD, HARMLESS_SIGNS = 0.02, 0.4, 0.04
+"""Minor events per day of an ordinary node, of one that shows signs, and the share of healthy nodes that do, too."""
 XIDS = {"gpu": 0.9, "pcie": 0.5, "eud": 0.3}
 """Chance that a failure of this cause also leaves an Xid."""
 
@@ -77,6 +81,8 @@ class Fleet:
     jobs: np.ndarray = field(default_factory=lambda: np.zeros(0))
     single_jobs_per_day: np.ndarray = field(default_factory=lambda: np.zeros(0))
     excludes: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    minor: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """Minor events by day and node."""
 
 
 # (nodes of the job, share of GPU time): RSC-1's mix, 66 % of GPU time in jobs of 256 GPUs and more.
@@ -101,6 +107,12 @@ def simulate(regime: Regime, seed: int, removed: dict[int, float] | None = None)
     fleet = Fleet(regime=regime, lemon=lemon, onset=onset, rate=bad, use=use)
     fleet.single_jobs_per_day = use * 3.2
     fleet.excludes = rng.poisson(0.4, (regime.days, n))
+    shows = rng.random(n) < np.where(lemon, np.vectorize(lambda c: SIGNS.get(c, 0.0))(cause), HARMLESS_SIGNS)
+    since = np.where(lemon, onset, 0.0)
+    signs = np.where(
+        shows[None, :] & (np.arange(regime.days)[:, None] >= since[None, :]), SIGN_RATE_BAD, SIGN_RATE
+    )
+    fleet.minor = rng.poisson(signs)
     for node in range(n):
         _hardware(fleet, node, healthy[node], cause[node], np.random.default_rng([seed, node]), removed or {})
     _noise(fleet, np.random.default_rng([seed, n + 1]))
