@@ -108,23 +108,7 @@ class NodeView:
 
         Any other error (EIO, EACCES) is raised: it is the check's `error`.
         """
-        try:
-            fd = os.open(self.path(absolute), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as exc:
-            if exc.errno in UNREADABLE:
-                return None
-            raise
-        try:
-            raw = _read_all(fd)
-        except OSError as exc:
-            if exc.errno in UNREADABLE:
-                return None
-            raise
-        finally:
-            os.close(fd)
-        return raw.decode("utf-8", "replace").rstrip("\n")
+        return read_text(self.path(absolute))
 
     def number(self, absolute: str) -> int | None:
         """A file holding one decimal or 0x number; None when missing or not a number (`N/A (no PMA)`)."""
@@ -170,6 +154,23 @@ class NodeView:
 
 class TimedOut(findings.CannotTell):
     """The node did not answer in time."""
+
+
+def read_text(path: str) -> str | None:
+    """`NodeView.text` of a path of this machine."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        try:
+            raw = _read_all(fd)
+        finally:
+            os.close(fd)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as exc:
+        if exc.errno in UNREADABLE:
+            return None
+        raise
+    return raw.decode("utf-8", "replace").rstrip("\n")
 
 
 def _read_all(fd: int) -> bytes:

@@ -52,15 +52,11 @@ def read_here(library: str | None = None) -> nvml.NvmlSnapshot | nvml.NvmlUnavai
     """Every GPU now, read in this very process: may block for ever, so only ever called in a child."""
     began = _cpu_s()
     try:
-        # Before the import of pynvml, which costs more than the rest of a sweep: most nodes without GPUs end here.
-        loaded = ctypes.CDLL(library or "libnvidia-ml.so.1")
+        pynvml = load(library)
     except OSError as exc:
         return nvml.NvmlUnavailable(
             kind=nvml.Lack.ABSENT, message=f"NVML library: {exc}", code="LIBRARY_NOT_FOUND"
         )
-    import pynvml
-
-    pynvml.nvmlLib = loaded
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as exc:
@@ -81,10 +77,15 @@ def read_here(library: str | None = None) -> nvml.NvmlSnapshot | nvml.NvmlUnavai
 
 
 def load(library: str | None = None) -> Any:
-    """pynvml with that library loaded, for the agent's resident child, which also waits for Xid events."""
-    import pynvml  # noqa: PLC0415  (only the child that reads pays for it)
+    """pynvml with that library (None: the loader's) loaded; raises OSError where it cannot be.
 
-    _load(pynvml, library)
+    Also for the agent's resident child, which waits for Xid events.
+    """
+    # The library first: importing pynvml costs more than a whole sweep on a node without GPUs.
+    loaded = ctypes.CDLL(library or "libnvidia-ml.so.1")
+    import pynvml
+
+    pynvml.nvmlLib = loaded
     return pynvml
 
 

@@ -1,0 +1,66 @@
+"""Local filesystems have inodes left."""
+
+from __future__ import annotations
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, mounts, registry
+
+
+def judge(seen: list[mounts.Usage], limits: registry.Limits) -> findings.Finding:
+    chosen = [
+        u
+        for u in seen
+        if not u.mount.network and not u.mount.read_only and u.mount.path not in limits["ignore"]
+    ]
+    return findings.merge([_one(u, limits) for u in chosen], healthy=f"{len(chosen)} filesystems have inodes")
+
+
+def _one(usage: mounts.Usage, limits: registry.Limits) -> findings.Finding:
+    path, used = usage.mount.path, usage.inodes_used_frac
+    if usage.error is not None:
+        return findings.unseen(
+            f"{path} cannot be asked: {usage.error}", device=path, timed_out=usage.timed_out
+        )
+    if used is None:
+        return findings.absent(f"{path} does not count inodes", device=path)
+    text = f"{path} has used {used:.0%} of its inodes"
+    for make, limit in ((findings.fail, limits["fail_frac"]), (findings.warn, limits["warn_frac"])):
+        if used > limit:
+            return make(text, device=path, measured=round(used, 4), threshold=limit, unit="frac")
+    return findings.ok(text, device=path)
+
+
+CHECK = registry.Check(
+    name="disk_inodes",
+    proves="Local filesystems can still make files.",
+    component="filesystem",
+    domain=records.Domain.SYSTEM_SOFTWARE,
+    severity=records.Severity.LOW,
+    lane="mounts",
+    can_hang=True,
+    fails="a local, writable filesystem has used more of its inodes than fail_frac",
+    warns="more than warn_frac",
+    needs="a local filesystem that counts inodes",
+    next_step="Find the directory with millions of files (often /tmp or a container store) and empty it.",
+    read=mounts.usages,
+    judge=judge,
+    thresholds=(
+        registry.Threshold(
+            key="warn_frac",
+            default=0.90,
+            unit="frac",
+            meaning="used share above which we warn",
+            source="ours; GCM 0.80",
+        ),
+        registry.Threshold(
+            key="fail_frac",
+            default=0.98,
+            unit="frac",
+            meaning="used share above which it fails",
+            source="ours; GCM 0.85",
+        ),
+        registry.Threshold(
+            key="ignore", default=[], kind=list, unit="", meaning="mount points never judged", source="site"
+        ),
+    ),
+)

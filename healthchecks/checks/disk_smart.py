@@ -1,0 +1,71 @@
+"""SATA and SAS disks by their own SMART verdict."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, nodeview, registry
+
+FAILING, PREFAIL = 0x08, 0x10
+"""smartctl exit status bits: "DISK FAILING", and attributes at or below their threshold."""
+
+
+def read(node: nodeview.NodeView) -> list[tuple[str, dict[str, Any] | None, str]]:
+    """(disk, smartctl's JSON or None, why not) of every disk with a rotational or SSD queue behind SCSI."""
+    names = [
+        n
+        for n in node.names("/sys/block")
+        if n.startswith("sd") and node.text(f"/sys/block/{n}/removable") != "1"
+    ]
+    if not names:
+        raise findings.Absent("no SATA or SAS disk")
+    if node.which("smartctl") is None:
+        raise findings.Absent("smartctl is not installed")
+    return [(name, *_ask(node, name)) for name in names]
+
+
+def _ask(node: nodeview.NodeView, name: str) -> tuple[dict[str, Any] | None, str]:
+    answer = node.run("smartctl", "-H", "-j", "-n", "standby", f"/dev/{name}")
+    try:
+        return json.loads(answer.out), ""
+    except ValueError:
+        return None, (answer.err or answer.out).strip()[:200] or "smartctl answered nothing"
+
+
+def judge(seen: list[tuple[str, dict[str, Any] | None, str]], _: registry.Limits) -> findings.Finding:
+    return findings.merge([_one(*row) for row in seen], healthy=f"{len(seen)} disks pass their own test")
+
+
+def _one(name: str, said: dict[str, Any] | None, problem: str) -> findings.Finding:
+    if said is None:
+        return findings.unseen(f"{name}: {problem}", device=name)
+    status = said.get("smartctl", {}).get("exit_status", 0)
+    passed = said.get("smart_status", {}).get("passed")
+    if passed is False or status & FAILING:
+        return findings.fail(f"{name} says that it is failing", device=name)
+    if status & PREFAIL:
+        return findings.warn(f"{name} has an attribute below its limit", device=name)
+    if passed is None:
+        return findings.absent(f"{name} has no SMART verdict", device=name)
+    return findings.ok(name, device=name)
+
+
+CHECK = registry.Check(
+    name="disk_smart",
+    proves="No SATA or SAS disk predicts its own failure.",
+    component="block",
+    domain=records.Domain.HARDWARE,
+    severity=records.Severity.LOW,
+    lane="tools",
+    can_hang=True,
+    deadline_s=15.0,
+    period_s=3600.0,
+    fails="a disk's own SMART verdict is FAILED",
+    warns="an attribute is at or below the vendor's limit",
+    needs="a SATA or SAS disk, and smartctl",
+    next_step="Replace the disk.",
+    read=read,
+    judge=judge,
+)

@@ -1,0 +1,169 @@
+"""NVMe drives: the controller is alive and the drive does not report its own end."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, nodeview, registry
+
+CLASS = "/sys/class/nvme"
+
+_CRITICAL = {
+    0x01: "spare capacity is low",
+    0x02: "temperature limit passed",
+    0x04: "reliability is degraded",
+    0x08: "media is read-only",
+    0x10: "backup of volatile memory failed",
+}
+"""NVMe specification, SMART log, critical warning."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drive:
+    """One controller; `log` is its SMART log, None when nobody could read it."""
+
+    name: str
+    state: str | None
+    log: dict[str, Any] | None
+    problem: str = ""
+
+
+def parse(text: str) -> dict[str, Any]:
+    """`nvme smart-log -o json`, whose key names changed over its versions, by one set of names."""
+    data = json.loads(text)
+    return {
+        "critical_warning": _warning(data.get("critical_warning")),
+        "spare_pct": data.get("avail_spare", data.get("available_spare")),
+        "spare_least_pct": data.get("spare_thresh", data.get("available_spare_threshold")),
+        "used_pct": data.get("percent_used", data.get("percentage_used")),
+        "media_errors": data.get("media_errors"),
+    }
+
+
+def _warning(value: Any) -> int | None:
+    return value.get("value") if isinstance(value, dict) else value
+
+
+def read(node: nodeview.NodeView) -> list[Drive]:
+    names = [n for n in node.names(CLASS) if n.removeprefix("nvme").isdigit()]
+    local = [n for n in names if (node.text(f"{CLASS}/{n}/transport") or "pcie") == "pcie"]
+    if not local and not node.limits["count"]:
+        raise findings.Absent("no NVMe drive")
+    return [_drive(node, name) for name in local]
+
+
+def _drive(node: nodeview.NodeView, name: str) -> Drive:
+    state = node.text(f"{CLASS}/{name}/state")
+    if state not in (None, "live"):
+        return Drive(name=name, state=state, log=None)
+    try:
+        answer = node.run("nvme", "smart-log", f"/dev/{name}", "-o", "json")
+        return Drive(
+            name=name,
+            state=state,
+            log=parse(answer.out) if answer.code == 0 else None,
+            problem=answer.err.strip()[:200],
+        )
+    except findings.Absent as exc:
+        return Drive(name=name, state=state, log=None, problem=exc.args[0])
+    except ValueError:
+        return Drive(name=name, state=state, log=None, problem="nvme smart-log answered no JSON")
+
+
+def judge(seen: list[Drive], limits: registry.Limits) -> findings.Finding:
+    parts = [_one(drive, limits) for drive in seen]
+    if limits["count"] is not None and len(seen) < limits["count"]:
+        text = f"{len(seen)} of {limits['count']} NVMe drives"
+        parts.insert(
+            0, findings.fail(text, measured=float(len(seen)), threshold=float(limits["count"]), unit="count")
+        )
+    blind = sum(drive.log is None and drive.state in (None, "live") for drive in seen)
+    note = f" (no SMART log of {blind}: {seen[0].problem})" if blind else ""
+    return findings.merge(parts, healthy=f"{len(seen)} NVMe drives alive{note}")
+
+
+def _one(drive: Drive, limits: registry.Limits) -> findings.Finding:
+    low = records.Severity.LOW
+    if drive.state in ("dead", "deleting", "deleting (no IO)"):
+        return findings.fail(f"{drive.name} is {drive.state}", device=drive.name)
+    if drive.state not in (None, "live"):
+        return findings.warn(f"{drive.name} is {drive.state}", device=drive.name)
+    log = drive.log
+    if log is None:
+        missing = drive.problem.endswith("not installed")
+        text = f"{drive.name}: {drive.problem or 'no SMART log'}"
+        return (findings.ok if missing and drive.state else findings.unseen)(text, device=drive.name)
+    if warning := log["critical_warning"]:
+        told = ", ".join(text for bit, text in _CRITICAL.items() if warning & bit) or f"warning {warning:#x}"
+        return findings.fail(
+            f"{drive.name}: {told}", device=drive.name, severity=None if warning & 0x08 else low
+        )
+    spare, least, used = log["spare_pct"], log["spare_least_pct"], log["used_pct"]
+    if spare is not None and least is not None and spare < least:
+        return findings.fail(
+            f"{drive.name}: {spare} % spare left",
+            device=drive.name,
+            severity=low,
+            measured=spare / 100,
+            threshold=least / 100,
+            unit="frac",
+        )
+    if used is not None and used / 100 > limits["used_warn_frac"]:
+        make = findings.fail if used / 100 > limits["used_fail_frac"] else findings.warn
+        limit = limits["used_fail_frac"] if make is findings.fail else limits["used_warn_frac"]
+        return make(
+            f"{drive.name}: {used} % of its write endurance used",
+            device=drive.name,
+            severity=low,
+            measured=used / 100,
+            threshold=limit,
+            unit="frac",
+        )
+    return findings.ok(drive.name, device=drive.name)
+
+
+CHECK = registry.Check(
+    name="nvme_smart",
+    proves="Every NVMe drive is alive and says of itself that it will stay so.",
+    component="block",
+    domain=records.Domain.HARDWARE,
+    severity=records.Severity.HIGH,
+    lane="tools",
+    can_hang=True,
+    deadline_s=10.0,
+    period_s=900.0,
+    fails="a controller is dead, or its media read-only (high); another critical warning, spare below the drive's limit, or endurance used up (low)",
+    warns="a controller is resetting, or much of its endurance is used",
+    needs="an NVMe drive on PCIe (the SMART log also needs nvme-cli)",
+    next_step="Copy off what matters and replace the drive.",
+    read=read,
+    judge=judge,
+    learn=lambda seen: {"count": len(seen)},
+    thresholds=(
+        registry.Threshold(
+            key="count",
+            default=None,
+            kind=int,
+            unit="count",
+            meaning="drives that must be there",
+            source="site (genconf); AzNHC: 8 on ND H100 v5",
+        ),
+        registry.Threshold(
+            key="used_warn_frac",
+            default=0.8,
+            unit="frac",
+            meaning="used endurance above which we warn",
+            source="GCM check-blockdev 80 %",
+        ),
+        registry.Threshold(
+            key="used_fail_frac",
+            default=1.0,
+            unit="frac",
+            meaning="used endurance above which it fails",
+            source="GCM check-blockdev 100 %",
+        ),
+    ),
+)

@@ -1,0 +1,141 @@
+"""GPUs, HCAs and NVMe drives are on the PCIe bus at their full width and speed."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, nodeview, pci, registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """One device's link. The maximum is what the device and the port above it can both do; None = not known."""
+
+    address: str
+    kind: str
+    answers: bool | None
+    width: int | None
+    width_max: int | None
+    speed_gt: float | None
+    speed_max_gt: float | None
+
+
+def parse_speed(text: str | None) -> float | None:
+    """16.0 of `16.0 GT/s PCIe`; None for `Unknown`."""
+    match = re.match(r"([0-9]+(?:\.[0-9]+)?) ?GT/s", text or "")
+    return float(match[1]) if match else None
+
+
+def read(node: nodeview.NodeView) -> list[Link]:
+    found = [
+        _link(node, f) for f in pci.functions(node) if f.is_gpu or f.is_hca or f.is_nvme or f.is_nvswitch
+    ]
+    if not found and not node.limits["devices"]:
+        raise findings.Absent("no GPU, HCA or NVMe drive on the PCI bus")
+    return found
+
+
+def _link(node: nodeview.NodeView, function: pci.Function) -> Link:
+    base = f"{pci.DEVICES}/{function.address}"
+    # The directory is a link into the tree of bridges: the port above is the parent directory.
+    above = Path(os.path.realpath(node.path(base))).parent
+    kind = (
+        "gpu" if function.is_gpu else "hca" if function.is_hca else "nvme" if function.is_nvme else "nvswitch"
+    )
+
+    def least(name: str) -> tuple[str | None, str | None]:
+        return node.text(f"{base}/{name}"), nodeview.read_text(f"{above}/{name}")
+
+    widths = [w for t in least("max_link_width") if (w := nodeview.to_int(t)) is not None and 0 < w < 255]
+    speeds = [s for t in least("max_link_speed") if (s := parse_speed(t)) is not None]
+    return Link(
+        address=function.address,
+        kind=kind,
+        answers=pci.on_bus(node, function.address),
+        width=node.number(f"{base}/current_link_width"),
+        width_max=min(widths, default=None),
+        speed_gt=parse_speed(node.text(f"{base}/current_link_speed")),
+        speed_max_gt=min(speeds, default=None),
+    )
+
+
+def judge(seen: list[Link], limits: registry.Limits) -> findings.Finding:
+    there = {link.address for link in seen}
+    parts = [
+        findings.fail(f"{address} is not on the bus", device=address, detail={"pci_bus_id": address})
+        for address in limits["devices"]
+        if address not in there
+    ]
+    parts += [_one(link, limits) for link in seen if link.address not in limits["ignore"]]
+    return findings.merge(parts, healthy=f"{len(seen)} devices at full width")
+
+
+def _one(link: Link, limits: registry.Limits) -> findings.Finding:
+    what, facts = (
+        f"{link.kind} {link.address}",
+        {"device": link.address, "detail": {"pci_bus_id": link.address}},
+    )
+    if link.answers is False or link.width == 0:
+        return findings.fail(f"{what} does not answer on the bus", **facts)
+    if link.width is None or link.width_max is None:
+        return findings.absent(f"{what} does not tell its link", **facts)
+    if link.width < link.width_max:
+        text, low = f"{what} runs x{link.width} of x{link.width_max}", records.Severity.LOW
+        return findings.fail(
+            text,
+            severity=low,
+            measured=float(link.width),
+            threshold=float(link.width_max),
+            unit="lanes",
+            **facts,
+        )
+    # An idle GPU lowers its link speed to save power; only the others must always run at full speed.
+    slow = link.speed_gt is not None and link.speed_max_gt is not None and link.speed_gt < link.speed_max_gt
+    if slow and (link.kind != "gpu" or limits["gpu_speed"]):
+        text = f"{what} runs at {link.speed_gt:g} of {link.speed_max_gt:g} GT/s"
+        return findings.warn(text, measured=link.speed_gt, threshold=link.speed_max_gt, unit="gt_s", **facts)
+    return findings.ok(what, **facts)
+
+
+CHECK = registry.Check(
+    name="pcie_link",
+    proves="Every GPU, HCA, NVMe drive and NVSwitch is on the PCIe bus with all its lanes.",
+    component="pcie",
+    domain=records.Domain.HARDWARE,
+    severity=records.Severity.HIGH,
+    lane="fabric",
+    can_hang=True,
+    hard=True,
+    fails="a device of the site file is gone or a device answers all ones (high); a link is narrower than both its ends can do (low)",
+    warns="a link is slower than both its ends can do (idle GPUs excepted)",
+    needs="a GPU, HCA or NVMe drive on the PCI bus",
+    next_step="Reseat the card or its riser and look at pcie_aer; a device that is gone needs a power cycle first.",
+    read=read,
+    judge=judge,
+    learn=lambda seen: {"devices": [link.address for link in seen]},
+    thresholds=(
+        registry.Threshold(
+            key="devices",
+            default=[],
+            kind=list,
+            unit="",
+            meaning="addresses that must be on the bus, as 0000:3b:00.0",
+            source="site (genconf); GCM check-pci manifest",
+        ),
+        registry.Threshold(
+            key="ignore", default=[], kind=list, unit="", meaning="addresses never judged", source="site"
+        ),
+        registry.Threshold(
+            key="gpu_speed",
+            default=False,
+            kind=bool,
+            unit="",
+            meaning="whether GPUs must run at full speed when idle too",
+            source="ours: link speed follows the power state",
+        ),
+    ),
+)
