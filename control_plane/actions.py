@@ -22,6 +22,14 @@ BEGUN = "begun; its outcome was not recorded"
 class Hands(Protocol):
     """What can be asked of and done to Slurm; slurm_hands.py is the real one."""
 
+    def nodes(self) -> Iterable[view.Node]:
+        """Every node."""
+        ...
+
+    def jobs(self) -> Iterable[view.Job]:
+        """Every running or suspended job."""
+        ...
+
     def node(self, name: str) -> view.Node | None:
         """The node right now."""
         ...
@@ -116,7 +124,7 @@ def _attempted(
 
 def _do(decision: policy.Decision, hands: Hands, ledger: Ledger, config: settings.Settings) -> None:
     if decision.action == "refuse":
-        detail = {"reason": decision.reason}
+        detail = {"reason": decision.reason, "event_ids": [str(e) for e in decision.event_ids]}
         ledger.request(decision.node, "refusal_permission", ttl_s=config.policy.refusal_ttl_s, detail=detail)
     elif decision.adopt:
         hands.adopt(decision.node, decision.reason)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from probing_cluster.control_plane import budget, confirm, victims, view
 from probing_cluster.core import records, sanitize, settings
 
 _REASON_CHARS = 160
+_PROLOG_LAG = timedelta(minutes=3)
+"""A refusal and Slurm's drain for it lie no further apart than this."""
 _RETRY = timedelta(seconds=30)
 """A command that failed is not repeated sooner."""
 
@@ -44,17 +47,26 @@ def decide(seen: view.View, policy: settings.PolicySettings) -> tuple[Decision, 
     for node, events in _by_node(acting):
         made += _about(node, events, seen, policy, ledger)
     made += _refusals(seen, policy, ledger)
+    made += _adoptions(seen)
     return tuple(_once(made, seen))
 
 
 def reason_for(events: Sequence[records.HealthEvent]) -> str:
     """`probing: xid 79 gpu3`, with how many more faults there are."""
     first = events[0]
-    code = first.code if first.code and first.code != first.kind else ""
-    device = first.device or first.pci_bus_id or ""
-    more = f" (+{len(events) - 1} more)" if len(events) > 1 else ""
-    words = " ".join(w for w in (view.OWN_PREFIX, first.kind, code, device) if w)
-    return sanitize.clean(words, _REASON_CHARS) + more
+    return _reason(first.kind, first.code, first.device or first.pci_bus_id, len(events) - 1)
+
+
+def _reason_of_faults(faults: Mapping[str, Mapping[str, Any]]) -> str:
+    name, fault = min(faults.items(), key=lambda item: (str(item[1].get("since")), item[0]))
+    kind, _, device = name.partition(":")
+    return _reason(kind, fault.get("code"), device, len(faults) - 1)
+
+
+def _reason(kind: str, code: str | None, device: str | None, n_more: int) -> str:
+    more = f" (+{n_more} more)" if n_more else ""
+    words = (view.OWN_PREFIX, kind, code if code != kind else None, device)
+    return sanitize.clean(" ".join(w for w in words if w), _REASON_CHARS) + more
 
 
 def _by_node(events: Iterable[records.HealthEvent]) -> Iterator[tuple[str, list[records.HealthEvent]]]:
@@ -124,16 +136,37 @@ def _refusals(seen: view.View, policy: settings.PolicySettings, ledger: budget.L
         ids = tuple(uuid.UUID(f["event_id"]) for f in faults.values() if f.get("event_id"))
         if _overruled(name, ids, seen):
             continue
-        what = sanitize.clean(
-            f"{view.OWN_PREFIX} {' '.join(sorted(faults)).replace(':', ' ')}", _REASON_CHARS
-        )
         made = Decision(
-            node=name, action="refuse", reason=what, severity=records.Severity.HIGH, event_ids=ids
+            node=name,
+            action="refuse",
+            reason=_reason_of_faults(faults),
+            severity=records.Severity.HIGH,
+            event_ids=ids,
         )
         denied = ledger.refuses(name)
         if not denied:
             ledger.take(name)
         yield _hold(made, "denied", denied) if denied else made
+
+
+def _adoptions(seen: view.View) -> Iterator[Decision]:
+    """Slurm's own drain for a Prolog that refused a job with our permission is ours: it gets our reason."""
+    for refusal in seen.refusals:
+        node = seen.nodes.get(refusal.node)
+        if node is None or not node.prolog_failed:
+            continue
+        if node.reason_at is not None and abs(node.reason_at - refusal.at) > _PROLOG_LAG:
+            continue
+        kind, _, device = str(refusal.detail.get("fault", "")).partition(":")
+        fault_id = refusal.detail.get("event_id")
+        yield Decision(
+            node=refusal.node,
+            action="drain",
+            reason=_reason(kind, None, device, 0),
+            severity=records.Severity.HIGH,
+            event_ids=(*((uuid.UUID(str(fault_id)),) if fault_id else ()), refusal.event_id),
+            adopt=True,
+        )
 
 
 def _still_permitted(node: str, seen: view.View, policy: settings.PolicySettings) -> bool:

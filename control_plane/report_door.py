@@ -137,7 +137,7 @@ def serving(service: context.Context) -> Iterator[None]:
         server = _Server(str(path), service)
         path.chmod(0o666)  # everybody may knock; who may read is decided per request
     except OSError as exc:
-        LOG.error("no report socket", extra={"fields": {"path": str(path), "why": str(exc)}})
+        LOG.warning("no report socket", extra={"fields": {"path": str(path), "why": str(exc)}})
         yield
         return
     thread = threading.Thread(

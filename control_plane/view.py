@@ -47,6 +47,11 @@ class Node:
         return bool(self.states & {"DRAIN", "DRAINED", "DRAINING"}) and self.reason.startswith(OWN_PREFIX)
 
     @property
+    def prolog_failed(self) -> bool:
+        """True while Slurm itself has drained it because a Prolog exited non-zero."""
+        return "DRAIN" in self.states and self.reason.lower().startswith("prolog error")
+
+    @property
     def hands_off(self) -> str:
         """Why nobody but its present owner may touch it; empty when we may."""
         taken = sorted(self.states & UNTOUCHABLE)
@@ -78,6 +83,7 @@ class View:
 
     now: datetime = records.doc("the instant of the decision")
     events: tuple[records.HealthEvent, ...] = records.doc("recent events, any severity", default=())
+    refusals: tuple[records.HealthEvent, ...] = records.doc("recent events in which an agent refused a job at its Prolog", default=())
     heartbeats: Mapping[str, records.AgentHeartbeat] = records.doc(
         "latest beat by node", default_factory=dict
     )

@@ -118,7 +118,7 @@ def _why(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) ->
         yield from _unjudged(view, width, days, brush)
         return
     title = f"Why attempt {attempt.attempt} {'died' if view.died else 'is flagged'}"
-    sure = f"{_domain(verdict)}, {verdict.confidence}"
+    sure = f"{domain_words(verdict)}, {verdict.confidence}"
     yield from (brush.bold(line) for line in _sides(title, sure, width))
     yield from _wrap(sanitize.clean(verdict.summary), width, "  ")
     if verdict.author != "rules":
@@ -133,7 +133,8 @@ def _why(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) ->
         yield from _wrap(done, width, "  ", "    ")
 
 
-def _domain(verdict: records.Verdict) -> str:
+def domain_words(verdict: records.Verdict) -> str:
+    """`hardware`; the cause itself where no failure domain applies (cancelled, preempted, unknown)."""
     if verdict.domain is records.Domain.UNKNOWN:
         return verdict.cause.replace("_", " ")
     return verdict.domain.replace("_", " ")

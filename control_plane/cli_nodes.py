@@ -1,0 +1,211 @@
+"""`probing-ctl nodes|drain|resume|ack|set-healthy`: what is wrong where, and a person's word about it."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import os
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from probing_cluster.control_plane import commands, table, view
+from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings
+
+if TYPE_CHECKING:
+    from probing_cluster.control_plane import slurm_hands
+    from probing_cluster.db import store as db_store
+
+
+def register(register: commands.Commands) -> None:
+    """Adds the five."""
+    made = register.add("nodes", _nodes, "what every node reports, and what was done about it")
+    made.add_argument("node", nargs="*", metavar="NODE", help="hostlists; default all")
+    made.add_argument("--faulty", action="store_true", help="only nodes with a fault, a drain or a silent agent")
+    made.add_argument("--json", action="store_true", help="one JSON array")
+    made = register.add("drain", _drain, "drain nodes in Slurm, recorded as yours")
+    made.add_argument("node", nargs="+", metavar="NODE", help="hostlists")
+    made.add_argument("--reason", required=True, help="why; Slurm shows it as 'probing: WHY (you)'")
+    made = register.add("resume", _resume, "lift drains made by Probing Cluster or `probing-ctl drain`, no others")
+    made.add_argument("node", nargs="+", metavar="NODE", help="hostlists")
+    for name, run, meaning in (
+        ("ack", _ack, "say that a node's fault is known and being dealt with"),
+        ("set-healthy", _set_healthy, "say that a node is repaired: its faults are cleared and our drain is lifted"),
+    ):
+        made = register.add(name, run, meaning)
+        made.add_argument("node", nargs="+", metavar="NODE", help="hostlists")
+        made.add_argument("--note", default="", help="your words, kept with the node")
+
+
+def _open(args: argparse.Namespace) -> tuple[settings.Settings, db_store.Store]:
+    from probing_cluster.db import store as db_store
+
+    config = settings.load(args.config)
+    return config, db_store.Store.open(config)
+
+
+def _hands(config: settings.Settings) -> slurm_hands.SlurmHands:
+    from probing_cluster.control_plane import slurm_hands
+    from probing_cluster.slurm_plugins import commands as slurm_commands
+
+    return slurm_hands.SlurmHands(config, slurm_commands.SlurmCommands(settings=config.slurm))
+
+
+def _names(args: argparse.Namespace) -> list[str]:
+    return [name for text in args.node for name in hostlist.expand(text)]
+
+
+def _who() -> str:
+    """The person at the keyboard, also behind sudo."""
+    return sanitize.clean(os.environ.get("SUDO_USER") or getpass.getuser(), 64)
+
+
+def _nodes(args: argparse.Namespace) -> int:
+    config, store = _open(args)
+    with store:
+        rows = _node_rows(config, store)
+    wanted = set(_names(args))
+    rows = [r for r in rows if (not wanted or r["node"] in wanted) and (not args.faulty or _faulty(r))]
+    if args.json:
+        print(json.dumps(rows, indent=2, default=str))
+        return 0
+    cells = [
+        (r["node"], r["slurm"], _age(r["silent_s"]), ", ".join(r["faults"]) or "none", r["drained_for"] or r["slurm_reason"])
+        for r in rows
+    ]
+    print(table.render(("NODE", "SLURM", "AGENT", "FAULTS", "DRAINED FOR"), cells))
+    return 0
+
+
+def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[str, Any]]:
+    try:
+        slurm = {n.name: n for n in _hands(config).nodes()}
+    except errors.SlurmUnavailable:
+        slurm = {}
+    beats = {b.node: b for b in store.heartbeats()}
+    ages = store.heartbeat_ages_s()
+    standing = {d.node: d for d in store.drains(open_only=True) if d.action == "drain"}
+    return [
+        _node_row(name, slurm.get(name), beats.get(name), ages.get(name), standing.get(name))
+        for name in sorted({*slurm, *beats, *standing})
+    ]
+
+
+def _node_row(
+    name: str,
+    node: view.Node | None,
+    beat: records.AgentHeartbeat | None,
+    age_s: float | None,
+    drain: records.Drain | None,
+) -> dict[str, Any]:
+    faults = sorted((beat.faults if beat else {}).items(), key=lambda f: (f[1].get("severity") != "high", f[0]))
+    return {
+        "node": name,
+        "slurm": "+".join(sorted(node.states)) if node else "unknown",
+        "slurm_reason": node.reason if node else "",
+        "silent_s": age_s,
+        "beat_s": beat.beat_s if beat else None,
+        "faults": [f"{key} ({fault.get('severity')})" for key, fault in faults],
+        "drained_for": f"{drain.reason} {drain.why_state}".strip() if drain else "",
+    }
+
+
+def _faulty(row: dict[str, Any]) -> bool:
+    silent = row["silent_s"] is None or row["silent_s"] > 3 * (row["beat_s"] or 10.0)
+    return bool(row["faults"] or row["drained_for"] or row["slurm_reason"] or silent)
+
+
+def _age(silent_s: float | None) -> str:
+    return "never heard" if silent_s is None else f"{silent_s:.0f} s ago"
+
+
+def _drain(args: argparse.Namespace) -> int:
+    config, store = _open(args)
+    who = _who()
+    reason = sanitize.clean(f"{view.OWN_PREFIX} {args.reason} ({who})", 200)
+    failed = 0
+    with store:
+        hands = _hands(config)
+        for name in _names(args):
+            failed += _attempt(name, lambda name=name: _drain_one(config, store, hands, name, reason, who))  # type: ignore[misc]
+    return 1 if failed else 0
+
+
+def _drain_one(
+    config: settings.Settings, store: db_store.Store, hands: slurm_hands.SlurmHands, name: str, reason: str, who: str
+) -> str:
+    hands.drain(name, reason)
+    store.save_drain(
+        records.Drain(
+            drain_id=uuid.uuid4(), cluster=config.cluster.name, node=name, at=clock.SYSTEM.now(),
+            action="drain", reason=reason, owner=who, state="done",
+        )
+    )  # fmt: skip
+    return "drained"
+
+
+def _resume(args: argparse.Namespace) -> int:
+    config, store = _open(args)
+    with store:
+        hands = _hands(config)
+        failed = sum(_attempt(name, lambda name=name: _resume_one(store, hands, name)) for name in _names(args))  # type: ignore[misc]
+    return 1 if failed else 0
+
+
+def _resume_one(store: db_store.Store, hands: slurm_hands.SlurmHands, name: str) -> str:
+    hands.resume(name)
+    for drain in store.drains(node=name, open_only=True):
+        if drain.action == "drain":
+            why = f"resumed by {_who()}"
+            store.update_drain(drain.drain_id, state="resumed", ended_at=clock.SYSTEM.now(), why_state=why)
+    return "resumed"
+
+
+def _ack(args: argparse.Namespace) -> int:
+    config, store = _open(args)
+    with store:
+        for name in _names(args):
+            _note(config, store, name, "ack", args.note)
+            print(f"{name}: acknowledged")
+    return 0
+
+
+def _set_healthy(args: argparse.Namespace) -> int:
+    config, store = _open(args)
+    with store:
+        hands = _hands(config)
+        failed = sum(
+            _attempt(name, lambda name=name: _heal_one(config, store, hands, name, args.note))  # type: ignore[misc]
+            for name in _names(args)
+        )
+    return 1 if failed else 0
+
+
+def _heal_one(
+    config: settings.Settings, store: db_store.Store, hands: slurm_hands.SlurmHands, name: str, note: str
+) -> str:
+    _note(config, store, name, "repaired", note)
+    store.request(name, "recheck", ttl_s=600, detail={"clear": True, "by": _who()})
+    node = hands.node(name)
+    if node is None or not node.ours:
+        return "noted as repaired; it is not drained by us"
+    return f"noted as repaired and {_resume_one(store, hands, name)}"
+
+
+def _note(config: settings.Settings, store: db_store.Store, name: str, action: str, note: str) -> None:
+    store.add_note(
+        records.OperatorNote(
+            note_id=uuid.uuid4(), cluster=config.cluster.name, at=clock.SYSTEM.now(), author=_who(),
+            subject=f"node:{name}", action=action, note=sanitize.clean(note),
+        )
+    )  # fmt: skip
+
+
+def _attempt(name: str, act: Any) -> int:
+    """One node of several: its failure is said and does not stop the others."""
+    try:
+        print(f"{name}: {act()}")
+    except errors.ProbingError as exc:
+        print(f"{name}: not done: {exc}")
+        return 1
+    return 0

@@ -1,0 +1,34 @@
+"""The register of `probing-ctl`'s commands: each group is a file `cli_<group>.py` with one `register`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+Run = Callable[[argparse.Namespace], int]
+
+
+class Commands:
+    """Where a group adds its commands; every one of them takes `--config`."""
+
+    def __init__(self, parser: argparse.ArgumentParser, *, dest: str = "command") -> None:
+        self._parsers = parser.add_subparsers(dest=dest, metavar="COMMAND", required=True, title="commands")
+
+    def add(self, name: str, run: Run, meaning: str, *, epilog: str = "") -> argparse.ArgumentParser:
+        """A command whose `run` gives the exit code."""
+        made = self._parsers.add_parser(
+            name,
+            help=meaning,
+            description=meaning[:1].upper() + meaning[1:] + ".",
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        made.add_argument("--config", metavar="FILE", type=Path, help="settings file (default $PROBING_CONFIG, else /etc)")
+        made.set_defaults(run=run)
+        return made
+
+    def group(self, name: str, meaning: str) -> Commands:
+        """A command with commands of its own."""
+        made = self._parsers.add_parser(name, help=meaning, description=meaning[:1].upper() + meaning[1:] + ".")
+        return Commands(made, dest=f"{name}_command")

@@ -1,0 +1,32 @@
+"""Spans and instants as people type them: `7d`, `90m`, `2026-01-31`, `2026-01-31T14:02Z`."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from probing_cluster.core import errors
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+
+
+def span(text: str) -> timedelta:
+    """`7d` as a timedelta; raises UsageError."""
+    match = _SPAN.fullmatch(text.strip())
+    if match is None:
+        msg = f"{text!r} is no span; write a number and s, m, h, d or w, such as 7d"
+        raise errors.UsageError(msg)
+    return timedelta(**{_UNITS[match[2]]: float(match[1])})
+
+
+def instant(text: str, now: datetime) -> datetime:
+    """`7d` (ago) or an ISO date or time (UTC where it names no zone) as an instant; raises UsageError."""
+    if _SPAN.fullmatch(text.strip()):
+        return now - span(text)
+    try:
+        at = datetime.fromisoformat(text.strip())
+    except ValueError as exc:
+        msg = f"{text!r} is no time; write 7d (ago), 2026-01-31 or 2026-01-31T14:02Z"
+        raise errors.UsageError(msg) from exc
+    return at if at.tzinfo else at.replace(tzinfo=UTC)

@@ -1,0 +1,16 @@
+"""What the service does on its schedule: one file and one line here per task."""
+
+from __future__ import annotations
+
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.tasks import accounting, actions, attribution, maintenance, resume, silence
+
+REGISTER: tuple[context.Task, ...] = (
+    actions.TASK,
+    accounting.TASK,
+    attribution.TASK,
+    silence.TASK,
+    resume.TASK,
+    maintenance.TASK,
+)
+"""Every task, the most urgent first."""

@@ -1,0 +1,27 @@
+"""Fresh, confirmed faults into drains and requeues."""
+
+from __future__ import annotations
+
+from probing_cluster.control_plane import actions, context, picture, policy, turn
+
+
+def run(service: context.Context) -> str:
+    """One look at what nodes report; what was decided."""
+    seen = picture.waiting(service)
+    if not picture.asks_for_more(seen, service.config.policy.fresh_s):
+        return ""
+    with turn.taken(service.store, "actions") as mine:
+        if not mine:
+            return ""
+        seen = picture.with_slurm(picture.waiting(service), service)
+        decisions = policy.decide(seen, service.config.policy)
+        rows = actions.carry_out(decisions, service.hands, service.store, service.config, seen.now)
+    return ", ".join(f"{r.action} {r.node} {r.state}" for r in rows)
+
+
+TASK = context.Task(
+    name="actions",
+    meaning="drains nodes and requeues jobs for fresh, confirmed faults",
+    run=run,
+    every_s=lambda config: config.service.action_poll_s,
+)

@@ -1,0 +1,53 @@
+"""Agents that no longer beat, as events: a silent node is not a healthy one."""
+
+from __future__ import annotations
+
+from probing_cluster.control_plane import context
+from probing_cluster.core import records
+from probing_cluster.db import delivery
+
+MISSED_BEATS = 2
+
+
+def run(service: context.Context) -> str:
+    """One look at every agent's age; the nodes that fell silent."""
+    store = service.store
+    ages = store.heartbeat_ages_s()
+    beats = {b.node: b for b in store.heartbeats()}
+    silent = {n for n, b in beats.items() if n in ages and ages[n] > MISSED_BEATS * b.beat_s}
+    # Told again after a restart of the service is told once all the same: the event's identity is the last beat.
+    fresh = sorted(silent - service.silent)
+    for node in fresh:
+        _tell(service, beats[node], ages[node])
+    service.silent = silent
+    return f"silent: {', '.join(fresh)}" if fresh else ""
+
+
+def _tell(service: context.Context, beat: records.AgentHeartbeat, age_s: float) -> None:
+    now = service.clock.now()
+    position = f"{beat.boot_id}:silent:{beat.at.timestamp():.6f}"
+    event = records.HealthEvent(
+        event_id=records.make_event_id(beat.cluster, beat.node, "agent", position),
+        cluster=beat.cluster,
+        node=beat.node,
+        at=beat.at,
+        observed_at=now,
+        kind="agent_silent",
+        severity=records.Severity.INFO,
+        source="agent",
+        message=f"the agent has not been heard since its last beat; it promised one every {beat.beat_s:g} s",
+        measured=age_s,
+        threshold=MISSED_BEATS * beat.beat_s,
+        unit="s",
+        detail={"jobs": list(beat.jobs)},
+    )
+    uri = service.store.connection_uri()
+    delivery.Delivery(uri, beat.cluster, beat.node, application_name="probing-service").deliver(events=[event])
+
+
+TASK = context.Task(
+    name="silence",
+    meaning="tells of agents that missed two beats",
+    run=run,
+    every_s=lambda config: 5.0,
+)

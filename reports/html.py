@@ -1,0 +1,63 @@
+"""The report as one self-contained page: no script, no font, no request to anywhere."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from probing_cluster.core import hostlist, sanitize
+from probing_cluster.reports import drawing, model, phrase, text
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+@cache
+def environment() -> jinja2.Environment:
+    """Templates that escape everything and refuse names that do not exist."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(
+        stamp=phrase.stamp_z,
+        span=phrase.span,
+        gpu_hours=phrase.gpu_hours,
+        ratio=phrase.ratio,
+        label=phrase.label,
+        device=phrase.device,
+        message=lambda event: phrase.message(event, 2000),
+        clean=sanitize.clean,
+        hosts=hostlist.compress,
+        domain=text.domain_words,
+    )
+    return made
+
+
+def render(report: model.ReportModel) -> str:
+    """The page."""
+    page = environment().get_template("job.html.j2")
+    # The drawing escapes its own values; everything else is escaped by the template.
+    return page.render(report=report, drawing=Markup(drawing.timeline(report)), parts=_parts(report))  # noqa: S704
+
+
+def _parts(report: model.ReportModel) -> list[tuple[str, str, float, float]]:
+    """Where the run's wall time went: class, words, seconds, share of the wall."""
+    run = report.run
+    if run is None or run.wall_s <= 0:
+        return []
+    named = (
+        ("productive", "productive", run.productive_s),
+        ("lost", "lost, to be done again", run.lost_to_replay_s),
+        ("restart", "starting up", run.restart_s),
+        ("checkpoint", "writing checkpoints", run.checkpoint_s),
+        ("queued", "queued", run.queued_s),
+        ("suspended", "suspended", run.suspended_s),
+        ("idle", "not submitted or not eligible", run.idle_s),
+    )
+    return [(key, words, seconds, seconds / run.wall_s) for key, words, seconds in named if seconds > 0]
