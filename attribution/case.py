@@ -42,6 +42,9 @@ class Case:
     events: tuple[records.HealthEvent, ...] = records.doc(
         "node events and the job's own findings around it", default=()
     )
+    standing: tuple[records.HealthEvent, ...] = records.doc(
+        "conditions that began before the window and that an agent's readings still saw in it", default=()
+    )
     overlapping: tuple[records.JobAttempt, ...] = records.doc(
         "other attempts that ran on its nodes at the same time", default=()
     )

@@ -101,6 +101,8 @@ def weigh(seen: scene.Sighting) -> float:
         weight = min(weight, 0.93)
     elif seen.hold is gpus.Hold.MAYBE:
         weight = min(weight * 0.75, 0.7)
+    if seen.standing:
+        weight = min(weight, 0.95)
     if seen.when is scene.When.BEFORE_START:
         if not taxonomy.cause(signature.cause).persistent:
             return 0.0

@@ -77,12 +77,18 @@ def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
         next_step=wording.next_step(found, ranking),
         incident_id=case.incident_id if info.severity is records.Severity.HIGH else None,
         onset_at=min(winner.at, found.onset_at) if winner.evidence else found.onset_at,
-        window_start_at=found.window.start_at,
+        window_start_at=min([found.window.start_at, *_standing_since(found, ranking)]),
         window_end_at=found.window.end_at,
         author="rules",
         rules_version=rules_version(),
         made_at=made_at,
     )
+
+
+def _standing_since(found: scene.Scene, ranking: rank.Ranking) -> list[datetime]:
+    """A standing condition widens the window back to its beginning."""
+    standing = {s.event.event_id for s in found.sightings if s.standing}
+    return [e.at for e in ranking.winner.evidence if e.event_id in standing]
 
 
 def _nothing(found: scene.Scene) -> rank.Ranking:

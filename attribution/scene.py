@@ -35,6 +35,8 @@ class Sighting:
     when: When
     at: datetime
     """The instant that counts, inside the window."""
+    standing: bool
+    """True for a condition that began before the window and stood in it."""
     ours: bool
     """True when our own handling had begun: it may be a consequence of that."""
     gpu: str | None
@@ -116,7 +118,8 @@ def build(case: cases.Case) -> Scene | None:
     attempt = case.attempt
     if attempt.start_at is None or attempt.end_at is None:
         return None
-    events = sorted({e.event_id: e for e in case.events}.values(), key=lambda e: (e.at, e.event_id))
+    every = {e.event_id: e for e in (*case.standing, *case.events)}
+    events = sorted(every.values(), key=lambda e: (e.at, e.event_id))
     job_side = [e for e in events if findings.is_finding(e) and _mine(e, attempt)]
     began = onset.onset(attempt, job_side, None if case.policy.paper else case.last_progress_at)
     stretch = window.window(attempt, began, case.policy)
@@ -186,6 +189,7 @@ class _Looker:
         self._case, self._began, self._stretch, self._known = case, began, stretch, known
         self._acted_at, self._own_ids = acted_at, own_ids
         self._nodes = frozenset(case.attempt.nodes)
+        self._standing = frozenset(e.event_id for e in case.standing)
         self.not_held: list[records.HealthEvent] = []
         self.outside: list[records.HealthEvent] = []
         self._allocation = {a.node: a for a in case.allocations if a.job_id == case.attempt.job_id}
@@ -202,6 +206,9 @@ class _Looker:
             stretch = window.widened(stretch, signature, self._began, attempt.end_at)
         at = stretch.instant(event)
         root = signature.role is signatures.Role.ROOT
+        standing = at is None and event.event_id in self._standing and event.at < stretch.start_at
+        if standing:
+            at = stretch.start_at
         if at is None:
             self.outside += [event] if root else []
             return None
@@ -217,8 +224,9 @@ class _Looker:
             event=event,
             signature=signature,
             hold=hold,
-            when=self._when(at),
+            when=When.RUNNING if standing else self._when(at),
             at=at,
+            standing=standing,
             ours=self._acted_at is not None and at > self._acted_at and event.event_id not in self._own_ids,
             gpu=gpu,
             device=device or gpus.pci_key(event.pci_bus_id),

@@ -146,6 +146,15 @@ def kinds() -> frozenset[str]:
     return frozenset(table.any_code) | frozenset(k for k, _ in table.exact)
 
 
+@functools.cache
+def causes_of(kind: str) -> frozenset[str]:
+    """Every cause an event of this kind can point at."""
+    table = _load()
+    found = {s.cause for (k, _), s in table.exact.items() if k == kind}
+    found |= {s.cause for _, s in table.prefixes.get(kind, ())}
+    return frozenset(found | ({table.any_code[kind].cause} if kind in table.any_code else set()))
+
+
 def extra_window_s() -> tuple[float, float]:
     """The longest window any row asks for, (before, after) in seconds; zero where none does."""
     every = [*_load().exact.values(), *_load().any_code.values()]

@@ -1,0 +1,9 @@
+-- What the jobs' own side said (log tails, dumps, probe pages), for the attempts to be judged.
+-- Inputs   :job_ids  Slurm job ids; :since, :until  bounds of the events' time.
+-- Output   every column of probing.health_event.
+SELECT e.*
+FROM probing.health_event e
+WHERE e.job_id = ANY(:job_ids)
+  AND e.source IN ('joblog', 'probe', 'dump')
+  AND e.at BETWEEN :since AND :until
+ORDER BY e.at, e.event_id
