@@ -89,16 +89,16 @@ def _print_overview(args: argparse.Namespace, ref: job_ref.JobRef, found: rows.R
 
 
 def _write_html(target: str, report: model.ReportModel) -> None:
-    from probing_cluster.reports import html
+    from probing_cluster.reports import page
 
-    page = html.render(report)
+    markup = page.render(report)
     if target == "-":
-        _write(page)
+        _write(markup)
         return
     path = Path(target)
     try:
         fresh = path.with_name(f".{path.name}.{os.getpid()}")
-        fresh.write_text(page, encoding="utf-8")
+        fresh.write_text(markup, encoding="utf-8")
         fresh.replace(path)
     except OSError as exc:
         msg = f"{path} cannot be written: {exc.strerror}"
@@ -111,9 +111,9 @@ def _width() -> int:
     return min(max(shutil.get_terminal_size((80, 24)).columns, 60), 110) if sys.stdout.isatty() else 80
 
 
-def _write(page: str) -> None:
+def _write(output: str) -> None:
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-    sys.stdout.write(page)
+    sys.stdout.write(output)
     sys.stdout.flush()
 
 
