@@ -108,7 +108,7 @@ def _write_html(target: str, report: model.ReportModel) -> None:
 
 def _width() -> int:
     """The terminal's, within reason; 80 where there is none."""
-    return min(max(shutil.get_terminal_size((80, 24)).columns, 60), 110) if sys.stdout.isatty() else 80
+    return min(max(shutil.get_terminal_size((80, 24)).columns, 72), 110) if sys.stdout.isatty() else 80
 
 
 def _write(output: str) -> None:

@@ -157,7 +157,7 @@ def _evidence(events: tuple[records.HealthEvent, ...], width: int, days: bool) -
     nodes = max((len(e.node) for e in shown), default=0)
     sources = max((len(e.source) for e in shown), default=0)
     for event in shown:
-        words = f"{phrase.label(event)}  {phrase.device(event)}  {phrase.message(event)}"
+        words = "  ".join(w for w in (phrase.label(event), phrase.device(event), phrase.message(event)) if w)
         lead = f"    {phrase.clock_z(event.at, with_day=days)}  {event.node:<{nodes}}  {event.source:<{sources}}  "
         yield from _wrap(words, width, lead, " " * min(len(lead), width // 2))
     if len(events) > len(shown):

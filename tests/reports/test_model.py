@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from datetime import timedelta
+
+import conftest_story as told
+import pytest
+
+from probing_cluster.core import records
+from probing_cluster.reports import job_ref, model, rows
+
+NOW = told.at("15:00:00")
+
+
+def build(found: rows.Rows, ref: str = "4242") -> model.ReportModel:
+    return model.build(job_ref.parse(ref), found, now=NOW)
+
+
+def test_every_figure_of_the_report_follows_from_the_rows(story: rows.Rows) -> None:
+    """Cost, shape, requeues and times are recomputed here by hand from the story's rows."""
+    report = build(story)
+    gpu_h = 16 / 3600
+    assert report.cost is not None
+    assert report.cost.replayed_gpu_h == pytest.approx(450 * gpu_h)
+    # 150 s of start-up in two starts: one of them would have been paid anyway.
+    assert report.cost.restarting_gpu_h == pytest.approx(75 * gpu_h)
+    # 67 s in the queue, of which 3 s before the first start.
+    assert report.cost.queued_gpu_h == pytest.approx(64 * gpu_h)
+    assert report.cost.total_gpu_h == pytest.approx((450 + 75 + 64) * gpu_h)
+    assert (report.headline, report.shape) == ("COMPLETED after 1 requeue", "2 nodes x 8 GPUs")
+    assert (report.submit_at, report.start_at, report.end_at) == (
+        told.at("14:02:11"), told.at("14:02:14"), told.at("14:41:09"),
+    )  # fmt: skip
+    assert [v.lost_s for v in report.attempts] == [450.0, None]
+
+
+def test_attempts_evidence_and_actions_are_told_in_order_of_time(story: rows.Rows) -> None:
+    """Rows come in any order; the report is a story."""
+    first, second = build(story).attempts
+    assert (first.attempt.attempt, second.attempt.attempt) == (1, 2)
+    assert [e.source for e in first.evidence] == ["kernel", "nvml"]
+    assert [d.action for d in first.actions] == ["drain", "requeue"]
+    assert second.actions == ()
+    assert first.quiet_nodes == ("n1",)
+
+
+@pytest.mark.parametrize(
+    ("n_gpus", "nodes", "shape"),
+    [
+        (8, ("n1",), "1 node x 8 GPUs"),
+        (1, ("n1",), "1 node x 1 GPU"),
+        (3, ("n1", "n2"), "2 nodes, 3 GPUs"),
+        (None, ("n1", "n2"), "2 nodes"),
+        (0, ("n1",), "1 node"),
+    ],
+)
+def test_the_shape_says_what_is_known_about_gpus(
+    n_gpus: int | None, nodes: tuple[str, ...], shape: str
+) -> None:
+    """Even, uneven, unknown and no GPUs each have their words; unknown is never shown as none of a number."""
+    found = rows.Rows(attempts=(told.attempt(1, n_gpus=n_gpus, nodes=nodes, start_at=told.at("14:03:00")),))
+    assert build(found).shape == shape
+
+
+def test_a_clean_job_has_no_cost_and_no_advice(story: rows.Rows) -> None:
+    """Nothing died, so nothing is blamed on a failure and nothing is asked of the owner."""
+    clean = dataclasses.replace(story, attempts=story.attempts[:1], verdicts=(), evidence=(), drains=())
+    report = build(clean)
+    assert report.cost is None
+    assert report.advice == ()
+    assert [v.died for v in report.attempts] == [False]
+
+
+def test_what_now_gives_each_step_once_and_what_became_of_the_job(story: rows.Rows) -> None:
+    """The verdict's step comes first, ends with a full stop, and the job's fate follows."""
+    assert build(story).advice == (
+        "Reseat or replace GPU 3 of n2 (serial 1650123000042).",
+        "The job has since completed as attempt 2; nothing to do for it.",
+    )
+    second, first = story.attempts
+    running = dataclasses.replace(second, state="RUNNING", end_at=None)
+    assert build(dataclasses.replace(story, attempts=(first, running))).advice[-1] == (
+        "The job already runs again as attempt 2."
+    )
+    assert build(dataclasses.replace(story, attempts=(first,))).advice[-1] == (
+        "The job is requeued under the same id and waits to start again."
+    )
+
+
+def test_a_running_job_was_last_seen_by_the_latest_beat_that_lists_it() -> None:
+    """Only a beat of one of its nodes that names the job says that it still runs."""
+    running = told.attempt(1, state="RUNNING", start_at=told.at("14:03:00"), nodes=("n1", "n2"))
+    beats = [
+        records.AgentHeartbeat(cluster="c", node="n1", at=told.at("14:50:00"), jobs=(4242,)),
+        records.AgentHeartbeat(cluster="c", node="n2", at=told.at("14:55:00"), jobs=(7,)),
+        records.AgentHeartbeat(cluster="c", node="n9", at=told.at("14:58:00"), jobs=(4242,)),
+    ]
+    report = build(rows.Rows(attempts=(running,), heartbeats=tuple(beats)))
+    assert report.attempts[0].last_seen_at == told.at("14:50:00")
+    assert (report.end_at, report.drawn_until) == (None, NOW)
+
+
+def test_other_events_belong_to_the_attempt_they_fell_into(story: rows.Rows) -> None:
+    """An event between two attempts, or on another node, is nobody's."""
+    low = records.Severity.LOW
+    others = (
+        told.event(uuid.UUID(int=1), told.at("14:10:00"), severity=low),
+        told.event(uuid.UUID(int=2), told.at("14:21:00"), severity=low),
+        told.event(uuid.UUID(int=3), told.at("14:30:00"), severity=low, node="n3"),
+        told.event(uuid.UUID(int=4), told.at("14:30:00"), severity=low, node="n2"),
+    )
+    first, second = build(dataclasses.replace(story, others=others)).attempts
+    assert [e.event_id.int for e in first.others] == [1]
+    assert [e.event_id.int for e in second.others] == [3]
+
+
+def test_with_several_deaths_the_lost_work_is_not_divided(story: rows.Rows) -> None:
+    """The run's lost seconds are its own; no attempt is given a share that nobody measured."""
+    second, first = story.attempts
+    both = dataclasses.replace(story, attempts=(first, dataclasses.replace(second, state="FAILED")))
+    assert [v.lost_s for v in build(both).attempts] == [None, None]
+
+
+def test_a_late_drain_of_the_same_node_is_another_story(story: rows.Rows) -> None:
+    """What happened to the node long after the end is not the attempt's."""
+    late = told.drain("drain", told.at("14:20:36") + timedelta(minutes=11), event_ids=())
+    requeue = dataclasses.replace(story, drains=(late,))
+    assert build(requeue).attempts[0].actions == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "abc", "1_", "1+", "1_2_3", "-1", "1 2", "1_[2-3]", "99999999999", "1;2"]
+)
+def test_what_is_no_job_id_is_refused(text: str) -> None:
+    """Only the three forms pass, and nothing can reach the query but numbers."""
+    with pytest.raises(Exception, match="not a job id"):
+        job_ref.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("123", "123"), ("123_4", "123_4"), ("123+1", "123+1"), ("7.batch", "7"), (" 8 ", "8")]
+)
+def test_the_three_forms_of_a_job_id(text: str, name: str) -> None:
+    """Bare, array task and het component; a step suffix people paste is ignored."""
+    assert str(job_ref.parse(text)) == name

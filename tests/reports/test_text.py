@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import conftest_story as told
+import pytest
+
+from probing_cluster.core import records
+from probing_cluster.reports import job_ref, model, rows, text, timeline
+
+NOW = told.at("15:00:00")
+
+
+def render(found: rows.Rows, **options: object) -> str:
+    return text.render(model.build(job_ref.parse("4242"), found, now=NOW), **options)  # type: ignore[arg-type]
+
+
+def test_the_report_answers_why_what_it_cost_and_what_now(story: rows.Rows) -> None:
+    """The four things a person came for are there, with the evidence at its instants."""
+    page = render(story)
+    for line in (
+        "Job 4242  llama-70b-sft                                COMPLETED after 1 requeue",
+        "ETTR 0.71 (expected 0.85;",
+        "Why attempt 1 died                                             hardware, certain",
+        "GPU 3 of n2 fell off the bus (Xid 79) 4 s before the job ended.",
+        "14:20:32Z  n2  kernel  Xid 79  gpu3 0000:5e:00",
+        "n2 drained 14:20:34Z (probing: xid 79 gpu3); job requeued 14:20:35Z; n1: no",
+        "What it cost  2.6 GPU-hours: 2.0 replayed, 0.3 restarting, 0.3 queued",
+        "What now      Reseat or replace GPU 3 of n2",
+    ):
+        assert line in page
+
+
+@pytest.mark.parametrize("width", [72, 80, 110])
+def test_no_line_is_wider_than_asked_and_no_byte_is_colour(story: rows.Rows, width: int) -> None:
+    """At 80 columns, in a pipe, nothing wraps and no escape sequence appears."""
+    page = render(story, width=width)
+    assert max(len(line) for line in page.splitlines()) <= width
+    assert page.isprintable() or set(re.sub(r"[ -~]", "", page)) <= {"\n"}
+
+
+def test_colour_adds_nothing_but_colour(story: rows.Rows) -> None:
+    """Without its escape sequences the coloured report is the plain one."""
+    assert re.sub(r"\x1b\[\d+m", "", render(story, colour=True)) == render(story)
+
+
+def test_bars_are_to_scale(story: rows.Rows) -> None:
+    """Each character stands for the same time: ran, lost, waited and died lie where the clock says."""
+    report = model.build(job_ref.parse("4242"), story, now=NOW)
+    scale = timeline.Axis(start_at=told.at("14:02:11"), end_at=told.at("14:41:09"), cells=2338)
+    first, second = report.attempts
+    one = timeline.bar(first, scale, told.at("14:02:11"))
+    assert (one.count("."), one.count("#"), one.count("-"), one[-1]) == (3, 1102 - 450, 449, "x")
+    two = timeline.bar(second, scale, told.at("14:20:36"))
+    assert (len(two) - len(two.lstrip()), two.count("."), two.count("#")) == (1105, 64, 1169)
+
+
+def test_a_long_first_wait_does_not_squeeze_the_run(story: rows.Rows) -> None:
+    """After three days in the queue the bar begins at the first start."""
+    early = tuple(
+        dataclasses.replace(a, submit_at=told.at("14:02:11") - 3 * (told.at("23:59:59") - told.DAY))
+        for a in story.attempts[1:]
+    )
+    report = model.build(job_ref.parse("4242"), dataclasses.replace(story, attempts=early), now=NOW)
+    assert timeline.axis(report, 20).start_at == told.at("14:02:14")
+
+
+def test_hostile_words_cannot_reach_the_terminal(story: rows.Rows) -> None:
+    """Escapes, newlines and direction marks in a job's name or a message are gone."""
+    evil = "x\x1b[31m\x07\n\u202eroot\r"
+    attempts = tuple(dataclasses.replace(a, name=evil, user=evil, partition=evil) for a in story.attempts)
+    evidence = tuple(dataclasses.replace(e, message=evil, device=evil) for e in story.evidence)
+    verdicts = tuple(
+        dataclasses.replace(v, summary=evil, next_step=evil, ruled_out=(evil,)) for v in story.verdicts
+    )
+    page = render(dataclasses.replace(story, attempts=attempts, evidence=evidence, verdicts=verdicts))
+    assert not set(page) & {"\x1b", "\x07", "\r", "\u202e"}
+    assert max(len(line) for line in page.splitlines()) <= 80
+
+
+def test_a_running_job_says_when_it_was_last_seen() -> None:
+    """Still running: who saw it and when, and what its nodes reported so far."""
+    running = told.attempt(1, state="RUNNING", start_at=told.at("14:03:00"), nodes=("n2",))
+    beat = records.AgentHeartbeat(cluster="c", node="n2", at=told.at("14:50:00"), jobs=(4242,))
+    seen = told.event(told.XID, told.at("14:30:00"), severity=records.Severity.LOW, code="63")
+    page = render(rows.Rows(attempts=(running,), heartbeats=(beat,), others=(seen,)))
+    assert "still running, last seen 14:50:00Z" in " ".join(page.split())
+    assert "Seen on the nodes of attempt 1 so far" in page
+    assert "Xid 63" in page
+    assert "died" not in page.replace("x died", "")
+
+
+def test_a_clean_job_gets_no_verdict() -> None:
+    """COMPLETED at once: no why, no cost, no advice."""
+    page = render(
+        rows.Rows(
+            attempts=(
+                told.attempt(1, start_at=told.at("14:03:00"), end_at=told.at("14:30:00"), nodes=("n1",)),
+            )
+        )
+    )
+    assert "COMPLETED" in page
+    assert not re.search("Why|cost|What now|Not judged", page)
+
+
+def test_an_unjudged_death_says_so() -> None:
+    """Between the end and the verdict the report says what accounting knows."""
+    dead = told.attempt(
+        1,
+        state="FAILED",
+        exit_code=1,
+        start_at=told.at("14:03:00"),
+        end_at=told.at("14:30:00"),
+        nodes=("n1",),
+    )
+    page = render(rows.Rows(attempts=(dead,)))
+    assert "Attempt 1 ended FAILED (exit code 1)" in page
+    assert "Not judged yet" in page
+
+
+def test_one_attempt_can_be_asked_for(story: rows.Rows) -> None:
+    """--attempt 2 leaves out why attempt 1 died."""
+    assert "Why attempt 1" not in render(story, attempt=2)
+    assert "Why attempt 1" in render(story, attempt=1)
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("simulated", "n2 would have been drained 14:20:34Z (probing: xid 79 gpu3; observe-only)"),
+        ("denied", "n2 not drained 14:20:34Z (denied: budget: 5 of 5)"),
+        ("skipped", "n2 not drained 14:20:34Z (skipped: budget: 5 of 5)"),
+    ],
+)
+def test_what_was_not_done_is_said_with_the_reason(story: rows.Rows, state: str, words: str) -> None:
+    """Observe-only, a spent budget and another's drain each read differently."""
+    drains = (told.drain("drain", told.at("14:20:34"), state=state, why_state="budget: 5 of 5"),)
+    assert words in " ".join(render(dataclasses.replace(story, drains=drains), width=110).split())
+
+
+def test_an_array_by_its_number_lists_what_did_not_complete() -> None:
+    """Counts by state, then every task that needs a look with the command to look."""
+    tasks = [
+        rows.Sibling(job_id=500 + i, array_job_id=500, array_task_id=i, state="COMPLETED", n_attempts=1)
+        for i in range(3)
+    ]
+    tasks.append(
+        rows.Sibling(
+            job_id=600, array_job_id=500, array_task_id=7, state="FAILED", n_attempts=2, cause="gpu_lost"
+        )
+    )
+    page = text.render_overview("500", rows.Rows(siblings=tuple(tasks), n_siblings=4), now=NOW)
+    assert "Job array 500: 4 tasks started; 3 COMPLETED, 1 FAILED" in page
+    assert re.search(r"500_7 +FAILED +2 starts +gpu_lost", page)
+    assert "500_1 " not in page
