@@ -73,7 +73,7 @@ class AgentSettings:
     )
     database_url: str = doc("where to deliver; empty = [database] url", default="")
     gpu_numbering: str = doc(
-        "what the numbers in SLURM_JOB_GPUS count: nvml (AutoDetect=nvml), minor (File=/dev/nvidiaN); auto = only where both agree",
+        "what the numbers in SLURM_JOB_GPUS count: nvml (the order of PCI addresses), minor (N of /dev/nvidiaN); auto = as gres.conf says, without one only where both agree",
         default="auto",
     )
     expect_gpus: int = doc("GPUs this node must have; 0 = the most ever seen", default=0)
