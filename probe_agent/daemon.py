@@ -19,6 +19,7 @@ from probing_cluster.probe_agent import (
     delivery_loop,
     faults,
     fitness,
+    gres_conf,
     hook_answers,
     hook_socket,
     identity,
@@ -38,6 +39,8 @@ from probing_cluster.probe_agent.sources import kernel_log, polled, registry
 DRAIN_S = 5.0
 """How long a stopping agent tries to empty its spool; what is left is delivered by the next one."""
 TICK_S = 1.0
+LOOK_AFTER_S = 0.2
+"""Between a grave kernel line and the readings taken because of it: drivers log first, state follows."""
 FIRST_READING_S = 3.0
 """How long the kernel log waits for the first NVML reading, which turns PCI addresses into GPU names."""
 
@@ -65,6 +68,7 @@ class Agent:
         self.reach = reach.NodeReach(
             self.who, self.children, nvml_library=agent.nvml_library, deadline_s=agent.call_deadline_s
         )
+        self._look_now = asyncio.Event()
         self.poller = self._make_poller()
         self.kernel = self._make_kernel()
         self.delivery = self._make_delivery()
@@ -269,6 +273,7 @@ class Agent:
             started=self.children,
             watch=self.watch,
             on_reboot=self.rebooted,
+            on_high=self._look_now.set,
             at=self.clock,
         )
 
@@ -297,9 +302,17 @@ class Agent:
             standing=self.faults,
             permissions=self.permissions,
             outside=self,
-            numbering=self.config.agent.gpu_numbering,
+            numbering=self._numbering,
             at=self.clock,
         )
+
+    def _numbering(self) -> gres_conf.Numbering | None:
+        """What SLURM_JOB_GPUS counts here; gres.conf is read again each time, since Slurm may be reconfigured."""
+        said = self.config.agent.gpu_numbering
+        if said == "auto":
+            text = gres_conf.find(self.config.slurm.conf)
+            return None if text is None else gres_conf.parse(text, self.who.node)
+        return gres_conf.Numbering(by_pci=said == "nvml")
 
     def _context(self, relearn: bool) -> polled.Context:
         agent = self.config.agent
@@ -316,10 +329,17 @@ class Agent:
         )
 
     async def _poll_for_ever(self) -> None:
+        """A round every `poll_s`; a grave kernel line asks for one at once, so that the readings confirm it."""
         while True:
             began_s = self.clock.monotonic_s()
-            await self.poller.poll()
-            await asyncio.sleep(max(0.1, self.config.agent.poll_s - (self.clock.monotonic_s() - began_s)))
+            looked = self._look_now.is_set()
+            self._look_now.clear()
+            await self.poller.poll(everything=looked)
+            left_s = self.config.agent.poll_s - (self.clock.monotonic_s() - began_s)
+            with contextlib.suppress(TimeoutError):  # nothing grave was said: the next round is simply due
+                async with asyncio.timeout(max(0.1, left_s)):
+                    await self._look_now.wait()
+                await asyncio.sleep(LOOK_AFTER_S)
 
     async def _tick_for_ever(self) -> None:
         while True:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from probing_cluster.probe_agent import gres_conf
+
 _PCI = re.compile(r"^(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.[0-7])?$")
 
 
@@ -58,21 +60,24 @@ class Inventory:
     def by_uuid(self, uuid: str | None) -> Gpu | None:
         return next((g for g in self.gpus if g.uuid == uuid), None)
 
-    def merged(self, seen: Iterable[Gpu]) -> Inventory:
-        """With what NVML shows now: new facts win; a GPU that is not seen is kept until its place is taken."""
-        now = {g.uuid: g for g in seen}
-        taken = {pci_key(g.pci_bus_id) for g in now.values()}
-        kept = {g.uuid: g for g in self.gpus if g.uuid not in now and pci_key(g.pci_bus_id) not in taken}
-        return Inventory(gpus=tuple(sorted((kept | now).values(), key=lambda g: (g.index, g.uuid))))
+    def merged(self, seen: Iterable[Gpu], *, complete: bool) -> Inventory:
+        """With what NVML shows now. Unless the set is `complete`, names stay as they were.
 
-    def of_job(self, numbers: str, numbering: str = "auto") -> tuple[str, ...] | None:
+        When a GPU is gone the driver counts the others anew; were they renamed, gpu4 of before the fault
+        would be gpu3 after it and the evidence would point at the wrong board.
+        """
+        now = tuple(seen)
+        if complete:
+            return Inventory(gpus=tuple(sorted(now, key=lambda g: g.index)))
+        known = {g.uuid for g in self.gpus}
+        fresh = [g for g in now if g.uuid not in known]
+        return Inventory(gpus=tuple(sorted((*self.gpus, *fresh), key=lambda g: (g.index, g.uuid))))
+
+    def of_job(self, numbers: str, numbering: gres_conf.Numbering | None) -> tuple[str, ...] | None:
         """UUIDs behind SLURM_JOB_GPUS; None when they cannot be told for certain.
 
-        The Prolog's SLURM_JOB_GPUS holds Slurm's GRES index (`gres_device->index`), not a minor number. With
-        AutoDetect=nvml that is the order of PCI addresses, which is NVML's index; with `File=/dev/nvidia[0-7]`
-        it is the order of the files, which is the minor number. Where the two agree the answer is the same
-        whatever gres.conf says; where they differ the site says which (`numbering` = nvml or minor), or
-        nothing is claimed. UUIDs pass through when the node has them.
+        Without a `numbering` a number counts only where the order of PCI addresses and the minor number
+        agree on the GPU. UUIDs pass through when the node has them.
         """
         words = [w.strip() for w in numbers.split(",") if w.strip()]
         found = [self._one(w, numbering) for w in words]
@@ -80,20 +85,20 @@ class Inventory:
             return None
         return tuple(g.uuid for g in found if g is not None)
 
-    def _one(self, word: str, numbering: str) -> Gpu | None:
+    def _one(self, word: str, numbering: gres_conf.Numbering | None) -> Gpu | None:
         if not word.isdigit():
             return self.by_uuid(word)
         number = int(word)
-        by_index = [g for g in self.gpus if g.index == number]
-        by_minor = [g for g in self.gpus if g.minor == number]
-        if numbering == "nvml":
-            return _only(by_index)
-        if numbering == "minor":
-            return _only(by_minor)
-        first = _only(by_index)
-        if first is None or (first.minor is not None and first.minor != number):
-            return None
-        return first
+        ordered = sorted(self.gpus, key=lambda g: pci_key(g.pci_bus_id) or "")
+        by_pci = ordered[number] if number < len(ordered) and all(g.pci_bus_id for g in ordered) else None
+        if numbering is None:
+            return by_pci if by_pci is not None and by_pci.minor == number else None
+        if numbering.by_pci:
+            return by_pci
+        minors = numbering.minors
+        if minors is None:
+            return _only([g for g in self.gpus if g.minor == number])
+        return _only([g for g in self.gpus if number < len(minors) and g.minor == minors[number]])
 
 
 def _only(found: Sequence[Gpu]) -> Gpu | None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from probing_cluster.core import clock, errors, records
-from probing_cluster.probe_agent import faults, fitness, identity, intake, jobs
+from probing_cluster.probe_agent import faults, fitness, gres_conf, identity, intake, jobs
 from probing_cluster.probe_agent.sighting import Sighting
 
 RECHECK_S = 0.5
@@ -51,7 +51,7 @@ class Answers:
         standing: faults.Faults,
         permissions: fitness.Permissions,
         outside: Outside,
-        numbering: str = "auto",
+        numbering: Callable[[], gres_conf.Numbering | None] = lambda: None,
         at: clock.Clock = clock.SYSTEM,
     ) -> None:
         self._who = who
@@ -88,7 +88,7 @@ class Answers:
             return {"fit": False, "reason": " ".join(reason.split())[:300]}
         job = self._book.start(job)
         self._intake.store([job.item(self._who)], {"jobs": self._book.to_state()})
-        answer: dict[str, Any] = {"fit": True, "reason": "", "gpu_uuids": list(job.gpu_uuids or ())}
+        answer: dict[str, Any] = {"fit": True, "reason": "", "gpu_uuids": job.gpu_uuids}
         known = fitness.suspects(job, self._faults, self._intake.inventory)
         if known:
             answer["reason"] = f"{known[0].key} stands, but no refusal is permitted now"
@@ -162,5 +162,5 @@ class Answers:
 
     def _job(self, request: Mapping[str, Any]) -> jobs.Job:
         job = jobs.job_of(request, self._clock.now())
-        uuids = self._intake.inventory.of_job(job.gpus, self._numbering)
+        uuids = self._intake.inventory.of_job(job.gpus, self._numbering())
         return replace(job, gpu_uuids=uuids)

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from probing_cluster.core import clock, errors
+from probing_cluster.core import clock, errors, records
 from probing_cluster.probe_agent import children, identity, intake, self_watch
 from probing_cluster.probe_agent.sources import journal, kernel_log, kmsg
 
@@ -32,6 +32,7 @@ class KernelFollower:
         started: children.Children,
         watch: self_watch.SelfWatch,
         on_reboot: Callable[[str], None],
+        on_high: Callable[[], None],
         at: clock.Clock = clock.SYSTEM,
     ) -> None:
         self._setting = setting
@@ -41,6 +42,7 @@ class KernelFollower:
         self._children = started
         self._watch = watch
         self._on_reboot = on_reboot
+        self._on_high = on_high
         self._clock = at
         self._journal: children.Child | None = None
 
@@ -88,6 +90,8 @@ class KernelFollower:
                 self._on_reboot(self._kernel.boot_id)
             if lines:
                 self._intake.take(seen, {kernel_log.STATE: self._kernel.to_state()})
+            if any(s.severity is records.Severity.HIGH for s in seen):
+                self._on_high()
         self._watch.read(
             kernel_log.NAME,
             self._clock.now(),

@@ -66,14 +66,14 @@ class Poller:
             judged = source.judge(raw, memory, context)
         except children.ChildHung as exc:
             self._watch.failed(source.name, str(exc), state="hung")
-            judged = _unseen(memory, source.hung(str(exc)) if source.hung else None)
+            judged = _unseen(memory) if source.hung is None else source.hung(str(exc), memory)
         except children.ChildFailed as exc:
             self._watch.failed(source.name, str(exc))
-            judged = _unseen(memory, None)
+            judged = _unseen(memory)
         except Exception as exc:  # noqa: BLE001 - a source's own bug must not end the others
             _log.exception("source %s", source.name)
             self._watch.failed(source.name, f"{type(exc).__name__}: {exc}")
-            judged = _unseen(memory, None)
+            judged = _unseen(memory)
         else:
             took_s = self._clock.monotonic_s() - began_s
             self._watch.read(source.name, self._clock.now(), state=judged.state, duration_s=took_s)
@@ -122,8 +122,6 @@ class Poller:
         return known
 
 
-def _unseen(memory: Mapping[str, Any], hung: conditions.Condition | None) -> conditions.Judgement:
-    """Nothing was read: what stood is neither confirmed nor cleared; a hang may be a condition itself."""
-    return conditions.Judgement(
-        present=() if hung is None else (hung,), unknown=frozenset({"*"}), memory=memory
-    )
+def _unseen(memory: Mapping[str, Any]) -> conditions.Judgement:
+    """Nothing was read: what stood is neither confirmed nor cleared."""
+    return conditions.Judgement(unknown=frozenset({"*"}), memory=memory)

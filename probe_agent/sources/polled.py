@@ -63,5 +63,5 @@ class Polled:
     """The pure half: reading and memory in, conditions, edges and new memory out."""
     every: int = 1
     """Polls between two readings."""
-    hung: Callable[[str], conditions.Condition] | None = None
-    """The condition that a reading which never returns is, where that is evidence in itself."""
+    hung: Callable[[str, Mapping[str, Any]], conditions.Judgement] | None = None
+    """What a reading that never returns means, where that is evidence in itself."""

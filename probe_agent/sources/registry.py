@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from probing_cluster.probe_agent.sources import polled
+from probing_cluster.probe_agent.sources import nvml, polled
 
-POLLED: tuple[polled.Polled, ...] = ()
+POLLED: tuple[polled.Polled, ...] = (nvml.SOURCE,)
