@@ -1,0 +1,122 @@
+"""A fresh real cluster for each end-to-end test, and the few questions every test asks of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from probing_cluster.db import embedded
+from probing_cluster.sandbox import cluster, jobs
+
+T = TypeVar("T")
+
+
+class Cluster:
+    """The sandbox with eyes: Slurm's and the database's state as a test wants to read them."""
+
+    def __init__(self, sandbox: cluster.Sandbox) -> None:
+        self.sandbox = sandbox
+
+    def until(self, what: str, ask: Callable[[], T | None], timeout_s: float = 60) -> T:
+        """The first truthy answer; fails naming `what`, with the end of our own logs, when none comes."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            answer = ask()
+            if answer:
+                return answer
+            time.sleep(0.2)
+        pytest.fail(f"no {what} within {timeout_s:g} s\n{self.logs()}")
+
+    def logs(self) -> str:
+        """The last lines of the service's and agents' logs."""
+        ours = [
+            path for path in sorted(self.sandbox.layout.log.glob("*.out")) if path.stem.startswith(("service", "agent"))
+        ]
+        return "\n".join(f"--- {p.name}\n" + "\n".join(p.read_text(errors="replace").splitlines()[-15:]) for p in ours)
+
+    def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
+        """Rows of the embedded database."""
+        with psycopg.connect(embedded.url(self.sandbox.layout.postgres), row_factory=dict_row) as connection:
+            return connection.execute(sql, values).fetchall()
+
+    def node_state(self, node: str) -> tuple[str, str]:
+        """(state with flags, reason) as Slurm tells it."""
+        text = self.sandbox.run(["scontrol", "show", "node", "-o", node]).stdout
+        state = text.split("State=", 1)[1].split()[0]
+        reason = text.split("Reason=", 1)[1].split(" [", 1)[0].strip() if "Reason=" in text else ""
+        return state, reason
+
+    def drained(self, node: str) -> str | None:
+        """The reason of a drained node; None when it is not drained."""
+        state, reason = self.node_state(node)
+        return reason if "DRAIN" in state else None
+
+    def nodes_of(self, job_id: int) -> list[str]:
+        """The nodes a job runs on now."""
+        done = self.sandbox.run(["squeue", "-ho", "%N", f"--jobs={job_id}"], check=False)
+        if not done.stdout.strip():
+            return []
+        return self.sandbox.run(["scontrol", "show", "hostnames", done.stdout.strip()]).stdout.split()
+
+    def running(self, job_id: int) -> list[str]:
+        """Waits until the job runs; its nodes."""
+        self.sandbox.wait(job_id, {"RUNNING"}, 60)
+        return self.nodes_of(job_id)
+
+    def state(self, job_id: int) -> str:
+        """squeue's state."""
+        return jobs.state(self.sandbox.env, job_id)
+
+    def report(self, job_id: int) -> dict[str, Any]:
+        """`probing-report JOBID --json`, as a user runs it."""
+        return json.loads(self.sandbox.run(["probing-report", str(job_id), "--json"]).stdout)
+
+    def reported(
+        self, job_id: int, good: Callable[[dict[str, Any]], bool], timeout_s: float = 60
+    ) -> dict[str, Any]:
+        """The first report that is `good`."""
+
+        def ask() -> dict[str, Any] | None:
+            done = self.sandbox.run(["probing-report", str(job_id), "--json"], check=False)
+            if done.returncode != 0:
+                return None
+            report: dict[str, Any] = json.loads(done.stdout)
+            return report if good(report) else None
+
+        return self.until(f"report of job {job_id}", ask, timeout_s)
+
+    def alive(self, node: str) -> None:
+        """Waits for the node's agent to have delivered a heartbeat."""
+        self.until(
+            f"heartbeat of {node}",
+            lambda: self.rows("SELECT 1 FROM probing.agent_heartbeat WHERE node = %s", node),
+        )
+
+
+@pytest.fixture
+def up() -> Iterator[Cluster]:
+    """Four nodes of eight GPUs, everything running; gone afterwards."""
+    if os.geteuid() != 0 or shutil.which("slurmctld") is None:
+        pytest.skip("needs root and Debian's slurm packages")
+    directory = Path(tempfile.mkdtemp(prefix="pce2e-", dir="/var/tmp"))
+    directory.chmod(0o755)
+    sandbox = cluster.Sandbox.up(directory / "s")
+    try:
+        found = Cluster(sandbox)
+        for node in sandbox.layout.node_names:
+            found.alive(node)
+        yield found
+    finally:
+        if os.environ.get("KEEP_SANDBOX") != "1":
+            sandbox.down()
+            shutil.rmtree(directory, ignore_errors=True)

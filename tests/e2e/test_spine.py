@@ -1,0 +1,232 @@
+"""The nine ways through the spine, each on a real Slurm cluster with real Postgres and accounting."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+RESUMES = """
+if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then sleep 4; echo resumed; exit 0; fi
+sleep 300
+"""
+"""Hangs on its first attempt, as training on a dead GPU does, and finishes on its second."""
+
+FAILS_SOON = "sleep 20; echo 'Traceback (most recent call last):'; exit 1"
+
+
+def ended(report: dict[str, Any]) -> bool:
+    """The last attempt has ended, and every failed one has its verdict."""
+    attempts = report["attempts"]
+    return bool(attempts) and all(
+        a["end_at"] and (a["verdict"] or a["state"] == "COMPLETED") for a in attempts
+    )  # fmt: skip
+
+
+def two_node_job(up: Any, script: str = RESUMES) -> tuple[int, list[str]]:
+    """A gang on all GPUs of two nodes, running."""
+    job = up.sandbox.submit(script, nodes=2, gres="gpu:8", ntasks_per_node=1, job_name="llama-70b-sft")
+    return job, up.running(job)
+
+
+def test_1_a_clean_job_has_no_verdict(up: Any) -> None:
+    """COMPLETED, nothing to explain, and an ETTR whose parts add up to the wall time."""
+    job = up.sandbox.submit("sleep 5", nodes=2, gres="gpu:8")
+    report = up.reported(job, ended)
+    (attempt,) = report["attempts"]
+    assert (attempt["state"], attempt["verdict"], attempt["n_gpus"]) == ("COMPLETED", None, 16)
+    ettr = report["ettr"]
+    parts = (
+        "queued_s",
+        "productive_s",
+        "lost_to_replay_s",
+        "restart_s",
+        "checkpoint_s",
+        "suspended_s",
+        "idle_s",
+    )
+    assert ettr["wall_s"] == pytest.approx(sum(ettr[p] for p in parts), abs=1e-6)
+    assert 0 < ettr["measured"] <= 1
+    assert all(up.drained(node) is None for node in up.sandbox.layout.node_names)
+
+
+def test_2_a_gpu_falls_off_the_bus_under_a_job(up: Any) -> None:
+    """Its node is drained with our reason, the other untouched; the job finishes elsewhere; the report says why."""
+    job, (first, second) = two_node_job(up)
+    gpu = up.sandbox.hardware(second).gpus[3]
+    up.sandbox.fault(second, "xid", code=79, gpu=3)
+    reason = up.until("drain", lambda: up.drained(second), 30)
+    assert reason.startswith("probing:")
+    assert "79" in reason
+    report = up.reported(job, lambda r: ended(r) and len(r["attempts"]) == 2, 90)
+    assert up.drained(first) is None
+    before, after = report["attempts"]
+    assert (before["state"], after["state"], report["state"]) == ("REQUEUED", "COMPLETED", "COMPLETED")
+    assert second in before["nodes"]
+    assert second not in after["nodes"]
+    verdict = before["verdict"]
+    assert (verdict["domain"], verdict["node"], verdict["cause"]) == ("hardware", second, "gpu_lost")
+    assert verdict["confidence"] == "certain"
+    assert "3" in verdict["device"]
+    kernel = [
+        e for e in verdict["evidence"] if e["kind"] == "xid" and e["code"] == "79" and "NVRM" in e["message"]
+    ]
+    assert kernel, verdict["evidence"]
+    assert gpu.pci.rpartition(".")[0] in kernel[0]["message"].lower()
+    assert kernel[0]["node"] == second
+    assert verdict["next_step"]
+    assert after["verdict"] is None
+    (drain,) = up.rows("SELECT * FROM probing.drain WHERE action = 'drain' AND state = 'done'")
+    assert (drain["node"], drain["owner"]) == (second, "probing")
+
+
+def test_3_a_node_crashes(up: Any) -> None:
+    """NODE_FAIL; the report says that the node was lost and what was or was not seen before."""
+    job, (_first, second) = two_node_job(up)
+    up.sandbox.fault(second, "node-crash")
+    report = up.reported(job, lambda r: len(r["attempts"]) == 2 and ended(r), 150)
+    lost = report["attempts"][0]
+    assert lost["state"] == "NODE_FAIL"
+    assert (lost["verdict"]["cause"], lost["verdict"]["node"]) == ("node_lost", second)
+    assert lost["verdict"]["confidence"] != "certain" or lost["verdict"]["evidence"]
+    assert second in lost["verdict"]["summary"]
+    assert report["attempts"][1]["state"] == "COMPLETED"
+
+
+def test_4_a_users_traceback_is_the_users(up: Any) -> None:
+    """Exit 1 with a traceback is user_program although an old, unrelated Xid is in the database."""
+    nodes = up.sandbox.layout.node_names
+    for node in nodes:
+        up.sandbox.fault(node, "xid", code=31, gpu=2)
+    up.until(
+        "old events",
+        lambda: len(up.rows("SELECT 1 FROM probing.health_event WHERE kind = 'xid'")) >= len(nodes),
+    )
+    with_old_xids = (
+        "UPDATE probing.health_event SET at = at - interval '2 hours' WHERE kind = 'xid' RETURNING 1"
+    )
+    assert up.rows(with_old_xids)
+    script = "sleep 3; python3 -c 'raise ValueError(\"bad batch\")'"
+    job = up.sandbox.submit(script, nodes=1, gres="gpu:8")
+    report = up.reported(job, ended)
+    (attempt,) = report["attempts"]
+    assert (attempt["state"], attempt["exit_code"]) == ("FAILED", 1)
+    assert attempt["verdict"]["domain"] == "user_program"
+    assert all(e["kind"] != "xid" for e in attempt["verdict"]["evidence"])
+    assert all(up.drained(node) is None for node in nodes)
+
+
+def test_5_the_database_is_away_when_it_happens(up: Any) -> None:
+    """Nothing is done meanwhile; afterwards verdict and evidence are those of case 2, once each, and no later attempt is touched."""
+    job, (_first, second) = two_node_job(up, FAILS_SOON)
+    up.sandbox.fault("-", "db-down")
+    up.sandbox.fault(second, "xid", code=79, gpu=3)
+    up.sandbox.wait(job, {"FAILED"}, 60)
+    assert up.drained(second) is None
+    later = up.sandbox.submit("sleep 40", nodelist=second, gres="gpu:8")
+    up.running(later)
+    up.sandbox.fault("-", "db-up")
+    report = up.reported(job, lambda r: ended(r) and r["attempts"][0]["verdict"]["cause"] == "gpu_lost", 90)
+    (attempt,) = report["attempts"]
+    verdict = attempt["verdict"]
+    assert (attempt["state"], verdict["domain"], verdict["node"]) == ("FAILED", "hardware", second)
+    assert verdict["confidence"] == "certain"
+    assert any(
+        e["kind"] == "xid" and e["code"] == "79" and "NVRM" in e["message"] for e in verdict["evidence"]
+    )
+    lines = up.rows(
+        "SELECT message, count(*) FROM probing.health_event WHERE source = 'kernel' GROUP BY node, message"
+    )
+    assert lines
+    assert {line["count"] for line in lines} == {1}
+    time.sleep(8)
+    assert up.state(later) == "RUNNING"
+    requeues = up.rows("SELECT * FROM probing.drain WHERE action = 'requeue' AND state = 'done'")
+    assert requeues == []
+
+
+def test_6_an_unfit_node_at_job_start(up: Any) -> None:
+    """A job that would start on a node with a dead GPU runs elsewhere, with nothing lost."""
+    victim = up.sandbox.layout.node_names[0]
+    up.sandbox.fault(victim, "gpu-lost", gpu=5)
+    up.until(
+        "drain or fault",
+        lambda: up.rows("SELECT 1 FROM probing.health_event WHERE kind = 'xid' AND node = %s", victim),
+    )
+    job = up.sandbox.submit(
+        "sleep 4; hostname; echo $SLURM_JOB_NODELIST", nodes=3, gres="gpu:8", job_name="start"
+    )
+    report = up.reported(job, lambda r: ended(r) and r["state"] == "COMPLETED", 90)
+    assert victim not in report["attempts"][-1]["nodes"]
+    assert up.drained(victim) is not None
+
+
+def test_7_the_agent_is_killed_in_mid_fault(up: Any) -> None:
+    """SIGKILL while events stream, then a restart: each kernel line is one row."""
+    node = up.sandbox.layout.node_names[1]
+    for number in range(30):
+        up.sandbox.fault(
+            node,
+            "kernel-line",
+            text=f"NVRM: Xid (PCI:0000:1b:00): 63, pid={number}, name=python, Row Remapper: line {number}",
+        )
+        if number == 15:
+            up.sandbox.fault(node, "agent-crash")
+    up.sandbox.fault(node, "agent-start")
+
+    def delivered() -> bool:
+        rows = up.rows(
+            "SELECT coalesce(sum(count), 0) AS n FROM probing.health_event WHERE node = %s AND kind = 'xid'",
+            node,
+        )
+        return int(rows[0]["n"]) >= 30
+
+    up.until("all lines", delivered, 60)
+    time.sleep(3)
+    (total,) = up.rows(
+        "SELECT sum(count) AS n FROM probing.health_event WHERE node = %s AND kind = 'xid' AND source = 'kernel'",
+        node,
+    )
+    assert int(total["n"]) == 30
+
+
+def test_8_an_administrators_drain_stays_as_it_was(up: Any) -> None:
+    """A node a person drained keeps the person's words, whatever breaks on it."""
+    node = up.sandbox.layout.node_names[2]
+    up.sandbox.run(["scontrol", "update", f"nodename={node}", "state=drain", "reason=fan swap, ask Bob"])
+    before = up.node_state(node)
+    up.sandbox.fault(node, "xid", code=79, gpu=1)
+    up.until(
+        "a recorded decision",
+        lambda: up.rows("SELECT 1 FROM probing.drain WHERE node = %s AND state = 'skipped'", node),
+        30,
+    )
+    time.sleep(3)
+    assert up.node_state(node) == before
+
+
+def test_9_one_gpu_of_two_jobs_on_a_node(up: Any) -> None:
+    """Two 1-GPU jobs share a node: the fault of one's GPU has one victim, the other is left in peace."""
+    node = up.sandbox.layout.node_names[3]
+    jobs = [up.sandbox.submit(RESUMES, nodelist=node, gres="gpu:1", job_name=f"one-{i}") for i in range(2)]
+    for job in jobs:
+        up.running(job)
+
+    def allocations() -> dict[int, str] | None:
+        rows = up.rows("SELECT job_id, gpu_uuids FROM probing.job_allocation WHERE node = %s", node)
+        found = {r["job_id"]: r["gpu_uuids"][0] for r in rows if r["gpu_uuids"]}
+        return found if set(jobs) <= set(found) else None
+
+    held = up.until("allocations", allocations, 30)
+    assert held[jobs[0]] != held[jobs[1]]
+    index = next(g.index for g in up.sandbox.hardware(node).gpus if g.uuid == held[jobs[0]])
+    up.sandbox.fault(node, "xid", code=79, gpu=index)
+    report = up.reported(jobs[0], lambda r: ended(r) and len(r["attempts"]) == 2, 90)
+    assert report["attempts"][0]["verdict"]["cause"] == "gpu_lost"
+    assert up.state(jobs[1]) == "RUNNING"
+    other = up.report(jobs[1])
+    assert [a["verdict"] for a in other["attempts"]] == [None]
+    up.sandbox.run(["scancel", str(jobs[1])])
