@@ -1,0 +1,1 @@
+"""What jobs print when they die: one file per family of messages, one registration each in `reader.FAMILIES`."""

@@ -1,0 +1,186 @@
+"""CUDA errors as runtime, PyTorch, NCCL and others print them."""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.evidence.joblog import grammar
+from probing_cluster.evidence.joblog.grammar import (
+    ALL,
+    HARDWARE,
+    USER,
+    Context,
+    JobFinding,
+    Record,
+    Role,
+    fact,
+    make,
+)
+
+_MIXED = ("system_software", "hardware")
+FACTS = {
+    "cuda_ecc": fact(Role.ROOT, HARDWARE, "A GPU met a memory error that it could not correct.", late=True),
+    "cuda_nvlink": fact(Role.ROOT, HARDWARE, "An NVLink failed while the program ran.", late=True),
+    "cuda_device_lost": fact(
+        Role.ROOT,
+        ("hardware", "system_software"),
+        "A GPU is lost: the driver cannot reach it any more.",
+        late=True,
+    ),
+    "cuda_unavailable": fact(
+        Role.ROOT, _MIXED, "No GPU could be used: driver, device files or another process stand in the way."
+    ),
+    "cuda_illegal_access": fact(
+        Role.ROOT,
+        ALL,
+        "A kernel touched memory that is not its own; mostly the program, sometimes software or a GPU.",
+    ),
+    "cuda_misaligned_address": fact(Role.ROOT, USER, "A kernel used an address that is not aligned."),
+    "cuda_illegal_instruction": fact(Role.ROOT, ALL, "A kernel met an instruction the GPU does not know."),
+    "cuda_device_assert": fact(
+        Role.ROOT,
+        USER,
+        "An assertion inside a kernel failed, mostly an index out of range in the user's data.",
+    ),
+    "cuda_launch_failure": fact(Role.ROOT, ALL, "A kernel failed while it ran, without saying why."),
+    "cuda_launch_timeout": fact(Role.ROOT, ALL, "A kernel ran longer than the driver allows."),
+    "cuda_oom": fact(Role.ROOT, USER, "The program asked for more GPU memory than there was."),
+    "cuda_version": fact(
+        Role.ROOT,
+        ("system_software", "user_program"),
+        "The program's CUDA and the node's driver do not fit together.",
+    ),
+    "cuda_library_error": fact(
+        Role.ROOT,
+        ALL,
+        "A CUDA library (cuBLAS, cuDNN, …) failed; often for lack of memory or after an earlier error.",
+    ),
+    "cuda_error": fact(Role.ROOT, ALL, "A CUDA call failed."),
+}
+_KINDS = (
+    (
+        "cuda_ecc",
+        re.compile(r"uncorrectable ECC error|ECCUncorrectable|\bECC_UNCORRECTABLE\b", re.IGNORECASE),
+    ),
+    (
+        "cuda_nvlink",
+        re.compile(r"uncorrectable NVLink|NVLINK_UNCORRECTABLE|NvlinkUncorrectable", re.IGNORECASE),
+    ),
+    (
+        "cuda_oom",
+        re.compile(r"out of memory|MEMORY_?ALLOCATION|OUT_OF_MEMORY|RESOURCE_EXHAUSTED", re.IGNORECASE),
+    ),
+    (
+        "cuda_illegal_access",
+        re.compile(r"illegal memory access|ILLEGAL_?ADDRESS|invalid __global__", re.IGNORECASE),
+    ),
+    ("cuda_misaligned_address", re.compile(r"misaligned address", re.IGNORECASE)),
+    (
+        "cuda_illegal_instruction",
+        re.compile(r"illegal instruction|ILLEGAL_INSTRUCTION|invalid program counter", re.IGNORECASE),
+    ),
+    ("cuda_device_assert", re.compile(r"device-side assert|ERROR_ASSERT\b|cudaErrorAssert", re.IGNORECASE)),
+    ("cuda_launch_timeout", re.compile(r"launch timed out", re.IGNORECASE)),
+    (
+        "cuda_launch_failure",
+        re.compile(
+            r"unspecified launch failure|LAUNCH_FAILED|cudaErrorLaunchFailure|hardware stack error",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "cuda_device_lost",
+        re.compile(r"GPU is lost|device (?:is|was) (?:lost|unavailable)|fallen off the bus", re.IGNORECASE),
+    ),
+    (
+        "cuda_version",
+        re.compile(
+            r"driver version is insufficient|no kernel image is available|forward compatibility was attempted|unsupported toolchain|PTX was compiled",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "cuda_unavailable",
+        re.compile(
+            r"no CUDA-capable device|busy or unavailable|unknown error|initialization error|not yet initialized|invalid device ordinal|driver shutting down|system driver mismatch|CUDA_ERROR_(?:NO_DEVICE|UNKNOWN|NOT_INITIALIZED|SYSTEM_NOT_READY)|No CUDA GPUs are available|driver/library version mismatch",
+            re.IGNORECASE,
+        ),
+    ),
+)
+_ANCHOR = re.compile(
+    r"CUDA error(?: \d+)?(?: in [^:]*)?: (?P<a>[^\n]{2,300})|\bcudaError\w{2,60}(?:: (?P<b>[^\n]{2,200}))?|cuda runtime error \(\d+\) ?: (?P<c>[^\n]{2,200})"
+    r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|CUDA (?P<f>out of memory)\b|CUDA (?:initialization|call).*?: (?P<g>[^\n]{2,200})",
+)
+_TORCH_OOM = re.compile(
+    r"OutOfMemoryError: (?:CUDA|HIP|Tried to allocate)|(?:XlaRuntimeError: |\b)RESOURCE_EXHAUSTED: [Oo]ut of memory|OOM when allocating tensor"
+)
+_DEVICE_ASSERT = re.compile(r"\bblock: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion ")
+_LIBRARY = re.compile(
+    r"\b(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT|NVRTC)_(?:STATUS_)?(?:ALLOC_FAILED|EXECUTION_FAILED|INTERNAL_ERROR|NOT_INITIALIZED|MAPPING_ERROR|NOT_SUPPORTED|ARCH_MISMATCH|INVALID_VALUE|BAD_PARAM|ERROR\w*)"
+)
+_HANDLE = re.compile(
+    r"Unable to determine the device handle for GPU\s?(?P<pci>[0-9A-Fa-f:.]+)?: (?P<why>.{2,120})|No CUDA GPUs are available|no NVIDIA GPU|nvidia-smi has failed because it couldn't communicate",
+    re.IGNORECASE,
+)
+_ADVICE = re.compile(
+    r"might be asynchronously reported|consider passing CUDA_LAUNCH_BLOCKING|Compile with|UserWarning|warnings\.warn|CUDA error(?:s)? (?:if|when|handling|checking)"
+)
+
+
+def kind_of(text: str) -> str | None:
+    """The kind of an error text; None when it is one of the many without a kind of its own."""
+    return next((kind for kind, pattern in _KINDS if pattern.search(text)), None)
+
+
+def finding(kind: str, source: Record) -> JobFinding:
+    """A CUDA finding from another family's line."""
+    return make(FACTS, kind, source, rank=_rank(source))
+
+
+def _rank(source: Record) -> int | None:
+    if source.rank is not None:
+        return source.rank
+    found = re.search(r"\[(?:PG[^\]]{0,120} )?Rank (\d{1,8})\]", source.text)
+    return int(found[1]) if found else None
+
+
+def read(source: Record, _context: Context) -> JobFinding | None:
+    """An error line; the advice PyTorch prints under it is none."""
+    text = source.text
+    if _ADVICE.search(text):
+        return None
+    if _DEVICE_ASSERT.search(text):
+        return finding("cuda_device_assert", source)
+    if _TORCH_OOM.search(text):
+        return finding("cuda_oom", source)
+    if _LIBRARY.search(text):
+        return finding(kind_of(text) or "cuda_library_error", source)
+    if found := _ANCHOR.search(text):
+        said = next((g for g in found.groups() if g), found[0])
+        return finding(kind_of(found[0]) or kind_of(said) or "cuda_error", source)
+    if _HANDLE.search(text):
+        return finding("cuda_device_lost" if "lost" in text.lower() else "cuda_unavailable", source)
+    return None
+
+
+FAMILY = grammar.Family(
+    name="cuda",
+    triggers=(
+        "CUDA",
+        "cuda",
+        "OutOfMemoryError",
+        "RESOURCE_EXHAUSTED",
+        "OOM when",
+        "Assertion ",
+        "CUBLAS_",
+        "CUDNN_",
+        "CUSOLVER",
+        "CUSPARSE",
+        "CUFFT",
+        "device handle",
+        "NVIDIA GPU",
+        "nvidia-smi has",
+    ),
+    read=read,
+    facts=FACTS,
+)

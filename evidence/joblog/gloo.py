@@ -1,0 +1,136 @@
+"""Gloo and the rendezvous stores: timeouts, lost peers, stores that nobody answers."""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.evidence.joblog import grammar
+from probing_cluster.evidence.joblog.grammar import (
+    ALL,
+    NETWORK,
+    USER,
+    Context,
+    JobFinding,
+    Record,
+    Role,
+    fact,
+    make,
+)
+
+FACTS = {
+    "gloo_timeout": fact(
+        Role.SYMPTOM,
+        ALL,
+        "A rank waited for data of another one until its timeout; who is missing is not in this line.",
+    ),
+    "gloo_connection_closed": fact(Role.REMOTE, ALL, "A peer closed its connection: it ended or was killed."),
+    "gloo_connection_reset": fact(
+        Role.REMOTE, NETWORK, "The connection to a peer was reset: it was killed or the network broke."
+    ),
+    "gloo_connect_failed": fact(Role.SYMPTOM, NETWORK, "Gloo could not connect the ranks with each other."),
+    "collective_mismatch": fact(
+        Role.ROOT,
+        USER,
+        "A rank received data of another size than it expected: the ranks' collectives do not match.",
+        late=True,
+    ),
+    "rendezvous_timeout": fact(
+        Role.SYMPTOM,
+        ALL,
+        "The ranks did not all meet at the store in time: one never started, or cannot reach it.",
+    ),
+    "rendezvous_failed": fact(Role.SYMPTOM, ALL, "The rendezvous of the ranks failed."),
+    "store_lost": fact(Role.REMOTE, ALL, "The store on rank 0 went away: that process ended first."),
+    "address_in_use": fact(Role.ROOT, USER, "The port for the rendezvous is taken, often by an earlier run."),
+}
+_GLOO_FILE = re.compile(r"gloo/|gloo::|Gloo|ProcessGroupGloo")
+_TIMED_OUT = re.compile(
+    r"Timed out waiting (?P<ms>\d{1,12}) ?ms for (?P<what>send|recv|\w+) operation|Application timeout caused pair closure|Wait timeout"
+)
+_CLOSED = re.compile(r"Connection closed by peer")
+_RESET = re.compile(
+    r"(?:Read|Write|readv?|writev?|recv|send)\w* ?(?:error)? ?\[?.*?(?:Connection reset by peer|Broken pipe|Connection timed out)"
+)
+_CONNECT = re.compile(
+    r"connectFullMesh failed|Connect (?:timeout|error)|timed out connecting|Failed to connect", re.IGNORECASE
+)
+_ENFORCE = re.compile(
+    r"Received data size doesn't match expected size|op\.preamble\.length <= op\.nbytes|distributed collective mismatch"
+)
+_STORE_TIMEOUT = re.compile(
+    r"Timed out after (?P<s>\d{1,7}) seconds waiting for clients|The client socket has timed out after (?P<ms>\d+)(?P<unit>ms|s)|"
+    r"(?:wait|Socket) timeout (?:after|of) (?P<after>\d+)ms, keys|Timeout waiting for key|RendezvousTimeoutError|Timeout while waiting for (?:TCPStore|rank)"
+)
+_FAILED = re.compile(
+    r"RendezvousConnectionError|RendezvousClosedError|RendezvousGracefulExitError|The (?:connection|rendezvous) .*(?:failed|closed)|DistNetworkError: (?!.*Address already)",
+    re.IGNORECASE,
+)
+_STORE_LOST = re.compile(
+    r"(?:recvValue|sendBytes|recvVector|recvBytes)\w* failed on|TCPStore.*(?:Broken pipe|Connection reset|Failed to (?:recv|check))|Failed to recv, got 0 bytes|Connection reset by peer \(errno: 104"
+)
+_IN_USE = re.compile(r"Address already in use")
+_OWN_ERROR = re.compile(r"Error\b|what\(\)|\[E")
+
+
+def _from_context(source: Record, context: Context) -> str | None:
+    """The collective of the traceback above, when it is near."""
+    return context.op if context.op and source.line - context.op_line <= 40 else None
+
+
+def _gloo(source: Record, context: Context) -> JobFinding | None:
+    text, op = source.text, _from_context(source, context)
+    if _ENFORCE.search(text):
+        return make(FACTS, "collective_mismatch", source, op=op)
+    if found := _TIMED_OUT.search(text):
+        return make(FACTS, "gloo_timeout", source, timeout_ms=grammar.number(found["ms"]), op=op)
+    if not _GLOO_FILE.search(text):
+        return None
+    if _CLOSED.search(text):
+        return make(FACTS, "gloo_connection_closed", source, op=op)
+    if _RESET.search(text):
+        return make(FACTS, "gloo_connection_reset", source, op=op)
+    return make(FACTS, "gloo_connect_failed", source, op=op) if _CONNECT.search(text) else None
+
+
+def read(source: Record, context: Context) -> JobFinding | None:
+    """A line of Gloo or of a rendezvous store."""
+    if finding := _gloo(source, context):
+        return finding
+    text = source.text
+    if found := _STORE_TIMEOUT.search(text):
+        ms = int(found["s"]) * 1000 if found["s"] else None
+        if found["ms"]:
+            ms = int(found["ms"]) * (1 if found["unit"] == "ms" else 1000)
+        ms = int(found["after"]) if found["after"] else ms
+        return make(FACTS, "rendezvous_timeout", source, timeout_ms=ms)
+    if _IN_USE.search(text) and _OWN_ERROR.search(text):
+        return make(FACTS, "address_in_use", source)
+    if _STORE_LOST.search(text):
+        return make(FACTS, "store_lost", source)
+    return make(FACTS, "rendezvous_failed", source) if _FAILED.search(text) else None
+
+
+FAMILY = grammar.Family(
+    name="gloo",
+    triggers=(
+        "gloo",
+        "Gloo",
+        "Timed out ",
+        "Application timeout",
+        "preamble",
+        "collective mismatch",
+        "client socket",
+        "timeout after",
+        "Timeout waiting",
+        "Timeout while",
+        "endezvous",
+        "DistNetworkError",
+        " failed on",
+        "TCPStore",
+        "Failed to recv",
+        "Address already in use",
+        "errno: 104",
+    ),
+    read=read,
+    facts=FACTS,
+)

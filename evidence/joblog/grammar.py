@@ -1,0 +1,170 @@
+"""What every family of job-log messages shares: the finding, the part a kind plays in a failure, the prefixes of ranks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from probing_cluster.core import sanitize
+from probing_cluster.core.records import doc, record
+
+ALL = ("user_program", "system_software", "hardware")
+NETWORK = ("hardware", "system_software")
+USER = ("user_program",)
+SOFTWARE = ("system_software",)
+HARDWARE = ("hardware",)
+
+
+class Role(IntEnum):
+    """What a kind can be in the story of a failure."""
+
+    OBSERVATION = 0
+    """Says something, is never the cause: advice, clean-up, reports about another line."""
+    EXIT = 1
+    """A process ended badly, for a reason told elsewhere."""
+    REMOTE = 2
+    """A peer went away: its own failure lies elsewhere."""
+    SYMPTOM = 3
+    """Something did not come in time; the cause may be anywhere."""
+    END = 4
+    """Slurm or a person ended the job."""
+    ROOT = 5
+    """A failure that explains itself."""
+
+
+@record
+class JobFinding:
+    """One message of a job's output understood."""
+
+    line: int = doc("1-based number of the line it starts on")
+    kind: str = doc("word of docs/evidence.md")
+    role: Role = doc("what it can be in the story of the failure")
+    late: bool = doc("true when such a message comes long after the event, so that order says nothing")
+    domains: tuple[str, ...] = doc("failure domains it can speak for")
+    meaning: str = doc("one sentence")
+    message: str = doc("the message, control characters removed")
+    op: str | None = doc("collective as printed", default=None)
+    seq: int | None = doc("sequence number of the collective", default=None)
+    group: str | None = doc("process group as printed", default=None)
+    rank: int | None = doc("global rank; the group's own when only that is printed", default=None)
+    timeout_ms: int | None = doc("timeout that ran out, milliseconds", default=None)
+    host: str | None = doc("host named", default=None)
+    pid: int | None = doc("process id named", default=None)
+    first_cause: bool = doc("true for the one finding that began the failure", default=False)
+    detail: Mapping[str, Any] = doc("further decoded fields", default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fact:
+    """What a kind means."""
+
+    role: Role
+    domains: tuple[str, ...]
+    meaning: str
+    late: bool = False
+
+
+def fact(role: Role, domains: tuple[str, ...], meaning: str, *, late: bool = False) -> Fact:
+    """A Fact, in one line."""
+    return Fact(role=role, domains=domains, meaning=meaning, late=late)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """One logical line: its text and what its prefixes say about who wrote it."""
+
+    line: int
+    text: str
+    rank: int | None = None
+    host: str | None = None
+    pid: int | None = None
+
+
+@dataclass(kw_only=True, slots=True)
+class Context:
+    """What earlier lines said that a later one leaves out; a handful of fields, never a list."""
+
+    op: str | None = None
+    op_line: int = 0
+    counts: dict[int, int] = field(default_factory=dict)
+    child: dict[str, Any] = field(default_factory=dict)
+
+
+Read = Callable[[Record, Context], "JobFinding | None"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Family:
+    """One family of messages: `read` is only called when one of `triggers` is in the line."""
+
+    name: str
+    triggers: tuple[str, ...]
+    read: Read
+    facts: Mapping[str, Fact]
+
+
+def make(facts: Mapping[str, Fact], kind: str, source: Record, **fields: Any) -> JobFinding:
+    """The finding of `kind`; rank, host and pid default to the line's own."""
+    said = facts[kind]
+    values: dict[str, Any] = {
+        "role": said.role,
+        "late": said.late,
+        "domains": said.domains,
+        "meaning": said.meaning,
+    }
+    values.update({k: v for k, v in fields.items() if v is not None})
+    for name in ("rank", "host", "pid"):
+        if values.get(name) is None:
+            values[name] = getattr(source, name)
+    for name in ("op", "group", "host"):
+        if values.get(name) is not None:
+            values[name] = sanitize.clean(str(values[name]), 128)
+    return JobFinding(line=source.line, kind=kind, message=sanitize.clean(source.text, 1024), **values)
+
+
+def number(text: str | None, limit: int = 2**63 - 1) -> int | None:
+    """A decimal number within `limit` (it may be -1), or None."""
+    if text is None or not re.fullmatch(r"-?\d{1,20}", text, re.ASCII):
+        return None
+    value = int(text)
+    return value if abs(value) <= limit else None
+
+
+MAX_RANK = 2**31 - 1
+_TORCH_RANK = re.compile(r"\[rank(?P<rank>\d{1,8})\](?=:|\s)")
+_PREFIXES = (
+    re.compile(r"\[\d+,(?P<rank>\d{1,8})\]<std(?:out|err)>:\s?"),
+    re.compile(r"\s*(?P<rank>\d{1,6}): (?=\S|$)"),
+    re.compile(r"\[(?:rank|Rank)\s?(?P<rank>\d{1,8})\]:?\s?"),
+    re.compile(r"\[(?P<host>[\w.-]{1,253}):(?P<local>\d{1,5})\]:?\s"),
+    re.compile(r"\[default(?P<local>\d{1,5})\]:\s?"),
+    re.compile(r"\((?P<actor>[\w.:]{1,64}) pid=(?P<pid>\d{1,10})(?:, ip=(?P<host>[\w.:-]{1,64}))?\)\s"),
+    re.compile(
+        r"(?P<host>[A-Za-z][\w.-]{0,252}):\s(?=\[rank|\[E|\[\d|Traceback|\s+File|slurmstepd|srun:|\w+Error:)"
+    ),
+    re.compile(r"(?P<bench>[\w.-]{1,200}) \[std(?:out|err)\] "),
+)
+_MAX_LAYERS = 4
+
+
+def strip(line: int, text: str) -> Record:
+    """The line without launcher prefixes; the rank and host they name."""
+    found: dict[str, str] = {}
+    for _ in range(_MAX_LAYERS):
+        match = next((m for pattern in _PREFIXES if (m := pattern.match(text))), None)
+        if match is None:
+            break
+        found.update({k: v for k, v in match.groupdict().items() if v is not None})
+        text = text[match.end() :]
+    if inner := _TORCH_RANK.search(text[:400]):
+        found["rank"] = inner["rank"]
+    return Record(
+        line=line,
+        text=text,
+        rank=number(found.get("rank"), MAX_RANK),
+        host=found.get("host"),
+        pid=number(found.get("pid")),
+    )

@@ -1,0 +1,158 @@
+"""NCCL's own WARN lines: InfiniBand completions, sockets, CUDA calls, shared memory."""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.evidence.joblog import cuda, grammar
+from probing_cluster.evidence.joblog.grammar import (
+    NETWORK,
+    SOFTWARE,
+    USER,
+    Context,
+    JobFinding,
+    Record,
+    Role,
+    fact,
+    make,
+)
+
+_COMPLETIONS = {
+    1: "local length error", 2: "local QP operation error", 4: "local protection error", 5: "flushed after an earlier error",
+    9: "remote invalid request", 10: "remote access error", 11: "remote operation error", 12: "the peer did not acknowledge after all retries",
+    13: "the receiver was never ready", 21: "response timeout",
+}  # fmt: skip
+FACTS = {
+    "net_ib_completion_error": fact(
+        Role.SYMPTOM, NETWORK, "An InfiniBand or RoCE transfer ended with an error."
+    ),
+    "net_ib_async_event": fact(Role.SYMPTOM, NETWORK, "The HCA reported an asynchronous event."),
+    "net_ib_error": fact(Role.SYMPTOM, NETWORK, "A verbs call failed: the HCA or its link is not usable."),
+    "nccl_remote_error": fact(
+        Role.REMOTE, NETWORK, "A peer process closed its connection; its own failure lies elsewhere."
+    ),
+    "nccl_system_error": fact(Role.SYMPTOM, NETWORK, "NCCL could not reach a peer."),
+    "nccl_unhandled_cuda": fact(
+        Role.ROOT, ("user_program", "system_software"), "A CUDA call inside NCCL failed."
+    ),
+    "nccl_invalid_usage": fact(
+        Role.ROOT, USER, "Two ranks were given the same GPU, or NCCL was called wrongly otherwise."
+    ),
+    "collective_mismatch": fact(
+        Role.ROOT, USER, "The ranks called collectives that do not match in size.", late=True
+    ),
+    "shm_full": fact(
+        Role.ROOT, ("user_program", "system_software"), "Shared memory (/dev/shm) is full or too small."
+    ),
+    "nccl_no_interface": fact(Role.ROOT, SOFTWARE, "NCCL found no usable network interface."),
+    "nccl_warning": fact(
+        Role.OBSERVATION, SOFTWARE, "NCCL warns of a condition while it shuts down or falls back."
+    ),
+}
+_SAID = re.compile(
+    r"(?:(?P<host>[A-Za-z0-9][\w.-]{0,253}):(?P<pid>\d{1,10}):\d{1,10} )?\[(?P<dev>-?\d+)\] .{0,200}?NCCL WARN (?P<text>.*)"
+)
+_COMPLETION = re.compile(
+    r"NET/IB ?: .*?Got (?:completion|CQE)(?: with error| from peer)?(?: (?P<peer>[^\s<]+)<\d+>)?(?:.*?(?:error (?P<error>\d+)|status=\w+\((?P<status>\d+)\)))?(?:.*?opcode(?: |=\w+\()(?P<opcode>\d+))?(?:.*?vendor[ _]err(?: |=)(?P<vendor>\d+))?"
+)
+_NCCL_HCA = re.compile(r"\bhca (?P<hca>\w+)")
+_ASYNC_EVENT = re.compile(
+    r"NET/IB ?: .*(?:[Gg]ot|received) (?:async|fatal).{0,20} ?event(?: ?: (?P<event>[^()]{1,60}))?"
+)
+_TEXTS = (
+    (
+        "shm_full",
+        re.compile(r"shared memory.*(?:No space|fail)|/dev/shm/nccl|posix_fallocate failed", re.IGNORECASE),
+    ),
+    (
+        "nccl_invalid_usage",
+        re.compile(r"Duplicate GPU detected|invalid usage|Invalid config|mismatched? (?:nranks|version)"),
+    ),
+    ("collective_mismatch", re.compile(r"Message truncated : received \d+ bytes instead of \d+")),
+    (
+        "nccl_no_interface",
+        re.compile(
+            r"no socket interface found|No usable (?:network|interface)|NET/Socket : no interface found",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "nccl_warning",
+        re.compile(
+            r"\[Service thread\]|\[Proxy (?:Service|Progress)|Failed to execute operation Close|cleanup|Could not receive type|Failed to open libib|Plugin",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "nccl_remote_error",
+        re.compile(
+            r"[Cc]onnection closed by remote peer|remote (?:peer|process)|(?:recv|send|read|write)\w*.* (?:failed|error).*Connection reset by peer|Broken pipe"
+        ),
+    ),
+    (
+        "net_ib_error",
+        re.compile(
+            r"[Cc]all to ibv_\w+ failed|ibv_\w+ failed|NET/IB ?: (?:Unable|No device|.*(?:not found|port (?:error|down))|.*failed)"
+        ),
+    ),
+    (
+        "nccl_system_error",
+        re.compile(
+            r"[Cc]onnect to .* failed|Call to (?:connect|recv|send|bind|accept|listen|read|write|poll|socket)\w* .*failed|failed : (?:Connection (?:refused|timed out|reset)|No route to host|Network is unreachable|Software caused)|connect.*returned .*exceeded|socketPoll\w*|ncclSocket|Timeout waiting"
+        ),
+    ),
+)
+_CUDA = re.compile(r"C[uU][dD][aA] failure(?: \d+)? '?(?P<text>[^'\n]{1,120})'?")
+_BARE = re.compile(r"^(?:.{0,60}?)(?P<text>NET/IB ?: .*)")
+
+
+def _completion(source: Record, text: str) -> JobFinding | None:
+    if not (found := _COMPLETION.search(text)):
+        return None
+    code = grammar.number(found["error"] or found["status"])
+    said = FACTS["net_ib_completion_error"].meaning
+    if code in _COMPLETIONS:
+        said = f"An InfiniBand or RoCE transfer ended with error {code}: {_COMPLETIONS[code]}."
+    hca = _NCCL_HCA.search(text)
+    detail = {
+        "error": code,
+        "peer": found["peer"],
+        "vendor_error": grammar.number(found["vendor"]),
+        "hca": hca["hca"] if hca else None,
+    }
+    return make(
+        FACTS,
+        "net_ib_completion_error",
+        source,
+        meaning=said,
+        role=Role.REMOTE if code == 5 else Role.SYMPTOM,
+        detail={k: v for k, v in detail.items() if v is not None},
+    )
+
+
+def read(source: Record, _context: Context) -> JobFinding | None:
+    """A WARN line, or its text alone where a framework reprinted it."""
+    said = _SAID.search(source.text)
+    if said is None:
+        bare = _BARE.search(source.text) if "NCCL INFO" not in source.text else None
+        return _completion(source, bare["text"]) if bare else None
+    named = Record(
+        line=source.line,
+        text=source.text,
+        rank=source.rank,
+        host=said["host"] or source.host,
+        pid=grammar.number(said["pid"]) or source.pid,
+    )
+    text = said["text"]
+    if finding := _completion(named, text):
+        return finding
+    if event := _ASYNC_EVENT.search(text):
+        return make(FACTS, "net_ib_async_event", named, detail={"event": (event["event"] or "").strip()})
+    if failed := _CUDA.search(text):
+        specific = cuda.kind_of(failed["text"])
+        return cuda.finding(specific, named) if specific else make(FACTS, "nccl_unhandled_cuda", named)
+    kind = next((name for name, pattern in _TEXTS if pattern.search(text)), None)
+    return make(FACTS, kind, named) if kind else None
+
+
+FAMILY = grammar.Family(name="nccl", triggers=("NCCL WARN", "NET/IB"), read=read, facts=FACTS)

@@ -1,0 +1,210 @@
+"""How processes ended, as shells, launchers, crash handlers and torchelastic tell it."""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.evidence.joblog import grammar, slurm
+from probing_cluster.evidence.joblog.grammar import ALL, USER, Context, JobFinding, Record, Role, fact, make
+
+FACTS = {
+    **{
+        k: slurm.FACTS[k]
+        for k in (
+            "oom_kill_suspected",
+            "segfault",
+            "bus_error",
+            "process_aborted",
+            "process_crashed",
+            "process_terminated",
+            "task_exit",
+        )
+    },
+    "memory_corruption": fact(
+        Role.ROOT,
+        ("user_program", "system_software"),
+        "A native library damaged the heap and the C library stopped the process.",
+    ),
+    "gil_deadlock": fact(
+        Role.OBSERVATION, USER, "A thread could not get the interpreter lock (GIL) in time."
+    ),
+    "kernel_xid": fact(
+        Role.OBSERVATION,
+        ALL,
+        "A kernel message with an NVIDIA Xid stands in the job's output; the node's own log is the proof.",
+    ),
+    "host_oom_kill": fact(Role.ROOT, USER, "The kernel killed a process for lack of host memory.", late=True),
+}
+_ELASTIC = re.compile(
+    r"failed \(exitcode: (?P<code>-?\d{1,6})\) (?:local_rank: (?P<local>\d+) )?\(pid: (?P<pid>\d+)\)"
+)
+_CHILD_RANK = re.compile(r"^\s*rank\s+: (?P<rank>\d+) \(local_rank: \d+\)")
+_CHILD_HOST = re.compile(r"^\s*host\s+: (?P<host>\S+)")
+_CHILD_EXIT = re.compile(r"^\s*exitcode\s+: (?P<code>-?\d+) \(pid: (?P<pid>\d+)\)")
+_ROOT = re.compile(r"Root Cause \(first observed failure\)")
+_CODE = re.compile(
+    r"(?:exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|died with) ?=? ?:?(?:<Signals\.(?P<signame>SIG[A-Z]+)[^>]*>|(?P<code>-?\d{1,6}))"
+)
+_EXITING = re.compile(
+    r"^\s*(?:exiting process (?P<rank>\d{1,8}) with exit code: (?P<code>\d{1,6})|Process (?P<name>\S+) terminated with exit code (?P<other>\d{1,6}))"
+)
+_SHELL = re.compile(
+    r"(?:^|\s)line \d{1,9}: {1,4}(?P<pid>\d{1,10}) (?P<how>Killed|Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction|Terminated)\b"
+)
+_BARE = re.compile(
+    r"^(?P<how>Killed|Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception)(?: ?\(core dumped\))?\.?$"
+)
+_CAUGHT = re.compile(
+    r"(?:\[(?P<host>[A-Za-z0-9][\w.-]{0,253}):(?P<pid>\d{1,10}) ?:[\d: ]{1,24}\] )?(?:Caught signal (?P<signal>\d{1,3})\b|\*\*\* Process received signal \*\*\*|Signal: .* \((?P<mpi>\d{1,3})\)$)"
+)
+_FATAL = re.compile(
+    r"Fatal Python error: (?P<how>Segmentation fault|Bus error|Aborted|Illegal instruction|.{1,80})"
+)
+_HEAP = re.compile(
+    r"double free or corruption|free\(\): invalid|malloc\(\): (?:corrupted|invalid|unsorted)|corrupted size vs\. prev_size|munmap_chunk\(\): invalid pointer|stack smashing detected"
+)
+_GIL = re.compile(r"Could not acquire GIL within \d+ ms")
+_XID = re.compile(r"NVRM: Xid \(")
+_OOM = re.compile(
+    r"Out of memory: Kill(?:ed)? process (?P<pid>\d+)|Memory cgroup out of memory: Kill(?:ed)? process (?P<cg>\d+)|oom-kill:constraint=.*?pid=(?P<kpid>\d+)"
+)
+_SIGTERM = re.compile(
+    r"Received Signals?\.SIG(?:TERM|INT|HUP)|got signal: (?:15|2)\b|received SIGTERM, exiting"
+)
+_WORDS = {"killed": 9, "segmentation fault": 11, "bus error": 7, "aborted": 6, "terminated": 15}
+_SIGNUMS = {"SIGKILL": 9, "SIGSEGV": 11, "SIGBUS": 7, "SIGABRT": 6, "SIGTERM": 15, "SIGINT": 2}
+
+
+def _how(text: str) -> str:
+    return slurm.of_signal(_WORDS.get(text.lower(), 4))
+
+
+def _of_code(code: int) -> str | None:
+    """The kind of an exit code: negative or above 128 is a signal; 0 is no failure."""
+    if code == 0:
+        return None
+    signal = -code if code < 0 else code - 128 if 128 < code < 160 else 0
+    return slurm.of_signal(signal) if signal else "task_exit"
+
+
+def _elastic(source: Record, context: Context) -> JobFinding | None:
+    """torchelastic's list of failed children; its own choice of the first one comes over several lines."""
+    text = source.text
+    if found := _ELASTIC.search(text):
+        kind = _of_code(int(found["code"]))
+        return make(FACTS, kind, source, pid=grammar.number(found["pid"])) if kind else None
+    if _ROOT.search(text) or "Failures:" in text:
+        context.child = {"root": _ROOT.search(text) is not None}
+    elif context.child and (rank := _CHILD_RANK.search(text)):
+        context.child["rank"] = int(rank["rank"][:9])
+    elif context.child and (host := _CHILD_HOST.search(text)):
+        context.child["host"] = host["host"]
+    elif context.child and (ended := _CHILD_EXIT.search(text)):
+        child, context.child = context.child, {"root": context.child.get("root", False)}
+        if kind := _of_code(int(ended["code"][:9])):
+            return make(
+                FACTS,
+                kind,
+                source,
+                rank=child.get("rank"),
+                host=child.get("host"),
+                pid=grammar.number(ended["pid"]),
+            )
+    return None
+
+
+def _crashed(source: Record) -> JobFinding | None:
+    text = source.text
+    if found := _FATAL.search(text):
+        return make(FACTS, _how(found["how"]), source)
+    if _HEAP.search(text):
+        return make(FACTS, "memory_corruption", source)
+    if found := _CAUGHT.search(text):
+        signal = found["signal"] or found["mpi"]
+        if signal:
+            return make(
+                FACTS,
+                slurm.of_signal(int(signal)),
+                source,
+                host=found["host"],
+                pid=grammar.number(found["pid"]),
+            )
+    if found := _SHELL.search(text):
+        return make(FACTS, _how(found["how"]), source, pid=grammar.number(found["pid"]))
+    if found := _BARE.match(text.strip()):
+        return make(FACTS, _how(found["how"]), source)
+    return None
+
+
+def _launcher(source: Record) -> JobFinding | None:
+    text = source.text
+    if found := _EXITING.search(text):
+        kind = _of_code(int(found["code"] or found["other"]))
+        rank = grammar.number(found["rank"] or found["name"], grammar.MAX_RANK)
+        return make(FACTS, kind, source, rank=rank) if kind else None
+    if found := _CODE.search(text):
+        code = -_SIGNUMS.get(found["signame"], 4) if found["signame"] else int(found["code"])
+        kind = _of_code(code)
+        return make(FACTS, kind, source) if kind else None
+    return None
+
+
+def read(source: Record, context: Context) -> JobFinding | None:
+    """A line about the end of a process."""
+    text = source.text
+    if _XID.search(text):
+        return make(FACTS, "kernel_xid", source)
+    if found := _OOM.search(text):
+        return make(
+            FACTS, "host_oom_kill", source, pid=grammar.number(found["pid"] or found["cg"] or found["kpid"])
+        )
+    if finding := _elastic(source, context) or _crashed(source):
+        return finding
+    if _GIL.search(text):
+        return make(FACTS, "gil_deadlock", source)
+    if _SIGTERM.search(text):
+        return make(FACTS, "process_terminated", source)
+    return _launcher(source)
+
+
+FAMILY = grammar.Family(
+    name="process",
+    triggers=(
+        "exitcode",
+        "Root Cause",
+        "Failures:",
+        "rank      :",
+        "host      :",
+        "exit code",
+        "exit status",
+        "return code",
+        "exited with",
+        "died with",
+        "Killed",
+        "Segmentation",
+        "Bus error",
+        "Aborted",
+        "Illegal instr",
+        "Floating point exc",
+        "Caught signal",
+        "Process received signal",
+        "Signal: ",
+        "Fatal Python",
+        "double free",
+        "free()",
+        "malloc()",
+        "corrupted size",
+        "munmap_chunk",
+        "stack smashing",
+        "acquire GIL",
+        "NVRM: Xid",
+        "Out of memory: Kill",
+        "oom-kill:",
+        "Memory cgroup",
+        "SIGTERM",
+        "SIGINT",
+        "got signal",
+    ),
+    read=read,
+    facts=FACTS,
+)

@@ -1,0 +1,188 @@
+"""Python's last words: tracebacks, operating-system errors, data loaders, checkpoints."""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.evidence.joblog import grammar
+from probing_cluster.evidence.joblog.grammar import (
+    ALL,
+    NETWORK,
+    SOFTWARE,
+    USER,
+    Context,
+    JobFinding,
+    Record,
+    Role,
+    fact,
+    make,
+)
+
+_STORAGE = ("system_software", "hardware", "user_program")
+FACTS = {
+    "python_exception": fact(Role.ROOT, USER, "The program ended with a Python exception."),
+    "python_consequence": fact(
+        Role.REMOTE, ALL, "A Python exception that only says that another process is gone."
+    ),
+    "import_error": fact(Role.ROOT, USER, "A Python package or shared library could not be loaded."),
+    "host_memory_error": fact(Role.ROOT, USER, "The program could get no more host memory."),
+    "interrupted": fact(Role.OBSERVATION, ALL, "The program was interrupted from outside."),
+    "dataloader_oom": fact(
+        Role.ROOT, USER, "A data-loader worker was killed, mostly for lack of host memory."
+    ),
+    "dataloader_crash": fact(Role.ROOT, ALL, "A data-loader worker crashed."),
+    "dataloader_timeout": fact(Role.SYMPTOM, ALL, "The data loader did not deliver a batch in time."),
+    "shm_full": fact(
+        Role.ROOT, ("user_program", "system_software"), "Shared memory (/dev/shm) is full or too small."
+    ),
+    "disk_full": fact(Role.ROOT, ("user_program", "system_software"), "A file system or a quota is full."),
+    "io_error": fact(Role.ROOT, ("hardware", "system_software"), "Reading or writing a file failed."),
+    "stale_file_handle": fact(Role.ROOT, SOFTWARE, "A network file system lost the file under the program."),
+    "filesystem_unreachable": fact(Role.ROOT, NETWORK, "A file system's server cannot be reached."),
+    "checkpoint_failed": fact(Role.ROOT, _STORAGE, "Writing a checkpoint failed."),
+    "too_many_open_files": fact(Role.ROOT, USER, "The program has too many open files."),
+}
+_ERRNO = re.compile(r"\[Errno (?P<errno>\d{1,3})\] (?P<text>[^:\n]{2,80})")
+_ERRNOS = {
+    5: "io_error",
+    12: "host_memory_error",
+    23: "too_many_open_files",
+    24: "too_many_open_files",
+    28: "disk_full",
+    30: "io_error",
+}
+_ERRNOS |= {
+    107: "filesystem_unreachable",
+    108: "filesystem_unreachable",
+    112: "filesystem_unreachable",
+    116: "stale_file_handle",
+    121: "io_error",
+    122: "disk_full",
+}
+_STRERROR = (
+    (
+        "disk_full",
+        re.compile(
+            r"(?:: |error |\()(?:No space left on device|Disk quota exceeded)\b|PermissionError: .*quota",
+            re.IGNORECASE,
+        ),
+    ),
+    ("stale_file_handle", re.compile(r"Stale (?:NFS )?file handle")),
+    ("io_error", re.compile(r"(?::|error) (?:Input/output error|Remote I/O error|Read-only file system)\b")),
+    (
+        "filesystem_unreachable",
+        re.compile(r"Transport endpoint is not connected|Cannot send after transport endpoint shutdown"),
+    ),
+)
+_SHM = re.compile(
+    r"(?:shared memory|/torch_\d+|dev/shm|shm).*(?:No space left|out of shared memory|Bus error)|out of shared memory|insufficient shared memory"
+)
+_WORKER = re.compile(
+    r"DataLoader worker \(pid(?:\(s\))? (?P<pid>\d{1,10})[^)]{0,400}\) (?:is killed by signal: (?P<signal>[A-Za-z ]{2,40})|exited unexpectedly)"
+)
+_LOADER_TIMEOUT = re.compile(r"DataLoader timed out after (?P<s>\d{1,7}(?:\.\d+)?) seconds")
+_CHECKPOINT = re.compile(
+    r"PytorchStreamWriter failed|inline_container\.cc:\d+\] \. (?:unexpected pos|PytorchStreamWriter)|CheckpointException|Error(?: while)? (?:saving|writing) (?:the )?checkpoint",
+    re.IGNORECASE,
+)
+_BLOCKED = re.compile(
+    r"std::bad_alloc|Cannot allocate memory|MemoryError\b|DefaultCPUAllocator: (?:can't|not enough) (?:allocate )?memory|numpy\.core\._exceptions\._ArrayMemoryError"
+)
+_EXCEPTION = re.compile(
+    r"^(?:\s{0,8}|.{0,40}?\s)(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Fault))(?P<sep>: |:?\s*$)(?P<text>.{0,400})"
+)
+_REMOTE_NAMES = frozenset({
+    "BrokenPipeError", "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "EOFError", "ChildFailedError",
+    "ProcessRaisedException", "ProcessExitedException", "DistBackendError", "DistNetworkError", "DistStoreError", "DistError",
+    "CalledProcessError", "RayTaskError", "RayActorError", "ActorDiedError", "WorkerCrashedError", "CancelledError", "BrokenProcessPool",
+    "RemoteError", "TimeoutExpired",
+})  # fmt: skip
+_INTERRUPTS = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException", "GeneratorExit"})
+_IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
+_REMOTE_TEXT = re.compile(
+    r"NCCL communicator was aborted|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|process group|Socket Timeout",
+    re.IGNORECASE,
+)
+_HANDLED = re.compile(r"warn|ignored|skipp|retry|fallback|continuing", re.IGNORECASE)
+
+
+def _files(source: Record) -> JobFinding | None:
+    """Errors of files and memory, wherever they are printed."""
+    text = source.text
+    if _SHM.search(text):
+        return make(FACTS, "shm_full", source)
+    if (found := _ERRNO.search(text)) and (kind := _ERRNOS.get(int(found["errno"]))):
+        return make(FACTS, kind, source, detail={"errno": int(found["errno"])})
+    for kind, pattern in _STRERROR:
+        if pattern.search(text):
+            return make(FACTS, kind, source)
+    if _CHECKPOINT.search(text):
+        return make(FACTS, "checkpoint_failed", source)
+    return make(FACTS, "host_memory_error", source) if _BLOCKED.search(text) else None
+
+
+def _loader(source: Record) -> JobFinding | None:
+    if found := _WORKER.search(source.text):
+        signal = (found["signal"] or "").strip()
+        kind = (
+            "dataloader_oom"
+            if signal == "Killed"
+            else "shm_full"
+            if signal == "Bus error"
+            else "dataloader_crash"
+        )
+        if signal in ("Terminated", "Interrupt"):
+            return make(FACTS, "interrupted", source, pid=grammar.number(found["pid"]))
+        return make(FACTS, kind, source, pid=grammar.number(found["pid"]))
+    if found := _LOADER_TIMEOUT.search(source.text):
+        return make(FACTS, "dataloader_timeout", source, timeout_ms=int(float(found["s"]) * 1000))
+    return None
+
+
+def read(source: Record, _context: Context) -> JobFinding | None:
+    """A line about files, memory or data loaders; advice and handled errors are none."""
+    if _HANDLED.search(source.text):
+        return None
+    return _loader(source) or _files(source)
+
+
+def exception(source: Record) -> JobFinding | None:
+    """The last line of a traceback; None when the line is not one."""
+    if not (found := _EXCEPTION.match(source.text)):
+        return None
+    name = found["name"].rsplit(".", 1)[-1]
+    detail = {"exception": found["name"]}
+    if name in _INTERRUPTS:
+        return make(FACTS, "interrupted", source, detail=detail)
+    if name in _REMOTE_NAMES or _REMOTE_TEXT.search(found["text"]):
+        return make(FACTS, "python_consequence", source, detail=detail)
+    if name in _IMPORTS:
+        return make(FACTS, "import_error", source, detail=detail)
+    return make(FACTS, "python_exception", source, detail=detail)
+
+
+FAMILY = grammar.Family(
+    name="python",
+    triggers=(
+        "[Errno ",
+        "No space left",
+        "quota",
+        "tale ",
+        "nput/output error",
+        "emote I/O",
+        "Read-only file",
+        "ransport endpoint",
+        "hared memory",
+        "dev/shm",
+        "DataLoader",
+        "PytorchStreamWriter",
+        "inline_container",
+        "heckpoint",
+        "bad_alloc",
+        "allocate memory",
+        "MemoryError",
+        "DefaultCPUAllocator",
+    ),
+    read=read,
+    facts=FACTS,
+)

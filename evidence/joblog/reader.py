@@ -1,0 +1,167 @@
+"""Job logs to findings: prefixes off, cut lines joined, tracebacks followed, the first cause named at the end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from probing_cluster.evidence import dates, prefixes
+from probing_cluster.evidence.joblog import (
+    cause,
+    cuda,
+    gloo,
+    grammar,
+    nccl,
+    process,
+    python,
+    slurm,
+    torch_nccl,
+)
+from probing_cluster.evidence.joblog.grammar import Context, Fact, Family, JobFinding, Record
+
+FAMILIES: tuple[Family, ...] = (
+    slurm.FAMILY,
+    torch_nccl.FAMILY,
+    nccl.FAMILY,
+    gloo.FAMILY,
+    cuda.FAMILY,
+    python.FAMILY,
+    process.FAMILY,
+)
+"""The registration: the first family that understands a line speaks for it."""
+
+MAX_LINE_CHARS = 8192
+MAX_HELD = 4096
+"""Findings held back until the cause is named; past this it is named from what was seen."""
+_MAX_JOIN_LINES = 6
+_MIN_WRAP_CHARS = 60
+_MAX_TRACEBACKS = 256
+_TRACEBACK_LINES = 400
+_TRIGGERS = tuple(dict.fromkeys(t for family in FAMILIES for t in family.triggers))
+_ANY = re.compile("|".join(re.escape(t) for t in _TRIGGERS))
+_OP = re.compile(
+    r"(?:dist|distributed|default_pg|group|pg|comm|work)\w*\.(?P<op>all_reduce|allreduce|barrier|broadcast|all_gather(?:_into_tensor|_object)?|_all_gather_base|reduce_scatter(?:_tensor)?|reduce|all_to_all(?:_single)?|gather|scatter|send|recv|isend|irecv|monitored_barrier|broadcast_object_list)\(|, in (?P<frame>barrier|all_reduce|broadcast|all_gather|reduce_scatter|monitored_barrier|all_to_all_single)$"
+)
+_CUT = re.compile(r"ProcessGroup(?:NCCL|Gloo)|NCCL WARN|Watchdog caught|WorkNCCL\(")
+_NEW_RECORD = re.compile(
+    r"^\s*(?:\[rank\d|\[[EWFI]\d*\s|\[E ProcessGroup|\d{4}-\d\d-\d\d|\[\d{4}-|Traceback|File \"|frame #|terminate called|srun:|slurmstepd:|\S+:\d+:\d+ \[\d+\]|Exception raised|$)"
+)
+_TRACEBACK = "Traceback (most recent call last)"
+_FRAME = re.compile(r"^(?:\s|\[rank|$)|^\S.*File \"")
+_DEEP = re.compile(r"^\s*(?:During handling of the above|The above exception was the direct)")
+
+
+def facts() -> dict[str, Fact]:
+    """Every kind that can be found in a job log and what it means."""
+    return {kind: said for family in FAMILIES for kind, said in family.facts.items()}
+
+
+@dataclass(slots=True)
+class _Cut:
+    """A line that began a message and did not end it: terminals wrap hard, in the middle of words."""
+
+    record: Record
+    joined: int = 0
+
+
+class JobLogReader:
+    """Reads one job's output in order; what it remembers is bounded."""
+
+    def __init__(self) -> None:
+        self._context = Context()
+        self._story = cause.Story()
+        self._cut: _Cut | None = None
+        self._tracebacks: dict[int | None, int] = {}
+
+    def _families(self, record: Record) -> JobFinding | None:
+        for family in FAMILIES:
+            if any(t in record.text for t in family.triggers) and (
+                found := family.read(record, self._context)
+            ):
+                return found
+        return None
+
+    def _join(self, record: Record) -> JobFinding | None:
+        """The cut message with this line's text behind it; None while it still says nothing."""
+        cut = self._cut
+        if cut is None:
+            return None
+        if _NEW_RECORD.match(record.text) or cut.joined >= _MAX_JOIN_LINES:
+            self._cut = None
+            return None
+        cut.joined += 1
+        cut.record = replace(cut.record, text=(cut.record.text + record.text)[:MAX_LINE_CHARS])
+        found = self._families(cut.record)
+        if found:
+            self._cut = None
+        return found
+
+    def _traceback(self, record: Record) -> JobFinding | None:
+        """Follow a traceback of this rank; its last line is the exception."""
+        rank = record.rank
+        if _TRACEBACK in record.text:
+            if len(self._tracebacks) < _MAX_TRACEBACKS:
+                self._tracebacks[rank] = record.line
+            return None
+        began = self._tracebacks.get(rank)
+        if began is None:
+            return None
+        if record.line - began > _TRACEBACK_LINES:
+            del self._tracebacks[rank]
+            return None
+        if _FRAME.match(record.text) or _DEEP.match(record.text):
+            return None
+        if found := python.exception(record):
+            del self._tracebacks[rank]
+        return found
+
+    def _note_op(self, record: Record) -> None:
+        if found := _OP.search(record.text):
+            self._context.op = found["op"] or found["frame"]
+            self._context.op_line = record.line
+
+    def _record(self, line: int, text: str) -> Record:
+        """The line without its launcher's and its logger's prefixes."""
+        record = grammar.strip(line, text)
+        if not (record.text.startswith(("{", "<")) or dates.match_length(record.text)):
+            return record
+        peeled = prefixes.parse(record.text)
+        inner = grammar.strip(line, peeled.message)
+        rank = inner.rank if inner.rank is not None else record.rank
+        return replace(inner, rank=rank, host=inner.host or record.host or peeled.host, pid=inner.pid or record.pid)
+
+    def _take(self, finding: JobFinding) -> None:
+        if finding.kind == "task_exit" and finding.rank is not None:
+            self._story.fill_rank(finding.line, finding.rank)
+        self._story.add(finding)
+
+    def feed(self, line: int, text: str) -> Iterator[JobFinding]:
+        """Read one line; yields findings only once the first cause is settled."""
+        text = text[:MAX_LINE_CHARS]
+        interesting = _ANY.search(text) is not None
+        cut = _CUT.search(text) is not None
+        if not (interesting or cut or self._cut or self._tracebacks or "Traceback" in text or "(" in text):
+            return
+        record = self._record(line, text)
+        self._note_op(record)
+        found = self._join(record) or (self._families(record) if interesting else None)
+        last = self._traceback(record)
+        if found := found or last:
+            self._take(found)
+        elif cut and len(text.rstrip()) >= _MIN_WRAP_CHARS:
+            self._cut = _Cut(record)
+        if self._story.settled or len(self._story.held) >= MAX_HELD:
+            yield from self._story.settle()
+
+    def close(self) -> list[JobFinding]:
+        """The findings still held, the first cause marked."""
+        return self._story.settle()
+
+
+def read(lines: Iterable[str]) -> Iterator[JobFinding]:
+    """Every finding of a job's output, in line order."""
+    reader = JobLogReader()
+    for number, text in enumerate(lines, 1):
+        yield from reader.feed(number, text.rstrip("\r\n"))
+    yield from reader.close()

@@ -1,0 +1,191 @@
+"""What slurmstepd, slurmd, srun and mpirun write into a job's output."""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.evidence.joblog import grammar
+from probing_cluster.evidence.joblog.grammar import (
+    ALL,
+    SOFTWARE,
+    USER,
+    Context,
+    JobFinding,
+    Record,
+    Role,
+    fact,
+    make,
+)
+
+FACTS = {
+    "slurm_timeout": fact(Role.END, USER, "Slurm ended the job at its time limit."),
+    "slurm_preempted": fact(
+        Role.END, SOFTWARE, "Slurm preempted the job for another one; not a failure of the job."
+    ),
+    "slurm_requeued": fact(Role.END, SOFTWARE, "The job was put back into the queue."),
+    "slurm_cancelled": fact(Role.END, USER, "Somebody (or srun after another task's failure) cancelled it."),
+    "slurm_node_fail": fact(
+        Role.ROOT, ("hardware", "system_software"), "Slurm lost a node of the job.", late=True
+    ),
+    "slurm_task_failure": fact(Role.EXIT, ALL, "Slurm ended the step because one of its tasks failed."),
+    "slurm_oom": fact(
+        Role.ROOT, USER, "A process went over the job's memory limit and was killed.", late=True
+    ),
+    "slurm_unkillable": fact(
+        Role.ROOT,
+        ("system_software", "hardware"),
+        "Processes of the job could not be killed: they hang in the kernel.",
+        late=True,
+    ),
+    "slurm_launch_failed": fact(
+        Role.ROOT, ("user_program", "system_software"), "Slurm could not start the program."
+    ),
+    "oom_kill_suspected": fact(
+        Role.EXIT,
+        USER,
+        "A process was killed with SIGKILL; mostly for lack of host memory, but nothing here proves it.",
+    ),
+    "segfault": fact(
+        Role.EXIT, ("user_program", "system_software"), "A process crashed on a bad memory access."
+    ),
+    "bus_error": fact(
+        Role.EXIT,
+        ALL,
+        "A process crashed with SIGBUS: a full shared-memory file system, a truncated file, or bad memory.",
+    ),
+    "process_aborted": fact(Role.EXIT, ALL, "A process aborted itself; the reason stands before it."),
+    "process_crashed": fact(Role.EXIT, ALL, "A process died of a signal."),
+    "process_terminated": fact(
+        Role.OBSERVATION, ALL, "A process was told to end; somebody else decided that."
+    ),
+    "task_exit": fact(Role.EXIT, ALL, "A task ended with an error code; the reason stands elsewhere."),
+}
+_CANCELLED = re.compile(
+    r"\*\*\* (?:JOB|STEP|StepId=|JobId=)\s?\S* (?:(?:ON|on) (?P<host>\S+) )?CANCELLED AT \S+(?: DUE TO (?P<why>[^*]+?))? ?\*\*\*(?: on (?P<old>\S+))?"
+)
+_WHY = (
+    ("slurm_timeout", "TIME LIMIT"),
+    ("slurm_preempted", "PREEMPTION"),
+    ("slurm_node_fail", "NODE"),
+    ("slurm_requeued", "REQUEUE"),
+    ("slurm_task_failure", "TASK FAILURE"),
+)
+_OOM = re.compile(
+    r"oom[-_]kill event|[Ee]xceeded (?:job|step) memory limit|(?:Job|Step|JobId=|StepId=)\s?\S* exceeded (?:job |step )?memory limit|OOM Killed"
+)
+_NODE = re.compile(
+    r"srun: error: .*Node failure on (?P<hosts>\S+)|NODE FAILURE|Aborting, .*node failure", re.IGNORECASE
+)
+_UNKILLABLE = re.compile(
+    r"STEPD TERMINATED ON (?P<host>\S+) AT \S+ DUE TO JOB NOT ENDING WITH SIGNALS|[Uu]nkillable"
+)
+_LAUNCH = re.compile(
+    r"(?:slurmstepd|slurmd): error: (?:.*execve\(\): (?P<what>.*)|TaskProlog failed|.*task_p_pre_launch|.*spank.*failed)|srun: error: (?:Application launch failed|task \d+ launch failed|Unable to create step|Unable to allocate|.*Invalid (?:job|account|partition|generic resource|qos))",
+    re.IGNORECASE,
+)
+_TASKS = re.compile(r"srun: error: (?P<host>\S{1,1024}): tasks? (?P<tasks>[\d,-]{1,1024}): (?P<how>.+)")
+_FIRST = re.compile(r"\d{1,9}")
+_MPI = re.compile(
+    r"process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on signal (?P<signal>\d+)"
+)
+_MPICH = re.compile(r"=\s+(?:KILLED BY SIGNAL: (?P<signal>\d+)|EXIT CODE: (?P<code>\d+))")
+_MPI_ABORT = re.compile(r"MPI_ABORT was invoked on rank (?P<rank>\d+)")
+SIGNALS = {
+    4: "process_crashed", 6: "process_aborted", 7: "bus_error", 8: "process_crashed", 9: "oom_kill_suspected", 10: "bus_error",
+    11: "segfault", 15: "process_terminated", 2: "process_terminated",
+}  # fmt: skip
+_HOW = (
+    ("slurm_oom", "out of memory"),
+    ("oom_kill_suspected", "killed"),
+    ("segfault", "segmentation fault"),
+    ("bus_error", "bus error"),
+    ("process_aborted", "aborted"),
+    ("process_terminated", "terminated"),
+    ("process_crashed", "floating point exception"),
+    ("process_crashed", "illegal instruction"),
+    ("task_exit", "exited with exit code"),
+)
+
+
+def of_signal(signal: int) -> str:
+    """The kind for a process that died of `signal`."""
+    return SIGNALS.get(signal, "process_crashed")
+
+
+def _cancelled(source: Record) -> JobFinding | None:
+    if not (found := _CANCELLED.search(source.text)):
+        return None
+    why = (found["why"] or "").upper()
+    kind = next((name for name, word in _WHY if word in why), "slurm_cancelled")
+    return make(FACTS, kind, source, host=found["host"] or found["old"])
+
+
+def _tasks(source: Record) -> JobFinding | None:
+    if not (found := _TASKS.search(source.text)):
+        return None
+    how = found["how"].lower()
+    kind = next((name for name, words in _HOW if how.startswith(words)), None)
+    if kind is None or how.startswith("exited with exit code 0"):
+        return None
+    first = _FIRST.search(found["tasks"])
+    return make(
+        FACTS,
+        kind,
+        source,
+        host=found["host"],
+        rank=int(first[0]) if first else None,
+        detail={"tasks": found["tasks"]},
+    )
+
+
+def read(source: Record, _context: Context) -> JobFinding | None:
+    """A line of Slurm or of an MPI launcher."""
+    if finding := _cancelled(source) or _tasks(source):
+        return finding
+    text = source.text
+    if _OOM.search(text):
+        return make(FACTS, "slurm_oom", source)
+    if found := _UNKILLABLE.search(text):
+        return make(FACTS, "slurm_unkillable", source, host=found["host"])
+    if found := _NODE.search(text):
+        return make(FACTS, "slurm_node_fail", source, host=found["hosts"])
+    if _LAUNCH.search(text):
+        return make(FACTS, "slurm_launch_failed", source)
+    if found := _MPI.search(text):
+        kind = of_signal(int(found["signal"][:3]))
+        return make(
+            FACTS,
+            kind,
+            source,
+            rank=grammar.number(found["rank"]),
+            host=found["host"],
+            pid=grammar.number(found["pid"]),
+        )
+    if found := _MPI_ABORT.search(text):
+        return make(FACTS, "process_aborted", source, rank=grammar.number(found["rank"]))
+    if found := _MPICH.search(text):
+        return make(FACTS, of_signal(int(found["signal"][:3])) if found["signal"] else "task_exit", source)
+    return None
+
+
+FAMILY = grammar.Family(
+    name="slurm",
+    triggers=(
+        "CANCELLED AT",
+        "srun: ",
+        "oom",
+        "OOM Killed",
+        "memory limit",
+        "STEPD",
+        "nkillable",
+        "slurmstepd:",
+        "slurmd:",
+        "NODE FAILURE",
+        "process rank",
+        "KILLED BY SIGNAL",
+        "EXIT CODE",
+        "MPI_ABORT",
+    ),
+    read=read,
+    facts=FACTS,
+)

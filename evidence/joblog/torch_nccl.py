@@ -1,0 +1,282 @@
+"""PyTorch's ProcessGroupNCCL: watchdog timeouts, heartbeat monitor and desync reports of torch 1.7 to 2.13."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from probing_cluster.evidence.joblog import grammar
+from probing_cluster.evidence.joblog.grammar import (
+    ALL,
+    NETWORK,
+    USER,
+    Context,
+    JobFinding,
+    Record,
+    Role,
+    fact,
+    make,
+)
+
+FACTS = {
+    "watchdog_timeout": fact(
+        Role.SYMPTOM,
+        ALL,
+        "A collective did not end in time on this rank: some rank did not join it, or the network or a GPU stands still.",
+    ),
+    "watchdog_timeout_init": fact(
+        Role.SYMPTOM,
+        ALL,
+        "The first collective of a group never ended: the ranks never all met, or the network between them does not carry data.",
+    ),
+    "heartbeat_monitor": fact(
+        Role.SYMPTOM,
+        ALL,
+        "The NCCL watchdog thread itself stood still: a call into CUDA or NCCL hangs, or a thread holds the GIL.",
+    ),
+    "nccl_remote_error": fact(
+        Role.REMOTE,
+        NETWORK,
+        "A peer process exited or the network to it broke; the peer's own failure lies elsewhere.",
+    ),
+    "nccl_system_error": fact(Role.SYMPTOM, NETWORK, "A system call inside NCCL failed, mostly the network."),
+    "nccl_unhandled_cuda": fact(
+        Role.ROOT,
+        ("user_program", "system_software"),
+        "A CUDA call inside NCCL failed, often for lack of GPU memory.",
+    ),
+    "nccl_internal_error": fact(
+        Role.SYMPTOM, ("system_software", "hardware"), "NCCL reports an internal error."
+    ),
+    "nccl_invalid_usage": fact(
+        Role.ROOT, USER, "NCCL was called wrongly, for example with one GPU for two ranks."
+    ),
+    "collective_mismatch": fact(
+        Role.ROOT,
+        USER,
+        "The ranks called collectives that do not match: another operation, order or size.",
+        late=True,
+    ),
+    "desync_report": fact(Role.OBSERVATION, USER, "PyTorch names ranks that did not join a collective."),
+    "dump_signal": fact(Role.OBSERVATION, ALL, "Another rank had a timeout first and asked for debug dumps."),
+    "nccl_aborted": fact(Role.REMOTE, ALL, "The communicator was aborted after a failure elsewhere."),
+    "monitored_barrier_timeout": fact(Role.SYMPTOM, ALL, "A rank did not reach the barrier in time."),
+}
+_WORK = re.compile(
+    r"WorkNCCL\((?:SeqNum=(?P<seq>\d{1,18}), )?OpType=(?P<op>\w{1,64})"
+    r"(?:, (?:TensorShape=\[[^\]]{0,200}\]|NumelIn=(?P<numel_in>\d+), NumelOut=(?P<numel_out>\d+)))?, Timeout\(ms\)=(?P<timeout>\d{1,12})\)"
+    r"(?: ran for (?P<ran>\d{1,15}) milliseconds)?"
+)
+_CAUGHT = re.compile(r"Watchdog caught collective operation timeout")
+_AT_WORK = re.compile(
+    r"(?:Timeout at (?:NCCL|collective)(?: work)?: ?|detected by watchdog at work(?: sequence id)?: )(?P<seq>\d{1,18})"
+    r"(?:.*?last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), last completed (?:NCCL )?work: (?P<completed>-?\d+))?"
+)
+_GROUP = re.compile(
+    r"\[PG(?: ID)? (?P<id>\d+)(?: PG GUID (?P<guid>[\w-]+))?\s?(?:\((?P<desc>[^)]{1,100})\))? Rank (?P<rank>\d{1,8})\]"
+)
+_RANK = re.compile(r"\[Rank (?P<rank>\d{1,8})\]")
+_HEARTBEAT = re.compile(
+    r"Heartbeat monitor timed out|watchdog got stuck for (?P<s>\d{1,7}) seconds|NCCL watchdog (?:thread )?hang",
+    re.IGNORECASE,
+)
+_DATED = re.compile(r"\[[EFWI]\d{3,4} \d\d:\d\d:\d\d")
+_ASYNC = re.compile(
+    r"raised the following async exception|NCCL error(?: in)?:|NCCL Error \d|ncclCommWatchdog.*NCCL error",
+    re.IGNORECASE,
+)
+_RESULTS = (
+    (
+        "nccl_remote_error",
+        re.compile(
+            r"remote process exited or there was a network error|ncclRemoteError|remote error", re.IGNORECASE
+        ),
+    ),
+    (
+        "nccl_unhandled_cuda",
+        re.compile(r"unhandled cuda error|ncclUnhandledCudaError|NCCL [Ee]rror 1\b", re.IGNORECASE),
+    ),
+    (
+        "nccl_system_error",
+        re.compile(r"unhandled system error|ncclSystemError|NCCL [Ee]rror 2\b", re.IGNORECASE),
+    ),
+    ("nccl_internal_error", re.compile(r"internal error|ncclInternalError", re.IGNORECASE)),
+    (
+        "nccl_invalid_usage",
+        re.compile(r"invalid usage|invalid argument|ncclInvalidUsage|ncclInvalidArgument", re.IGNORECASE),
+    ),
+)
+_RESULT_NAME = re.compile(
+    r"^\W*(?:\[rank\d+\]:\s*)?nccl(?:RemoteError|SystemError|UnhandledCudaError|InternalError|InvalidUsage|InvalidArgument): "
+)
+_DESYNC = re.compile(
+    r"lagging/(?:dead/)?mismatched ranks that caused the desync are:.*?\[(?P<ranks>[\d, ]+)\] (?:finished collective #(?P<last>\d+), but didn't join collective #(?P<next>\d+))?|ranks? \[(?P<lag>[\d, ]+)\] are the lagging ranks"
+)
+_MISMATCH = re.compile(
+    r"Detected mismatch between collectives on ranks\. Rank (?P<one>\d+) is running (?:collective: )?(?:inconsistent )?.*?(?:SequenceNumber=(?P<seq>\d+), )?OpType=(?P<op>\w+).*?but Rank (?P<rank>\d+) is running"
+)
+_TENSOR = re.compile(
+    r"\brank[ =:]?(?P<rank>\d{1,8})\b.{0,80}?\btensor\b.{0,40}?\b(?P<count>\d{3,15}) elements", re.IGNORECASE
+)
+_SIGNAL = re.compile(
+    r"Received a (?:dump|timeout) signal (?:due to a collective timeout )?from (?:this local rank|rank (?P<from>\d+))|Observed flight recorder dump signal from another rank"
+)
+_ABORTED = re.compile(
+    r"NCCL communicator was aborted on rank (?P<rank>\d+)|Found key in store: NCCLABORTEDCOMM.*from rank: (?P<from>\d+)"
+)
+_BARRIER = re.compile(
+    r"(?:Ranks? (?P<ranks>[\d, ]+?)|(?P<who>\d+)) (?:failed to pass monitoredBarrier|timed out in monitoredBarrier)(?: in| after)? (?P<ms>\d+) ms"
+)
+_OLD_HEARTBEAT_MS, _NEW_HEARTBEAT_MS = 600_000, 480_000
+"""Defaults of TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC: torch 2.4 shortened it and began to print dates in its prefix."""
+
+
+def _who(source: Record) -> dict[str, Any]:
+    """Rank and group that the message names; the launcher's global rank wins over the group's own."""
+    group = _GROUP.search(source.text)
+    rank = group["rank"] if group else None
+    if rank is None and (named := _RANK.search(source.text)):
+        rank = named["rank"]
+    name = (group["desc"] or group["guid"] or group["id"]) if group else None
+    return {
+        "rank": source.rank if source.rank is not None else grammar.number(rank, grammar.MAX_RANK),
+        "group": name,
+    }
+
+
+def _watchdog(source: Record) -> JobFinding | None:
+    """A timeout, by the line that has the work's description or the shorter ones that follow it."""
+    work, at = _WORK.search(source.text), _AT_WORK.search(source.text)
+    if not (
+        (work and (_CAUGHT.search(source.text) or " ran for " in source.text))
+        or at
+        or _CAUGHT.search(source.text)
+    ):
+        return None
+    fields, detail = _who(source), dict[str, Any]()
+    if work:
+        fields.update(
+            op=work["op"], seq=grammar.number(work["seq"]), timeout_ms=grammar.number(work["timeout"])
+        )
+        detail = {k: int(work[k]) for k in ("numel_in", "numel_out", "ran") if work[k]}
+    elif at:
+        fields["seq"] = grammar.number(at["seq"])
+        detail = {k: int(at[k]) for k in ("enqueued", "completed") if at[k]}
+    seq = fields.get("seq")
+    kind = "watchdog_timeout_init" if seq in (0, 1) or detail.get("completed") == -1 else "watchdog_timeout"
+    return make(FACTS, kind, source, detail=detail, **fields)
+
+
+def _heartbeat(source: Record) -> JobFinding | None:
+    if not (found := _HEARTBEAT.search(source.text)):
+        return None
+    default = _NEW_HEARTBEAT_MS if _DATED.search(source.text) else _OLD_HEARTBEAT_MS
+    timeout = int(found["s"]) * 1000 if found["s"] else default
+    detail = {} if found["s"] else {"timeout_is_default": True}
+    return make(FACTS, "heartbeat_monitor", source, timeout_ms=timeout, detail=detail, **_who(source))
+
+
+def _error(source: Record, context: Context) -> JobFinding | None:
+    """An NCCL result, with the collective it hit when the line or the traceback above names one."""
+    if not _ASYNC.search(source.text) or _RESULT_NAME.search(source.text):
+        return None
+    kind = next((name for name, pattern in _RESULTS if pattern.search(source.text)), None)
+    if kind is None:
+        return None
+    fields = _who(source)
+    if work := _WORK.search(source.text):
+        fields.update(
+            op=work["op"], seq=grammar.number(work["seq"]), timeout_ms=grammar.number(work["timeout"])
+        )
+    elif context.op and source.line - context.op_line <= 40:
+        fields["op"] = context.op
+    return make(FACTS, kind, source, **fields)
+
+
+def _reports(source: Record, context: Context) -> JobFinding | None:
+    """Lines in which PyTorch itself compares ranks."""
+    text = source.text
+    if found := _MISMATCH.search(text):
+        return make(
+            FACTS,
+            "collective_mismatch",
+            source,
+            op=found["op"],
+            seq=grammar.number(found["seq"]),
+            rank=int(found["rank"]),
+        )
+    if found := _DESYNC.search(text):
+        first = (found["ranks"] or found["lag"] or "").split(",")[0].strip()
+        return make(
+            FACTS,
+            "desync_report",
+            source,
+            rank=grammar.number(first, grammar.MAX_RANK),
+            seq=grammar.number(found["next"]),
+        )
+    if found := _BARRIER.search(text):
+        first = (found["ranks"] or found["who"] or "").split(",")[0].strip()
+        return make(
+            FACTS,
+            "monitored_barrier_timeout",
+            source,
+            op="barrier",
+            rank=grammar.number(first),
+            timeout_ms=grammar.number(found["ms"]),
+        )
+    if found := _ABORTED.search(text):
+        return make(
+            FACTS,
+            "nccl_aborted",
+            source,
+            rank=grammar.number(found["rank"] or found["from"], grammar.MAX_RANK),
+        )
+    if found := _SIGNAL.search(text):
+        return make(
+            FACTS, "dump_signal", source, detail={"from_rank": int(found["from"])} if found["from"] else {}
+        )
+    if found := _TENSOR.search(text):
+        return _sizes(source, context, int(found["rank"]), int(found["count"]))
+    return None
+
+
+def _sizes(source: Record, context: Context, rank: int, count: int) -> JobFinding | None:
+    """Two ranks that say they hold tensors of different sizes: seen before a crash, that is why."""
+    other = next((r for r, n in context.counts.items() if r != rank and n != count), None)
+    if len(context.counts) < 64:
+        context.counts[rank] = count
+    if other is None:
+        return None
+    odd = other if context.counts[other] < count else rank
+    said = f"Ranks {other} and {rank} print tensors of {context.counts[other]} and {count} elements."
+    return make(FACTS, "collective_mismatch", source, rank=odd, role=Role.EXIT, late=False, meaning=said)
+
+
+def read(source: Record, context: Context) -> JobFinding | None:
+    """A line of ProcessGroupNCCL."""
+    return _watchdog(source) or _heartbeat(source) or _error(source, context) or _reports(source, context)
+
+
+FAMILY = grammar.Family(
+    name="torch_nccl",
+    triggers=(
+        "WorkNCCL",
+        "atchdog",
+        "eartbeat",
+        "Timeout at ",
+        "NCCL error",
+        "NCCL Error",
+        "nccl",
+        "NCCLABORTED",
+        "NCCL communicator",
+        "desync",
+        "mismatch",
+        "monitoredBarrier",
+        "dump signal",
+        "timeout signal",
+        " elements",
+        "lagging ranks",
+    ),
+    read=read,
+    facts=FACTS,
+)
