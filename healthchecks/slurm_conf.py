@@ -6,9 +6,11 @@ Read locally, so that a thousand nodes cost the controller nothing.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from probing_cluster.core import errors, hostlist
 from probing_cluster.healthchecks import nodeview
@@ -26,18 +28,37 @@ _PAIR = re.compile(r'(\w+)\s*=\s*("[^"]*"|\S+)')
 _GPU = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?(?::(\d+))?(?=[,(]|$)", re.IGNORECASE)
 
 
+REREAD_S = 3600.0
+"""Files that slurm.conf includes are looked at again after this long, the file itself whenever it changed."""
+
+
 def expecting(spec: nodeview.NodeSpec) -> nodeview.NodeSpec:
-    """`spec` with what slurm.conf configures for its node; unchanged without one."""
+    """`spec` with what slurm.conf configures for its node, where nobody has said otherwise."""
     node = nodeview.NodeView(spec)
     for place in PLACES:
+        path = Path(node.path(place))
         try:
-            text = node.text(place)
+            stat = path.stat()
         except OSError:
             continue
-        if text is not None:
-            told = parse("\n".join(_included(node, text, place)), spec.node)
-            return dataclasses.replace(spec, expected=told)
+        epoch = int(spec.clock.monotonic_s() // REREAD_S)
+        told = _cached(spec.root, place, spec.node, (stat.st_ino, stat.st_size, stat.st_mtime_ns, epoch))
+        given = {
+            f.name: v
+            for f in dataclasses.fields(spec.expected)
+            if (v := getattr(spec.expected, f.name)) is not None
+        }
+        return dataclasses.replace(spec, expected=dataclasses.replace(told, **given))
     return spec
+
+
+@functools.lru_cache(maxsize=8)
+def _cached(root: Path, place: str, name: str, _: tuple[int, ...]) -> nodeview.Expectations:
+    node = nodeview.NodeView(nodeview.NodeSpec(node=name, root=root))
+    try:
+        return parse("\n".join(_included(node, node.text(place) or "", place)), name)
+    except OSError:
+        return nodeview.Expectations()  # not readable to us: nothing is promised
 
 
 def _included(node: nodeview.NodeView, text: str, place: str, depth: int = 0) -> Iterator[str]:

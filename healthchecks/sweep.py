@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import clock, records
-from probing_cluster.healthchecks import nodeview, processes, registry, runner, site
+from probing_cluster.healthchecks import nodeview, processes, registry, runner, site, slurm_conf
 
 MARGIN_S = 5.0
 """What the sweep process gets beyond its own watchdog before it is taken for dead."""
@@ -163,8 +163,10 @@ def answer(engine: runner.Runner, ask: Mapping[str, Any]) -> dict[str, Any]:
     if "clear" in ask:
         engine.clear(ask["clear"])
         return {}
-    expected = engine.spec.expected if ask["expected"] is None else expectations_from_json(ask["expected"])
-    engine.spec = dataclasses.replace(engine.spec, expected=expected, self_state=ask["agent"])
+    told = ask["expected"]
+    expected = nodeview.Expectations() if told is None else expectations_from_json(told)
+    spec = dataclasses.replace(engine.spec, expected=expected, self_state=ask["agent"])
+    engine.spec = slurm_conf.expecting(spec)
     swept = engine.run(ask["names"], force=ask["force"])
     return {"results": [to_json(r) for r in swept.results], "heartbeat": to_json(swept.heartbeat)}
 

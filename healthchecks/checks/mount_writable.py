@@ -109,7 +109,7 @@ CHECK = registry.Check(
         ),
         registry.Threshold(
             key="probe",
-            default=["/tmp", "/dev/shm"],
+            default=["/tmp", "/dev/shm"],  # noqa: S108  (looked at, not used)
             kind=list,
             unit="",
             meaning="directories in which a small file is made and removed",

@@ -1,0 +1,100 @@
+"""cgroups are as Slurm needs them, and no dead job keeps one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, nodeview, registry
+
+ROOT = "/sys/fs/cgroup"
+SCOPES = (
+    "system.slice/slurmstepd.scope",
+    "system.slice/{node}_slurmstepd.scope",
+    "cpuset/slurm",
+    "memory/slurm",
+)
+"""Where Slurm keeps its jobs: cgroup v2 (one slurmd, several slurmd), then v1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """Controllers that are on (None: cgroup v1), and jobs that have cgroups here but not in Slurm."""
+
+    controllers: frozenset[str] | None
+    leftover: tuple[str, ...]
+    jobs: int
+
+
+def job_of(name: str) -> int | None:
+    """The job id of a cgroup named job_123; None for other names (26.05 names them by SLUID)."""
+    match = re.fullmatch(r"job_(\d+)", name)
+    return int(match[1]) if match else None
+
+
+def read(node: nodeview.NodeView) -> Reading:
+    text = node.text(f"{ROOT}/cgroup.controllers")
+    scopes = [f"{ROOT}/{s.format(node=node.spec.node)}" for s in SCOPES]
+    if text is None and not any(node.exists(s) for s in scopes) and not node.names(ROOT):
+        raise findings.Absent("no cgroup filesystem")
+    known = node.expected.allocated
+    names = {
+        n
+        for scope in scopes
+        for top in ("", *(u for u in node.names(scope) if u.startswith("uid_")))
+        for n in node.names(f"{scope}/{top}")
+    }
+    jobs = {n: job for n in names if (job := job_of(n)) is not None}
+    leftover = () if known is None else tuple(sorted(n for n, job in jobs.items() if job not in known))
+    lasting = _lasting(node, leftover)
+    return Reading(
+        controllers=None if text is None else frozenset(text.split()), leftover=lasting, jobs=len(jobs)
+    )
+
+
+def _lasting(node: nodeview.NodeView, now: tuple[str, ...]) -> tuple[str, ...]:
+    # A job that ends while we look is in one list and not in the other: only what was so last time too counts.
+    before = set(node.memory.get("leftover", []))
+    node.memory["leftover"] = list(now)
+    return tuple(n for n in now if n in before)
+
+
+def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+    parts = [findings.ok("")]
+    if seen.controllers is not None:
+        missing = [c for c in limits["controllers"] if c not in seen.controllers]
+        parts += [findings.fail(f"cgroup controller {c} is not available", device=c) for c in missing]
+    if seen.leftover:
+        shown = ", ".join(seen.leftover[:4])
+        parts.append(
+            findings.warn(
+                f"{len(seen.leftover)} ended jobs still have cgroups ({shown})", device=seen.leftover[0]
+            )
+        )
+    return findings.merge(parts, healthy=f"controllers on, {seen.jobs} jobs")
+
+
+CHECK = registry.Check(
+    name="cgroup",
+    proves="Slurm can confine jobs here, and ended jobs leave nothing behind.",
+    component="slurm",
+    domain=records.Domain.SYSTEM_SOFTWARE,
+    severity=records.Severity.LOW,
+    fails="a cgroup v2 controller that Slurm needs is off",
+    warns="the cgroup of a job that is gone was there at two looks in a row",
+    needs="a cgroup filesystem",
+    next_step="A leftover cgroup usually holds a process in D state: cat its cgroup.procs.",
+    read=read,
+    judge=judge,
+    thresholds=(
+        registry.Threshold(
+            key="controllers",
+            default=["cpu", "cpuset", "memory"],
+            kind=list,
+            unit="",
+            meaning="cgroup v2 controllers that must be available",
+            source="Slurm cgroup.conf: ConstrainCores, ConstrainRAMSpace",
+        ),
+    ),
+)

@@ -1,0 +1,80 @@
+"""All CPUs are online."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from probing_cluster.core import errors, hostlist, records
+from probing_cluster.healthchecks import findings, nodeview, registry
+
+BASE = "/sys/devices/system/cpu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """CPUs online and present, and what Slurm was told."""
+
+    online: int
+    present: int | None
+    configured: int | None
+
+
+def parse_list(text: str | None) -> int | None:
+    """How many CPUs `0-63,66` lists; None when it is not such a list."""
+    if text is None:
+        return None
+    try:
+        return len(hostlist.expand(f"c[{text.strip()}]")) if text.strip() else 0
+    except errors.MalformedInput:
+        return None
+
+
+def read(node: nodeview.NodeView) -> Reading:
+    online = parse_list(node.text(f"{BASE}/online"))
+    if online is None:
+        online = sum(line.startswith("processor") for line in (node.text("/proc/cpuinfo") or "").splitlines())
+    if not online:
+        raise findings.CannotTell("neither sysfs nor /proc/cpuinfo lists the CPUs")
+    return Reading(
+        online=online, present=parse_list(node.text(f"{BASE}/present")), configured=node.expected.cpu_count
+    )
+
+
+def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+    wanted: int | None = limits["expected"] if limits["expected"] is not None else seen.configured
+    facts = {"measured": float(seen.online), "unit": "count"}
+    if wanted is not None and seen.online < wanted:
+        return findings.fail(f"{seen.online} of {wanted} CPUs online", threshold=float(wanted), **facts)
+    if seen.present is not None and seen.online < seen.present:
+        return findings.warn(
+            f"{seen.present - seen.online} CPUs are offline", threshold=float(seen.present), **facts
+        )
+    return findings.ok(
+        f"{seen.online} CPUs online", threshold=None if wanted is None else float(wanted), **facts
+    )
+
+
+CHECK = registry.Check(
+    name="cpu_count",
+    proves="No CPU has been lost or taken offline.",
+    component="cpu",
+    domain=records.Domain.HARDWARE,
+    severity=records.Severity.LOW,
+    fails="fewer CPUs online than the site file (or Slurm) says",
+    warns="a CPU that is present is offline",
+    needs="/sys/devices/system/cpu or /proc/cpuinfo",
+    next_step="Look for machine checks and BIOS settings (SMT, disabled cores).",
+    read=read,
+    judge=judge,
+    learn=lambda seen: {"expected": seen.online},
+    thresholds=(
+        registry.Threshold(
+            key="expected",
+            default=None,
+            kind=int,
+            unit="count",
+            meaning="CPUs (threads) that must be online; unset = Slurm's CPUs",
+            source="site (genconf); NHC check_hw_cpuinfo",
+        ),
+    ),
+)

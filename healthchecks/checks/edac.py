@@ -1,0 +1,104 @@
+"""Main-memory errors that the memory controllers count (EDAC)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import counters, findings, nodeview, registry
+
+BASE = "/sys/devices/system/edac/mc"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """Uncorrected errors since boot or cleared, corrected ones within a day, by DIMM or controller."""
+
+    uncorrected: dict[str, int]
+    corrected_day: dict[str, int]
+    parts: int
+
+
+def read(node: nodeview.NodeView) -> Reading:
+    uncorrected: dict[str, int | None] = {}
+    corrected: dict[str, int | None] = {}
+    for mc in (n for n in node.names(BASE) if n.startswith("mc") and n[2:].isdigit()):
+        places = [d for d in node.names(f"{BASE}/{mc}") if d.startswith(("dimm", "rank")) and d[4:].isdigit()]
+        for place in places:
+            at = f"{BASE}/{mc}/{place}"
+            label = node.text(f"{at}/dimm_label") or f"{mc}/{place}"
+            uncorrected[label] = node.number(f"{at}/dimm_ue_count")
+            corrected[label] = node.number(f"{at}/dimm_ce_count")
+        # Errors that no DIMM could be blamed for are counted by the controller alone.
+        suffix = "noinfo_count" if places else "count"
+        uncorrected[mc] = node.number(f"{BASE}/{mc}/ue_{suffix}")
+        corrected[mc] = node.number(f"{BASE}/{mc}/ce_{suffix}")
+    if not any(v is not None for v in uncorrected.values()):
+        raise findings.Absent("no memory controller counts errors (EDAC)")
+    day = counters.within(node, counters.growth(node, corrected), counters.DAY_S)
+    return Reading(
+        uncorrected=counters.since_cleared(node, uncorrected), corrected_day=day, parts=len(uncorrected)
+    )
+
+
+def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+    parts = [findings.ok("")]
+    for label, count in seen.uncorrected.items():
+        if count > limits["uncorrected_max"]:
+            text = f"{label}: {count} uncorrected memory errors"
+            parts.append(
+                findings.fail(
+                    text,
+                    device=label,
+                    measured=float(count),
+                    threshold=float(limits["uncorrected_max"]),
+                    unit="count",
+                )
+            )
+    for label, count in seen.corrected_day.items():
+        if count > limits["corrected_day_warn"]:
+            text = f"{label}: {count} corrected memory errors in 24 h"
+            parts.append(
+                findings.warn(
+                    text,
+                    device=label,
+                    measured=float(count),
+                    threshold=float(limits["corrected_day_warn"]),
+                    unit="per_day",
+                )
+            )
+    return findings.merge(parts, healthy=f"no uncorrected error on {seen.parts} DIMMs and controllers")
+
+
+CHECK = registry.Check(
+    name="edac",
+    proves="Main memory has had no error it could not correct, and no DIMM corrects errors all day.",
+    component="memory",
+    domain=records.Domain.HARDWARE,
+    severity=records.Severity.HIGH,
+    hard=True,
+    fails="an uncorrected error since boot, or since a person cleared the check",
+    warns="more corrected errors of one DIMM in 24 h than corrected_day_warn",
+    needs="an EDAC driver for the memory controller",
+    next_step="Replace the DIMM whose label is shown; several DIMMs of one channel point at the CPU socket.",
+    read=read,
+    judge=judge,
+    thresholds=(
+        registry.Threshold(
+            key="uncorrected_max",
+            default=0,
+            kind=int,
+            unit="count",
+            meaning="uncorrected errors accepted",
+            source="NHC check_hw_mcelog: 0 in 24 h",
+        ),
+        registry.Threshold(
+            key="corrected_day_warn",
+            default=10,
+            kind=int,
+            unit="per_day",
+            meaning="corrected errors per DIMM in 24 h above which we warn",
+            source="mcelog.conf: 10 per 24 h (NHC check_hw_mcelog: 9)",
+        ),
+    ),
+)

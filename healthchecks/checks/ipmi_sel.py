@@ -1,0 +1,144 @@
+"""The BMC's event log has no new hardware fault. It is read, never cleared."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, nodeview, registry
+
+_SERIOUS = (
+    ("power supply", re.compile(r"power supply.*(?:failure|lost|fault)|psu.*(?:fail|lost)", re.IGNORECASE)),
+    ("memory", re.compile(r"(?:memory|dimm).*uncorrectable|uncorrectable ecc", re.IGNORECASE)),
+    (
+        "processor",
+        re.compile(
+            r"processor.*(?:ierr|thermal trip|frb|configuration error)|cpu.*machine check", re.IGNORECASE
+        ),
+    ),
+    (
+        "critical interrupt",
+        re.compile(
+            r"critical interrupt.*(?:pci [sp]err|fatal|bus (?:uncorrectable|fatal)|nmi)", re.IGNORECASE
+        ),
+    ),
+    ("temperature", re.compile(r"temperature.*(?:upper non-recoverable|upper critical)", re.IGNORECASE)),
+    (
+        "fan",
+        re.compile(r"\bfan.*(?:lower non-recoverable|lower critical|failure|redundancy lost)", re.IGNORECASE),
+    ),
+    ("drive", re.compile(r"drive slot.*(?:fault|predictive failure)", re.IGNORECASE)),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One line of the log."""
+
+    number: int
+    at: datetime | None
+    """UTC; None for entries from before the BMC knew the time."""
+    text: str
+    asserted: bool
+
+
+def parse(text: str) -> list[Entry]:
+    """Entries of `ipmitool sel elist` (`  1a | 01/31/2026 | 14:02:11 | Sensor | Event | Asserted`)."""
+    found: list[Entry] = []
+    for line in text.splitlines():
+        fields = [f.strip() for f in line.split("|")]
+        if len(fields) < 5 or not re.fullmatch(r"[0-9a-fA-F]+", fields[0]):
+            continue
+        words = " ".join(fields[3:])
+        found.append(
+            Entry(
+                number=int(fields[0], 16),
+                at=_at(fields[1], fields[2]),
+                text=words,
+                asserted="Deasserted" not in words,
+            )
+        )
+    return found
+
+
+def _at(day: str, time: str) -> datetime | None:
+    for form in ("%m/%d/%Y %H:%M:%S", "%m/%d/%y %H:%M:%S", "%Y-%m-%d %H:%M:%S"):
+        try:
+            return datetime.strptime(f"{day} {time.split(' ')[0]}", form).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+    return None
+
+
+def read(node: nodeview.NodeView) -> tuple[list[Entry], datetime]:
+    """(entries, now)."""
+    if not any(node.exists(f"/dev/{name}") for name in ("ipmi0", "ipmi/0", "ipmidev/0")):
+        raise findings.Absent("no BMC (no /dev/ipmi0)")
+    answer = node.run("ipmitool", "sel", "elist")
+    if answer.code != 0:
+        raise findings.CannotTell(f"ipmitool: {(answer.err or answer.out).strip()[:150]}")
+    cleared_at = node.memory.get("cleared_at")
+    entries = parse(answer.out)
+    if cleared_at:
+        entries = [e for e in entries if e.at is None or e.at > datetime.fromisoformat(cleared_at)]
+    return entries, node.now
+
+
+def judge(seen: tuple[list[Entry], datetime], limits: registry.Limits) -> findings.Finding:
+    entries, now = seen
+    since = now - timedelta(seconds=limits["window_s"])
+    parts = [findings.ok("")]
+    for entry in entries:
+        part = next((part for part, pattern in _SERIOUS if pattern.search(entry.text)), None)
+        # An entry without a date may be years old: it cannot speak for today.
+        if part and entry.asserted and entry.at is not None and since <= entry.at <= now + timedelta(hours=1):
+            parts.append(findings.fail(f"{entry.at:%Y-%m-%d %H:%M}Z {entry.text}", device=part))
+    full = len(entries) >= limits["full_warn"]
+    if full:
+        parts.append(
+            findings.warn(
+                f"the event log holds {len(entries)} entries: when full, new ones are lost",
+                measured=float(len(entries)),
+                threshold=float(limits["full_warn"]),
+                unit="count",
+            )
+        )
+    return findings.merge(parts, healthy=f"{len(entries)} entries, none of them a new fault")
+
+
+CHECK = registry.Check(
+    name="ipmi_sel",
+    proves="The BMC has logged no hardware fault lately.",
+    component="ipmi",
+    domain=records.Domain.HARDWARE,
+    severity=records.Severity.LOW,
+    lane="ipmi",
+    can_hang=True,
+    deadline_s=20.0,
+    period_s=900.0,
+    fails="a fault of power supply, memory, processor, PCIe, temperature, fan or drive was asserted within window_s",
+    warns="the log is nearly full",
+    needs="a BMC (/dev/ipmi0) and ipmitool",
+    next_step="ipmitool sel elist has the whole story; open a ticket with it. We never clear the log.",
+    read=read,
+    judge=judge,
+    thresholds=(
+        registry.Threshold(
+            key="window_s",
+            default=86400.0,
+            unit="s",
+            meaning="how far back entries count",
+            source="ours; GCM counts all, then clears the log at 40 lines",
+        ),
+        registry.Threshold(
+            key="full_warn",
+            default=3000,
+            kind=int,
+            unit="count",
+            meaning="entries from which we warn that the log fills up",
+            source="ours: common BMCs hold 3,639 to 10,000",
+        ),
+    ),
+)

@@ -1,0 +1,50 @@
+"""The node runs the kernel it should."""
+
+from __future__ import annotations
+
+import fnmatch
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, nodeview, registry
+
+
+def read(node: nodeview.NodeView) -> str:
+    """The kernel release."""
+    release = node.text("/proc/sys/kernel/osrelease")
+    if not release:
+        raise findings.CannotTell("no kernel release in /proc")
+    return release
+
+
+def judge(seen: str, limits: registry.Limits) -> findings.Finding:
+    wanted: list[str] = limits["expected"]
+    if wanted and not any(fnmatch.fnmatchcase(seen, pattern) for pattern in wanted):
+        return findings.fail(f"kernel {seen}, the site has {' or '.join(wanted)}")
+    return findings.ok(f"kernel {seen}")
+
+
+CHECK = registry.Check(
+    name="kernel_version",
+    proves="The node booted the kernel the site runs.",
+    component="node",
+    domain=records.Domain.SYSTEM_SOFTWARE,
+    severity=records.Severity.LOW,
+    period_s=3600.0,
+    fails="the kernel release matches none of `expected`",
+    warns="never",
+    needs="/proc",
+    next_step="Boot the right image.",
+    read=read,
+    judge=judge,
+    learn=lambda seen: {"expected": [seen]},
+    thresholds=(
+        registry.Threshold(
+            key="expected",
+            default=[],
+            kind=list,
+            unit="",
+            meaning="kernel releases accepted, * allowed; empty = any",
+            source="site (genconf)",
+        ),
+    ),
+)

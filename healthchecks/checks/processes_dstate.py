@@ -1,0 +1,68 @@
+"""No process has been sleeping in the kernel where nothing can wake it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, nodeview, procs, registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """Processes in D state now, how long each has been seen so, and how many processes there are."""
+
+    stuck: tuple[procs.Process, ...]
+    lasting_s: dict[str, float]
+    total: int
+
+
+def read(node: nodeview.NodeView) -> Reading:
+    everyone = procs.listing(node)
+    stuck = [p for p in everyone if p.state == "D" and not p.kernel_thread]
+    return Reading(stuck=tuple(stuck), lasting_s=procs.lasting(node, stuck), total=len(everyone))
+
+
+def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+    parts = [findings.ok("")]
+    for process in seen.stuck:
+        lasted_s = seen.lasting_s.get(process.key, 0.0)
+        if lasted_s >= limits["lasting_s"]:
+            text = f"process {process.pid} ({process.name}, uid {process.uid}) in D state for {lasted_s / 60:.0f} min"
+            detail = {"pid": process.pid}
+            parts.append(
+                findings.fail(
+                    text,
+                    device=process.name,
+                    measured=round(lasted_s),
+                    threshold=limits["lasting_s"],
+                    unit="s",
+                    detail=detail,
+                )
+            )
+    now = f", {len(seen.stuck)} in D state just now" if seen.stuck else ""
+    return findings.merge(parts, healthy=f"{seen.total} processes, none stuck{now}")
+
+
+CHECK = registry.Check(
+    name="processes_dstate",
+    proves="No user process has been stuck in the kernel (D state) for long.",
+    component="node",
+    domain=records.Domain.SYSTEM_SOFTWARE,
+    severity=records.Severity.LOW,
+    fails="the same process is in D state at every look for lasting_s",
+    warns="never: a moment in D state is ordinary I/O",
+    needs="processes in /proc",
+    next_step="cat /proc/<pid>/stack names what it waits for: a file server, the GPU driver, a disk. It cannot be killed.",
+    read=read,
+    judge=judge,
+    thresholds=(
+        registry.Threshold(
+            key="lasting_s",
+            default=300.0,
+            unit="s",
+            meaning="how long a process must be seen in D state to fail",
+            source="GCM check-dstate 300 s",
+        ),
+    ),
+)

@@ -1,0 +1,72 @@
+"""slurmd and munged run on this node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, nodeview, procs, registry
+from probing_cluster.healthchecks.checks import services
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """Whether each daemon runs, and those of them that are stuck in D state."""
+
+    running: dict[str, bool]
+    stuck: tuple[str, ...]
+
+
+def read(node: nodeview.NodeView) -> Reading:
+    installed = node.which("slurmd") or any(
+        node.exists(p) for p in ("/etc/slurm", "/etc/slurm-llnl", "/run/slurm/conf")
+    )
+    everyone = procs.listing(node)
+    named = {name: [p for p in everyone if p.name == name] for name in node.limits["daemons"]}
+    if not installed and not named.get("slurmd"):
+        raise findings.Absent("no slurmd on this node")
+    # A daemon in a process namespace that we do not see still populates its unit's cgroup.
+    running = {name: bool(found) or services.running(node, _unit(name)) for name, found in named.items()}
+    return Reading(
+        running=running, stuck=tuple(n for n, found in named.items() if any(p.state == "D" for p in found))
+    )
+
+
+def _unit(daemon: str) -> str:
+    return "munge.service" if daemon == "munged" else f"{daemon}.service"
+
+
+def judge(seen: Reading, _: registry.Limits) -> findings.Finding:
+    parts = [findings.ok("")]
+    parts += [
+        findings.fail(f"{name} does not run", device=name)
+        for name, count in seen.running.items()
+        if not count
+    ]
+    parts += [findings.warn(f"{name} is in D state", device=name) for name in seen.stuck]
+    return findings.merge(parts, healthy=f"{', '.join(seen.running)} run")
+
+
+CHECK = registry.Check(
+    name="slurmd",
+    proves="The daemons through which Slurm runs jobs here are alive.",
+    component="slurm",
+    domain=records.Domain.SYSTEM_SOFTWARE,
+    severity=records.Severity.LOW,
+    fails="slurmd or munged does not run",
+    warns="one of them is stuck in D state",
+    needs="slurmd installed, or its configuration directory",
+    next_step="journalctl -u slurmd and slurmd.log; a slurmd that will not stay up often finds less memory or GPUs than configured.",
+    read=read,
+    judge=judge,
+    thresholds=(
+        registry.Threshold(
+            key="daemons",
+            default=["slurmd", "munged"],
+            kind=list,
+            unit="",
+            meaning="process names that must be there",
+            source="GCM check-service; NHC check_ps_service",
+        ),
+    ),
+)

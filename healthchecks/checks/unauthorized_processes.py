@@ -1,0 +1,95 @@
+"""No user computes outside Slurm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, nodeview, procs, registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """Processes of ordinary users outside any Slurm step, and the uids with jobs here (None: not known)."""
+
+    outside: tuple[procs.Process, ...]
+    with_jobs: frozenset[int] | None
+
+
+def read(node: nodeview.NodeView) -> Reading:
+    least = node.limits["uid_min"]
+    mine = [p for p in procs.listing(node) if p.uid is not None and p.uid >= least and p.state not in "ZX"]
+    # 65534 is nobody: containers and daemons, not a person.
+    outside = [p for p in mine if p.uid != 65534 and not procs.in_slurm_job(procs.cgroup(node, p.pid))]
+    return Reading(outside=tuple(outside), with_jobs=node.expected.uids)
+
+
+def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+    allowed = set(limits["allow_users"])
+    parts = [findings.ok("")]
+    by_uid: dict[int, list[procs.Process]] = {}
+    for process in seen.outside:
+        if (
+            process.uid is not None
+            and str(process.uid) not in allowed
+            and process.name not in limits["allow_names"]
+        ):
+            by_uid.setdefault(process.uid, []).append(process)
+    for uid, running in by_uid.items():
+        has_job = seen.with_jobs is not None and uid in seen.with_jobs
+        why = "outside the user's jobs" if has_job else "outside any job"
+        names = ", ".join(sorted({p.name for p in running})[:4])
+        text = f"uid {uid} runs {len(running)} processes {why} ({names})"
+        detail = {"uid": uid, "pids": [p.pid for p in running[:20]]}
+        parts.append(
+            findings.warn(
+                text,
+                device=f"uid {uid}",
+                measured=float(len(running)),
+                threshold=0.0,
+                unit="count",
+                detail=detail,
+            )
+        )
+    return findings.merge(parts, healthy="no user process outside Slurm")
+
+
+CHECK = registry.Check(
+    name="unauthorized_processes",
+    proves="Ordinary users' processes on this node all belong to Slurm jobs.",
+    component="node",
+    domain=records.Domain.SYSTEM_SOFTWARE,
+    severity=records.Severity.LOW,
+    fails="never: a stray shell is no reason to lose a node",
+    warns="a user with a uid from uid_min on has processes in no Slurm cgroup",
+    needs="processes in /proc",
+    next_step="Ask the user or end them; pam_slurm_adopt puts ssh sessions into the user's job.",
+    read=read,
+    judge=judge,
+    thresholds=(
+        registry.Threshold(
+            key="uid_min",
+            default=1000,
+            kind=int,
+            unit="",
+            meaning="lowest uid of an ordinary user",
+            source="login.defs UID_MIN; NHC MAX_SYS_UID",
+        ),
+        registry.Threshold(
+            key="allow_users",
+            default=[],
+            kind=list,
+            unit="",
+            meaning="uids that may",
+            source="site; NHC check_ps_unauth_users",
+        ),
+        registry.Threshold(
+            key="allow_names",
+            default=["systemd", "(sd-pam)", "dbus-daemon"],
+            kind=list,
+            unit="",
+            meaning="process names that may: what systemd starts for every login",
+            source="systemd user@.service",
+        ),
+    ),
+)

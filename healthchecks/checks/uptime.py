@@ -1,0 +1,60 @@
+"""A node that has just booted, or never does, is worth knowing."""
+
+from __future__ import annotations
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import findings, nodeview, registry
+
+
+def read(node: nodeview.NodeView) -> float:
+    """Seconds since boot."""
+    if node.uptime_s is None:
+        raise findings.CannotTell("no /proc/uptime")
+    return node.uptime_s
+
+
+def judge(seen: float, limits: registry.Limits) -> findings.Finding:
+    days = seen / 86400
+    if seen < limits["young_warn_s"]:
+        return findings.warn(
+            f"booted {seen / 60:.0f} min ago",
+            measured=round(seen),
+            threshold=limits["young_warn_s"],
+            unit="s",
+        )
+    if limits["old_warn_s"] is not None and seen > limits["old_warn_s"]:
+        return findings.warn(
+            f"up for {days:.0f} days", measured=round(seen), threshold=limits["old_warn_s"], unit="s"
+        )
+    return findings.ok(f"up for {days:.1f} days")
+
+
+CHECK = registry.Check(
+    name="uptime",
+    proves="The node has been up long enough for its other readings to mean something.",
+    component="node",
+    domain=records.Domain.SYSTEM_SOFTWARE,
+    severity=records.Severity.INFO,
+    fails="never",
+    warns="it booted less than young_warn_s ago, or has been up longer than old_warn_s",
+    needs="/proc/uptime",
+    next_step="Not planned? Look at the end of the last boot's log and at ipmi_sel.",
+    read=read,
+    judge=judge,
+    thresholds=(
+        registry.Threshold(
+            key="young_warn_s",
+            default=600.0,
+            unit="s",
+            meaning="uptime below which we warn",
+            source="GCM check-node uptime 600 s",
+        ),
+        registry.Threshold(
+            key="old_warn_s",
+            default=None,
+            unit="s",
+            meaning="uptime above which we warn; unset = never",
+            source="site",
+        ),
+    ),
+)
