@@ -2,10 +2,125 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
+from probing_cluster.evidence import blocks
+from probing_cluster.evidence.joblog import reader as joblog
+from probing_cluster.evidence.joblog.grammar import JobFinding
+from probing_cluster.evidence.kernel import reader as kernel
+from probing_cluster.evidence.kernel.grammar import KernelFinding
+
 LogKind = Literal["kernel", "joblog"]
+_LOOK_AT_LINES = 400
+_KERNEL_LINE = re.compile(
+    rb"^\s*(?:<\d+>\s*)?\[\s*\+?\d+\.\d+\]|^\d+,\d+,\d+,|\bkernel:|^kern +:|^\[\w{3} \w{3} +\d+ |NVRM:|nvidia-nvswitch|SXid|_TRANSPORT|systemd\[\d+\]"
+)
+_JOB_LINE = re.compile(
+    rb"Traceback|^\s*File \"|ProcessGroup|NCCL (?:INFO|WARN)|\[rank\d+\]|\[Rank \d+\]|slurmstepd:|srun:|torch|CUDA (?:error|out)|"
+    rb"cudaError|iteration|epoch|Epoch|step[ =:]|loss|gloo|it/s|\w+Error:|DataLoader|Watchdog caught"
+)
+
+
+def kernel_json(line: int, finding: KernelFinding) -> dict[str, Any]:
+    """A kernel finding as `classify` prints it."""
+    return {
+        "line": line,
+        "kind": finding.kind,
+        "code": finding.code,
+        "severity": finding.severity.value,
+        "pci_bus_id": finding.pci_bus_id,
+        "device": finding.device,
+        "pid": finding.pid,
+        "process": finding.process,
+        "domains": list(finding.domains),
+        "meaning": finding.meaning,
+        "next_step": finding.next_step,
+    }
+
+
+def joblog_json(finding: JobFinding) -> dict[str, Any]:
+    """A job-log finding as `classify` prints it; pid and host only when the line names them."""
+    said: dict[str, Any] = {
+        "line": finding.line,
+        "kind": finding.kind,
+        "op": finding.op,
+        "seq": finding.seq,
+        "group": finding.group,
+        "rank": finding.rank,
+        "timeout_ms": finding.timeout_ms,
+        "domains": list(finding.domains),
+        "first_cause": finding.first_cause,
+        "meaning": finding.meaning,
+    }
+    extra = {"pid": finding.pid, "host": finding.host}
+    return said | {name: value for name, value in extra.items() if value is not None}
+
+
+def detect(sample: Iterable[bytes]) -> LogKind:
+    """Which of the two kinds of log the sampled lines look like; kernel when nothing tells."""
+    votes = {"kernel": 0, "joblog": 0}
+    for line in sample:
+        votes["kernel"] += _KERNEL_LINE.search(line[:400]) is not None
+        votes["joblog"] += _JOB_LINE.search(line[:400]) is not None
+    return "joblog" if votes["joblog"] > votes["kernel"] else "kernel"
+
+
+def _none(first: int, last: int) -> Iterator[dict[str, Any]]:
+    """The lines from `first` up to, not including, `last` as lines that say nothing."""
+    return ({"line": n, "kind": "none"} for n in range(first, last))
+
+
+def _kernel(batches: Iterator[list[bytes]], all_lines: bool) -> Iterator[dict[str, Any]]:
+    reader, sieve = kernel.KernelReader(), blocks.Sieve(kernel.TRIGGERS)
+    start = 1
+    for batch in batches:
+        done = start
+        for index in sieve.hits(batch):
+            found = reader.read_line(batch[index].decode("utf-8", "replace"))
+            if found is None:
+                continue
+            line = start + index
+            if all_lines:
+                yield from _none(done, line)
+            yield kernel_json(line, found[1])
+            done = line + 1
+        start += len(batch)
+        if all_lines:
+            yield from _none(done, start)
+
+
+def _job_findings(batches: Iterator[list[bytes]], counted: list[int]) -> Iterator[JobFinding]:
+    """Findings in line order; `counted[0]` grows to the number of lines."""
+    reader, sieve = joblog.JobLogReader(), blocks.Sieve(joblog.TRIGGERS)
+    for batch in batches:
+        wanted = iter(sieve.hits(batch))
+        index = next(wanted, None)
+        position = 0
+        while position < len(batch):
+            if not reader.following:
+                if index is None:
+                    break
+                position = max(position, index)
+            yield from reader.feed(counted[0] + position + 1, batch[position].decode("utf-8", "replace"))
+            position += 1
+            while index is not None and index < position:
+                index = next(wanted, None)
+        counted[0] += len(batch)
+    yield from reader.close()
+
+
+def _joblog(batches: Iterator[list[bytes]], all_lines: bool) -> Iterator[dict[str, Any]]:
+    counted, done = [0], 1
+    for finding in _job_findings(batches, counted):
+        if all_lines and finding.line > done:
+            yield from _none(done, finding.line)
+        done = max(done, finding.line + 1)
+        yield joblog_json(finding)
+    if all_lines:
+        yield from _none(done, counted[0] + 1)
 
 
 def classify_stream(
@@ -13,10 +128,13 @@ def classify_stream(
 ) -> Iterator[dict[str, Any]]:
     """One JSON-ready dict per finding, in line order; with `all_lines` also `{"line": N, "kind": "none"}` for the rest.
 
-    `lines` is any iterable of byte lines, or an open binary file (faster: read in blocks). `kind`
-    None looks at the first lines and decides. Memory is constant whatever the input.
+    `lines` is any iterable of byte lines, or an open binary file (faster: read in blocks). `kind` None looks
+    at the first lines and decides. Memory is constant whatever the input. Findings of a job log come when the
+    first cause is settled: at the end, or after `joblog.MAX_HELD` of them.
     """
-    number = 0
-    for number, _ in enumerate(lines, 1):
-        if all_lines:
-            yield {"line": number, "kind": "none"}
+    batches = blocks.batches(lines)
+    if kind is None:
+        head = next(batches, [])
+        kind = detect(head[:_LOOK_AT_LINES])
+        batches = itertools.chain([head], batches)
+    return _kernel(batches, all_lines) if kind == "kernel" else _joblog(batches, all_lines)

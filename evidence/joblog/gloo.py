@@ -129,7 +129,7 @@ FAMILY = grammar.Family(
         "TCPStore",
         "Failed to recv",
         "Address already in use",
-        "errno: 104",
+        "(errno: ",
     ),
     read=read,
     facts=FACTS,

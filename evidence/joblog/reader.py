@@ -38,8 +38,21 @@ _MAX_JOIN_LINES = 6
 _MIN_WRAP_CHARS = 60
 _MAX_TRACEBACKS = 256
 _TRACEBACK_LINES = 400
-_TRIGGERS = tuple(dict.fromkeys(t for family in FAMILIES for t in family.triggers))
-_ANY = re.compile("|".join(re.escape(t) for t in _TRIGGERS))
+_COLLECTIVES = (
+    "reduce",
+    "barrier",
+    "arrier(",
+    "broadcast",
+    "gather",
+    "all_to_all",
+    "scatter",
+    ".send(",
+    ".recv(",
+)
+_FAMILY_TRIGGERS = tuple(dict.fromkeys(t for family in FAMILIES for t in family.triggers))
+TRIGGERS = (*_FAMILY_TRIGGERS, *_COLLECTIVES, "Traceback", "ProcessGroup", "NCCL WARN", "WorkNCCL")
+"""What a line must contain to be read at all, unless the reader is following a message over several lines."""
+_ANY = re.compile("|".join(re.escape(t) for t in _FAMILY_TRIGGERS))
 _OP = re.compile(
     r"(?:dist|distributed|default_pg|group|pg|comm|work)\w*\.(?P<op>all_reduce|allreduce|barrier|broadcast|all_gather(?:_into_tensor|_object)?|_all_gather_base|reduce_scatter(?:_tensor)?|reduce|all_to_all(?:_single)?|gather|scatter|send|recv|isend|irecv|monitored_barrier|broadcast_object_list)\(|, in (?P<frame>barrier|all_reduce|broadcast|all_gather|reduce_scatter|monitored_barrier|all_to_all_single)$"
 )
@@ -104,11 +117,10 @@ class JobLogReader:
             if len(self._tracebacks) < _MAX_TRACEBACKS:
                 self._tracebacks[rank] = record.line
             return None
-        began = self._tracebacks.get(rank)
-        if began is None:
-            return None
-        if record.line - began > _TRACEBACK_LINES:
-            del self._tracebacks[rank]
+        stale = [r for r, began in self._tracebacks.items() if record.line - began > _TRACEBACK_LINES]
+        for old in stale:
+            del self._tracebacks[old]
+        if rank not in self._tracebacks:
             return None
         if _FRAME.match(record.text) or _DEEP.match(record.text):
             return None
@@ -129,20 +141,25 @@ class JobLogReader:
         peeled = prefixes.parse(record.text)
         inner = grammar.strip(line, peeled.message)
         rank = inner.rank if inner.rank is not None else record.rank
-        return replace(inner, rank=rank, host=inner.host or record.host or peeled.host, pid=inner.pid or record.pid)
+        return replace(
+            inner, rank=rank, host=inner.host or record.host or peeled.host, pid=inner.pid or record.pid
+        )
 
     def _take(self, finding: JobFinding) -> None:
         if finding.kind == "task_exit" and finding.rank is not None:
             self._story.fill_rank(finding.line, finding.rank)
         self._story.add(finding)
 
+    @property
+    def following(self) -> bool:
+        """Whether the next line matters whatever it contains."""
+        return self._cut is not None or bool(self._tracebacks)
+
     def feed(self, line: int, text: str) -> Iterator[JobFinding]:
         """Read one line; yields findings only once the first cause is settled."""
         text = text[:MAX_LINE_CHARS]
         interesting = _ANY.search(text) is not None
         cut = _CUT.search(text) is not None
-        if not (interesting or cut or self._cut or self._tracebacks or "Traceback" in text or "(" in text):
-            return
         record = self._record(line, text)
         self._note_op(record)
         found = self._join(record) or (self._families(record) if interesting else None)

@@ -157,7 +157,7 @@ def read(message: str, _context: Context) -> KernelFinding | None:
 
 FAMILY = grammar.Family(
     name="fabric",
-    triggers=("mlx", "Link DOWN", "arrier", "Port module event", "hfi1", "transmit timeout", "WATCHDOG"),
+    triggers=("mlx", "Link DOWN", "arrier", "Port module event", "hfi", "transmit timeout", "WATCHDOG"),
     read=read,
     facts=FACTS,
 )

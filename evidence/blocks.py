@@ -1,0 +1,85 @@
+"""Whole logs as batches of lines with constant memory, and a sieve that drops the ones no family could want.
+
+Logs repeat themselves: without its digits, nearly every line is one seen before. The sieve remembers such
+templates, so that a batch of known ones costs a set difference. It is sound because no trigger contains a
+digit: a trigger in the line is in its template too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol, runtime_checkable
+
+BLOCK_BYTES = 1 << 20
+MAX_LINE_BYTES = 1 << 16
+"""The rest of a longer line is dropped."""
+_BATCH_LINES = 512
+_DIGITS = b"0123456789"
+_MAX_TEMPLATES = 1 << 15
+_MAX_TEMPLATE_BYTES = 1 << 10
+"""Longer templates are not remembered: one log of long lines must not fill the memory."""
+
+
+@runtime_checkable
+class Stream(Protocol):
+    """An open binary file."""
+
+    def read1(self, size: int = ..., /) -> bytes:
+        """What is there, at most `size` bytes; empty at the end."""
+        ...
+
+
+def _from_stream(stream: Stream) -> Iterator[list[bytes]]:
+    """Batches of whole lines, as they arrive."""
+    rest, skipping = b"", False
+    while block := stream.read1(BLOCK_BYTES):
+        lines = (rest + block).split(b"\n")
+        rest = lines.pop()
+        if skipping and lines:
+            lines[0], skipping = lines[0][:MAX_LINE_BYTES], False
+        if len(rest) > MAX_LINE_BYTES:
+            rest, skipping = rest[:MAX_LINE_BYTES], True
+        if lines:
+            yield lines
+    if rest:
+        yield [rest]
+
+
+def _from_lines(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+    batch: list[bytes] = []
+    for line in lines:
+        batch.append(line[:MAX_LINE_BYTES].rstrip(b"\n"))
+        if len(batch) >= _BATCH_LINES:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def batches(lines: Iterable[bytes] | Stream) -> Iterator[list[bytes]]:
+    """Lists of lines without their newlines."""
+    return _from_stream(lines) if isinstance(lines, Stream) else _from_lines(lines)
+
+
+class Sieve:
+    """Says which lines of a batch contain one of `triggers`, and remembers templates that contain none."""
+
+    def __init__(self, triggers: Sequence[str]) -> None:
+        if any(re.search(r"\d", t) for t in triggers):
+            msg = "a trigger with a digit would be lost in a template"
+            raise ValueError(msg)
+        self._any = re.compile(b"|".join(re.escape(t.encode()) for t in triggers))
+        self._benign: set[bytes] = set()
+
+    def hits(self, lines: list[bytes]) -> list[int]:
+        """Indices of the lines a family could want."""
+        templates = b"\n".join(lines).translate(None, _DIGITS).split(b"\n")
+        new = set(templates) - self._benign
+        if not new:
+            return []
+        wanted = {t for t in new if self._any.search(t)}
+        if len(self._benign) > _MAX_TEMPLATES:
+            self._benign.clear()
+        self._benign.update(t for t in new - wanted if len(t) <= _MAX_TEMPLATE_BYTES)
+        return [i for i, t in enumerate(templates) if t in wanted] if wanted else []
