@@ -82,7 +82,8 @@ class AgentSettings:
         default=(),
     )
     expect_services: tuple[str, ...] = doc(
-        "systemd units (or process names) that must run; empty = the known ones seen running when healthy", default=()
+        "systemd units (or process names) that must run; empty = the known ones seen running when healthy",
+        default=(),
     )
     exclude_hcas: tuple[str, ...] = doc("InfiniBand devices never looked at (globs)", default=())
 
@@ -91,10 +92,20 @@ class AgentSettings:
 class ChecksSettings:
     """[checks]: the health checks of the agent and of probing-check."""
 
-    site_file: str = doc("site file: which checks run where, with which limits (docs/checks.md); empty = the defaults", default="")
-    state_file: str = doc("where the agent's checks remember counters between sweeps of one boot", default="/var/lib/probing-cluster/checks.json")
-    command_directories: tuple[str, ...] = doc("where tools (ipmitool, nvme, systemctl …) are looked up; empty = the system's", default=())
-    watchdog_s: float = doc("longest a whole sweep may take, seconds (Slurm ends a HealthCheckProgram at 60 s)", default=30.0)
+    site_file: str = doc(
+        "site file: which checks run where, with which limits (docs/checks.md); empty = the defaults",
+        default="",
+    )
+    state_file: str = doc(
+        "where the agent's checks remember counters between sweeps of one boot",
+        default="/var/lib/probing-cluster/checks.json",
+    )
+    command_directories: tuple[str, ...] = doc(
+        "where tools (ipmitool, nvme, systemctl …) are looked up; empty = the system's", default=()
+    )
+    watchdog_s: float = doc(
+        "longest a whole sweep may take, seconds (Slurm ends a HealthCheckProgram at 60 s)", default=30.0
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +125,9 @@ class ServiceSettings:
         default="/run/probing-cluster/report.sock",
     )
     metrics_listen: str = doc("host:port of the Prometheus endpoint; empty = off", default="")
-    operators: tuple[str, ...] = doc("users who may read every job's report through the socket, besides root", default=())
+    operators: tuple[str, ...] = doc(
+        "users who may read every job's report through the socket, besides root", default=()
+    )
     operator_group: str = doc("Unix group whose members may too; empty = none", default="")
     timezone: str = doc("IANA zone of the nightly jobs", default="UTC")
 
@@ -126,6 +139,13 @@ class SlurmSettings:
     bin_directory: str = doc("where sacct, scontrol, sinfo are; empty = PATH", default="")
     conf: str = doc("slurm.conf to use; empty = Slurm's default", default="")
     command_deadline_s: float = doc("longest a Slurm command may take, seconds", default=30.0)
+    live: str = doc(
+        "auto, pyslurm or cli: how jobs and nodes are read; auto = pyslurm where it imports", default="auto"
+    )
+    helper_socket: str = doc(
+        "Unix socket of the helper that may drain, resume and requeue; empty = this process may itself",
+        default="",
+    )
     history_days: float = doc("how far back the first accounting poll looks, days", default=7.0)
 
 
@@ -140,15 +160,36 @@ class PolicySettings:
     budget_partition_frac: float = doc("most of one partition's nodes drained per window, 0..1", default=0.25)
     budget_window_s: float = doc("length of the budget window, seconds", default=3600.0)
     requeue: bool = doc("requeue the jobs of a node drained for a high-severity fault", default=True)
-    refusal_ttl_s: float = doc("how long a permission lets a node's Prolog refuse jobs, seconds", default=60.0)
-    auto_resume: bool = doc("resume nodes we drained once they have been healthy for long enough", default=True)
+    refusal_ttl_s: float = doc(
+        "how long a permission lets a node's Prolog refuse jobs, seconds", default=60.0
+    )
+    auto_resume: bool = doc(
+        "resume nodes we drained once they have been healthy for long enough", default=True
+    )
     resume_green_s: float = doc("how long without any fault before a node is resumed, seconds", default=900.0)
-    resume_green_beats: int = doc("how many heartbeats without any fault before a node is resumed", default=30)
+    resume_green_beats: int = doc(
+        "how many heartbeats without any fault before a node is resumed", default=30
+    )
     reboot_kinds: tuple[str, ...] = doc(
         "kinds of fault that only a reboot cures: no resume before one was seen",
-        default=("xid", "sxid", "gpu_lost", "gsp", "ecc", "row_remap", "retired_pages", "nvlink", "mce", "edac", "pcie_aer", "driver"),
+        default=(
+            "xid",
+            "sxid",
+            "gpu_lost",
+            "gsp",
+            "ecc",
+            "row_remap",
+            "retired_pages",
+            "nvlink",
+            "mce",
+            "edac",
+            "pcie_aer",
+            "driver",
+        ),
     )
-    escalate_cures: int = doc("after so many cures the same fault again stays drained for a hardware inspection", default=2)
+    escalate_cures: int = doc(
+        "after so many cures the same fault again stays drained for a hardware inspection", default=2
+    )
     escalate_days: float = doc("how far back cures of the same fault count, days", default=30.0)
 
 

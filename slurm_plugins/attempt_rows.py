@@ -102,3 +102,20 @@ def _joined(first: records.JobAttempt, rest: records.JobAttempt) -> records.JobA
         n_gpus=max((n for n in (first.n_gpus, rest.n_gpus) if n is not None), default=None),
         n_cpus=max((n for n in (first.n_cpus, rest.n_cpus) if n is not None), default=None),
     )
+
+
+def with_zero_gpus(
+    rows: Sequence[records.JobAttempt], accounted: bool | None
+) -> Sequence[records.JobAttempt]:
+    """An attempt without GPUs had none only where the site accounts them; otherwise nobody knows."""
+    if accounted is False:
+        return rows
+    since = min((row.submit_at for row in rows if row.n_gpus), default=None)
+    if accounted is None and since is None:
+        return rows
+    return [
+        dataclasses.replace(row, n_gpus=0)
+        if row.n_gpus is None and row.n_cpus and (accounted or (since and row.submit_at >= since))
+        else row
+        for row in rows
+    ]

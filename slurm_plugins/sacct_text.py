@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
 from probing_cluster.core import errors, hostlist, records, sanitize
@@ -29,7 +28,6 @@ class Reading:
     stand_ins: int = 0
     no_submit: int = 0
     no_nodes: bool = False
-    unsaid_gpus: list[records.JobAttempt] = field(default_factory=list)
 
 
 def parse_sacct_text(
@@ -70,7 +68,7 @@ def parse_sacct_text(
             else:
                 duplicates += (found.job_id, found.submit_at) in waiting
                 waiting[found.job_id, found.submit_at] = found
-    whole = attempt_rows.assemble(_with_zero_gpus(started, gpus_accounted))
+    whole = attempt_rows.assemble(attempt_rows.with_zero_gpus(started, gpus_accounted))
     return attempt_rows.ParseResult(
         attempts=whole.attempts,
         rejected=tuple(rejected),
@@ -121,8 +119,8 @@ def attempt_of(fields: Mapping[str, str], reading: Reading) -> records.JobAttemp
         end_at=_end(fields, state, times),
         suspended_s=sacct_times.span_s(fields.get("suspended", "")) or 0.0,
         state=state,
-        exit_code=exit_code,
-        exit_signal=exit_signal,
+        exit_code=None if state in attempt_rows.ACTIVE else exit_code,
+        exit_signal=None if state in attempt_rows.ACTIVE else exit_signal,
         derived_exit_code=_exit(fields.get("derivedexitcode", ""))[0],
         nodes=nodes,
         n_gpus=_gpus(fields, len(nodes)),
@@ -234,23 +232,6 @@ def _gpus(fields: Mapping[str, str], n_nodes: int) -> int | None:
         lambda: tres.gpus_of_gres(fields.get("reqgres", ""), nodes),
     )
     return next((count for count in (read() for read in tries) if count is not None), None)
-
-
-def _with_zero_gpus(
-    rows: Sequence[records.JobAttempt], accounted: bool | None
-) -> Sequence[records.JobAttempt]:
-    """An attempt without GPUs had none only where the site accounts them; otherwise nobody knows."""
-    if accounted is False:
-        return rows
-    since = min((row.submit_at for row in rows if row.n_gpus), default=None)
-    if accounted is None and since is None:
-        return rows
-    return [
-        dataclasses.replace(row, n_gpus=0)
-        if row.n_gpus is None and row.n_cpus and (accounted or (since and row.submit_at >= since))
-        else row
-        for row in rows
-    ]
 
 
 def _time_limit_s(fields: Mapping[str, str]) -> float | None:

@@ -3,7 +3,7 @@
 
 Started, as the user, as `/usr/bin/python3 -I -S <this file> --probe-dir DIR --job-dir DIR [--default on|off]`.
 Standard library only, Python 3.6 and later. `--probe-dir` is a root-owned directory that goes to the front of
-PYTHONPATH, once; `--job-dir` holds the page directories that the Prolog made. A user opts out with PROBING=off.
+PYTHONPATH, once; `--job-dir` holds the page directories that the Prolog made (%n in it is the node). A user opts out with PROBING=off.
 """
 
 import posix
@@ -26,7 +26,8 @@ def main(words: "list[str]", environment: "dict[bytes, bytes]") -> bytes:
     lines = [b"export PROBING=on"]
     job_id = environment.get(b"SLURM_JOB_ID", b"")
     if options["--job-dir"] and job_id.isdigit():
-        lines.append(b"export PROBING_JOB_DIR=" + options["--job-dir"].encode() + b"/" + job_id)
+        base = options["--job-dir"].encode().replace(b"%n", environment.get(b"SLURMD_NODENAME", b""))
+        lines.append(b"export PROBING_PAGE_DIR=" + base + b"/" + job_id)
     path = with_front(probe_dir, environment.get(b"PYTHONPATH", b""))
     # A value with a line break cannot be said in TaskProlog's language: the user's own stays as it is.
     if b"\n" not in path:

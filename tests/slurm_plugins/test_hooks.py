@@ -191,7 +191,7 @@ def test_task_prolog_prepends_once(hook: Hook) -> None:
         done = hook("task_prolog", "--probe-dir", "/opt/p", "--job-dir", "/run/j", environment=environment)
         assert done.stdout.splitlines() == [
             "export PROBING=on",
-            "export PROBING_JOB_DIR=/run/j/7",
+            "export PROBING_PAGE_DIR=/run/j/7",
             f"export PYTHONPATH={after}",
         ]
         assert done.returncode == 0

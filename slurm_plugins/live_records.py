@@ -1,0 +1,149 @@
+"""Jobs and nodes as Slurm has them right now; the same records from pyslurm, JSON and text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from probing_cluster.core import records
+
+JOB_BASES = frozenset(
+    {
+        "PENDING",
+        "RUNNING",
+        "SUSPENDED",
+        "COMPLETED",
+        "CANCELLED",
+        "FAILED",
+        "TIMEOUT",
+        "NODE_FAIL",
+        "PREEMPTED",
+    }
+    | {"BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"}
+)
+NODE_BASES = frozenset({"UNKNOWN", "DOWN", "IDLE", "ALLOCATED", "ERROR", "MIXED", "FUTURE"})
+
+_NODE_WORDS: Mapping[str, tuple[str, ...]] = {
+    # sinfo's words for people are a base and a flag in one.
+    "DRAINED": ("IDLE", "DRAIN"),
+    "DRAINING": ("ALLOCATED", "DRAIN"),
+    "FAILING": ("ALLOCATED", "FAIL"),
+    "MAINT": ("MAINTENANCE",),
+    "REBOOT": ("REBOOT_REQUESTED",),
+    "REBOOT^": ("REBOOT_ISSUED",),
+    "POWERED_OFF": ("POWERED_DOWN",),
+    "NO_RESPOND": ("NOT_RESPONDING",),
+}
+_NODE_SIGNS: Mapping[str, str] = {
+    "*": "NOT_RESPONDING",
+    "~": "POWERED_DOWN",
+    "#": "POWERING_UP",
+    "!": "POWER_DOWN",
+    "%": "POWERING_DOWN",
+    "$": "MAINTENANCE",
+    "@": "REBOOT_REQUESTED",
+    "^": "REBOOT_ISSUED",
+    "-": "PLANNED",
+    "+": "",
+}
+
+
+@records.record
+class LiveJob:
+    """One job in the controller's memory."""
+
+    job_id: int = records.doc("raw job id")
+    array_job_id: int | None = records.doc("array master id", default=None)
+    array_task_id: int | None = records.doc(
+        "array task index; null for the unsplit remainder too", default=None
+    )
+    het_job_id: int | None = records.doc("het job leader", default=None)
+    het_offset: int | None = records.doc("het component", default=None)
+    name: str = records.doc("job name", default="")
+    user: str = records.doc("user name, else uid", default="")
+    uid: int | None = records.doc("owner", default=None)
+    account: str = records.doc("account", default="")
+    partition: str = records.doc("partition", default="")
+    qos: str = records.doc("quality of service", default="")
+    state: str = records.doc("base state, upper case")
+    flags: frozenset[str] = records.doc("state flags: COMPLETING, CONFIGURING …", default=frozenset())
+    submit_at: datetime | None = records.doc("submit time of this attempt", default=None)
+    eligible_at: datetime | None = records.doc("eligible time", default=None)
+    start_at: datetime | None = records.doc("when this attempt started; null while pending", default=None)
+    time_limit_s: float | None = records.doc("limit, seconds; null for unlimited", default=None)
+    restart_count: int = records.doc("restarts so far", default=0)
+    nodes: tuple[str, ...] = records.doc("allocated nodes", default=())
+    n_gpus: int | None = records.doc("GPUs allocated; null when Slurm does not say", default=None)
+    gpus: Mapping[str, tuple[int, ...]] | None = records.doc(
+        "node to GPU indices; null when unsaid", default=None
+    )
+    requeue: bool = records.doc("false with --no-requeue", default=False)
+    batch: bool = records.doc("false for srun and salloc", default=False)
+    reason: str = records.doc("pending or end reason", default="")
+    failed_node: str | None = records.doc("node Slurm names as failed", default=None)
+    excluded_nodes: tuple[str, ...] = records.doc("nodes its user excluded", default=())
+    work_dir: str | None = records.doc("working directory", default=None)
+    stdout_path: str | None = records.doc("standard output, expanded", default=None)
+
+    @property
+    def running(self) -> bool:
+        """True while it holds nodes."""
+        return self.state in {"RUNNING", "SUSPENDED"}
+
+
+@records.record
+class LiveNode:
+    """One node in the controller's memory."""
+
+    name: str = records.doc("node name")
+    state: str = records.doc("base state, upper case: IDLE, ALLOCATED, MIXED, DOWN …")
+    flags: frozenset[str] = records.doc(
+        "state flags: DRAIN, NOT_RESPONDING, MAINTENANCE …", default=frozenset()
+    )
+    reason: str = records.doc("why it is out of service, empty for nothing", default="")
+    reason_set_by: str = records.doc("who wrote the reason", default="")
+    reason_at: datetime | None = records.doc("when it was written", default=None)
+    boot_at: datetime | None = records.doc("when it booted", default=None)
+    slurmd_start_at: datetime | None = records.doc("when its slurmd started", default=None)
+    gres: str = records.doc("gres text: gpu:h100:8(S:0-1)", default="")
+    n_gpus: int | None = records.doc("GPUs configured; null when Slurm does not say", default=None)
+    features: tuple[str, ...] = records.doc("available features", default=())
+    active_features: tuple[str, ...] = records.doc("active features", default=())
+    partitions: tuple[str, ...] = records.doc("partitions", default=())
+    reservation: str = records.doc("reservation it is in", default="")
+    version: str = records.doc("slurmd version", default="")
+
+    @property
+    def states(self) -> frozenset[str]:
+        """Base state and flags together."""
+        return self.flags | {self.state}
+
+
+def job_state(words: Iterable[str]) -> tuple[str, frozenset[str]]:
+    """Base and flags of a job's state, in any release's writing."""
+    found = [word.strip().upper() for item in words for word in item.split("+") if word.strip()]
+    base = next((word for word in found if word in JOB_BASES), found[0] if found else "UNKNOWN")
+    return base, frozenset(found) - {base}
+
+
+def node_state(words: Iterable[str]) -> tuple[str, frozenset[str]]:
+    """Base and flags of a node's state: `IDLE+DRAIN*`, `draining`, ["IDLE", "DRAIN"]."""
+    found: list[str] = []
+    for item in words:
+        for word in item.upper().split("+"):
+            found += _node_words(word.strip())
+    base = next((word for word in found if word in NODE_BASES), "UNKNOWN")
+    return base, frozenset(found) - {base, ""}
+
+
+def _node_words(word: str) -> list[str]:
+    flags: list[str] = []
+    while word and word[-1] in _NODE_SIGNS and word not in _NODE_WORDS:
+        flags.append(_NODE_SIGNS[word[-1]])
+        word = word[:-1]
+    return [*_NODE_WORDS.get(word, (word,)), *flags]
+
+
+def stand_after_start(state: str, start_at: datetime | None) -> datetime | None:
+    """A pending job's start time is the scheduler's forecast, not a fact."""
+    return None if state == "PENDING" else start_at

@@ -1,0 +1,168 @@
+"""`sacct --json` of Slurm 21.08 to 26.05 as attempts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from probing_cluster.core import errors, records
+from probing_cluster.slurm_plugins import attempt_rows, job_ids, sacct_rows, sacct_text, slurm_json
+
+
+def parse_sacct_json(
+    data: bytes, *, cluster: str | None = None, gpus_accounted: bool | None = None
+) -> attempt_rows.ParseResult:
+    """Every attempt in `data`; raises MalformedInput when it is not the JSON of sacct at all.
+
+    A rejected job's `line_no` is its place in the list, from 1.
+    """
+    document = slurm_json.load(data)
+    started: list[records.JobAttempt] = []
+    waiting: list[attempt_rows.NotStarted] = []
+    rejected: list[sacct_rows.Rejected] = []
+    steps = 0
+    for place, job in enumerate(slurm_json.rows(document, "jobs"), 1):
+        steps += len(job["steps"]) if isinstance(job, dict) and isinstance(job.get("steps"), list) else 0
+        try:
+            found = attempt_of(job, cluster or "cluster")
+        except errors.MalformedInput as exc:
+            rejected.append(sacct_rows.refused(place, json.dumps(job), str(exc.args[0])))
+            continue
+        if isinstance(found, records.JobAttempt):
+            started.append(found)
+        else:
+            waiting.append(found)
+    whole = attempt_rows.assemble(attempt_rows.with_zero_gpus(started, gpus_accounted))
+    return attempt_rows.ParseResult(
+        attempts=whole.attempts,
+        rejected=tuple(rejected),
+        not_started=tuple(waiting),
+        steps=steps,
+        duplicates=whole.duplicates,
+        merged=whole.merged,
+        notes=tuple(f"Slurm said: {said}" for said in slurm_json.said_errors(document)),
+    )
+
+
+def attempt_of(job: Any, cluster: str) -> records.JobAttempt | attempt_rows.NotStarted:
+    """The attempt one job object tells; NotStarted when it never ran. Raises MalformedInput."""
+    job_id = slurm_json.number(job.get("job_id")) if isinstance(job, dict) else None
+    if job_id is None:
+        msg = "it has no job_id"
+        raise errors.MalformedInput(msg)
+    times, array, het = (slurm_json.table(job.get(key)) for key in ("time", "array", "het"))
+    state = _state(job)
+    submit_at, start_at, end_at = (slurm_json.instant(times.get(k)) for k in ("submission", "start", "end"))
+    nodes_text = slurm_json.text(job.get("nodes"))
+    nowhere = nodes_text in sacct_text.NO_NODES and start_at == end_at
+    if start_at is None or state in attempt_rows.WAITING or nowhere:
+        return attempt_rows.NotStarted(
+            job_id=str(job_id), state=state, submit_at=submit_at, end_at=end_at, user=_user(job)
+        )
+    if end_at is not None and end_at < start_at:
+        msg = "it ends before it starts"
+        raise errors.MalformedInput(msg)
+    array_job = slurm_json.number(array.get("job_id")) or None
+    task = slurm_json.number(array.get("task_id")) if array_job else None
+    leader = slurm_json.number(het.get("job_id")) or None
+    active = state in attempt_rows.ACTIVE
+    exit_code, exit_signal = (None, None) if active else _exit(job.get("exit_code"))
+    return records.JobAttempt(
+        cluster=slurm_json.text(job.get("cluster")) or cluster,
+        job_id=job_id,
+        submit_at=submit_at or start_at,
+        array_job_id=array_job if task is not None else None,
+        array_task_id=task,
+        het_job_id=leader,
+        het_offset=slurm_json.number(het.get("job_offset")) if leader else None,
+        eligible_at=slurm_json.instant(times.get("eligible")),
+        start_at=start_at,
+        end_at=None if active else end_at,
+        suspended_s=float(slurm_json.number(times.get("suspended")) or 0),
+        state=state,
+        exit_code=exit_code,
+        exit_signal=exit_signal,
+        derived_exit_code=_exit(job.get("derived_exit_code"))[0],
+        nodes=sacct_text.nodes_in(nodes_text),
+        n_gpus=_tres(job, "gpu"),
+        n_cpus=_tres(job, "cpu"),
+        time_limit_s=_minutes_s(times.get("limit")),
+        run_key=_run_key(job) or job_ids.default_run_key(job_id, array_job, task, leader),
+        **_said(job, state),
+    )
+
+
+def _state(job: Mapping[str, Any]) -> str:
+    """The base state; later releases list it with flags behind it."""
+    listed = slurm_json.words(slurm_json.table(job.get("state")).get("current"))
+    if not listed:
+        msg = "it has no state"
+        raise errors.MalformedInput(msg)
+    base = [word.upper() for word in listed]
+    # A flag decides where it says how this row ended: the base beside REQUEUED is only PENDING.
+    return next((word for word in ("REQUEUED", "RESIZING", "REVOKED") if word in base), base[0])
+
+
+def _said(job: Mapping[str, Any], state: str) -> dict[str, Any]:
+    """The columns that are words, numbers as they stand, or nothing."""
+    by = slurm_json.text(job.get("kill_request_user"))
+    stdout = slurm_json.text(job.get("stdout_expanded")) or slurm_json.text(job.get("stdout"))
+    return {
+        "user": _user(job),
+        "account": slurm_json.text(job.get("account")),
+        "partition": slurm_json.text(job.get("partition")),
+        "qos": slurm_json.text(job.get("qos")),
+        "name": slurm_json.text(job.get("name")),
+        "priority": slurm_json.number(job.get("priority")),
+        "reason": slurm_json.text(slurm_json.table(job.get("state")).get("reason")),
+        "failed_node": slurm_json.text(job.get("failed_node")) or None,
+        "cancelled_by": (by or None) if state == "CANCELLED" else None,
+        "work_dir": slurm_json.text(job.get("working_directory")) or None,
+        "stdout_path": stdout or None,
+        "restart_count": slurm_json.number(job.get("restart_cnt")),
+    }
+
+
+def _user(job: Mapping[str, Any]) -> str:
+    return slurm_json.text(job.get("user")) or slurm_json.text(
+        slurm_json.table(job.get("association")).get("user")
+    )
+
+
+def _exit(value: Any) -> tuple[int | None, int | None]:
+    told = slurm_json.table(value)
+    signal = slurm_json.table(told.get("signal"))
+    raw_signal = signal.get("signal_id") if "signal_id" in signal else signal.get("id")
+    code = slurm_json.number(told.get("return_code"))
+    return code, slurm_json.number(raw_signal) or (0 if code is not None else None)
+
+
+def _tres(job: Mapping[str, Any], what: str) -> int | None:
+    """Allocated count of `cpu` or `gpu`; what was asked for where Slurm forgot the allocation."""
+    tres = slurm_json.table(job.get("tres"))
+    for key in ("allocated", "requested"):
+        listed = tres.get(key)
+        entries = [slurm_json.table(entry) for entry in listed] if isinstance(listed, list) else []
+        named = {_tres_name(entry): slurm_json.number(entry.get("count")) for entry in entries}
+        typed = [count for name, count in named.items() if name.startswith(f"{what}:") and count is not None]
+        whole = named.get(what)
+        if whole is not None or typed:
+            return whole if whole is not None else sum(typed)
+    return None
+
+
+def _tres_name(entry: Mapping[str, Any]) -> str:
+    """`gpu:a100` for {type: gres, name: gpu:a100}, `cpu` for {type: cpu, name: ""}."""
+    kind = slurm_json.text(entry.get("type"))
+    return slurm_json.text(entry.get("name")) if kind == "gres" else kind
+
+
+def _minutes_s(value: Any) -> float | None:
+    minutes = slurm_json.number(value)
+    return None if minutes is None else 60.0 * minutes
+
+
+def _run_key(job: Mapping[str, Any]) -> str | None:
+    comment = slurm_json.table(job.get("comment")).get("job")
+    return sacct_text.run_key_in(comment) if isinstance(comment, str) else None

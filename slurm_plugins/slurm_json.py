@@ -1,0 +1,93 @@
+"""The shapes Slurm's JSON took from 21.08 to 26.05, read as one."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from probing_cluster.core import clock, errors, sanitize
+
+NO_VALUE = frozenset({0xFFFF, 0xFFFE, 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFE, -1, -2})
+"""How Slurm's integers say "not set" and "infinite" where the parser lets them through."""
+
+
+def load(data: bytes) -> dict[str, Any]:
+    """The object in `data`, noise before its brace forgiven; raises MalformedInput."""
+    text = data.decode("utf-8", "replace")
+    start = text.find("{")
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text, max(start, 0))
+    except (ValueError, RecursionError) as exc:
+        msg = f"not JSON: {exc}"
+        raise errors.MalformedInput(msg) from exc
+    if not isinstance(value, dict):
+        msg = "JSON, but not an object"
+        raise errors.MalformedInput(msg)
+    return value
+
+
+def number(value: Any) -> int | None:
+    """An integer written plainly (21.08 to 23.02) or as {set, infinite, number} (later); None when unset."""
+    if isinstance(value, dict):
+        if not value.get("set", True) or value.get("infinite"):
+            return None
+        return number(value.get("number"))
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, float) and not value.is_integer():
+        return None
+    return None if int(value) in NO_VALUE else int(value)
+
+
+def instant(value: Any) -> datetime | None:
+    """A time in epoch seconds; 0 is Slurm's "not yet"."""
+    seconds = number(value)
+    if not seconds or seconds < 0:
+        return None
+    try:
+        return clock.from_epoch_s(seconds)
+    except (OverflowError, ValueError, OSError) as exc:
+        msg = f"{seconds} is no time"
+        raise errors.MalformedInput(msg) from exc
+
+
+def words(value: Any) -> tuple[str, ...]:
+    """A list of words, written as a list or with commas; empty for null."""
+    if isinstance(value, str):
+        value = value.split(",")
+    if not isinstance(value, list | tuple):
+        return ()
+    return tuple(text(item) for item in value if isinstance(item, str) and item)
+
+
+def text(value: Any) -> str:
+    """A string made safe; null, numbers and Slurm's words for nothing are nothing."""
+    found = sanitize.clean(value.strip()) if isinstance(value, str) else ""
+    return "" if found in {"None", "(null)", "N/A"} else found
+
+
+def table(value: Any) -> dict[str, Any]:
+    """A sub-object; empty for null and anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def rows(document: dict[str, Any], key: str) -> list[Any]:
+    """The list under `key`; raises MalformedInput, with Slurm's own errors, when there is none."""
+    found = document.get(key)
+    if isinstance(found, list):
+        return found
+    said = "; ".join(said_errors(document))
+    msg = f"no {key} in it" + (f": {said}" if said else "")
+    raise errors.MalformedInput(msg)
+
+
+def said_errors(document: dict[str, Any]) -> list[str]:
+    """What Slurm put under `errors`, in words."""
+    told = document.get("errors")
+    listed = told if isinstance(told, list) else []
+    return [
+        ": ".join(filter(None, (text(item.get("error")), text(item.get("description")))))
+        for item in listed
+        if isinstance(item, dict)
+    ]
