@@ -1,0 +1,75 @@
+"""Mean time to failure, its exact Poisson interval, and the projection to other sizes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from scipy import stats
+
+HOUR_S = 3600.0
+DAY_S = 86400.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """Events per unit of exposure with an exact (Garwood) Poisson interval."""
+
+    n_events: int
+    exposure: float
+    rate: float | None
+    """None without exposure."""
+    low: float | None
+    high: float | None
+    level: float = 0.95
+
+
+def poisson_rate(n_events: int, exposure: float, *, level: float = 0.95) -> Rate:
+    """The rate and the interval [χ²(α/2; 2k)/2T, χ²(1−α/2; 2k+2)/2T]."""
+    if exposure <= 0:
+        return Rate(n_events=n_events, exposure=exposure, rate=None, low=None, high=None, level=level)
+    tail = (1.0 - level) / 2.0
+    low = float(stats.chi2.ppf(tail, 2 * n_events)) / 2.0 if n_events else 0.0
+    high = float(stats.chi2.ppf(1.0 - tail, 2 * n_events + 2)) / 2.0
+    return Rate(
+        n_events=n_events,
+        exposure=exposure,
+        rate=n_events / exposure,
+        low=low / exposure,
+        high=high / exposure,
+        level=level,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mttf:
+    """Mean time to failure of jobs of one size, hours; None where nothing failed (or nothing ran)."""
+
+    n_failures: int
+    runtime_h: float
+    mttf_h: float | None
+    low_h: float | None
+    high_h: float | None
+    """None = unbounded above: no failure was seen."""
+
+
+def measured(n_failures: int, runtime_h: float, *, level: float = 0.95) -> Mttf:
+    """Runtime per failure with the exact interval."""
+    rate = poisson_rate(n_failures, runtime_h, level=level)
+    return Mttf(
+        n_failures=n_failures,
+        runtime_h=runtime_h,
+        mttf_h=_inverse(rate.rate),
+        low_h=_inverse(rate.high),
+        high_h=_inverse(rate.low),
+    )
+
+
+def projected_h(n_gpus: float, failures_per_node_day: float, *, gpus_per_node: int = 8) -> float:
+    """1 / (N r_f) for a job of `n_gpus`, hours."""
+    nodes = math.ceil(n_gpus / gpus_per_node)
+    return 24.0 / (nodes * failures_per_node_day) if failures_per_node_day > 0 else math.inf
+
+
+def _inverse(rate: float | None) -> float | None:
+    return 1.0 / rate if rate else None
