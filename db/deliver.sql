@@ -52,8 +52,11 @@ DECLARE
     v_first timestamptz;
     v_last timestamptz;
     v_requests jsonb;
+    v_quota bigint; -- null = the owner or the service, which have none
+    v_written bigint;
+    v_this_hour bigint;
 BEGIN
-    SELECT a.cluster, a.node INTO v_cluster, v_node FROM probing.agent_role a WHERE a.role_name = session_user;
+    SELECT a.cluster, a.node, a.rows_per_hour INTO v_cluster, v_node, v_quota FROM probing.agent_role a WHERE a.role_name = session_user;
     IF NOT FOUND THEN
         IF NOT (pg_has_role(session_user, current_user, 'MEMBER')
                 OR pg_has_role(session_user, 'probing_service', 'MEMBER')) THEN
@@ -64,8 +67,12 @@ BEGIN
         v_node := p_node;
     END IF;
 
-    IF v_given > 20000 OR jsonb_array_length(p_checks) > 5000 OR jsonb_array_length(p_allocations) > 5000 THEN
-        RAISE EXCEPTION 'a delivery holds at most 20000 events, 5000 checks and 5000 allocations'
+    -- Bounds of one call; the agent's side stays far below them.
+    IF v_given > 20000 OR jsonb_array_length(p_checks) > 5000 OR jsonb_array_length(p_allocations) > 5000
+       OR cardinality(p_acks) > 5000 OR jsonb_array_length(p_refused) > 5000
+       OR pg_column_size(p_checks) + pg_column_size(p_allocations) + pg_column_size(p_refused) > 8388608
+       OR pg_column_size(p_heartbeat) > 1048576 THEN
+        RAISE EXCEPTION 'a delivery holds at most 20000 events, 5000 checks, 5000 allocations and 8 MiB'
             USING ERRCODE = 'program_limit_exceeded';
     END IF;
 
@@ -96,9 +103,10 @@ BEGIN
                 pid, process, job_id, count, last_at, source, message, measured, threshold, unit, detail
             )
             SELECT
-                event_id, cluster, node, at, observed_at, kind, code, severity, device, pci_bus_id, gpu_uuid,
-                pid, process, job_id, coalesce(count, 1), last_at, source, left(message, 8192), measured, threshold,
-                unit, coalesce(detail, '{}')::jsonb
+                event_id, cluster, node, at, observed_at, left(kind, 100), left(code, 200), severity, left(device, 500),
+                left(pci_bus_id, 100), left(gpu_uuid, 100), pid, left(process, 500), job_id, coalesce(count, 1), last_at,
+                left(source, 100), left(message, 4096), measured, threshold, left(unit, 50),
+                CASE WHEN length(detail) > 65536 THEN '{"truncated": true}' ELSE coalesce(detail, '{}') END::jsonb
             FROM fit JOIN fresh USING (event_id, at)
             ON CONFLICT DO NOTHING
         )
@@ -126,11 +134,22 @@ BEGIN
         END IF;
     END IF;
 
+    v_written := v_accepted + jsonb_array_length(p_refused);
     IF jsonb_array_length(p_checks) > 0 THEN
-        PERFORM probing.deliver_checks(v_cluster, v_node, p_checks);
+        v_written := v_written + probing.deliver_checks(v_cluster, v_node, p_checks);
     END IF;
     IF jsonb_array_length(p_allocations) > 0 THEN
-        PERFORM probing.deliver_allocations(v_cluster, v_node, p_allocations);
+        v_written := v_written + probing.deliver_allocations(v_cluster, v_node, p_allocations);
+    END IF;
+    IF v_written > 0 AND v_quota IS NOT NULL THEN
+        INSERT INTO probing.intake AS i (role_name, hour, n_rows)
+        VALUES (session_user, date_trunc('hour', now()), v_written)
+        ON CONFLICT (role_name, hour) DO UPDATE SET n_rows = i.n_rows + excluded.n_rows
+        RETURNING i.n_rows INTO v_this_hour;
+        IF v_this_hour > v_quota THEN
+            RAISE EXCEPTION 'node % has delivered % new rows this hour, more than its % per hour',
+                v_node, v_this_hour, v_quota USING ERRCODE = 'configuration_limit_exceeded';
+        END IF;
     END IF;
     IF p_heartbeat IS NOT NULL THEN
         PERFORM probing.deliver_heartbeat(v_cluster, v_node, p_heartbeat);
@@ -167,7 +186,8 @@ END
 $deliver$;
 
 -- The check results of one node: the latest of each check, and a row of history per change.
-CREATE OR REPLACE FUNCTION probing.deliver_checks(p_cluster text, p_node text, p_checks jsonb) RETURNS void
+-- Output   new rows of history. A changed number in the message is no change; a changed outcome is.
+CREATE OR REPLACE FUNCTION probing.deliver_checks(p_cluster text, p_node text, p_checks jsonb) RETURNS bigint
 LANGUAGE sql SET search_path = pg_catalog, pg_temp
 AS $checks$
     WITH given AS (
@@ -179,45 +199,64 @@ AS $checks$
                  || c || jsonb_build_object('cluster', p_cluster, 'node', p_node)
              ) AS r
         ORDER BY r.name, r.at
+    ), compared AS (
+        SELECT g.name, g.at,
+               jsonb_build_array(g.outcome, g.severity, g.device, g.version) AS now_is,
+               coalesce(
+                   lag(jsonb_build_array(g.outcome, g.severity, g.device, g.version))
+                       OVER (PARTITION BY g.name ORDER BY g.at),
+                   before.was
+               ) AS was
+        FROM given g
+        LEFT JOIN LATERAL (
+            SELECT jsonb_build_array(h.outcome, h.severity, h.device, h.version) AS was
+            FROM probing.check_result h
+            WHERE h.cluster = g.cluster AND h.node = g.node AND h.name = g.name AND h.at <= g.at
+            ORDER BY h.at DESC LIMIT 1
+        ) AS before ON true
     ), changed AS (
         INSERT INTO probing.check_result
-        SELECT g.* FROM given g
-        LEFT JOIN probing.check_now n ON n.cluster = g.cluster AND n.node = g.node AND n.name = g.name
-        WHERE n.name IS NULL OR g.at <= n.at
-           OR (g.outcome, g.severity, g.device, g.message, g.version)
-              IS DISTINCT FROM (n.outcome, n.severity, n.device, n.message, n.version)
+        SELECT g.* FROM given g JOIN compared c USING (name, at) WHERE c.now_is IS DISTINCT FROM c.was
         ON CONFLICT DO NOTHING
+        RETURNING 1
+    ), latest AS (
+        INSERT INTO probing.check_now AS n
+        SELECT DISTINCT ON (g.name) g.* FROM given g ORDER BY g.name, g.at DESC
+        ON CONFLICT (cluster, node, name) DO UPDATE SET
+            outcome = excluded.outcome, severity = excluded.severity, message = excluded.message,
+            device = excluded.device, measured = excluded.measured, threshold = excluded.threshold,
+            unit = excluded.unit, duration_s = excluded.duration_s, timed_out = excluded.timed_out,
+            version = excluded.version, at = excluded.at, detail = excluded.detail
+        WHERE excluded.at >= n.at
     )
-    INSERT INTO probing.check_now AS n
-    SELECT DISTINCT ON (g.name) g.* FROM given g ORDER BY g.name, g.at DESC
-    ON CONFLICT (cluster, node, name) DO UPDATE SET
-        outcome = excluded.outcome, severity = excluded.severity, message = excluded.message,
-        device = excluded.device, measured = excluded.measured, threshold = excluded.threshold,
-        unit = excluded.unit, duration_s = excluded.duration_s, timed_out = excluded.timed_out,
-        version = excluded.version, at = excluded.at, detail = excluded.detail
-    WHERE excluded.at >= n.at
+    SELECT count(*) FROM changed
 $checks$;
 
 -- The GPU allocations a node's Prolog and Epilog saw; a later report of the same start completes the first.
-CREATE OR REPLACE FUNCTION probing.deliver_allocations(p_cluster text, p_node text, p_allocations jsonb) RETURNS void
+-- Output   rows stored.
+CREATE OR REPLACE FUNCTION probing.deliver_allocations(p_cluster text, p_node text, p_allocations jsonb) RETURNS bigint
 LANGUAGE sql SET search_path = pg_catalog, pg_temp
 AS $allocations$
-    INSERT INTO probing.job_allocation AS a
-    SELECT DISTINCT ON (r.job_id, r.at) r.*
-    FROM jsonb_array_elements(p_allocations) WITH ORDINALITY AS e(c, n),
-         jsonb_populate_record(
-             NULL::probing.job_allocation,
-             '{"restart_count": 0, "gpu_indices": "", "detail": {}}'::jsonb
-             || e.c || jsonb_build_object('cluster', p_cluster, 'node', p_node)
-         ) AS r
-    ORDER BY r.job_id, r.at, e.n DESC
-    ON CONFLICT (cluster, job_id, node, at) DO UPDATE SET
-        restart_count = excluded.restart_count,
-        uid = coalesce(excluded.uid, a.uid),
-        gpu_uuids = coalesce(excluded.gpu_uuids, a.gpu_uuids),
-        gpu_indices = coalesce(nullif(excluded.gpu_indices, ''), a.gpu_indices),
-        released_at = coalesce(excluded.released_at, a.released_at),
-        detail = a.detail || excluded.detail
+    WITH stored AS (
+        INSERT INTO probing.job_allocation AS a
+        SELECT DISTINCT ON (r.job_id, r.at) r.*
+        FROM jsonb_array_elements(p_allocations) WITH ORDINALITY AS e(c, n),
+             jsonb_populate_record(
+                 NULL::probing.job_allocation,
+                 '{"restart_count": 0, "gpu_indices": "", "detail": {}}'::jsonb
+                 || e.c || jsonb_build_object('cluster', p_cluster, 'node', p_node)
+             ) AS r
+        ORDER BY r.job_id, r.at, e.n DESC
+        ON CONFLICT (cluster, job_id, node, at) DO UPDATE SET
+            restart_count = excluded.restart_count,
+            uid = coalesce(excluded.uid, a.uid),
+            gpu_uuids = coalesce(excluded.gpu_uuids, a.gpu_uuids),
+            gpu_indices = coalesce(nullif(excluded.gpu_indices, ''), a.gpu_indices),
+            released_at = coalesce(excluded.released_at, a.released_at),
+            detail = a.detail || excluded.detail
+        RETURNING 1
+    )
+    SELECT count(*) FROM stored
 $allocations$;
 
 -- The agent's own state: the newest wins, and the server's clock says when it came.

@@ -8,12 +8,11 @@ DatabaseUnavailable; a row that can never be stored is refused alone, counted, a
 from __future__ import annotations
 
 import dataclasses
-import json
+import time
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 from psycopg.adapt import AdaptersMap
@@ -22,6 +21,11 @@ from psycopg.types.numeric import FloatBinaryDumper, Int8BinaryDumper
 from psycopg.types.string import StrBinaryDumper
 
 from probing_cluster.core import errors, records
+from probing_cluster.db import load as load_module
+from probing_cluster.db import plain
+from probing_cluster.db.load import Ack, Load, Request
+
+__all__ = ["EVENT_FIELDS", "Ack", "Delivery", "Request"]
 
 EVENT_FIELDS: tuple[tuple[str, str], ...] = (
     ("event_id", "uuid"),
@@ -56,81 +60,30 @@ _CALL = (
     " p_acks => %(p_acks)b::uuid[], p_refused => %(p_refused)s)"
 )
 
-_TRANSIENT_DATA = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
-_OWN_FAULT = (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError)
-_UNSENDABLE = (UnicodeError, OverflowError, ValueError, TypeError, RecursionError)
+_ROW_FAULT = (
+    psycopg.DataError,
+    psycopg.IntegrityError,
+    psycopg.errors.DatatypeMismatch,
+    psycopg.errors.CannotCoerce,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,  # UnicodeError among them
+)
+"""What says that a row, not the database, is at fault."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """Something the control plane asks of this node."""
-
-    request_id: uuid.UUID
-    verb: str
-    job_id: int | None
-    expires_at: datetime
-    detail: Mapping[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ack:
-    """What became of a delivery, in rows, and what the node is asked to do."""
-
-    accepted: int = 0
-    duplicates: int = 0
-    rejected: int = 0
-    requests: tuple[Request, ...] = ()
-    reasons: Mapping[str, int] = field(default_factory=dict)
-    """Why rows were refused on this side, with counts; the database holds them too."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Load:
-    """What one call carries."""
-
-    events: Sequence[records.HealthEvent] = ()
-    checks: Sequence[records.CheckResult] = ()
-    allocations: Sequence[records.JobAllocation] = ()
-    heartbeat: records.AgentHeartbeat | None = None
-    acknowledged: Sequence[uuid.UUID] = ()
-    refused: Sequence[Mapping[str, Any]] = ()
-
-    def parts(self) -> list[_Load]:
-        """The load in two or more smaller ones; a single row cannot be divided."""
-        if len(self.events) > 1 or len(self.checks) > 1 or len(self.allocations) > 1:
-            halves = [_half(rows) for rows in (self.events, self.checks, self.allocations)]
-            return [
-                _Load(events=e, checks=c, allocations=a)
-                for e, c, a in zip(*halves, strict=True)
-                if e or c or a
-            ] + self._rest()
-        singles = [_Load(events=self.events), _Load(checks=self.checks), _Load(allocations=self.allocations)]
-        return [s for s in singles if s.rows()] + self._rest()
-
-    def _rest(self) -> list[_Load]:
-        return [
-            load
-            for load in (
-                _Load(heartbeat=self.heartbeat),
-                _Load(acknowledged=self.acknowledged),
-                _Load(refused=self.refused),
-            )
-            if load.rows()
-        ]
-
-    def rows(self) -> int:
-        """How many things it carries."""
-        lists = (self.events, self.checks, self.allocations, self.acknowledged, self.refused)
-        return sum(len(rows) for rows in lists) + (self.heartbeat is not None)
-
-
-def _half(rows: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-    middle = (len(rows) + 1) // 2
-    return rows[:middle], rows[middle:]
+FULL_BATCH = 500
+"""So many events in one delivery mean that more are waiting: the connection is kept for the next."""
+CALL_EVENTS_MAX = 5000
 
 
 class Delivery:
-    """A node's way to the database; opens its connection when needed and closes it on failure or on request."""
+    """A node's way to the database.
+
+    The connection is opened when needed and closed after each delivery that is not one of a
+    burst, so that thousands of agents do not hold thousands of backends; behind PgBouncer, where
+    a client costs nothing and a TLS handshake does, `keep_open` keeps it.
+    """
 
     def __init__(
         self,
@@ -139,13 +92,19 @@ class Delivery:
         node: str,
         application_name: str = "probing-agent",
         connect_timeout_s: int = 5,
+        *,
+        call_timeout_s: float = 60.0,
+        keep_open: bool = False,
     ) -> None:
         self._url = url
         self._cluster = cluster
         self._node = node
         self._application_name = application_name
         self._connect_timeout_s = connect_timeout_s
-        self._connection: psycopg.Connection[Any] | None = None
+        self._call_timeout_s = call_timeout_s
+        self._keep_open = keep_open
+        self._adapters = _adapters()
+        self._connection: _Connection | None = None
 
     def deliver(
         self,
@@ -158,21 +117,31 @@ class Delivery:
     ) -> Ack:
         """Store everything given, once, and bring back the node's open requests.
 
-        When it returns, every row is stored or refused for good; when it raises DatabaseUnavailable,
-        the caller must not assume either and delivers the same again later.
+        `acknowledged` names requests dealt with, which are not handed out again. When it returns,
+        every row is stored or refused for good; when it raises DatabaseUnavailable, nothing may
+        be assumed and the caller delivers the same again later.
         """
-        load = _Load(
-            events=events,
-            checks=checks,
-            allocations=allocations,
-            heartbeat=heartbeat,
-            acknowledged=acknowledged,
-        )
+        loads = [
+            Load(events=events[at : at + CALL_EVENTS_MAX]) for at in range(0, len(events), CALL_EVENTS_MAX)
+        ]
+        first = loads[0] if loads else Load()
+        rest = {
+            "checks": checks,
+            "allocations": allocations,
+            "heartbeat": heartbeat,
+            "acknowledged": acknowledged,
+        }
+        loads[:1] = [dataclasses.replace(first, **rest)]  # type: ignore[arg-type]
+        burst = self._keep_open or len(events) >= FULL_BATCH
         try:
-            return self._send(load)
+            ack = load_module.total([self._send(load) for load in loads])
         except psycopg.Error as exc:
-            self.close()
+            burst = False
             raise errors.DatabaseUnavailable(_first_line(exc)) from exc
+        finally:
+            if not burst:
+                self.close()
+        return ack
 
     def close(self) -> None:
         """Give the connection back; the next delivery opens another."""
@@ -180,70 +149,93 @@ class Delivery:
         if connection is not None:
             connection.close()
 
-    def __enter__(self) -> Delivery:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _send(self, load: _Load) -> Ack:
+    def _send(self, load: Load) -> Ack:
         try:
             return self._call(load)
-        except _TRANSIENT_DATA:
-            raise
-        except (*_OWN_FAULT, *_UNSENDABLE) as exc:
-            if isinstance(exc, psycopg.ProgrammingError) and not isinstance(exc, _ROW_FAULTS):
-                raise
-            return self._divide(load, exc)
+        except _ROW_FAULT as exc:
+            parts = load.parts()
+            if len(parts) > 1:
+                return load_module.total([self._send(part) for part in parts])
+            return self._mend_or_refuse(load, exc)
 
-    def _divide(self, load: _Load, exc: Exception) -> Ack:
-        """Send the halves apart, so that the row at fault is found and only it is refused."""
-        parts = load.parts()
-        if len(parts) > 1:
-            return _sum([self._send(part) for part in parts])
-        if load.refused or load.acknowledged:
-            raise errors.DatabaseUnavailable(f"the delivery function failed: {exc}") from exc
-        reason = f"{_what(load)}: {getattr(exc, 'sqlstate', None) or type(exc).__name__}"
-        note = {"reason": reason, "n_rows": 1, "sample": ascii(str(exc))[:400]}
-        ack = self._call(_Load(refused=[note]))
-        return dataclasses.replace(ack, rejected=1, reasons={reason: 1})
+    def _mend_or_refuse(self, load: Load, exc: Exception) -> Ack:
+        """A row Postgres cannot hold: stored with its text mended, else refused, counted and noted."""
+        if load.sort() == "note":
+            raise errors.DatabaseUnavailable(f"the delivery function failed: {_first_line(exc)}") from exc
+        try:
+            return self._call(load.mended())
+        except _ROW_FAULT as still:
+            reason = f"{load.sort()}: {getattr(still, 'sqlstate', None) or type(still).__name__}"
+            sample = ascii(_first_line(still))[:400]
+            ack = self._call(Load(refused=[{"reason": reason, "n_rows": 1, "sample": sample}]))
+            return dataclasses.replace(ack, rejected=1, reasons={reason: 1})
 
-    def _call(self, load: _Load) -> Ack:
-        arguments: dict[str, Any] = {
-            "p_cluster": self._cluster,
-            "p_node": self._node,
-            "p_checks": Jsonb([_jsonable(c) for c in load.checks], dumps=_dumps),
-            "p_allocations": Jsonb([_jsonable(a) for a in load.allocations], dumps=_dumps),
-            "p_heartbeat": None if load.heartbeat is None else Jsonb(_jsonable(load.heartbeat), dumps=_dumps),
-            "p_acks": list(load.acknowledged),
-            "p_refused": Jsonb(list(load.refused), dumps=_dumps),
-        }
-        for name, _ in EVENT_FIELDS:
-            arguments[f"e_{name}"] = [getattr(event, name) for event in load.events]
-        arguments["e_severity"] = [str(event.severity) for event in load.events]
-        arguments["e_detail"] = [_dumps(event.detail) for event in load.events]
-        row = self._open().execute(_CALL, arguments).fetchone()
+    def _call(self, load: Load) -> Ack:
+        connection = self._open()
+        connection.end_at = time.monotonic() + self._call_timeout_s
+        row = connection.execute(_CALL, self._arguments(load)).fetchone()
         assert row is not None
         return _ack(row[0])
 
-    def _open(self) -> psycopg.Connection[Any]:
+    def _arguments(self, load: Load) -> dict[str, Any]:
+        arguments: dict[str, Any] = {
+            f"e_{name}": [getattr(event, name) for event in load.events] for name, _ in EVENT_FIELDS
+        }
+        arguments["e_severity"] = [str(event.severity) for event in load.events]
+        arguments["e_detail"] = [plain.dumps(event.detail) for event in load.events]
+        arguments["p_cluster"] = self._cluster
+        arguments["p_node"] = self._node
+        arguments["p_checks"] = _jsonb([_jsonable(check) for check in load.checks])
+        arguments["p_allocations"] = _jsonb([_jsonable(allocation) for allocation in load.allocations])
+        arguments["p_heartbeat"] = None if load.heartbeat is None else _jsonb(_jsonable(load.heartbeat))
+        arguments["p_acks"] = list(load.acknowledged)
+        arguments["p_refused"] = _jsonb(list(load.refused))
+        return arguments
+
+    def _open(self) -> _Connection:
         if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(
+            self._connection = _Connection.connect(
                 self._url,
                 autocommit=True,
                 prepare_threshold=None,
+                context=self._adapters,
                 application_name=self._application_name,
                 connect_timeout=self._connect_timeout_s,
-                context=_adapters(),
+                # A server that vanished without a word is noticed in seconds, not in TCP's hours.
+                keepalives_idle=10,
+                keepalives_interval=5,
+                keepalives_count=3,
+                tcp_user_timeout=20000,
             )
         return self._connection
 
 
-_ROW_FAULTS = (
-    psycopg.errors.DatatypeMismatch,
-    psycopg.errors.CannotCoerce,
-    psycopg.errors.InvalidTextRepresentation,
-)
+class _Connection(psycopg.Connection[Any]):
+    """A connection whose waits end: a server that hangs must not hang the agent."""
+
+    end_at: float = float("inf")
+    """When waiting stops, on the monotonic clock, seconds."""
+
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().wait(_until(gen, self.end_at), *args, **kwargs)
+
+
+def _until(gen: Generator[Any, Any, Any], end_at: float) -> Generator[Any, Any, Any]:
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > end_at:
+                raise psycopg.OperationalError("the server does not answer")
+            wanted = gen.send(ready)
+    except StopIteration as done:
+        return done.value
 
 
 def _adapters() -> AdaptersMap:
@@ -253,6 +245,14 @@ def _adapters() -> AdaptersMap:
     adapters.register_dumper(float, FloatBinaryDumper)
     adapters.register_dumper(str, StrBinaryDumper)
     return adapters
+
+
+def _jsonb(value: Any) -> Jsonb:
+    return Jsonb(value, dumps=plain.dumps)
+
+
+def _jsonable(record: Any) -> dict[str, Any]:
+    return {item.name: getattr(record, item.name) for item in dataclasses.fields(record)}
 
 
 def _ack(answer: Mapping[str, Any]) -> Ack:
@@ -266,53 +266,8 @@ def _ack(answer: Mapping[str, Any]) -> Ack:
         )
         for item in answer["requests"]
     )
-    return Ack(
-        accepted=answer["accepted"],
-        duplicates=answer["duplicates"],
-        rejected=answer["rejected"],
-        requests=requests,
-    )
-
-
-def _sum(acks: Sequence[Ack]) -> Ack:
-    reasons: dict[str, int] = {}
-    for ack in acks:
-        for reason, n in ack.reasons.items():
-            reasons[reason] = reasons.get(reason, 0) + n
-    return Ack(
-        accepted=sum(a.accepted for a in acks),
-        duplicates=sum(a.duplicates for a in acks),
-        rejected=sum(a.rejected for a in acks),
-        requests=acks[-1].requests,
-        reasons=reasons,
-    )
-
-
-def _what(load: _Load) -> str:
-    for name in ("events", "checks", "allocations"):
-        if getattr(load, name):
-            return name[:-1]
-    return "heartbeat"
-
-
-def _jsonable(record: Any) -> dict[str, Any]:
-    return {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
-
-
-def _dumps(value: Any) -> str:
-    return json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, uuid.UUID):
-        return str(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, set | frozenset):
-        return sorted(value)
-    raise TypeError(f"{type(value).__name__} cannot be stored")
+    counts = {name: answer[name] for name in ("accepted", "duplicates", "rejected")}
+    return Ack(requests=requests, **counts)
 
 
 def _first_line(exc: BaseException) -> str:

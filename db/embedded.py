@@ -66,7 +66,7 @@ def stop(directory: str | os.PathLike[str]) -> None:
         if pid is not None:
             bin_dir = postgres_programs.programs(home, who)
             for mode in ("fast", "immediate"):
-                command = [
+                command: list[str | Path] = [
                     bin_dir / "pg_ctl",
                     "stop",
                     "-D",
@@ -167,7 +167,17 @@ def _initialise(home: Path, bin_dir: Path, who: postgres_programs.Account) -> No
         with contextlib.suppress(OSError):
             fresh.rmdir()
     _own(fresh, who, 0o700)
-    command = [bin_dir / "initdb", "-D", fresh, "-U", OWNER, "-E", "UTF8", "--auth=peer", "--no-instructions"]
+    command: list[str | Path] = [
+        bin_dir / "initdb",
+        "-D",
+        fresh,
+        "-U",
+        OWNER,
+        "-E",
+        "UTF8",
+        "--auth=peer",
+        "--no-instructions",
+    ]
     locale = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--lc-collate=C", "--lc-ctype=C"]
     done = postgres_programs.run(who, [*command, *locale], timeout_s=600)
     if done.returncode != 0:
@@ -228,7 +238,17 @@ def _write(path: Path, text: str, who: postgres_programs.Account) -> None:
 def _launch(data: Path, bin_dir: Path, who: postgres_programs.Account, *, patience_s: float) -> None:
     """Start the server and wait until it answers; for `patience_s`, wait for a dead one's children to leave."""
     log = data / "start.log"
-    command = [bin_dir / "pg_ctl", "start", "-D", data, "-l", log, "-w", "-t", str(int(START_DEADLINE_S))]
+    command: list[str | Path] = [
+        bin_dir / "pg_ctl",
+        "start",
+        "-D",
+        data,
+        "-l",
+        log,
+        "-w",
+        "-t",
+        str(int(START_DEADLINE_S)),
+    ]
     give_up = time.monotonic() + patience_s
     while True:
         log.unlink(missing_ok=True)

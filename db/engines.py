@@ -10,7 +10,7 @@ import psycopg
 import sqlalchemy as sa
 
 from probing_cluster.core import errors, settings
-from probing_cluster.db import embedded
+from probing_cluster.db import embedded, plain
 
 _PERMISSION = "42501"
 
@@ -30,7 +30,11 @@ def make(url: str, **options: Any) -> sa.Engine:
         raise errors.SettingsError(f"[database] url must start with postgresql://, not {prefix}://")
     arguments = {"prepare_threshold": None, "connect_timeout": 10, "application_name": "probing"}
     return sa.create_engine(
-        f"postgresql+psycopg://{rest}", connect_args=arguments, pool_pre_ping=True, **options
+        f"postgresql+psycopg://{rest}",
+        connect_args=arguments,
+        pool_pre_ping=True,
+        json_serializer=plain.dumps,
+        **options,
     )
 
 
@@ -49,7 +53,7 @@ def meaning(exc: BaseException | None) -> Exception:
     """What a driver error means to a person."""
     if isinstance(exc, psycopg.errors.InsufficientPrivilege):
         return errors.NotPermitted(f"the database says: {first_line(exc)}")
-    if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError):
+    if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError):
         return errors.DatabaseUnavailable(first_line(exc))
     if isinstance(
         exc,

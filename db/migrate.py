@@ -6,6 +6,7 @@ whenever their text has changed: `REPEATABLE` names the files in order.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 from pathlib import Path
@@ -21,7 +22,7 @@ from probing_cluster.core import errors
 from probing_cluster.db import engines, tables
 
 _HERE = Path(__file__).resolve().parent
-REPEATABLE = ("roles.sql", "deliver.sql")
+REPEATABLE = ("roles.sql", "deliver.sql", "partitions.sql", "ops.sql", "rights.sql")
 _LOCK_KEY = 0x70726F62  # 'prob': one upgrade at a time per database
 OLDEST_SERVER = 150000
 
@@ -91,7 +92,7 @@ def autogenerate_options(connection: sa.Connection) -> dict[str, Any]:
     """What Alembic compares: our schema, without the partitions that our own job makes and drops."""
     children = set(connection.scalars(sa.text("SELECT relname FROM pg_class WHERE relispartition")))
 
-    def include_name(name: str | None, kind: str, parents: Any) -> bool:
+    def include_name(name: str | None, kind: str, _parents: Any) -> bool:
         return name == tables.SCHEMA if kind == "schema" else True
 
     def include_object(_item: Any, name: str | None, kind: str, reflected: bool, _other: Any) -> bool:
@@ -133,7 +134,7 @@ def _digest() -> str:
 def _apply_repeatable(connection: sa.Connection) -> None:
     for name in REPEATABLE:
         # Through the driver: a colon or percent sign in SQL text is no parameter of ours.
-        with connection.connection.cursor() as cursor:
+        with contextlib.closing(connection.connection.cursor()) as cursor:
             cursor.execute((_HERE / name).read_text(encoding="utf-8"))
     connection.execute(
         sa.dialects.postgresql.insert(tables.state)

@@ -60,6 +60,7 @@ def run(who: Account, command: Sequence[str | Path], *, timeout_s: float) -> sub
     try:
         return subprocess.run(  # type: ignore[call-overload,no-any-return]
             [str(part) for part in command],
+            check=False,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

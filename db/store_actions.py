@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql as pg
 
 from probing_cluster.core import errors, records
-from probing_cluster.db import engines, rows, store_base, tables
+from probing_cluster.db import engines, plain, store_base, tables
 
 _D = tables.drain.c
 REQUEST_VERBS = ("collect", "refusal_permission", "recheck")
@@ -26,8 +26,8 @@ class ActionRows(store_base.StoreBase):
 
     def update_drain(self, drain_id: uuid.UUID, **changes: Any) -> None:
         """Set fields of a recorded decision: state, why_state, ended_at …; raises NotFound."""
-        plain = {name: rows.plain(value) for name, value in changes.items()}
-        if not self._execute(sa.update(tables.drain).where(_D.drain_id == drain_id).values(**plain)):
+        new = {name: plain.plain(value) for name, value in changes.items()}
+        if not self._execute(sa.update(tables.drain).where(_D.drain_id == drain_id).values(**new)):
             raise errors.NotFound(f"drain {drain_id}")
 
     def drains(
@@ -111,7 +111,7 @@ class ActionRows(store_base.StoreBase):
             "node": node,
             "verb": verb,
             "job_id": job_id,
-            "detail": rows.plain(detail or {}),
+            "detail": plain.plain(detail or {}),
             "expires_at": sa.func.now() + timedelta(seconds=ttl_s),
         }
         self._execute(sa.insert(tables.node_request).values(**values))
@@ -135,16 +135,16 @@ class ActionRows(store_base.StoreBase):
             (q.expires_at <= sa.func.now(), "expired"),
             (q.delivered_at.is_not(None), "delivered"),
             else_="open",
-        )
+        ).label("state")
         with engines.translated(), self.engine.connect() as connection:
             found = connection.execute(
                 sa.select(q.request_id, word).where(store_base.some(q.request_id, ids))
             )
-            return {request_id: state for request_id, state in found}
+            return {row.request_id: row.state for row in found}
 
     def remember(self, key: str, value: Any) -> None:
         """Keep a small JSON value under a name: cursors of polls and the like."""
-        insert = pg.insert(tables.state).values(key=key, value=rows.plain(value))
+        insert = pg.insert(tables.state).values(key=key, value=plain.plain(value))
         new = {"value": insert.excluded.value, "updated_at": datetime.now(UTC)}
         self._execute(insert.on_conflict_do_update(index_elements=["key"], set_=new))
 

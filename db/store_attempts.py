@@ -96,7 +96,7 @@ class AttemptRows(store_base.StoreBase):
 
     def reopen_for_arrivals(self) -> int:
         """Have attempts judged again into whose window evidence has arrived since; how many."""
-        reopened = 0
+        reopened: int = 0
         while True:
             with engines.translated(), self.engine.begin() as connection:
                 n_arrivals, n_reopened = connection.execute(_REOPEN, {"batch": _BATCH}).one()
@@ -218,7 +218,8 @@ def merge_attempts(source: sa.Select[Any] | None = None) -> pg.Insert:
     for name in names:
         if name in _KEY:
             continue
-        given, known = insert.excluded[name], _A[name]
+        given: sa.ColumnElement[Any] = insert.excluded[name]
+        known = _A[name]
         if _A[name].nullable and name != "time_limit_s":  # there null is a value: unlimited
             given = sa.func.coalesce(given, known)
         elif name in ("run_key", "user", "account", "name"):

@@ -22,7 +22,7 @@ class StoreBase:
 
     def _select(self, cls: type[_R], query: sa.Select[Any]) -> list[_R]:
         with engines.translated(), self.engine.connect() as connection:
-            return [rows.from_row(cls, row) for row in connection.execute(query).mappings()]
+            return [rows.from_row(cls, row) for row in connection.execute(query).mappings().fetchall()]
 
     def _execute(self, statement: sa.Executable, given: Sequence[dict[str, Any]] | None = None) -> int:
         """Run one statement in its own transaction; the rows it touched."""

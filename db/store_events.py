@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from probing_cluster.core import records
-from probing_cluster.db import store_base, tables
+from probing_cluster.db import engines, store_base, tables
 
 _E = tables.health_event.c
 _SEVERITIES = list(records.Severity)
@@ -75,7 +75,9 @@ class EventRows(store_base.StoreBase):
     def heartbeat_ages_s(self) -> dict[str, float]:
         """Node to seconds since its agent was last heard, both by the server's clock."""
         h = tables.agent_heartbeat.c
-        age = sa.func.extract("epoch", sa.func.clock_timestamp() - h.received_at).cast(sa.Double())
+        age: sa.ColumnElement[float] = sa.func.extract(
+            "epoch", sa.func.clock_timestamp() - h.received_at
+        ).cast(sa.Double())
         return dict(self._rows(sa.select(h.node, age)))
 
     def checks(self, node: str | None = None) -> list[records.CheckResult]:
@@ -109,5 +111,5 @@ class EventRows(store_base.StoreBase):
         return self._select(records.JobAllocation, query.where(a.at < until) if until is not None else query)
 
     def _rows(self, query: sa.Select[Any]) -> list[tuple[Any, ...]]:
-        with store_base.engines.translated(), self.engine.connect() as connection:
+        with engines.translated(), self.engine.connect() as connection:
             return [tuple(row) for row in connection.execute(query)]

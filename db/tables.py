@@ -263,7 +263,22 @@ agent_role = sa.Table(
     _text("role_name", "login role of the node's agent (its certificate's CN)", primary_key=True),
     _text("cluster", "Slurm cluster name"),
     _text("node", "the only node it may speak for"),
+    sa.Column(
+        "rows_per_hour",
+        sa.BigInteger(),
+        nullable=False,
+        server_default=sa.text("100000"),
+        comment="most new rows taken from it in one clock hour; further ones wait in its spool",
+    ),
     comment="Which node an agent's login role speaks for.",
+)
+intake = sa.Table(
+    "intake",
+    metadata,
+    _text("role_name", "login role of the node's agent", primary_key=True),
+    _at("hour", "the clock hour, UTC", primary_key=True),
+    sa.Column("n_rows", sa.BigInteger(), nullable=False, comment="new rows taken in that hour"),
+    comment="How much each agent's role has delivered per hour: what its quota is held against.",
 )
 reader_scope = sa.Table(
     "reader_scope",

@@ -142,6 +142,13 @@ def upgrade() -> None:
         ),
         sa.Column("cluster", sa.Text(), nullable=False, comment="Slurm cluster name"),
         sa.Column("node", sa.Text(), nullable=False, comment="the only node it may speak for"),
+        sa.Column(
+            "rows_per_hour",
+            sa.BigInteger(),
+            server_default=sa.text("100000"),
+            nullable=False,
+            comment="most new rows taken from it in one clock hour; further ones wait in its spool",
+        ),
         sa.PrimaryKeyConstraint("role_name"),
         schema="probing",
         comment="Which node an agent's login role speaks for.",
@@ -611,6 +618,15 @@ def upgrade() -> None:
         unique=False,
         schema="probing",
         postgresql_where=sa.text("job_id IS NOT NULL"),
+    )
+    op.create_table(
+        "intake",
+        sa.Column("role_name", sa.Text(), nullable=False, comment="login role of the node's agent"),
+        sa.Column("hour", sa.DateTime(timezone=True), nullable=False, comment="the clock hour, UTC"),
+        sa.Column("n_rows", sa.BigInteger(), nullable=False, comment="new rows taken in that hour"),
+        sa.PrimaryKeyConstraint("role_name", "hour"),
+        schema="probing",
+        comment="How much each agent's role has delivered per hour: what its quota is held against.",
     )
     op.create_table(
         "job_allocation",

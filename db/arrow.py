@@ -1,0 +1,100 @@
+"""Arrow schemas derived from the records, and Postgres rows as Arrow batches: the engine's way in.
+
+The types are those ADBC gives for our columns, so that what is read equals what is declared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import typing
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import adbc_driver_postgresql.dbapi as adbc
+import pyarrow as pa
+
+from probing_cluster.core import errors
+from probing_cluster.db import engines, plain, tables
+
+_SCALARS: dict[type[Any], Any] = {
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    datetime: pa.timestamp("us", tz="UTC"),
+    uuid.UUID: pa.uuid(),
+}
+
+
+def schema(cls: type[Any]) -> Any:
+    """The Arrow schema of a record; each field carries its meaning as `doc`."""
+    hints = typing.get_type_hints(cls)
+    return pa.schema(
+        [_field(f, hints[f.name]) for f in dataclasses.fields(cls)], metadata={"doc": tables.meaning(cls)}
+    )
+
+
+def table(cls: type[Any], records: Iterable[Any]) -> Any:
+    """Records as one Arrow table of that schema."""
+    wanted = schema(cls)
+    columns: dict[str, list[Any]] = {name: [] for name in wanted.names}
+    for record in records:
+        for name, values in columns.items():
+            values.append(getattr(record, name))
+    arrays = [_array(values, wanted.field(name).type) for name, values in columns.items()]
+    return pa.Table.from_arrays(arrays, schema=wanted)
+
+
+@contextlib.contextmanager
+def reading(uri: str, query: str, parameters: Sequence[Any] = ()) -> Iterator[Any]:
+    """A `pyarrow.RecordBatchReader` over a query's rows, streamed; `$1` … stand for the parameters.
+
+    numeric, inet and ranges have no Arrow form: cast them in SQL. Raises DatabaseUnavailable.
+    """
+    with connected(uri) as connection, connection.cursor() as cursor:
+        cursor.execute(query, parameters=list(parameters) or None)
+        yield cursor.fetch_record_batch()
+
+
+@contextlib.contextmanager
+def connected(uri: str) -> Iterator[Any]:
+    """An ADBC connection; its operational errors come out as DatabaseUnavailable."""
+    try:
+        with adbc.connect(uri) as connection:
+            yield connection
+    except (adbc.OperationalError, adbc.InterfaceError, adbc.InternalError) as exc:
+        raise errors.DatabaseUnavailable(engines.first_line(exc)) from exc
+
+
+def _field(item: dataclasses.Field[Any], hint: Any) -> Any:
+    kind, optional = tables.split_optional(hint)
+    return pa.field(item.name, arrow_type(kind), nullable=optional, metadata={"doc": item.metadata["doc"]})
+
+
+def arrow_type(kind: Any) -> Any:
+    """The Arrow type of a record field's type, None already taken off."""
+    origin = typing.get_origin(kind)
+    if origin is tuple:
+        return pa.list_(arrow_type(typing.get_args(kind)[0]))
+    if origin in (Mapping, dict):
+        return pa.json_(pa.string())
+    if isinstance(kind, type) and issubclass(kind, enum.StrEnum):
+        return pa.string()
+    return _SCALARS[kind]
+
+
+def _array(values: list[Any], kind: Any) -> Any:
+    if kind == pa.json_(pa.string()):
+        text = [None if v is None else plain.dumps(plain.plain(v)) for v in values]
+        return pa.ExtensionArray.from_storage(kind, pa.array(text, pa.string()))
+    if kind == pa.uuid():
+        return pa.array([None if v is None else v.bytes for v in values], pa.binary(16)).cast(kind)
+    if kind == pa.list_(pa.uuid()):
+        return pa.array([[v.bytes for v in row] for row in values], pa.list_(pa.binary(16))).cast(kind)
+    if pa.types.is_string(kind):
+        return pa.array([None if v is None else plain.text(str(v)) for v in values], kind)
+    return pa.array(values, kind)

@@ -1,0 +1,66 @@
+"""Millions of rows at once: Arrow into a temporary table, then one merge per batch.
+
+For imports and backfill. Each batch is a transaction of its own and may be repeated: attempts
+are merged as `upsert_attempts` does, events enter once each as through the delivery function.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql as pg
+
+from probing_cluster.core import records
+from probing_cluster.db import arrow, rows, store_attempts, tables
+
+BATCH_ROWS = 50_000
+_MERGE_EVENTS = (Path(__file__).parent / "bulk_events.sql").read_text(encoding="utf-8")
+
+
+def load_attempts(uri: str, attempts: Iterable[records.JobAttempt] | Iterable[Any]) -> int:
+    """Merge attempts, given as records or as Arrow tables or batches of their schema; the rows read."""
+    keys = [tables.job_attempt.c[name] for name in ("cluster", "job_id", "submit_at")]
+    names = rows.names(records.JobAttempt)
+    incoming = sa.table("incoming", *(sa.column(name) for name in names))
+    distinct = sa.select(*(incoming.c[n] for n in names)).distinct(*(incoming.c[k.name] for k in keys))
+    ordered = distinct.order_by(*(incoming.c[k.name] for k in keys))
+    dialect = pg.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's factory is not annotated
+    merge = store_attempts.merge_attempts(ordered).compile(
+        dialect=dialect, compile_kwargs={"literal_binds": True}
+    )
+    return _load(uri, records.JobAttempt, attempts, str(merge))[0]
+
+
+def load_events(uri: str, events: Iterable[records.HealthEvent] | Iterable[Any]) -> int:
+    """Store events, given as records or as Arrow tables or batches of their schema; how many were new."""
+    return sum(_load(uri, records.HealthEvent, events, _MERGE_EVENTS)[1])
+
+
+def _load(uri: str, cls: type[Any], source: Iterable[Any], merge: str) -> tuple[int, list[int]]:
+    name, n_rows, answers = tables.table_name(cls), 0, []
+    quoted = ", ".join(f'"{column}"' for column in rows.names(cls))
+    with arrow.connected(uri) as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE TEMPORARY TABLE incoming AS SELECT {quoted} FROM probing.{name} WHERE false")  # noqa: S608 - our own names
+        connection.commit()
+        for batch in _tables(cls, source):
+            cursor.adbc_ingest("incoming", batch, mode="append", temporary=True)
+            cursor.execute(merge)
+            answers += [row[0] for row in cursor.fetchall()] if cursor.description else []
+            cursor.execute("TRUNCATE incoming")
+            connection.commit()
+            n_rows += batch.num_rows
+    return n_rows, answers
+
+
+def _tables(cls: type[Any], source: Iterable[Any]) -> Iterator[Any]:
+    """The source as Arrow tables of a bounded size."""
+    for is_record, group in itertools.groupby(source, key=lambda item: isinstance(item, cls)):
+        if not is_record:
+            yield from group
+            continue
+        while batch := list(itertools.islice(group, BATCH_ROWS)):
+            yield arrow.table(cls, batch)

@@ -1,0 +1,247 @@
+-- Schema ops: what operators and dashboards query; stable, documented in docs/sql.md with a query each.
+-- Inputs   the tables of schema probing, with the reader's own rights (security_invoker).
+-- Columns are only ever added, at the end: dashboards depend on them. Times UTC, durations seconds (_s).
+CREATE SCHEMA IF NOT EXISTS ops;
+COMMENT ON SCHEMA ops IS 'Stable views for operators and dashboards; see docs/sql.md.';
+
+CREATE OR REPLACE VIEW ops.agent_health WITH (security_invoker = true) AS
+SELECT
+    h.cluster, h.node,
+    a.age_s > 2 * h.beat_s + 25 AS silent,
+    a.age_s, h.beat_s, h.received_at, h.at, h.version, h.started_at, h.boot_id,
+    h.spool_depth, h.spool_bytes, h.lag_s, h.dropped_total, h.coalesced_total, h.rejected_total,
+    h.hung_children, h.rss_bytes, h.cpu_s, h.sources,
+    (SELECT count(*) FROM jsonb_object_keys(h.faults)) AS n_faults,
+    cardinality(h.jobs) AS n_jobs
+FROM probing.agent_heartbeat h
+CROSS JOIN LATERAL (
+    SELECT extract(epoch FROM now() - h.received_at)::double precision AS age_s
+) AS a;
+COMMENT ON VIEW ops.agent_health IS 'The agent of every node: is it heard, what waits in its spool, what it lost. Silent = two missed beats and 25 s.';
+COMMENT ON COLUMN ops.agent_health.silent IS 'true when nothing was heard for two beats and 25 s';
+COMMENT ON COLUMN ops.agent_health.age_s IS 'seconds since the database last heard from it, by the server''s clock';
+COMMENT ON COLUMN ops.agent_health.n_faults IS 'faults it confirms right now';
+COMMENT ON COLUMN ops.agent_health.n_jobs IS 'jobs on the node right now';
+
+CREATE OR REPLACE VIEW ops.check_now WITH (security_invoker = true) AS
+SELECT
+    c.cluster, c.node, c.name, c.outcome, c.severity, c.message, c.device, c.measured, c.threshold, c.unit,
+    c.duration_s, c.timed_out, c.version, c.at,
+    extract(epoch FROM now() - c.at)::double precision AS age_s,
+    c.detail
+FROM probing.check_now c;
+COMMENT ON VIEW ops.check_now IS 'The latest result of every health check on every node.';
+COMMENT ON COLUMN ops.check_now.age_s IS 'seconds since the check last reported';
+
+CREATE OR REPLACE VIEW ops.drains WITH (security_invoker = true) AS
+SELECT
+    d.drain_id, d.cluster, d.node, d.at, d.action, d.state, d.reason, d.owner, d.why_state, d.severity, d.job_id,
+    d.action IN ('drain', 'refuse') AND d.state = 'done' AND d.ended_at IS NULL AS open,
+    d.ended_at,
+    extract(epoch FROM coalesce(d.ended_at, now()) - d.at)::double precision AS duration_s,
+    d.event_ids
+FROM probing.drain d;
+COMMENT ON VIEW ops.drains IS 'Every decision about a node: drains, requeues, resumes, refusals, done or denied, and why.';
+COMMENT ON COLUMN ops.drains.open IS 'true while a node drain of ours stands';
+COMMENT ON COLUMN ops.drains.duration_s IS 'seconds from the decision to its end, or to now';
+
+CREATE OR REPLACE VIEW ops.lemons WITH (security_invoker = true) AS
+SELECT
+    s.cluster, s.node, s.day, s.score, s.verdict, s.reasons, s.excl_jobid_count, s.xid_cnt, s.tickets, s.out_count,
+    s.multi_node_node_fails, s.single_node_node_fails, s.single_node_node_failure_rate, s.signals, s.made_at
+FROM probing.lemon_score s
+WHERE s.day = (SELECT max(l.day) FROM probing.lemon_score l WHERE l.cluster = s.cluster)
+  AND s.verdict IN ('lemon', 'suspect');
+COMMENT ON VIEW ops.lemons IS 'The nodes named lemon or suspect on the latest scored day, with the signals.';
+
+CREATE OR REPLACE VIEW ops.attempt_verdicts WITH (security_invoker = true) AS
+SELECT
+    a.cluster, a.job_id, a.submit_at, a.attempt, a.run_key, a."user" AS user_name, a.account, a.partition, a.qos,
+    a.name, a.state, a.exit_code, a.exit_signal, a.eligible_at, a.start_at, a.end_at,
+    extract(epoch FROM a.end_at - a.start_at)::double precision AS elapsed_s,
+    a.nodes, cardinality(a.nodes) AS n_nodes, a.n_gpus,
+    v.cause, v.domain, v.component, v.node, v.device, v.confidence, v.summary, v.next_step, v.ruled_out, v.evidence,
+    v.incident_id, v.onset_at, v.author, v.rules_version, v.made_at
+FROM probing.job_attempt a
+LEFT JOIN probing.verdict v
+  ON v.cluster = a.cluster AND v.job_id = a.job_id AND v.submit_at = a.submit_at AND v.superseded_at IS NULL;
+COMMENT ON VIEW ops.attempt_verdicts IS 'Every attempt of every job with its current verdict; the verdict''s columns are null where there is none.';
+COMMENT ON COLUMN ops.attempt_verdicts.user_name IS 'user name';
+COMMENT ON COLUMN ops.attempt_verdicts.elapsed_s IS 'seconds from start to end; null while running';
+COMMENT ON COLUMN ops.attempt_verdicts.n_nodes IS 'nodes allocated';
+
+CREATE OR REPLACE VIEW ops.failures_24h WITH (security_invoker = true) AS
+SELECT
+    f.cluster, f.job_id, f.attempt, f.user_name, f.account, f.partition, f.name, f.state, f.start_at, f.end_at,
+    f.elapsed_s, f.n_nodes, f.n_gpus, f.n_gpus * f.elapsed_s / 3600 AS gpu_hours,
+    f.cause, f.domain, f.component, f.node, f.device, f.confidence, f.summary, f.next_step, f.incident_id, f.nodes
+FROM ops.attempt_verdicts f
+WHERE f.end_at >= now() - interval '24 hours'
+  AND f.state NOT IN ('COMPLETED', 'CANCELLED')
+  AND f.start_at IS NOT NULL;
+COMMENT ON VIEW ops.failures_24h IS 'Attempts that ended in the last 24 hours other than completed or cancelled, with why.';
+COMMENT ON COLUMN ops.failures_24h.gpu_hours IS 'GPUs times elapsed time of the attempt, hours';
+
+CREATE OR REPLACE VIEW ops.causes_daily WITH (security_invoker = true) AS
+SELECT
+    f.cluster, date_trunc('day', f.end_at, 'UTC') AS day, f.domain, f.cause,
+    count(*) AS n_attempts,
+    count(DISTINCT f.job_id) AS n_jobs,
+    sum(f.n_gpus * f.elapsed_s) / 3600 AS gpu_hours
+FROM ops.attempt_verdicts f
+WHERE f.cause IS NOT NULL AND f.end_at IS NOT NULL
+GROUP BY f.cluster, date_trunc('day', f.end_at, 'UTC'), f.domain, f.cause;
+COMMENT ON VIEW ops.causes_daily IS 'Attempts and GPU hours by day and cause; ask for a span of days.';
+COMMENT ON COLUMN ops.causes_daily.day IS 'the day the attempts ended (its midnight, UTC)';
+COMMENT ON COLUMN ops.causes_daily.n_attempts IS 'attempts with that cause';
+COMMENT ON COLUMN ops.causes_daily.n_jobs IS 'distinct jobs among them';
+COMMENT ON COLUMN ops.causes_daily.gpu_hours IS 'GPUs times elapsed time of those attempts, hours';
+
+CREATE OR REPLACE VIEW ops.high_events_24h WITH (security_invoker = true) AS
+SELECT
+    e.cluster, e.node, e.at, e.kind, e.code, e.device, e.pci_bus_id, e.gpu_uuid, e.job_id, e.count, e.last_at, e.source,
+    e.message, e.event_id
+FROM probing.health_event e
+WHERE e.severity = 'high' AND e.at >= now() - interval '24 hours';
+COMMENT ON VIEW ops.high_events_24h IS 'Events of high severity in the last 24 hours.';
+
+CREATE OR REPLACE VIEW ops.runs WITH (security_invoker = true) AS
+SELECT
+    r.cluster, r.run_key, r."user" AS user_name, r.start_at, r.end_at, r.n_gpus, r.n_attempts, r.wall_s, r.queued_s,
+    r.productive_s, r.lost_to_replay_s, r.restart_s, r.checkpoint_s, r.suspended_s, r.idle_s, r.measured,
+    r.ettr_measured, r.ettr_expected,
+    r.n_gpus * (r.lost_to_replay_s + r.restart_s) / 3600 AS lost_gpu_hours, r.made_at
+FROM probing.run_account r;
+COMMENT ON VIEW ops.runs IS 'Every run: where its wall time went and its ETTR.';
+COMMENT ON COLUMN ops.runs.user_name IS 'its owner';
+COMMENT ON COLUMN ops.runs.lost_gpu_hours IS 'GPU hours replayed and spent restarting';
+
+CREATE OR REPLACE VIEW ops.incidents WITH (security_invoker = true) AS
+SELECT
+    v.cluster, v.incident_id, min(v.onset_at) AS onset_at, min(v.cause) AS cause, min(v.domain) AS domain,
+    count(*) AS n_attempts, count(DISTINCT v.job_id) AS n_jobs,
+    array_remove(array_agg(DISTINCT v.node), NULL) AS nodes, min(v.summary) AS summary
+FROM probing.verdict v
+WHERE v.incident_id IS NOT NULL AND v.superseded_at IS NULL
+GROUP BY v.cluster, v.incident_id;
+COMMENT ON VIEW ops.incidents IS 'One row per incident with the attempts it ended.';
+COMMENT ON COLUMN ops.incidents.n_attempts IS 'attempts it ended';
+COMMENT ON COLUMN ops.incidents.n_jobs IS 'distinct jobs among them';
+COMMENT ON COLUMN ops.incidents.nodes IS 'nodes at fault';
+
+CREATE OR REPLACE VIEW ops.requests WITH (security_invoker = true) AS
+SELECT
+    q.request_id, q.cluster, q.node, q.verb, q.job_id,
+    CASE WHEN q.acknowledged_at IS NOT NULL THEN 'acknowledged' WHEN q.expires_at <= now() THEN 'expired'
+         WHEN q.delivered_at IS NOT NULL THEN 'delivered' ELSE 'open' END AS state,
+    q.made_at, q.delivered_at, q.acknowledged_at, q.expires_at, q.detail
+FROM probing.node_request q;
+COMMENT ON VIEW ops.requests IS 'What the control plane asked of nodes and what became of it.';
+COMMENT ON COLUMN ops.requests.state IS 'open, delivered, acknowledged or expired';
+
+CREATE OR REPLACE VIEW ops.rejections WITH (security_invoker = true) AS
+SELECT r.day, r.role_name, r.node, r.reason, r.n_rows, r.last_at, r.sample FROM probing.rejection r;
+COMMENT ON VIEW ops.rejections IS 'Rows that delivery refused, per sender, reason and day: bugs, or somebody forging.';
+
+CREATE OR REPLACE VIEW ops.node_now WITH (security_invoker = true) AS
+SELECT
+    h.cluster, h.node,
+    CASE WHEN h.silent THEN 'silent' WHEN h.n_faults > 0 THEN 'faulty' WHEN d.open THEN 'drained'
+         WHEN c.n_failing > 0 THEN 'failing checks' ELSE 'ok' END AS state,
+    h.age_s, h.n_faults, f.faults, h.n_jobs, f.jobs, coalesce(c.n_failing, 0) AS n_failing, c.failing,
+    coalesce(d.open, false) AS drained, d.reason AS drain_reason, d.at AS drained_at,
+    l.score AS lemon_score, l.verdict AS lemon_verdict
+FROM ops.agent_health h
+JOIN probing.agent_heartbeat f ON f.cluster = h.cluster AND f.node = h.node
+LEFT JOIN LATERAL (
+    SELECT count(*) AS n_failing, array_agg(k.name ORDER BY k.name) AS failing
+    FROM probing.check_now k
+    WHERE k.cluster = h.cluster AND k.node = h.node AND k.outcome IN ('fail', 'error')
+) AS c ON true
+LEFT JOIN LATERAL (
+    SELECT true AS open, x.reason, x.at FROM probing.drain x
+    WHERE x.node = h.node AND x.cluster = h.cluster AND x.action IN ('drain', 'refuse') AND x.state = 'done'
+      AND x.ended_at IS NULL
+    ORDER BY x.at DESC LIMIT 1
+) AS d ON true
+LEFT JOIN LATERAL (
+    SELECT s.score, s.verdict FROM probing.lemon_score s
+    WHERE s.cluster = h.cluster AND s.node = h.node ORDER BY s.day DESC LIMIT 1
+) AS l ON true;
+COMMENT ON VIEW ops.node_now IS 'One row per node: heard or silent, its confirmed faults, failing checks, our drain, its lemon score.';
+COMMENT ON COLUMN ops.node_now.state IS 'silent, faulty, drained, failing checks or ok; the worst that holds';
+COMMENT ON COLUMN ops.node_now.age_s IS 'seconds since the database last heard from its agent';
+COMMENT ON COLUMN ops.node_now.n_faults IS 'faults its agent confirms right now';
+COMMENT ON COLUMN ops.node_now.n_jobs IS 'jobs on the node right now';
+COMMENT ON COLUMN ops.node_now.n_failing IS 'health checks whose latest outcome is fail or error';
+COMMENT ON COLUMN ops.node_now.failing IS 'their names';
+COMMENT ON COLUMN ops.node_now.drained IS 'true while a drain of ours stands';
+COMMENT ON COLUMN ops.node_now.drain_reason IS 'the reason of that drain';
+COMMENT ON COLUMN ops.node_now.drained_at IS 'when it was drained, UTC';
+COMMENT ON COLUMN ops.node_now.lemon_score IS 'probability of being a lemon on the latest scored day, 0..1';
+COMMENT ON COLUMN ops.node_now.lemon_verdict IS 'lemon, suspect, recovered or ok';
+
+-- Everything known about one node in a span, in order: events, check changes, attempts, drains, notes.
+CREATE OR REPLACE FUNCTION ops.node_timeline(
+    node text,
+    since timestamptz DEFAULT now() - interval '7 days',
+    until timestamptz DEFAULT now() + interval '1 hour'
+) RETURNS TABLE (at timestamptz, what text, severity text, job_id bigint, device text, message text)
+LANGUAGE sql STABLE
+AS $timeline$
+    SELECT e.at, 'event ' || e.kind || coalesce(' ' || e.code, ''), e.severity, e.job_id, e.device,
+           e.message || CASE WHEN e.count > 1 THEN format(' (%s times)', e.count) ELSE '' END
+    FROM probing.health_event e
+    WHERE e.node = node_timeline.node AND e.at >= node_timeline.since AND e.at < node_timeline.until
+    UNION ALL
+    SELECT c.at, 'check ' || c.name || ' ' || c.outcome, c.severity, NULL, c.device, c.message
+    FROM probing.check_result c
+    WHERE c.node = node_timeline.node AND c.at >= node_timeline.since AND c.at < node_timeline.until
+    UNION ALL
+    SELECT a.start_at, 'attempt starts', NULL, a.job_id, NULL, format('%s of %s, attempt %s', a.name, a."user", a.attempt)
+    FROM probing.job_attempt a
+    WHERE a.nodes @> ARRAY[node_timeline.node] AND a.start_at >= node_timeline.since AND a.start_at < node_timeline.until
+    UNION ALL
+    SELECT a.end_at, 'attempt ends ' || a.state, NULL, a.job_id, v.device, coalesce(v.summary, '')
+    FROM probing.job_attempt a
+    LEFT JOIN probing.verdict v
+      ON v.cluster = a.cluster AND v.job_id = a.job_id AND v.submit_at = a.submit_at AND v.superseded_at IS NULL
+    WHERE a.nodes @> ARRAY[node_timeline.node] AND a.end_at >= node_timeline.since AND a.end_at < node_timeline.until
+    UNION ALL
+    SELECT d.at, d.action || ' ' || d.state, d.severity, d.job_id, NULL, d.reason
+    FROM probing.drain d
+    WHERE d.node = node_timeline.node AND d.at >= node_timeline.since AND d.at < node_timeline.until
+    UNION ALL
+    SELECT d.ended_at, d.action || ' lifted', d.severity, d.job_id, NULL, d.reason
+    FROM probing.drain d
+    WHERE d.node = node_timeline.node AND d.ended_at >= node_timeline.since AND d.ended_at < node_timeline.until
+    UNION ALL
+    SELECT n.at, n.action || ' by ' || n.author, NULL, NULL, NULL, n.note
+    FROM probing.operator_note n
+    WHERE n.subject = 'node:' || node_timeline.node AND n.at >= node_timeline.since AND n.at < node_timeline.until
+    ORDER BY 1
+$timeline$;
+COMMENT ON FUNCTION ops.node_timeline(text, timestamptz, timestamptz) IS 'Everything known about one node in a span, in order: events, check changes, attempts, drains, notes.';
+
+-- A view's column that is a table's column means what it means there.
+DO $comments$
+DECLARE
+    c record;
+BEGIN
+    FOR c IN
+        SELECT v.relname AS view, a.attname AS col, min(d.description) AS meaning
+        FROM pg_class v
+        JOIN pg_attribute a ON a.attrelid = v.oid AND a.attnum > 0
+        JOIN pg_rewrite w ON w.ev_class = v.oid
+        JOIN pg_depend p ON p.objid = w.oid AND p.classid = 'pg_rewrite'::regclass AND p.refclassid = 'pg_class'::regclass
+        JOIN pg_attribute s ON s.attrelid = p.refobjid AND s.attnum = p.refobjsubid AND s.attname = a.attname
+        JOIN pg_description d ON d.objoid = s.attrelid AND d.objsubid = s.attnum AND d.classoid = 'pg_class'::regclass
+        WHERE v.relnamespace = 'ops'::regnamespace AND v.relkind = 'v' AND v.oid <> s.attrelid
+          AND col_description(v.oid, a.attnum) IS NULL
+        GROUP BY v.oid, v.relname, a.attname
+        ORDER BY v.oid
+    LOOP
+        EXECUTE format('COMMENT ON COLUMN ops.%I.%I IS %L', c.view, c.col, c.meaning);
+    END LOOP;
+END
+$comments$;

@@ -1,0 +1,101 @@
+-- Who may do what: grants to the group roles and row-level security. Applied anew whenever it changes.
+-- Inputs   the group roles of roles.sql; probing.reader_scope for dashboards.
+-- Agents may call one function and nothing else. The service writes rows but owns nothing. Operators
+-- read all. Readers see what reader_scope gives their own login role: session_user, which no SET changes.
+
+REVOKE ALL ON SCHEMA probing FROM PUBLIC;
+REVOKE ALL ON ALL TABLES IN SCHEMA probing FROM PUBLIC;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA probing FROM PUBLIC;
+REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+
+DO $database$
+BEGIN
+    -- Temporary tables are a way to fill the disk.
+    EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database());
+    EXECUTE format('GRANT TEMPORARY ON DATABASE %I TO probing_service', current_database());
+    -- So are large objects; only a superuser may close that door.
+    IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+        EXECUTE (
+            SELECT string_agg(format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', p.oid::regprocedure), '; ')
+            FROM pg_proc p
+            WHERE p.pronamespace = 'pg_catalog'::regnamespace
+              AND p.proname IN ('lo_creat', 'lo_create', 'lo_from_bytea', 'lo_put', 'lowrite', 'lo_open', 'lo_truncate', 'lo_truncate64')
+        );
+    END IF;
+END
+$database$;
+
+-- What a login role of probing_reader may read, as arrays that a policy evaluates once per query.
+CREATE OR REPLACE FUNCTION probing.readable(p_kind text) RETURNS text[]
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $readable$
+    SELECT coalesce(array_agg(s.value), '{}') FROM probing.reader_scope s
+    WHERE s.role_name = session_user AND s.kind = p_kind
+$readable$;
+COMMENT ON FUNCTION probing.readable(text) IS 'The clusters, accounts or users that the login role may read; * = every one.';
+REVOKE ALL ON FUNCTION probing.readable(text) FROM PUBLIC;
+
+DO $policies$
+DECLARE
+    t record;
+    of_cluster text := '(cluster = ANY ((SELECT probing.readable(''cluster''))::text[]) OR ''*'' = ANY ((SELECT probing.readable(''cluster''))::text[]))';
+    of_account text := '(account = ANY ((SELECT probing.readable(''account''))::text[]) OR ''*'' = ANY ((SELECT probing.readable(''account''))::text[]))';
+    of_user text := '("user" = ANY ((SELECT probing.readable(''user''))::text[]) OR ''*'' = ANY ((SELECT probing.readable(''user''))::text[]))';
+    seen_attempt text := 'EXISTS (SELECT FROM probing.job_attempt a WHERE a.cluster = verdict.cluster AND a.job_id = verdict.job_id AND a.submit_at = verdict.submit_at)';
+    rule text;
+BEGIN
+    FOR t IN
+        SELECT c.relname AS name,
+               EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'cluster') AS has_cluster
+        FROM pg_class c
+        WHERE c.relnamespace = 'probing'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+    LOOP
+        EXECUTE format('ALTER TABLE probing.%I ENABLE ROW LEVEL SECURITY', t.name);
+        EXECUTE format('DROP POLICY IF EXISTS everything ON probing.%I', t.name);
+        EXECUTE format(
+            'CREATE POLICY everything ON probing.%I TO probing_service USING (true) WITH CHECK (true)', t.name);
+        EXECUTE format('DROP POLICY IF EXISTS reading ON probing.%I', t.name);
+        EXECUTE format('CREATE POLICY reading ON probing.%I FOR SELECT TO probing_operator USING (true)', t.name);
+        EXECUTE format('DROP POLICY IF EXISTS scoped ON probing.%I', t.name);
+        rule := CASE t.name
+            WHEN 'job_attempt' THEN concat_ws(' OR ', of_cluster, of_account, of_user)
+            WHEN 'run_account' THEN concat_ws(' OR ', of_cluster, of_user)
+            WHEN 'verdict' THEN concat_ws(' OR ', of_cluster, seen_attempt)
+            WHEN 'agent_role' THEN 'false'
+            ELSE of_cluster
+        END;
+        IF t.has_cluster THEN
+            EXECUTE format('CREATE POLICY scoped ON probing.%I FOR SELECT TO probing_reader USING (%s)', t.name, rule);
+        END IF;
+    END LOOP;
+END
+$policies$;
+DROP POLICY IF EXISTS own_words ON probing.operator_note;
+CREATE POLICY own_words ON probing.operator_note FOR INSERT TO probing_operator WITH CHECK (author = session_user);
+
+GRANT USAGE ON SCHEMA probing TO probing_agent, probing_service, probing_operator, probing_reader;
+GRANT USAGE ON SCHEMA ops TO probing_service, probing_operator, probing_reader;
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA probing TO probing_service;
+GRANT USAGE ON ALL SEQUENCES IN SCHEMA probing TO probing_service;
+REVOKE INSERT, UPDATE, DELETE ON probing.alembic_version, probing.agent_role, probing.reader_scope FROM probing_service;
+GRANT SELECT ON ALL TABLES IN SCHEMA probing, ops TO probing_operator;
+GRANT INSERT ON probing.operator_note TO probing_operator;
+GRANT SELECT ON ALL TABLES IN SCHEMA ops TO probing_service, probing_reader;
+GRANT SELECT ON
+    probing.health_event, probing.check_now, probing.check_result, probing.job_attempt, probing.verdict,
+    probing.run_account, probing.lemon_score, probing.drain, probing.agent_heartbeat, probing.node_request
+    TO probing_reader;
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ops TO probing_service, probing_operator, probing_reader;
+GRANT EXECUTE ON FUNCTION probing.readable(text)
+    TO probing_service, probing_operator, probing_reader;
+GRANT EXECUTE ON FUNCTION probing.make_month(date), probing.drop_month(date) TO probing_service;
+
+DO $deliver$
+BEGIN
+    EXECUTE (
+        SELECT format('GRANT EXECUTE ON FUNCTION %s TO probing_agent, probing_service', p.oid::regprocedure)
+        FROM pg_proc p WHERE p.pronamespace = 'probing'::regnamespace AND p.proname = 'deliver'
+    );
+END
+$deliver$;
