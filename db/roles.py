@@ -1,0 +1,140 @@
+"""Login roles of a site: one per agent node, and those of the service, operators and dashboards.
+
+A login role is a member of exactly one group role of `roles.sql`. Names reach SQL only as quoted
+identifiers or parameters; passwords only as SCRAM verifiers made on this side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from probing_cluster.core import errors
+from probing_cluster.db import engines
+
+GROUPS = ("probing_agent", "probing_service", "probing_reader", "probing_operator")
+SCOPE_KINDS = ("cluster", "account", "user")
+_NAME_MAX = 63  # Postgres cuts longer identifiers, silently
+_AGENT_CONNECTIONS = 4
+_SETTINGS = {
+    "probing_agent": {"statement_timeout": "60s", "idle_in_transaction_session_timeout": "60s"},
+    "probing_reader": {"statement_timeout": "120s", "default_transaction_read_only": "on"},
+}
+
+
+def agent_role_name(cluster: str, node: str) -> str:
+    """The login role of a node's agent, which is also the CN its certificate must carry."""
+    plain = re.sub(r"[^a-z0-9_.-]", "_", f"agent-{cluster}-{node}".lower())
+    if plain == f"agent-{cluster}-{node}" and len(plain) <= _NAME_MAX:
+        return plain
+    digest = hashlib.sha256(f"{cluster}\0{node}".encode()).hexdigest()[:12]
+    return f"{plain[: _NAME_MAX - 13]}-{digest}"
+
+
+def add_agent(
+    url: str, cluster: str, node: str, *, password: str | None = None, rows_per_hour: int | None = None
+) -> str:
+    """Make (or renew) the login role that may deliver for one node and nothing else; its name.
+
+    Without a password it can come in by certificate or peer only.
+    """
+    name = agent_role_name(cluster, node)
+    with _connection(url) as connection, connection.transaction():
+        _login(connection, name, "probing_agent", password)
+        connection.execute(
+            sql.SQL("ALTER ROLE {} CONNECTION LIMIT {}").format(
+                sql.Identifier(name), sql.Literal(_AGENT_CONNECTIONS)
+            )
+        )
+        connection.execute(
+            "INSERT INTO probing.agent_role (role_name, cluster, node, rows_per_hour) "
+            "VALUES (%(name)s, %(cluster)s, %(node)s, coalesce(%(rows)s, 100000)) "
+            "ON CONFLICT (role_name) DO UPDATE SET cluster = excluded.cluster, node = excluded.node, "
+            "rows_per_hour = coalesce(%(rows)s, agent_role.rows_per_hour)",
+            {"name": name, "cluster": cluster, "node": node, "rows": rows_per_hour},
+        )
+    return name
+
+
+def add_login(
+    url: str,
+    name: str,
+    group: str,
+    *,
+    password: str | None = None,
+    scopes: Iterable[tuple[str, str]] = (),
+) -> None:
+    """Make (or renew) a login role in one group; a reader sees what its scopes name, (kind, value) each.
+
+    Kinds are cluster, account and user; the value * is every one of them.
+    """
+    if group not in GROUPS or group == "probing_agent":
+        raise errors.UsageError(f"no group {group!r} for a login; valid: {', '.join(GROUPS[1:])}")
+    wanted = sorted(set(scopes))
+    wrong = [kind for kind, _ in wanted if kind not in SCOPE_KINDS]
+    if wrong or (wanted and group != "probing_reader"):
+        raise errors.UsageError(f"scopes are for probing_reader, of kind {', '.join(SCOPE_KINDS)}")
+    with _connection(url) as connection, connection.transaction():
+        _login(connection, name, group, password)
+        connection.execute("DELETE FROM probing.reader_scope WHERE role_name = %s", [name])
+        for kind, value in wanted:
+            connection.execute(
+                "INSERT INTO probing.reader_scope (role_name, kind, value) VALUES (%s, %s, %s)",
+                [name, kind, value],
+            )
+
+
+def remove(url: str, name: str) -> None:
+    """Take a login role away; raises NotFound, and NotPermitted for a role that is none of ours."""
+    with _connection(url) as connection, connection.transaction():
+        if _groups_of(connection, name) is None:
+            raise errors.NotFound(f"role {name}")
+        if not _groups_of(connection, name):
+            raise errors.NotPermitted(f"role {name} is not one of Probing Cluster's")
+        connection.execute("DELETE FROM probing.agent_role WHERE role_name = %s", [name])
+        connection.execute("DELETE FROM probing.reader_scope WHERE role_name = %s", [name])
+        connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+
+
+def _login(
+    connection: psycopg.Connection[tuple[Any, ...]], name: str, group: str, password: str | None
+) -> None:
+    if not name or len(name.encode()) > _NAME_MAX:
+        raise errors.UsageError(f"role name {name!r} must have 1 to {_NAME_MAX} bytes")
+    groups, role = _groups_of(connection, name), sql.Identifier(name)
+    if groups is None:
+        connection.execute(sql.SQL("CREATE ROLE {} LOGIN NOCREATEDB NOCREATEROLE NOSUPERUSER").format(role))
+    elif groups != {group}:
+        raise errors.UsageError(f"role {name} exists already and is not (only) in {group}")
+    connection.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(group), role))
+    for setting, value in _SETTINGS.get(group, {}).items():
+        connection.execute(
+            sql.SQL("ALTER ROLE {} SET {} = {}").format(role, sql.Identifier(setting), sql.Literal(value))
+        )
+    if password is not None:
+        verifier = connection.pgconn.encrypt_password(
+            password.encode(), name.encode(), b"scram-sha-256"
+        ).decode()
+        connection.execute(sql.SQL("ALTER ROLE {} PASSWORD {}").format(role, sql.Literal(verifier)))
+
+
+def _groups_of(connection: psycopg.Connection[tuple[Any, ...]], name: str) -> set[str] | None:
+    """Our groups that a role is in; None when there is no such role."""
+    rows = connection.execute(
+        "SELECT g.rolname FROM pg_roles r LEFT JOIN pg_auth_members m ON m.member = r.oid "
+        "LEFT JOIN pg_roles g ON g.oid = m.roleid AND g.rolname = ANY (%s) WHERE r.rolname = %s",
+        [list(GROUPS), name],
+    ).fetchall()
+    return {row[0] for row in rows if row[0]} if rows else None
+
+
+@contextlib.contextmanager
+def _connection(url: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    with engines.translated(), psycopg.connect(url, autocommit=True, connect_timeout=10) as connection:
+        yield connection
