@@ -13,7 +13,19 @@ from collections.abc import Sequence
 from probing_cluster.control_plane import commands
 from probing_cluster.core import errors
 
-GROUPS = ("db", "serve", "classify", "import", "attribute", "fleet", "lemon", "nodes", "policy", "query", "doctor")
+GROUPS = (
+    "db",
+    "serve",
+    "classify",
+    "import",
+    "attribute",
+    "fleet",
+    "lemon",
+    "nodes",
+    "policy",
+    "query",
+    "doctor",
+)
 """Command groups in the order of the help; each is `cli_<name>.py` and imports its tools when it runs."""
 
 _EPILOG = """exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 no such thing, 4 database unreachable,

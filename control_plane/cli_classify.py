@@ -16,8 +16,12 @@ from probing_cluster.core import errors
 
 def register(register: commands.Commands) -> None:
     """Adds `classify`."""
-    made = register.add("classify", _classify, "name what kernel lines or a job's output say; one JSON object a line")
-    made.add_argument("file", metavar="FILE", nargs="?", default="-", help="a log, or - for standard input (the default)")
+    made = register.add(
+        "classify", _classify, "name what kernel lines or a job's output say; one JSON object a line"
+    )
+    made.add_argument(
+        "file", metavar="FILE", nargs="?", default="-", help="a log, or - for standard input (the default)"
+    )
     made.add_argument("--kind", choices=("kernel", "joblog"), help="what it is a log of (default: found out)")
     made.add_argument("--all", action="store_true", help="also print a line for what says nothing")
 

@@ -12,8 +12,12 @@ from probing_cluster.core import errors, settings
 def register(register: commands.Commands) -> None:
     """Adds `db upgrade|status|start|stop`."""
     group = register.group("db", "the database: schema, and the embedded server")
-    group.add("upgrade", _upgrade, "bring the schema to this version, starting the embedded server if need be")
-    group.add("status", _status, "say which server, which schema, and whether it is this version's (exit 1 if not)")
+    group.add(
+        "upgrade", _upgrade, "bring the schema to this version, starting the embedded server if need be"
+    )
+    group.add(
+        "status", _status, "say which server, which schema, and whether it is this version's (exit 1 if not)"
+    )
     group.add("start", _start, "start the embedded server")
     group.add("stop", _stop, "stop the embedded server")
 

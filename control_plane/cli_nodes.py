@@ -21,16 +21,24 @@ def register(register: commands.Commands) -> None:
     """Adds the five."""
     made = register.add("nodes", _nodes, "what every node reports, and what was done about it")
     made.add_argument("node", nargs="*", metavar="NODE", help="hostlists; default all")
-    made.add_argument("--faulty", action="store_true", help="only nodes with a fault, a drain or a silent agent")
+    made.add_argument(
+        "--faulty", action="store_true", help="only nodes with a fault, a drain or a silent agent"
+    )
     made.add_argument("--json", action="store_true", help="one JSON array")
     made = register.add("drain", _drain, "drain nodes in Slurm, recorded as yours")
     made.add_argument("node", nargs="+", metavar="NODE", help="hostlists")
     made.add_argument("--reason", required=True, help="why; Slurm shows it as 'probing: WHY (you)'")
-    made = register.add("resume", _resume, "lift drains made by Probing Cluster or `probing-ctl drain`, no others")
+    made = register.add(
+        "resume", _resume, "lift drains made by Probing Cluster or `probing-ctl drain`, no others"
+    )
     made.add_argument("node", nargs="+", metavar="NODE", help="hostlists")
     for name, run, meaning in (
         ("ack", _ack, "say that a node's fault is known and being dealt with"),
-        ("set-healthy", _set_healthy, "say that a node is repaired: its faults are cleared and our drain is lifted"),
+        (
+            "set-healthy",
+            _set_healthy,
+            "say that a node is repaired: its faults are cleared and our drain is lifted",
+        ),
     ):
         made = register.add(name, run, meaning)
         made.add_argument("node", nargs="+", metavar="NODE", help="hostlists")
@@ -70,7 +78,13 @@ def _nodes(args: argparse.Namespace) -> int:
         print(json.dumps(rows, indent=2, default=str))
         return 0
     cells = [
-        (r["node"], r["slurm"], _age(r["silent_s"]), ", ".join(r["faults"]) or "none", r["drained_for"] or r["slurm_reason"])
+        (
+            r["node"],
+            r["slurm"],
+            _age(r["silent_s"]),
+            ", ".join(r["faults"]) or "none",
+            r["drained_for"] or r["slurm_reason"],
+        )
         for r in rows
     ]
     print(table.render(("NODE", "SLURM", "AGENT", "FAULTS", "DRAINED FOR"), cells))
@@ -98,7 +112,9 @@ def _node_row(
     age_s: float | None,
     drain: records.Drain | None,
 ) -> dict[str, Any]:
-    faults = sorted((beat.faults if beat else {}).items(), key=lambda f: (f[1].get("severity") != "high", f[0]))
+    faults = sorted(
+        (beat.faults if beat else {}).items(), key=lambda f: (f[1].get("severity") != "high", f[0])
+    )
     return {
         "node": name,
         "slurm": "+".join(sorted(node.states)) if node else "unknown",
@@ -127,12 +143,17 @@ def _drain(args: argparse.Namespace) -> int:
     with store:
         hands = _hands(config)
         for name in _names(args):
-            failed += _attempt(name, lambda name=name: _drain_one(config, store, hands, name, reason, who))  # type: ignore[misc]
+            failed += _attempt(name, lambda name=name: _drain_one(config, store, hands, name, reason, who))
     return 1 if failed else 0
 
 
 def _drain_one(
-    config: settings.Settings, store: db_store.Store, hands: slurm_hands.SlurmHands, name: str, reason: str, who: str
+    config: settings.Settings,
+    store: db_store.Store,
+    hands: slurm_hands.SlurmHands,
+    name: str,
+    reason: str,
+    who: str,
 ) -> str:
     hands.drain(name, reason)
     store.save_drain(
@@ -148,7 +169,9 @@ def _resume(args: argparse.Namespace) -> int:
     config, store = _open(args)
     with store:
         hands = _hands(config)
-        failed = sum(_attempt(name, lambda name=name: _resume_one(store, hands, name)) for name in _names(args))  # type: ignore[misc]
+        failed = sum(
+            _attempt(name, lambda name=name: _resume_one(store, hands, name)) for name in _names(args)
+        )
     return 1 if failed else 0
 
 
@@ -175,7 +198,7 @@ def _set_healthy(args: argparse.Namespace) -> int:
     with store:
         hands = _hands(config)
         failed = sum(
-            _attempt(name, lambda name=name: _heal_one(config, store, hands, name, args.note))  # type: ignore[misc]
+            _attempt(name, lambda name=name: _heal_one(config, store, hands, name, args.note))
             for name in _names(args)
         )
     return 1 if failed else 0

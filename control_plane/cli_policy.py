@@ -82,16 +82,28 @@ def _text(found: object, asked: str) -> str:
 
     assert isinstance(found, simulate.Replay)
     rows = [
-        (clock.iso_z(at.replace(microsecond=0)), d.node, d.action, d.job.job_id if d.job else None, d.held or "act", d.reason, d.why)
+        (
+            clock.iso_z(at.replace(microsecond=0)),
+            d.node,
+            d.action,
+            d.job.job_id if d.job else None,
+            d.held or "act",
+            d.reason,
+            d.why,
+        )
         for at, d in found.decisions
     ]
     acted = [d for _, d in found.decisions if not d.held]
     lines = [table.render(("AT", "NODE", "ACTION", "JOB", "STATE", "REASON", "WHY"), rows)] if rows else []
     lines += [
-        f"{found.n_events} events could act: {sum(d.action == 'drain' for d in acted)} drains, "
-        f"{sum(d.action == 'requeue' for d in acted)} requeues, {len(found.decisions) - len(acted)} held back",
-        f"of the requeued attempts {found.n_failed_anyway} ended badly anyway, {found.n_completed_anyway} had completed "
-        f"({found.gpu_h_cut:.1f} GPU-hours cut short)",
+        (
+            f"{found.n_events} events could act: {sum(d.action == 'drain' for d in acted)} drains, "
+            f"{sum(d.action == 'requeue' for d in acted)} requeues, {len(found.decisions) - len(acted)} held back"
+        ),
+        (
+            f"of the requeued attempts {found.n_failed_anyway} ended badly anyway, {found.n_completed_anyway} had completed "
+            f"({found.gpu_h_cut:.1f} GPU-hours cut short)"
+        ),
         f"assumed: every fault confirmed by its agent, every job requeueable, nodes as {asked} knows them",
     ]
     return "\n".join(lines)

@@ -24,11 +24,15 @@ class Commands:
             epilog=epilog,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        made.add_argument("--config", metavar="FILE", type=Path, help="settings file (default $PROBING_CONFIG, else /etc)")
+        made.add_argument(
+            "--config", metavar="FILE", type=Path, help="settings file (default $PROBING_CONFIG, else /etc)"
+        )
         made.set_defaults(run=run)
         return made
 
     def group(self, name: str, meaning: str) -> Commands:
         """A command with commands of its own."""
-        made = self._parsers.add_parser(name, help=meaning, description=meaning[:1].upper() + meaning[1:] + ".")
+        made = self._parsers.add_parser(
+            name, help=meaning, description=meaning[:1].upper() + meaning[1:] + "."
+        )
         return Commands(made, dest=f"{name}_command")

@@ -65,7 +65,7 @@ def _outcome(error: Exception | None) -> str:
 
 def _log(before: Pass | None, now: Pass, error: Exception | None) -> None:
     same = before is not None and (before.outcome, before.said) == (now.outcome, now.said)
-    fields = {f.name: getattr(now, f.name) for f in dataclasses.fields(now) if f.name != "at"}  # type: ignore[arg-type]
+    fields = {f.name: getattr(now, f.name) for f in dataclasses.fields(now) if f.name != "at"}
     if now.outcome == "failed" and not same:
         LOG.error("task failed", exc_info=error, extra={"fields": fields})
     elif now.outcome == "unavailable" and (before is None or before.outcome != "unavailable"):

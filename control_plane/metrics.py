@@ -80,7 +80,9 @@ class ServiceCollector(Collector):
 
 def task_metrics(service: context.Context) -> Iterator[Metric]:
     """How the service's own tasks fare."""
-    last = GaugeMetricFamily("probing_task_last_pass_timestamp_seconds", "end of the task's last pass", labels=["task"])
+    last = GaugeMetricFamily(
+        "probing_task_last_pass_timestamp_seconds", "end of the task's last pass", labels=["task"]
+    )
     took = GaugeMetricFamily("probing_task_duration_seconds", "wall time of its last pass", labels=["task"])
     passes = CounterMetricFamily("probing_task_passes", "passes by outcome", labels=["task", "outcome"])
     for name, done in sorted(service.journal.passes().items()):
@@ -101,7 +103,9 @@ def store_metrics(service: context.Context) -> Iterator[Metric]:
     yield from _faults(beats, ages)
     yield from _decisions(drains)
     taken = GaugeMetricFamily("probing_budget_nodes_taken", "nodes counted against the drain budget now")
-    taken.add_metric([], len(budget.taken_nodes(view.View(now=service.clock.now(), drains=tuple(drains)), policy)))
+    taken.add_metric(
+        [], len(budget.taken_nodes(view.View(now=service.clock.now(), drains=tuple(drains)), policy))
+    )
     limit = GaugeMetricFamily("probing_budget_nodes_limit", "policy.budget_nodes")
     limit.add_metric([], policy.budget_nodes)
     observing = GaugeMetricFamily("probing_observe_only", "1 while nothing is touched")
@@ -110,11 +114,21 @@ def store_metrics(service: context.Context) -> Iterator[Metric]:
 
 
 def _agents(beats: Iterable[records.AgentHeartbeat], ages: dict[str, float]) -> Iterator[Metric]:
-    age = GaugeMetricFamily("probing_agent_heartbeat_age_seconds", "since the agent was last heard", labels=["node"])
-    depth = GaugeMetricFamily("probing_agent_spool_depth", "events waiting in the node's spool", labels=["node"])
-    lag = GaugeMetricFamily("probing_agent_lag_seconds", "age of the oldest undelivered event", labels=["node"])
-    dropped = CounterMetricFamily("probing_agent_dropped", "events dropped by the node's spool", labels=["node"])
-    hung = GaugeMetricFamily("probing_agent_hung_children", "children in D state past their deadline", labels=["node"])
+    age = GaugeMetricFamily(
+        "probing_agent_heartbeat_age_seconds", "since the agent was last heard", labels=["node"]
+    )
+    depth = GaugeMetricFamily(
+        "probing_agent_spool_depth", "events waiting in the node's spool", labels=["node"]
+    )
+    lag = GaugeMetricFamily(
+        "probing_agent_lag_seconds", "age of the oldest undelivered event", labels=["node"]
+    )
+    dropped = CounterMetricFamily(
+        "probing_agent_dropped", "events dropped by the node's spool", labels=["node"]
+    )
+    hung = GaugeMetricFamily(
+        "probing_agent_hung_children", "children in D state past their deadline", labels=["node"]
+    )
     for beat in beats:
         age.add_metric([beat.node], ages.get(beat.node, float("nan")))
         depth.add_metric([beat.node], beat.spool_depth)
@@ -125,7 +139,9 @@ def _agents(beats: Iterable[records.AgentHeartbeat], ages: dict[str, float]) -> 
 
 
 def _faults(beats: Iterable[records.AgentHeartbeat], ages: dict[str, float]) -> Iterator[Metric]:
-    faults = GaugeMetricFamily("probing_node_faults", "faults the agent confirms now", labels=["node", "severity"])
+    faults = GaugeMetricFamily(
+        "probing_node_faults", "faults the agent confirms now", labels=["node", "severity"]
+    )
     for beat in beats:
         if confirm.is_current(beat, ages.get(beat.node)):
             for severity in ("high", "low"):
@@ -138,7 +154,9 @@ def _decisions(drains: Iterable[records.Drain]) -> Iterator[Metric]:
     counts: dict[tuple[str, str], int] = {}
     for drain in drains:
         counts[drain.action, drain.state] = counts.get((drain.action, drain.state), 0) + 1
-    made = GaugeMetricFamily("probing_decisions_24h", "decisions of the last 24 h", labels=["action", "state"])
+    made = GaugeMetricFamily(
+        "probing_decisions_24h", "decisions of the last 24 h", labels=["action", "state"]
+    )
     for (action, state), count in sorted(counts.items()):
         made.add_metric([action, state], count)
     yield made
@@ -149,7 +167,9 @@ def _verdicts(verdicts: Iterable[records.Verdict]) -> Metric:
     for verdict in verdicts:
         key = (verdict.domain.value, verdict.cause)
         counts[key] = counts.get(key, 0) + 1
-    found = GaugeMetricFamily("probing_verdicts_24h", "attempts that ended in the last 24 h, by verdict", labels=["domain", "cause"])
+    found = GaugeMetricFamily(
+        "probing_verdicts_24h", "attempts that ended in the last 24 h, by verdict", labels=["domain", "cause"]
+    )
     for (domain, cause), count in sorted(counts.items()):
         found.add_metric([domain, cause], count)
     return found

@@ -21,8 +21,12 @@ def waiting(service: context.Context) -> view.View:
     window = now - max(_MEMORY, timedelta(seconds=policy.budget_window_s))
     return view.View(
         now=now,
-        events=tuple(store.events(since=since, min_severity=records.Severity.LOW, cluster=service.config.cluster.name)),
-        refusals=tuple(e for e in store.events(since=since, kinds=["check"]) if e.code == REFUSED and e.source == "agent"),
+        events=tuple(
+            store.events(since=since, min_severity=records.Severity.LOW, cluster=service.config.cluster.name)
+        ),
+        refusals=tuple(
+            e for e in store.events(since=since, kinds=["check"]) if e.code == REFUSED and e.source == "agent"
+        ),
         heartbeats={b.node: b for b in store.heartbeats() if b.cluster == service.config.cluster.name},
         silent_s=store.heartbeat_ages_s(),
         drains=tuple(store.drains(since=window)),
@@ -47,5 +51,8 @@ def with_slurm(seen: view.View, service: context.Context) -> view.View:
     since = min(starts) - timedelta(minutes=5) if starts else seen.now
     running = {j.job_id for j in jobs}
     allocations = tuple(a for a in service.store.allocations(since=since) if a.job_id in running)
-    values = {name: getattr(seen, name) for name in ("now", "events", "refusals", "heartbeats", "silent_s", "drains")}
+    values = {
+        name: getattr(seen, name)
+        for name in ("now", "events", "refusals", "heartbeats", "silent_s", "drains")
+    }
     return view.View(**values, nodes=nodes, jobs=jobs, allocations=allocations)

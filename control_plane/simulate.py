@@ -81,7 +81,11 @@ def _as_seen(event: records.HealthEvent) -> records.HealthEvent:
 
 
 def _runs_at(attempt: records.JobAttempt, at: datetime) -> bool:
-    return attempt.start_at is not None and attempt.start_at <= at and (attempt.end_at is None or at <= attempt.end_at)
+    return (
+        attempt.start_at is not None
+        and attempt.start_at <= at
+        and (attempt.end_at is None or at <= attempt.end_at)
+    )
 
 
 def _picture(
@@ -93,12 +97,17 @@ def _picture(
 ) -> view.View:
     fault = {"severity": event.severity.value, "event_id": str(event.event_id), "code": event.code}
     beat = records.AgentHeartbeat(
-        cluster=event.cluster, node=event.node, at=event.observed_at, faults={f"{event.kind}:{event.device or ''}": fault}
+        cluster=event.cluster,
+        node=event.node,
+        at=event.observed_at,
+        faults={f"{event.kind}:{event.device or ''}": fault},
     )
     drained = {d.node: d for d in drains if d.action == "drain" and d.state == "done"}
     out = {n: d for n, d in drained.items() if not _back(d, by_node.get(n, ()), event.at)}
     states = {
-        name: dataclasses.replace(node, states=frozenset({"DRAIN"}), reason=out[name].reason, reason_at=out[name].at)
+        name: dataclasses.replace(
+            node, states=frozenset({"DRAIN"}), reason=out[name].reason, reason_at=out[name].at
+        )
         if name in out
         else node
         for name, node in nodes.items()
@@ -122,7 +131,10 @@ def _back(drain: records.Drain, attempts: Iterable[records.JobAttempt], at: date
 
 def _job(attempt: records.JobAttempt) -> view.Job:
     return view.Job(
-        job_id=attempt.job_id, start_at=attempt.start_at, restart_count=attempt.attempt - 1, nodes=attempt.nodes
+        job_id=attempt.job_id,
+        start_at=attempt.start_at,
+        restart_count=attempt.attempt - 1,
+        nodes=attempt.nodes,
     )
 
 
@@ -156,9 +168,15 @@ def _with_truth(
     made: list[tuple[datetime, policy.Decision]], n_events: int, attempts: Sequence[records.JobAttempt]
 ) -> Replay:
     truth = {(a.job_id, a.start_at): a for a in attempts}
-    cut = [(at, truth[d.job.job_id, d.job.start_at]) for at, d in made if d.action == "requeue" and not d.held and d.job]
+    cut = [
+        (at, truth[d.job.job_id, d.job.start_at])
+        for at, d in made
+        if d.action == "requeue" and not d.held and d.job
+    ]
     completed = [(at, a) for at, a in cut if a.state == "COMPLETED"]
-    used_s = [((at - a.start_at) / timedelta(seconds=1)) * (a.n_gpus or 0) for at, a in completed if a.start_at]
+    used_s = [
+        ((at - a.start_at) / timedelta(seconds=1)) * (a.n_gpus or 0) for at, a in completed if a.start_at
+    ]
     return Replay(
         decisions=tuple(made),
         n_events=n_events,

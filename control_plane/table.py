@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from probing_cluster.core import sanitize
 
 
-def render(heads: Sequence[str], rows: Sequence[Sequence[object]], *, right: frozenset[str] = frozenset()) -> str:
+def render(
+    heads: Sequence[str], rows: Sequence[Sequence[object]], *, right: frozenset[str] = frozenset()
+) -> str:
     """Heads and rows as text; columns named in `right` are numbers; None is `-`."""
     cells = [[_text(value) for value in row] for row in rows]
     widths = [max(len(head), *(len(row[i]) for row in cells), 0) for i, head in enumerate(heads)]

@@ -83,7 +83,9 @@ class View:
 
     now: datetime = records.doc("the instant of the decision")
     events: tuple[records.HealthEvent, ...] = records.doc("recent events, any severity", default=())
-    refusals: tuple[records.HealthEvent, ...] = records.doc("recent events in which an agent refused a job at its Prolog", default=())
+    refusals: tuple[records.HealthEvent, ...] = records.doc(
+        "recent events in which an agent refused a job at its Prolog", default=()
+    )
     heartbeats: Mapping[str, records.AgentHeartbeat] = records.doc(
         "latest beat by node", default_factory=dict
     )

@@ -58,7 +58,9 @@ def _numbered(
     stored = [a for a in service.store.attempts(job_ids=ids) if a.job_id in ids] if ids else []
     attempts = list(found)
     known = {a.job_id for a in stored}
-    gap = {a.job_id for a in found if a.restart_count and a.restart_count >= a.attempt and a.job_id not in known}
+    gap = {
+        a.job_id for a in found if a.restart_count and a.restart_count >= a.attempt and a.job_id not in known
+    }
     if gap:
         attempts = [a for a in attempts if a.job_id not in gap] + list(reader.history(sorted(gap)).attempts)
     return renumber(attempts, stored)

@@ -14,7 +14,11 @@ def run(service: context.Context) -> str:
         now=service.clock.now(),
         exported=service.store.recall("history.exported", []),
     )
-    parts = [f"{len(names)} partitions {verb}" for names, verb in ((done.made, "made"), (done.dropped, "dropped")) if names]
+    parts = [
+        f"{len(names)} partitions {verb}"
+        for names, verb in ((done.made, "made"), (done.dropped, "dropped"))
+        if names
+    ]
     parts += [f"{done.keys_deleted} event keys deleted"] if done.keys_deleted else []
     return ", ".join(parts)
 
@@ -23,5 +27,5 @@ TASK = context.Task(
     name="maintenance",
     meaning="makes partitions ahead and drops months past retention",
     run=run,
-    every_s=lambda config: 3600.0,
+    every_s=lambda _: 3600.0,
 )

@@ -9,8 +9,6 @@ from probing_cluster.control_plane import actions, context, hysteresis, turn, vi
 from probing_cluster.core import records
 
 
-
-
 def run(service: context.Context) -> str:
     """One look at every node of ours that is drained; what was done."""
     follow_beats(service)
@@ -44,10 +42,14 @@ def _one(service: context.Context, drain: records.Drain, node: view.Node | None)
     if not node.ours:
         if not node.hands_off:
             # A person put it back: the drain is over, and their word stands.
-            service.store.update_drain(drain.drain_id, ended_at=now, state="resumed", why_state="lifted by another")
+            service.store.update_drain(
+                drain.drain_id, ended_at=now, state="resumed", why_state="lifted by another"
+            )
             return f"{drain.node} lifted by another"
         return ""
-    past = service.store.drains(node=drain.node, since=drain.at - timedelta(days=service.config.policy.escalate_days))
+    past = service.store.drains(
+        node=drain.node, since=drain.at - timedelta(days=service.config.policy.escalate_days)
+    )
     if hysteresis.latest(past, drain.node) != drain:
         return _superseded(service, drain, now)
     verdict, why = hysteresis.judge(_patient(service, drain, node, past), service.config.policy, now)
@@ -92,5 +94,5 @@ TASK = context.Task(
     name="resume",
     meaning="resumes nodes we drained once they have been healthy for long enough",
     run=run,
-    every_s=lambda config: 5.0,
+    every_s=lambda _: 5.0,
 )

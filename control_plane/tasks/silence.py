@@ -42,12 +42,14 @@ def _tell(service: context.Context, beat: records.AgentHeartbeat, age_s: float) 
         detail={"jobs": list(beat.jobs)},
     )
     uri = service.store.connection_uri()
-    delivery.Delivery(uri, beat.cluster, beat.node, application_name="probing-service").deliver(events=[event])
+    delivery.Delivery(uri, beat.cluster, beat.node, application_name="probing-service").deliver(
+        events=[event]
+    )
 
 
 TASK = context.Task(
     name="silence",
     meaning="tells of agents that missed two beats",
     run=run,
-    every_s=lambda config: 5.0,
+    every_s=lambda _: 5.0,
 )

@@ -1,0 +1,1 @@
+"""History from files into rows: accounting dumps, kernel logs, job output, event lists."""

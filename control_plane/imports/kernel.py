@@ -1,0 +1,82 @@
+"""A node's kernel log file as events of source `import`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+
+from probing_cluster.control_plane.imports import kept_aside, when
+from probing_cluster.core import records, sanitize
+from probing_cluster.evidence.kernel import grammar, reader
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """What a file itself does not say."""
+
+    file: str
+    node: str
+    cluster: str
+    read_at: datetime
+    reference: datetime
+    """Year-less dates lie before this."""
+    zone: tzinfo | None = None
+    """Zone of dates without one; None = UTC."""
+    boot_at: datetime | None = None
+    """For lines that only say the seconds since boot."""
+
+
+@dataclass(kw_only=True)
+class Read:
+    """What a file held."""
+
+    events: list[records.HealthEvent] = field(default_factory=list)
+    bad: list[kept_aside.Bad] = field(default_factory=list)
+    n_lines: int = 0
+
+
+def read(lines: Iterable[bytes], place: Place) -> Read:
+    """Every finding of a kernel log; a finding without an instant is kept aside."""
+    engine, found, seen = reader.KernelReader(), Read(), Counter[tuple[datetime, str]]()
+    for number, raw in enumerate(lines, 1):
+        found.n_lines = number
+        text = raw.decode("utf-8", "replace").rstrip("\r\n")
+        said = engine.read_line(text, place.reference)
+        if said is None:
+            continue
+        line, finding = said
+        at = when.instant(line, text, place.zone, place.boot_at)
+        if at is None:
+            why = "no date in the line; for uptime-only logs give --boot NODE=WHEN"
+            found.bad.append(kept_aside.Bad(file=place.file, line_no=number, text=text, why=why))
+            continue
+        seen[at, finding.message] += 1
+        found.events.append(event_of(finding, at, seen[at, finding.message], place))
+    return found
+
+
+def event_of(finding: grammar.KernelFinding, at: datetime, nth: int, place: Place) -> records.HealthEvent:
+    """The event of one finding; the same line in two overlapping files is one event."""
+    # A file has no boot id; instant, words and how many alike came before are where the line stood.
+    position = f"{at.isoformat()}:{nth}:{finding.message}"
+    return records.HealthEvent(
+        event_id=records.make_event_id(place.cluster, place.node, "import", position),
+        cluster=place.cluster,
+        node=place.node,
+        at=at,
+        observed_at=place.read_at,
+        kind=finding.kind,
+        code=finding.code,
+        severity=finding.severity,
+        device=finding.device,
+        pci_bus_id=finding.pci_bus_id,
+        pid=finding.pid,
+        process=finding.process,
+        job_id=finding.job_id,
+        count=finding.repeat,
+        source="import",
+        message=sanitize.clean(finding.message),
+        detail={**finding.detail, "from": "kernel"},
+    )

@@ -1,0 +1,168 @@
+"""One import from its files to its rows: what was read, stored and kept aside."""
+
+from __future__ import annotations
+
+import zoneinfo
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import IO
+
+from probing_cluster.control_plane.imports import accounting_file, event_lines, joblog, kept_aside, kernel
+from probing_cluster.core import errors, records
+from probing_cluster.db import bulk
+from probing_cluster.db import store as db_store
+from probing_cluster.reports import job_ref
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What the person asked for."""
+
+    sacct: Sequence[Path] = ()
+    kernel: Sequence[tuple[str, Path]] = ()
+    joblog: Sequence[tuple[str, Path]] = ()
+    events: Sequence[Path] = ()
+    boots: Mapping[str, datetime] = field(default_factory=dict)
+    timezone: str | None = None
+    delimiter: str | None = None
+    cluster: str
+    now: datetime
+
+
+@dataclass(kw_only=True)
+class Loaded:
+    """What one import did."""
+
+    lines: list[str] = field(default_factory=list)
+    """One per file, for a person."""
+    bad: list[kept_aside.Bad] = field(default_factory=list)
+    n_attempts: int = 0
+    n_events: int = 0
+    cluster: str = ""
+
+
+def load(store: db_store.Store, order: Order) -> Loaded:
+    """Read every file, store what they say; a file that cannot be read at all raises before anything of it is stored."""
+    done = Loaded(cluster=order.cluster)
+    attempts = list(_accounting(store, order, done))
+    if attempts:
+        done.cluster = max({a.cluster for a in attempts}, key=[a.cluster for a in attempts].count)
+    until = max((a.end_at for a in attempts if a.end_at), default=None)
+    for node, path in order.kernel:
+        _store_events(store, done, path, _kernel(path, node, order, done, until), f"node {node}")
+    for path in order.events:
+        with _opened(path) as stream:
+            _store_events(
+                store, done, path, event_lines.read(stream, _place(path, "", order, done, until)), "events"
+            )
+    for job, path in order.joblog:
+        _job_output(store, order, done, job, path)
+    return done
+
+
+def zone_of(name: str | None) -> zoneinfo.ZoneInfo | None:
+    """The zone called `name`; raises UsageError."""
+    if name is None:
+        return None
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as exc:
+        msg = f"{name!r} is not a time zone of this machine's database"
+        raise errors.UsageError(msg) from exc
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    try:
+        with path.open("rb") as stream:
+            yield stream
+    except OSError as exc:
+        msg = f"{path}: {exc.strerror}"
+        raise errors.UsageError(msg) from exc
+
+
+def _accounting(store: db_store.Store, order: Order, done: Loaded) -> Iterator[records.JobAttempt]:
+    for path in order.sacct:
+        try:
+            found, bad = accounting_file.read(
+                path, timezone=order.timezone, cluster=order.cluster, delimiter=order.delimiter
+            )
+        except OSError as exc:
+            msg = f"{path}: {exc.strerror}"
+            raise errors.UsageError(msg) from exc
+        bulk.load_attempts(store.connection_uri(), found.attempts)
+        done.n_attempts += len(found.attempts)
+        done.bad += bad
+        left_out = [
+            (len(found.not_started), "jobs that never started"),
+            (found.steps, "steps"),
+            (found.duplicates, "doubles"),
+            (found.merged, "resized rows merged"),
+        ]
+        said = ", ".join(f"{n} {what}" for n, what in left_out if n)
+        done.lines.append(
+            f"{path}: {len(found.attempts)} attempts; {_aside(bad)}" + (f"; left out: {said}" if said else "")
+        )
+        done.lines += [f"  note: {note}" for note in found.notes]
+        yield from found.attempts
+
+
+def _kernel(path: Path, node: str, order: Order, done: Loaded, until: datetime | None) -> kernel.Read:
+    with _opened(path) as stream:
+        return kernel.read(stream, _place(path, node, order, done, until))
+
+
+def _place(path: Path, node: str, order: Order, done: Loaded, until: datetime | None) -> kernel.Place:
+    written = datetime.fromtimestamp(path.stat().st_mtime, order.now.tzinfo) if path.exists() else order.now
+    return kernel.Place(
+        file=str(path),
+        node=node,
+        cluster=done.cluster,
+        read_at=order.now,
+        # Without a year in the log, the accounting read with it says which year it is about.
+        reference=until or written,
+        zone=zone_of(order.timezone),
+        boot_at=order.boots.get(node),
+    )
+
+
+def _store_events(store: db_store.Store, done: Loaded, path: Path, found: kernel.Read, what: str) -> None:
+    new = bulk.load_events(store.connection_uri(), found.events) if found.events else 0
+    done.n_events += new
+    done.bad += found.bad
+    known = len(found.events) - new
+    doubles = f" ({known} already known)" if known else ""
+    done.lines.append(f"{path} ({what}): {new} events of {found.n_lines} lines{doubles}; {_aside(found.bad)}")
+
+
+def _job_output(store: db_store.Store, order: Order, done: Loaded, job: str, path: Path) -> None:
+    attempt = _last_attempt(store, job)
+    with _opened(path) as stream:
+        events = joblog.read(stream, attempt, order.now)
+    new = bulk.load_events(store.connection_uri(), events) if events else 0
+    done.n_events += new
+    done.lines.append(f"{path} (output of job {job}, attempt {attempt.attempt}): {new} findings")
+
+
+def _last_attempt(store: db_store.Store, job: str) -> records.JobAttempt:
+    ref = job_ref.parse(job)
+    found = [a for a in store.attempts(job_ids=[ref.base]) if _is(a, ref)]
+    if not found:
+        msg = f"job {job}, whose output is to be read: no attempt of it is known; give its accounting with --sacct"
+        raise errors.NotFound(msg)
+    return max(found, key=lambda a: a.submit_at)
+
+
+def _is(attempt: records.JobAttempt, ref: job_ref.JobRef) -> bool:
+    if ref.task is not None:
+        return (attempt.array_job_id, attempt.array_task_id) == (ref.base, ref.task)
+    if ref.offset is not None:
+        return (attempt.het_job_id, attempt.het_offset) == (ref.base, ref.offset)
+    return attempt.job_id == ref.base
+
+
+def _aside(bad: Iterable[object]) -> str:
+    return f"{sum(1 for _ in bad)} kept aside"
