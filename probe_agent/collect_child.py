@@ -91,14 +91,12 @@ def become(uid: int, gid: int) -> None:
     os.setresuid(uid, uid, uid)
 
 
-def limit() -> None:
-    """No core, no file written, no process started, little memory and a minute of CPU."""
-    for which, most in (
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CPU, 60),
-        (resource.RLIMIT_AS, _MEMORY_BYTES),
-    ):
+def limit(cpu_s: int | None = 60) -> None:
+    """No core, no file written, little memory and a minute of CPU (`cpu_s` None: as long as the job runs)."""
+    limits = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_AS, _MEMORY_BYTES)]
+    if cpu_s is not None:
+        limits.append((resource.RLIMIT_CPU, cpu_s))
+    for which, most in limits:
         resource.setrlimit(which, (most, most))
 
 

@@ -32,15 +32,15 @@ def doing(stack: Sequence[views.Frame]) -> str:
     return "python" if stack else ""
 
 
+_LIBRARY = ("site-packages/", "dist-packages/", "/lib/python3", "_probing_probe/")
+
+
 def user_frame(stack: Sequence[views.Frame]) -> views.Frame | None:
-    """The innermost frame outside the interpreter's and torch's own libraries: the line to show a person."""
+    """The innermost frame outside the interpreter's and installed libraries: the line to show a person."""
     for frame in stack:
         path = frame.file
-        library = (
-            "site-packages/" in path or "/lib/python" in path or path.startswith("<") or "torch/" in path
-        )
-        native = not path.endswith(".py")
-        if not library and not native and "_probing_probe" not in path:
+        ours = path.endswith(".py") and not path.startswith(("<", "torch/"))
+        if ours and not any(part in path for part in _LIBRARY):
             return frame
     return stack[0] if stack else None
 

@@ -1,0 +1,95 @@
+"""What /proc says of a process, and which job it belongs to; never by its environment, which is the user's.
+
+The job comes from the cgroup that Slurm made (`job_4242` up to 25.11; from 26.05 an SLUID, which is
+mapped by what slurmstepd says), else from the `slurmstepd: [4242.0]` it descends from, which runs as root.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_CGROUP = re.compile(rb"/job_(\d+)(?:/|$)", re.MULTILINE)
+_STEPD = re.compile(rb"^slurmstepd: \[(\d+)\.")
+_MAX_DEPTH = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """One process at one moment."""
+
+    pid: int
+    parent: int
+    state: str
+    start_ticks: int
+    cpu_s: float
+    """User and system time of the process and its waited-for children."""
+    uid: int
+    wchan: str
+    moved_bytes: int | None
+    """Characters read and written; None when the kernel does not tell."""
+
+
+def facts(pid: int, proc: Path = PROC) -> Facts | None:
+    """What is known of `pid`; None when there is no such process."""
+    home = proc / str(int(pid))
+    try:
+        raw = (home / "stat").read_bytes()
+        uid = home.stat().st_uid
+    except OSError:
+        return None
+    fields = raw.rpartition(b")")[2].split()
+    if len(fields) < 20:
+        return None
+    return Facts(
+        pid=pid,
+        parent=int(fields[1]),
+        state=fields[0].decode("ascii", "replace"),
+        start_ticks=int(fields[19]),
+        cpu_s=sum(int(f) for f in fields[11:15]) / _TICKS_PER_S,
+        uid=uid,
+        wchan=_read(home / "wchan", 64).decode("ascii", "replace").strip("0\n "),
+        moved_bytes=_moved(_read(home / "io", 1024)),
+    )
+
+
+def _read(path: Path, most: int) -> bytes:
+    try:
+        with path.open("rb") as handle:
+            return handle.read(most)
+    except OSError:
+        return b""
+
+
+def _moved(io: bytes) -> int | None:
+    counted = dict(line.split(b": ") for line in io.splitlines() if b": " in line)
+    if b"rchar" not in counted or b"wchar" not in counted:
+        return None
+    return int(counted[b"rchar"]) + int(counted[b"wchar"])
+
+
+def job_of(pid: int, proc: Path = PROC) -> int | None:
+    """The Slurm job a process belongs to; None when it belongs to none that can be proved."""
+    match = _CGROUP.search(_read(proc / str(int(pid)) / "cgroup", 4096))
+    if match is not None:
+        return int(match[1])
+    here = pid
+    for _ in range(_MAX_DEPTH):
+        seen = facts(here, proc)
+        if seen is None or (seen.parent <= 1 and here != pid):
+            return None
+        title = _STEPD.match(_read(proc / str(here) / "cmdline", 256))
+        if title is not None and seen.uid == 0:
+            return int(title[1])
+        here = seen.parent
+    return None
+
+
+def children_of(pid: int, proc: Path = PROC) -> list[int]:
+    """The direct children of a process; empty when it is gone or the kernel does not tell."""
+    home = proc / str(int(pid)) / "task" / str(int(pid)) / "children"
+    return [int(word) for word in _read(home, 65536).split() if word.isdigit()]

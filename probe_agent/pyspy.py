@@ -1,0 +1,74 @@
+"""Stacks from outside the process by py-spy: no signal, no stop, also with the GIL held or the process stopped.
+
+`--nonblocking` reads memory while the process runs: it never stops a user's process, at the price
+that a stack may rarely be torn; then it is asked once more.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.core import sanitize
+from probing_cluster.probe_agent import children
+
+DEADLINE_S = 10.0
+MAX_FRAMES = 100
+MAX_THREADS = 32
+
+
+def program() -> str | None:
+    """Where py-spy is: beside our own interpreter, else on the system's path; None when it is not installed."""
+    beside = Path(sys.executable).with_name("py-spy")
+    return str(beside) if beside.exists() else shutil.which("py-spy", path="/usr/local/bin:/usr/bin:/bin")
+
+
+async def stacks(started: children.Children, pid: int, *, command: str | None = None) -> dict[str, Any]:
+    """`{"stack": frames of the main thread, "other_stacks": …, "holds_gil": …}`; `{"stack_error": why}` without one.
+
+    Frames are innermost first: `{"function", "file", "line"}`.
+    """
+    tool = command or program()
+    if tool is None:
+        return {"stack_error": "py-spy is not installed on this node"}
+    argv = (tool, "dump", "--json", "--nonblocking", "--pid", str(int(pid)))
+    why = ""
+    for _ in range(2):
+        try:
+            done = await started.run(f"py-spy {pid}", argv, deadline_s=DEADLINE_S)
+        except children.ChildFailed as exc:
+            return {"stack_error": str(exc)}
+        if done.returncode == 0:
+            try:
+                return _answer(json.loads(done.stdout), pid)
+            except (ValueError, TypeError, KeyError) as exc:
+                why = f"py-spy answered {type(exc).__name__}"
+        else:
+            why = sanitize.clean(done.stderr.decode("utf-8", "replace"), 200)
+    return {"stack_error": why}
+
+
+def _answer(threads: Sequence[Mapping[str, Any]], pid: int) -> dict[str, Any]:
+    main = next((t for t in threads if t.get("os_thread_id") == pid), threads[0])
+    others = [t for t in threads if t is not main][:MAX_THREADS]
+    return {
+        "stack": _frames(main),
+        "holds_gil": bool(main.get("owns_gil")),
+        "gil_elsewhere": any(t.get("owns_gil") for t in others),
+        "other_stacks": [_frames(t) for t in others],
+    }
+
+
+def _frames(thread: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "function": sanitize.clean(str(f.get("name", "")), 200),
+            "file": sanitize.clean(str(f.get("filename") or f.get("short_filename") or ""), 300),
+            "line": int(f.get("line") or 0),
+        }
+        for f in list(thread.get("frames") or ())[:MAX_FRAMES]
+    ]
