@@ -1,0 +1,1 @@
+"""PyTorch flight-recorder dumps: loaded without trusting them, aligned across ranks, judged."""

@@ -1,0 +1,340 @@
+"""Across ranks: who did not arrive, who arrived with something else, whose GPU stands still, or nobody.
+
+The order of the questions matters. A mismatch explains everything after it. A rank that issued less than
+its peers and waits for nothing itself is why they wait. When every rank waits, the one whose device
+finished least is suspect. Only then the fabric. Sequence numbers are compared within one group only, and
+groups that send point to point are never compared by count: pipeline stages differ legitimately.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from probing_cluster.core.records import doc, record
+from probing_cluster.evidence.flight_recorder.model import Entry, RankDump
+
+_SIZES_DIFFER = frozenset({
+    "all_to_all", "alltoall", "all_to_allv", "alltoall_base", "all_to_all_single", "gather", "scatter", "coalesced", "allgatherv",
+    "all_gather_v", "reduce_scatter_v", "_all_gather_v", "_reduce_scatter_v", "barrier",
+})  # fmt: skip
+USER, SOFTWARE, HARDWARE = "user_program", "system_software", "hardware"
+
+
+@record
+class FlightVerdict:
+    """What the dumps of one job say together."""
+
+    kind: str = doc(
+        "healthy, mismatch_op, mismatch_shape, missing_rank, device_stuck, all_inside, no_dump or unknown"
+    )
+    ranks: tuple[int, ...] = doc("the ranks at fault, ascending; empty when it is not a rank")
+    domains: tuple[str, ...] = doc("failure domains it can be, likeliest first")
+    group: str | None = doc("the process group where it shows", default=None)
+    group_desc: str = doc("its description", default="")
+    seq: int | None = doc("the sequence number where it shows", default=None)
+    op: str | None = doc("the operation where it shows", default=None)
+    timeout_ms: int | None = doc("the group's timeout, milliseconds", default=None)
+    missing_dumps: tuple[int, ...] = doc("ranks that should have a dump and have none", default=())
+    waiting: tuple[int, ...] = doc("ranks that wait for the ones at fault", default=())
+    doing: tuple[str, ...] = doc(
+        "Python frames of the last operation of the first rank at fault, when recorded", default=()
+    )
+    meaning: str = doc("one sentence")
+
+
+@record
+class _World:
+    """All dumps with the membership of every group, by rank and by group."""
+
+    dumps: Mapping[int, RankDump] = doc("rank to dump")
+    members: Mapping[str, frozenset[int]] = doc("group to global ranks")
+    p2p: frozenset[str] = doc("groups with point-to-point operations")
+    descriptions: Mapping[str, str] = doc("group to description")
+    expected: frozenset[int] = doc("ranks that should have a dump")
+
+    def enqueued(self, rank: int, group: str) -> int:
+        """The last collective this rank issued in `group`; 0 for none, -1 when its dump cannot tell."""
+        dump = self.dumps[rank]
+        recorded = [e.seq for e in dump.entries if e.group == group and not e.is_p2p]
+        status = dump.status.get(group)
+        best = max([*recorded, status.enqueued if status else -1])
+        return best if best >= 0 else 0 if dump.entries or not dump.status else -1
+
+    def last(self, rank: int) -> Entry | None:
+        """The rank's latest collective."""
+        entries = [e for e in self.dumps[rank].entries if not e.is_p2p]
+        return max(entries, key=lambda e: (e.created_ns, e.seq), default=None)
+
+    def outstanding(self, rank: int) -> list[Entry]:
+        """What the rank still waits for."""
+        return [e for e in self.dumps[rank].entries if e.outstanding]
+
+
+def _observed(dumps: Iterable[RankDump]) -> dict[str, set[int]]:
+    seen: dict[str, set[int]] = {}
+    for dump in dumps:
+        for entry in dump.entries:
+            seen.setdefault(entry.group, set()).add(dump.rank)
+    return seen
+
+
+def _world(
+    dumps: Mapping[int, RankDump], members: Mapping[str, Iterable[int]], world_size: int | None
+) -> _World:
+    """Membership: the caller's, else the dumps' own, else whoever recorded in the group (all ranks for the first)."""
+    found: dict[str, frozenset[int]] = {}
+    for dump in dumps.values():
+        for name, ranks in dump.members.items():
+            found[name] = found.get(name, frozenset()) | ranks
+    everyone = frozenset(dumps) | frozenset(range(min(world_size or 0, 1 << 20)))
+    for ranks in found.values():
+        everyone |= ranks
+    descriptions = {n: d for dump in dumps.values() for n, d in dump.descriptions.items()}
+    for name, seen in _observed(dumps.values()).items():
+        whole = name == "0" or descriptions.get(name) == "default_pg"
+        found.setdefault(name, everyone if whole else frozenset(seen))
+    found.update({name: frozenset(ranks) for name, ranks in members.items()})
+    for ranks in found.values():
+        everyone |= ranks
+    p2p = frozenset(e.group for d in dumps.values() for e in d.entries if e.is_p2p)
+    return _World(dumps=dumps, members=found, p2p=p2p, descriptions=descriptions, expected=everyone)
+
+
+def _present(world: _World, group: str) -> list[int]:
+    return sorted(r for r in world.members[group] if r in world.dumps)
+
+
+def _signature(entry: Entry, *, sizes: bool) -> tuple[object, ...]:
+    if not sizes:
+        return (entry.op,)
+    return (entry.op, entry.dtypes, entry.input_sizes)
+
+
+def _comparable(entry: Entry) -> bool:
+    op = entry.op.lower().lstrip("_")
+    return (
+        bool(entry.op)
+        and not entry.is_p2p
+        and "coalesced" not in op
+        and not any(op.startswith(s) for s in ("all_to_all", "alltoall"))
+    )
+
+
+def _may_differ(entry: Entry) -> bool:
+    """Whether ranks may bring different sizes to this operation (NCCL's list form of all_gather may)."""
+    op = entry.op.lower().lstrip("_")
+    return op in _SIZES_DIFFER or (op == "all_gather" and entry.backend != "gloo")
+
+
+def _mismatch_at(group: str, seq: int, by_rank: Mapping[int, Entry]) -> FlightVerdict | None:
+    """Whether the ranks at one place of one group do the same; the minority is at fault, all when there is none."""
+    for kind, sizes in (("mismatch_op", False), ("mismatch_shape", True)):
+        entries = dict(by_rank)
+        if sizes and any(_may_differ(e) for e in entries.values()):
+            continue
+        signed = {r: _signature(e, sizes=sizes) for r, e in entries.items()}
+        counts = Counter(signed.values())
+        if len(counts) < 2:
+            continue
+        (common, most), *rest = counts.most_common()
+        tie = any(n == most for _, n in rest)
+        odd = tuple(sorted(r for r, s in signed.items() if tie or s != common))
+        shown = "; ".join(
+            f"rank {r}: {by_rank[r].op} {list(map(list, by_rank[r].input_sizes))}" for r in odd[:4]
+        )
+        what = "another operation" if not sizes else "another size or type"
+        said = f"At number {seq} of group {group} {'the ranks disagree and none is in the majority' if tie else f'{len(odd)} of {len(signed)} ranks came with {what}'}: {shown}."
+        first = by_rank[odd[0]]
+        return FlightVerdict(
+            kind=kind,
+            ranks=odd,
+            domains=(USER,),
+            group=group,
+            seq=seq,
+            op=first.op,
+            timeout_ms=first.timeout_ms,
+            doing=first.frames,
+            meaning=said,
+        )
+    return None
+
+
+def _mismatch(world: _World) -> FlightVerdict | None:
+    """The earliest place where ranks disagree; in each group only the first counts."""
+    best: tuple[int, str, FlightVerdict] | None = None
+    for group in sorted(world.members):
+        places: dict[int, dict[int, Entry]] = {}
+        for rank in _present(world, group):
+            for entry in world.dumps[rank].entries:
+                if entry.group == group and _comparable(entry) and entry.seq >= 0:
+                    places.setdefault(entry.seq, {})[rank] = entry
+        for seq in sorted(places):
+            if len(places[seq]) > 1 and (found := _mismatch_at(group, seq, places[seq])):
+                at = min(e.created_ns for e in places[seq].values())
+                if best is None or (at, group) < best[:2]:
+                    best = (at, group, found)
+                break
+    return best[2] if best else None
+
+
+def _waits_for_others(world: _World, rank: int) -> bool:
+    """Whether the rank's own last collective lacks a peer, so that it is held up itself.
+
+    Work that is retired tells nothing (Gloo retires what timed out), so the peers' counts decide.
+    """
+    waiting = [e for e in world.outstanding(rank) if not e.is_p2p]
+    if waiting:
+        return True
+    if any(e.outstanding for e in world.dumps[rank].entries):
+        return True
+    last = world.last(rank)
+    if last is None or last.group in world.p2p or last.group not in world.members:
+        return False
+    peers = [r for r in _present(world, last.group) if r != rank]
+    return any(0 <= world.enqueued(r, last.group) < last.seq for r in peers)
+
+
+def _behind(world: _World) -> dict[int, tuple[str, int]]:
+    """Ranks that issued less than a peer in some group, with the group and the number they did not issue."""
+    found: dict[int, tuple[str, int]] = {}
+    for group in sorted(world.members, key=lambda g: (g != "0", g)):
+        if group in world.p2p:
+            continue
+        counts = {r: n for r in _present(world, group) if (n := world.enqueued(r, group)) >= 0}
+        top = max(counts.values(), default=0)
+        for rank, count in counts.items():
+            if count < top:
+                found.setdefault(rank, (group, count + 1))
+    return found
+
+
+def _missing(world: _World) -> FlightVerdict | None:
+    """Ranks that did not issue what their peers wait for, and wait for nothing themselves."""
+    behind = _behind(world)
+    at_fault = sorted(r for r in behind if not _waits_for_others(world, r))
+    if not at_fault:
+        return None
+    group, seq = behind[at_fault[0]]
+    peer = next(
+        (
+            e
+            for d in world.dumps.values()
+            for e in d.entries
+            if e.group == group and e.seq == seq and not e.is_p2p
+        ),
+        None,
+    )
+    last = world.last(at_fault[0])
+    waiting = tuple(sorted(r for r in _present(world, group) if r not in at_fault))
+    op = peer.op if peer else None
+    names = ", ".join(map(str, at_fault))
+    return FlightVerdict(
+        kind="missing_rank",
+        ranks=tuple(at_fault),
+        domains=(USER, SOFTWARE, HARDWARE),
+        group=group,
+        seq=seq,
+        op=op,
+        timeout_ms=peer.timeout_ms if peer else None,
+        waiting=waiting,
+        doing=last.frames if last else (),
+        meaning=f"Rank {names} did not issue {op or 'the collective'} number {seq} of group {group} and waits for nothing: its host side is stuck, slow or gone.",
+    )
+
+
+def _stuck(world: _World) -> FlightVerdict | None:
+    """Among ranks that all issued the work, those whose device finished least; point-to-point groups left out."""
+    least: dict[int, tuple[str, int]] = {}
+    for group in sorted(world.members):
+        if group in world.p2p:
+            continue
+        done = {
+            r: s.completed
+            for r in _present(world, group)
+            if (s := world.dumps[r].status.get(group)) and s.completed >= 0
+        }
+        if len(done) < 2 or len(set(done.values())) < 2:
+            continue
+        low = min(done.values())
+        for rank, count in done.items():
+            if count == low and world.outstanding(rank):
+                least.setdefault(rank, (group, count + 1))
+    if not least:
+        return None
+    ranks = tuple(sorted(least))
+    group, seq = least[ranks[0]]
+    entry = next((e for e in world.dumps[ranks[0]].entries if e.group == group and e.seq == seq), None)
+    waiting = tuple(sorted(set(world.dumps) - set(ranks)))
+    return FlightVerdict(
+        kind="device_stuck",
+        ranks=ranks,
+        domains=(HARDWARE, SOFTWARE),
+        group=group,
+        seq=seq,
+        op=entry.op if entry else None,
+        timeout_ms=entry.timeout_ms if entry else None,
+        waiting=waiting,
+        doing=entry.frames if entry else (),
+        meaning=f"All ranks issued their work, but on rank {', '.join(map(str, ranks))} number {seq} of group {group} did not finish that its peers finished: the GPU or its links stand still.",
+    )
+
+
+def _inside(world: _World) -> FlightVerdict | None:
+    """Everybody is in, nobody comes out: the network, or a group that waits for another; the earliest is named."""
+    stuck = [e for r in world.dumps for e in world.outstanding(r) if not e.is_p2p]
+    stuck = stuck or [e for r in world.dumps for e in world.outstanding(r)]
+    if not stuck:
+        return None
+    first = min(stuck, key=lambda e: (e.created_ns or 1 << 62, e.group, e.seq))
+    waiting = tuple(sorted(r for r in world.dumps if world.outstanding(r)))
+    return FlightVerdict(
+        kind="all_inside",
+        ranks=(),
+        domains=(HARDWARE, SOFTWARE),
+        group=first.group,
+        seq=first.seq,
+        op=first.op,
+        timeout_ms=first.timeout_ms,
+        waiting=waiting,
+        meaning=f"Every rank that left a dump entered {first.op} number {first.seq} of group {first.group} and none came out: look at the network between them.",
+    )
+
+
+def _no_dump(world: _World) -> FlightVerdict | None:
+    gone = tuple(sorted(world.expected - set(world.dumps)))
+    if not gone:
+        return None
+    return FlightVerdict(
+        kind="no_dump",
+        ranks=gone,
+        domains=(USER, SOFTWARE, HARDWARE),
+        waiting=tuple(sorted(r for r in world.dumps if world.outstanding(r))),
+        meaning=f"Rank {', '.join(map(str, gone[:16]))} left no dump: its process ended before it could write one; look for an OOM kill, an Xid or a signal.",
+    )
+
+
+def judge(
+    dumps: Iterable[RankDump],
+    *,
+    members: Mapping[str, Iterable[int]] | None = None,
+    world_size: int | None = None,
+) -> FlightVerdict:
+    """The verdict over all dumps of a job; the order they come in does not matter.
+
+    `members` (group name to global ranks) is needed where dumps do not carry it (Gloo) and groups other than
+    the first matter; `world_size` makes a rank without a dump visible.
+    """
+    by_rank = {d.rank: d for d in sorted(dumps, key=lambda d: d.rank)}
+    if not by_rank:
+        return FlightVerdict(kind="unknown", ranks=(), domains=("unknown",), meaning="No rank left a dump.")
+    world = _world(by_rank, members or {}, world_size)
+    gone = _no_dump(world)
+    found = _mismatch(world) or _missing(world) or _stuck(world) or gone or _inside(world)
+    if found is None:
+        return FlightVerdict(
+            kind="healthy", ranks=(), domains=("unknown",), meaning="No rank waits for anything."
+        )
+    missing = gone.ranks if gone else ()
+    return replace(found, missing_dumps=missing, group_desc=world.descriptions.get(found.group or "", ""))
