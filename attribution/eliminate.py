@@ -109,6 +109,7 @@ def _nodes(case: scene.Scene) -> str:
 
 _PARTS: tuple[Callable[[scene.Scene, rank.Ranking], Iterable[str]], ...] = (
     _program,
+    _rivals,
     _network,
     _gpus,
     _files,
@@ -116,5 +117,4 @@ _PARTS: tuple[Callable[[scene.Scene, rank.Ranking], Iterable[str]], ...] = (
     _memory,
     _limit,
     _outside,
-    _rivals,
 )

@@ -74,7 +74,7 @@ def _key(case: scene.Scene, claim: claims.Claim) -> tuple[object, ...]:
 def _explains(root: claims.Claim, claim: claims.Claim) -> bool:
     """True when `claim` is what `root` leaves behind."""
     if claim.cause in root.explains:
-        return claim.node == root.node
+        return claim.cause in _SOFT or claim.node == root.node
     if claim.cause not in root.info.leads_to or claim.cause == root.cause:
         return False
     if root.cause in claim.explains:

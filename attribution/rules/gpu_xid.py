@@ -43,5 +43,6 @@ def _pattern(case: scene.Scene, seen: scene.Sighting) -> Iterable[claims.Claim]:
         evidence=(seen.event,),
         nodes=frozenset({seen.event.node}),
         n_sources=1,
+        explains=frozenset({"user_error"}),
         words=f"met Xid {seen.event.code}, as {len(jobs)} jobs of {len(users)} other users did on the same GPU",
     )

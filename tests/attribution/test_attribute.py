@@ -1,0 +1,250 @@
+"""Attribution against a real Postgres: what ends is judged once, late evidence re-opens, people are not overruled."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+
+from probing_cluster.attribution import attribute, taxonomy
+from probing_cluster.core import records
+from probing_cluster.db import delivery
+
+
+@pytest.fixture
+def deliver(postgres_url) -> Callable[..., None]:
+    """Delivers events, allocations and a heartbeat as each node's agent would."""
+
+    def send(
+        *events: records.HealthEvent, nodes=("n1", "n2"), at: datetime | None = None, allocations=()
+    ) -> None:
+        for node in {*nodes, *(e.node for e in events)}:
+            beat = records.AgentHeartbeat(cluster="c", node=node, at=at, boot_id="b") if at else None
+            mine = [e for e in events if e.node == node]
+            own = [a for a in allocations if a.node == node]
+            delivery.Delivery(postgres_url, "c", node).deliver(events=mine, allocations=own, heartbeat=beat)
+
+    return send
+
+
+@dataclasses.dataclass
+class FixedClock:
+    """A clock that stands."""
+
+    at: datetime
+
+    def now(self) -> datetime:
+        return self.at
+
+    def monotonic_s(self) -> float:
+        return 0.0
+
+
+def later(make) -> FixedClock:
+    return FixedClock(make.end + timedelta(minutes=2))
+
+
+def test_an_ended_attempt_is_judged_once_and_only_once(store, make, deliver):
+    """The second run finds nothing to do."""
+    xid = make.xid(79)
+    deliver(xid, at=make.end + timedelta(seconds=20))
+    store.upsert_attempts([make.attempt()])
+    first = attribute.attribute(store, at=later(make))
+    assert first.counts == {"gpu_lost": 1}
+    assert len(first.changed) == 1
+    assert store.verdicts(job_ids=[4242])[0].evidence == (xid.event_id,)
+    assert attribute.attribute(store, at=later(make)).n_attempts == 0
+
+
+def test_a_dry_run_shows_what_would_change_and_stores_nothing(store, make, deliver):
+    """Judging a span again with new evidence changes the verdict only on paper."""
+    deliver(at=make.end + timedelta(seconds=20))
+    store.upsert_attempts([make.attempt()])
+    attribute.attribute(store, at=later(make))
+    deliver(make.xid(79))
+    run = attribute.attribute(store, since=make.start, dry_run=True, at=later(make))
+    assert [(c.before.cause, c.after.cause) for c in run.changed] == [("user_error", "gpu_lost")]
+    assert store.verdicts(job_ids=[4242])[0].cause == "user_error"
+
+
+def test_late_evidence_reopens_and_history_is_kept(store, make, deliver):
+    """The event arrives after the first verdict; both verdicts are kept, the new one is current."""
+    deliver(at=make.end + timedelta(seconds=20))
+    store.upsert_attempts([make.attempt()])
+    attribute.attribute(store, at=later(make))
+    deliver(make.xid(79))
+    run = attribute.attribute(store, at=later(make))
+    assert run.counts == {"gpu_lost": 1}
+    assert [v.cause for v in store.verdict_history(4242)] == ["user_error", "gpu_lost"]
+
+
+def test_a_persons_verdict_is_not_overruled(store, make, deliver):
+    """What an operator said stays current whatever the rules say."""
+    deliver(at=make.end + timedelta(seconds=20))
+    store.upsert_attempts([make.attempt()])
+    attribute.attribute(store, at=later(make))
+    mine = dataclasses.replace(
+        store.verdicts(job_ids=[4242])[0],
+        cause="ib_link",
+        author="bob",
+        made_at=make.end + timedelta(minutes=3),
+    )
+    store.save_verdicts([mine])
+    run = attribute.attribute(store, since=make.start, at=later(make))
+    assert run.changed == ()
+    assert store.verdicts(job_ids=[4242])[0].author == "bob"
+
+
+def test_fresh_ends_wait_for_their_evidence(store, make, deliver):
+    """Within the settling time nothing is judged."""
+    store.upsert_attempts([make.attempt()])
+    run = attribute.attribute(store, at=FixedClock(make.end + timedelta(seconds=3)), settle_s=5.0)
+    assert run.n_attempts == 0
+
+
+def test_events_of_another_cluster_do_not_count(store, make, postgres_url, deliver):
+    """Two clusters may share a database and node names."""
+    deliver(at=make.end + timedelta(seconds=20))
+    other = dataclasses.replace(
+        make.xid(79), cluster="d", event_id=records.make_event_id("d", "n2", "kernel", "1")
+    )
+    delivery.Delivery(postgres_url, "d", "n2").deliver(events=[other])
+    store.upsert_attempts([make.attempt()])
+    assert attribute.attribute(store, at=later(make)).counts == {"user_error": 1}
+
+
+def test_one_xid_on_a_shared_node_has_one_victim(store, make, deliver):
+    """End-to-end case 9 in rows: the Prolog's allocation tells whose GPU it was."""
+
+    def allocation(job_id: int, index: int) -> records.JobAllocation:
+        return records.JobAllocation(
+            cluster="c",
+            node="n1",
+            job_id=job_id,
+            at=make.start,
+            gpu_uuids=(make.uuid("n1", index),),
+            gpu_indices=str(index),
+        )
+
+    attempts = [make.attempt(job_id=j, nodes=("n1",), n_gpus=1, gpus=None) for j in (1, 2)]
+    deliver(
+        make.xid(79, 1, node="n1"),
+        at=make.end + timedelta(seconds=20),
+        allocations=[allocation(1, 0), allocation(2, 1)],
+    )
+    store.upsert_attempts(attempts)
+    run = attribute.attribute(store, at=later(make))
+    assert {v.job_id: v.cause for v in run.verdicts} == {1: "user_error", 2: "gpu_lost"}
+
+
+def test_a_standing_fault_convicts_the_job_that_starts_on_it(store, make, deliver):
+    """A GPU lost hours ago on a node nobody drained kills every job that gets it; the window widens to it."""
+    at = make.end - timedelta(hours=5)
+    lost = make.event(at=at, kind="gpu_lost", source="nvml", device="gpu3", gpu_uuid=make.uuid("n2", 3))
+    deliver(lost, at=make.end + timedelta(seconds=20))
+    store.upsert_attempts([make.attempt(start_at=make.end - timedelta(seconds=40))])
+    (verdict,) = attribute.attribute(store, at=later(make)).verdicts
+    assert (verdict.cause, verdict.confidence) == ("gpu_lost", records.Confidence.LIKELY)
+    assert verdict.window_start_at <= lost.at
+
+
+def test_a_fault_that_has_gone_does_not_stand(store, make, deliver):
+    """The reading that saw it gone ends it."""
+    at = make.end - timedelta(hours=5)
+    lost = make.event(at=at, kind="gpu_lost", source="nvml", device="gpu3", gpu_uuid=make.uuid("n2", 3))
+    gone = make.event(
+        at=at + timedelta(hours=1),
+        kind="gpu_lost",
+        source="nvml",
+        device="gpu3",
+        severity=records.Severity.INFO,
+        detail={"recovered": True},
+    )
+    deliver(lost, gone, at=make.end + timedelta(seconds=20))
+    store.upsert_attempts([make.attempt(start_at=make.end - timedelta(seconds=40))])
+    assert attribute.attribute(store, at=later(make)).counts == {"user_error": 1}
+
+
+def test_the_preemptor_is_found_with_the_fault_behind_it(store, make, deliver):
+    """Job 99 lost a GPU, was requeued, and took job 4242's place."""
+    deliver(make.xid(79, 3, 60, node="n9"), nodes=("n1", "n2", "n9"), at=make.end + timedelta(seconds=20))
+    begin = make.end - timedelta(minutes=10)
+    first = make.attempt(
+        job_id=99,
+        nodes=("n9",),
+        gpus=make.gpus("n9"),
+        user="bob",
+        name="pretrain",
+        start_at=begin,
+        end_at=make.end - timedelta(seconds=50),
+    )
+    second = make.attempt(
+        job_id=99,
+        attempt=2,
+        submit_at=first.end_at,
+        start_at=make.end + timedelta(seconds=1),
+        end_at=None,
+        state="RUNNING",
+        user="bob",
+        name="pretrain",
+    )
+    store.upsert_attempts([first, second, make.attempt(state="PREEMPTED", exit_code=0)])
+    run = attribute.attribute(store, at=later(make))
+    told = next(v for v in run.verdicts if v.job_id == 4242)
+    again = attribute.attribute(store, job_ids=[4242], at=later(make)).verdicts[0]
+    assert told.cause == "preempted"
+    assert "job 99" in told.summary
+    assert "gpu_lost on n9" in again.summary
+
+
+def test_xids_that_follow_a_gpu_across_users_are_found_in_the_database(store, make, deliver):
+    """Three strangers' jobs met Xid 31 on the GPU before."""
+    events, attempts = [make.xid(31, severity=records.Severity.INFO)], [make.attempt()]
+    for day in (1, 2, 3):
+        at = make.end - timedelta(days=day)
+        events.append(make.xid(31, 3, at=at, severity=records.Severity.INFO))
+        attempts.append(
+            make.attempt(
+                job_id=day,
+                submit_at=at - timedelta(hours=1),
+                start_at=at - timedelta(hours=1),
+                end_at=at,
+                user=f"u{day}",
+            )
+        )
+    deliver(*events, at=make.end + timedelta(seconds=20))
+    store.upsert_attempts(attempts)
+    run = attribute.attribute(store, job_ids=[4242], at=later(make))
+    assert run.verdicts[0].cause == "gpu_xid"
+
+
+def test_a_switch_that_takes_many_nodes_down_is_one_incident(store, make, deliver):
+    """Four nodes, two jobs, one incident with one id, the same in every run."""
+    nodes = ("n1", "n2", "n3", "n4")
+    downs = [
+        make.event(30 - i, node=n, kind="ib_link", code="port_down", device="mlx5_0", source="sysfs")
+        for i, n in enumerate(nodes)
+    ]
+    deliver(*downs, nodes=nodes, at=make.end + timedelta(seconds=20))
+    store.upsert_attempts(
+        [make.attempt(job_id=j, nodes=pair) for j, pair in ((1, nodes[:2]), (2, nodes[2:]))]
+    )
+    first = attribute.attribute(store, at=later(make))
+    ids = {v.incident_id for v in first.verdicts}
+    assert {v.cause for v in first.verdicts} == {"ib_link"}
+    assert len(ids) == 1
+    assert None not in ids
+    again = attribute.attribute(store, since=make.start, at=later(make))
+    assert {v.incident_id for v in again.verdicts} == ids
+    assert again.changed == ()
+
+
+def test_unknown_has_its_own_rate(store, make, deliver):
+    """Half of the verdicts are honest unknowns."""
+    deliver(at=make.end + timedelta(seconds=20))
+    store.upsert_attempts([make.attempt(job_id=1), make.attempt(job_id=2, exit_code=0)])
+    run = attribute.attribute(store, at=later(make))
+    assert run.counts == {"user_error": 1, taxonomy.UNKNOWN: 1}
+    assert run.unknown_rate == pytest.approx(0.5)

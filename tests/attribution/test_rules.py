@@ -1,0 +1,111 @@
+"""Every rule and every cause has a case that only it explains."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.attribution import rules, scene, taxonomy
+from probing_cluster.core import records
+
+LOW, INFO = records.Severity.LOW, records.Severity.INFO
+
+
+def build(make, name):
+    """(events, attempt, other fields) of the smallest case of a cause."""
+    sysfs = {"source": "sysfs"}
+    failed = make.attempt()
+    one = {
+        "gpu_lost": ([make.xid(79)], failed, {}),
+        "gpu_row_remap_failure": ([make.xid(64)], failed, {}),
+        "gpu_memory_contained": ([make.xid(94, severity=LOW)], failed, {}),
+        "gpu_memory_uncorrectable": ([make.xid(48)], failed, {}),
+        "gpu_nvlink": ([make.xid(74)], failed, {}),
+        "nvswitch": ([make.event(kind="sxid", code="20034", device="nvswitch0")], failed, {}),
+        "gpu_gsp_timeout": ([make.xid(119)], failed, {}),
+        "gpu_driver": ([make.xid(62, severity=LOW)], failed, {}),
+        "gpu_xid": ([make.xid(57), make.finding("watchdog_timeout")], failed, {}),
+        "pcie": ([make.event(kind="pcie_aer", code="fatal", pci_bus_id="0000:10:00.0")], failed, {}),
+        "ib_link": ([make.event(kind="ib_link", code="port_down", device="mlx5_0", **sysfs)], failed, {}),
+        "eth_link": (
+            [
+                make.event(kind="eth_link", code="link_down", device="eth0"),
+                make.finding("tcpstore_disconnect"),
+            ],
+            failed,
+            {},
+        ),
+        "filesystem_mount": ([make.event(kind="mount", device="/data", source="mount")], failed, {}),
+        "disk": ([make.event(kind="block_io", code="nvme_disabled", device="nvme0")], failed, {}),
+        "main_memory": ([make.event(kind="edac", code="UE")], failed, {}),
+        "cpu_mce": ([make.event(kind="mce", code="uncorrected")], failed, {}),
+        "thermal_power": ([make.event(kind="thermal", code="critical")], failed, {}),
+        "kernel_panic": ([make.event(kind="panic", code="panic")], failed, {}),
+        "node_lost": ([], make.attempt(state="NODE_FAIL", failed_node="n2"), {}),
+        "node_reboot": ([make.event(kind="node_boot", source="agent")], failed, {}),
+        "node_refused": (
+            [],
+            make.attempt(state="REQUEUED"),
+            {"actions": (make.action("refuse", job_id=4242, after_end_s=0),)},
+        ),
+        "system_services": (
+            [
+                make.event(kind="service", code="nvidia-fabricmanager", source="service"),
+                make.finding("watchdog_timeout"),
+            ],
+            failed,
+            {},
+        ),
+        "oom_host": (
+            [make.event(kind="oom", code="memcg", job_id=4242)],
+            make.attempt(state="OUT_OF_MEMORY"),
+            {},
+        ),
+        "oom_gpu": ([make.finding("cuda_oom")], failed, {}),
+        "user_error": ([make.finding("python_traceback")], failed, {}),
+        "collective_mismatch": ([make.finding("collective_mismatch")], failed, {}),
+        "missing_rank": ([make.finding("missing_rank")], failed, {}),
+        "time_limit": ([], make.attempt(state="TIMEOUT"), {}),
+        "user_cancelled": ([], make.attempt(state="CANCELLED"), {}),
+        "preempted": ([], make.attempt(state="PREEMPTED"), {}),
+        "requeued_by_user": ([], make.attempt(state="REQUEUED"), {}),
+        "unknown": ([make.finding("watchdog_timeout")], failed, {}),
+    }
+    return one[name]
+
+
+@pytest.mark.parametrize("word", sorted(taxonomy.load().causes))
+def test_each_cause_has_a_smallest_case(make, word):
+    """The verdict of that case is the cause, with the taxonomy's domain and a filled-in next step."""
+    events, attempt, more = build(make, word)
+    verdict = make.judge(*events, attempt=attempt, **more)
+    assert verdict.cause == word
+    assert verdict.domain is taxonomy.cause(word).domain
+    assert verdict.next_step
+    assert "{" not in verdict.summary + verdict.next_step + "".join(verdict.ruled_out)
+    assert verdict.summary.endswith(".")
+    node_events = [e.event_id for e in events if e.source not in records.JOB_SIDE_SOURCES]
+    if node_events:
+        assert set(node_events) <= set(verdict.evidence)
+
+
+@pytest.mark.parametrize("name", sorted(rules.registered()))
+def test_every_rule_says_something_and_something_only_about_its_business(make, name):
+    """Each rule file makes at least one claim among the smallest cases, and none for an empty COMPLETED scene."""
+    rule = rules.registered()[name]
+    made = set()
+    for word in taxonomy.load().causes:
+        events, attempt, more = build(make, word)
+        made |= {c.cause for c in rule(scene.build(make.case(*events, attempt=attempt, **more)))}
+    assert made
+    quiet = scene.build(make.case(attempt=make.attempt(state="COMPLETED", exit_code=0)))
+    assert not list(rule(quiet))
+
+
+def test_flat_evidence_of_the_jobs_side_is_never_certain_hardware(make):
+    """No finding alone, whatever its kind, makes a certain hardware verdict."""
+    from probing_cluster.attribution import findings
+
+    for kind in sorted(findings.kinds()):
+        verdict = make.judge(make.finding(kind))
+        if verdict.domain is records.Domain.HARDWARE:
+            assert verdict.confidence is not records.Confidence.CERTAIN, kind

@@ -1,0 +1,108 @@
+"""The taxonomy is whole, and its page in the manual is what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from probing_cluster.attribution import causes_page, findings, signatures, taxonomy
+from probing_cluster.core import errors, records
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_manual_page_is_the_generated_one():
+    """docs/causes.md cannot rot."""
+    assert (ROOT / "docs" / "causes.md").read_text("utf-8") == causes_page.page()
+
+
+def test_every_cause_word_is_stable_snake_case_and_complete():
+    """Scripts key on these words."""
+    for word, cause in taxonomy.load().causes.items():
+        assert word.replace("_", "").isalnum()
+        assert word == word.lower() == cause.word
+        assert cause.meaning.endswith(".")
+        assert cause.next_step.endswith(".")
+        cause.next_step.format(device="d", node="n", user="u", detail="x")
+
+
+def test_table_one_of_the_paper_is_there():
+    """All twelve symptoms with their domains."""
+    named = {s.word: set(s.domains) for s in taxonomy.load().symptoms}
+    u, s, h = records.Domain.USER_PROGRAM, records.Domain.SYSTEM_SOFTWARE, records.Domain.HARDWARE
+    assert named["oom"] == {u}
+    assert named["gpu_unavailable"] == {s, h}
+    assert named["gpu_driver"] == named["filesystem_mounts"] == {s}
+    assert named["nccl_timeout"] == {u, s, h}
+    assert named["system_services"] == {u, s}
+    for word in ("gpu_memory", "gpu_nvlink", "infiniband_link", "main_memory", "ethernet_link", "pcie"):
+        assert named[word] == {h}
+
+
+def test_every_cause_has_a_way_to_be_found():
+    """No word that no rule, signature or finding can name."""
+    rules = "".join(p.read_text("utf-8") for p in (ROOT / "attribution" / "rules").glob("*.py"))
+    tables = "".join(
+        (ROOT / "attribution" / n).read_text("utf-8") for n in ("signatures.toml", "findings.toml")
+    )
+    for word in taxonomy.load().causes:
+        assert f'"{word}"' in rules + tables
+
+
+def test_an_unknown_word_names_the_valid_ones():
+    """`probing-ctl verdict --cause` can print them."""
+    with pytest.raises(errors.NotFound, match="gpu_lost"):
+        taxonomy.cause("gremlins")
+
+
+def test_every_row_of_the_signature_tables_names_a_known_cause():
+    """Loading checks both tables whole."""
+    assert "xid" in signatures.kinds()
+    assert "watchdog_timeout" in findings.kinds()
+
+
+def test_every_kernel_code_the_grammar_knows_has_a_signature_of_its_kind():
+    """A new kernel family cannot fall through to the default."""
+    import importlib
+    import pkgutil
+
+    from probing_cluster.evidence import kernel
+
+    for module in pkgutil.iter_modules(kernel.__path__):
+        facts = getattr(importlib.import_module(f"{kernel.__name__}.{module.name}"), "FACTS", {})
+        for kind, code in facts:
+            assert kind in signatures.kinds(), (kind, code)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "severity", "role"),
+    [
+        ("xid", "79", "info", "root"),
+        ("xid", "94", "low", "root"),
+        ("xid", "149", "info", "context"),
+        ("xid", "149", "high", "root"),
+        ("xid", "31", "high", "user"),
+        ("xid", "45", "high", "consequence"),
+        ("sxid", "20034", "high", "root"),
+        ("sxid", "20009", "info", "context"),
+        ("pcie_aer", "corrected", "high", "context"),
+        ("pcie_aer", "fatal", "high", "root"),
+        ("edac", "CE", "info", "context"),
+        ("nfs", "not_responding", "info", "root"),
+        ("mount", "missing", "low", "weak"),
+        ("check", "gpu_ecc", "high", "root"),
+        ("something_new", None, "high", "weak"),
+        ("something_new", None, "info", "context"),
+    ],
+)
+def test_what_events_may_do(kind, code, severity, role):
+    """Severity bounds what a row allows, except where the row holds always."""
+    assert signatures.find(kind, code, records.Severity(severity)).role == role
+
+
+def test_a_recovery_is_never_a_fault(make):
+    """Whatever its kind, an event that says the fault has gone convicts nothing."""
+    gone = make.event(kind="gpu_lost", source="nvml", detail={"recovered": True})
+    assert signatures.of(gone).recovery
+    assert signatures.of(gone).role == "context"
