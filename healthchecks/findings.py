@@ -108,6 +108,11 @@ def merge(parts: Sequence[Finding], *, healthy: str, detail: Mapping[str, Any] |
     )
 
 
+def plural(number: int, noun: str) -> str:
+    """`1 port`, `8 ports`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _badness(part: Finding) -> tuple[int, int]:
     return _RANK[part.outcome], 3 if part.severity is None else _SEVERITY_RANK[part.severity]
 

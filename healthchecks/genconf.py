@@ -34,7 +34,9 @@ def make(spec: nodeview.NodeSpec, present: site.Site, *, match: str | None = Non
         if answer.value is None or answer.value["outcome"] in (records.Outcome.FAIL, records.Outcome.ERROR):
             why = answer.error or (answer.value or {}).get("message", "")
             problems.append(f"{name} is not well on this node and was left out: {why}")
-        elif learnt := {k: v for k, v in answer.value["learnt"].items() if v not in (None, [], "")}:
+        elif learnt := {
+            k: v for k, v in answer.value["learnt"].items() if v not in (None, plan.check.defaults[k])
+        }:
             sections.append(_section(plan, learnt, "nodes.checks" if match else "checks"))
     head = [
         f"# Site file for probing-check, learnt from {spec.node} on {spec.clock.now():%Y-%m-%d} by `probing-check genconf`.",

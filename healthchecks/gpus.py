@@ -15,7 +15,7 @@ def reading(node: nodeview.NodeView) -> nvml.NvmlSnapshot | nvml.NvmlUnavailable
     if "error" in fact:
         kind = nodeview.TimedOut if fact["timed_out"] else findings.CannotTell
         raise kind(f"NVML: {fact['error']}")
-    return nvml.from_json(fact)
+    return node.shared("nvml.reading", lambda: nvml.from_json(fact))
 
 
 def snapshot(node: nodeview.NodeView) -> nvml.NvmlSnapshot:
@@ -82,4 +82,4 @@ def bad(make: Callable[..., findings.Finding], gpu: nvml.Gpu, text: str, **more:
 
 def count(gpus: Sequence[nvml.Gpu]) -> str:
     """ "8 GPUs", for messages."""
-    return f"{len(gpus)} GPU{'s' if len(gpus) != 1 else ''}"
+    return findings.plural(len(gpus), "GPU")

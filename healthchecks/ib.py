@@ -63,6 +63,13 @@ def parse_rate(text: str | None) -> tuple[float | None, str]:
 
 def ports(node: nodeview.NodeView) -> list[Port]:
     """Every port of every HCA; raises Absent on a node without one."""
+    found = node.shared("ib.ports", lambda: _ports(node))
+    if not found:
+        raise findings.Absent("no RDMA device on this node")
+    return found
+
+
+def _ports(node: nodeview.NodeView) -> list[Port]:
     found: list[Port] = []
     for hca in node.names(CLASS):
         base = f"{CLASS}/{hca}"
@@ -85,6 +92,4 @@ def ports(node: nodeview.NodeView) -> list[Port]:
                     virtual=virtual,
                 )
             )
-    if not found:
-        raise findings.Absent("no RDMA device on this node")
     return found

@@ -165,11 +165,7 @@ class Lanes:
                 self._take(lane, json.loads(line))
 
     def _take(self, lane: _Lane, message: Mapping[str, Any]) -> None:
-        step = lane.left[0]
-        if "begin" in message:
-            lane.deadline = time.monotonic() + step.deadline_s
-            return
-        lane.left.popleft()
+        step = lane.left.popleft()
         for pid, started in message.get("stuck", ()):
             who = processes.Identity(pid=pid, started=started)
             self._hold(step, who, "a tool it started")
@@ -252,7 +248,6 @@ def _child(steps: Iterable[Step], facts: Facts, out: int) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         for step in steps:
-            _say(out, _encode({"begin": step.key}))
             _say(out, _work(step, facts))
     except OSError:
         os._exit(3)  # the parent is gone: nobody to tell

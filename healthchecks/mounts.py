@@ -99,6 +99,10 @@ def _unescape(word: str) -> str:
 
 def table(node: nodeview.NodeView) -> list[Mount]:
     """The node's mount table."""
+    return node.shared("mounts.table", lambda: _table(node))
+
+
+def _table(node: nodeview.NodeView) -> list[Mount]:
     text = node.text("/proc/self/mounts") or node.text("/proc/mounts")
     if text is None:
         raise OSError("the node has no mount table")

@@ -10,11 +10,11 @@ import errno
 import functools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from probing_cluster.core import clock as clocks
 from probing_cluster.healthchecks import findings, processes
@@ -24,6 +24,8 @@ SYSTEM_COMMAND_DIRS = ("/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbi
 UNREADABLE = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENODATA, errno.ENXIO, errno.ENODEV, errno.ENOSYS}
 """Errors with which sysfs says "this value does not exist here": unknown, never zero."""
 
+
+T = TypeVar("T")
 
 _NUMBERS = re.compile(r"([0-9]+)")
 
@@ -84,6 +86,12 @@ class NodeView:
     @property
     def expected(self) -> Expectations:
         return self.spec.expected
+
+    def shared(self, key: str, read: Callable[[], T]) -> T:
+        """`read()`, once per child: several checks look at the same devices."""
+        if key not in self.facts:
+            self.facts[key] = read()
+        return cast("T", self.facts[key])
 
     @functools.cached_property
     def now(self) -> datetime:

@@ -22,6 +22,7 @@ _QUIET = {
     "NOT_FOUND",
     "NO_DATA",
     "ARGUMENT_VERSION_MISMATCH",
+    "INVALID_ARGUMENT",
     "DEPRECATED",
 }
 """Errors that say "this GPU or driver does not have that": unknown, and no fault."""
@@ -301,28 +302,51 @@ def _fabric(p: Any, ask: Ask) -> dict[str, Any]:
 
 
 def _links(p: Any, ask: Ask) -> dict[str, Any]:
-    links: list[nvml.Link] = []
-    for i in range(p.NVML_NVLINK_MAX_LINKS):
-        active = ask("nvlink", "nvmlDeviceGetNvLinkState", i)
-        if active is None:  # not supported, or past the last link
-            break
-        kinds = (
-            p.NVML_NVLINK_ERROR_DL_REPLAY,
-            p.NVML_NVLINK_ERROR_DL_RECOVERY,
-            p.NVML_NVLINK_ERROR_DL_CRC_FLIT,
-        )
-        replay, recovery, crc = (ask("nvlink_errors", "nvmlDeviceGetNvLinkErrorCounter", i, k) for k in kinds)
-        links.append(
-            nvml.Link(
-                link=i,
-                active=bool(active),
-                version=ask("nvlink_version", "nvmlDeviceGetNvLinkVersion", i),
-                replay_errors_total=replay,
-                recovery_errors_total=recovery,
-                crc_errors_total=crc,
-            )
-        )
-    return {"links": tuple(links)}
+    rows = _links_at_once(p, ask)
+    if rows is None:
+        rows = [row for i in range(p.NVML_NVLINK_MAX_LINKS) if (row := _link(p, ask, i)) is not None]
+    version = ask("nvlink_version", "nvmlDeviceGetNvLinkVersion", 0) if rows else None
+    return {"links": tuple(nvml.Link(version=version, **row) for row in rows)}
+
+
+def _links_at_once(p: Any, ask: Ask) -> list[dict[str, Any]] | None:
+    """State and errors of all links by one call; None where the driver does not answer so (before Hopper)."""
+    count = ask("nvlink_count", "nvmlDeviceGetFieldValues", [p.NVML_FI_DEV_NVLINK_LINK_COUNT])
+    if not count or count[0].nvmlReturn != p.NVML_SUCCESS:
+        return None
+    numbers = range(min(count[0].value.uiVal, p.NVML_NVLINK_MAX_LINKS))
+    asked = [(field, i) for i in numbers for field in _link_fields(p)]
+    values = ask("nvlink", "nvmlDeviceGetFieldValues", asked) if asked else []
+    if values is None or any(v.nvmlReturn != p.NVML_SUCCESS for v in values):
+        return None
+    found = [
+        int(v.value.ullVal) if v.valueType == p.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG else int(v.value.uiVal)
+        for v in values
+    ]
+    width = len(_link_fields(p))
+    return [_row(i, *found[i * width : (i + 1) * width]) for i in numbers]
+
+
+def _link_fields(p: Any) -> tuple[int, ...]:
+    return (
+        p.NVML_FI_DEV_NVLINK_GET_STATE,
+        p.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY,
+        p.NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY,
+        p.NVML_FI_DEV_NVLINK_ERROR_DL_CRC,
+    )
+
+
+def _link(p: Any, ask: Ask, i: int) -> dict[str, Any] | None:
+    active = ask("nvlink", "nvmlDeviceGetNvLinkState", i)
+    if active is None:  # not supported, or past the last link
+        return None
+    kinds = (p.NVML_NVLINK_ERROR_DL_REPLAY, p.NVML_NVLINK_ERROR_DL_RECOVERY, p.NVML_NVLINK_ERROR_DL_CRC_FLIT)
+    return _row(i, active, *(ask("nvlink_errors", "nvmlDeviceGetNvLinkErrorCounter", i, k) for k in kinds))
+
+
+def _row(link: int, active: int, replay: int | None, recovery: int | None, crc: int | None) -> dict[str, Any]:
+    errors = {"replay_errors_total": replay, "recovery_errors_total": recovery, "crc_errors_total": crc}
+    return {"link": link, "active": bool(active), **errors}
 
 
 def _usage(p: Any, ask: Ask) -> dict[str, Any]:

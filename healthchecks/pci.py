@@ -47,9 +47,14 @@ class Function:
 
 def functions(node: nodeview.NodeView) -> list[Function]:
     """Every PCI function; raises Absent where the node shows no PCI at all."""
-    found = [_function(node, address) for address in node.names(DEVICES)]
+    found = node.shared("pci.functions", lambda: _functions(node))
     if not found:
         raise findings.Absent("no PCI devices in sysfs")
+    return found
+
+
+def _functions(node: nodeview.NodeView) -> list[Function]:
+    found = (_function(node, address) for address in sorted(node.names(DEVICES)))
     return [f for f in found if f is not None]
 
 

@@ -49,14 +49,14 @@ def parse_stat(text: str, pid: int, uid: int | None = None) -> Process | None:
 
 def listing(node: nodeview.NodeView) -> list[Process]:
     """Every process; raises Absent where the node shows none."""
-    cached = node.facts.get("processes")
-    if isinstance(cached, list):
-        return cached
-    found = [p for name in os.listdir(node.path("/proc")) if name.isdigit() and (p := one(node, int(name)))]  # noqa: PTH208
+    found = node.shared("procs.listing", lambda: _listing(node))
     if not found:
         raise findings.Absent("no processes in /proc")
-    node.facts["processes"] = found
     return found
+
+
+def _listing(node: nodeview.NodeView) -> list[Process]:
+    return [p for name in os.listdir(node.path("/proc")) if name.isdigit() and (p := one(node, int(name)))]  # noqa: PTH208
 
 
 def one(node: nodeview.NodeView, pid: int) -> Process | None:

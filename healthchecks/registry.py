@@ -56,7 +56,7 @@ class Check:
     learn: Callable[[Any], Mapping[str, Any]] | None = None
     thresholds: tuple[Threshold, ...] = ()
     lane: str = "files"
-    """The child it runs in, one of LANES."""
+    """What it looks at, one of LANES."""
     deadline_s: float = 5.0
     period_s: float = 0.0
     """How long a result stands before it is measured again; 0 = every sweep."""
@@ -72,8 +72,10 @@ class Check:
         return {t.key: t.default for t in self.thresholds}
 
 
-LANES = ("files", "gpu", "mounts", "fabric", "tools", "ipmi", "self")
-"""`self` is judged by the runner after the others: it reads nothing."""
+LANES = ("files", "fabric", "gpu", "mounts", "tools", "ipmi", "self")
+"""What a check looks at, in the order in which a sweep looks: what cannot hang first, slow tools last.
+
+`self` is judged by the runner after the others: it reads nothing."""
 
 MAX_DEADLINE_S = 50.0
 """Slurm gives HealthCheckProgram 60 s; no single check may want more than a sweep can have."""

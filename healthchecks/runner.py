@@ -36,6 +36,10 @@ NVML_DEADLINE_S = 10.0
 MAX_MESSAGE_CHARS = 500
 
 
+_SHARED = ("gpu", "mounts")
+"""Lanes whose checks only judge a reading that is a step of its own: never the ones that hang."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sweeped:
     """One sweep: the results of every enabled check, and what it cost."""
@@ -93,10 +97,8 @@ class Runner:
 
     def learn(self, plans: Mapping[str, site.Plan]) -> dict[str, lanes.Answer]:
         """What the checks of `plans` would put into a site file, as genconf asks."""
-        by_lane: dict[str, list[lanes.Step]] = {}
-        for plan in plans.values():
-            by_lane.setdefault(plan.check.lane, []).append(self._learning(plan))
-        return self.lanes.run(self._with_facts(by_lane), watchdog_s=self.watchdog_s)[0]
+        steps = [(plan.check, self._learning(plan)) for plan in plans.values()]
+        return self.lanes.run([self._in_order(steps)], watchdog_s=self.watchdog_s)[0]
 
     def _learning(self, plan: site.Plan) -> lanes.Step:
         def work(facts: lanes.Facts) -> Mapping[str, Any]:
@@ -124,19 +126,23 @@ class Runner:
         return unwell or now_s - measured_s >= plan.period_s
 
     def _lanes(self, due: list[site.Plan]) -> list[list[lanes.Step]]:
-        by_lane: dict[str, list[lanes.Step]] = {}
-        for plan in due:
-            if plan.check.lane != "self":
-                by_lane.setdefault(plan.check.lane, []).append(self._step(plan))
-        return self._with_facts(by_lane)
+        """One child for all that went well last time; what timed out last time runs alone."""
+        steps = [(p.check, self._step(p)) for p in due if p.check.lane != "self"]
+        suspects = {n for n, r in self.results.items() if r.timed_out and registry.get(n).lane not in _SHARED}
+        calm = self._in_order([(c, s) for c, s in steps if c.name not in suspects])
+        return [calm, *([s] for c, s in steps if c.name in suspects)]
 
-    def _with_facts(self, by_lane: dict[str, list[lanes.Step]]) -> list[list[lanes.Step]]:
-        """The lanes, each beginning with the readings that its checks share."""
-        if "gpu" in by_lane:
-            by_lane["gpu"].insert(0, self._nvml_step())
-        if "mounts" in by_lane:
-            by_lane["mounts"] = [*mounts.steps(self.spec), *by_lane["mounts"]]
-        return list(by_lane.values())
+    def _in_order(self, steps: list[tuple[registry.Check, lanes.Step]]) -> list[lanes.Step]:
+        """What cannot hang first; the readings that checks share just before those checks."""
+        chain: list[lanes.Step] = []
+        for name in registry.LANES:
+            mine = [step for check, step in steps if check.lane == name]
+            if mine and name == "gpu":
+                chain.append(self._nvml_step())
+            if mine and name == "mounts":
+                chain += mounts.steps(self.spec)
+            chain += mine
+        return chain
 
     def _nvml_step(self) -> lanes.Step:
         def work(_: lanes.Facts) -> Mapping[str, Any]:

@@ -31,7 +31,7 @@ def judge(seen: dict[str, Any], limits: registry.Limits) -> findings.Finding:
     parts += [findings.warn(str(seen[key]), device=key) for key in problems if seen.get(key)]
     errors = seen.get("errors", [])
     if len(errors) > limits["errors_warn"]:
-        text = f"{len(errors)} checks could not run: {', '.join(errors[:6])}"
+        text = f"{findings.plural(len(errors), 'check')} could not run: {', '.join(errors[:6])}"
         parts.append(
             findings.warn(
                 text, measured=float(len(errors)), threshold=float(limits["errors_warn"]), unit="count"

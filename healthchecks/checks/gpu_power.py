@@ -35,9 +35,6 @@ CHECK = registry.Check(
     next_step="nvidia-smi -pl restores it; if it will not go up, look for a missing power cable or a BMC power cap.",
     read=gpus.present,
     judge=judge,
-    learn=lambda seen: {
-        "limit_min_w": min((g.power_limit_w for g in seen if g.power_limit_w is not None), default=None)
-    },
     thresholds=(
         registry.Threshold(
             key="limit_min_w",

@@ -31,7 +31,7 @@ def judge(seen: tuple[frozenset[str], list[str]], limits: registry.Limits) -> fi
         else findings.fail(f"module {name} is not loaded", device=name)
         for name in wanted
     ]
-    return findings.merge(parts, healthy=f"{len(wanted)} modules loaded")
+    return findings.merge(parts, healthy=f"{findings.plural(len(wanted), 'module')} loaded")
 
 
 CHECK = registry.Check(

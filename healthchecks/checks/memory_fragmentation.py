@@ -41,7 +41,7 @@ def judge(seen: dict[str, list[int]], limits: registry.Limits) -> findings.Findi
             )
         else:
             parts.append(findings.ok("", **facts))
-    return findings.merge(parts, healthy=f"large blocks free on {len(seen)} NUMA nodes")
+    return findings.merge(parts, healthy=f"large blocks free on {findings.plural(len(seen), 'NUMA node')}")
 
 
 CHECK = registry.Check(

@@ -46,7 +46,8 @@ def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
         if path not in named
     ]
     return findings.merge(
-        parts, healthy=f"{len(parts)} mounts in place" if parts else "no mount is asked for"
+        parts,
+        healthy=f"{findings.plural(len(parts), 'mount')} in place" if parts else "no mount is asked for",
     )
 
 

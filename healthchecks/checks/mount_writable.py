@@ -13,28 +13,31 @@ from probing_cluster.healthchecks import findings, mounts, nodeview, registry
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """The mount table, the mounts that fstab wants read-only, and what writing a file gave (path to error, "" = fine)."""
+    """The mount table, what must be writable, and what writing a file gave (path to error, "" = fine)."""
 
     mounted: tuple[mounts.Mount, ...]
-    meant_read_only: frozenset[str]
+    meant_writable: frozenset[str]
+    """Local mounts that fstab mounts read-write, or that were so earlier in this boot."""
     tried: dict[str, str]
 
 
 def read(node: nodeview.NodeView) -> Reading:
-    mounted = mounts.table(node)
-    tried = {path: attempt(node.path(path)) for path in node.limits["probe"] if node.exists(path)}
-    missing = {path: "ENOENT" for path in node.limits["probe"] if path not in tried}
-    return Reading(
-        mounted=tuple(mounted),
-        meant_read_only=parse_fstab_ro(node.text("/etc/fstab") or ""),
-        tried=tried | missing,
+    mounted = [
+        m for m in mounts.worth_asking(mounts.table(node)) if not m.network or m.path in node.limits["paths"]
+    ]
+    seen = set(node.memory.get("seen_writable", [])) | {m.path for m in mounted if not m.read_only}
+    node.memory["seen_writable"] = sorted(seen)[: mounts.MAX_MOUNTS]
+    meant = (seen | parse_fstab_rw(node.text("/etc/fstab") or "") | set(node.limits["paths"])) - set(
+        node.limits["read_only"]
     )
+    tried = {p: attempt(node.path(p)) if node.exists(p) else "ENOENT" for p in node.limits["probe"]}
+    return Reading(mounted=tuple(mounted), meant_writable=frozenset(meant), tried=tried)
 
 
-def parse_fstab_ro(text: str) -> frozenset[str]:
-    """Paths that fstab mounts read-only."""
+def parse_fstab_rw(text: str) -> set[str]:
+    """Paths that fstab mounts read-write."""
     rows = [line.split() for line in text.splitlines() if not line.lstrip().startswith("#")]
-    return frozenset(row[1] for row in rows if len(row) >= 4 and "ro" in row[3].split(","))
+    return {row[1] for row in rows if len(row) >= 4 and "ro" not in row[3].split(",")}
 
 
 def attempt(directory: str) -> str:
@@ -55,24 +58,25 @@ def attempt(directory: str) -> str:
     return ""
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
-    parts = [findings.ok("")]
-    for mount in mounts.worth_asking(list(seen.mounted)):
-        wanted = mount.path in limits["paths"]
-        meant = mount.path in seen.meant_read_only | set(limits["read_only"]) or (
-            mount.network and not wanted
-        )
-        if mount.read_only and not meant:
-            make = findings.fail if wanted or mount.type != "tmpfs" else findings.warn
-            parts.append(make(f"{mount.path} is mounted read-only", device=mount.path))
+def judge(seen: Reading, _: registry.Limits) -> findings.Finding:
+    parts = [
+        findings.fail(f"{m.path} is mounted read-only", device=m.path)
+        for m in seen.mounted
+        if m.read_only and m.path in seen.meant_writable
+    ]
     for path, error in seen.tried.items():
-        if error == "EACCES":
-            parts.append(findings.unseen(f"{path} may not be written by the agent", device=path))
+        if error in (
+            "EACCES",
+            "EPERM",
+            "ENOENT",
+        ):  # says something about us or the site file, not about the disk
+            parts.append(findings.unseen(f"{path} cannot be tried: {error}", device=path))
         elif error:
             parts.append(findings.fail(f"no file can be made in {path}: {error}", device=path))
-    return findings.merge(
-        parts, healthy=f"writable where asked ({', '.join(seen.tried) or 'by mount options'})"
+    healthy = (
+        f"files can be made in {', '.join(seen.tried)}" if seen.tried else "no mount has turned read-only"
     )
+    return findings.merge(parts or [findings.ok("")], healthy=healthy)
 
 
 CHECK = registry.Check(
@@ -83,9 +87,9 @@ CHECK = registry.Check(
     severity=records.Severity.LOW,
     lane="mounts",
     can_hang=True,
-    fails="a local filesystem (or one of `paths`) is mounted read-only and neither fstab nor the site file means it so; "
-    "or a file cannot be made in a probe directory",
-    warns="a tmpfs is read-only",
+    fails="a filesystem that fstab or the site file wants writable, or that was writable earlier in this boot, is "
+    "mounted read-only; or no file can be made in a probe directory",
+    warns="never",
     needs="a mount table",
     next_step="ext4 and xfs turn read-only after I/O errors: look at block_errors and the drive before remounting.",
     read=read,

@@ -82,7 +82,7 @@ def judge(seen: list[Drive], limits: registry.Limits) -> findings.Finding:
         )
     blind = sum(drive.log is None and drive.state in (None, "live") for drive in seen)
     note = f" (no SMART log of {blind}: {seen[0].problem})" if blind else ""
-    return findings.merge(parts, healthy=f"{len(seen)} NVMe drives alive{note}")
+    return findings.merge(parts, healthy=f"{findings.plural(len(seen), 'NVMe drive')} alive{note}")
 
 
 def _one(drive: Drive, limits: registry.Limits) -> findings.Finding:

@@ -54,7 +54,8 @@ def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
                 "nvidia-fabricmanager does not run: CUDA cannot start on these GPUs", device="fabricmanager"
             ),
         )
-    return findings.merge(parts, healthy=f"{seen.switches} NVSwitches, {gpus.count(seen.gpus)} registered")
+    switches = f", NVSwitches: {seen.switches}" if seen.switches else ""
+    return findings.merge(parts, healthy=f"{gpus.count(seen.gpus)} registered{switches}")
 
 
 def _gpu(gpu: nvml.Gpu) -> findings.Finding:

@@ -10,12 +10,17 @@ CGROUPS = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
 
 WANTS = "/etc/systemd/system"
 
+SYSTEMD = "/run/systemd/system"
+"""Exists exactly where systemd is the init system (sd_booted)."""
+
 
 def read(node: nodeview.NodeView) -> dict[str, str]:
     """State by unit: active, or systemd's own word for what it is instead; "" when nobody could tell."""
     units = list(node.limits["units"]) or [u for u in node.limits["if_enabled"] if _enabled(node, u)]
     if not units:
         raise findings.Absent("none of the usual services is enabled here")
+    if not node.exists(SYSTEMD):
+        raise findings.Absent("systemd does not run this node")
     states = {unit: "active" for unit in units if running(node, unit)}
     rest = [u for u in units if u not in states]
     if rest:
@@ -51,7 +56,8 @@ def running(node: nodeview.NodeView, unit: str) -> bool:
 
 def judge(seen: dict[str, str], _: registry.Limits) -> findings.Finding:
     return findings.merge(
-        [_one(unit, state) for unit, state in seen.items()], healthy=f"{len(seen)} services run"
+        [_one(unit, state) for unit, state in seen.items()],
+        healthy=f"running: {', '.join(u.removesuffix('.service') for u in seen)}",
     )
 
 
@@ -75,7 +81,7 @@ CHECK = registry.Check(
     can_hang=True,
     fails="a unit is failed or inactive",
     warns="a unit is starting or stopping",
-    needs="a unit of the site file, or one of the usual ones enabled for a systemd target",
+    needs="systemd, and a unit of the site file, or one of the usual ones enabled for a systemd target",
     next_step="systemctl status and journalctl -u tell why; a unit that fails again after a restart needs a person.",
     read=read,
     judge=judge,

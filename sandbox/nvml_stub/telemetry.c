@@ -270,6 +270,11 @@ static const struct { unsigned int field; const char *what; } link_totals[] = {
     {38, "crc_flit"}, {45, "crc_data"}, {52, "replay"}, {59, "recovery"},
 };
 
+/* Errors of the link named by the scope, by field id. */
+static const struct { unsigned int field; const char *what; } link_errors[] = {
+    {161, "replay"}, {162, "recovery"}, {163, "crc_flit"},
+};
+
 static nvmlReturn_t link_total(int gpu, const char *what, u64 *out)
 {
     u64 links = 0, one;
@@ -290,6 +295,9 @@ static void field_value(int gpu, nvmlFieldValue_t *out)
         out->status = stub_ecc_total(gpu, (out->field - 3) % 2, (out->field - 3) / 2, &value);
     else if (out->field == 165)
         out->status = link_number(gpu, out->scope, "state", &value);
+    for (size_t i = 0; i < sizeof link_errors / sizeof *link_errors; i++)
+        if (out->field == link_errors[i].field)
+            out->status = link_number(gpu, out->scope, link_errors[i].what, &value);
     for (size_t i = 0; i < sizeof link_totals / sizeof *link_totals; i++)
         if (out->field == link_totals[i].field)
             out->status = link_total(gpu, link_totals[i].what, &value);
