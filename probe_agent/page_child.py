@@ -38,7 +38,7 @@ def read_pages(directory: str, uid: int) -> dict[str, Any]:
                 continue
             try:
                 data, _, size = collect_child.read_own(
-                    os.path.join(directory, entry.name),
+                    f"{directory}/{entry.name}",
                     uid,
                     most=layout.SIZE_BYTES,
                     tail=False,
