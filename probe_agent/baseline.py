@@ -17,6 +17,13 @@ class Move:
     """It went down: someone reset it, or the device did; counting begins anew."""
     saturated: bool = False
     """It stands at its ceiling: whatever happens from now on cannot be seen in it."""
+    resets: int = 0
+    """Times it was reset before in this boot."""
+
+    @property
+    def position(self) -> str:
+        """What tells this value from the same value before a reset; part of an event's identity."""
+        return f"{self.resets}:{self.value}" if self.resets else str(self.value)
 
 
 @dataclass(kw_only=True)
@@ -39,11 +46,11 @@ class Baseline:
         before = self.values.get(name)
         self.values[name] = value
         full = ceiling is not None and value >= ceiling
-        if before is None or before == value:
-            return Move(value=value, saturated=full)
-        if value < before:
-            return Move(value=value, delta=value, was_reset=True, saturated=full)
-        return Move(value=value, delta=value - before, saturated=full)
+        resets = self.values.get(f"{name}#resets", 0)
+        if before is not None and value < before:
+            self.values[f"{name}#resets"] = resets + 1
+            return Move(value=value, delta=value, was_reset=True, saturated=full, resets=resets + 1)
+        return Move(value=value, delta=0 if before is None else value - before, saturated=full, resets=resets)
 
 
 @dataclass(kw_only=True)

@@ -48,6 +48,8 @@ class Edge:
     what: Condition
     value: str
     at: datetime | None = None
+    latches: bool = True
+    """False where a step of a counter is evidence only and a condition says what stands."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,15 +103,12 @@ class Tracker:
                 standing.condition, standing.confirmed_at = condition, at
                 continue
             self.counts[key] = self.counts.get(key, 0) + 1
-            sighting = self._sighting(condition, f"{key}:on:{self.counts[key]}", at)
+            sighting = self._sighting(condition, f"{key}:on:{self.counts[key]}", at, latches=False)
             self.active[key] = Active(
                 condition=condition, since=at, event_id=str(event_id(sighting.position)), confirmed_at=at
             )
             seen.append(sighting)
-        seen += [
-            self._sighting(e.what, f"{e.what.device}:{e.what.kind}:{e.what.code}:{e.value}", e.at or at)
-            for e in judged.edges
-        ]
+        seen += [self._edge(e, at) for e in judged.edges]
         gone = [
             a for k, a in self.active.items() if k not in now and not _unknown(a.condition, judged.unknown)
         ]
@@ -134,7 +133,7 @@ class Tracker:
         active = {k: _active(row) for k, row in state["active"].items()}
         return cls(source=source, boot_id=boot_id, active=active, counts=dict(state["counts"]))
 
-    def _sighting(self, what: Condition, position: str, at: datetime) -> Sighting:
+    def _sighting(self, what: Condition, position: str, at: datetime, *, latches: bool = True) -> Sighting:
         return Sighting(
             source=self.source,
             position=f"{self.boot_id}:{position}",
@@ -149,8 +148,14 @@ class Tracker:
             measured=what.measured,
             threshold=what.threshold,
             unit=what.unit,
+            latches=latches,
             detail=what.detail,
         )
+
+    def _edge(self, edge: Edge, at: datetime) -> Sighting:
+        what = edge.what
+        position = f"{what.device}:{what.kind}:{what.code}:{edge.value}"
+        return self._sighting(what, position, edge.at or at, latches=edge.latches)
 
     def _recovery(self, old: Active, at: datetime) -> Sighting:
         what = old.condition
@@ -161,7 +166,7 @@ class Tracker:
             message=f"recovered after {lasted_s:.0f} s: {what.message}",
             detail={**what.detail, "recovered": True, "began": old.event_id, "lasted_s": lasted_s},
         )
-        return self._sighting(told, f"{what.key}:off:{self.counts.get(what.key, 0)}", at)
+        return self._sighting(told, f"{what.key}:off:{self.counts.get(what.key, 0)}", at, latches=False)
 
 
 def _unknown(condition: Condition, unknown: Iterable[str]) -> bool:

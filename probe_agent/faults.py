@@ -41,7 +41,7 @@ CONTRADICTED_BY = {
 """Kind of a kernel line to the source whose healthy reading of the same part ends it."""
 
 _NEVER_LATCHED = frozenset({"oom", "hung_task", "agent_overrun", "agent_dropped", "node_boot", "check"})
-_LATCHING_SOURCES = frozenset({"kernel", "nvml", "ipmi"})
+_LATCHING_SOURCES = frozenset({"kernel", "nvml", "sysfs", "ipmi"})
 
 
 @dataclass(kw_only=True)

@@ -11,9 +11,11 @@ the polled sources' tests call on a fixture directory.
 from __future__ import annotations
 
 import errno
+import fnmatch
 import glob
 import json
 import os
+import re
 import sys
 from typing import Any
 
@@ -21,15 +23,20 @@ _MAX_BYTES = 262144
 """Most of one file that is read; sysfs and procfs files of interest are far smaller."""
 
 
-def read(root: str, patterns: list[str], links: list[str] | None = None) -> dict[str, Any]:
-    """Texts, failures and link targets of everything that matches, keyed by absolute path below `root`.
+def read(
+    root: str, patterns: list[str], links: list[str] | None = None, skip: list[str] | None = None
+) -> dict[str, Any]:
+    """Texts, failures and link targets of everything that matches and is not skipped, keyed by absolute path below `root`.
 
     Answers {"files": {path: text}, "errors": {path: errno name}, "links": {path: last part of the target}}.
     """
     files: dict[str, str] = {}
     failed: dict[str, str] = {}
     targets: dict[str, str] = {}
+    skipped = re.compile("|".join(fnmatch.translate(s.lstrip("/")) for s in skip)).match if skip else None
     for name in _matches(root, patterns):
+        if skipped is not None and skipped(name):
+            continue
         try:
             files["/" + name] = _text(os.path.join(root, name))
         except OSError as exc:
@@ -91,7 +98,7 @@ def main() -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         if asked["op"] == "read":
-            answer = read(asked["root"], asked["patterns"], asked.get("links"))
+            answer = read(asked["root"], asked["patterns"], asked.get("links"), asked.get("skip"))
         else:
             answer = touch(asked["root"], asked["path"])
         sys.stdout.write(json.dumps(answer) + "\n")

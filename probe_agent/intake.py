@@ -47,7 +47,7 @@ class Intake:
         for one in seen:
             event = sighting.to_event(one, who=self._who, inventory=self.inventory, observed_at=now)
             events.append(event)
-            changed |= self._faults.fold(event, now=now)
+            changed |= one.latches and self._faults.fold(event, now=now)
             stream_s = one.at.timestamp() if one.stream_s is None else one.stream_s
             items += self._folds.add(event, stream_s=stream_s, now_s=now_s)
         stored = dict(states or {})

@@ -28,27 +28,32 @@ class NodeReach:
         self._who = who
         self._children = started
         self._deadline_s = deadline_s
-        self._files = children.Lane(started, "files", [sys.executable, "-I", "-S", str(_FILE_CHILD)])
+        self._files = children.Lane(started, "files", _file_child())
         nvml = [sys.executable, "-I", "-m", "probing_cluster.probe_agent.sources.nvml_child"]
         environment = {k: v for k, v in os.environ.items() if k.startswith(("PROBING_", "LD_LIBRARY_PATH"))}
         self._nvml = children.Lane(
             started, "nvml", [*nvml, nvml_library] if nvml_library else nvml, environment
         )
 
-    async def files(self, patterns: Sequence[str], links: Sequence[str] = ()) -> Mapping[str, Any]:
+    async def files(
+        self, patterns: Sequence[str], links: Sequence[str] = (), skip: Sequence[str] = ()
+    ) -> Mapping[str, Any]:
         request = {
             "op": "read",
             "root": str(self._who.root),
             "patterns": list(patterns),
             "links": list(links),
+            "skip": list(skip),
         }
         return await self._files.ask(request, deadline_s=self._deadline_s)
 
-    async def touch(self, path: str) -> Mapping[str, Any]:
-        """One child per mount, so that a server that does not answer holds up nothing else."""
-        lane = children.Lane(self._children, f"mount {path}", [sys.executable, "-I", "-S", str(_FILE_CHILD)])
+    async def touch(self, path: str, *, remote: bool) -> Mapping[str, Any]:
+        """A remote mount gets a child of its own: a server that does not answer holds up nothing else."""
+        request = {"op": "touch", "root": str(self._who.root), "path": path}
+        if not remote:
+            return await self._files.ask(request, deadline_s=self._deadline_s)
+        lane = children.Lane(self._children, f"mount {path}", _file_child())
         try:
-            request = {"op": "touch", "root": str(self._who.root), "path": path}
             return await lane.ask(request, deadline_s=self._deadline_s)
         finally:
             await lane.close()
@@ -71,3 +76,7 @@ class NodeReach:
         """Below the node's root only: this machine's tools say nothing about a directory that plays a node."""
         found = (self._who.root / d / name for d in _TOOL_DIRECTORIES)
         return next((str(p) for p in found if os.access(p, os.X_OK)), None)
+
+
+def _file_child() -> list[str]:
+    return [sys.executable, "-I", "-S", str(_FILE_CHILD)]

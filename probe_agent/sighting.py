@@ -34,6 +34,8 @@ class Sighting:
     count: int = 1
     stream_s: float | None = None
     """The source's own time in seconds, for folding; None = `at`."""
+    latches: bool = True
+    """False where the source's own next reading says whether it still stands."""
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -76,7 +76,8 @@ class _Desk:
             unit="count",
             detail={"total": moved.value},
         )
-        self.found.edges.append(Edge(what=told, value=f"{self.gpu.uuid}:{code}:{moved.value}"))
+        latches = severity is HIGH
+        self.found.edges.append(Edge(what=told, latches=latches, value=f"{self.gpu.uuid}:{moved.position}"))
 
 
 def judge(

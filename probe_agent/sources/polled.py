@@ -13,11 +13,13 @@ from probing_cluster.probe_agent import children, conditions, gpus
 class Reach(Protocol):
     """How a source reaches the node: every call is made by a child with a deadline."""
 
-    async def files(self, patterns: Sequence[str], links: Sequence[str] = ()) -> Mapping[str, Any]:
+    async def files(
+        self, patterns: Sequence[str], links: Sequence[str] = (), skip: Sequence[str] = ()
+    ) -> Mapping[str, Any]:
         """Small files below the node's root; see file_child.read."""
         ...
 
-    async def touch(self, path: str) -> Mapping[str, Any]:
+    async def touch(self, path: str, *, remote: bool) -> Mapping[str, Any]:
         """Space and flags of one mount; see file_child.touch. Raises ChildHung when it hangs."""
         ...
 

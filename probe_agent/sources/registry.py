@@ -2,6 +2,29 @@
 
 from __future__ import annotations
 
-from probing_cluster.probe_agent.sources import nvml, polled
+from probing_cluster.probe_agent.sources import (
+    clock,
+    disk,
+    edac,
+    infiniband,
+    ipmi,
+    memory,
+    mounts,
+    nvml,
+    pcie,
+    polled,
+    services,
+)
 
-POLLED: tuple[polled.Polled, ...] = (nvml.SOURCE,)
+POLLED: tuple[polled.Polled, ...] = (
+    nvml.SOURCE,
+    infiniband.SOURCE,
+    pcie.SOURCE,
+    edac.SOURCE,
+    mounts.SOURCE,
+    services.SOURCE,
+    disk.SOURCE,
+    memory.SOURCE,
+    clock.SOURCE,
+    ipmi.SOURCE,
+)

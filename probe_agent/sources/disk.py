@@ -1,0 +1,65 @@
+"""Space and inodes of the local file systems the node itself needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import mounts as tables
+from probing_cluster.probe_agent import children
+from probing_cluster.probe_agent.conditions import Condition, Judgement
+from probing_cluster.probe_agent.sources import mounts, polled
+
+WATCHED = ("/", "/var", "/var/log", "/var/spool", "/var/lib", "/tmp", "/run", "/dev/shm")  # noqa: S108 - names of mounts
+WARN_FRAC, FULL_FRAC = 0.95, 0.99
+
+
+async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.Context) -> Mapping[str, Any]:
+    """What the local mounts among the watched ones answer."""
+    raw = await reach.files(mounts.TABLES)
+    local = [m for m in mounts.parse(raw) if m.path in WATCHED and m.type in tables.REAL_LOCAL]
+    answers: dict[str, Any] = {}
+    for mount in local:
+        try:
+            answers[mount.path] = await reach.touch(mount.path, remote=False)
+        except children.ChildFailed as exc:
+            answers[mount.path] = {"error": str(exc)}
+    return answers
+
+
+def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], _: polled.Context) -> Judgement:
+    """Nearly full is worth knowing; full stops the node's daemons."""
+    present: list[Condition] = []
+    unknown: set[str] = set()
+    for path, answer in raw.items():
+        if "error" in answer:
+            unknown.add(path)
+            continue
+        for code, total, free in (
+            ("space", answer["bytes_total"], answer["bytes_free"]),
+            ("inodes", answer["inodes_total"], answer["inodes_free"]),
+        ):
+            used = 1.0 - free / total if total else 0.0
+            if used >= WARN_FRAC:
+                present.append(_condition(path, code, used))
+    return Judgement(
+        present=tuple(present), unknown=frozenset(unknown), memory=memory, state="ok" if raw else "absent"
+    )
+
+
+def _condition(path: str, code: str, used: float) -> Condition:
+    full = used >= FULL_FRAC
+    return Condition(
+        kind="disk",
+        code=f"{code}_full" if full else f"{code}_low",
+        device=path,
+        severity=records.Severity.LOW if full else records.Severity.INFO,
+        message=f"{path}: {used:.1%} of its {code} is used",
+        measured=used,
+        threshold=FULL_FRAC if full else WARN_FRAC,
+        unit="frac",
+    )
+
+
+SOURCE = polled.Polled(name="disk", source="sysfs", read=read, judge=judge, every=6)

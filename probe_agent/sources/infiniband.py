@@ -1,0 +1,368 @@
+"""InfiniBand and RoCE ports from sysfs: state, rate, error counters that saturate, flaps and drops over time.
+
+Formats and widths: Linux drivers/infiniband/core/sysfs.c. Only a port that was once seen up is
+expected to be up; only one that is up is judged by its rate (a port that is down shows the slowest).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import ib
+from probing_cluster.probe_agent import baseline, gpus
+from probing_cluster.probe_agent.conditions import Condition, Edge, Judgement
+from probing_cluster.probe_agent.sources import polled, sysfs
+
+HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.INFO
+CLASS = "/sys/class/infiniband"
+
+DOWN_LASTING = 2
+"""Readings in a row a port must be down: a retraining of a second is told by link_downed, not by a drain."""
+UNSETTLED_LASTING = 3
+"""The same for a port that is neither up nor down (INIT, ARMED, polling), and for one that is gone."""
+BOOT_GRACE_S = 600.0
+"""After a boot ports come up late: until first seen up in this boot they are not missed."""
+FLAPS, FLAP_WINDOW_S = 3, 12 * 3600.0
+SYMBOL_ERRORS_PER_HOUR = 120
+"""IBTA's 1e-12 at link speed; told as information only, since sources disagree whether it is before or after FEC."""
+
+COUNTERS: Mapping[str, tuple[int, records.Severity]] = {
+    "symbol_error": (65535, INFO),
+    "link_error_recovery": (255, INFO),
+    "link_downed": (255, LOW),
+    "port_rcv_errors": (65535, INFO),
+    "local_link_integrity_errors": (15, LOW),
+    "excessive_buffer_overrun_errors": (15, LOW),
+}
+"""Counter to the value it sticks at (they never wrap) and how bad a step of it is."""
+HW_COUNTERS = (
+    "rnr_nak_retry_err",
+    "out_of_sequence",
+    "packet_seq_err",
+    "rx_icrc_encapsulated",
+    "roce_slow_restart",
+)
+
+_PORT = rf"{CLASS}/([^/]+)/ports/(\d+)/.*"
+_FILES = (
+    "state",
+    "phys_state",
+    "rate",
+    "link_layer",
+    *(f"counters/{c}" for c in COUNTERS),
+    *(f"hw_counters/{c}" for c in HW_COUNTERS),
+)
+_READ = (*(f"{CLASS}/*/ports/*/{name}" for name in _FILES), f"{CLASS}/*/device/net/*/carrier_changes")
+_LINKS = (f"{CLASS}/*/device", f"{CLASS}/*/device/physfn")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Port:
+    """One port as read; None where a value could not be read."""
+
+    hca: str
+    port: int
+    state: int | None
+    phys_state: int | None
+    rate_gbps: float | None
+    speed: str
+    ethernet: bool
+    pci_bus_id: str | None
+    netdevs: tuple[str, ...]
+    counters: Mapping[str, int | None]
+    carrier_changes: int | None
+
+    @property
+    def device(self) -> str:
+        return self.hca if self.port == 1 else f"{self.hca}:{self.port}"
+
+    @property
+    def up(self) -> bool:
+        return self.state == ib.ACTIVE and self.phys_state in (ib.LINK_UP, None)
+
+    @property
+    def down(self) -> bool:
+        return self.state == ib.DOWN or self.phys_state == ib.DISABLED
+
+    @property
+    def kind(self) -> str:
+        return "eth_link" if self.ethernet else "ib_link"
+
+
+async def read(reach: polled.Reach, memory: Mapping[str, Any], context: polled.Context) -> Mapping[str, Any]:
+    """The files of every port. What once answered EINVAL is left alone: reading it again only makes the driver complain."""
+    skip = [*memory.get("unreadable", ()), *(f"{CLASS}/{name}/*" for name in context.exclude_hcas)]
+    return await reach.files(_READ, _LINKS, skip)
+
+
+def parse(raw: Mapping[str, Any], exclude: tuple[str, ...] = ()) -> list[Port]:
+    """The ports, virtual functions and excluded devices left out."""
+    virtual = {hca for (hca,) in sysfs.matching(raw, rf"{CLASS}/([^/]+)/device/physfn")}
+    found = dict.fromkeys((hca, int(port)) for hca, port in sysfs.matching(raw, _PORT))
+    return [
+        _port(raw, hca, port)
+        for hca, port in found
+        if hca not in virtual and not any(fnmatch.fnmatchcase(hca, e) for e in exclude)
+    ]
+
+
+def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Context) -> Judgement:
+    """Conditions of ports that were once up, and the steps of their counters."""
+    ports = parse(raw, context.exclude_hcas)
+    desk = _Desk(memory, context)
+    for port in ports:
+        desk.port(port)
+    desk.missing({p.device for p in ports})
+    refused = {p for p, why in raw["errors"].items() if why == "EINVAL" and "/counters/" in p}
+    return desk.judgement(ports, refused | set(desk.unreadable))
+
+
+class _Desk:
+    """One reading on the judge's desk."""
+
+    def __init__(self, memory: Mapping[str, Any], context: polled.Context) -> None:
+        same_boot = memory.get("boot_id") == context.boot_id
+        self.context = context
+        self.expected: dict[str, dict[str, Any]] = {} if context.relearn else dict(memory.get("expected", {}))
+        self.up_this_boot = set(memory.get("up_this_boot", ())) if same_boot else set()
+        self.flaps: dict[str, list[float]] = {k: list(v) for k, v in memory.get("flaps", {}).items()}
+        self.hours: dict[str, list[float]] = dict(memory.get("hours", {})) if same_boot else {}
+        self.unreadable = list(memory.get("unreadable", ())) if same_boot else []
+        self.was_up: dict[str, bool] = dict(memory.get("was_up", {})) if same_boot else {}
+        self.counters = baseline.Baseline.of(memory, context.boot_id)
+        self.streaks = baseline.Streaks(counts=dict(memory.get("streaks", {})) if same_boot else {})
+        self.now_s = context.now.timestamp()
+        self.present: list[Condition] = []
+        self.edges: list[Edge] = []
+        self.unknown: set[str] = set()
+
+    def port(self, port: Port) -> None:
+        if port.state is None:
+            self.unknown.add(port.device)
+            return
+        if port.up:
+            self._learn(port)
+        if port.device in self.expected:
+            self._state(port)
+        self._counters(port)
+        self._flapping(port)
+        self.was_up[port.device] = port.up
+
+    def missing(self, seen: set[str]) -> None:
+        for device, told in self.expected.items():
+            gone = device not in seen and not self._in_grace(device)
+            if self.streaks.at_least(f"{device}:missing", UNSETTLED_LASTING, holds=gone):
+                self.present.append(
+                    Condition(
+                        kind=told["kind"],
+                        code="missing",
+                        device=device,
+                        severity=HIGH,
+                        pci_bus_id=told.get("pci_bus_id"),
+                        message=f"{device} is gone: there is no such RDMA device any more",
+                    )
+                )
+
+    def judgement(self, ports: list[Port], unreadable: set[str]) -> Judgement:
+        bad = {c.device for c in self.present if c.severity is HIGH}
+        return Judgement(
+            present=tuple(self.present),
+            edges=tuple(self.edges),
+            unknown=frozenset(self.unknown),
+            healthy=frozenset(n for p in ports if p.up and p.device not in bad for n in _names(p)),
+            state="ok" if ports or self.expected else "absent",
+            memory={
+                "boot_id": self.context.boot_id,
+                "expected": self.expected,
+                "up_this_boot": sorted(self.up_this_boot),
+                "flaps": {k: v for k, v in self.flaps.items() if v},
+                "hours": self.hours,
+                "unreadable": sorted(unreadable),
+                "was_up": self.was_up,
+                "counters": self.counters.values,
+                "streaks": self.streaks.counts,
+            },
+        )
+
+    def _learn(self, port: Port) -> None:
+        self.up_this_boot.add(port.device)
+        known = self.expected.get(port.device, {})
+        best = max(known.get("rate_gbps") or 0.0, _true_rate(port) or 0.0) or None
+        self.expected[port.device] = {"kind": port.kind, "pci_bus_id": port.pci_bus_id, "rate_gbps": best}
+
+    def _in_grace(self, device: str) -> bool:
+        up_s = self.context.uptime_s
+        return device not in self.up_this_boot and up_s is not None and up_s < BOOT_GRACE_S
+
+    def _state(self, port: Port) -> None:
+        waiting = not port.up and self._in_grace(port.device)
+        down = self.streaks.at_least(f"{port.device}:down", DOWN_LASTING, holds=port.down and not waiting)
+        loose = not port.up and not port.down and not waiting
+        unsettled = self.streaks.at_least(f"{port.device}:unsettled", UNSETTLED_LASTING, holds=loose)
+        words = f"state {port.state}, physical state {port.phys_state}"
+        if down:
+            self._stands(port, "down", HIGH, f"its link is down ({words})")
+        elif unsettled:
+            self._stands(port, "not_active", LOW, f"its link does not come up ({words})")
+        best, rate = self.expected[port.device].get("rate_gbps"), _true_rate(port)
+        slow = bool(best and rate and rate < best)
+        if self.streaks.at_least(f"{port.device}:rate", UNSETTLED_LASTING, holds=slow):
+            self._stands(
+                port,
+                "rate",
+                LOW,
+                f"runs at {rate:g} of {best:g} Gb/s",
+                measured=rate,
+                threshold=best,
+                unit="gbps",
+            )
+
+    def _counters(self, port: Port) -> None:
+        for name, value in port.counters.items():
+            ceiling, severity = COUNTERS.get(name, (None, INFO))
+            before = self.counters.values.get(f"{port.device}:{name}")
+            moved = self.counters.move(f"{port.device}:{name}", value, ceiling=ceiling)
+            if moved is None:
+                continue
+            if moved.saturated:
+                self._stands(
+                    port,
+                    f"{name}_saturated",
+                    INFO,
+                    f"{name} stands at its ceiling of {ceiling}: further errors cannot be seen until it is cleared",
+                )
+            if not moved.delta or moved.was_reset:
+                continue
+            if name == "link_downed":
+                self.flaps.setdefault(port.device, []).extend([self.now_s] * min(moved.delta, FLAPS))
+            if severity is LOW or baseline.decade(moved.value) > baseline.decade(before or 0):
+                self._step(port, name, severity, moved)
+        self._symbols(port)
+
+    def _symbols(self, port: Port) -> None:
+        value = port.counters.get("symbol_error")
+        if value is None:
+            return
+        began_s, at_start = self.hours.get(port.device, (self.now_s, float(value)))
+        if self.now_s - began_s > 3600.0 or value < at_start or self.now_s < began_s:
+            began_s, at_start = self.now_s, float(value)
+        self.hours[port.device] = [began_s, at_start]
+        grown = value - at_start
+        if grown > SYMBOL_ERRORS_PER_HOUR:
+            limit = float(SYMBOL_ERRORS_PER_HOUR)
+            self._stands(
+                port,
+                "symbol_errors",
+                INFO,
+                f"{grown:.0f} symbol errors within an hour",
+                measured=grown,
+                threshold=limit,
+                unit="count",
+            )
+
+    def _flapping(self, port: Port) -> None:
+        """Downs by counter; by the carrier for Ethernet; by what was seen where the counter can no longer move."""
+        carrier = self.counters.move(f"{port.device}:carrier", port.carrier_changes)
+        downs = (
+            (carrier.delta + 1) // 2 if carrier is not None and not carrier.was_reset and port.ethernet else 0
+        )
+        blind = (port.counters.get("link_downed") or 0) >= COUNTERS["link_downed"][0]
+        if blind and port.up and self.was_up.get(port.device) is False:
+            downs = max(downs, 1)
+        times = self.flaps.setdefault(port.device, [])
+        times.extend([self.now_s] * min(downs, FLAPS))
+        if downs and port.ethernet and carrier is not None:
+            self._step(port, "carrier_lost", LOW, carrier)
+        recent = [t for t in times if 0 <= self.now_s - t <= FLAP_WINDOW_S][-100:]
+        self.flaps[port.device] = recent
+        if len(recent) >= FLAPS:
+            hours = FLAP_WINDOW_S / 3600
+            self._stands(
+                port,
+                "flapping",
+                LOW,
+                f"its link went down {len(recent)} times within {hours:.0f} hours",
+                measured=float(len(recent)),
+                threshold=float(FLAPS),
+                unit="count",
+            )
+
+    def _stands(self, port: Port, code: str, severity: records.Severity, message: str, **more: Any) -> None:
+        self.present.append(_condition(port, code, severity, message, **more))
+
+    def _step(self, port: Port, name: str, severity: records.Severity, moved: baseline.Move) -> None:
+        message = f"{name} rose by {moved.delta} to {moved.value}"
+        what = _condition(
+            port,
+            name,
+            severity,
+            message,
+            measured=float(moved.delta),
+            unit="count",
+            detail={"total": moved.value, "saturated": moved.saturated},
+        )
+        self.edges.append(Edge(what=what, value=moved.position, latches=False))
+
+
+def _condition(port: Port, code: str, severity: records.Severity, message: str, **more: Any) -> Condition:
+    return Condition(
+        kind=port.kind,
+        code=code,
+        device=port.device,
+        severity=severity,
+        pci_bus_id=port.pci_bus_id,
+        message=f"{port.device}: {message}",
+        **more,
+    )
+
+
+def _true_rate(port: Port) -> float | None:
+    """The rate of a port that is up; None where the kernel does not know the speed and prints the slowest."""
+    guessed = port.speed in ("", "SDR") and (port.rate_gbps or 0) <= 10
+    return None if not port.up or guessed else port.rate_gbps
+
+
+def _port(raw: Mapping[str, Any], hca: str, port: int) -> Port:
+    base = f"{CLASS}/{hca}/ports/{port}"
+    rate_gbps, speed = ib.parse_rate(sysfs.text(raw, f"{base}/rate"))
+    net = [
+        n for h, n in sysfs.matching(raw, rf"{CLASS}/([^/]+)/device/net/([^/]+)/carrier_changes") if h == hca
+    ]
+    changes = [sysfs.number(raw, f"{CLASS}/{hca}/device/net/{n}/carrier_changes") for n in net]
+    counters = {c: sysfs.number(raw, f"{base}/counters/{c}") for c in COUNTERS}
+    counters |= {c: sysfs.number(raw, f"{base}/hw_counters/{c}") for c in HW_COUNTERS}
+    pci = raw["links"].get(f"{CLASS}/{hca}/device")
+    return Port(
+        hca=hca,
+        port=port,
+        state=ib.parse_state(sysfs.text(raw, f"{base}/state")),
+        phys_state=ib.parse_state(sysfs.text(raw, f"{base}/phys_state")),
+        rate_gbps=rate_gbps,
+        speed=speed,
+        ethernet=sysfs.text(raw, f"{base}/link_layer") == "Ethernet",
+        pci_bus_id=pci
+        if pci and re.fullmatch(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", pci)
+        else None,
+        netdevs=tuple(net),
+        counters=counters,
+        carrier_changes=changes[port - 1] if 0 < port <= len(changes) else None,
+    )
+
+
+def _names(port: Port) -> list[str]:
+    names = [
+        port.device,
+        f"{port.hca}:{port.port}",
+        *port.netdevs,
+        port.pci_bus_id,
+        gpus.pci_key(port.pci_bus_id),
+    ]
+    return [n for n in names if n]
+
+
+SOURCE = polled.Polled(name="infiniband", source="sysfs", read=read, judge=judge)
