@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from probing_cluster.core import errors, hostlist
 from probing_cluster.slurm_plugins import live_records, slurm_json, tres
 
+LOG = logging.getLogger("probing.slurm")
+_Record = TypeVar("_Record")
 _INDICES = re.compile(r"IDX:([\d,\-]+)")
 
 
 def jobs(data: bytes) -> list[live_records.LiveJob]:
     """Every job in `data`; raises MalformedInput."""
-    return [job(item) for item in slurm_json.rows(slurm_json.load(data), "jobs")]
+    return _each(job, slurm_json.rows(slurm_json.load(data), "jobs"))
 
 
 def nodes(data: bytes) -> list[live_records.LiveNode]:
     """Every node in `data`; raises MalformedInput."""
-    return [node(item) for item in slurm_json.rows(slurm_json.load(data), "nodes")]
+    return _each(node, slurm_json.rows(slurm_json.load(data), "nodes"))
+
+
+def _each(read: Callable[[Any], _Record], items: list[Any]) -> list[_Record]:
+    """One odd entry costs only itself."""
+    found: list[_Record] = []
+    for item in items:
+        try:
+            found.append(read(item))
+        except errors.MalformedInput as exc:
+            LOG.warning("an entry of Slurm's JSON is left out: %s", exc)
+    return found
 
 
 def job(item: Any) -> live_records.LiveJob:

@@ -1,0 +1,132 @@
+"""slurmdbd's record of who drained which node when, the only trace of a note that was overwritten."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import time
+from dataclasses import dataclass
+
+from probing_cluster.core import errors, sanitize
+from probing_cluster.slurm_plugins import commands
+
+SLURMS_OWN = (
+    "Not responding",
+    "Node unexpectedly rebooted",
+    "reboot complete",
+    "reboot issued",
+    "reboot requested",
+    "reboot timed out",
+    "Prolog error",
+    "Prolog/Epilog failure",
+    "Epilog error",
+    "Kill task failed",
+    "Duplicate jobid",
+    "batch job complete failure",
+    "ResumeTimeout reached",
+    "NO NETWORK ADDRESS FOUND",
+    "Low ",
+    "gres/",
+    "Could not unpack gres data",
+    "CoreSpec differ",
+    "RestrictedCoresPerGPU",
+    "Reported active features",
+    "Set in slurm.conf",
+    "POWER_DOWN_ASAP",
+)
+"""How the reasons begin that slurmctld writes by itself (its source, 22.05 to 26.05); all others are a person's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overwritten:
+    """What accounting knows about the notes on a node since a moment."""
+
+    settled: bool
+    """Our own act has reached accounting, so nothing older is still on its way."""
+    lost: bool
+    note: str = ""
+    """The lost note; empty when it fell into the same second as ours and only its author is known."""
+    who: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One stretch of a node out of service."""
+
+    start_s: int
+    end_s: int | None
+    user: str
+    reason: str
+
+
+class NodeEvents:
+    """`sacctmgr show event`; where slurmdbd does not answer nothing is known, and that is no failure."""
+
+    def __init__(self, run: commands.Runner) -> None:
+        self._run = run
+        self._us = f"{_name_of(os.geteuid())}({os.geteuid()})"
+
+    def now(self) -> int:
+        """The second from which on events matter."""
+        return int(time.time())
+
+    def overwritten(self, node: str, since_s: int, ours: str | None) -> Overwritten | None:
+        """Whether a note of another's lay on the node since then, under `ours` (None: under our resume)."""
+        try:
+            output = self._run(
+                "sacctmgr",
+                "-n",
+                "-P",
+                "show",
+                "event",
+                f"nodes={node}",
+                f"start={time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(since_s - 1))}",
+                "format=TimeStart,TimeEnd,User,Reason",
+                environment={"SLURM_TIME_FORMAT": "%s"},
+            )
+        except errors.SlurmUnavailable:
+            return None
+        return judge(parse(output), since_s, ours, self._us)
+
+
+def parse(output: bytes) -> list[Event]:
+    """Events of `format=TimeStart,TimeEnd,User,Reason`; the reason is last, it may hold the delimiter."""
+    found = []
+    for line in output.decode("utf-8", "replace").split("\n"):
+        parts = line.split("|", 3)
+        if len(parts) == 4 and parts[0].isdigit():
+            end_s = int(parts[1]) if parts[1].isdigit() else None
+            found.append(
+                Event(start_s=int(parts[0]), end_s=end_s, user=parts[2], reason=sanitize.clean(parts[3]))
+            )
+    return found
+
+
+def judge(events: list[Event], since_s: int, ours: str | None, us: str) -> Overwritten:
+    """What these events say about our act: `ours` is the reason we wrote, None when we resumed."""
+    new = [event for event in events if event.start_s >= since_s]
+    foreign = [event for event in new if event.reason != ours and is_a_persons(event.reason)]
+    # A later note in the same second replaces the text of the earlier and keeps its author.
+    replaced = [event for event in new if event.reason == ours and event.user != us]
+    if ours is None:
+        settled = bool(events) and all(event.end_s is not None for event in events)
+    else:
+        settled = any(event.reason == ours for event in new)
+    if foreign:
+        last = max(foreign, key=lambda event: event.start_s)
+        return Overwritten(settled=settled, lost=True, note=last.reason, who=last.user)
+    if replaced:
+        return Overwritten(settled=settled, lost=True, who=replaced[-1].user)
+    return Overwritten(settled=settled, lost=False)
+
+
+def is_a_persons(reason: str) -> bool:
+    """Whether a person wrote this reason, and not slurmctld or we."""
+    return bool(reason) and not reason.startswith((*SLURMS_OWN, "probing:"))
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
