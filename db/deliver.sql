@@ -259,7 +259,7 @@ AS $allocations$
     SELECT count(*) FROM stored
 $allocations$;
 
--- The agent's own state: the newest wins, and the server's clock says when it came.
+-- The agent's own state: the one heard last, whatever its clock says, and when that was by the server's clock.
 CREATE OR REPLACE FUNCTION probing.deliver_heartbeat(p_cluster text, p_node text, p_heartbeat jsonb) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp
 AS $heartbeat$

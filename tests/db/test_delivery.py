@@ -1,0 +1,363 @@
+"""What an agent delivers is stored once each, whatever goes wrong on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from probing_cluster.core import errors, records
+from probing_cluster.db import delivery, tables
+from probing_cluster.db import store as store_module
+
+Make = Callable[..., records.HealthEvent]
+
+
+def _delivery(url: str, node: str = "n1", **options: Any) -> delivery.Delivery:
+    return delivery.Delivery(url, "c", node, **options)
+
+
+def test_the_columns_of_a_delivery_are_those_of_the_record() -> None:
+    """No field of an event is left behind on the way."""
+    columns = {c.name: str(c.type.compile(tables.pg.dialect())).lower() for c in tables.health_event.columns}
+    spoken = {"timestamptz": "timestamp with time zone", "text": "text"}
+    assert [name for name, _ in delivery.EVENT_FIELDS] == list(columns)
+    for name, kind in delivery.EVENT_FIELDS:
+        assert name == "detail" or columns[name] == spoken.get(kind, kind)
+
+
+def test_every_field_arrives(
+    postgres_url: str, store: store_module.Store, full_record: Callable[[type[Any]], Any]
+) -> None:
+    """An event, a check, an allocation and a heartbeat with every field set come back equal."""
+    place = {"cluster": "c", "node": "n1"}
+    event = dataclasses.replace(full_record(records.HealthEvent), **place)
+    check = dataclasses.replace(full_record(records.CheckResult), **place)
+    allocation = dataclasses.replace(full_record(records.JobAllocation), **place)
+    heartbeat = dataclasses.replace(full_record(records.AgentHeartbeat), **place)
+    ack = _delivery(postgres_url).deliver(
+        events=[event], checks=[check], allocations=[allocation], heartbeat=heartbeat
+    )
+    assert (ack.accepted, ack.duplicates, ack.rejected) == (1, 0, 0)
+    assert store.events() == [event]
+    assert store.checks() == store.check_history("n1") == [check]
+    assert store.allocations() == [allocation]
+    assert store.heartbeats() == [heartbeat]
+
+
+def test_an_older_agent_leaves_fields_out(
+    postgres_url: str, store: store_module.Store, bare_record: Callable[[type[Any]], Any]
+) -> None:
+    """Rows without the fields an older release does not know are stored with those fields' defaults."""
+    arguments = {}
+    for name, cls in (
+        ("p_checks", records.CheckResult),
+        ("p_allocations", records.JobAllocation),
+        ("p_heartbeat", records.AgentHeartbeat),
+    ):
+        record = dataclasses.replace(bare_record(cls), cluster="c", node="n1")
+        required = {
+            f.name for f in dataclasses.fields(cls) if f.default is f.default_factory is dataclasses.MISSING
+        }
+        row = {k: v for k, v in dataclasses.asdict(record).items() if k in required}
+        arguments[name] = json.dumps(row if name == "p_heartbeat" else [row], default=str)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(
+            "SELECT probing.deliver(p_cluster => 'c', p_node => 'n1', p_checks => %(p_checks)s,"
+            " p_allocations => %(p_allocations)s, p_heartbeat => %(p_heartbeat)s)",
+            arguments,
+        )
+    for found, cls in (
+        (store.checks(), records.CheckResult),
+        (store.allocations(), records.JobAllocation),
+        (store.heartbeats(), records.AgentHeartbeat),
+    ):
+        assert found == [dataclasses.replace(bare_record(cls), cluster="c", node="n1")]
+
+
+def test_a_delivery_repeated_adds_nothing(
+    postgres_url: str, store: store_module.Store, make_event: Make
+) -> None:
+    """The same batch again, as after a commit nobody heard of, is all duplicates."""
+    events = [make_event() for _ in range(10)]
+    with _delivery(postgres_url) as door:
+        assert door.deliver(events=events).accepted == 10
+        again = door.deliver(events=[*events, make_event(), events[0]])
+    assert (again.accepted, again.duplicates, again.rejected) == (1, 11, 0)
+    assert len(store.events()) == 11
+
+
+def test_the_same_id_at_another_time_is_the_same_event(
+    postgres_url: str, store: store_module.Store, make_event: Make
+) -> None:
+    """An event whose clock was corrected between two deliveries stays one row, in whatever month."""
+    event = make_event()
+    moved = dataclasses.replace(event, at=event.at - timedelta(days=90))
+    assert _delivery(postgres_url).deliver(events=[event]).accepted == 1
+    assert _delivery(postgres_url).deliver(events=[moved]).duplicates == 1
+    assert store.events() == [event]
+
+
+def test_two_agents_at_once(postgres_url: str, store: store_module.Store, make_event: Make) -> None:
+    """Eight deliverers of overlapping batches in clashing orders leave one row per event and no deadlock."""
+    events = [make_event(at=make_event().at - timedelta(seconds=i)) for i in range(120)]
+    failures: list[BaseException] = []
+    accepted: list[int] = []
+
+    def work(offset: int) -> None:
+        try:
+            with _delivery(postgres_url, keep_open=True) as door:
+                order = events[offset:] + events[:offset]
+                batches = [order[i : i + 30] for i in range(0, len(order), 15)]
+                accepted.extend(door.deliver(events=b[:: -1 if offset % 2 else 1]).accepted for b in batches)
+        except BaseException as exc:  # noqa: BLE001 - handed to the test's own thread
+            failures.append(exc)
+
+    threads = [threading.Thread(target=work, args=(i * 14,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert sum(accepted) == len(store.events()) == 120
+
+
+def test_rows_of_another_node_are_refused_and_counted(
+    postgres_url: str, store: store_module.Store, make_event: Make
+) -> None:
+    """A delivery for n1 cannot carry n2's events; the refusal is on record."""
+    ack = _delivery(postgres_url).deliver(
+        events=[make_event(), make_event(node="n2"), make_event(cluster="d")]
+    )
+    assert (ack.accepted, ack.rejected) == (1, 2)
+    with psycopg.connect(postgres_url) as connection:
+        rows = connection.execute("SELECT node, reason, n_rows FROM ops.rejections").fetchall()
+    assert rows == [("n1", "another node", 2)]
+
+
+@pytest.mark.parametrize(
+    "poison",
+    [
+        {"pid": 2**70},
+        {"job_id": -(2**63) - 1},
+        {"detail": {"x": object()}},
+        {"measured": "not a number"},
+    ],
+)
+def test_one_bad_row_holds_up_nothing(
+    poison: dict[str, Any], postgres_url: str, store: store_module.Store, make_event: Make
+) -> None:
+    """A row that Postgres cannot hold is refused alone, with its reason counted; its neighbours are stored."""
+    good = [make_event() for _ in range(6)]
+    bad = make_event(**poison)
+    heartbeat = records.AgentHeartbeat(cluster="c", node="n1", at=good[0].at)
+    ack = _delivery(postgres_url).deliver(events=[*good[:3], bad, *good[3:]], heartbeat=heartbeat)
+    assert (ack.accepted, ack.rejected, sum(ack.reasons.values())) == (6, 1, 1)
+    assert len(store.heartbeats()) == 1
+    with psycopg.connect(postgres_url) as connection:
+        assert connection.execute("SELECT sum(n_rows) FROM ops.rejections").fetchone() == (1,)
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        ({"message": "a\0b"}, {"message": "a\ufffdb"}),
+        ({"message": "a\ud800b"}, {"message": "a\ufffdb"}),
+        ({"detail": {"x\0": ["\0", float("nan")]}}, {"detail": {"x\ufffd": ["\ufffd", None]}}),
+    ],
+)
+def test_bad_text_is_mended_not_lost(
+    given: dict[str, Any],
+    stored: dict[str, Any],
+    postgres_url: str,
+    store: store_module.Store,
+    make_event: Make,
+) -> None:
+    """Evidence with bytes that no Postgres text can hold is kept without them."""
+    ack = _delivery(postgres_url).deliver(events=[make_event(**given), make_event()])
+    assert (ack.accepted, ack.rejected) == (2, 0)
+    assert [e for e in store.events() if all(getattr(e, k) == v for k, v in stored.items())]
+
+
+def test_a_long_message_is_cut(postgres_url: str, store: store_module.Store, make_event: Make) -> None:
+    """A message or detail beyond any use does not fill the disk."""
+    _delivery(postgres_url).deliver(events=[make_event(message="x" * 100_000, detail={"y": "z" * 100_000})])
+    assert len(store.events()[0].message) == 4096
+    assert store.events()[0].detail == {"truncated": True}
+
+
+def test_more_than_one_call_holds(postgres_url: str, make_event: Make) -> None:
+    """A delivery larger than the function takes is divided on this side."""
+    events = [make_event() for _ in range(delivery.CALL_EVENTS_MAX + 1)]
+    with _delivery(postgres_url) as door:
+        assert door.deliver(events=events).accepted == len(events)
+
+
+def test_requests_come_back_until_acknowledged(postgres_url: str, store: store_module.Store) -> None:
+    """A node receives its own open requests with each delivery until it acknowledges them or they expire."""
+    mine = store.request("n1", "collect", job_id=7, ttl_s=60, detail={"why": "ended"}, cluster="c")
+    store.request("n2", "recheck", cluster="c")
+    store.request("n1", "recheck", ttl_s=-1, cluster="c")
+    with _delivery(postgres_url) as door:
+        first = door.deliver()
+        again = door.deliver()
+        done = door.deliver(acknowledged=[mine])
+    assert [(r.request_id, r.verb, r.job_id, r.detail) for r in first.requests] == [
+        (mine, "collect", 7, {"why": "ended"})
+    ]
+    assert first.requests == again.requests
+    assert first.requests[0].expires_at.tzinfo is not None
+    assert done.requests == ()
+    assert store.request_states([mine]) == {mine: "acknowledged"}
+
+
+def test_another_nodes_request_cannot_be_acknowledged(postgres_url: str, store: store_module.Store) -> None:
+    """An acknowledgement counts only for the node's own requests."""
+    theirs = store.request("n2", "recheck", cluster="c")
+    _delivery(postgres_url, "n1").deliver(acknowledged=[theirs])
+    assert store.request_states([theirs]) == {theirs: "open"}
+
+
+def test_checks_are_stored_on_change(postgres_url: str, store: store_module.Store, make_event: Make) -> None:
+    """Of ok, ok, fail, ok in one batch or four, history keeps ok, fail, ok and `checks` shows the last."""
+    at = make_event().at
+    results = [
+        records.CheckResult(
+            cluster="c", node=node, name="gpu", outcome=outcome, severity="low", at=at + timedelta(seconds=i)
+        )
+        for node in ("n1", "n2")
+        for i, outcome in enumerate(("ok", "ok", "fail", "ok", "ok"))
+    ]
+    _delivery(postgres_url, "n1").deliver(checks=results[:5])
+    for result in results[5:]:
+        _delivery(postgres_url, "n2").deliver(checks=[result])
+    for node in ("n1", "n2"):
+        assert [c.outcome for c in store.check_history(node)] == ["ok", "fail", "ok"]
+        assert store.checks(node)[0].at == at + timedelta(seconds=4)
+    _delivery(postgres_url, "n1").deliver(checks=results[:5])
+    assert len(store.check_history("n1")) == 3
+
+
+def test_a_clock_set_back_freezes_no_heartbeat(
+    postgres_url: str, store: store_module.Store, make_event: Make
+) -> None:
+    """The state heard last is the present one, though its clock says earlier; its age is by the server's clock."""
+    at = make_event().at
+    with _delivery(postgres_url) as door:
+        door.deliver(
+            heartbeat=records.AgentHeartbeat(cluster="c", node="n1", at=at + timedelta(days=900), version="1")
+        )
+        door.deliver(heartbeat=records.AgentHeartbeat(cluster="c", node="n1", at=at, version="2"))
+    assert [h.version for h in store.heartbeats()] == ["2"]
+    assert 0 <= store.heartbeat_ages_s()["n1"] < 60
+
+
+def test_the_epilog_completes_the_prologs_row(
+    postgres_url: str, store: store_module.Store, make_event: Make
+) -> None:
+    """A second report of one start adds what it knows and forgets nothing."""
+    at = make_event().at
+    first = records.JobAllocation(
+        cluster="c", node="n1", job_id=5, at=at, uid=7, gpu_uuids=("a",), detail={"x": 1}
+    )
+    with _delivery(postgres_url) as door:
+        door.deliver(allocations=[first])
+        door.deliver(
+            allocations=[
+                records.JobAllocation(
+                    cluster="c", node="n1", job_id=5, at=at, released_at=at, detail={"y": 2}
+                )
+            ]
+        )
+    assert store.allocations(5) == [dataclasses.replace(first, released_at=at, detail={"x": 1, "y": 2})]
+
+
+def test_a_quota_holds_a_flood_back(postgres_url: str, make_event: Make) -> None:
+    """An agent's role beyond its hourly quota is told to wait, and nothing of that batch is stored."""
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("INSERT INTO probing.agent_role VALUES (session_user, 'c', 'n1', 5)")
+    assert _delivery(postgres_url).deliver(events=[make_event() for _ in range(5)]).accepted == 5
+    with pytest.raises(errors.DatabaseUnavailable, match="more than its 5 per hour"):
+        _delivery(postgres_url).deliver(events=[make_event()])
+
+
+@pytest.mark.parametrize("setting", ["default_transaction_read_only = on", "statement_timeout = '1ms'"])
+def test_a_server_that_takes_nothing_now_is_unavailable(
+    setting: str, postgres_url: str, make_event: Make
+) -> None:
+    """Read-only and overloaded servers mean: keep it and try again."""
+    name = postgres_url.partition("@/")[2].partition("?")[0]
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {name} SET {setting}")
+    with pytest.raises(errors.DatabaseUnavailable):
+        _delivery(postgres_url).deliver(events=[make_event() for _ in range(1000)])
+
+
+def test_a_server_that_went_away_and_came_back(postgres_url: str, make_event: Make) -> None:
+    """A backend ended by an administrator costs one failed delivery; the next opens a new connection."""
+    with _delivery(postgres_url, keep_open=True) as door:
+        door.deliver(events=[make_event()])
+        with psycopg.connect(postgres_url, autocommit=True) as other:
+            other.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'probing-agent'"
+            )
+        event = make_event()
+        with pytest.raises(errors.DatabaseUnavailable):
+            door.deliver(events=[event])
+        assert door.deliver(events=[event]).accepted == 1
+
+
+def test_no_server_is_unavailable(tmp_path: Any) -> None:
+    """Where nothing listens the error says so and names the product's way, not the driver's class."""
+    with pytest.raises(errors.DatabaseUnavailable, match="database cannot be reached"):
+        _delivery(f"postgresql://x@/y?host={tmp_path}").deliver()
+
+
+def test_a_server_that_hangs_is_given_up(postgres_url: str, make_event: Make) -> None:
+    """A server that accepts the call and never answers does not hold the agent."""
+    door = _delivery(postgres_url, call_timeout_s=0.3, keep_open=True)
+    door.deliver()
+    with psycopg.connect(postgres_url) as other:
+        other.execute("LOCK TABLE probing.event_key IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(errors.DatabaseUnavailable, match="does not answer"):
+            door.deliver(events=[make_event()])
+
+
+def test_the_connection_is_given_back(postgres_url: str, make_event: Make) -> None:
+    """Between deliveries no backend is held, except in a burst of full batches or where asked for."""
+    with psycopg.connect(postgres_url, autocommit=True) as other:
+
+        def held() -> bool:
+            query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'held?'"
+            for _ in range(100):
+                if other.execute(query).fetchone() == (0,):
+                    return False
+                time.sleep(0.01)
+            return True
+
+        door = _delivery(postgres_url, application_name="held?")
+        door.deliver(events=[make_event()])
+        assert not held()
+        door.deliver(events=[make_event() for _ in range(delivery.FULL_BATCH)])
+        assert held()
+        door.close()
+        assert not held()
+
+
+def test_nothing_heavy_rides_with_the_agent() -> None:
+    """Importing the door imports neither SQLAlchemy nor pyarrow nor numpy."""
+    code = (
+        "import sys, probing_cluster.db.delivery\n"
+        "print([m for m in ('sqlalchemy', 'pyarrow', 'numpy', 'pandas', 'alembic') if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
