@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from probing_cluster.control_plane import policy, view
 from probing_cluster.core import errors, records, settings
+from probing_cluster.slurm_plugins import nodes as slurm_nodes
 
 LOG = logging.getLogger("probing.actions")
 BEGUN = "begun; its outcome was not recorded"
@@ -38,19 +39,19 @@ class Hands(Protocol):
         """The job right now, None when it does not run."""
         ...
 
-    def drain(self, name: str, reason: str) -> None:
-        """Drain a node; raises Declined when it is another's, SlurmUnavailable when Slurm fails."""
+    def drain(self, name: str, reason: str) -> slurm_nodes.Outcome:
+        """Drain a node that is nobody else's."""
         ...
 
-    def adopt(self, name: str, reason: str) -> None:
+    def adopt(self, name: str, reason: str) -> slurm_nodes.Outcome:
         """Give Slurm's own `Prolog error` drain our reason."""
         ...
 
-    def resume(self, name: str) -> None:
+    def resume(self, name: str) -> slurm_nodes.Outcome:
         """Lift a drain of ours."""
         ...
 
-    def requeue(self, job: view.Job) -> None:
+    def requeue(self, job: view.Job) -> slurm_nodes.Outcome:
         """Requeue one running job, if it is still this very attempt."""
         ...
 
@@ -65,10 +66,6 @@ class Ledger(Protocol):
     def request(
         self, node: str, verb: str, job_id: int | None = None, ttl_s: float = 60.0, detail: Any = None
     ) -> uuid.UUID: ...
-
-
-class Declined(errors.ProbingError):
-    """It must not be done."""
 
 
 def carry_out(
@@ -103,50 +100,51 @@ def _one(
         return row
     # First the row: without a database nothing is done, and nothing is done unrecorded.
     ledger.save_drain(row)
-    state, why = _attempted(decision, hands, ledger, config)
-    row = dataclasses.replace(row, state=state, why_state=why)
-    ledger.update_drain(row.drain_id, state=state, why_state=why)
-    _log(row)
+    outcome = _attempted(decision, hands, ledger, config)
+    row = dataclasses.replace(row, state=outcome.state, why_state=outcome.why)
+    ledger.update_drain(row.drain_id, state=outcome.state, why_state=outcome.why)
+    _log(row, alarm=outcome.alarm)
     return row
 
 
 def _attempted(
     decision: policy.Decision, hands: Hands, ledger: Ledger, config: settings.Settings
-) -> tuple[str, str]:
+) -> slurm_nodes.Outcome:
     try:
-        _do(decision, hands, ledger, config)
-    except Declined as exc:
-        return "skipped", exc.args[0]
-    except errors.ProbingError as exc:
-        return "failed", str(exc)
-    return "done", ""
+        return _do(decision, hands, ledger, config)
+    except errors.SlurmUnavailable as exc:
+        return slurm_nodes.Outcome(state="failed", why=str(exc))
 
 
-def _do(decision: policy.Decision, hands: Hands, ledger: Ledger, config: settings.Settings) -> None:
+def _do(
+    decision: policy.Decision, hands: Hands, ledger: Ledger, config: settings.Settings
+) -> slurm_nodes.Outcome:
     if decision.action == "refuse":
         detail = {"reason": decision.reason, "event_ids": [str(e) for e in decision.event_ids]}
         ledger.request(decision.node, "refusal_permission", ttl_s=config.policy.refusal_ttl_s, detail=detail)
-    elif decision.adopt:
-        hands.adopt(decision.node, decision.reason)
-    elif decision.action == "drain":
+        return slurm_nodes.Outcome(state="done")
+    if decision.adopt:
+        return hands.adopt(decision.node, decision.reason)
+    return (
         hands.drain(decision.node, decision.reason)
-    else:
-        _requeue(decision, hands)
+        if decision.action == "drain"
+        else _requeue(decision, hands)
+    )
 
 
-def _requeue(decision: policy.Decision, hands: Hands) -> None:
-    job = decision.job
-    assert job is not None
+def _requeue(decision: policy.Decision, hands: Hands) -> slurm_nodes.Outcome:
+    """Only off a node that is drained by us: elsewhere the job could come straight back."""
+    assert decision.job is not None
     node = hands.node(decision.node)
     if node is None or not node.ours:
-        raise Declined("its node is not drained by us")
-    present = hands.job(job.job_id)
+        return slurm_nodes.Outcome(state="skipped", why="its node is not drained by us")
+    present = hands.job(decision.job.job_id)
     if present is None or present.state not in {"RUNNING", "SUSPENDED"}:
-        raise Declined("it has ended by itself")
-    same = (present.start_at, present.restart_count) == (job.start_at, job.restart_count)
+        return slurm_nodes.Outcome(state="skipped", why="it has ended by itself")
+    same = (present.start_at, present.restart_count) == (decision.job.start_at, decision.job.restart_count)
     if not same or decision.node not in present.nodes:
-        raise Declined("Slurm now shows another attempt of it")
-    hands.requeue(job)
+        return slurm_nodes.Outcome(state="skipped", why="Slurm now shows another attempt of it")
+    return hands.requeue(decision.job)
 
 
 def _row(decision: policy.Decision, config: settings.Settings, now: datetime) -> records.Drain:
@@ -166,7 +164,7 @@ def _row(decision: policy.Decision, config: settings.Settings, now: datetime) ->
     )
 
 
-def _log(row: records.Drain) -> None:
-    level = logging.ERROR if row.state in {"denied", "failed"} else logging.WARNING
+def _log(row: records.Drain, *, alarm: bool = False) -> None:
+    level = logging.ERROR if alarm or row.state in {"denied", "failed"} else logging.WARNING
     fields = {"node": row.node, "action": row.action, "state": row.state, "reason": row.reason}
     LOG.log(level, "decision", extra={"fields": fields | {"why": row.why_state, "job_id": row.job_id}})

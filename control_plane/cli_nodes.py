@@ -15,6 +15,7 @@ from probing_cluster.core import clock, errors, hostlist, records, sanitize, set
 if TYPE_CHECKING:
     from probing_cluster.control_plane import slurm_hands
     from probing_cluster.db import store as db_store
+    from probing_cluster.slurm_plugins import nodes
 
 
 def register(register: commands.Commands) -> None:
@@ -63,7 +64,7 @@ def _names(args: argparse.Namespace) -> list[str]:
     return [name for text in args.node for name in hostlist.expand(text)]
 
 
-def _who() -> str:
+def who() -> str:
     """The person at the keyboard, also behind sudo."""
     return sanitize.clean(os.environ.get("SUDO_USER") or getpass.getuser(), 64)
 
@@ -137,13 +138,13 @@ def _age(silent_s: float | None) -> str:
 
 def _drain(args: argparse.Namespace) -> int:
     config, store = _open(args)
-    who = _who()
-    reason = sanitize.clean(f"{view.OWN_PREFIX} {args.reason} ({who})", 200)
+    person = who()
+    reason = sanitize.clean(f"{view.OWN_PREFIX} {args.reason} ({person})", 200)
     failed = 0
     with store:
         hands = _hands(config)
         for name in _names(args):
-            failed += _attempt(name, lambda name=name: _drain_one(config, store, hands, name, reason, who))
+            failed += _attempt(name, lambda name=name: _drain_one(config, store, hands, name, reason, person))
     return 1 if failed else 0
 
 
@@ -153,16 +154,25 @@ def _drain_one(
     hands: slurm_hands.SlurmHands,
     name: str,
     reason: str,
-    who: str,
+    person: str,
 ) -> str:
-    hands.drain(name, reason)
+    _require_done(hands.drain(name, reason))
     store.save_drain(
         records.Drain(
             drain_id=uuid.uuid4(), cluster=config.cluster.name, node=name, at=clock.SYSTEM.now(),
-            action="drain", reason=reason, owner=who, state="done",
+            action="drain", reason=reason, owner=person, state="done",
         )
     )  # fmt: skip
     return "drained"
+
+
+def _require_done(outcome: nodes.Outcome) -> None:
+    if outcome.state != "done":
+        raise (
+            errors.NotPermitted(outcome.why)
+            if outcome.state == "skipped"
+            else errors.SlurmUnavailable(outcome.why)
+        )
 
 
 def _resume(args: argparse.Namespace) -> int:
@@ -176,10 +186,10 @@ def _resume(args: argparse.Namespace) -> int:
 
 
 def _resume_one(store: db_store.Store, hands: slurm_hands.SlurmHands, name: str) -> str:
-    hands.resume(name)
+    _require_done(hands.resume(name))
     for drain in store.drains(node=name, open_only=True):
         if drain.action == "drain":
-            why = f"resumed by {_who()}"
+            why = f"resumed by {who()}"
             store.update_drain(drain.drain_id, state="resumed", ended_at=clock.SYSTEM.now(), why_state=why)
     return "resumed"
 
@@ -208,7 +218,7 @@ def _heal_one(
     config: settings.Settings, store: db_store.Store, hands: slurm_hands.SlurmHands, name: str, note: str
 ) -> str:
     _note(config, store, name, "repaired", note)
-    store.request(name, "recheck", ttl_s=600, detail={"clear": True, "by": _who()})
+    store.request(name, "recheck", ttl_s=600, detail={"clear": True, "by": who()})
     node = hands.node(name)
     if node is None or not node.ours:
         return "noted as repaired; it is not drained by us"
@@ -218,7 +228,7 @@ def _heal_one(
 def _note(config: settings.Settings, store: db_store.Store, name: str, action: str, note: str) -> None:
     store.add_note(
         records.OperatorNote(
-            note_id=uuid.uuid4(), cluster=config.cluster.name, at=clock.SYSTEM.now(), author=_who(),
+            note_id=uuid.uuid4(), cluster=config.cluster.name, at=clock.SYSTEM.now(), author=who(),
             subject=f"node:{name}", action=action, note=sanitize.clean(note),
         )
     )  # fmt: skip

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from probing_cluster.control_plane import actions, view
-from probing_cluster.core import errors, settings
+from probing_cluster.control_plane import view
+from probing_cluster.core import settings
 from probing_cluster.slurm_plugins import commands, live, live_records
+from probing_cluster.slurm_plugins import nodes as slurm_nodes
 
 
 class SlurmHands:
-    """Reads through `slurm_plugins.live`; every act reads the node just before and again after."""
+    """Reads through `slurm_plugins.live`, acts through `slurm_plugins.nodes`."""
 
     def __init__(self, config: settings.Settings, run: commands.Runner) -> None:
-        self._run = run
         self._live = live.connect(config.slurm, run)
+        self._acts = slurm_nodes.connect(config.slurm, run)
 
     def nodes(self) -> list[view.Node]:
         """Every node."""
@@ -32,42 +33,23 @@ class SlurmHands:
         found = self._live.job(job_id)
         return job_of(found) if found and found.running else None
 
-    def drain(self, name: str, reason: str) -> None:
+    def drain(self, name: str, reason: str) -> slurm_nodes.Outcome:
         """Drain a node that is nobody else's."""
-        node = self._known(name)
-        if node.hands_off:
-            raise actions.Declined(node.hands_off)
-        self._update(name, "State=DRAIN", f"Reason={reason}")
-        after = self._known(name)
-        if not after.ours:
-            msg = f"{name} reads {'+'.join(sorted(after.states))} ({after.reason}) after the drain"
-            raise errors.SlurmUnavailable(msg)
+        return self._acts.drain(name, reason)
 
-    def adopt(self, name: str, reason: str) -> None:
+    def adopt(self, name: str, reason: str) -> slurm_nodes.Outcome:
         """Give Slurm's own `Prolog error` drain our reason."""
-        if not self._known(name).prolog_failed:
-            raise actions.Declined("it no longer stands drained for a Prolog error")
-        self._update(name, "State=DRAIN", f"Reason={reason}")
+        return self._acts.adopt(name, reason)
 
-    def resume(self, name: str) -> None:
+    def resume(self, name: str) -> slurm_nodes.Outcome:
         """Lift a drain of ours."""
-        node = self._known(name)
-        if not node.ours:
-            raise actions.Declined(node.hands_off or "it is not drained by us")
-        self._update(name, "State=RESUME")
+        return self._acts.resume_own(name)
 
-    def requeue(self, job: view.Job) -> None:
-        """Requeue one running job."""
-        self._run("scontrol", "requeue", str(job.job_id))
-
-    def _known(self, name: str) -> view.Node:
-        node = self.node(name)
-        if node is None:
-            raise actions.Declined("Slurm knows no such node")
-        return node
-
-    def _update(self, name: str, *what: str) -> None:
-        self._run("scontrol", "update", f"NodeName={name}", *what)
+    def requeue(self, job: view.Job) -> slurm_nodes.Outcome:
+        """Requeue one running job, if it is still this very attempt."""
+        if job.start_at is None:
+            return slurm_nodes.Outcome(state="skipped", why="it has not started")
+        return self._acts.requeue(job.job_id, job.start_at, job.restart_count, job.nodes)
 
 
 def node_of(found: live_records.LiveNode) -> view.Node:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from probing_cluster.core import records
+from probing_cluster.slurm_plugins import node_events
 
 OWN_PREFIX = "probing:"
 """How every reason that we write begins; only such drains are ours."""
@@ -59,7 +60,7 @@ class Node:
             return ""
         if taken:
             return f"{'+'.join(taken)} by another ({self.reason or 'no reason given'})"
-        if self.reason and not self.reason.startswith(OWN_PREFIX):
+        if node_events.is_a_persons(self.reason):
             return f"it carries another's note ({self.reason})"
         return ""
 

@@ -139,7 +139,7 @@ def _store_events(store: db_store.Store, done: Loaded, path: Path, found: kernel
 
 
 def _job_output(store: db_store.Store, order: Order, done: Loaded, job: str, path: Path) -> None:
-    attempt = _last_attempt(store, job)
+    attempt = attempt_of(store, job)
     with _opened(path) as stream:
         events = joblog.read(stream, attempt, order.now)
     new = bulk.load_events(store.connection_uri(), events) if events else 0
@@ -147,12 +147,13 @@ def _job_output(store: db_store.Store, order: Order, done: Loaded, job: str, pat
     done.lines.append(f"{path} (output of job {job}, attempt {attempt.attempt}): {new} findings")
 
 
-def _last_attempt(store: db_store.Store, job: str) -> records.JobAttempt:
+def attempt_of(store: db_store.Store, job: str, number: int | None = None) -> records.JobAttempt:
+    """The attempt of a job as people name it, by default its last; raises NotFound."""
     ref = job_ref.parse(job)
-    found = [a for a in store.attempts(job_ids=[ref.base]) if _is(a, ref)]
+    found = [a for a in store.attempts(job_ids=[ref.base]) if _is(a, ref) and number in (None, a.attempt)]
     if not found:
-        msg = f"job {job}, whose output is to be read: no attempt of it is known; give its accounting with --sacct"
-        raise errors.NotFound(msg)
+        which = "no attempt" if number is None else f"no attempt {number}"
+        raise errors.NotFound(f"job {job}: {which} of it is known")
     return max(found, key=lambda a: a.submit_at)
 
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.tasks import accounting, actions, attribution, maintenance, resume, silence
+from probing_cluster.control_plane.tasks import (
+    accounting,
+    accounts,
+    actions,
+    attribution,
+    maintenance,
+    resume,
+    silence,
+)
 
 REGISTER: tuple[context.Task, ...] = (
     actions.TASK,
     accounting.TASK,
     attribution.TASK,
+    accounts.TASK,
     silence.TASK,
     resume.TASK,
     maintenance.TASK,

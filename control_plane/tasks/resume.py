@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from probing_cluster.control_plane import actions, context, hysteresis, turn, view
+from probing_cluster.control_plane import context, hysteresis, turn, view
 from probing_cluster.core import records
 
 
@@ -82,10 +82,9 @@ def _patient(
 
 
 def _resume(service: context.Context, drain: records.Drain, why: str, now: datetime) -> str:
-    try:
-        service.hands.resume(drain.node)
-    except actions.Declined as exc:
-        return f"{drain.node} not resumed: {exc.args[0]}"
+    outcome = service.hands.resume(drain.node)
+    if outcome.state != "done":
+        return f"{drain.node} not resumed: {outcome.why}"
     service.store.update_drain(drain.drain_id, state="resumed", ended_at=now, why_state=why)
     return f"{drain.node} resumed: {why}"
 

@@ -1,0 +1,187 @@
+"""`probing-ctl attribute|verdict`: judge (again), and a person's own word."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import uuid
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from probing_cluster.control_plane import commands, span
+from probing_cluster.core import clock, records, sanitize, settings
+
+if TYPE_CHECKING:
+    from probing_cluster.attribution import taxonomy
+
+_EPOCH = datetime(1970, 1, 2, tzinfo=UTC)
+
+
+def register(register: commands.Commands) -> None:
+    """Adds both."""
+    made = register.add("attribute", _attribute, "judge attempts: what is open, or a span or jobs again")
+    made.add_argument("--since", metavar="WHEN", help="judge again what ended since: 7d (ago), 2026-01-31 …")
+    made.add_argument("--until", metavar="WHEN", help="and before")
+    made.add_argument(
+        "--job", metavar="JOBID", type=int, action="append", help="judge again this job's attempts"
+    )
+    made.add_argument("--dry-run", action="store_true", help="store nothing; show what would change")
+    made.add_argument("--json", action="store_true", help="one JSON object")
+    made = register.add("verdict", _verdict, "set a job's verdict by hand; the rules never replace it")
+    made.add_argument("job", metavar="JOBID", help="123, 123_4 or 123+1")
+    made.add_argument("--attempt", type=int, metavar="N", help="which attempt (default the last that ended)")
+    made.add_argument("--cause", required=True, help="a word of docs/causes.md")
+    made.add_argument("--note", default="", help="why; becomes the summary")
+    made.add_argument("--node", help="the node at fault")
+    made.add_argument("--device", help="the part at fault")
+
+
+def _attribute(args: argparse.Namespace) -> int:
+    from probing_cluster.attribution import attribute
+    from probing_cluster.control_plane.tasks import accounts
+    from probing_cluster.db import store as db_store
+
+    config = settings.load(args.config)
+    now = clock.SYSTEM.now()
+    with db_store.Store.open(config) as store:
+        done = attribute.attribute(
+            store,
+            since=span.instant(args.since, now) if args.since else None,
+            until=span.instant(args.until, now) if args.until else None,
+            job_ids=args.job,
+            dry_run=args.dry_run,
+            config=config.attribution,
+        )
+        n_accounts = 0
+        while not args.dry_run and (n := accounts.update(store, config.attribution, since=_EPOCH)):
+            n_accounts += n
+    print(json.dumps(_json(done), indent=2) if args.json else _text(done, n_accounts))
+    return 0
+
+
+def _json(done: object) -> dict[str, object]:
+    from probing_cluster.attribution import attribute
+
+    assert isinstance(done, attribute.AttributionRun)
+    return {
+        "attempts": done.n_attempts,
+        "dry_run": done.dry_run,
+        "causes": dict(done.counts),
+        "changes": [
+            {
+                "job_id": c.after.job_id,
+                "attempt": c.after.attempt,
+                "before": c.before.cause if c.before else None,
+                "after": c.after.cause,
+                "confidence": c.after.confidence.value,
+                "node": c.after.node,
+                "summary": c.after.summary,
+            }
+            for c in done.changed
+        ],
+    }
+
+
+def _text(done: object, n_accounts: int) -> str:
+    from probing_cluster.attribution import attribute
+    from probing_cluster.control_plane import table
+
+    assert isinstance(done, attribute.AttributionRun)
+    lines = []
+    if done.dry_run:
+        rows = [
+            (
+                c.after.job_id,
+                c.after.attempt,
+                c.before.cause if c.before else None,
+                c.after.cause,
+                c.after.confidence.value,
+                c.after.summary,
+            )
+            for c in done.changed
+        ]
+        lines += (
+            [table.render(("JOB", "ATTEMPT", "WAS", "WOULD BE", "SURE", "SUMMARY"), rows)] if rows else []
+        )
+        lines.append(
+            f"{done.n_attempts} attempts judged, {len(done.changed)} verdicts would change; nothing stored"
+        )
+        return "\n".join(lines)
+    counts = [(n, cause) for cause, n in sorted(done.counts.items(), key=lambda c: (-c[1], c[0]))]
+    lines += [table.render(("ATTEMPTS", "CAUSE"), counts, right=frozenset({"ATTEMPTS"}))] if counts else []
+    lines.append(
+        f"{done.n_attempts} attempts judged, {len(done.changed)} verdicts new or changed, {n_accounts} run accounts"
+    )
+    return "\n".join(lines)
+
+
+def _verdict(args: argparse.Namespace) -> int:
+    from probing_cluster.attribution import taxonomy
+    from probing_cluster.control_plane.imports import load
+    from probing_cluster.db import store as db_store
+
+    config = settings.load(args.config)
+    cause = taxonomy.cause(args.cause)
+    from probing_cluster.control_plane.cli_nodes import who
+
+    author = who()
+    with db_store.Store.open(config) as store:
+        attempt = load.attempt_of(store, args.job, args.attempt)
+        before = next(
+            (v for v in store.verdicts(job_ids=[attempt.job_id]) if v.submit_at == attempt.submit_at), None
+        )
+        verdict = _by_hand(args, attempt, before, author, cause)
+        store.save_verdicts([verdict])
+        store.add_note(_note(args, attempt, before, author))
+    print(
+        f"job {args.job} attempt {attempt.attempt}: {before.cause if before else 'no verdict'} -> {args.cause}, by {author}"
+    )
+    return 0
+
+
+def _by_hand(
+    args: argparse.Namespace,
+    attempt: records.JobAttempt,
+    before: records.Verdict | None,
+    author: str,
+    cause: taxonomy.Cause,
+) -> records.Verdict:
+    """The person's verdict; what they did not say is kept from the one before where the cause is the same."""
+    note = sanitize.clean(args.note) or f"Set to {args.cause} by {author}."
+    made = records.Verdict(
+        cluster=attempt.cluster,
+        job_id=attempt.job_id,
+        submit_at=attempt.submit_at,
+        attempt=attempt.attempt,
+        cause=args.cause,
+        domain=cause.domain,
+        component=cause.component or None,
+        node=args.node,
+        device=args.device,
+        confidence=records.Confidence.CERTAIN,
+        summary=note,
+        next_step=cause.next_step,
+        evidence=before.evidence if before else (),
+        author=author,
+        rules_version="person",
+        made_at=clock.SYSTEM.now(),
+    )
+    if before is not None and before.cause == args.cause:
+        made = dataclasses.replace(made, node=args.node or before.node, device=args.device or before.device)
+    return made
+
+
+def _note(
+    args: argparse.Namespace, attempt: records.JobAttempt, before: records.Verdict | None, author: str
+) -> records.OperatorNote:
+    return records.OperatorNote(
+        note_id=uuid.uuid4(),
+        cluster=attempt.cluster,
+        at=clock.SYSTEM.now(),
+        author=author,
+        subject=f"attempt:{attempt.job_id}:{int(attempt.submit_at.timestamp())}",
+        action="verdict",
+        note=sanitize.clean(args.note),
+        detail={"cause": args.cause, "replaced": before.cause if before else None},
+    )

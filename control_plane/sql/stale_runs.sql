@@ -1,0 +1,20 @@
+-- Runs whose account is missing or older than their attempts.
+-- inputs:  since           timestamptz  only runs with an attempt that ended since, or still runs
+--          refresh_before  timestamptz  the account of a still running run is renewed when made before this
+--          most            int          runs at most
+-- output:  cluster text, "user" text, run_key text
+with recent as (
+    select cluster, "user", run_key, max(end_at) as ended_at, bool_or(end_at is null) as running
+    from probing.job_attempt
+    where (end_at >= :since or end_at is null) and start_at is not null and run_key <> ''
+    group by cluster, "user", run_key
+)
+select r.cluster, r."user", r.run_key
+from recent r
+left join probing.run_account a using (cluster, "user", run_key)
+where a.run_key is null
+   or r.ended_at > a.end_at
+   or (r.running and a.made_at < :refresh_before)
+   or (not r.running and a.made_at < r.ended_at)
+order by r.ended_at nulls last
+limit :most
