@@ -33,6 +33,8 @@ def service_toml(lay: layout.Layout) -> str:
                 "budget_partition_frac": 0.5,
                 "budget_nodes": max(2, lay.nodes // 2),
             },
+            # Jobs here live for seconds: an hour between checkpoints would say that all their work was lost.
+            "attribution": {"checkpoint_interval_s": 10.0, "restart_s": 1.0},
             "mail": {"spool_directory": str(lay.directory / "mail")},
         }
     )
