@@ -7,7 +7,6 @@ rewrites what stands between the page's markers (or says, exit 1, that it is sta
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
@@ -24,7 +23,9 @@ def kernel_table() -> str:
     for (kind, code), fact in sorted(kernel.facts().items()):
         shown = "number or word of the message" if code == "*" else f"`{code}`"
         domains = ", ".join(fact.domains)
-        rows.append(f"| `{kind}` | {shown} | {fact.severity} | {domains} | {fact.meaning} | {fact.next_step} |")
+        rows.append(
+            f"| `{kind}` | {shown} | {fact.severity} | {domains} | {fact.meaning} | {fact.next_step} |"
+        )
     return "\n".join(rows)
 
 
@@ -40,8 +41,9 @@ def joblog_table() -> str:
 def render(text: str) -> str:
     """`text` with its generated sections brought up to date."""
     for name, body in (("kernel", kernel_table()), ("joblog", joblog_table())):
-        section = _SECTION.format(name=name, body=body)
-        text = re.sub(rf"<!-- {name}:begin -->.*?<!-- {name}:end -->", lambda _m, s=section: s, text, flags=re.DOTALL)
+        head, _, rest = text.partition(f"<!-- {name}:begin -->")
+        _, _, tail = rest.partition(f"<!-- {name}:end -->")
+        text = head + _SECTION.format(name=name, body=body) + tail
     return text
 
 

@@ -148,5 +148,5 @@ def name(text: str | None) -> str | None:
     """A process name without its quotes; None for the driver's ways to say unknown."""
     if text is None:
         return None
-    text = text.strip().strip("'\"`").strip()
+    text = sanitize.clean(text, 256).strip().strip("'\"`").strip()
     return None if text.lower() in _UNKNOWN else text

@@ -1,0 +1,147 @@
+"""Every prefix in the wild comes off and tells what it knows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probing_cluster.evidence import dates, prefixes
+
+MESSAGE = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=a, GPU has fallen off the bus."
+
+STACKS = [
+    "",
+    "kernel: ",
+    "[   12.345678] ",
+    "[  +0.000316] ",
+    "[123] ",
+    "[ 130.456250] [ T1946] ",
+    "[   12.345678][    C3] ",
+    "[Sun Feb 23 16:24:18 2025] ",
+    "<3>[6085126.134786] ",
+    "<4>",
+    "6,1234,5678901,-;",
+    "4,9,99,c,caller=T12;",
+    "kern  :warn  : [   12.345678] ",
+    "kern  :err   : 2025-01-21T04:41:44,285060+00:00 ",
+    "2025-01-21T04:41:44,285060+00:00 ",
+    "2024-05-01T10:00:00.123456+02:00 n1 kernel: ",
+    "2024-05-01 10:00:00 n1 kernel: ",
+    "Jan 21 11:18:36 n1 kernel: ",
+    "Jan  2 11:18:36 n1 kernel: [  12.3] ",
+    "Jan 21 2025 11:18:36 n1 kernel: ",
+    "Okt 06 17:59:27 balrog kernel: ",
+    "april 24 16:22:15 robin-linux-x3d kernel: ",
+    "kernel: Jan 21 11:18:36 kernel: ",
+    "08:22:19 kernel: ",
+    "<6>Jan 21 11:18:36 n1 kernel: ",
+    "<165>1 2003-10-11T22:14:15.003Z n1 kernel - - - ",
+    '<165>1 2003-10-11T22:14:15.003Z n1 kernel 12 ID47 [ex@32473 iut="3" x="a\\]b"] ',
+    "2024-05-01T10:00:00.123456789Z stderr F ",
+    "2024-05-01T10:00:00.123456789Z stdout F [   12.3] ",
+    "gpu-node-01: [   12.3] ",
+    "gpu-node-01: kernel: ",
+    "svc-1  | [   12.3] ",
+    "/var/log/messages:12:Jan 21 11:18:36 n1 kernel: ",
+    "kern.log.1:Jan 21 11:18:36 n1 kernel: ",
+    "[pod/dcgm-abcde/exporter] [   12.3] ",
+    "I0213 12:34:56.789012   12345 watcher.go:123] ",
+    "MESSAGE=",
+    "[2023-06-22 21:55:31.352446][5975153.878190] ",
+    "1700000000.123456 n1 kernel: ",
+    "Sun 2025-06-29 19:20:26 UTC n1 kernel: ",
+    "\x1b[32m[   12.345678] \x1b[0m",
+]
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_message_is_what_remains(stack: str) -> None:
+    """Whatever stands in front, the same message comes out."""
+    assert prefixes.parse(stack + MESSAGE).message.strip() == MESSAGE
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"MESSAGE": "' + MESSAGE + '", "_TRANSPORT": "kernel", "PRIORITY": "3", "_HOSTNAME": "n1"}',
+        '{"log": "' + MESSAGE + '\\n", "stream": "stderr", "time": "2024-05-01T10:00:00.1Z"}',
+        'time="2024-05-01T10:00:00Z" level=error msg="' + MESSAGE + '"',
+        "Jan 21 11:18:36 n1 kernel: message repeated 9 times: [" + MESSAGE + "]",
+    ],
+)
+def test_wrapped_messages_are_unwrapped(line: str) -> None:
+    """JSON of journald and docker, logfmt and rsyslog's repetition give the message."""
+    assert prefixes.parse(line).message == MESSAGE
+
+
+def test_a_journal_message_of_bytes_is_text() -> None:
+    """journald prints messages with odd bytes as lists of numbers; they come out as text."""
+    line = '{"MESSAGE": [78, 86, 82, 77, 255], "_TRANSPORT": "kernel"}'
+    assert prefixes.parse(line).message == "NVRM\ufffd"
+
+
+def test_what_the_prefix_says_is_kept() -> None:
+    """A kmsg record gives sequence, facility, level and uptime; its escaped newline is a newline again."""
+    line = prefixes.parse(r"3,7711,1843308145,-;NVRM: The NVIDIA GPU 0000:b3:00.0\x0aNVRM: gone")
+    assert (line.sequence, line.facility, line.priority, line.uptime_s) == (7711, 0, 3, 1843.308145)
+    assert line.message == "NVRM: The NVIDIA GPU 0000:b3:00.0\nNVRM: gone"
+    assert line.is_kernel is True
+
+
+def test_repetition_is_counted() -> None:
+    """rsyslog's count is not lost."""
+    assert (
+        prefixes.parse(
+            "kernel: message repeated 9 times: [block nvme0n1: no available path - failing I/O]"
+        ).repeat
+        == 9
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "kernel"),
+    [
+        ("6,1,2,-;x", True),
+        ("14,1,2,-;x", False),
+        ("<14>Jan 21 11:18:36 n1 bob: NVRM: Xid (PCI:0000:3b:00): 79", False),
+        ("Jan 21 11:18:36 n1 kernel: x", True),
+        ("Jan 21 11:18:36 n1 bob[12]: kernel panic", False),
+        ("[   12.3] x", True),
+        ("x", None),
+        ('{"MESSAGE": "x", "_TRANSPORT": "syslog", "SYSLOG_FACILITY": "1"}', False),
+    ],
+)
+def test_who_wrote_it(line: str, kernel: bool | None) -> None:
+    """A forged line says by its facility or tag that the kernel did not write it."""
+    assert prefixes.parse(line).is_kernel is kernel
+
+
+def test_instants() -> None:
+    """Zones are honoured, a missing year is placed against the reference, and without one there is no instant."""
+    at = datetime(2025, 1, 21, 4, 41, 44, 285060, tzinfo=UTC)
+    assert prefixes.parse("2025-01-21T06:41:44,285060+02:00 x").at == at
+    assert prefixes.parse("Dec 31 23:59:59 n1 kernel: x").at is None
+    reference = datetime(2026, 1, 2, tzinfo=UTC)
+    assert prefixes.parse("Dec 31 23:59:59 n1 kernel: x", reference).at == datetime(
+        2025, 12, 31, 23, 59, 59, tzinfo=UTC
+    )
+    assert prefixes.parse("[Sun Feb 30 16:24:18 2025] x").at is None
+    assert dates.iso("9999-12-31T23:59:59-23:59") is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["LustreError: 166-1: MGC: lost", "CPU: 17 PID: 2 Comm: x", "INFO: task a:1 blocked", "EDAC MC0: 1 UE x"],
+)
+def test_a_message_that_looks_like_a_prefix_stays_whole(line: str) -> None:
+    """Words with a colon are the message's own, not a host's name."""
+    assert prefixes.parse(line).message == line
+
+
+@given(st.text())
+def test_any_text_ends_and_never_grows(text: str) -> None:
+    """Peeling terminates on any text and never makes it longer."""
+    assert len(prefixes.parse(text).message) <= max(len(text), 0) or "\\x" in text or text.lstrip()[:1] == "{"
