@@ -22,7 +22,8 @@ def main(words: "list[str]", environment: "dict[bytes, bytes]") -> bytes:
     probe_dir = options["--probe-dir"].encode()
     wanted = environment.get(b"PROBING", options["--default"].encode()).lower()
     if wanted in OFF or not probe_dir.startswith(b"/") or b":" in probe_dir:
-        return b""
+        # A step that says off inside a job that says on inherits the job's.
+        return b"unset PROBING_PAGE_DIR\n" if b"PROBING_PAGE_DIR" in environment else b""
     lines = [b"export PROBING=on"]
     job_id = environment.get(b"SLURM_JOB_ID", b"")
     if options["--job-dir"] and job_id.isdigit():

@@ -215,6 +215,13 @@ def test_task_prolog_stays_out(hook: Hook, arguments: list[str], environment: di
     assert (done.returncode, done.stdout) == (0, "")
 
 
+def test_a_step_that_opts_out_drops_what_it_inherited(hook: Hook) -> None:
+    """Off inside a job that is on takes the page directory away, which is what arms the probe."""
+    environment = {"PROBING": "off", "PROBING_PAGE_DIR": "/run/j/7", "PYTHONPATH": "/opt/p"}
+    done = hook("task_prolog", "--probe-dir", "/opt/p", environment=environment)
+    assert done.stdout == "unset PROBING_PAGE_DIR\n"
+
+
 def test_task_prolog_on_overrides_the_sites_off(hook: Hook) -> None:
     """A user may ask for the probe where the site's default is off."""
     done = hook("task_prolog", "--probe-dir", "/opt/p", "--default", "off", environment={"PROBING": "on"})
