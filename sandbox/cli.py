@@ -34,7 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     def command(name: str, run: object, text: str) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text)
         sub.add_argument(
-            "--dir", type=Path, default=layout.DEFAULT_DIRECTORY, help="the sandbox (default .sandbox)"
+            "--dir", type=Path, default=layout.default_directory(), help="the sandbox (default %(default)s)"
         )
         sub.set_defaults(run=run)
         return sub

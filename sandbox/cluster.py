@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from probing_cluster import slurm_plugins
+from probing_cluster import probe_agent, slurm_plugins
 from probing_cluster.core import errors
 from probing_cluster.sandbox import (
     configs,
@@ -25,6 +25,7 @@ from probing_cluster.sandbox import (
     requirements,
     services,
     slurm_conf,
+    spank_build,
 )
 from probing_cluster.sandbox.faults import registry
 from probing_cluster.sandbox.nodetree import build, identity
@@ -161,17 +162,20 @@ class Sandbox:
 
     def _write_files(self) -> None:
         lay = self.layout
-        for path in (lay.etc, lay.bin, lay.log, lay.run, lay.state, lay.jobs):
+        for path in (lay.etc, lay.bin, lay.lib, lay.log, lay.run, lay.state, lay.jobs):
             path.mkdir(parents=True, exist_ok=True)
         lay.jobs.chmod(0o1777)
         for number, name in enumerate(lay.node_names, start=1):
             for sub in ("run/jobs", "spool", "slurmd"):
                 (lay.node(name) / sub).mkdir(parents=True, exist_ok=True)
             build.build(lay.node(name), name, number=number, gpus=lay.gpus)
+        shutil.rmtree(lay.probe, ignore_errors=True)
+        probe = Path(probe_agent.__path__[0]).resolve() / "inject/site"
+        shutil.copytree(probe, lay.probe, ignore=shutil.ignore_patterns("__pycache__"))
         hooks = Path(slurm_plugins.__path__[0]).resolve() / "hooks"
-        slurm_conf.write(lay, hooks, None)
+        slurm_conf.write(lay, hooks, spank_build.build(lay.lib))
         if not lay.bare:
-            configs.write(lay, nvml_build.build(lay.directory / "lib"))
+            configs.write(lay, nvml_build.build(lay.lib))
         lay.save()
 
     @property

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import stat
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
 from probing_cluster.core import errors
 
-DEFAULT_DIRECTORY = Path(".sandbox")
 CLUSTER_NAME = "sandbox"
 MAX_NODES = 64
 MAX_GPUS = 16
@@ -47,6 +49,16 @@ class Layout:
     @property
     def log(self) -> Path:
         return self.directory / "log"
+
+    @property
+    def lib(self) -> Path:
+        """What is built or copied once: the NVML stub, the SPANK plugin, the probe."""
+        return self.directory / "lib"
+
+    @property
+    def probe(self) -> Path:
+        """What goes to the front of every task's PYTHONPATH: a copy that other users can read."""
+        return self.lib / "probe"
 
     @property
     def run(self) -> Path:
@@ -109,6 +121,18 @@ class Layout:
             raise errors.NotFound(msg) from exc
         fields |= {"directory": directory, "slurmd_ports": tuple(fields["slurmd_ports"])}
         return cls(**fields)
+
+
+def default_directory(name: str = ".sandbox") -> Path:
+    """`.sandbox` in the working directory; below /var/tmp where other accounts may not enter that.
+
+    A clone in /root is such a place: Postgres does not run as root, and jobs run as their users.
+    """
+    here = Path.cwd() / name
+    if os.geteuid() != 0 or all(parent.stat().st_mode & stat.S_IXOTH for parent in here.parents):
+        return here
+    digest = hashlib.blake2b(str(here).encode(), digest_size=4).hexdigest()
+    return Path("/var/tmp") / f"probing{name}-{digest}"  # noqa: S108  # root's own directory, made with mkdir
 
 
 def exists(directory: Path) -> bool:

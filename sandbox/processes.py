@@ -1,12 +1,15 @@
 """Starting, finding and ending the sandbox's processes; the room's only user of subprocess.
 
 Every process started here carries the sandbox's directory in its environment, and so do its
-children. That mark, not a pid file, is what finds them again: it survives a crash of ours,
-cannot name a stranger after a pid is reused, and reaches slurmstepd and the jobs' own processes.
+children. That mark, not a pid file, is what finds them again: it survives a crash of ours and
+cannot name a stranger after a pid is reused. slurmstepd writes its title over its environment and
+is known by the log that it holds open instead; the jobs' processes descend from it, and the
+TaskProlog marks them as well.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -159,13 +162,8 @@ def pids_of(directory: Path, role: str) -> list[int]:
 
 def listing(directory: Path) -> list[Process]:
     """Every live process of the sandbox in `directory`: marked, or descending from a marked one."""
-    mark = os.fsencode(f"{MARK}={directory}")
     table = {pid: row for pid in _all_pids() if (row := _stat(pid)) is not None}
-    roles: dict[int, str] = {}
-    for pid in table:
-        if (environ := _environ(pid)) and mark in environ:
-            prefix = os.fsencode(f"{ROLE}=")
-            roles[pid] = next((os.fsdecode(v[len(prefix) :]) for v in environ if v.startswith(prefix)), "")
+    roles = {pid: role for pid, row in table.items() if (role := _role(pid, row[1], directory)) is not None}
     for pid in table:
         chain, at = [], pid
         while at not in roles and at in table and at > 1:
@@ -179,6 +177,28 @@ def listing(directory: Path) -> list[Process]:
         for pid in sorted(roles)
         if pid not in ours
     ]
+
+
+def _role(pid: int, name: str, directory: Path) -> str | None:
+    """What a process was started as; None when it carries no mark of this sandbox."""
+    if name == "slurmstepd":
+        return _role_by_log(pid, directory)
+    environ = _environ(pid)
+    if os.fsencode(f"{MARK}={directory}") not in environ:
+        return None
+    prefix = os.fsencode(f"{ROLE}=")
+    return next((os.fsdecode(v[len(prefix) :]) for v in environ if v.startswith(prefix)), "")
+
+
+def _role_by_log(pid: int, directory: Path) -> str | None:
+    """The role of a slurmstepd: that of the slurmd whose log it holds open, even a deleted one."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                target = Path(str(entry.readlink()).removesuffix(" (deleted)"))
+                if target.parent == directory / "log" and target.stem.startswith("slurmd-"):
+                    return target.stem
+    return None
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> None:

@@ -148,7 +148,8 @@ def task_prolog(lay: layout.Layout, hook: Path) -> str:
 echo {shlex.quote(f"export {processes.MARK}={lay.directory}")}
 echo "export {processes.ROLE}=job-$SLURMD_NODENAME"
 [ -r {shlex.quote(str(hook))} ] || exit 0
-exec /usr/bin/python3 -I -S {shlex.quote(str(hook))}
+exec /usr/bin/python3 -I -S {shlex.quote(str(hook))} --probe-dir {shlex.quote(str(lay.probe))} \\
+    --job-dir {shlex.quote(str(lay.directory))}/nodes/"$SLURMD_NODENAME"/run/jobs
 """
 
 

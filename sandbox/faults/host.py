@@ -32,10 +32,16 @@ def oom(target: registry.Target, *, pid: int = 4711, process: str = "python3", j
 @registry.fault("node-crash")
 def node_crash(target: registry.Target) -> None:
     """The node dies at once: slurmd, its job steps and the agent are killed."""
-    roles = {f"slurmd-{target.node}", f"job-{target.node}", services.agent_role(target.node)}
+    slurm, rest = {f"slurmd-{target.node}"}, {f"job-{target.node}", services.agent_role(target.node)}
+    # Slurm's own first, stopped before anything is killed: a dying step must not be able to report it.
+    processes.send(_pids(target, slurm), signal.SIGSTOP)
     # Killing can race with forking: until nothing of the node is left.
-    while pids := [p.pid for p in processes.listing(target.layout.directory) if p.role in roles]:
+    while pids := _pids(target, slurm | rest):
         processes.send(pids, signal.SIGKILL)
+
+
+def _pids(target: registry.Target, roles: set[str]) -> list[int]:
+    return [p.pid for p in processes.listing(target.layout.directory) if p.role in roles]
 
 
 @registry.fault("node-reboot")
