@@ -12,12 +12,12 @@ clock that jumps neither merges nor splits them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from datetime import datetime
 
 from probing_cluster.core import records
-from probing_cluster.probe_agent import codec, spool
+from probing_cluster.probe_agent import codec, sighting, spool
 
 MAX_OPEN = 4096
 """Keys tracked at once; beyond it events pass unfolded and the spool's own bound holds."""
@@ -51,19 +51,19 @@ def event_item(event: records.HealthEvent, *, still_open: bool = False) -> spool
     )
 
 
-def key_of(event: records.HealthEvent) -> Hashable:
-    """What makes two events equal."""
+def key_of(seen: sighting.Sighting) -> Hashable:
+    """What makes two sightings equal."""
     return (
-        event.source,
-        event.kind,
-        event.code,
-        event.severity,
-        event.device,
-        event.pci_bus_id,
-        event.gpu_uuid,
-        event.pid,
-        event.process,
-        event.job_id,
+        seen.source,
+        seen.kind,
+        seen.code,
+        seen.severity,
+        seen.device,
+        seen.pci_bus_id,
+        seen.gpu_uuid,
+        seen.pid,
+        seen.process,
+        seen.job_id,
     )
 
 
@@ -75,22 +75,30 @@ class Coalescer:
         self._folds: dict[Hashable, _Fold] = {}
         self._folded = 0
 
-    def add(self, event: records.HealthEvent, *, stream_s: float, now_s: float) -> list[spool.Item]:
-        """Items ready because of `event`, seen at `stream_s` of its source's own time."""
-        if not event.event_id.int or event.count != 1:
-            return [event_item(event)]
-        key = key_of(event)
-        bucket = int(stream_s // self._window_s)
+    def add(
+        self,
+        seen: sighting.Sighting,
+        make: Callable[[sighting.Sighting], records.HealthEvent],
+        *,
+        now_s: float,
+    ) -> tuple[list[spool.Item], records.HealthEvent | None]:
+        """Items ready because of `seen`, and its event; None when it was folded.
+
+        `make` builds the event and is not called for most of a storm: a folded sighting is a counter.
+        """
+        key = key_of(seen)
+        bucket = int((seen.at.timestamp() if seen.stream_s is None else seen.stream_s) // self._window_s)
         fold = self._folds.get(key)
         if fold is not None and fold.bucket == bucket:
-            self._fold(fold, event)
-            return []
+            self._fold(fold, seen, make)
+            return [], None
+        event = make(seen)
         ready = [event_item(event)]
         if fold is not None and fold.tail is not None:
             ready.insert(0, fold.item(still_open=False))
         if fold is not None or len(self._folds) < MAX_OPEN:
             self._folds[key] = _Fold(bucket=bucket, opened_s=now_s)
-        return ready
+        return ready, event
 
     def open_items(self) -> list[spool.Item]:
         """The tails that grew since they were last written; they go into the batch's transaction."""
@@ -116,11 +124,13 @@ class Coalescer:
         folded, self._folded = self._folded, 0
         return folded
 
-    def _fold(self, fold: _Fold, event: records.HealthEvent) -> None:
+    def _fold(
+        self, fold: _Fold, seen: sighting.Sighting, make: Callable[[sighting.Sighting], records.HealthEvent]
+    ) -> None:
         if fold.tail is None:
-            fold.tail, fold.count = event, 0
+            fold.tail, fold.count = make(seen), 0
         else:
-            self._folded += 1
-        fold.count += 1
-        fold.last_at = event.at if fold.last_at is None else max(fold.last_at, event.at)
+            self._folded += seen.count
+        fold.count += seen.count
+        fold.last_at = seen.at if fold.last_at is None else max(fold.last_at, seen.at)
         fold.dirty = True

@@ -39,17 +39,21 @@ class Intake:
     def take(
         self, seen: Iterable[sighting.Sighting], states: Mapping[str, Any] | None = None
     ) -> list[records.HealthEvent]:
-        """Store what was seen together with the state that explains it; returns the events."""
+        """Store what was seen together with the state that explains it; returns the events that were not folded."""
         now, now_s = self._clock.now(), self._clock.monotonic_s()
         items: list[spool.Item] = []
         events: list[records.HealthEvent] = []
         changed = False
+
+        def make(one: sighting.Sighting) -> records.HealthEvent:
+            return sighting.to_event(one, who=self._who, inventory=self.inventory, observed_at=now)
+
         for one in seen:
-            event = sighting.to_event(one, who=self._who, inventory=self.inventory, observed_at=now)
-            events.append(event)
-            changed |= one.latches and self._faults.fold(event, now=now)
-            stream_s = one.at.timestamp() if one.stream_s is None else one.stream_s
-            items += self._folds.add(event, stream_s=stream_s, now_s=now_s)
+            ready, event = self._folds.add(one, make, now_s=now_s)
+            items += ready
+            if event is not None:
+                events.append(event)
+                changed |= one.latches and self._faults.fold(event, now=now)
         stored = dict(states or {})
         if changed:
             stored["faults"] = self._faults.to_state()
