@@ -1,0 +1,128 @@
+"""GPUs missing, lost, exchanged or unreachable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from probing_cluster.core.records import Outcome, Severity
+from probing_cluster.healthchecks import nodeview, nvml
+
+H100 = "pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00"
+
+
+def lack(kind: nvml.Lack, code: str) -> dict[str, Any]:
+    return nvml.to_json(nvml.NvmlUnavailable(kind=kind, message=f"NVML: {code}", code=code))
+
+
+def test_all_there(node: Any) -> None:
+    """As many GPUs as expected are ok; without an expectation that is said."""
+    node.have_gpus(8)
+    assert node.check("gpu_count", expected=8).outcome is Outcome.OK
+    finding = node.check("gpu_count")
+    assert finding.outcome is Outcome.OK
+    assert "no number is configured" in finding.message
+
+
+def test_slurm_says_how_many(node: Any) -> None:
+    """Slurm's configured count stands where the site file says nothing; one GPU less fails, high."""
+    node.have_gpus(7)
+    node.expected = nodeview.Expectations(gpu_count=8)
+    finding = node.check("gpu_count")
+    assert (finding.outcome, finding.measured, finding.threshold, finding.severity) == (
+        Outcome.FAIL,
+        7,
+        8,
+        None,
+    )
+
+
+def test_a_missing_one_is_named_by_its_address(node: Any) -> None:
+    """A GPU on the PCI bus that NVML does not list is named when the count is short."""
+    node.have_gpus(2)
+    for address in ("0000:01:00.0", "0000:02:00.0", "0000:5e:00.0"):
+        node.pci(address, H100)
+    finding = node.check("gpu_count", expected=3)
+    assert finding.outcome is Outcome.FAIL
+    assert "0000:5e:00.0" in finding.message
+
+
+def test_bound_elsewhere_is_not_missing(node: Any) -> None:
+    """A GPU given to a virtual machine (another driver) is not missed."""
+    node.have_gpus(1)
+    node.pci("0000:01:00.0", H100)
+    node.pci("0000:5e:00.0", H100)
+    node.link("sys/bus/pci/devices/0000:5e:00.0/driver", "../../../../bus/pci/drivers/vfio-pci")
+    assert node.check("gpu_count", expected=1).outcome is Outcome.OK
+
+
+def test_lost_gpu(node: Any) -> None:
+    """A GPU that NVML calls lost fails, with its UUID, whatever the count."""
+    node.have_gpus(8)
+    node.gpu(3, lost="GPU_IS_LOST")
+    finding = node.check("gpu_count", expected=8)
+    assert (finding.outcome, finding.device) == (Outcome.FAIL, "gpu3")
+    assert finding.detail["findings"][0]["gpu_uuid"] == "GPU-3"
+
+
+def test_a_jobs_gpu_is_gone(node: Any) -> None:
+    """A UUID that Slurm gave to a running job and that is not there fails, with the job's id."""
+    node.have_gpus(2)
+    node.expected = nodeview.Expectations(allocated={4242: ("GPU-0", "GPU-9")})
+    finding = node.check("gpu_count")
+    assert (finding.outcome, finding.device) == (Outcome.FAIL, "GPU-9")
+    assert "4242" in finding.message
+
+
+def test_another_model(node: Any) -> None:
+    """A GPU of another model fails, low: jobs run, but not as they were promised."""
+    node.have_gpus(2)
+    node.gpu(1, name="NVIDIA A100-SXM4-40GB")
+    finding = node.check("gpu_count", model="H100")
+    assert (finding.outcome, finding.device, finding.severity) == (Outcome.FAIL, "gpu1", Severity.LOW)
+
+
+def test_more_than_configured(node: Any) -> None:
+    """More GPUs than configured is a mistake in the configuration: a warning."""
+    node.have_gpus(8)
+    assert node.check("gpu_count", expected=4).outcome is Outcome.WARN
+
+
+@pytest.mark.parametrize("code", ["DRIVER_NOT_LOADED", "GPU_IS_LOST"])
+def test_nothing_answers(node: Any, code: str) -> None:
+    """With GPUs on the bus and no driver, or all of them lost, the node has no GPU: fail, high."""
+    node.pci("0000:01:00.0", H100)
+    node.facts["nvml"] = lack(nvml.Lack.DRIVER, code)
+    finding = node.check("gpu_count")
+    assert (finding.outcome, finding.severity, finding.measured, finding.threshold) == (
+        Outcome.FAIL,
+        None,
+        0,
+        1,
+    )
+
+
+def test_versions_apart(node: Any) -> None:
+    """A library newer than the loaded driver fails, low: running jobs are not hurt."""
+    node.facts["nvml"] = lack(nvml.Lack.DRIVER, "LIB_RM_VERSION_MISMATCH")
+    finding = node.check("gpu_count", expected=8)
+    assert (finding.outcome, finding.severity) == (Outcome.FAIL, Severity.LOW)
+
+
+def test_no_library_with_gpus_is_no_verdict(node: Any) -> None:
+    """A library we cannot find may be our own wrong path: error, never fail."""
+    node.pci("0000:01:00.0", H100)
+    assert node.check("gpu_count", expected=8).outcome is Outcome.ERROR
+
+
+def test_no_gpu(node: Any) -> None:
+    """A node without GPU, library and promise has nothing to judge."""
+    assert node.check("gpu_count").outcome is Outcome.ABSENT
+
+
+def test_nvml_timeout_is_no_verdict(node: Any) -> None:
+    """NVML's own timeout is an error that timed out."""
+    node.facts["nvml"] = lack(nvml.Lack.HANG, "TIMEOUT")
+    finding = node.check("gpu_count", expected=8)
+    assert (finding.outcome, finding.timed_out) == (Outcome.ERROR, True)

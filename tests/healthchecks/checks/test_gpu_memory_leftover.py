@@ -1,0 +1,39 @@
+"""Memory held on GPUs nobody uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from probing_cluster.core.records import Outcome
+from probing_cluster.healthchecks import nodeview, nvml
+
+
+def test_idle(node: Any) -> None:
+    """The little that an idle GPU uses is ok."""
+    node.have_gpus(8)
+    assert node.check("gpu_memory_leftover").outcome is Outcome.OK
+
+
+def test_held_by_nobody(node: Any) -> None:
+    """Memory without job and process warns, much of it fails."""
+    node.have_gpus(2)
+    node.gpu(1, memory_used_bytes=512 * 2**20)
+    finding = node.check("gpu_memory_leftover")
+    assert (finding.outcome, finding.device) == (Outcome.WARN, "gpu1")
+    node.gpu(1, memory_used_bytes=40 * 2**30)
+    assert node.check("gpu_memory_leftover").outcome is Outcome.FAIL
+
+
+def test_in_use(node: Any) -> None:
+    """Memory of a GPU that a job has, or a live process is on, is none of our business."""
+    node.have_gpus(2, memory_used_bytes=40 * 2**30)
+    node.expected = nodeview.Expectations(allocated={1: ("GPU-0",)})
+    node.process(900, "python")
+    node.gpu(1, processes=(nvml.GpuProcess(pid=900),))
+    assert node.check("gpu_memory_leftover").outcome is Outcome.OK
+
+
+def test_not_told(node: Any) -> None:
+    """A GPU that does not tell its memory has nothing to judge."""
+    node.have_gpus(1, memory_used_bytes=None)
+    assert node.check("gpu_memory_leftover").outcome is Outcome.ABSENT

@@ -1,0 +1,85 @@
+"""NVLinks down or repeating themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from probing_cluster.core.records import Outcome
+from probing_cluster.healthchecks import nvml
+
+SWITCH = "pci:v000010DEd000022A3sv000010DEsd000016C1bc06sc80i00"
+
+
+def links(up: int, of: int = 18, **errors: int) -> tuple[nvml.Link, ...]:
+    fine = {"replay_errors_total": 0, "recovery_errors_total": 0, "crc_errors_total": 0}
+    return tuple(nvml.Link(link=i, active=i < up, **fine | errors) for i in range(of))
+
+
+def test_all_up(node: Any) -> None:
+    """All links up on all GPUs is ok."""
+    node.have_gpus(8, links=links(18))
+    finding = node.check("gpu_nvlink")
+    assert finding.outcome is Outcome.OK
+    assert "144 NVLinks" in finding.message
+
+
+def test_one_down(node: Any) -> None:
+    """A GPU with fewer links up than its twins fails high, naming the link."""
+    node.have_gpus(8, links=links(18))
+    node.gpu(4, links=links(17))
+    finding = node.check("gpu_nvlink")
+    assert (finding.outcome, finding.device, finding.measured, finding.threshold) == (
+        Outcome.FAIL,
+        "gpu4",
+        17,
+        18,
+    )
+    assert "down: 17" in finding.message
+
+
+def test_all_down_behind_a_switch(node: Any) -> None:
+    """With NVSwitches on the bus, all links down on all GPUs is a fault and not a node without NVLink."""
+    node.have_gpus(8, links=links(0))
+    assert node.check("gpu_nvlink").outcome is Outcome.ABSENT
+    node.pci("0000:07:00.0", SWITCH)
+    assert node.check("gpu_nvlink").outcome is Outcome.FAIL
+
+
+def test_the_sites_number(node: Any) -> None:
+    """The site's number stands against twins that all lost the same link."""
+    node.have_gpus(8, links=links(17))
+    assert node.check("gpu_nvlink").outcome is Outcome.OK
+    assert node.check("gpu_nvlink", links=18).outcome is Outcome.FAIL
+
+
+def test_errors_are_judged_by_growth(node: Any) -> None:
+    """Old errors of a long life are no finding; new ones fast enough warn, whatever the total."""
+    node.have_gpus(1, links=links(18, replay_errors_total=100))
+    assert node.check("gpu_nvlink").outcome is Outcome.OK
+    node.later(300)
+    assert node.check("gpu_nvlink").outcome is Outcome.OK
+    node.have_gpus(1, links=links(18, replay_errors_total=200))
+    node.later(300)
+    finding = node.check("gpu_nvlink")
+    assert finding.outcome is Outcome.WARN
+    assert "1800 NVLink replay errors since the last look" in finding.message
+
+
+def test_mig_has_no_nvlink(node: Any) -> None:
+    """A GPU in MIG mode has its links off on purpose."""
+    node.have_gpus(1, links=links(0), mig=True)
+    assert node.check("gpu_nvlink", links=18).outcome is Outcome.ABSENT
+
+
+def test_unreadable(node: Any) -> None:
+    """Links whose state cannot be read are an error, not down."""
+    node.have_gpus(2, links=links(18))
+    node.gpu(1, links=(), unread={"nvlink": "UNKNOWN"})
+    finding = node.check("gpu_nvlink")
+    assert (finding.outcome, finding.device) == (Outcome.ERROR, "gpu1")
+
+
+def test_no_nvlink(node: Any) -> None:
+    """GPUs without NVLink have nothing to judge."""
+    node.have_gpus(4)
+    assert node.check("gpu_nvlink").outcome is Outcome.ABSENT

@@ -1,0 +1,42 @@
+"""GPU and HBM temperatures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from probing_cluster.core.records import Outcome
+
+
+@pytest.mark.parametrize(
+    ("chip_c", "hbm_c", "outcome"),
+    [
+        (70, 80, Outcome.OK),
+        (87, 80, Outcome.WARN),
+        (89, 80, Outcome.FAIL),
+        (70, 93, Outcome.WARN),
+        (70, 95, Outcome.FAIL),
+    ],
+)
+def test_against_the_gpus_own_limits(node: Any, chip_c: int, hbm_c: int, outcome: Outcome) -> None:
+    """The GPU's slowdown temperature and HBM maximum fail, the margin below them warns."""
+    node.have_gpus(2)
+    node.gpu(1, temperature_c=chip_c, memory_temperature_c=hbm_c)
+    assert node.check("gpu_temperature").outcome is outcome
+
+
+def test_the_sites_limits(node: Any) -> None:
+    """The site's limits replace the GPU's own."""
+    node.have_gpus(1, temperature_c=80)
+    assert node.check("gpu_temperature", warn_c=75.0).outcome is Outcome.WARN
+    finding = node.check("gpu_temperature", fail_c=78.0)
+    assert (finding.outcome, finding.measured, finding.threshold, finding.unit) == (Outcome.FAIL, 80, 78, "c")
+
+
+def test_no_sensor(node: Any) -> None:
+    """Without a GPU sensor there is nothing to judge; without an HBM sensor the GPU's is."""
+    node.have_gpus(1, memory_temperature_c=None)
+    assert node.check("gpu_temperature").outcome is Outcome.OK
+    node.have_gpus(1, temperature_c=None)
+    assert node.check("gpu_temperature").outcome is Outcome.ABSENT
