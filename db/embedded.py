@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import shutil
 import signal
 import tempfile
 import time
@@ -163,9 +164,7 @@ def _check_version(data: Path) -> None:
 def _initialise(home: Path, bin_dir: Path, who: postgres_programs.Account) -> None:
     fresh = home / "data.new"  # renamed when complete: an interrupted initdb leaves no half database
     if fresh.exists():
-        postgres_programs.run(who, ["rm", "-rf", "--", fresh], timeout_s=60)
-        with contextlib.suppress(OSError):
-            fresh.rmdir()
+        shutil.rmtree(fresh)
     _own(fresh, who, 0o700)
     command: list[str | Path] = [
         bin_dir / "initdb",

