@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from probing_cluster.control_plane import policy, view
-from probing_cluster.core import errors, records, settings
+from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.slurm_plugins import nodes as slurm_nodes
 
 LOG = logging.getLogger("probing.actions")
@@ -73,7 +73,7 @@ def carry_out(
     hands: Hands,
     ledger: Ledger,
     config: settings.Settings,
-    now: datetime,
+    at: clock.Clock = clock.SYSTEM,
 ) -> list[records.Drain]:
     """Do what was decided, or record why not; the rows as stored."""
     done: list[records.Drain] = []
@@ -81,7 +81,7 @@ def carry_out(
     for decision in decisions:
         if decision.action == "requeue" and decision.node in lost:
             decision = dataclasses.replace(decision, held="skipped", why="its node could not be drained")
-        row = _one(decision, hands, ledger, config, now)
+        row = _one(decision, hands, ledger, config, at.now())
         if decision.action == "drain" and row.state not in {"done", "simulated"}:
             lost.add(decision.node)
         done.append(row)

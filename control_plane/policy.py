@@ -46,7 +46,9 @@ def decide(seen: view.View, policy: settings.PolicySettings) -> tuple[Decision, 
     made: list[Decision] = []
     for node, events in _by_node(acting):
         made += _about(node, events, seen, policy, ledger)
-    made += _refusals(seen, policy, ledger)
+    # A node about to be drained takes no job anyway.
+    leaving = {d.node for d in made if d.action == "drain" and not d.held}
+    made += [d for d in _refusals(seen, policy, ledger) if d.node not in leaving]
     made += _adoptions(seen)
     return tuple(_once(made, seen))
 

@@ -161,7 +161,9 @@ def _view(attempt: records.JobAttempt, found: rows.Rows, later: Sequence[records
         verdict=verdict,
         evidence=evidence,
         others=others,
-        actions=tuple(d for d in found.drains if _acted_on(attempt, d, wanted, until)),
+        actions=tuple(
+            sorted((d for d in found.drains if _acted_on(attempt, d, wanted, until)), key=lambda d: d.at)
+        ),
         quiet_nodes=tuple(n for n in attempt.nodes if n not in seen),
         last_seen_at=_last_seen(attempt, found.heartbeats),
     )

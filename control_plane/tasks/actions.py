@@ -15,7 +15,7 @@ def run(service: context.Context) -> str:
             return ""
         seen = picture.with_slurm(picture.waiting(service), service)
         decisions = policy.decide(seen, service.config.policy)
-        rows = actions.carry_out(decisions, service.hands, service.store, service.config, seen.now)
+        rows = actions.carry_out(decisions, service.hands, service.store, service.config, service.clock)
     return ", ".join(f"{r.action} {r.node} {r.state}" for r in rows)
 
 
