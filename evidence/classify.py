@@ -15,6 +15,9 @@ from probing_cluster.evidence.kernel.grammar import KernelFinding
 
 LogKind = Literal["kernel", "joblog"]
 _LOOK_AT_LINES = 400
+_LOOK_AT_BYTES = 2000
+_KERNEL_TOO = frozenset({"kernel_xid", "host_oom_kill", "io_error"})
+"""Kinds of job findings that a kernel log shows as well."""
 _KERNEL_LINE = re.compile(
     rb"^\s*(?:<\d+>\s*)?\[\s*\+?\d+\.\d+\]|^\d+,\d+,\d+,|\bkernel:|^kern +:|^\[\w{3} \w{3} +\d+ |NVRM:|nvidia-nvswitch|SXid|_TRANSPORT|systemd\[\d+\]"
 )
@@ -60,12 +63,16 @@ def joblog_json(finding: JobFinding) -> dict[str, Any]:
 
 
 def detect(sample: Iterable[bytes]) -> LogKind:
-    """Which of the two kinds of log the sampled lines look like; kernel when nothing tells."""
-    votes = {"kernel": 0, "joblog": 0}
-    for line in sample:
-        votes["kernel"] += _KERNEL_LINE.search(line[:400]) is not None
-        votes["joblog"] += _JOB_LINE.search(line[:400]) is not None
-    return "joblog" if votes["joblog"] > votes["kernel"] else "kernel"
+    """Which of the two kinds of log the sampled lines look like; kernel when nothing tells.
+
+    Lines vote by their look; a finding of a job's kind, which no kernel line can be, counts for more.
+    """
+    lines = [line[:_LOOK_AT_BYTES] for line in sample]
+    kernel_votes = sum(_KERNEL_LINE.search(line) is not None for line in lines)
+    job_votes = sum(_JOB_LINE.search(line) is not None for line in lines)
+    said = joblog.read(line.decode("utf-8", "replace") for line in lines)
+    job_votes += 2 * sum(finding.kind not in _KERNEL_TOO for finding in said)
+    return "joblog" if job_votes > kernel_votes else "kernel"
 
 
 def _none(first: int, last: int) -> Iterator[dict[str, Any]]:

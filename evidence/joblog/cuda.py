@@ -45,6 +45,9 @@ FACTS = {
     "cuda_launch_failure": fact(Role.ROOT, ALL, "A kernel failed while it ran, without saying why."),
     "cuda_launch_timeout": fact(Role.ROOT, ALL, "A kernel ran longer than the driver allows."),
     "cuda_oom": fact(Role.ROOT, USER, "The program asked for more GPU memory than there was."),
+    "cuda_unknown_error": fact(
+        Role.ROOT, ALL, "A CUDA call failed and the driver does not say why; often a GPU that was lost."
+    ),
     "cuda_version": fact(
         Role.ROOT,
         ("system_software", "user_program"),
@@ -99,10 +102,11 @@ _KINDS = (
             re.IGNORECASE,
         ),
     ),
+    ("cuda_unknown_error", re.compile(r"\bunknown error|CUDA_ERROR_UNKNOWN|cudaErrorUnknown", re.IGNORECASE)),
     (
         "cuda_unavailable",
         re.compile(
-            r"no CUDA-capable device|busy or unavailable|unknown error|initialization error|not yet initialized|invalid device ordinal|driver shutting down|system driver mismatch|CUDA_ERROR_(?:NO_DEVICE|UNKNOWN|NOT_INITIALIZED|SYSTEM_NOT_READY)|No CUDA GPUs are available|driver/library version mismatch",
+            r"no CUDA-capable device|busy or unavailable|initialization error|not yet initialized|invalid device ordinal|driver shutting down|system driver mismatch|CUDA_ERROR_(?:NO_DEVICE|NOT_INITIALIZED|SYSTEM_NOT_READY)|No CUDA GPUs are available|driver/library version mismatch",
             re.IGNORECASE,
         ),
     ),

@@ -61,6 +61,9 @@ _STORE_TIMEOUT = re.compile(
     r"Timed out after (?P<s>\d{1,7}) seconds waiting for clients|The client socket has timed out after (?P<ms>\d+)(?P<unit>ms|s)|"
     r"(?:wait|Socket) timeout (?:after|of) (?P<after>\d+)ms, keys|Timeout waiting for key|RendezvousTimeoutError|Timeout while waiting for (?:TCPStore|rank)"
 )
+_STORE_BARRIER = re.compile(
+    r"Timed out initializing process group in store based barrier on rank:? (?P<rank>\d{1,8})(?:.*timeout=(?:(?P<d>\d+) days?, )?(?P<h>\d+):(?P<m>\d\d):(?P<s>\d\d))?"
+)
 _FAILED = re.compile(
     r"RendezvousConnectionError|RendezvousClosedError|RendezvousGracefulExitError|The (?:connection|rendezvous) .*(?:failed|closed)|DistNetworkError: (?!.*Address already)",
     re.IGNORECASE,
@@ -97,6 +100,17 @@ def read(source: Record, context: Context) -> JobFinding | None:
     if finding := _gloo(source, context):
         return finding
     text = source.text
+    if found := _STORE_BARRIER.search(text):
+        parts = [int(found[g] or 0) for g in "dhms"]
+        seconds = ((parts[0] * 24 + parts[1]) * 60 + parts[2]) * 60 + parts[3]
+        return make(
+            FACTS,
+            "rendezvous_timeout",
+            source,
+            rank=int(found["rank"]),
+            timeout_ms=seconds * 1000 or None,
+            op="barrier",
+        )
     if found := _STORE_TIMEOUT.search(text):
         ms = int(found["s"]) * 1000 if found["s"] else None
         if found["ms"]:

@@ -136,14 +136,16 @@ def number(text: str | None, limit: int = 2**63 - 1) -> int | None:
 MAX_RANK = 2**31 - 1
 _TORCH_RANK = re.compile(r"\[rank(?P<rank>\d{1,8})\](?=:|\s)")
 _PREFIXES = (
-    re.compile(r"\[\d+,(?P<rank>\d{1,8})\]<std(?:out|err)>:\s?"),
+    re.compile(r"(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})?\[\d+,(?P<rank>\d{1,8})\]<std(?:out|err)>:\s?"),
+    re.compile(r"std(?:out|err): "),
     re.compile(r"\s*(?P<rank>\d{1,6}): (?=\S|$)"),
     re.compile(r"\[(?:rank|Rank)\s?(?P<rank>\d{1,8})\]:?\s?"),
     re.compile(r"\[(?P<host>[\w.-]{1,253}):(?P<local>\d{1,5})\]:?\s"),
     re.compile(r"\[default(?P<local>\d{1,5})\]:\s?"),
     re.compile(r"\((?P<actor>[\w.:]{1,64}) pid=(?P<pid>\d{1,10})(?:, ip=(?P<host>[\w.:-]{1,64}))?\)\s"),
     re.compile(
-        r"(?P<host>[A-Za-z][\w.-]{0,252}):\s(?=\[rank|\[E|\[\d|Traceback|\s+File|slurmstepd|srun:|\w+Error:)"
+        r"(?P<host>[A-Za-z0-9][\w.-]{0,252}):\s(?=\[rank\d|\[E\d{0,4}\s|\[\d{4}-|Traceback \(|\s+File|slurmstepd|srun:)"
+        r"|(?P<node>[A-Za-z][\w.-]{0,200}\d[\w.-]{0,50}):\s(?=\w+(?:\.\w+)*Error:)"
     ),
     re.compile(r"(?P<bench>[\w.-]{1,200}) \[std(?:out|err)\] "),
 )
@@ -165,6 +167,6 @@ def strip(line: int, text: str) -> Record:
         line=line,
         text=text,
         rank=number(found.get("rank"), MAX_RANK),
-        host=found.get("host"),
+        host=found.get("host") or found.get("node"),
         pid=number(found.get("pid")),
     )

@@ -50,10 +50,10 @@ FACTS = {
     ),
 }
 _SAID = re.compile(
-    r"(?:(?P<host>[A-Za-z0-9][\w.-]{0,253}):(?P<pid>\d{1,10}):\d{1,10} )?\[(?P<dev>-?\d+)\] .{0,200}?NCCL WARN (?P<text>.*)"
+    r"(?:(?P<host>[A-Za-z0-9][\w.-]{0,253})(?::(?P<pid>\d{1,10}):\d{1,10})? )?\[(?P<dev>-?\d+)\] .{0,200}?NCCL WARN (?P<text>.*)"
 )
 _COMPLETION = re.compile(
-    r"NET/IB ?: .*?Got (?:completion|CQE)(?: with error| from peer)?(?: (?P<peer>[^\s<]+)<\d+>)?(?:.*?(?:error (?P<error>\d+)|status=\w+\((?P<status>\d+)\)))?(?:.*?opcode(?: |=\w+\()(?P<opcode>\d+))?(?:.*?vendor[ _]err(?: |=)(?P<vendor>\d+))?"
+    r"NET/IBP? ?: ?.*?Got (?:completion|CQE)(?: with error| from peer)?(?: (?P<peer>[^\s<]+)<\d+>)?(?:.*?(?:error (?P<error>\d+)|status=(?:\w+\()?(?P<status>\d+)))?(?:.*?opcode(?: |=\w+\()(?P<opcode>\d+))?(?:.*?vendor[ _]err(?: |=)(?P<vendor>\d+))?"
 )
 _NCCL_HCA = re.compile(r"\bhca (?P<hca>\w+)")
 _ASYNC_EVENT = re.compile(
@@ -103,7 +103,7 @@ _TEXTS = (
     ),
 )
 _CUDA = re.compile(r"C[uU][dD][aA] failure(?: \d+)? '?(?P<text>[^'\n]{1,120})'?")
-_BARE = re.compile(r"^(?:.{0,60}?)(?P<text>NET/IB ?: .*)")
+_BARE = re.compile(r"^(?:.{0,60}?)(?P<text>NET/IBP? ?: ?.*)")
 
 
 def _completion(source: Record, text: str) -> JobFinding | None:

@@ -59,6 +59,11 @@ FACTS = {
     ),
     "desync_report": fact(Role.OBSERVATION, USER, "PyTorch names ranks that did not join a collective."),
     "dump_signal": fact(Role.OBSERVATION, ALL, "Another rank had a timeout first and asked for debug dumps."),
+    "nccl_watchdog_exception": fact(
+        Role.SYMPTOM,
+        ("system_software", "hardware", "user_program"),
+        "The NCCL watchdog thread met an error of its own.",
+    ),
     "nccl_aborted": fact(Role.REMOTE, ALL, "The communicator was aborted after a failure elsewhere."),
     "monitored_barrier_timeout": fact(Role.SYMPTOM, ALL, "A rank did not reach the barrier in time."),
 }
@@ -119,13 +124,16 @@ _TENSOR = re.compile(
     r"\brank[ =:]?(?P<rank>\d{1,8})\b.{0,80}?\btensor\b.{0,40}?\b(?P<count>\d{3,15}) elements", re.IGNORECASE
 )
 _SIGNAL = re.compile(
-    r"Received a (?:dump|timeout) signal (?:due to a collective timeout )?from (?:this local rank|rank (?P<from>\d+))|Observed flight recorder dump signal from another rank"
+    r"Received a (?:dump|timeout) signal (?:due to (?:a |an )?[\w ]{1,40}?)?from\s+(?:this local rank|rank (?P<from>\d+))|Observed flight recorder dump signal from another rank"
 )
 _ABORTED = re.compile(
     r"NCCL communicator was aborted on rank (?P<rank>\d+)|Found key in store: NCCLABORTEDCOMM.*from rank: (?P<from>\d+)"
 )
 _BARRIER = re.compile(
     r"(?:Ranks? (?P<ranks>[\d, ]+?)|(?P<who>\d+)) (?:failed to pass monitoredBarrier|timed out in monitoredBarrier)(?: in| after)? (?P<ms>\d+) ms"
+)
+_WATCHDOG_DIED = re.compile(
+    r"watchdog thread terminated with exception: (?!\[Rank \d+\] Watchdog caught|CUDA error|NCCL error)"
 )
 _OLD_HEARTBEAT_MS, _NEW_HEARTBEAT_MS = 600_000, 480_000
 """Defaults of TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC: torch 2.4 shortened it and began to print dates in its prefix."""
@@ -254,7 +262,10 @@ def _sizes(source: Record, context: Context, rank: int, count: int) -> JobFindin
 
 def read(source: Record, context: Context) -> JobFinding | None:
     """A line of ProcessGroupNCCL."""
-    return _watchdog(source) or _heartbeat(source) or _error(source, context) or _reports(source, context)
+    found = _watchdog(source) or _heartbeat(source) or _error(source, context) or _reports(source, context)
+    if found is None and _WATCHDOG_DIED.search(source.text):
+        return make(FACTS, "nccl_watchdog_exception", source, **_who(source))
+    return found
 
 
 FAMILY = grammar.Family(
