@@ -10,6 +10,9 @@ from pathlib import Path
 from probing_cluster.core import records
 from probing_cluster.healthchecks import findings, nodeview, pci, registry
 
+UNKNOWN_WIDTH = 255
+"""What sysfs shows where the link capability cannot be read."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
@@ -34,30 +37,32 @@ def read(node: nodeview.NodeView) -> list[Link]:
     found = [
         _link(node, f) for f in pci.functions(node) if f.is_gpu or f.is_hca or f.is_nvme or f.is_nvswitch
     ]
-    if not found and not node.limits["devices"]:
+    physical = [link for link in found if link is not None]
+    if not physical and not node.limits["devices"]:
         raise findings.Absent("no GPU, HCA or NVMe drive on the PCI bus")
-    return found
+    return physical
 
 
-def _link(node: nodeview.NodeView, function: pci.Function) -> Link:
+def _link(node: nodeview.NodeView, function: pci.Function) -> Link | None:
     base = f"{pci.DEVICES}/{function.address}"
+    if node.exists(f"{base}/physfn"):
+        return None  # a virtual function has no link of its own and answers zeros
     # The directory is a link into the tree of bridges: the port above is the parent directory.
     above = Path(os.path.realpath(node.path(base))).parent
     kind = (
         "gpu" if function.is_gpu else "hca" if function.is_hca else "nvme" if function.is_nvme else "nvswitch"
     )
-
-    def least(name: str) -> tuple[str | None, str | None]:
-        return node.text(f"{base}/{name}"), nodeview.read_text(f"{above}/{name}")
-
-    widths = [w for t in least("max_link_width") if (w := nodeview.to_int(t)) is not None and 0 < w < 255]
-    speeds = [s for t in least("max_link_speed") if (s := parse_speed(t)) is not None]
+    own = node.number(f"{base}/max_link_width")
+    tells = own is not None and 0 < own < UNKNOWN_WIDTH
+    port = nodeview.to_int(nodeview.read_text(f"{above}/max_link_width"))
+    texts = (node.text(f"{base}/max_link_speed"), nodeview.read_text(f"{above}/max_link_speed"))
+    speeds = [speed for text in texts if (speed := parse_speed(text)) is not None]
     return Link(
         address=function.address,
         kind=kind,
         answers=pci.on_bus(node, function.address),
-        width=node.number(f"{base}/current_link_width"),
-        width_max=min(widths, default=None),
+        width=node.number(f"{base}/current_link_width") if tells else None,
+        width_max=min(w for w in (own, port) if w is not None and 0 < w < UNKNOWN_WIDTH) if tells else None,
         speed_gt=parse_speed(node.text(f"{base}/current_link_speed")),
         speed_max_gt=min(speeds, default=None),
     )

@@ -1,0 +1,62 @@
+"""Disk errors in the kernel log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from probing_cluster.core.records import Outcome
+from probing_cluster.healthchecks.checks import block_errors
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("I/O error, dev nvme0n1, sector 1234 op 0x0:(READ) flags 0x80700", ("io", "nvme0n1")),
+        ("blk_update_request: I/O error, dev sda, sector 0", ("io", "sda")),
+        ("critical medium error, dev sdb, sector 99 op 0x0:(READ)", ("io", "sdb")),
+        ("Buffer I/O error on dev dm-0, logical block 0, async page read", ("io", "dm-0")),
+        ("nvme nvme1: Removing after probe failure status: -19", ("dead", "nvme1")),
+        ("EXT4-fs (nvme0n1p2): Remounting filesystem read-only", ("readonly", "nvme0n1p2")),
+        ("XFS (md0): Filesystem has been shut down due to log error (0x2).", ("readonly", "md0")),
+        ("blk_update_request: I/O error, dev loop3, sector 0", None),
+        ("Buffer I/O error on dev sr0, logical block 0", None),
+        ("nvme nvme0: 16/0/0 default/read/poll queues", None),
+        ("EXT4-fs (sda1): mounted filesystem with ordered data mode", None),
+    ],
+)
+def test_lines(text: str, found: tuple[str, str] | None) -> None:
+    """The kernel's words for broken disks, and for what is none."""
+    assert block_errors.parse(text) == found
+
+
+def test_one_warns_two_fail_until_cleared(node: Any) -> None:
+    """A single I/O error warns, a second fails at every look, and clearing ends it."""
+    node.log("Linux version 5.15", priority=5)
+    assert node.check("block_errors").outcome is Outcome.OK
+    node.log("I/O error, dev nvme0n1, sector 1", priority=3)
+    assert node.check("block_errors").outcome is Outcome.WARN
+    node.log("I/O error, dev nvme0n1, sector 2", priority=3)
+    assert node.check("block_errors").outcome is Outcome.FAIL
+    assert node.check("block_errors").device == "nvme0n1"
+    node.later(60)
+    node.memory["block_errors"]["cleared_at"] = node.clock.at.isoformat()
+    assert node.check("block_errors").outcome is Outcome.OK
+
+
+def test_a_shutdown_fails_at_once(node: Any) -> None:
+    """A filesystem that turned read-only after errors needs no second line."""
+    node.log("EXT4-fs (sda1): Remounting filesystem read-only", priority=2)
+    assert node.check("block_errors").outcome is Outcome.FAIL
+
+
+def test_a_forged_line(node: Any) -> None:
+    """A user's line in the log is not believed."""
+    node.log("EXT4-fs (sda1): Remounting filesystem read-only", priority=13)
+    assert node.check("block_errors").outcome is Outcome.OK
+
+
+def test_no_log(node: Any) -> None:
+    """Without a kernel log there is nothing to judge."""
+    assert node.check("block_errors").outcome is Outcome.ABSENT

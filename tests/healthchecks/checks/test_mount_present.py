@@ -1,0 +1,47 @@
+"""Mounts that must be there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from probing_cluster.core.records import Outcome, Severity
+
+
+def test_there(node: Any) -> None:
+    """Mounts of the site file that are mounted are ok."""
+    node.mount("/scratch", "lustre")
+    assert node.check("mount_present", paths=["/scratch", "/scratch=lustre"]).outcome is Outcome.OK
+
+
+def test_missing_or_of_another_type(node: Any) -> None:
+    """One that is not mounted, or of another type, fails high."""
+    node.mount("/home", "nfs4")
+    finding = node.check("mount_present", paths=["/scratch"])
+    assert (finding.outcome, finding.device, finding.severity) == (Outcome.FAIL, "/scratch", None)
+    assert node.check("mount_present", paths=["/home=lustre"]).outcome is Outcome.FAIL
+
+
+def test_fstab(node: Any) -> None:
+    """What only fstab wants fails low; noauto, nofail, swap and automounts are not wanted."""
+    node.mount("/", "ext4")
+    node.put(
+        "etc/fstab",
+        "# comment\nsrv:/data /data nfs4 rw 0 0\nswap none swap sw 0 0\nsrv:/a /a nfs4 noauto 0 0\n"
+        "srv:/b /b nfs4 nofail 0 0\nsrv:/c /c nfs4 x-systemd.automount 0 0\n/dev/x / ext4 defaults 0 1\n",
+    )
+    finding = node.check("mount_present")
+    assert (finding.outcome, finding.device, finding.severity) == (Outcome.FAIL, "/data", Severity.LOW)
+    assert len(finding.detail["findings"]) == 1
+    assert node.check("mount_present", fstab=False).outcome is Outcome.ABSENT
+
+
+def test_on_demand(node: Any) -> None:
+    """A path held by the automounter is there when it is needed."""
+    node.mount("/home", "autofs")
+    assert node.check("mount_present", paths=["/home=nfs4"]).outcome is Outcome.OK
+
+
+def test_spaces_in_paths(node: Any) -> None:
+    """The kernel's escapes in mount points are understood."""
+    node.put("proc/self/mounts", "dev /my\\040data ext4 rw 0 0")
+    assert node.check("mount_present", paths=["/my data"]).outcome is Outcome.OK

@@ -1,0 +1,56 @@
+"""Filesystems that turned read-only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from probing_cluster.core.records import Outcome
+from probing_cluster.healthchecks.checks import mount_writable
+
+NONE: dict[str, Any] = {"probe": []}
+
+
+def test_writable(node: Any) -> None:
+    """A file is made and removed again in each probe directory."""
+    node.mount("/", "ext4")
+    node.put("tmp/x", "")
+    assert node.check("mount_writable", probe=["/tmp"]).outcome is Outcome.OK
+    assert [p.name for p in (node.root / "tmp").iterdir()] == ["x"]
+
+
+def test_turned_read_only(node: Any) -> None:
+    """A mount that was writable in this boot, or that fstab wants writable, fails when it is read-only."""
+    node.mount("/data", "ext4")
+    assert node.check("mount_writable", **NONE).outcome is Outcome.OK
+    node.put("proc/self/mounts", "dev /data ext4 ro 0 0")
+    finding = node.check("mount_writable", **NONE)
+    assert (finding.outcome, finding.device) == (Outcome.FAIL, "/data")
+
+
+def test_meant_read_only(node: Any) -> None:
+    """A mount that was read-only from the start, and that nobody wants otherwise, is fine."""
+    node.mount("/image", "ext4", "ro")
+    assert node.check("mount_writable", **NONE).outcome is Outcome.OK
+    node.put("etc/fstab", "dev /image ext4 rw 0 0")
+    assert node.check("mount_writable", **NONE).outcome is Outcome.FAIL
+    assert node.check("mount_writable", read_only=["/image"], **NONE).outcome is Outcome.OK
+
+
+def test_network_mounts_only_when_asked(node: Any) -> None:
+    """A read-only network mount fails only where the site wants it writable."""
+    node.mount("/sw", "nfs4", "ro")
+    assert node.check("mount_writable", **NONE).outcome is Outcome.OK
+    assert node.check("mount_writable", paths=["/sw"], **NONE).outcome is Outcome.FAIL
+
+
+def test_no_file_can_be_made(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full or broken disk fails; a directory that is missing or closed to us says nothing about the disk."""
+    node.mount("/", "ext4")
+    node.put("tmp/x", "")
+    monkeypatch.setattr(mount_writable, "attempt", lambda _: "ENOSPC")
+    assert node.check("mount_writable", probe=["/tmp"]).outcome is Outcome.FAIL
+    monkeypatch.setattr(mount_writable, "attempt", lambda _: "EACCES")
+    assert node.check("mount_writable", probe=["/tmp"]).outcome is Outcome.ERROR
+    assert node.check("mount_writable", probe=["/nowhere"]).outcome is Outcome.ERROR
