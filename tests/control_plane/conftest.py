@@ -1,0 +1,32 @@
+"""A fake cluster at the process edge: what Slurm says and is told, and a clock that stands still."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import fakes
+
+from probing_cluster.control_plane import context
+from probing_cluster.core import settings
+from probing_cluster.db import store as db_store
+
+
+@pytest.fixture
+def hands() -> fakes.Hands:
+    """Slurm with four idle nodes."""
+    return fakes.Hands()
+
+
+@pytest.fixture
+def service(store: db_store.Store, hands: fakes.Hands) -> context.Context:
+    """A service on a real database, enforcing, with the fake Slurm and a clock at `fakes.NOW`."""
+    policy = settings.PolicySettings(observe_only=False, budget_frac=1.0, budget_partition_frac=1.0)
+    config = settings.Settings(cluster=settings.ClusterSettings(name="c"), policy=policy)
+    return context.Context(
+        config=config, store=store, run_slurm=fakes.Sacct(), hands=hands, clock=fakes.Clock()
+    )
