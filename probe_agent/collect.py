@@ -126,8 +126,9 @@ class Collector:
             code=found.get("code"),
             severity=records.Severity.INFO,
             message=str(found.get("message", "")),
+            pid=found.get("pid"),
             job_id=job.job_id,
-            detail=found.get("detail", {}),
+            detail={**found.get("detail", {}), "restart_count": job.restart_count},
         )
 
     def _remove(self, job_id: int) -> None:

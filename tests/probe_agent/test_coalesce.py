@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from probing_cluster.core import records
-from probing_cluster.probe_agent import coalesce, codec, spool
+from probing_cluster.probe_agent import coalesce, codec, gpus, identity, sighting, spool
 
 START = datetime(2026, 1, 31, 14, 0, tzinfo=UTC)
 HIGH, LOW = records.Severity.HIGH, records.Severity.LOW
