@@ -59,7 +59,7 @@ def job(item: Any) -> live_records.LiveJob:
         flags=flags,
         submit_at=slurm_json.instant(told.get("submit_time")),
         eligible_at=slurm_json.instant(told.get("eligible_time")),
-        start_at=live_records.stand_after_start(state, slurm_json.instant(told.get("start_time"))),
+        start_at=live_records.started(state, names, slurm_json.instant(told.get("start_time"))),
         time_limit_s=None if minutes is None else 60.0 * minutes,
         restart_count=slurm_json.number(told.get("restart_cnt")) or 0,
         nodes=names,

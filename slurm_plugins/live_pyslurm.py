@@ -70,7 +70,7 @@ def job(told: Mapping[str, Any], layout: Mapping[str, Any]) -> live_records.Live
         flags=flags,
         submit_at=slurm_json.instant(told.get("submit_time")),
         eligible_at=slurm_json.instant(told.get("eligible_time")),
-        start_at=live_records.stand_after_start(state, slurm_json.instant(told.get("start_time"))),
+        start_at=live_records.started(state, names, slurm_json.instant(told.get("start_time"))),
         time_limit_s=None if minutes is None else 60.0 * minutes,
         restart_count=slurm_json.number(told.get("requeue_count")) or 0,
         nodes=names,

@@ -144,6 +144,6 @@ def _node_words(word: str) -> list[str]:
     return [*_NODE_WORDS.get(word, (word,)), *flags]
 
 
-def stand_after_start(state: str, start_at: datetime | None) -> datetime | None:
-    """A pending job's start time is the scheduler's forecast, not a fact."""
-    return None if state == "PENDING" else start_at
+def started(state: str, nodes: tuple[str, ...], start_at: datetime | None) -> datetime | None:
+    """When a job started: before it has nodes a start time is a forecast, or the moment it was cancelled."""
+    return start_at if nodes and state != "PENDING" else None

@@ -21,7 +21,9 @@ _ONE_EACH = (
 )
 _JOB_KEYS = (
     "ArrayJobId ArrayTaskId HetJobId HetJobOffset JobName Account QOS Reason EligibleTime TimeLimit Partition "
-    "ExcNodeList TRES FailedNode WorkDir StdOut Priority GroupId Dependency Command Comment StdErr StdIn JOB_GRES"
+    "ExcNodeList TRES FailedNode WorkDir StdOut Priority GroupId Dependency Command Comment AdminComment SystemComment "
+    "StdErr StdIn JOB_GRES Power TresPerJob TresPerNode TresPerSocket TresPerTask TresBind TresFreq MailUser MailType "
+    "CpusPerTres MemPerTres NtasksPerTRES SubmitLine Container Extra Licenses Network"
 )
 _NODE_KEYS = (
     "NodeName Arch CPUAlloc AvailableFeatures ActiveFeatures Gres GresUsed NodeAddr NodeHostName Version OS RealMemory "
@@ -114,7 +116,7 @@ def job(line: str) -> live_records.LiveJob:
         flags=flags,
         submit_at=_instant(told["SubmitTime"]),
         eligible_at=_instant(told.get("EligibleTime", "")),
-        start_at=live_records.stand_after_start(state, _instant(told["StartTime"])),
+        start_at=live_records.started(state, names, _instant(told["StartTime"])),
         time_limit_s=sacct_times.span_s(told.get("TimeLimit", "")),
         restart_count=tres.number(told["Restarts"]) or 0,
         nodes=names,

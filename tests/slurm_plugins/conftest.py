@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from probing_cluster.core import settings
+from probing_cluster.sandbox import cluster, requirements
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HOOKS = REPOSITORY / "slurm_plugins" / "hooks"
@@ -85,3 +90,24 @@ def hook() -> Callable[..., subprocess.CompletedProcess[str]]:
     if not os.access("/usr/bin/python3", os.X_OK):
         pytest.skip("no system Python")
     return run_hook
+
+
+@pytest.fixture(scope="session")
+def box() -> Iterator[cluster.Sandbox]:
+    """A running Slurm cluster of three nodes, with our SPANK plugin and nothing else of ours."""
+    if why := requirements.missing():
+        pytest.skip(why)
+    # pytest's own directory is too deep for a Unix socket and closed to other accounts.
+    directory = Path(tempfile.mkdtemp(prefix="probing-slurm-"))
+    directory.chmod(0o755)
+    try:
+        with cluster.Sandbox.up(directory / "box", nodes=3, gpus=4, bare=True) as running:
+            yield running
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def slurm(box: cluster.Sandbox) -> settings.SlurmSettings:
+    """Settings that reach the running cluster."""
+    return settings.SlurmSettings(conf=str(box.layout.slurm_conf), live="cli")

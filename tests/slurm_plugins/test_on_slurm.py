@@ -1,0 +1,331 @@
+"""Everything of this room once more on a real Slurm."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from probing_cluster.core import settings
+from probing_cluster.sandbox import cluster
+from probing_cluster.slurm_plugins import accounting, commands, live, live_records, nodes
+
+pytestmark = pytest.mark.cluster
+
+REASON = "probing: xid 79 gpu3"
+
+
+def until(check: Callable[[], object], timeout_s: float = 60) -> object:
+    """What `check` gives as soon as it is true; fails the test when that takes too long."""
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        found = check()
+        if found:
+            return found
+        time.sleep(0.2)
+    return pytest.fail(f"not within {timeout_s} s")
+
+
+@pytest.fixture
+def look(slurm: settings.SlurmSettings) -> live.Live:
+    return live.connect(slurm)
+
+
+@pytest.fixture
+def clean(box: cluster.Sandbox, look: live.Live) -> Iterator[None]:
+    """Nodes back in service afterwards."""
+    yield
+    for name in box.layout.node_names:
+        node = look.node(name)
+        if node is not None and "DRAIN" in node.flags:
+            box.run(["scontrol", "update", f"NodeName={name}", "State=RESUME"])
+    until(lambda: all("DRAIN" not in node.flags for node in look.nodes()))
+
+
+def node_of(look: live.Live, name: str) -> live_records.LiveNode:
+    found = look.node(name)
+    assert found is not None
+    return found
+
+
+def test_json_and_text_tell_the_same(box: cluster.Sandbox, slurm: settings.SlurmSettings) -> None:
+    """Jobs and nodes read as JSON and as text are equal records, an awkward job name included."""
+    job_id = box.submit("sleep 60", nodes=2, gres="gpu:2", job_name="we|ird\nname", exclude="n3")
+    box.wait(job_id, ["RUNNING"])
+    as_json, as_text = (live.CommandLive(commands.SlurmCommands(settings=slurm)) for _ in range(2))
+    as_text._json = False
+    (one,), (two,) = ([j for j in way.jobs() if j.job_id == job_id] for way in (as_json, as_text))
+    # 22.05's JSON does not expand the output path, its text does.
+    assert dataclasses.replace(one, stdout_path=None) == dataclasses.replace(two, stdout_path=None)
+    assert one == dataclasses.replace(as_json.job(job_id) or two, stdout_path=one.stdout_path)
+    assert (one.nodes, one.gpus, one.n_gpus) == (("n1", "n2"), {"n1": (0, 1), "n2": (0, 1)}, 4)
+    assert (one.batch, one.requeue, one.restart_count, one.excluded_nodes) == (True, True, 0, ("n3",))
+    assert as_json.nodes() == as_text.nodes()
+    assert as_json.node("n3") == as_json.nodes()[2]
+    assert (as_json.node("n9"), as_json.job(999999)) == (None, None)
+    box.run(["scancel", str(job_id)])
+
+
+@pytest.mark.usefixtures("clean")
+def test_drain_and_resume(slurm: settings.SlurmSettings, look: live.Live) -> None:
+    """Ours is drained with our reason, once, and lifted again; the neighbours are untouched."""
+    act = nodes.connect(slurm)
+    assert act.drain("n3", REASON) == nodes.Outcome(state="done")
+    assert (node_of(look, "n3").flags >= {"DRAIN"}, node_of(look, "n3").reason) == (True, REASON)
+    assert act.drain("n3", "probing: other").state == "skipped"
+    assert not node_of(look, "n1").flags & {"DRAIN"}
+    assert act.resume_own("n3") == nodes.Outcome(state="done")
+    assert "DRAIN" not in node_of(look, "n3").flags
+    assert act.resume_own("n3").state == "skipped"
+
+
+@pytest.mark.usefixtures("clean")
+def test_an_administrators_drain_stays_as_it_was(
+    box: cluster.Sandbox, slurm: settings.SlurmSettings, look: live.Live
+) -> None:
+    """Neither drain, nor adopt, nor resume changes a letter or the time of a person's note."""
+    box.run(["scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=disk, ticket 7 -- bob"])
+    before = node_of(look, "n2")
+    act = nodes.connect(slurm)
+    outcomes = [act.drain("n2", REASON), act.adopt("n2", REASON), act.resume_own("n2")]
+    assert [outcome.state for outcome in outcomes] == ["skipped"] * 3
+    assert node_of(look, "n2") == before
+
+
+@pytest.mark.usefixtures("clean")
+def test_a_note_written_in_the_gap_is_put_back(slurm: settings.SlurmSettings, look: live.Live) -> None:
+    """bob drains between our reading and our writing: his note is restored from accounting, with an alarm."""
+    run = commands.SlurmCommands(settings=slurm)
+    waiting = [True]
+
+    def with_bob(program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
+        if arguments[0] == "update" and waiting:
+            waiting.clear()
+            run("scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=disk, ticket 7 -- bob")
+            time.sleep(1.1)  # slurmdbd keeps one note a second
+        return run(program, *arguments, environment=environment)
+
+    outcome = nodes.DirectActions(slurm, run=with_bob).drain("n2", REASON)
+    assert (outcome.state, outcome.alarm) == ("failed", True)
+    assert node_of(look, "n2").reason == "disk, ticket 7 -- bob"
+
+
+def test_a_requeue_is_two_attempts(
+    box: cluster.Sandbox, slurm: settings.SlurmSettings, look: live.Live
+) -> None:
+    """The very attempt is requeued under its id; accounting then tells two starts, with GPUs and name."""
+    poll = accounting.Accounting(slurm)
+    since = datetime.now(UTC) - timedelta(minutes=5)
+    name = "a|b\n7|COMPLETED|c\x1f"
+    script = '[ "$SLURM_RESTART_COUNT" ] || sleep 100'
+    job_id = box.submit(script, nodes=2, gres="gpu:4", job_name=name)
+    box.wait(job_id, ["RUNNING"])
+    job = look.job(job_id)
+    assert job is not None
+    assert job.start_at is not None
+    act = nodes.connect(slurm)
+    assert act.requeue(job_id, job.start_at, 7, job.nodes).state == "skipped"
+    assert act.requeue(job_id, job.start_at, 0, ["n9"]).state == "skipped"
+    assert act.requeue(job_id, job.start_at, 0, job.nodes) == nodes.Outcome(state="done")
+    assert act.requeue(job_id, job.start_at, 0, job.nodes).state == "skipped"
+    box.wait(job_id, ["COMPLETED"], timeout_s=90)
+    until(lambda: len([a for a in poll.attempts(since).attempts if a.job_id == job_id and a.end_at]) == 2)
+    result = poll.attempts(since)
+    first, second = [a for a in result.attempts if a.job_id == job_id]
+    assert (first.attempt, first.state, second.attempt, second.state) == (1, "REQUEUED", 2, "COMPLETED")
+    assert first.submit_at < second.submit_at
+    assert (first.n_gpus, first.nodes, first.run_key, first.name) == (
+        8,
+        job.nodes,
+        str(job_id),
+        "a|b 7|COMPLETED|c",
+    )
+    assert result.rejected == ()
+    assert [a.attempt for a in poll.history([job_id]).attempts] == [1, 2]
+
+
+def test_interactive_and_protected_jobs_run_on(
+    box: cluster.Sandbox, slurm: settings.SlurmSettings, look: live.Live
+) -> None:
+    """An srun without a batch script and a --no-requeue job are skipped by name."""
+    act = nodes.connect(slurm)
+    protected = box.submit("sleep 60", no_requeue=True)
+    box.wait(protected, ["RUNNING"])
+    job = look.job(protected)
+    assert job is not None
+    assert job.start_at is not None
+    assert "--no-requeue" in act.requeue(protected, job.start_at, 0, job.nodes).why
+    box.run(["scancel", str(protected)])
+    with subprocess.Popen(["srun", "-n1", "-J", "by-hand", "sleep", "60"], env=box.env) as srun:
+        by_hand = until(lambda: [j for j in look.jobs() if j.name == "by-hand" and j.running])
+        assert isinstance(by_hand, list)
+        (interactive,) = by_hand
+        outcome = act.requeue(interactive.job_id, interactive.start_at, 0, interactive.nodes)
+        assert "interactive" in outcome.why
+        box.run(["scancel", str(interactive.job_id)])
+        srun.wait(30)
+
+
+@pytest.mark.usefixtures("clean")
+def test_the_helper_acts_for_an_unprivileged_service(
+    box: cluster.Sandbox, slurm: settings.SlurmSettings, look: live.Live, tmp_path: Path
+) -> None:
+    """Through the helper's process a drain happens that the asking side has no right to; others are refused."""
+    config = box.directory / "helper.toml"
+    config.write_text(f'[slurm]\nconf = "{slurm.conf}"\n')
+    path = box.directory / "helper.sock"
+    module = "probing_cluster.slurm_plugins.node_helper"
+    arguments = ["--socket", str(path), "--allow-user", "daemon", "--config", str(config)]
+    ask = (
+        "import os,socket,sys; os.setuid(int(sys.argv[2])); s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
+        's.sendall(b\'{"verb":"drain","node":"n3","reason":"probing: by the helper"}\\n\'); print(s.recv(999).decode())'
+    )
+    with subprocess.Popen([sys.executable, "-I", "-m", module, *arguments], env=box.env) as helper:
+        try:
+            until(path.exists)
+            said = box.run(["/usr/bin/python3", "-c", ask, str(path), "1"]).stdout
+            refused = box.run(["/usr/bin/python3", "-c", ask, str(path), "65534"], check=False)
+        finally:
+            helper.terminate()
+    assert '"state": "done"' in said
+    assert refused.returncode != 0
+    assert node_of(look, "n3").reason == "probing: by the helper"
+
+
+@pytest.fixture
+def spank(box: cluster.Sandbox, tmp_path: Path) -> Iterator[Path]:
+    """The SPANK plugin built by its own Makefile and named in plugstack.conf; the sandbox's TaskProlog stays out."""
+    source = Path(nodes.__file__).parent / "spank"
+    library = box.directory / "built" / "probing.so"
+    library.parent.mkdir(exist_ok=True)
+    (library.parent / "probing_spank.c").write_bytes((source / "probing_spank.c").read_bytes())
+    box.run(["make", "-s", "-C", str(library.parent), "-f", str(source / "Makefile"), "probing.so"])
+    plugstack, taskprolog = box.layout.etc / "plugstack.conf", box.layout.bin / "taskprolog"
+    before = {path: path.read_bytes() if path.exists() else b"" for path in (plugstack, taskprolog)}
+    taskprolog.write_text("#!/bin/sh\n")
+    plugstack.write_text(f"optional {library} probe_dir=/opt/probe page_base=/run/%n/jobs\n")
+    yield plugstack
+    for path, content in before.items():
+        path.write_bytes(content)
+
+
+def task_environment(box: cluster.Sandbox, *options: str, **variables: str) -> dict[str, str]:
+    """Our variables and PYTHONPATH as one task of an srun sees them."""
+    wanted = ("PROBING", "PROBING_PAGE_DIR", "PROBING_RUN_KEY", "PYTHONPATH")
+    done = subprocess.run(
+        ["srun", "-n1", "-w", "n1", *options, "env"],
+        env={**box.env, **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    told = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    return {name: told[name] for name in wanted if name in told}
+
+
+def test_spank_puts_only_our_variables(box: cluster.Sandbox, spank: Path) -> None:
+    """Every task gets page directory and path, once; PYTHONPATH keeps the user's elements, empty ones too."""
+    got = task_environment(box)
+    assert got.pop("PROBING_PAGE_DIR").startswith("/run/n1/jobs/")
+    assert got == {"PROBING": "on", "PYTHONPATH": "/opt/probe"}
+    for before, after in (
+        ("/a:/b", "/opt/probe:/a:/b"),
+        ("/a::/b:", "/opt/probe:/a::/b:"),
+        ("/opt/probe:/a:/opt/probe", "/opt/probe:/a"),
+        (":", "/opt/probe::"),
+        ("/opt/probe", "/opt/probe"),
+        ("/opt/probes", "/opt/probe:/opt/probes"),
+    ):
+        assert task_environment(box, PYTHONPATH=before)["PYTHONPATH"] == after
+    long = ":".join(f"/directory/{n}" for n in range(4000))
+    assert task_environment(box, PYTHONPATH=long)["PYTHONPATH"] == f"/opt/probe:{long}"
+
+
+def test_spank_hears_no(box: cluster.Sandbox, spank: Path, tmp_path: Path) -> None:
+    """The option beats the variable, the variable the file in the home, that the site's default."""
+    (tmp_path / ".probing-off").touch()
+    home = str(tmp_path)
+    assert task_environment(box, "--probing=off") == {"PROBING": "off"}
+    assert task_environment(box, PROBING="off") == {"PROBING": "off"}
+    assert task_environment(box, HOME=home) == {"PROBING": "off"}
+    assert task_environment(box, HOME=home, PROBING="on")["PROBING"] == "on"
+    assert task_environment(box, "--probing=on", HOME=home, PROBING="off")["PROBING"] == "on"
+    spank.write_text(spank.read_text().rstrip() + " default=off nonsense=1\n")
+    assert task_environment(box) == {"PROBING": "off"}
+    assert task_environment(box, "--probing=on")["PYTHONPATH"] == "/opt/probe"
+
+
+def test_spank_in_batch_jobs_and_their_steps(box: cluster.Sandbox, spank: Path) -> None:
+    """`#SBATCH --probing=off` holds for the script and its steps, and one step may say on."""
+    out = box.directory / "batch.out"
+    script = "echo $PROBING; srun -n1 sh -c 'echo $PROBING'; srun -n1 --probing=on sh -c 'echo $PROBING $PYTHONPATH'"
+    job_id = box.submit(script, probing="off", output=str(out))
+    box.wait(job_id, ["COMPLETED"])
+    assert until(out.read_text) == "off\noff\non /opt/probe\n"
+
+
+def test_the_run_key_reaches_tasks_and_prolog(box: cluster.Sandbox, spank: Path) -> None:
+    """--probing-run is PROBING_RUN_KEY in the task, and SPANK_PROBING_RUN_KEY where the Prolog tells the agent."""
+    seen = box.directory / "prolog.env"
+    site = box.layout.etc / "prolog.d" / "see"
+    site.write_text(f'#!/bin/sh\n[ "$SLURMD_NODENAME" = n1 ] && env > {seen}\nexit 0\n')
+    site.chmod(0o755)
+    try:
+        assert task_environment(box, "--probing-run=llama/7")["PROBING_RUN_KEY"] == "llama/7"
+        assert "SPANK_PROBING_RUN_KEY=llama/7\n" in seen.read_text()
+        assert task_environment(box, PROBING_RUN_KEY="from-env")["PROBING_RUN_KEY"] == "from-env"
+        assert "SPANK_PROBING_RUN_KEY=from-env\n" in seen.read_text()
+    finally:
+        site.unlink()
+
+
+def test_spank_mistakes_are_seen_at_submission_only(box: cluster.Sandbox, spank: Path) -> None:
+    """A misspelt option is refused with a reason; a missing plugin file never stops a job."""
+    for option, reason in (("--probing=maybe", "on or off"), ("--probing-run=a b", "letters")):
+        done = box.run(["srun", "-n1", option, "true"], check=False)
+        assert done.returncode != 0
+        assert reason in done.stderr
+    assert "--probing=on|off" in box.run(["srun", "--help"]).stdout
+    spank.write_text("optional /nowhere/probing.so\n")
+    assert box.run(["srun", "-n1", "echo", "ran"]).stdout == "ran\n"
+
+
+@contextlib.contextmanager
+def answering(directory: Path, reply: bytes) -> Iterator[None]:
+    """An agent of node n1 that always gives one answer."""
+    from tests.slurm_plugins.conftest import FakeAgent
+
+    path = directory / "nodes" / "n1" / "run" / "agent.sock"
+    agent = FakeAgent(path, lambda connection, _line: connection.sendall(reply))
+    path.chmod(0o666)
+    try:
+        yield
+    finally:
+        agent.close()
+        path.unlink()
+
+
+@pytest.mark.usefixtures("clean")
+def test_an_unfit_node_is_adopted_and_the_job_runs_elsewhere(
+    box: cluster.Sandbox, slurm: settings.SlurmSettings, look: live.Live
+) -> None:
+    """The Prolog's no drains n1 as Slurm does, the job completes on another node, and the drain becomes ours."""
+    unfit = b'{"v":1,"ok":true,"fit":false,"reason":"xid 79"}\n'
+    with answering(box.directory, unfit):
+        job_id = box.submit("hostname")
+        box.wait(job_id, ["COMPLETED"], timeout_s=90)
+    job = look.job(job_id)
+    assert job is not None
+    assert job.nodes != ("n1",)
+    assert node_of(look, "n1").reason.lower().startswith("prolog error")
+    assert nodes.connect(slurm).adopt("n1", REASON) == nodes.Outcome(state="done")
+    assert node_of(look, "n1").reason == REASON
+    assert nodes.connect(slurm).resume_own("n1").state == "done"
