@@ -49,7 +49,7 @@ def _from_stream(stream: Stream) -> Iterator[list[bytes]]:
 def _from_lines(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
     batch: list[bytes] = []
     for line in lines:
-        batch.append(line[:MAX_LINE_BYTES].rstrip(b"\n"))
+        batch.append(line[:MAX_LINE_BYTES].rstrip(b"\n").replace(b"\n", b" "))
         if len(batch) >= _BATCH_LINES:
             yield batch
             batch = []

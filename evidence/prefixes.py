@@ -79,12 +79,12 @@ _PRI5424 = _pattern(
 )
 _PRI = _pattern(r"\s*<(?P<pri>\d{1,3})>")
 _DMESG_X = _pattern(
-    r"(?P<fac>kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local\d)\s*:(?P<lev>emerg|alert|crit|err|warn|notice|info|debug)\s*:\s?"
+    r"(?P<fac>kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local\d)\s*:\s{0,8}(?P<lev>emerg|alert|crit|err|warn|notice|info|debug)\s*:\s?"
 )
 _UPTIME = _pattern(
     r"\s*\[\s*\+?(?P<up>\d{1,12}(?:\.\d{1,9})?)\](?:\s*\[\s*[TC]\d{1,9}(?:@\d+)?\])?:?[ ]{0,2}"
 )
-_STAMP = _pattern(r"\s*\[(?P<when>[A-Za-z0-9][^\]\[]{7,40}\d)\][ ]?")
+_STAMP = _pattern(r"\s*\[(?P<when>[A-Za-z0-9][^\]\[]{7,40}[\dZ])\]:?[ ]?")
 _CRI = _pattern(r"(?P<iso>\d{4}-\d\d-\d\dT\S{8,24})\ (?:stdout|stderr)\ [FP]\ ")
 _KLOG = _pattern(r"[IWEF]\d{4}\ \d\d:\d\d:\d\d\.\d+\s+\d+\ \S+:\d+\]\ ")
 _HOST_TAG = _pattern(

@@ -63,18 +63,16 @@ _REST = re.compile(
 )
 _DPC = re.compile(r"\bDPC: (?:containment event|unmasked uncorrectable error|ERR_(?:NON)?FATAL|RP PIO error)")
 _RECOVERY = re.compile(r"AER: device recovery failed")
-_SLOT = re.compile(r"pciehp\b.*?Slot\((?P<slot>[^)]{1,40})\): (?P<text>.*)")
+_SLOT = re.compile(r"pciehp\b.*?\b[Ss]lot ?\(?(?P<slot>[\w-]{1,40})\)?")
+_SLOT_QUIET = re.compile(r"Link Down/Up ignored|Link Down event (?:ignored|queued)")
 _SLOT_CODES = (
-    ("link_down", re.compile(r"Link Down(?!/Up ignored)\b")),
+    ("link_down", re.compile(r"Link Down\b")),
     ("card_removed", re.compile(r"Card not present")),
-    ("power_fault", re.compile(r"Power fault")),
+    ("power_fault", re.compile(r"Power fault (?:on|detected)|: Power fault")),
     (
         "train_failed",
-        re.compile(r"Cannot train link|[Ll]ink [Tt]raining [Ee]rror|Failed to check link status|No link"),
+        re.compile(r"Cannot train link|[Ll]ink [Tt]raining [Ee]rror|Failed to check link status"),
     ),
-)
-_TRAIN = re.compile(
-    r"pciehp\b.*(?:Cannot train link|[Ll]ink [Tt]raining [Ee]rror|Failed to check link status)"
 )
 _GONE = re.compile(
     r"device inaccessible|\(config space inaccessible\)|not ready \d+ms after (?:FLR|bus reset|resume|DPC|\w+ reset); giving up"
@@ -162,15 +160,13 @@ def _aer(message: str, address: str | None, context: Context) -> KernelFinding |
 
 def _link(message: str, address: str | None) -> KernelFinding | None:
     """Slots, links and devices that went away or run slow."""
-    if slot := _SLOT.search(message):
-        for code, pattern in _SLOT_CODES:
-            if pattern.search(slot["text"]):
-                return make(
-                    FACTS, "pcie_link", code, message, pci_bus_id=address, device=f"slot {slot['slot']}"
-                )
-        return None
-    if _TRAIN.search(message):
-        return make(FACTS, "pcie_link", "train_failed", message, pci_bus_id=address)
+    if "pciehp" in message:
+        if _SLOT_QUIET.search(message):
+            return None
+        slot = _SLOT.search(message)
+        device = f"slot {slot['slot']}" if slot else None
+        code = next((c for c, pattern in _SLOT_CODES if pattern.search(message)), None)
+        return make(FACTS, "pcie_link", code, message, pci_bus_id=address, device=device) if code else None
     if (speed := _SPEED.search(message)) and float(speed["can"]) >= _BIG_DEVICE_GBPS:
         detail = {
             "now_gbps": float(speed["now"]),

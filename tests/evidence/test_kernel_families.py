@@ -145,6 +145,22 @@ FORMS = [
         "slot 16-2",
     ),
     (
+        "pciehp 0000:00:1c.0:pcie04: slot(3): Link Down event",
+        "pcie_link",
+        "link_down",
+        "high",
+        "0000:00:1c.0",
+        "slot 3",
+    ),
+    (
+        "pciehp 0000:00:1c.0:pcie04: Card not present on Slot(3)",
+        "pcie_link",
+        "card_removed",
+        "high",
+        "0000:00:1c.0",
+        "slot 3",
+    ),
+    (
         "nvidia 0000:3b:00.0: Unable to change power state from D3cold to D0, device inaccessible",
         "pcie_link",
         "inaccessible",
