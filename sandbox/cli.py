@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import errors
-from probing_cluster.sandbox import cluster, layout, processes
+from probing_cluster.core import errors, settings
+from probing_cluster.db import store
+from probing_cluster.sandbox import cluster, demo, layout, processes, recording, replay, requirements
 from probing_cluster.sandbox.faults import registry
 
 
@@ -31,11 +32,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="probing-sandbox", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, run: object, text: str) -> argparse.ArgumentParser:
+    def command(name: str, run: object, text: str, where: str = ".sandbox") -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text)
-        sub.add_argument(
-            "--dir", type=Path, default=layout.default_directory(), help="the sandbox (default %(default)s)"
-        )
+        default = layout.default_directory(where)
+        sub.add_argument("--dir", type=Path, default=default, help="the sandbox (default %(default)s)")
         sub.set_defaults(run=run)
         return sub
 
@@ -47,6 +47,19 @@ def _parser() -> argparse.ArgumentParser:
     down.add_argument("--purge", action="store_true", help="remove the directory too")
     command("status", _status, "what runs, and what Slurm thinks of its nodes")
     _add_faults(command("fault", _fault, "break a node, or heal it"))
+    demo_command = command("demo", _demo, "break a GPU under a real job and see why it died", ".demo")
+    demo_command.add_argument(
+        "--keep", action="store_true", help="leave the cluster running (as KEEP=1 does)"
+    )
+    demo_command.add_argument(
+        "--replay", action="store_true", help="replay the recorded incident, without a cluster"
+    )
+    record = command(
+        "record", _record, "write what the database holds about a job to a file that can be replayed"
+    )
+    record.add_argument("job", type=int, metavar="JOBID")
+    record.add_argument("file", type=Path, metavar="FILE")
+    record.add_argument("--about", default="a job in the sandbox", help="one sentence about the incident")
     shell = command("shell", _shell, "a shell (or COMMAND) whose Slurm commands reach the sandbox")
     shell.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND")
     return parser
@@ -104,6 +117,40 @@ def _status(args: argparse.Namespace) -> int:
     if "slurmctld" in roles:
         print(box.run(["sinfo", "-N", "-o", "%8N %10T %20G %E"]).stdout, end="")
     return 0 if roles else errors.NotFound.exit_code
+
+
+def _demo(args: argparse.Namespace) -> int:
+    began = time.monotonic()
+
+    def say(line: str) -> None:
+        print(f"[{time.monotonic() - began:5.1f} s] {line}" if line else "", flush=True)
+
+    keep = args.keep or os.environ.get("KEEP", "0") not in {"", "0"}
+    why = requirements.missing()
+    if why or args.replay:
+        print(f"no cluster of its own here: {why or 'asked to replay'}", flush=True)
+        replay.run(args.dir, recording.DEMO, say=say)
+        return 0
+    demo.run(args.dir, keep=keep, say=say)
+    if keep:
+        print(_KEPT.format(command=f"{Path(sys.argv[0])}", dir=args.dir))
+    else:
+        say("everything is stopped; KEEP=1 make demo leaves it running")
+    return 0
+
+
+_KEPT = """
+The cluster is still running:
+  {command} shell --dir {dir}                        sinfo, sbatch, probing-report, probing-ctl … on it
+  {command} fault --dir {dir} n1 ib-down mlx5_2      break something else (fault --help lists what)
+  {command} down --dir {dir} --purge                 stop it and remove everything"""
+
+
+def _record(args: argparse.Namespace) -> int:
+    box = cluster.Sandbox.open(args.dir)
+    with store.Store.open(settings.load(box.layout.probing_toml)) as database:
+        recording.save(recording.take(database, args.job, args.about), args.file)
+    return 0
 
 
 def _shell(args: argparse.Namespace) -> int:

@@ -13,6 +13,10 @@ Value = str | int | float | bool | Sequence[str]
 Sections = Mapping[str, Mapping[str, Value]]
 
 
+# Jobs here live for seconds: an hour between checkpoints would say that all their work was lost.
+_SHORT_JOBS: Mapping[str, Value] = {"checkpoint_interval_s": 10.0, "restart_s": 1.0}
+
+
 def service_toml(lay: layout.Layout) -> str:
     """etc/probing.toml: what probing-ctl and probing-report use; quick intervals, and it may act."""
     return _toml(
@@ -33,8 +37,7 @@ def service_toml(lay: layout.Layout) -> str:
                 "budget_partition_frac": 0.5,
                 "budget_nodes": max(2, lay.nodes // 2),
             },
-            # Jobs here live for seconds: an hour between checkpoints would say that all their work was lost.
-            "attribution": {"checkpoint_interval_s": 10.0, "restart_s": 1.0},
+            "attribution": _SHORT_JOBS,
             "mail": {"spool_directory": str(lay.directory / "mail")},
         }
     )
@@ -65,6 +68,17 @@ def agent_toml(lay: layout.Layout, node: str, nvml_library: Path) -> str:
                 # The host's own tools know nothing of the simulated node.
                 "command_directories": [str(home / "root/usr/bin")],
             },
+        }
+    )
+
+
+def replay_toml(cluster: str, postgres: Path) -> str:
+    """What a replayed incident is judged and reported with: no Slurm, no agents, a database of its own."""
+    return _toml(
+        {
+            "cluster": {"name": cluster},
+            "database": {"directory": str(postgres)},
+            "attribution": _SHORT_JOBS,
         }
     )
 

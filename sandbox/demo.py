@@ -1,0 +1,144 @@
+"""`probing-sandbox demo`: a real job dies on a real Slurm cluster, and probing-report says why."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from probing_cluster.core import hostlist
+from probing_cluster.sandbox import cluster, demo_job, layout, processes
+
+NODES, GPUS, BROKEN_GPU = 4, 8, 3
+STEPS = 72
+_TRAINING = """
+srun --ntasks-per-node=1 {python} {script} {checkpoint} {steps}
+"""
+
+Say = Callable[[str], None]
+
+
+def run(directory: Path, *, keep: bool, say: Say) -> int:
+    """The whole story; everything is stopped at the end unless `keep`. Returns the job's id."""
+    clear(directory, say)
+    say(f"booting a real Slurm cluster of {NODES} nodes x {GPUS} GPUs on this machine, in {directory}")
+    box = cluster.Sandbox.up(directory, nodes=NODES, gpus=GPUS, say=lambda line: say(f"  {line}"))
+    try:
+        job = _story(box, say)
+        _report(box, job)
+        say("")
+        say(f"HTML report: {html_file(directory, job)}")
+    except BaseException:
+        box.down()
+        raise
+    if not keep:
+        box.down()
+    return job
+
+
+def clear(directory: Path, say: Say) -> None:
+    """Ends and removes an earlier demo in the same place."""
+    if not layout.exists(directory):
+        return
+    if processes.listing(directory.resolve()):
+        say("stopping the cluster of an earlier demo")
+    cluster.Sandbox.open(directory).down(purge=True)
+
+
+def html_file(directory: Path, job: int) -> Path:
+    """Where the HTML report of `job` is written."""
+    return directory.resolve() / f"report-{job}.html"
+
+
+def _story(box: cluster.Sandbox, say: Say) -> int:
+    job = box.submit(_training(box), nodes=2, gres=f"gpu:{GPUS}", job_name="llama-70b-sft")
+    box.wait(job, ["RUNNING"])
+    nodes = _nodes(box, job)
+    say(f"sbatch: job {job} runs on {hostlist.compress(nodes)}, 2 nodes x {GPUS} GPUs")
+    _wait_for_output(box, job, f"checkpoint at step {2 * demo_job.CHECKPOINT_EVERY}", say)
+    # A little into the next interval: what was trained since the checkpoint is lost.
+    time.sleep(3)
+    broken = nodes[1]
+    gpu = box.hardware(broken).gpus[BROKEN_GPU]
+    say(f"breaking GPU {BROKEN_GPU} of {broken} ({gpu.pci}): Xid 79, it has fallen off the bus")
+    box.fault(broken, "xid", code=79, gpu=BROKEN_GPU)
+    _wait_for(
+        lambda: "drain" in box.run(["sinfo", "-hn", broken, "-o", "%T"]).stdout,
+        f"{broken} is not drained",
+        60,
+    )
+    reason = box.run(["sinfo", "-hn", broken, "-o", "%E"]).stdout.splitlines()[0]
+    say(f"{broken} is drained: {reason}")
+    _wait_for(lambda: _restarts(box, job) == 1, f"job {job} is not requeued", 60)
+    say(f"job {job} is requeued under the same id")
+    box.wait(job, ["RUNNING"], timeout_s=120)
+    say(f"job {job} runs again, on {hostlist.compress(_nodes(box, job))}")
+    _wait_for_output(box, job, f"done after {STEPS} steps", say)
+    box.wait(job, ["COMPLETED"], timeout_s=120)
+    say(f"job {job} is completed; waiting for the verdict")
+    _wait_for(lambda: _is_judged(box, job), "no verdict yet; the report shows what there is", 60, fatal=False)
+    return job
+
+
+def _training(box: cluster.Sandbox) -> str:
+    # Copied to where the job's user can read it, wherever this checkout lies.
+    script = box.layout.jobs / "train.py"
+    shutil.copyfile(demo_job.__file__, script)
+    checkpoint = box.layout.jobs / "checkpoint"
+    return _TRAINING.format(python=sys.executable, script=script, checkpoint=checkpoint, steps=STEPS)
+
+
+def _nodes(box: cluster.Sandbox, job: int) -> list[str]:
+    return hostlist.expand(box.run(["squeue", "-hj", str(job), "-o", "%N"]).stdout.strip())
+
+
+def _restarts(box: cluster.Sandbox, job: int) -> int:
+    shown = box.run(["scontrol", "-o", "show", "job", str(job)]).stdout
+    return int(shown.partition(" Restarts=")[2].partition(" ")[0] or 0)
+
+
+def _is_judged(box: cluster.Sandbox, job: int) -> bool:
+    done = box.run(["probing-report", str(job), "--json"], check=False)
+    if done.returncode != 0:
+        return False
+    report = json.loads(done.stdout)
+    attempts = report["attempts"]
+    return report["state"] == "COMPLETED" and len(attempts) == 2 and attempts[0]["verdict"] is not None
+
+
+def _report(box: cluster.Sandbox, job: int) -> None:
+    sys.stdout.write(f"\n$ probing-report {job}\n")
+    sys.stdout.flush()
+    processes.call(["probing-report", str(job), "--html", str(html_file(box.directory, job))], env=box.env)
+
+
+def _wait_for_output(box: cluster.Sandbox, job: int, line: str, say: Say) -> None:
+    """Returns when the job printed a line beginning so; tells each new line while it waits."""
+    path = box.layout.jobs / f"slurm-{job}.out"
+    told = len(_said(path))
+
+    def found() -> bool:
+        nonlocal told
+        lines = _said(path)
+        for new in lines[told:]:
+            say(f"  job {job}: {new}")
+        told = len(lines)
+        return any(entry.startswith(line) for entry in lines)
+
+    _wait_for(found, f"job {job} does not say {line!r}; see {path}", 180)
+
+
+def _said(path: Path) -> list[str]:
+    # Only what the script printed: Slurm's own words about the requeue stand between.
+    words = ("starting", "resuming", "checkpoint", "done")
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+    return [line for line in lines if line.startswith(words)]
+
+
+def _wait_for(ready: Callable[[], bool], message: str, timeout_s: float, *, fatal: bool = True) -> None:
+    with contextlib.nullcontext() if fatal else contextlib.suppress(processes.CommandFailed):
+        processes.wait_until(ready, message, timeout_s=timeout_s, every_s=0.3)
