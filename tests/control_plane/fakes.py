@@ -96,23 +96,7 @@ class Hands:
 class Sacct:
     """A runner that answers `sacct` with rows given as dictionaries."""
 
-    FIELDS = [
-        "JobIDRaw",
-        "JobID",
-        "State",
-        "Submit",
-        "Eligible",
-        "Start",
-        "End",
-        "ExitCode",
-        "NodeList",
-        "AllocTRES",
-        "User",
-        "Account",
-        "Partition",
-        "JobName",
-        "Cluster",
-    ]
+    FIELDS = "JobIDRaw,JobID,State,Submit,Eligible,Start,End,ExitCode,NodeList,AllocTRES,User,Account,Partition,JobName,Cluster"
 
     def __init__(self) -> None:
         self.rows: list[dict[str, str]] = []
@@ -126,7 +110,7 @@ class Sacct:
         if program == "scontrol":
             return b"AccountingStorageTRES = cpu,gres/gpu\n"
         if arguments == ("-e",):
-            return " ".join(self.FIELDS).encode()
+            return self.FIELDS.replace(",", " ").encode()
         self.asked.append(arguments)
         delimiter = next(a.partition("=")[2] for a in arguments if a.startswith("--delimiter="))
         fields = next(a.partition("=")[2] for a in arguments if a.startswith("--format=")).split(",")

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pwd
+import socket
+import subprocess
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import fakes
+import pytest
+
+from probing_cluster.control_plane import context, report_door
+from probing_cluster.control_plane.tasks import accounting
+from probing_cluster.core import errors, settings
+from probing_cluster.reports import door, job_ref
+
+ALICE = report_door.Caller(uid=2001, name="alice")
+BOB = report_door.Caller(uid=2002, name="bob", groups=frozenset({"users"}))
+ASK = {"v": 1, "op": "report", "job": "7"}
+
+
+@pytest.fixture
+def told(service: context.Context) -> context.Context:
+    """A service that knows alice's job 7."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [fakes.row(7)]
+    accounting.run(service)
+    return service
+
+
+def test_the_owner_is_answered_and_nobody_else(told: context.Context) -> None:
+    """alice reads her job; bob is told that it is another's, and gets no row of it."""
+    mine = report_door.answer(told, ALICE, ASK)
+    assert mine["ok"]
+    assert mine["rows"]["attempts"][0]["job_id"] == 7
+    theirs = report_door.answer(told, BOB, ASK)
+    assert (theirs["ok"], theirs["error"]) == (False, "not_permitted")
+    assert "rows" not in theirs
+
+
+@pytest.mark.parametrize(
+    ("service", "caller", "may"),
+    [
+        (settings.ServiceSettings(operators=("bob",)), BOB, True),
+        (settings.ServiceSettings(operator_group="users"), BOB, True),
+        (settings.ServiceSettings(operator_group="wheel"), BOB, False),
+        (settings.ServiceSettings(), report_door.Caller(uid=0, name="root"), True),
+        (settings.ServiceSettings(), report_door.Caller(uid=4321, name=""), False),
+        (
+            settings.ServiceSettings(operator_group=""),
+            report_door.Caller(uid=4, name="x", groups=frozenset({""})),
+            False,
+        ),
+        (settings.ServiceSettings(), dataclasses.replace(ALICE, name="alice2"), False),
+    ],
+    ids=["operator", "operators' group", "another group", "root", "nameless uid", "empty group", "namesake"],
+)
+def test_who_may_read_every_job(
+    service: settings.ServiceSettings, caller: report_door.Caller, may: bool
+) -> None:
+    """Operators by name or group, and root; an empty setting opens nothing."""
+    assert report_door.may_read(caller, frozenset({"alice"}), service) is may
+
+
+def test_a_job_id_that_two_users_had_is_for_operators(told: context.Context) -> None:
+    """After a wrapped job id nobody sees the other's attempt through their own."""
+    assert not report_door.may_read(ALICE, frozenset({"alice", "bob"}), told.config.service)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"v": 2, "op": "report", "job": "7"},
+        {"v": 1, "op": "drop", "job": "7"},
+        {"v": 1, "op": "report", "job": "7;drop"},
+        {},
+    ],
+)
+def test_what_is_no_request_gets_a_plain_refusal(told: context.Context, request_: dict[str, object]) -> None:
+    """Unknown versions, operations and forms are refused in words."""
+    assert report_door.answer(told, ALICE, request_)["error"] == "usage"
+
+
+@pytest.fixture
+def opened(told: context.Context) -> Iterator[Path]:
+    """The door on a real socket."""
+    with tempfile.TemporaryDirectory(prefix="probing-door-") as directory:
+        Path(directory).chmod(0o755)
+        path = Path(directory) / "report.sock"
+        told.config = dataclasses.replace(told.config, service=settings.ServiceSettings(socket=str(path)))
+        with report_door.serving(told):
+            yield path
+
+
+def test_the_client_gets_the_rows_or_the_services_error(opened: Path) -> None:
+    """What probing-report does as root: rows of a known job, NotFound for another."""
+    assert door.ask(opened, job_ref.parse("7"))["attempts"][0]["user"] == "alice"
+    with pytest.raises(errors.NotFound):
+        door.ask(opened, job_ref.parse("8"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+@pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="needs a Python that any user may run")
+def test_the_kernel_says_who_asks(opened: Path) -> None:
+    """A process of another uid cannot read alice's job, whatever it writes into its request."""
+    nobody = pwd.getpwnam("nobody")
+    script = textwrap.dedent(
+        """
+        import json, socket, sys
+        s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])
+        s.sendall(json.dumps({"v": 1, "op": "report", "job": "7", "uid": 0, "user": "alice"}).encode() + b"\\n")
+        print(s.makefile().read())
+        """
+    )
+    done = subprocess.run(
+        ["/usr/bin/python3", "-I", "-S", "-c", script, str(opened)],
+        check=False, capture_output=True, text=True, user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[], timeout=30,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["error"] == "not_permitted", done.stderr
+
+
+def test_a_credential_on_this_socket_is_refused(opened: Path) -> None:
+    """MUNGE's place is kept: a credential nobody checks is never taken for one."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(str(opened))
+        sock.sendall(json.dumps(ASK | {"credential": "MUNGE:x"}).encode() + b"\n")
+        sock.shutdown(socket.SHUT_WR)
+        assert sock.recv(100) == b""
+
+
+@pytest.mark.parametrize("raw", [b"\xff\xfe\n", b"[]\n", b"7\n", b"{" * 5000, b"{}" + b" " * 9000 + b"\n"])
+def test_rubbish_does_not_hurt_the_door(opened: Path, raw: bytes) -> None:
+    """Bad bytes, other JSON and endless lines end in silence, and the next caller is served."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(str(opened))
+        try:
+            sock.sendall(raw)
+            sock.shutdown(socket.SHUT_WR)
+            sock.recv(100)
+        except OSError:
+            pass
+    assert door.ask(opened, job_ref.parse("7"))["attempts"]
+
+
+def test_a_binding_covers_the_whole_request_but_the_credential() -> None:
+    """A credential for one job is none for another."""
+    base = door.request_for(job_ref.parse("7"))
+    assert door.binding(base) == door.binding(base | {"credential": "x"})
+    assert door.binding(base) != door.binding(door.request_for(job_ref.parse("8")))
