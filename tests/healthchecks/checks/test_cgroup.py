@@ -1,0 +1,35 @@
+"""cgroups for jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from probing_cluster.core.records import Outcome
+from probing_cluster.healthchecks import nodeview
+
+SCOPE = "sys/fs/cgroup/system.slice/slurmstepd.scope"
+
+
+def test_controllers(node: Any) -> None:
+    """The controllers Slurm needs are ok; a missing one fails."""
+    node.put("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids")
+    assert node.check("cgroup").outcome is Outcome.OK
+    node.put("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io pids")
+    assert (node.check("cgroup").outcome, node.check("cgroup").device) == (Outcome.FAIL, "memory")
+
+
+def test_left_over(node: Any) -> None:
+    """The cgroup of a job that is gone warns at the second look: the first may have been a job just ending."""
+    node.put("sys/fs/cgroup/cgroup.controllers", "cpuset cpu memory")
+    node.put(f"{SCOPE}/job_42/cgroup.procs", "")
+    node.put(f"{SCOPE}/job_43/cgroup.procs", "")
+    assert node.check("cgroup").outcome is Outcome.OK
+    node.expected = nodeview.Expectations(allocated={43: ()})
+    assert node.check("cgroup").outcome is Outcome.OK
+    finding = node.check("cgroup")
+    assert (finding.outcome, finding.device) == (Outcome.WARN, "job_42")
+
+
+def test_no_cgroups(node: Any) -> None:
+    """Without cgroups there is nothing to judge."""
+    assert node.check("cgroup").outcome is Outcome.ABSENT

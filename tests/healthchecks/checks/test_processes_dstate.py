@@ -1,0 +1,49 @@
+"""Processes stuck in the kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from probing_cluster.core.records import Outcome
+
+
+def test_a_moment_is_nothing_and_lasting_fails(node: Any) -> None:
+    """D state fails only when the same process is seen so for five minutes."""
+    node.process(10, "python", "D")
+    node.process(11, "sshd")
+    finding = node.check("processes_dstate")
+    assert finding.outcome is Outcome.OK
+    assert "1 in D state just now" in finding.message
+    node.later(300)
+    finding = node.check("processes_dstate")
+    assert (finding.outcome, finding.device, finding.measured) == (Outcome.FAIL, "python", 300)
+
+
+def test_another_process_with_the_same_id(node: Any) -> None:
+    """A new process with the old id has its own time; so has one that came back from D state."""
+    node.process(10, "python", "D")
+    node.check("processes_dstate")
+    node.later(300)
+    node.put("proc/10/stat", f"10 (python) D 1 {' '.join(['0'] * 17)} 99999 0 0")
+    assert node.check("processes_dstate").outcome is Outcome.OK
+
+
+def test_kernel_threads_wait_by_trade(node: Any) -> None:
+    """Kernel threads in D state are no fault."""
+    node.process(50, "kworker/0:1+events", "D", parent=2)
+    node.check("processes_dstate")
+    node.later(3600)
+    assert node.check("processes_dstate").outcome is Outcome.OK
+
+
+def test_names_with_spaces_and_parentheses(node: Any) -> None:
+    """A process named `a) D (b` does not fool the parser."""
+    node.process(10, "a) D (b", "S")
+    node.check("processes_dstate")
+    node.later(600)
+    assert node.check("processes_dstate").outcome is Outcome.OK
+
+
+def test_no_proc(node: Any) -> None:
+    """Without processes there is nothing to judge."""
+    assert node.check("processes_dstate").outcome is Outcome.ABSENT
