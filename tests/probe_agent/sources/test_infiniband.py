@@ -1,0 +1,204 @@
+"""InfiniBand ports: judged against what they once were, by counters that stick at their ceiling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from probing_cluster.probe_agent.sources import infiniband
+from probing_cluster.sandbox.nodetree import writing
+
+PORT = "sys/class/infiniband/mlx5_3/ports/1"
+
+
+def put(watched: Any, name: str, value: str, port: str = PORT) -> None:
+    writing.put(watched.reach.root, f"{port}/{name}", value)
+
+
+@pytest.fixture
+def ib(watch: Any) -> Any:
+    watched = watch(infiniband.SOURCE)
+    watched.look(2)
+    return watched
+
+
+def down(ib: Any) -> None:
+    put(ib, "state", "1: DOWN")
+    put(ib, "phys_state", "2: Polling")
+    put(ib, "rate", "10 Gb/sec (4X SDR)")
+
+
+def test_healthy_ports_are_no_finding_and_are_named_as_healthy(ib: Any) -> None:
+    """Eight ports up: nothing to say, and their names and addresses contradict older kernel lines."""
+    judged = ib.look()
+    assert judged.present == ()
+    assert judged.edges == ()
+    assert "mlx5_3" in judged.healthy
+    assert any(":" in n and n.endswith(".0") for n in judged.healthy)
+
+
+def test_port_that_goes_down_is_grave_after_two_readings_and_well_after_one(ib: Any, seen: Any) -> None:
+    """One reading may be a retraining; the rate of a port that is down is not judged."""
+    down(ib)
+    assert seen(ib.look()) == []
+    assert seen(ib.look()) == [("ib_link", "down", "mlx5_3", "high")]
+    put(ib, "state", "4: ACTIVE")
+    put(ib, "phys_state", "5: LinkUp")
+    put(ib, "rate", "400 Gb/sec (4X NDR)")
+    assert seen(ib.look()) == []
+
+
+def test_port_that_was_never_up_is_not_missed(watch: Any, seen: Any) -> None:
+    """An unused port is no fault."""
+    watched = watch(infiniband.SOURCE)
+    down(watched)
+    assert seen(watched.look(5)) == []
+
+
+def test_port_without_subnet_manager_is_looked_at_later(ib: Any, seen: Any) -> None:
+    """INIT is a state one passes through; staying there is a fault of lower severity."""
+    put(ib, "state", "2: INIT")
+    assert seen(ib.look(2)) == []
+    assert seen(ib.look()) == [("ib_link", "not_active", "mlx5_3", "low")]
+
+
+def test_words_behind_the_numbers_are_not_believed(ib: Any, seen: Any) -> None:
+    """Some drivers pair number and word wrongly; the number decides."""
+    put(ib, "phys_state", "5: ACTIVE")
+    put(ib, "state", "4: whatever")
+    assert seen(ib.look(3)) == []
+
+
+def test_narrower_link_is_told_and_an_unknown_speed_is_not(ib: Any, seen: Any) -> None:
+    """HDR instead of NDR is a fault; the kernel's guess for a speed it does not know is not."""
+    put(ib, "rate", "200 Gb/sec (4X HDR)")
+    assert seen(ib.look(3)) == [("ib_link", "rate", "mlx5_3", "low")]
+    put(ib, "rate", "10 Gb/sec (4X SDR)")
+    assert seen(ib.look(3)) == []
+
+
+def test_device_that_disappears_is_grave_after_three_readings(ib: Any, seen: Any) -> None:
+    """A card that is gone is found by its absence."""
+    (ib.reach.root / "sys/class/infiniband/mlx5_3").rename(ib.reach.root / "gone")
+    assert seen(ib.look(2)) == []
+    assert seen(ib.look()) == [("ib_link", "missing", "mlx5_3", "high")]
+
+
+def test_counter_step_is_an_edge_with_its_value(ib: Any, moved: Any) -> None:
+    """Only what moved since the last reading counts: absolute values are normal."""
+    assert ib.look().edges == ()
+    put(ib, "counters/link_downed", "2")
+    judged = ib.look()
+    assert moved(judged) == [("ib_link", "link_downed", "mlx5_3", "low")]
+    assert judged.edges[0].what.measured == 2.0
+    assert ib.look().edges == ()
+
+
+def test_counter_that_goes_down_was_reset_and_counts_anew(ib: Any) -> None:
+    """After perfquery -R nothing has happened; the same value later is another event."""
+    put(ib, "counters/link_downed", "2")
+    (before,) = ib.look().edges
+    put(ib, "counters/link_downed", "0")
+    assert ib.look().edges == ()
+    put(ib, "counters/link_downed", "2")
+    (after,) = ib.look().edges
+    assert before.value != after.value
+
+
+@pytest.mark.parametrize(
+    ("name", "ceiling"), [("link_downed", 255), ("local_link_integrity_errors", 15), ("symbol_error", 65535)]
+)
+def test_counter_at_its_ceiling_is_said_to_be_blind(ib: Any, seen: Any, name: str, ceiling: int) -> None:
+    """16-, 8- and 4-bit counters stick at their maximum; from then on they show nothing."""
+    put(ib, f"counters/{name}", str(ceiling))
+    assert ("ib_link", f"{name}_saturated", "mlx5_3", "info") in seen(ib.look())
+
+
+def test_three_downs_in_hours_are_a_flapping_link(ib: Any, seen: Any) -> None:
+    """Flaps shorter than the reading interval are counted by link_downed."""
+    for n in range(1, 4):
+        put(ib, "counters/link_downed", str(n))
+        judged = ib.look(every_s=3600.0)
+    assert ("ib_link", "flapping", "mlx5_3", "low") in seen(judged)
+    assert ("ib_link", "flapping", "mlx5_3", "low") not in seen(ib.look(every_s=13 * 3600.0))
+
+
+def test_flaps_are_still_seen_when_the_counter_is_full(ib: Any, seen: Any) -> None:
+    """With link_downed stuck at 255 what was seen itself takes its place."""
+    put(ib, "counters/link_downed", "255")
+    ib.look(every_s=13 * 3600.0)
+    ib.flaps = []
+    for _ in range(3):
+        put(ib, "state", "1: DOWN")
+        ib.look()
+        put(ib, "state", "4: ACTIVE")
+        judged = ib.look()
+    assert ("ib_link", "flapping", "mlx5_3", "low") in seen(judged)
+
+
+def test_unreadable_counter_is_unknown_and_left_alone(ib: Any) -> None:
+    """EINVAL is not zero; reading it again would only fill the kernel log, so it is not read again."""
+    path = f"/{PORT}/counters/symbol_error"
+    ib.reach.failing[path] = "EINVAL"
+    assert ib.look().edges == ()
+    ib.reach.reads.clear()
+    ib.look()
+    assert path not in ib.reach.reads
+
+
+def test_text_instead_of_a_number_is_unknown(ib: Any) -> None:
+    """Old kernels answer `N/A (no PMA)`."""
+    put(ib, "counters/link_downed", "N/A (no PMA)")
+    assert ib.look().edges == ()
+    put(ib, "counters/link_downed", "0")
+    assert ib.look().edges == ()
+
+
+def test_unreadable_state_neither_confirms_nor_clears(ib: Any, seen: Any) -> None:
+    """Not seeing is not health."""
+    down(ib)
+    ib.look(2)
+    ib.reach.failing[f"/{PORT}/state"] = "EIO"
+    judged = ib.look()
+    assert seen(judged) == []
+    assert "mlx5_3" in judged.unknown
+
+
+def test_after_a_boot_ports_get_time_to_come_up(ib: Any, seen: Any) -> None:
+    """The first minutes of a boot are no fault; later ones are."""
+    down(ib)
+    ib.reboot(uptime_s=60.0)
+    assert seen(ib.look(5)) == []
+    ib.reboot(uptime_s=700.0)
+    assert seen(ib.look(2)) == [("ib_link", "down", "mlx5_3", "high")]
+
+
+def test_excluded_devices_are_not_even_read(watch: Any) -> None:
+    """Reading some functions' counters makes the driver complain: the site can name them."""
+    watched = watch(infiniband.SOURCE)
+    watched.look(exclude_hcas=("mlx5_[37]",))
+    assert not any("mlx5_3/ports" in path for path in watched.reach.reads)
+    assert any("mlx5_2/ports" in path for path in watched.reach.reads)
+
+
+def test_virtual_functions_are_left_out(ib: Any) -> None:
+    """A VF's port follows its parent's."""
+    device = ib.reach.root / "sys/class/infiniband/mlx5_3/device"
+    (device.resolve() / "physfn").symlink_to("../0000:00:00.0")
+    assert "mlx5_3" not in ib.look().healthy
+
+
+def test_node_without_hca_is_absent(watch: Any, bare: Any, clock: Any) -> None:
+    """Nothing there is not the same as nothing wrong."""
+    watched = watch(infiniband.SOURCE)
+    watched.reach.root = bare.root
+    assert watched.look().state == "absent"
+
+
+def test_relearning_accepts_what_is_there_now(ib: Any, seen: Any) -> None:
+    """When an operator says so, a port taken out for good is no longer missed."""
+    down(ib)
+    assert seen(ib.look(2)) != []
+    assert seen(ib.look(relearn=True)) == []
+    assert seen(ib.look(3)) == []

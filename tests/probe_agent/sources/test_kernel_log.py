@@ -1,0 +1,121 @@
+"""The kernel log as evidence: once each, gaps told, only the kernel believed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from probing_cluster.probe_agent import identity, kernel_words
+from probing_cluster.probe_agent.sources import kernel_log, kmsg
+from probing_cluster.sandbox.nodetree import writing
+
+XID = "NVRM: Xid (PCI:0000:5e:00): 79, pid=1234, name=python, GPU has fallen off the bus."
+
+
+def line(seq: int, text: str = XID, facility: int = 0) -> kmsg.Line:
+    return kmsg.Line(seq=seq, ts_us=seq * 1_000_000, facility=facility, text=text)
+
+
+def log_of(who: identity.Identity, state: Any = None) -> kernel_log.KernelLog:
+    return kernel_log.KernelLog(who, kernel_words.classifier(), state=state)
+
+
+def take(log: kernel_log.KernelLog, *lines: kmsg.Line) -> list[Any]:
+    return log.take(lines, caught_up=False, place={})
+
+
+def test_xid_line_becomes_a_sighting_with_everything_it_says(who: identity.Identity) -> None:
+    """Kind, code, address, process and a position of boot and number."""
+    (seen,) = take(log_of(who), line(41))
+    assert (seen.kind, seen.code, seen.pci_bus_id, seen.pid, seen.process) == (
+        "xid",
+        "79",
+        "0000:5e:00",
+        1234,
+        "python",
+    )
+    assert seen.position == f"{who.boot_id()}:41"
+    assert str(seen.severity) == "high"
+    assert seen.source == "kernel"
+
+
+def test_time_is_boot_time_plus_the_kernels_clock(who: identity.Identity) -> None:
+    """Not when it was read: when it was written."""
+    (seen,) = take(log_of(who), line(41))
+    assert seen.at.timestamp() == pytest.approx((who.boot_epoch_s() or 0) + 41)
+
+
+def test_restart_goes_on_after_the_last_line(who: identity.Identity) -> None:
+    """Each line once, though the whole log is offered again."""
+    first = log_of(who)
+    assert len(take(first, line(1), line(2))) == 2
+    state = json.loads(json.dumps(first.to_state()))
+    again = log_of(who, state)
+    seen = take(again, line(1), line(2), line(3))
+    assert [s.position.rsplit(":", 1)[1] for s in seen] == ["3"]
+
+
+def test_gap_in_the_numbers_is_counted_and_told(who: identity.Identity) -> None:
+    """Messages overwritten before they were read are an event of their own, with how many."""
+    log = log_of(who)
+    take(log, line(10, "nothing"))
+    seen = take(log, line(31, "nothing"))
+    assert [(s.kind, s.measured) for s in seen] == [("agent_overrun", 20.0)]
+    assert seen[0].detail == {"first_seq": 11, "last_seq": 30}
+    assert log.missed_total == 20
+
+
+def test_gap_across_a_restart_of_the_agent_is_told_too(who: identity.Identity) -> None:
+    """What was overwritten while no agent ran is not silently skipped."""
+    first = log_of(who)
+    take(first, line(10, "nothing"))
+    again = log_of(who, first.to_state())
+    assert [s.kind for s in take(again, line(15, "nothing"))] == ["agent_overrun"]
+
+
+def test_first_start_does_not_call_old_lines_missed(who: identity.Identity) -> None:
+    """An agent installed today knows nothing of what was before, and does not pretend to."""
+    assert take(log_of(who), line(5000, "nothing")) == []
+
+
+def test_reboot_starts_the_numbers_anew(who: identity.Identity) -> None:
+    """The same number in another boot is another line, with another identity."""
+    first = log_of(who)
+    (before,) = take(first, line(7))
+    writing.put(who.root, "proc/sys/kernel/random/boot_id", "11111111-2222-3333-4444-555555555555")
+    again = log_of(who, first.to_state())
+    (after,) = [s for s in take(again, line(0, "nothing"), line(7)) if s.kind == "xid"]
+    assert again.rebooted
+    assert before.position != after.position
+
+
+def test_reboot_under_a_living_agent_is_noticed(who: identity.Identity) -> None:
+    """A directory that plays a node may reboot while its agent lives on."""
+    log = log_of(who)
+    take(log, line(7))
+    writing.put(who.root, "proc/sys/kernel/random/boot_id", "11111111-2222-3333-4444-555555555555")
+    seen = take(log, line(0))
+    assert log.rebooted
+    assert seen[0].position.startswith("11111111")
+
+
+def test_forged_line_changes_nothing(who: identity.Identity) -> None:
+    """What any program can write to /dev/kmsg is counted as read and otherwise ignored."""
+    log = log_of(who)
+    assert take(log, line(1, facility=1), line(2, facility=3)) == []
+    assert log.cursor.seq == 2
+
+
+def test_forged_line_is_no_evidence_through_journald_position(who: identity.Identity) -> None:
+    """Lines without a number keep the journal's own position."""
+    log = log_of(who)
+    told = kmsg.Line(seq=-1, ts_us=5, facility=0, text=XID, boot_id="b", position="journal:5:a1")
+    (seen,) = take(log, told)
+    assert seen.position == "b:journal:5:a1"
+
+
+def test_storm_of_unknown_lines_is_nothing(who: identity.Identity) -> None:
+    """Lines that say nothing make no sightings."""
+    assert take(log_of(who), *(line(n, f"usb 1-1: new device {n}") for n in range(500))) == []
