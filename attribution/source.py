@@ -1,0 +1,206 @@
+"""Where the engine reads from: Postgres over ADBC for the recent past, Parquet for history, or both as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import adbc_driver_postgresql.dbapi as adbc
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from probing_cluster.attribution import signatures
+from probing_cluster.core import errors, records
+from probing_cluster.db import store
+
+_SQL = Path(__file__).parent / "sql"
+
+ATTEMPT_SCHEMA = pa.schema(
+    [
+        ("cluster", pa.string()),
+        ("job_id", pa.int64()),
+        ("attempt", pa.int64()),
+        ("submit_us", pa.int64()),
+        ("eligible_us", pa.int64()),
+        ("start_us", pa.int64()),
+        ("end_us", pa.int64()),
+        ("suspended_s", pa.float64()),
+        ("state", pa.string()),
+        ("nodes", pa.list_(pa.string())),
+        ("n_nodes", pa.int32()),
+        ("n_gpus", pa.int64()),
+        ("user", pa.string()),
+        ("account", pa.string()),
+        ("partition", pa.string()),
+        ("run_key", pa.string()),
+        ("priority", pa.int64()),
+        ("cause", pa.string()),
+        ("domain", pa.string()),
+        ("component", pa.string()),
+        ("fault_node", pa.string()),
+        ("confidence", pa.string()),
+        ("evidence", pa.list_(pa.string())),
+    ]
+)
+"""One attempt with its current verdict."""
+
+EVENT_SCHEMA = pa.schema(
+    [
+        ("event_id", pa.string()),
+        ("cluster", pa.string()),
+        ("node", pa.string()),
+        ("at_us", pa.int64()),
+        ("kind", pa.string()),
+        ("code", pa.string()),
+        ("severity", pa.string()),
+        ("source", pa.string()),
+        ("device", pa.string()),
+        ("gpu_uuid", pa.string()),
+        ("pci_bus_id", pa.string()),
+        ("job_id", pa.int64()),
+        ("recovered", pa.bool_()),
+    ]
+)
+"""One node event, as the figures and the bulk join see it."""
+
+
+SIGNATURE_SCHEMA = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("code", pa.string()),
+        ("severity", pa.string()),
+        ("recovered", pa.bool_()),
+        ("cause", pa.string()),
+        ("root", pa.bool_()),
+        ("role", pa.string()),
+        ("lethality", pa.float64()),
+        ("scope", pa.string()),
+    ]
+)
+"""The signature table as a joined table: one row per sort of event."""
+
+
+class Source(Protocol):
+    """Attempts (with verdicts) and events of a span, as Arrow."""
+
+    def attempts(self, since: datetime, until: datetime) -> pa.Table:
+        """Attempts that ran in the span, in ATTEMPT_SCHEMA."""
+        ...
+
+    def events(self, since: datetime, until: datetime) -> pa.Table:
+        """Events with since <= at < until, in EVENT_SCHEMA."""
+        ...
+
+
+class PostgresSource:
+    """A database with our schema."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+
+    def attempts(self, since: datetime, until: datetime) -> pa.Table:
+        """See Source."""
+        return self._table("pg_attempts", since, until).cast(ATTEMPT_SCHEMA)
+
+    def events(self, since: datetime, until: datetime) -> pa.Table:
+        """See Source."""
+        return self._table("pg_events", since, until).cast(EVENT_SCHEMA)
+
+    def _table(self, name: str, *given: Any) -> pa.Table:
+        query = (_SQL / f"{name}.sql").read_text("utf-8")
+        with _connected(self._uri) as connection, connection.cursor() as cursor:
+            cursor.execute(query, given)
+            return cursor.fetch_arrow_table()
+
+
+class ParquetSource:
+    """A directory written by `history.export`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def attempts(self, since: datetime, until: datetime) -> pa.Table:
+        """See Source."""
+        found = self._dataset("attempts", ATTEMPT_SCHEMA)
+        started = ds.field("start_us") < _us(until)
+        return found.to_table(
+            columns=ATTEMPT_SCHEMA.names, filter=started & (ds.field("end_us") >= _us(since))
+        ).cast(ATTEMPT_SCHEMA)
+
+    def events(self, since: datetime, until: datetime) -> pa.Table:
+        """See Source."""
+        found = self._dataset("events", EVENT_SCHEMA)
+        inside = (ds.field("at_us") >= _us(since)) & (ds.field("at_us") < _us(until))
+        return found.to_table(columns=EVENT_SCHEMA.names, filter=inside).cast(EVENT_SCHEMA)
+
+    def _dataset(self, name: str, schema: pa.Schema) -> Any:
+        where = self._directory / name
+        if not where.is_dir():
+            return ds.dataset(schema.empty_table())
+        return ds.dataset(where, format="parquet", partitioning="hive", schema=None)
+
+
+class JoinedSource:
+    """Several sources, none of which holds a row of another."""
+
+    def __init__(self, *parts: Source) -> None:
+        self._parts = parts
+
+    def attempts(self, since: datetime, until: datetime) -> pa.Table:
+        """See Source."""
+        return pa.concat_tables([p.attempts(since, until) for p in self._parts])
+
+    def events(self, since: datetime, until: datetime) -> pa.Table:
+        """See Source."""
+        return pa.concat_tables([p.events(since, until) for p in self._parts])
+
+
+def signature_table(events: pa.Table) -> pa.Table:
+    """What each sort of event in `events` says: kind, code ('' = none), severity, recovered, cause, root, role, lethality, scope."""
+    keys = events.group_by(["kind", "code", "severity", "recovered"]).aggregate([])
+    rows = []
+    for key in keys.to_pylist():
+        severity = records.Severity(key["severity"])
+        found = signatures.find(key["kind"], key["code"], severity, recovered=key["recovered"])
+        rows.append(
+            {
+                **key,
+                "code": key["code"] or "",
+                "cause": found.cause,
+                "root": found.role is signatures.Role.ROOT,
+                "role": str(found.role),
+                "lethality": found.lethality,
+                "scope": str(found.scope),
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=SIGNATURE_SCHEMA)
+
+
+def of(given: store.Store | Source | Path | str) -> Source:
+    """The source of a store, a database URL, a directory of Parquet, or a source itself."""
+    if isinstance(given, store.Store):
+        return PostgresSource(given.connection_uri())
+    if isinstance(given, Path):
+        return ParquetSource(given)
+    if isinstance(given, str):
+        return PostgresSource(given)
+    return given
+
+
+@contextmanager
+def _connected(uri: str) -> Iterator[Any]:
+    try:
+        connection = adbc.connect(uri)
+    except adbc.OperationalError as exc:
+        raise errors.DatabaseUnavailable(str(exc).strip().splitlines()[0]) from exc
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def _us(at: datetime) -> int:
+    return round(at.timestamp() * 1e6)

@@ -1,0 +1,30 @@
+-- Every attempt of the span as the figures see it.
+-- Inputs   tables attempt (pg_attempts.sql's columns), only_user(name); $since_us, $until_us (clip), $partition (''=all),
+--          $any_user (true = all).
+-- Output   view base: job_id, attempt, submit_us, start_us, end_us (null while running), state, n_nodes, n_gpus, gpus (0 when
+--          unknown), user, partition, run_key, size (GPUs rounded up to a power of two), run_s (seconds in the span, suspensions
+--          taken off), gpu_s, node_s, ended (in the span), infra (ended by hardware or system software), cause, component,
+--          domain, fault_node, confidence, nodes, evidence.
+SELECT b.*,
+       b.run_s * b.gpus AS gpu_s,
+       b.run_s * b.n_nodes AS node_s,
+       b.state IN ('NODE_FAIL', 'BOOT_FAIL')
+         OR (b.state IN ('FAILED', 'REQUEUED', 'TIMEOUT', 'CANCELLED', 'DEADLINE', 'OUT_OF_MEMORY')
+             AND coalesce(b.domain, '') IN ('hardware', 'system_software')
+             AND coalesce(b.cause, '') <> 'node_refused') AS infra
+FROM (
+    SELECT a.cluster, a.job_id, a.attempt, a.submit_us, a.start_us, a.end_us, a.state, a.nodes,
+           CAST(a.n_nodes AS BIGINT) AS n_nodes, a.n_gpus, coalesce(a.n_gpus, 0) AS gpus, a."user", a.partition, a.run_key,
+           CASE WHEN coalesce(a.n_gpus, 0) <= 1 THEN coalesce(a.n_gpus, 0)
+                ELSE CAST(power(2, ceil(log2(a.n_gpus) - 1e-9)) AS BIGINT) END AS size,
+           greatest(0.0, (least(coalesce(a.end_us, $until_us), $until_us) - greatest(a.start_us, $since_us)) / 1e6
+                         - coalesce(a.suspended_s, 0.0)) AS run_s,
+           a.end_us IS NOT NULL AND a.end_us >= $since_us AND a.end_us < $until_us AS ended,
+           a.cause, a.component, a.domain, a.fault_node, a.confidence, a.evidence
+    FROM attempt a
+    WHERE a.start_us IS NOT NULL
+      AND a.start_us < $until_us
+      AND (a.end_us IS NULL OR a.end_us >= $since_us)
+      AND ($partition = '' OR a.partition = $partition)
+      AND ($any_user OR a."user" IN (SELECT name FROM only_user))
+) b

@@ -1,0 +1,28 @@
+-- Infrastructure failures per component and bucket of time, with the GPU time spent in the bucket.
+-- Inputs   view base; $bucket_us, $since_us, $until_us.
+-- Output   bucket_us (start), component, n_failures, gpu_s (all attempts, in that bucket). Buckets without failures have component ''.
+-- Each attempt is spread over the few buckets it touches: an equality, never a range join.
+WITH spans AS (
+    SELECT coalesce(component, 'node') AS component, infra AND ended AS failed, gpus, end_us,
+           greatest(start_us, $since_us) AS from_us, least(coalesce(end_us, $until_us), $until_us) AS to_us
+    FROM base
+), touched AS (
+    SELECT gpus, from_us, to_us,
+           unnest(range((from_us - $since_us) / $bucket_us, (to_us - 1 - $since_us) / $bucket_us + 1)) AS n
+    FROM spans
+    WHERE to_us > from_us
+), exposure AS (
+    SELECT n, sum(gpus * (least(to_us, $since_us + (n + 1) * $bucket_us) - greatest(from_us, $since_us + n * $bucket_us)) / 1e6) AS gpu_s
+    FROM touched
+    GROUP BY n
+), failures AS (
+    SELECT (end_us - $since_us) / $bucket_us AS n, component, count(*) AS n_failures
+    FROM spans
+    WHERE failed
+    GROUP BY 1, 2
+)
+SELECT $since_us + e.n * $bucket_us AS bucket_us, coalesce(f.component, '') AS component,
+       coalesce(f.n_failures, 0) AS n_failures, e.gpu_s
+FROM exposure e
+LEFT JOIN failures f ON f.n = e.n
+ORDER BY 1, 2

@@ -1,0 +1,8 @@
+-- How attempts ended, by count and by GPU time.
+-- Inputs   view base. Output state, n_attempts, gpu_s, node_s, n_infra (ended by infrastructure), infra_gpu_s.
+SELECT state, count(*) AS n_attempts, sum(gpu_s) AS gpu_s, sum(node_s) AS node_s,
+       count(*) FILTER (WHERE infra) AS n_infra, coalesce(sum(gpu_s) FILTER (WHERE infra), 0.0) AS infra_gpu_s
+FROM base
+WHERE ended
+GROUP BY state
+ORDER BY n_attempts DESC, state
