@@ -23,13 +23,12 @@ _MERGE_EVENTS = (Path(__file__).parent / "bulk_events.sql").read_text(encoding="
 
 def load_attempts(uri: str, attempts: Iterable[records.JobAttempt] | Iterable[Any]) -> int:
     """Merge attempts, given as records or as Arrow tables or batches of their schema; the rows read."""
-    keys = [tables.job_attempt.c[name] for name in ("cluster", "job_id", "submit_at")]
     names = rows.names(records.JobAttempt)
     incoming = sa.table("incoming", *(sa.column(name) for name in names))
-    distinct = sa.select(*(incoming.c[n] for n in names)).distinct(*(incoming.c[k.name] for k in keys))
-    ordered = distinct.order_by(*(incoming.c[k.name] for k in keys))
+    key = [incoming.c[name] for name in ("cluster", "job_id", "submit_at")]
+    once = sa.select(*incoming.c).prefix_with("DISTINCT ON (cluster, job_id, submit_at)").order_by(*key)
     dialect = pg.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's factory is not annotated
-    merge = store_attempts.merge_attempts(ordered).compile(
+    merge = store_attempts.merge_attempts(once).compile(
         dialect=dialect, compile_kwargs={"literal_binds": True}
     )
     return _load(uri, records.JobAttempt, attempts, str(merge))[0]

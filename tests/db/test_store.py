@@ -1,18 +1,133 @@
-"""The store gives back the records it was given."""
+"""The store reads events, states and decisions back by what people ask for."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import dataclasses
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
-from probing_cluster.core import records
+import pytest
+
+from probing_cluster.core import errors, records, settings
+from probing_cluster.db import delivery, embedded
 from probing_cluster.db import store as store_module
 
+Make = Callable[..., Any]
 
-def test_attempt_round_trip(store: store_module.Store) -> None:
-    """An attempt read back equals the one stored."""
-    at = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
-    attempt = records.JobAttempt(
-        cluster="c", job_id=1, submit_at=at, state="FAILED", nodes=("n1", "n2"), gpus={"n1": ("a", "b")}
+
+def test_events_are_found(postgres_url: str, store: store_module.Store, make_event: Make) -> None:
+    """By node, span, job, kind, least severity and id, oldest first."""
+    at = make_event().at
+    events = [
+        make_event(at=at - timedelta(days=40), severity="info", kind="thermal"),
+        make_event(at=at, job_id=7, severity="low"),
+        make_event(at=at + timedelta(seconds=1)),
+        make_event(at=at + timedelta(seconds=2), node="n2", kind="ib_link"),
+    ]
+    for node in ("n1", "n2"):
+        delivery.Delivery(postgres_url, "c", node).deliver(events=[e for e in events if e.node == node])
+
+    def found(**query: Any) -> list[int]:
+        return [events.index(e) for e in store.events(**query)]
+
+    assert found() == [0, 1, 2, 3]
+    assert found(nodes=["n2"]) == found(kinds=["ib_link"]) == [3]
+    assert found(since=at, until=at + timedelta(seconds=2)) == [1, 2]
+    assert found(job_id=7) == [1]
+    assert found(min_severity="high") == [2, 3]
+    assert found(min_severity=records.Severity.LOW) == [1, 2, 3]
+    assert found(limit=2) == [0, 1]
+    assert store.events_by_id([events[0].event_id, events[3].event_id, uuid.uuid4()]) == [
+        events[0],
+        events[3],
+    ]
+
+
+def test_decisions_are_kept(store: store_module.Store, make_event: Make) -> None:
+    """A drain is recorded, changed and found; an unknown one cannot be changed."""
+    at = make_event().at
+    drain = records.Drain(
+        drain_id=uuid.uuid4(), cluster="c", node="n1", at=at, action="drain", reason="probing: xid 79 gpu3",
+        owner="probing", state="done", event_ids=(uuid.uuid4(),),
+    )  # fmt: skip
+    requeue = dataclasses.replace(drain, drain_id=uuid.uuid4(), action="requeue", job_id=4)
+    store.save_drain(drain)
+    store.save_drain(requeue)
+    assert store.drains(open_only=True) == [drain]
+    assert store.drains(job_id=4) == store.drains(actions=["requeue"]) == [requeue]
+    store.update_drain(drain.drain_id, state="resumed", ended_at=at)
+    assert store.drains(open_only=True) == []
+    assert store.drains(states=["resumed"]) == [dataclasses.replace(drain, state="resumed", ended_at=at)]
+    with pytest.raises(errors.NotFound):
+        store.update_drain(uuid.uuid4(), state="done")
+
+
+def test_words_scores_and_cursors_are_kept(store: store_module.Store, make_event: Make) -> None:
+    """Notes by subject, scores by day and node, and remembered values come back."""
+    at = make_event().at
+    note = records.OperatorNote(
+        note_id=uuid.uuid4(), cluster="c", at=at, author="eve", subject="node:n1", action="repaired"
     )
-    store.upsert_attempts([attempt])
-    assert store.attempts(job_ids=[1]) == [attempt]
+    store.add_note(note)
+    assert store.notes("node:n1") == store.notes(action="repaired") == [note]
+    assert store.notes("node:n2") == []
+    day = at.replace(hour=0, minute=0, second=0, microsecond=0)
+    scores = [
+        records.LemonScore(
+            cluster="c", node=node, day=day - timedelta(days=ago), score=score, verdict="ok", made_at=at
+        )
+        for node, ago, score in (("n1", 0, 0.2), ("n2", 0, 0.9), ("n1", 1, 0.5))
+    ]
+    store.save_lemon_scores(scores)
+    store.save_lemon_scores(scores)
+    assert store.lemon_scores() == store.lemon_scores(day=day) == [scores[1], scores[0]]
+    assert store.lemon_scores(node="n1") == [scores[2], scores[0]]
+    assert store.recall("sacct") is None
+    store.remember("sacct", {"until": "x"})
+    store.remember("sacct", {"until": "y"})
+    assert store.recall("sacct") == {"until": "y"}
+
+
+def test_requests_are_from_a_fixed_list(store: store_module.Store) -> None:
+    """Nothing but the listed verbs can be asked of a node, and a withdrawn request is not handed out."""
+    with pytest.raises(errors.UsageError, match="collect, refusal_permission, recheck"):
+        store.request("n1", "rm -rf /")
+    made = store.request("n1", "recheck", cluster="c")
+    store.cancel_request(made)
+    assert store.request_states([made]) == {made: "expired"}
+    assert delivery.Delivery(store.url, "c", "n1").deliver().requests == ()
+
+
+def test_a_request_finds_the_nodes_cluster(store: store_module.Store, make_event: Make) -> None:
+    """Without a cluster named, a request goes to the one the node's agent reports from."""
+    door = delivery.Delivery(store.url, "c", "n1")
+    door.deliver(heartbeat=records.AgentHeartbeat(cluster="c", node="n1", at=make_event().at))
+    store.request("n1", "recheck")
+    assert [r.verb for r in door.deliver().requests] == ["recheck"]
+
+
+def test_settings_without_a_url_mean_the_embedded_server(postgres_directory: Path) -> None:
+    """The store of default settings starts the server of the configured directory and makes its schema."""
+    chosen = settings.Settings(database=settings.DatabaseSettings(directory=str(postgres_directory)))
+    with store_module.Store.open(chosen, upgrade=True) as store:
+        assert store.connection_uri() == embedded.url(postgres_directory)
+        assert store.attempts() == []
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "nonsense"])
+def test_a_url_of_another_database_is_a_setting_error(url: str) -> None:
+    """Only postgresql:// is spoken, and the message says so."""
+    with pytest.raises(errors.SettingsError, match="postgresql://"):
+        store_module.Store.open(url)
+
+
+def test_an_empty_database_says_what_to_run(postgres_directory: Path, postgres_url: str) -> None:
+    """A database without our schema is answered with the command that makes it."""
+    with (
+        store_module.Store.open(embedded.url(postgres_directory, database="postgres")) as store,
+        pytest.raises(errors.DatabaseUnavailable, match="probing-ctl db upgrade"),
+    ):
+        store.attempts()

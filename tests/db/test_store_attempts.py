@@ -1,0 +1,187 @@
+"""Attempts are merged, judged once, and judged again when something new is known."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from probing_cluster.core import records
+from probing_cluster.db import delivery
+from probing_cluster.db import store as store_module
+
+Make = Callable[..., Any]
+
+
+def test_what_is_known_is_not_forgotten(store: store_module.Store, make_attempt: Make) -> None:
+    """A later accounting row without GPUs or run key keeps those an earlier one had, and brings what is new."""
+    running = make_attempt(
+        end_at=None, state="RUNNING", gpus={"n1": ("a",)}, run_key="llama", time_limit_s=60.0
+    )
+    ended = make_attempt(gpus=None, run_key="", time_limit_s=None, failed_node="n2")
+    store.upsert_attempts([running])
+    store.upsert_attempts([ended])
+    assert store.attempts() == [dataclasses.replace(ended, gpus={"n1": ("a",)}, run_key="llama")]
+
+
+def test_of_two_rows_of_one_attempt_the_last_counts(store: store_module.Store, make_attempt: Make) -> None:
+    """One list may hold an attempt twice."""
+    store.upsert_attempts([make_attempt(state="RUNNING", end_at=None), make_attempt()])
+    assert [a.state for a in store.attempts()] == ["FAILED"]
+
+
+def test_attempts_are_found(store: store_module.Store, make_attempt: Make) -> None:
+    """By job, array, het job, run, user, node, state, span and whether they ended."""
+    base = make_attempt()
+    later = base.end_at + timedelta(days=1)
+    attempts = [
+        base,
+        make_attempt(
+            job_id=2, submit_at=later, start_at=later, end_at=None, state="RUNNING", user="bob", nodes=("n3",)
+        ),
+        make_attempt(job_id=11, array_job_id=10, array_task_id=4, run_key="10_4"),
+        make_attempt(job_id=21, het_job_id=20, het_offset=1, cluster="d"),
+    ]
+    store.upsert_attempts(attempts)
+
+    def found(**query: Any) -> list[int]:
+        return [a.job_id for a in store.attempts(**query)]
+
+    assert found(job_ids=[1, 2]) == [1, 2]
+    assert found(job_ids=[10]) == [11]
+    assert found(job_ids=[20]) == [21]
+    assert found(run_key="10_4") == [11]
+    assert found(user="bob") == found(node="n3") == found(ended=False) == found(states=["RUNNING"]) == [2]
+    assert found(since=later) == [2]
+    assert found(until=later) == [1, 11, 21]
+    assert found(cluster="d") == [21]
+    assert found(limit=1) == [1]
+
+
+def test_ended_attempts_are_judged_once(
+    store: store_module.Store, make_attempt: Make, make_verdict: Make
+) -> None:
+    """Only attempts that ended and did not complete want a verdict, until they have one."""
+    failed = make_attempt()
+    store.upsert_attempts(
+        [
+            failed,
+            make_attempt(job_id=2, state="COMPLETED"),
+            make_attempt(job_id=3, state="RUNNING", end_at=None),
+        ]
+    )
+    assert store.unattributed() == [failed]
+    store.save_verdicts([make_verdict(failed)])
+    assert store.unattributed() == []
+    store.upsert_attempts([failed])
+    assert store.unattributed() == []
+
+
+@pytest.mark.parametrize(
+    "change", [{"exit_signal": 9}, {"gpus": {"n1": ("a",)}}, {"state": "NODE_FAIL"}, {"failed_node": "n2"}]
+)
+def test_news_from_accounting_reopens(
+    change: dict[str, Any], store: store_module.Store, make_attempt: Make, make_verdict: Make
+) -> None:
+    """An attempt whose facts changed after its verdict is judged again."""
+    store.upsert_attempts([make_attempt()])
+    store.save_verdicts([make_verdict(make_attempt())])
+    store.upsert_attempts([make_attempt(**change)])
+    assert store.unattributed() == [make_attempt(**change)]
+
+
+@pytest.mark.parametrize(
+    ("node", "minutes_after_end", "reopened"),
+    [("n1", -5, True), ("n2", 4, True), ("n3", -5, False), ("n1", 6, False), ("n1", -100, False)],
+)
+def test_late_evidence_reopens(
+    node: str,
+    minutes_after_end: int,
+    reopened: bool,
+    postgres_url: str,
+    store: store_module.Store,
+    make_attempt: Make,
+    make_verdict: Make,
+    make_event: Make,
+) -> None:
+    """An event that arrives after the verdict re-opens it if it is of its nodes and in its window, else not."""
+    attempt = make_attempt()
+    store.upsert_attempts([attempt])
+    window = {
+        "window_start_at": attempt.end_at - timedelta(minutes=10),
+        "window_end_at": attempt.end_at + timedelta(minutes=5),
+    }
+    store.save_verdicts([make_verdict(attempt, **window)])
+    assert store.unattributed() == []
+    event = make_event(node=node, at=attempt.end_at + timedelta(minutes=minutes_after_end))
+    delivery.Delivery(postgres_url, "c", node).deliver(events=[event])
+    assert (store.unattributed() == [attempt]) == reopened
+    store.save_verdicts([make_verdict(attempt, **window)])
+    delivery.Delivery(postgres_url, "c", node).deliver(events=[event])
+    assert store.unattributed() == []
+
+
+def test_reopening_by_hand(store: store_module.Store, make_attempt: Make, make_verdict: Make) -> None:
+    """New rules may have any attempt judged again."""
+    attempts = [make_attempt(job_id=n) for n in (1, 2)]
+    store.upsert_attempts(attempts)
+    store.save_verdicts([make_verdict(a) for a in attempts])
+    store.reopen(attempts[:1])
+    assert store.unattributed() == attempts[:1]
+
+
+def test_verdicts_keep_their_history(
+    store: store_module.Store, make_attempt: Make, make_verdict: Make
+) -> None:
+    """A new verdict is current, the old ones stay readable, and an unchanged one is not stored again."""
+    attempt = make_attempt()
+    store.upsert_attempts([attempt])
+    first, second = make_verdict(attempt), make_verdict(attempt, cause="ib_down")
+    store.save_verdicts([first])
+    store.save_verdicts([second])
+    store.save_verdicts([dataclasses.replace(second, made_at=second.made_at + timedelta(hours=1))])
+    assert store.verdicts(job_ids=[1]) == [second]
+    assert store.verdict_history(1) == [first, second]
+
+
+def test_a_persons_verdict_stands(store: store_module.Store, make_attempt: Make, make_verdict: Make) -> None:
+    """What an operator set is replaced by an operator only; the rules' later opinion is kept beside it."""
+    attempt = make_attempt()
+    store.upsert_attempts([attempt])
+    theirs, rules, again = (
+        make_verdict(attempt, cause=c, author=a) for c, a in (("x", "eve"), ("y", "rules"), ("z", "bob"))
+    )
+    store.save_verdicts([make_verdict(attempt), theirs, rules])
+    assert store.verdicts() == [theirs]
+    store.save_verdicts([again])
+    assert store.verdicts() == [again]
+    assert [v.cause for v in store.verdict_history(1)] == ["gpu_lost", "x", "y", "z"]
+
+
+def test_verdicts_are_found(store: store_module.Store, make_attempt: Make, make_verdict: Make) -> None:
+    """By job, by node at fault and by when the attempt ended."""
+    early, late = make_attempt(), make_attempt(job_id=2, end_at=make_attempt().end_at + timedelta(days=2))
+    store.upsert_attempts([early, late])
+    store.save_verdicts([make_verdict(early), make_verdict(late, node="n1")])
+    assert [v.job_id for v in store.verdicts(since=late.end_at)] == [2]
+    assert [v.job_id for v in store.verdicts(until=late.end_at)] == [1]
+    assert [v.job_id for v in store.verdicts(node="n1")] == [2]
+    assert len(store.verdicts()) == 2
+
+
+def test_run_accounts(store: store_module.Store, make_attempt: Make) -> None:
+    """A run's newer account replaces its older; two users' runs of one key stay apart."""
+    at = make_attempt().submit_at
+    mine, theirs = (
+        records.RunAccount(cluster="c", run_key="r", user=user, start_at=at, end_at=at + timedelta(hours=n), wall_s=3600.0 * n, made_at=at)
+        for n, user in enumerate(("alice", "bob"), 1)
+    )  # fmt: skip
+    store.save_run_accounts([dataclasses.replace(mine, wall_s=1.0), theirs])
+    store.save_run_accounts([mine])
+    assert store.run_account("r", user="alice") == mine
+    assert store.run_account("r") == theirs
+    assert store.run_account("s") is None
+    assert store.run_accounts(until=theirs.end_at) == [mine]
