@@ -42,6 +42,9 @@ def register(register: commands.Commands) -> None:
         help="boot instant, for logs that say only uptime",
     )
     made.add_argument("--timezone", metavar="TZ", help="IANA zone of times without one (default UTC)")
+    made.add_argument(
+        "--fields", metavar="LIST", help="columns of `sacct --noheader` output, as given to --format"
+    )
     made.add_argument("--delimiter", metavar="TEXT", help="of `sacct -P` (default: found out)")
     made.add_argument(
         "--cluster", metavar="NAME", help="cluster of rows that do not say (default [cluster] name)"
@@ -74,6 +77,7 @@ def _import(args: argparse.Namespace) -> int:
         boots={name: span.instant(when, now) for name, when in _pairs(args.boot, "--boot NODE=WHEN")},
         timezone=args.timezone,
         delimiter=args.delimiter,
+        fields=args.fields.split(",") if args.fields else None,
         cluster=args.cluster or base.cluster.name,
         now=now,
     )

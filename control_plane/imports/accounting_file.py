@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from probing_cluster.control_plane.imports import kept_aside
+from probing_cluster.core import errors
 from probing_cluster.slurm_plugins import attempt_rows, sacct_json, sacct_text
 
 
 def read(
-    path: Path, *, timezone: str | None, cluster: str, delimiter: str | None = None
+    path: Path,
+    *,
+    timezone: str | None,
+    cluster: str,
+    delimiter: str | None = None,
+    fields: Sequence[str] | None = None,
 ) -> tuple[attempt_rows.ParseResult, list[kept_aside.Bad]]:
     """The attempts of `path` and the rows that became none; raises MalformedInput, OSError."""
     data = path.read_bytes()
-    if data.lstrip()[:1] in {b"{", b"["}:
-        found = sacct_json.parse_sacct_json(data, cluster=cluster)
-    else:
-        found = sacct_text.parse_sacct_text(data, timezone=timezone, cluster=cluster, delimiter=delimiter)
+    try:
+        if data.lstrip()[:1] in {b"{", b"["}:
+            found = sacct_json.parse_sacct_json(data, cluster=cluster)
+        else:
+            found = sacct_text.parse_sacct_text(
+                data, timezone=timezone, cluster=cluster, delimiter=delimiter, fields=fields
+            )
+    except errors.MalformedInput as exc:
+        raise errors.MalformedInput(f"{path}: {exc.args[0]}") from exc
     bad = [kept_aside.Bad(file=str(path), line_no=r.line_no, text=r.text, why=r.why) for r in found.rejected]
     return found, bad

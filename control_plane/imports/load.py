@@ -28,6 +28,7 @@ class Order:
     boots: Mapping[str, datetime] = field(default_factory=dict)
     timezone: str | None = None
     delimiter: str | None = None
+    fields: Sequence[str] | None = None
     cluster: str
     now: datetime
 
@@ -88,7 +89,11 @@ def _accounting(store: db_store.Store, order: Order, done: Loaded) -> Iterator[r
     for path in order.sacct:
         try:
             found, bad = accounting_file.read(
-                path, timezone=order.timezone, cluster=order.cluster, delimiter=order.delimiter
+                path,
+                timezone=order.timezone,
+                cluster=order.cluster,
+                delimiter=order.delimiter,
+                fields=order.fields,
             )
         except OSError as exc:
             msg = f"{path}: {exc.strerror}"

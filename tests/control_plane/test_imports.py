@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import json
+import zoneinfo
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from probing_cluster.control_plane.imports import event_lines, joblog, kept_aside, kernel, load, when
+from probing_cluster.core import errors, records
+from probing_cluster.db import store as db_store
+from probing_cluster.evidence import prefixes
+
+NOW = datetime(2026, 11, 21, 16, tzinfo=UTC)
+XID = "kernel: NVRM: Xid (PCI:0000:5e:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+
+
+def place(**changes: object) -> kernel.Place:
+    values: dict[str, object] = {"file": "f", "node": "n2", "cluster": "c", "read_at": NOW, "reference": NOW}
+    return kernel.Place(**(values | changes))  # type: ignore[arg-type]
+
+
+def order(**changes: object) -> load.Order:
+    values: dict[str, object] = {"cluster": "c", "now": NOW}
+    return load.Order(**(values | changes))  # type: ignore[arg-type]
+
+
+def test_a_kernel_log_becomes_events_of_source_import() -> None:
+    """Kind, code, severity and address come from the line; lines that say nothing are only counted."""
+    found = kernel.read([f"2026-11-21T14:20:32.5+00:00 n2 {XID}\n".encode(), b"hello\n"], place())
+    (event,) = found.events
+    assert (event.kind, event.code, event.severity, event.pci_bus_id) == ("xid", "79", "high", "0000:5e:00")
+    assert (event.source, event.node, event.at) == (
+        "import",
+        "n2",
+        datetime(2026, 11, 21, 14, 20, 32, 500000, tzinfo=UTC),
+    )
+    assert found.n_lines == 2
+
+
+@pytest.mark.parametrize(
+    ("prefix", "zone", "expected"),
+    [
+        ("2026-11-21T14:20:32+01:00 n2 ", "America/New_York", "13:20:32"),
+        ("2026-11-21T14:20:32Z n2 ", "America/New_York", "14:20:32"),
+        ("2026-11-21T14:20:32 n2 ", "Europe/Berlin", "13:20:32"),
+        ("Nov 21 14:20:32 n2 ", "Europe/Berlin", "13:20:32"),
+        ("Nov 21 14:20:32 n2 ", None, "14:20:32"),
+        ("[Sat Nov 21 14:20:32 2026] ", "Europe/Berlin", "13:20:32"),
+    ],
+)
+def test_times_without_a_zone_are_in_the_zone_named(prefix: str, zone: str | None, expected: str) -> None:
+    """--timezone speaks only for times that name no zone of their own."""
+    found = kernel.read([f"{prefix}{XID}".encode()], place(zone=load.zone_of(zone)))
+    assert found.events[0].at.strftime("%H:%M:%S") == expected
+
+
+def test_uptime_only_lines_need_a_boot_instant_and_are_kept_aside_without() -> None:
+    """Nothing is guessed: dmesg's seconds since boot give no instant unless the boot is told."""
+    line = f"[  120.000000] {XID.removeprefix('kernel: ')}".encode()
+    without = kernel.read([line], place())
+    assert (without.events, len(without.bad)) == ([], 1)
+    booted = kernel.read([line], place(boot_at=NOW))
+    assert booted.events[0].at == NOW + timedelta(seconds=120)
+
+
+def test_a_year_is_taken_from_what_the_accounting_is_about() -> None:
+    """A syslog line of November read with accounting of 2024 is of 2024."""
+    found = kernel.read(
+        [f"Nov 21 14:20:32 n2 {XID}".encode()], place(reference=datetime(2024, 12, 1, tzinfo=UTC))
+    )
+    assert found.events[0].at.year == 2024
+
+
+def test_the_same_line_in_two_files_is_one_event_and_twice_in_one_file_is_two() -> None:
+    """Identity is instant, words and how many alike came before: overlapping files do not double."""
+    line = f"2026-11-21T14:20:32Z n2 {XID}".encode()
+    one = kernel.read([line, line], place(file="a")).events
+    two = kernel.read([line], place(file="b")).events
+    assert one[0].event_id == two[0].event_id != one[1].event_id
+
+
+def test_events_are_filled_from_the_catalogue() -> None:
+    """What an object leaves out comes from its message, or from the code's entry."""
+    lines = [
+        {"at": "2026-11-21T14:00:00Z", "node": "n1", "kind": "xid", "code": 79},
+        {"at": "2026-11-21T14:00:00Z", "node": "n1", "message": XID.removeprefix("kernel: ")},
+        {
+            "at": "2026-11-21T14:00:00Z",
+            "node": "n1",
+            "kind": "xid",
+            "code": "79",
+            "severity": "low",
+            "device": "gpu3",
+            "rack": "r1",
+        },
+        {"at": "2026-11-21T14:00:00Z", "node": "n1", "kind": "fan"},
+    ]
+    found = event_lines.read([json.dumps(line).encode() for line in lines], place())
+    assert found.bad == []
+    a, b, c, d = found.events
+    assert (a.code, a.severity, b.kind, b.code, b.pci_bus_id) == ("79", "high", "xid", "79", "0000:5e:00")
+    assert a.message
+    assert (c.severity, c.device, c.detail) == ("low", "gpu3", {"rack": "r1"})
+    assert (d.severity, d.source) == ("info", "import")
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("not json", "not JSON"),
+        ("[1]", "not a JSON object"),
+        ('{"node": "n", "kind": "xid"}', "at is missing"),
+        ('{"at": "yesterday", "node": "n", "kind": "xid"}', "no ISO 8601"),
+        ('{"at": "2026-11-21T14:00:00", "node": "n", "kind": "xid"}', "no zone"),
+        ('{"at": "2026-11-21T14:00:00Z", "kind": "xid"}', "node is missing"),
+        ('{"at": "2026-11-21T14:00:00Z", "node": "n"}', "neither kind"),
+        ('{"at": "2026-11-21T14:00:00Z", "node": "n", "kind": "xid", "severity": "bad"}', "severity must be"),
+        ('{"at": "2026-11-21T14:00:00Z", "node": "n", "kind": "xid", "pid": "x"}', "pid must be"),
+        ('{"at": "2026-11-21T14:00:00Z", "node": ["n"], "kind": "xid"}', "node must be text"),
+    ],
+)
+def test_a_bad_event_line_is_kept_aside_with_the_reason(line: str, why: str) -> None:
+    """Each mistake is named; good lines beside it are stored."""
+    good = '{"at": "2026-11-21T14:00:00Z", "node": "n", "kind": "xid", "code": "79"}'
+    found = event_lines.read([line.encode(), good.encode(), b"\n"], place())
+    assert len(found.events) == 1
+    assert why in found.bad[0].why
+    assert (found.bad[0].line_no, found.bad[0].text) == (1, line)
+
+
+def test_a_jobs_output_is_evidence_of_the_job_and_nothing_more() -> None:
+    """Source joblog, severity info, placed at the attempt's end: it can never drain or convict."""
+    attempt = records.JobAttempt(
+        cluster="c",
+        job_id=7,
+        submit_at=NOW,
+        start_at=NOW,
+        end_at=NOW + timedelta(hours=1),
+        nodes=("n1",),
+        state="FAILED",
+    )
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "t.py", line 3, in <module>',
+        "    x = 1 / 0",
+        "ZeroDivisionError: division by zero",
+    ]
+    events = joblog.read([f"{line}\n".encode() for line in lines], attempt, NOW)
+    assert events
+    assert {(e.source, e.severity, e.job_id, e.at, e.node) for e in events} == {
+        ("joblog", "info", 7, attempt.end_at, "n1")
+    }
+    assert all(e.source in records.JOB_SIDE_SOURCES for e in events)
+
+
+def test_what_is_kept_aside_can_be_read_again(tmp_path: Path) -> None:
+    """The file holds every bad row as written, with file, line and reason; nothing bad makes no file."""
+    assert kept_aside.write([], tmp_path) is None
+    bad = [kept_aside.Bad(file="x", line_no=n, text=f"row\x00{n}\x1b", why="w") for n in range(7)]
+    path = kept_aside.write(bad, tmp_path)
+    assert path is not None
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(r["line"], r["text"]) for r in rows] == [(n, f"row\x00{n}\x1b") for n in range(7)]
+    assert kept_aside.shown(bad)[-1] == "  and 2 more"
+    assert "\x1b" not in "".join(kept_aside.shown(bad))
+
+
+def test_real_accounting_dumps_load_with_every_row_accounted_for(
+    store: db_store.Store, shared_samples: Path
+) -> None:
+    """Real text and JSON dumps: what is an attempt is stored, what is broken is kept, each with its count."""
+    names = (
+        "gcm_sacct/sample-sacct-output-with-invalid-lines.txt",
+        "gcm_sacct/sample-sacct-output.txt",
+        "sarc_sacct/slurm_22_5_9.json",
+    )
+    files = [shared_samples / "slurm" / name for name in names]
+    done = load.load(store, order(sacct=files, timezone="America/Los_Angeles"))
+    assert done.n_attempts >= len(store.attempts()) > 20
+    said = [line for line in done.lines if " attempts; " in line]
+    assert len(said) == 3
+    for path, line in zip(files, said, strict=True):
+        assert f"{sum(b.file == str(path) for b in done.bad)} kept aside" in line
+    assert done.bad
+
+
+def test_a_dump_without_a_header_needs_its_field_list(store: db_store.Store, tmp_path: Path) -> None:
+    """`sacct --noheader` is refused with the file and the way out, and loads once the columns are named."""
+    path = tmp_path / "noheader.txt"
+    path.write_text("7|FAILED|1795269600|1795269700|1795270700|n2\n")
+    with pytest.raises(errors.MalformedInput, match=r"noheader.txt: no header"):
+        load.load(store, order(sacct=[path]))
+    columns = ["JobID", "State", "Submit", "Start", "End", "NodeList"]
+    assert load.load(store, order(sacct=[path], fields=columns)).n_attempts == 1
+
+
+def test_an_import_twice_changes_nothing(store: db_store.Store, tmp_path: Path) -> None:
+    """Rows and events have identities: loading the same files again adds none."""
+    sacct = tmp_path / "sacct.txt"
+    sacct.write_text(
+        "JobIDRaw|JobID|State|Submit|Start|End|NodeList|User|Partition|JobName|AllocTRES|ExitCode\n"
+        "7|7|NODE_FAIL|1795269600|1795269700|1795270700|n2|alice|gpu|t|gres/gpu=8|1:0\n"
+        "broken|row\n"
+    )
+    log = tmp_path / "kern.log"
+    log.write_text(f"2026-11-21T14:00:00Z n2 {XID}\n")
+    wanted = order(sacct=[sacct], kernel=[("n2", log)])
+    first, second = load.load(store, wanted), load.load(store, wanted)
+    assert (first.n_events, second.n_events) == (1, 0)
+    assert len(first.bad) == len(second.bad) == 1
+    assert len(store.attempts()) == 1
+    assert "(1 already known)" in "\n".join(second.lines)
+
+
+def test_an_output_without_its_job_is_refused(store: db_store.Store, tmp_path: Path) -> None:
+    """--joblog needs the attempt it belongs to."""
+    path = tmp_path / "o"
+    path.write_text("x\n")
+    with pytest.raises(errors.NotFound, match="job 9"):
+        load.load(store, order(joblog=[("9", path)]))
+
+
+@pytest.mark.parametrize("field", ["sacct", "events", "kernel"])
+def test_a_missing_file_is_one_clear_error(store: db_store.Store, tmp_path: Path, field: str) -> None:
+    """The file is named; no traceback."""
+    path = tmp_path / "none"
+    given: object = [("n1", path)] if field == "kernel" else [path]
+    with pytest.raises(errors.UsageError, match="none: No such file"):
+        load.load(store, order(**{field: given}))
+
+
+def test_an_unknown_zone_is_refused() -> None:
+    """A typo in --timezone does not silently become UTC."""
+    with pytest.raises(errors.UsageError, match="Mars"):
+        load.zone_of("Mars/Base")
+
+
+def test_an_instant_is_never_moved_when_the_line_carries_an_epoch() -> None:
+    """journald's JSON has absolute time: the zone named changes nothing."""
+    line = prefixes.Line(message="m", at=NOW)
+    assert when.instant(line, '{"MESSAGE": "m"}', zoneinfo.ZoneInfo("Asia/Tokyo"), None) == NOW
