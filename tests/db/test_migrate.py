@@ -1,0 +1,80 @@
+"""Bringing a database to this version is safe to repeat, to race, and to look at first."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from probing_cluster.core import errors
+from probing_cluster.db import embedded, migrate
+
+
+@pytest.fixture
+def empty_url(postgres_directory: Path) -> str:
+    """A database without any schema."""
+    with psycopg.connect(embedded.url(postgres_directory), autocommit=True) as connection:
+        connection.execute("DROP DATABASE IF EXISTS probing_test_empty WITH (FORCE)")
+        connection.execute("CREATE DATABASE probing_test_empty")
+    return embedded.url(postgres_directory, database="probing_test_empty")
+
+
+def test_status_before_and_after(empty_url: str) -> None:
+    """Status says what upgrade would do and changes nothing; upgrade does it once."""
+    before = migrate.status(empty_url)
+    assert (before.current, before.up_to_date) == (None, False)
+    with psycopg.connect(empty_url) as connection:
+        assert connection.execute("SELECT to_regnamespace('probing')").fetchone() == (None,)
+    assert migrate.upgrade(empty_url).up_to_date
+    assert migrate.status(empty_url) == migrate.upgrade(empty_url)
+
+
+def test_six_upgrades_at_once(empty_url: str) -> None:
+    """Services and agents' hosts that all upgrade at start do not fail each other."""
+    results: list[object] = []
+
+    def work() -> None:
+        try:
+            results.append(migrate.upgrade(empty_url).up_to_date)
+        except BaseException as exc:  # noqa: BLE001 - handed to the test's own thread
+            results.append(exc)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [True] * 6
+
+
+def test_changed_sql_is_applied_again(postgres_url: str) -> None:
+    """A release that changes a function or view without a migration is not up to date until it is applied."""
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("""UPDATE probing.state SET value = '"older"' WHERE key = 'repeatable'""")
+        connection.execute("DROP VIEW ops.lemons")
+    assert not migrate.status(postgres_url).up_to_date
+    assert migrate.upgrade(postgres_url).up_to_date
+    with psycopg.connect(postgres_url) as connection:
+        assert connection.execute("SELECT count(*) FROM ops.lemons").fetchone() == (0,)
+
+
+def test_a_server_too_old_is_refused(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server older than the oldest we know is named and left alone."""
+    monkeypatch.setattr(migrate, "OLDEST_SERVER", 990000)
+    with pytest.raises(errors.DatabaseUnavailable, match="is Postgres 18; 15 or newer is needed"):
+        migrate.upgrade(empty_url)
+
+
+def test_a_failed_upgrade_leaves_nothing(
+    empty_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """When a step fails the database is as it was, and the cause is shown."""
+    broken = tmp_path / "broken.sql"
+    broken.write_text("SELECT 1 / 0")
+    monkeypatch.setattr(migrate, "REPEATABLE", (*migrate.REPEATABLE, str(broken)))
+    with pytest.raises(psycopg.Error, match="division by zero"):
+        migrate.upgrade(empty_url)
+    with psycopg.connect(empty_url) as connection:
+        assert connection.execute("SELECT to_regnamespace('probing')").fetchone() == (None,)

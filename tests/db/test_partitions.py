@@ -1,0 +1,109 @@
+"""Months are made ahead, dropped when old, and a busy database is not stood in the way of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from probing_cluster.db import delivery, partitions
+from probing_cluster.db import store as store_module
+
+Make = Callable[..., Any]
+NOW = datetime(2026, 3, 31, 12, tzinfo=UTC)
+
+
+def _homes(url: str) -> list[str]:
+    with psycopg.connect(url) as connection:
+        query = "SELECT tableoid::regclass::text FROM probing.health_event ORDER BY at"
+        return [row[0].removeprefix("probing.health_event_") for row in connection.execute(query)]
+
+
+def test_months_are_made_ahead(postgres_url: str) -> None:
+    """This month and the three after it get a partition, over the end of a year; a second run makes nothing."""
+    done = partitions.maintain(postgres_url, retention_days=400, now=datetime(2026, 11, 30, tzinfo=UTC))
+    assert done.made == ("2026-11", "2026-12", "2027-01", "2027-02")
+    assert (
+        partitions.maintain(postgres_url, retention_days=400, now=datetime(2026, 11, 30, tzinfo=UTC)).made
+        == ()
+    )
+
+
+def test_rows_that_waited_move_to_their_month(
+    postgres_url: str, store: store_module.Store, make_event: Make
+) -> None:
+    """Events stored before their month existed, or late for an old one, end up in it; absurd times stay apart."""
+    times = [
+        NOW - timedelta(days=60),
+        NOW,
+        NOW.replace(day=1, hour=0, minute=0, second=0) - timedelta(microseconds=1),
+    ]
+    absurd = datetime(2099, 1, 1, tzinfo=UTC)
+    events = [make_event(at=at) for at in [*times, absurd]]
+    delivery.Delivery(postgres_url, "c", "n1").deliver(events=events)
+    assert set(_homes(postgres_url)) == {"default"}
+    done = partitions.maintain(postgres_url, retention_days=400, now=NOW)
+    assert done.made == ("2026-01", "2026-02", "2026-03", "2026-04", "2026-05", "2026-06")
+    assert _homes(postgres_url) == ["2026_01", "2026_02", "2026_03", "default"]
+    assert store.events() == sorted(events, key=lambda e: e.at)
+
+
+def test_old_months_are_dropped_once_exported(
+    postgres_url: str, make_event: Make, store: store_module.Store
+) -> None:
+    """A month goes when its last day is older than the retention, and only if it is safely elsewhere."""
+    for days in (0, 120, 200):
+        delivery.Delivery(postgres_url, "c", "n1").deliver(events=[make_event(at=NOW - timedelta(days=days))])
+    partitions.maintain(postgres_url, retention_days=400, now=NOW)
+    assert partitions.maintain(postgres_url, retention_days=60, now=NOW, exported=["2025-09"]).dropped == (
+        "2025-09",
+    )
+    assert partitions.maintain(postgres_url, retention_days=60, now=NOW, exported=[]).dropped == ()
+    assert partitions.maintain(postgres_url, retention_days=60, now=NOW).dropped == ("2025-12",)
+    assert [e.at for e in store.events()] == [NOW]
+
+
+def test_a_month_is_kept_until_its_last_day_is_old(postgres_url: str, make_event: Make) -> None:
+    """The month in which the retention ends stays whole."""
+    at = datetime(2026, 1, 31, 23, tzinfo=UTC)
+    delivery.Delivery(postgres_url, "c", "n1").deliver(events=[make_event(at=at)])
+    partitions.maintain(postgres_url, retention_days=400, now=NOW)
+    keep_days = (NOW - datetime(2026, 2, 1, tzinfo=UTC)).days
+    assert partitions.maintain(postgres_url, retention_days=keep_days + 1, now=NOW).dropped == ()
+    assert partitions.maintain(postgres_url, retention_days=keep_days, now=NOW).dropped == ("2026-01",)
+
+
+def test_keys_outlive_any_spool(postgres_url: str, make_event: Make) -> None:
+    """A key goes when it was both received and dated long ago, never before the spool's longest delay."""
+    door = delivery.Delivery(postgres_url, "c", "n1")
+    event = make_event(at=NOW - timedelta(days=50))
+    door.deliver(events=[event])
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("UPDATE probing.event_key SET received_at = at")
+    assert partitions.maintain(postgres_url, retention_days=10, now=NOW).keys_deleted == 0
+    assert door.deliver(events=[event]).duplicates == 1
+    later = NOW + timedelta(days=partitions.KEY_RETENTION_DAYS)
+    assert partitions.maintain(postgres_url, retention_days=10, now=later).keys_deleted == 1
+
+
+def test_a_reader_in_the_way_postpones(postgres_url: str, make_event: Make) -> None:
+    """An open transaction on an old month postpones its drop for seconds, holding up no delivery for long."""
+    door = delivery.Delivery(postgres_url, "c", "n1")
+    door.deliver(events=[make_event(at=NOW - timedelta(days=200))])
+    partitions.maintain(postgres_url, retention_days=400, now=NOW)
+    with psycopg.connect(postgres_url) as reader:
+        reader.execute("SELECT count(*) FROM probing.health_event")
+        done = partitions.maintain(postgres_url, retention_days=100, now=NOW)
+        assert (done.dropped, done.postponed) == ((), ("2025-09",))
+        assert door.deliver(events=[make_event()]).accepted == 1
+    assert partitions.maintain(postgres_url, retention_days=100, now=NOW).dropped == ("2025-09",)
+
+
+@pytest.mark.parametrize("month", ["2026-02-30", "2026-02-01'; DROP TABLE probing.drain; --"])
+def test_a_month_is_a_date(month: str, postgres_url: str) -> None:
+    """What is no date makes no table."""
+    with psycopg.connect(postgres_url) as connection, pytest.raises(psycopg.DataError):
+        connection.execute("SELECT probing.make_month(%s)", [month])
