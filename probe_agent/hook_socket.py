@@ -36,21 +36,25 @@ class HookSocket:
         self._answer = answer
         self._allowed = allowed if allowed is not None else frozenset({0, os.geteuid()})
         self._server: asyncio.Server | None = None
-        self._open = 0
+        self._peers: set[asyncio.StreamWriter] = set()
         self.refused_total = 0
         """Peers turned away: not allowed, malformed, too slow or too many."""
 
     async def start(self) -> None:
         """Listen; a socket left by an agent that died is replaced."""
+        address = _short(self._path)
         self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         self._path.unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         old = os.umask(0o177)
         try:
-            listening.bind(_short(self._path))
+            listening.bind(address)
+            listening.listen(128)
+        except OSError:
+            listening.close()
+            raise
         finally:
             os.umask(old)
-        listening.listen(128)
         self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=MAX_REQUEST_BYTES)
 
     async def stop(self) -> None:
@@ -58,11 +62,14 @@ class HookSocket:
         if self._server is not None:
             self._server.close()
             self._path.unlink(missing_ok=True)
+            for peer in self._peers:
+                peer.transport.abort()
+            await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
+        self._peers.add(writer)
         try:
-            if self._open > MAX_CONNECTIONS:
+            if len(self._peers) > MAX_CONNECTIONS:
                 raise errors.NotPermitted("too many connections")  # noqa: TRY301
             self._check_peer(writer)
             async with asyncio.timeout(REQUEST_S):
@@ -74,9 +81,8 @@ class HookSocket:
         except Exception as exc:  # noqa: BLE001 - one bad request must not end the agent
             _log.exception("a hook's request could not be answered")
             reply = {"v": 1, "ok": False, "error": f"internal error: {type(exc).__name__}"}
-        finally:
-            self._open -= 1
         await _reply(writer, reply)
+        self._peers.discard(writer)
 
     def _check_peer(self, writer: asyncio.StreamWriter) -> None:
         peer = writer.get_extra_info("socket")

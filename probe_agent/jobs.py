@@ -221,10 +221,8 @@ _OURS = frozenset({"started_at", "released_at", "gpu_uuids", "collected", "extra
 
 def job_of(request: Mapping[str, Any], now: datetime) -> Job:
     """The job a hook's request speaks of; raises MalformedInput naming the field that is wrong."""
-    known = set(Job.__dataclass_fields__)
-    told = {
-        k: v for k, v in request.items() if k in known - {"started_at", "released_at", "gpu_uuids", "extra"}
-    }
+    known = set(Job.__dataclass_fields__) - _OURS
+    told = {k: v for k, v in request.items() if k in known}
     for name in ("job_id", "restart_count", "uid", "gid"):
         value = told.get(name)
         if value is not None and (
