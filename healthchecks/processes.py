@@ -75,6 +75,8 @@ def stat_fields(path: str) -> list[str] | None:
 class Edge:
     """How children are ended and looked for; tests put an unkillable fake here."""
 
+    grace_s = KILL_GRACE_S
+
     def kill_group(self, pid: int) -> None:
         """SIGKILL to the process group that `pid` leads, and to `pid` itself."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -99,11 +101,11 @@ class Edge:
             return "" if name == "0" else name
         return ""
 
-    def end(self, pid: int, grace_s: float = KILL_GRACE_S) -> Identity | None:
+    def end(self, pid: int) -> Identity | None:
         """Kill the group of our child `pid` and collect it; its identity when it would not go."""
         who = identify(pid)
         self.kill_group(pid)
-        until = time.monotonic() + grace_s
+        until = time.monotonic() + self.grace_s
         while not self.reap(pid):
             if time.monotonic() > until:
                 return who if who is not None and self.alive(who) else None

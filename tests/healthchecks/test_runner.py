@@ -1,0 +1,198 @@
+"""The runner: periods, memory, severities, results, heartbeat, change."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from probing_cluster.core import errors, records
+from probing_cluster.healthchecks import findings, nodeview, registry, runner
+
+MakeRunner = Callable[..., runner.Runner]
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Two checks only: `quick` (every sweep) and `rare` (every hour); both say what `said` holds."""
+    said: dict[str, Any] = {"finding": findings.ok("fine")}
+
+    def read(node: nodeview.NodeView) -> int:
+        node.memory["runs"] = node.memory.get("runs", 0) + 1
+        return int(node.memory["runs"])
+
+    def judge(runs: int, _: registry.Limits) -> findings.Finding:
+        return dataclasses.replace(said["finding"], detail={"runs": runs})
+
+    pattern = registry.get("uptime")
+    quick = dataclasses.replace(pattern, name="quick", read=read, judge=judge, severity=records.Severity.HIGH)
+    rare = dataclasses.replace(quick, name="rare", period_s=3600.0)
+    monkeypatch.setattr(registry, "load", lambda: {"quick": quick, "rare": rare})
+    return said
+
+
+def runs(results: tuple[records.CheckResult, ...]) -> dict[str, int]:
+    return {r.name: r.detail["runs"] for r in results}
+
+
+def test_a_result_stands_for_its_period(counting: dict[str, Any], sweep_on: MakeRunner) -> None:
+    """A rare check is measured once an hour; its result is there in every sweep between, with its own time."""
+    engine = sweep_on()
+    first = engine.run()
+    second = engine.run()
+    assert (first.ran, second.ran) == (2, 1)
+    assert runs(second.results) == {"quick": 2, "rare": 1}
+    assert runner.by_name(second.results)["rare"].at == runner.by_name(first.results)["rare"].at
+    assert runs(engine.run(force=True).results) == {"quick": 3, "rare": 2}
+
+
+def test_what_is_unwell_is_looked_at_in_every_sweep(counting: dict[str, Any], sweep_on: MakeRunner) -> None:
+    """A rare check that failed is measured again at once: recovery must not wait for an hour."""
+    engine = sweep_on()
+    counting["finding"] = findings.fail("broken")
+    engine.run()
+    counting["finding"] = findings.ok("repaired")
+    assert runs(engine.run().results)["rare"] == 2
+    assert runs(engine.run().results)["rare"] == 2
+
+
+def test_named_checks_are_measured_at_once(counting: dict[str, Any], sweep_on: MakeRunner) -> None:
+    """Asked by name a check is measured now, alone, and the others' results are kept."""
+    engine = sweep_on()
+    engine.run()
+    swept = engine.run(["rare"])
+    assert runs(swept.results) == {"rare": 2}
+    assert set(engine.results) == {"quick", "rare"}
+    with pytest.raises(errors.UsageError, match="did you mean: rare"):
+        engine.run(["raer"])
+
+
+def test_severity_is_the_sites_lowered_by_the_finding(counting: dict[str, Any], sweep_on: MakeRunner) -> None:
+    """The site's severity replaces the check's; a finding may only lower it."""
+    counting["finding"] = findings.fail("x", severity=records.Severity.LOW)
+    assert {r.severity for r in sweep_on().run().results} == {records.Severity.LOW}
+    counting["finding"] = findings.fail("x", severity=records.Severity.HIGH)
+    results = sweep_on('[checks.quick]\nseverity = "info"').run().results
+    assert {r.name: r.severity for r in results} == {
+        "quick": records.Severity.INFO,
+        "rare": records.Severity.HIGH,
+    }
+
+
+def test_a_check_switched_off_has_no_result(counting: dict[str, Any], sweep_on: MakeRunner) -> None:
+    """Off means not run, not shown, and its old result gone."""
+    engine = sweep_on()
+    engine.run()
+    assert engine.site_file.path is not None
+    engine.site_file.path.write_text("[checks.rare]\nenabled = false\n# changed")
+    assert [r.name for r in engine.run().results] == ["quick"]
+    assert "rare" not in engine.results
+
+
+def test_memory_outlives_the_runner_within_a_boot(
+    counting: dict[str, Any], node: Any, sweep_on: MakeRunner
+) -> None:
+    """What a check remembers is there for the next agent, and forgotten after a reboot."""
+    node.put("proc/sys/kernel/random/boot_id", "boot-1")
+    state = node.root / "state/checks.json"
+    sweep_on(state_file=state).run()
+    assert runs(sweep_on(state_file=state).run().results)["quick"] == 2
+    node.put("proc/sys/kernel/random/boot_id", "boot-2")
+    assert runs(sweep_on(state_file=state).run().results)["quick"] == 1
+
+
+def test_clearing_keeps_the_last_counts_as_the_new_zero(node: Any, sweep_on: MakeRunner) -> None:
+    """After clear() the same uncorrected count is no failure any more, also for the next agent."""
+    base = "sys/devices/system/edac/mc/mc0"
+    node.put(f"{base}/ue_count", "2")
+    node.put("proc/sys/kernel/random/boot_id", "boot-1")
+    engine = sweep_on(state_file=node.root / "checks.json")
+    assert engine.run(["edac"]).results[0].outcome is records.Outcome.FAIL
+    engine.clear("edac")
+    assert engine.run(["edac"]).results[0].outcome is records.Outcome.OK
+    later = sweep_on(state_file=node.root / "checks.json")
+    assert later.run(["edac"]).results[0].outcome is records.Outcome.OK
+    node.put(f"{base}/ue_count", "3")
+    assert later.run(["edac"]).results[0].measured == 1
+
+
+def test_heartbeat_sums_up(counting: dict[str, Any], sweep_on: MakeRunner) -> None:
+    """One result named sweep tells the numbers and the worst outcome."""
+    counting["finding"] = findings.warn("warm")
+    beat = sweep_on().run().heartbeat
+    assert (beat.name, beat.outcome, beat.detail["warn"], beat.detail["ran"]) == (
+        "sweep",
+        records.Outcome.WARN,
+        2,
+        2,
+    )
+    assert beat.message == "2 checks: 2 warn"
+
+
+def test_changed_is_about_what_matters(counting: dict[str, Any], sweep_on: MakeRunner) -> None:
+    """A new outcome, device or severity is a change; a measured value that moved is none."""
+    engine = sweep_on()
+    counting["finding"] = findings.warn("45 °C", measured=45.0, device="gpu1")
+    first = runner.by_name(engine.run(force=True).results)
+    assert len(runner.changed({}, first.values())) == 2
+    counting["finding"] = findings.warn("46 °C", measured=46.0, device="gpu1")
+    assert runner.changed(first, engine.run(force=True).results) == []
+    counting["finding"] = findings.warn("46 °C", measured=46.0, device="gpu2")
+    assert len(runner.changed(first, engine.run(force=True).results)) == 2
+    counting["finding"] = findings.fail("46 °C", measured=46.0, device="gpu1")
+    assert len(runner.changed(first, engine.run(force=True).results)) == 2
+
+
+def test_messages_are_made_safe(counting: dict[str, Any], sweep_on: MakeRunner) -> None:
+    """Terminal escapes and endless texts from foreign tools do not reach the result."""
+    counting["finding"] = findings.fail("\x1b[31mred\x1b[0m\n" + "x" * 5000)
+    message = sweep_on().run().results[0].message
+    assert "\x1b" not in message
+    assert "\n" not in message
+    assert len(message) <= runner.MAX_MESSAGE_CHARS
+
+
+def test_a_stuck_tool_is_shown_by_agent_self(
+    node: Any, sweep_on: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hang in the kernel is one check's error and agent_self's warning; everything else runs."""
+    fifo = node.root / "fifo"
+    os.mkfifo(fifo)
+
+    def hang(_: nodeview.NodeView) -> None:
+        os.open(fifo, os.O_RDONLY)
+
+    checks = dict(registry.load())
+    checks["dns"] = dataclasses.replace(checks["dns"], read=hang, deadline_s=0.2)
+    monkeypatch.setattr(registry, "load", lambda: checks)
+    results = runner.by_name(sweep_on().run().results)
+    assert results["dns"].timed_out
+    assert results["dns"].outcome is records.Outcome.ERROR
+    assert results["agent_self"].outcome is records.Outcome.WARN
+    assert "dns" in results["agent_self"].message
+    assert results["uptime"].outcome is records.Outcome.OK
+    assert len(results) == len(checks)
+
+
+def test_what_timed_out_runs_alone_next_time(
+    node: Any, sweep_on: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A check that hung last time gets a child of its own, so that it delays nobody."""
+    engine = sweep_on()
+    engine.run()
+    engine.results["dns"] = dataclasses.replace(engine.results["dns"], timed_out=True)
+    plans = list(engine.site_file.current().plan("n1").values())
+    lanes = engine._lanes(plans)
+    assert [[s.key for s in lane] for lane in lanes[1:]] == [["dns"]]
+    assert "dns" not in [s.key for s in lanes[0]]
+
+
+def test_cpu_and_wall_are_told(counting: dict[str, Any], sweep_on: MakeRunner) -> None:
+    """A sweep tells what it cost, its children included."""
+    swept = sweep_on().run()
+    assert swept.cpu_s > 0
+    assert swept.wall_s > 0
+    assert swept.heartbeat.detail["cpu_s"] == round(swept.cpu_s, 4)
