@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+
+import conftest_story as told
+import pytest
+
+from probing_cluster.reports import job_ref, json_out, model, rows
+
+NOW = told.at("15:00:00")
+
+PROMISED = {"job_id", "run_key", "user", "name", "state", "attempts", "ettr"}
+ATTEMPT = {"attempt", "state", "exit_code", "submit_at", "start_at", "end_at", "nodes", "n_gpus", "verdict"}
+VERDICT = {
+    "cause",
+    "domain",
+    "component",
+    "node",
+    "device",
+    "confidence",
+    "summary",
+    "evidence",
+    "ruled_out",
+    "next_step",
+}
+EVIDENCE = {"event_id", "at", "node", "kind", "code", "device", "message"}
+ETTR = {
+    "measured", "expected", "wall_s", "queued_s", "productive_s", "lost_to_replay_s", "restart_s", "checkpoint_s",
+    "suspended_s", "idle_s",
+}  # fmt: skip
+
+
+def document(story: rows.Rows) -> dict[str, object]:
+    report = model.build(job_ref.parse("4242"), story, now=NOW)
+    return json.loads(json_out.dumps(json_out.document(report)))  # type: ignore[no-any-return]
+
+
+def test_the_promised_keys_are_there(story: rows.Rows) -> None:
+    """The keys programs rely on, at every level; others may be added, none may go."""
+    found = document(story)
+    assert found.keys() >= PROMISED
+    first, second = found["attempts"]  # type: ignore[misc]
+    assert first.keys() >= ATTEMPT
+    assert first["verdict"].keys() >= VERDICT
+    assert first["verdict"]["evidence"][0].keys() >= EVIDENCE
+    assert found["ettr"].keys() >= ETTR  # type: ignore[attr-defined]
+    assert second["verdict"] is None
+
+
+def test_values_are_the_rows_own(story: rows.Rows) -> None:
+    """Times are ISO in UTC, words are the stable ones, seconds add up to the wall."""
+    found = document(story)
+    first = found["attempts"][0]  # type: ignore[index]
+    assert (found["job_id"], found["state"], found["run_key"]) == (4242, "COMPLETED", "4242")
+    assert (first["start_at"], first["nodes"], first["n_gpus"]) == ("2026-11-21T14:02:14Z", ["n1", "n2"], 16)
+    assert (first["verdict"]["cause"], first["verdict"]["domain"]) == ("gpu_off_bus", "hardware")
+    assert [e["code"] for e in first["verdict"]["evidence"]] == ["79", None]
+    ettr = found["ettr"]
+    parts = ETTR - {"measured", "expected", "wall_s"}
+    assert sum(ettr[p] for p in parts) == pytest.approx(ettr["wall_s"])  # type: ignore[index]
+    assert found["cost"]["gpu_h"] == pytest.approx((450 + 75 + 64) * 16 / 3600)  # type: ignore[index]
+
+
+def test_what_is_not_known_is_null(story: rows.Rows) -> None:
+    """A job without an account has every ETTR key, all null; never a zero that nobody measured."""
+    bare = rows.Rows(attempts=(told.attempt(1, n_gpus=None, start_at=told.at("14:03:00")),))
+    found = document(bare)
+    assert set(found["ettr"].values()) == {None}  # type: ignore[attr-defined]
+    assert found["attempts"][0]["n_gpus"] is None  # type: ignore[index]
+    assert found["cost"] is None

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import dataclasses
+import html.parser
+import re
+import xml.etree.ElementTree as ET
+
+import conftest_story as told
+import pytest
+
+from probing_cluster.core import records
+from probing_cluster.reports import drawing, job_ref, model, page, rows, svg
+
+NOW = told.at("15:00:00")
+EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+
+
+def build(found: rows.Rows) -> model.ReportModel:
+    return model.build(job_ref.parse("4242"), found, now=NOW)
+
+
+class Reader(html.parser.HTMLParser):
+    """Collects tags, attributes and text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def test_the_page_says_what_the_terminal_says(story: rows.Rows) -> None:
+    """Verdict, evidence, cost and advice are all there in words, not only drawn."""
+    text = " ".join(" ".join(Reader(page.render(build(story))).words).split())
+    for words in (
+        "COMPLETED after 1 requeue",
+        "GPU 3 of n2 fell off the bus (Xid 79) 4 s before the job ended.",
+        "hardware, certain",
+        "2026-11-21 14:20:32Z n2 kernel Xid 79 high gpu3 0000:5e:00 GPU has fallen off the bus.",
+        "Reseat or replace GPU 3 of n2",
+        "2.6 GPU-hours",
+        "No fault recorded on n1.",
+        "ETTR 0.71, expected 0.85",
+        "71.5 %",
+    ):
+        assert words in text
+
+
+def test_the_page_needs_nothing_from_anywhere(story: rows.Rows) -> None:
+    """No script, no link out, no image, font or import: it can be mailed and opened offline."""
+    text = page.render(build(story))
+    tags = Reader(text).tags
+    assert not {tag for tag, _ in tags} & {
+        "script",
+        "link",
+        "img",
+        "iframe",
+        "object",
+        "embed",
+        "form",
+        "base",
+    }
+    targets = [
+        v for _, attrs in tags for k, v in attrs.items() if k in {"href", "src", "action", "xlink:href"}
+    ]
+    assert all(t and t.startswith("#event-") for t in targets)
+    assert not re.search(r"url\((?!#)|@import", text)
+    assert "default-src 'none'" in text
+
+
+def test_hostile_names_stay_text(story: rows.Rows) -> None:
+    """Whatever a user calls a job, a node or a device, it is shown and never run."""
+    attempts = tuple(
+        dataclasses.replace(a, name=EVIL, user=EVIL, partition=EVIL, state=EVIL, nodes=(EVIL,))
+        for a in story.attempts
+    )
+    evidence = tuple(
+        dataclasses.replace(e, message=EVIL, device=EVIL, kind=EVIL, node=EVIL, source=EVIL)
+        for e in story.evidence
+    )
+    verdicts = tuple(
+        dataclasses.replace(v, summary=EVIL, next_step=EVIL, ruled_out=(EVIL,), author=EVIL)
+        for v in story.verdicts
+    )
+    drains = tuple(dataclasses.replace(d, reason=EVIL, why_state=EVIL, node=EVIL) for d in story.drains)
+    hostile = dataclasses.replace(
+        story, attempts=attempts, evidence=evidence, verdicts=verdicts, drains=drains
+    )
+    tags = Reader(page.render(build(hostile))).tags
+    assert not {tag for tag, _ in tags} & {"script", "img"}
+    assert not [k for _, attrs in tags for k in attrs if k.startswith("on")]
+
+
+def test_every_reference_of_the_page_has_its_target(story: rows.Rows) -> None:
+    """Markers lead to evidence lines, regions to their headings; ids are unique."""
+    tags = Reader(page.render(build(story))).tags
+    ids = [attrs["id"] for _, attrs in tags if attrs.get("id")]
+    assert len(ids) == len(set(ids))
+    wanted = {v.removeprefix("#") for _, a in tags for k, v in a.items() if k == "href" and v}
+    wanted |= {
+        word for _, a in tags if a.get("aria-labelledby") for word in str(a["aria-labelledby"]).split()
+    }
+    assert wanted <= set(ids)
+    assert any(tag == "a" for tag, _ in tags)
+
+
+def test_tables_have_captions_or_headings_and_scopes(story: rows.Rows) -> None:
+    """A screen reader can name every column; what scrolls can be reached by keyboard."""
+    tags = Reader(page.render(build(story))).tags
+    assert all(a.get("scope") in {"col", "row"} for tag, a in tags if tag == "th")
+    assert all(
+        a.get("tabindex") == "0" and a.get("aria-label") for tag, a in tags if a.get("class") == "scroll"
+    )
+    assert ("html", {"lang": "en"}) in tags
+
+
+def test_the_drawing_is_to_scale(story: rows.Rows) -> None:
+    """Bars are as long as their seconds, and the fault is drawn where the clock says."""
+    root = ET.fromstring(drawing.timeline(build(story)))
+    space = "{http://www.w3.org/2000/svg}"
+    bars = [
+        (r.get("class"), float(r.get("x", 0)), float(r.get("width", 0)))
+        for r in root.iter(f"{space}rect")
+        if r.get("class") in {"ran", "lost", "waited"} and r.get("x")
+    ]
+    whole = (told.at("14:41:09") - told.at("14:02:11")).total_seconds()
+    px = (960 - 148 - 20) / whole
+    expected = [("waited", 3), ("ran", 1102 - 450), ("lost", 450), ("waited", 64), ("ran", 1169)]
+    assert [kind for kind, _, _ in bars] == [kind for kind, _ in expected]
+    for (_, _, width), (_, seconds) in zip(bars, expected, strict=True):
+        assert width == pytest.approx(max(seconds * px, 2.0), abs=0.02)
+    diamond = next(p for p in root.iter(f"{space}polygon") if "event" in str(p.get("class")))
+    x = float(str(diamond.get("points")).split(",")[0])
+    assert x == pytest.approx(
+        148 + px * (told.at("14:20:32") - told.at("14:02:11")).total_seconds(), abs=0.02
+    )
+
+
+def test_the_drawing_tells_its_content_in_words(story: rows.Rows) -> None:
+    """Title and description carry what the bars show."""
+    root = ET.fromstring(drawing.timeline(build(story)))
+    words = [str(e.text) for e in root if e.tag.endswith(("title", "desc"))]
+    assert words == [
+        "Timeline of job 4242",
+        (
+            "Attempt 1: 2026-11-21 14:02:14Z to 2026-11-21 14:20:36Z, REQUEUED, the last 7 min 30 s lost. "
+            "Attempt 2: 2026-11-21 14:21:40Z to 2026-11-21 14:41:09Z, COMPLETED."
+        ),
+    ]
+
+
+@pytest.mark.parametrize("seconds", [1, 59, 3600, 86400 * 3, 86400 * 400])
+def test_the_axis_has_a_handful_of_ticks_at_any_length(seconds: int) -> None:
+    """From a second to a year the axis is readable."""
+    scale = drawing.Scale(told.DAY, told.DAY + (told.at("00:00:01") - told.DAY) * seconds)
+    assert 1 <= len(list(scale.ticks())) <= 9
+
+
+def test_svg_escapes_what_it_is_given() -> None:
+    """Text and attributes cannot leave their place."""
+    made = svg.element("text", text="<a&b>", class_='x" onload="y')
+    assert made == """<text class='x" onload="y'>&lt;a&amp;b&gt;</text>"""
+    ET.fromstring(made)
+
+
+def test_a_running_job_has_a_page_too() -> None:
+    """No end, no verdict, no account: the page still renders and says so."""
+    running = told.attempt(1, state="RUNNING", start_at=told.at("14:03:00"), nodes=("n2",))
+    seen = told.event(told.XID, told.at("14:30:00"), severity=records.Severity.LOW)
+    text = " ".join(Reader(page.render(build(rows.Rows(attempts=(running,), others=(seen,))))).words)
+    assert "still running" in text
+    assert "Seen on the nodes of attempt 1 so far" in text
