@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import errors, settings
-from probing_cluster.db import store
-from probing_cluster.sandbox import cluster, demo, layout, processes, recording, replay, requirements
+from probing_cluster.sandbox import cluster, demo, layout, processes, requirements
 from probing_cluster.sandbox.faults import registry
 
 
@@ -128,6 +127,11 @@ def _demo(args: argparse.Namespace) -> int:
     keep = args.keep or os.environ.get("KEEP", "0") not in {"", "0"}
     why = requirements.missing()
     if why or args.replay:
+        from probing_cluster.sandbox import (  # SQLAlchemy costs half a second: paid where used
+            recording,
+            replay,
+        )
+
         print(f"no cluster of its own here: {why or 'asked to replay'}", flush=True)
         replay.run(args.dir, recording.DEMO, say=say)
         return 0
@@ -147,6 +151,9 @@ The cluster is still running:
 
 
 def _record(args: argparse.Namespace) -> int:
+    from probing_cluster.db import store
+    from probing_cluster.sandbox import recording
+
     box = cluster.Sandbox.open(args.dir)
     with store.Store.open(settings.load(box.layout.probing_toml)) as database:
         recording.save(recording.take(database, args.job, args.about), args.file)

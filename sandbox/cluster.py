@@ -10,22 +10,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from probing_cluster import probe_agent, slurm_plugins
 from probing_cluster.core import errors
 from probing_cluster.sandbox import (
-    configs,
-    daemons,
+    boot,
     hanging_mount,
     jobs,
     layout,
-    nvml_build,
     nvml_state,
     ports,
     processes,
     requirements,
     services,
-    slurm_conf,
-    spank_build,
 )
 from probing_cluster.sandbox.faults import registry
 from probing_cluster.sandbox.nodetree import build, identity
@@ -64,7 +59,7 @@ class Sandbox:
         else:
             self = cls(_new_layout(directory, nodes, gpus, bare=bare))
         try:
-            self._boot(say)
+            boot.boot(self.layout, self._daemon_env, say)
         except BaseException:
             self.down()
             raise
@@ -129,7 +124,9 @@ class Sandbox:
         if not purge and processes.pids_of(lay.directory, "slurmctld"):
             # Accounting keeps its rows: they must say that these jobs ended.
             jobs.cancel_all(self.env)
-        processes.end(lay.directory, [services.SERVICE, "slurmctld", "slurmdbd"])
+        # First all that writes on its way out, then what it writes to.
+        processes.end_all(lay.directory, but=("munged", "mariadb", "slurmdbd"), timeout_s=10)
+        processes.end(lay.directory, ["slurmdbd"])
         processes.end_all(lay.directory)
         hanging_mount.unmount(lay.directory)
         if not lay.bare:
@@ -138,45 +135,6 @@ class Sandbox:
             shutil.rmtree(path, ignore_errors=True)
         if purge:
             shutil.rmtree(lay.directory)
-
-    def _boot(self, say: Say) -> None:
-        lay, env = self.layout, self._daemon_env
-        self._write_files()
-        if not lay.bare:
-            say("embedded Postgres, an agent per node")
-            services.start_database(lay)
-            services.start_agents(lay, env, lay.node_names)
-        say("munge, MariaDB and slurmdbd")
-        daemons.start_munge(lay, env)
-        daemons.start_mariadb(lay, env)
-        daemons.start_slurmdbd(lay, env)
-        daemons.enrol(env)
-        say(f"slurmctld and {lay.nodes} x slurmd")
-        daemons.start_slurmctld(lay, env)
-        for name in lay.node_names:
-            daemons.start_slurmd(lay, env, name)
-        daemons.wait_for_nodes(lay, env)
-        if not lay.bare:
-            say("probing-ctl serve")
-            services.start_service(lay, env)
-
-    def _write_files(self) -> None:
-        lay = self.layout
-        for path in (lay.etc, lay.bin, lay.lib, lay.log, lay.run, lay.state, lay.jobs):
-            path.mkdir(parents=True, exist_ok=True)
-        lay.jobs.chmod(0o1777)
-        for number, name in enumerate(lay.node_names, start=1):
-            for sub in ("run/jobs", "spool", "slurmd"):
-                (lay.node(name) / sub).mkdir(parents=True, exist_ok=True)
-            build.build(lay.node(name), name, number=number, gpus=lay.gpus)
-        shutil.rmtree(lay.probe, ignore_errors=True)
-        probe = Path(probe_agent.__path__[0]).resolve() / "inject/site"
-        shutil.copytree(probe, lay.probe, ignore=shutil.ignore_patterns("__pycache__"))
-        hooks = Path(slurm_plugins.__path__[0]).resolve() / "hooks"
-        slurm_conf.write(lay, hooks, spank_build.build(lay.lib))
-        if not lay.bare:
-            configs.write(lay, nvml_build.build(lay.lib))
-        lay.save()
 
     @property
     def _daemon_env(self) -> Mapping[str, str]:

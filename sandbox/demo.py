@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from probing_cluster.core import hostlist
-from probing_cluster.sandbox import cluster, demo_job, layout, processes
+from probing_cluster.sandbox import cluster, layout, processes
 
 NODES, GPUS, BROKEN_GPU = 4, 8, 3
-STEPS = 72
+STEPS, CHECKPOINT_EVERY = 72, 12
 _TRAINING = """
-srun --ntasks-per-node=1 {python} {script} {checkpoint} {steps}
+srun --ntasks-per-node=1 {python} {script} {checkpoint} {steps} {every}
 """
 
 Say = Callable[[str], None]
@@ -59,7 +59,7 @@ def _story(box: cluster.Sandbox, say: Say) -> int:
     box.wait(job, ["RUNNING"])
     nodes = _nodes(box, job)
     say(f"sbatch: job {job} runs on {hostlist.compress(nodes)}, 2 nodes x {GPUS} GPUs")
-    _wait_for_output(box, job, f"checkpoint at step {2 * demo_job.CHECKPOINT_EVERY}", say)
+    _wait_for_output(box, job, f"checkpoint at step {2 * CHECKPOINT_EVERY}", say)
     # A little into the next interval: what was trained since the checkpoint is lost.
     time.sleep(3)
     broken = nodes[1]
@@ -87,9 +87,11 @@ def _story(box: cluster.Sandbox, say: Say) -> int:
 def _training(box: cluster.Sandbox) -> str:
     # Copied to where the job's user can read it, wherever this checkout lies.
     script = box.layout.jobs / "train.py"
-    shutil.copyfile(demo_job.__file__, script)
+    shutil.copyfile(Path(__file__).with_name("demo_job.py"), script)
     checkpoint = box.layout.jobs / "checkpoint"
-    return _TRAINING.format(python=sys.executable, script=script, checkpoint=checkpoint, steps=STEPS)
+    return _TRAINING.format(
+        python=sys.executable, script=script, checkpoint=checkpoint, steps=STEPS, every=CHECKPOINT_EVERY
+    )
 
 
 def _nodes(box: cluster.Sandbox, job: int) -> list[str]:

@@ -1,6 +1,6 @@
 """What `make demo` trains: a few dozen steps with checkpoints; a requeued job goes on from the last one.
 
-Started by srun on each node as `python demo_job.py CHECKPOINT STEPS`. With PyTorch installed it
+Started by srun on each node as `python demo_job.py CHECKPOINT STEPS CHECKPOINT_EVERY`. With PyTorch installed it
 is a real (tiny) training, whose steps and checkpoints the probe sees; without, it counts.
 Standard library only otherwise; it knows nothing of Probing Cluster, as a user's script would not.
 """
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 STEP_S = 0.5
-CHECKPOINT_EVERY = 12
 
 torch: Any
 try:
@@ -25,7 +24,7 @@ except ImportError:
     torch = None
 
 
-def main(checkpoint: Path, steps: int) -> None:
+def main(checkpoint: Path, steps: int, every: int) -> None:
     """Trains from the last checkpoint to step `steps`."""
     rank = int(os.environ.get("SLURM_PROCID", "0"))
     first = load(checkpoint)
@@ -35,7 +34,7 @@ def main(checkpoint: Path, steps: int) -> None:
         began = time.monotonic()
         loss = train() if train else 4.0 / (1 + step) ** 0.5
         time.sleep(max(0.0, STEP_S - (time.monotonic() - began)))
-        if (step + 1) % CHECKPOINT_EVERY == 0:
+        if (step + 1) % every == 0:
             if rank == 0:
                 save(checkpoint, step + 1)
             say(rank, f"checkpoint at step {step + 1}  loss {loss:.3f}")
@@ -87,4 +86,4 @@ def say(rank: int, text: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

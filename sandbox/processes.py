@@ -216,9 +216,10 @@ def end(directory: Path, roles: Iterable[str], *, timeout_s: float = 10) -> None
     _end(lambda: [p.pid for p in listing(directory) if p.role in wanted], timeout_s)
 
 
-def end_all(directory: Path, *, timeout_s: float = 5) -> None:
-    """Ends every process of the sandbox, jobs included; returns when none is left."""
-    _end(lambda: [p.pid for p in listing(directory)], timeout_s)
+def end_all(directory: Path, *, but: Iterable[str] = (), timeout_s: float = 5) -> None:
+    """Ends every process of the sandbox, jobs included, but those roles; returns when none is left."""
+    spared = set(but)
+    _end(lambda: [p.pid for p in listing(directory) if p.role not in spared], timeout_s)
 
 
 def _end(find: Callable[[], list[int]], timeout_s: float) -> None:

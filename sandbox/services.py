@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from probing_cluster.db import embedded, migrate
+from probing_cluster.db import embedded
 from probing_cluster.sandbox import layout, processes
 from probing_cluster.sandbox.nodetree import build
 
@@ -16,6 +16,8 @@ SERVICE = "service"
 
 def start_database(lay: layout.Layout) -> None:
     """The embedded Postgres with this version's schema."""
+    from probing_cluster.db import migrate  # Alembic costs a second: paid only here
+
     migrate.upgrade(embedded.ensure(lay.postgres))
 
 

@@ -161,7 +161,10 @@ def write(lay: layout.Layout, hooks: Path, spank_plugin: Path | None) -> None:
         lay.etc / "slurmdbd.conf": slurmdbd_conf(lay),
     }
     if spank_plugin:
-        files[lay.etc / "plugstack.conf"] = f"optional {spank_plugin}\n"
+        pages = f"{lay.directory}/nodes/%n/run/jobs"
+        files[lay.etc / "plugstack.conf"] = (
+            f"optional {spank_plugin} probe_dir={lay.probe} page_base={pages}\n"
+        )
     for path, text in files.items():
         path.write_text(text)
     (lay.etc / "slurmdbd.conf").chmod(0o600)

@@ -15,4 +15,6 @@ def build(directory: Path) -> Path | None:
     sources = sorted((Path(slurm_plugins.__path__[0]).resolve() / "spank").glob("*.[ch]"))
     if not sources or not _HEADERS.exists():
         return None
-    return c_build.shared_library(directory, "spank", "probing.so", sources, ("-Wall", "-Wextra", "-Werror"))
+    return c_build.shared_library(
+        directory, "spank", "probing.so", sources, ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
+    )

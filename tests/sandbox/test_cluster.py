@@ -209,7 +209,7 @@ def test_a_refused_directory_is_left_as_it_was(box_directory: Path) -> None:
 
 def test_a_failed_start_leaves_no_process(box_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When a daemon cannot start, what had started before it is ended, and the error names it."""
-    monkeypatch.setattr(cluster.daemons, "_MARIADB", ("--no-defaults", "--no-such-option"))
+    monkeypatch.setattr(cluster.boot.daemons, "_MARIADB", ("--no-defaults", "--no-such-option"))
     with pytest.raises(processes.CommandFailed, match="mariadb ended at once"):
         cluster.Sandbox.up(box_directory / "broken", nodes=1, gpus=0, bare=True)
     assert processes.listing(box_directory / "broken") == []

@@ -1,0 +1,68 @@
+"""Booting a sandbox: its files, then Slurm and our own processes side by side."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from concurrent import futures
+from pathlib import Path
+
+from probing_cluster import probe_agent, slurm_plugins
+from probing_cluster.sandbox import configs, daemons, layout, nvml_build, services, slurm_conf, spank_build
+from probing_cluster.sandbox.nodetree import build
+
+Env = Mapping[str, str]
+Say = Callable[[str], None]
+
+
+def boot(lay: layout.Layout, env: Env, say: Say) -> None:
+    """Starts everything and returns when it is usable; what had started before an error is left to the caller."""
+    write_files(lay)
+    with futures.ThreadPoolExecutor(max_workers=2) as pool:
+        halves = [pool.submit(_slurm, lay, env, say)]
+        if not lay.bare:
+            halves.append(pool.submit(_ours, lay, env, say))
+        for half in halves:
+            half.result()
+    if not lay.bare:
+        say("probing-ctl serve")
+        services.start_service(lay, env)
+
+
+def write_files(lay: layout.Layout) -> None:
+    """Every directory, configuration file, simulated node and built library."""
+    for path in (lay.etc, lay.bin, lay.lib, lay.log, lay.run, lay.state, lay.jobs):
+        path.mkdir(parents=True, exist_ok=True)
+    lay.jobs.chmod(0o1777)
+    for number, name in enumerate(lay.node_names, start=1):
+        for sub in ("run/jobs", "spool", "slurmd"):
+            (lay.node(name) / sub).mkdir(parents=True, exist_ok=True)
+        build.build(lay.node(name), name, number=number, gpus=lay.gpus)
+    shutil.rmtree(lay.probe, ignore_errors=True)
+    probe = Path(probe_agent.__path__[0]).resolve() / "inject/site"
+    shutil.copytree(probe, lay.probe, ignore=shutil.ignore_patterns("__pycache__"))
+    hooks = Path(slurm_plugins.__path__[0]).resolve() / "hooks"
+    slurm_conf.write(lay, hooks, spank_build.build(lay.lib))
+    if not lay.bare:
+        configs.write(lay, nvml_build.build(lay.lib))
+    lay.save()
+
+
+def _slurm(lay: layout.Layout, env: Env, say: Say) -> None:
+    say("munge, MariaDB and slurmdbd")
+    daemons.start_munge(lay, env)
+    daemons.start_mariadb(lay, env)
+    daemons.start_slurmdbd(lay, env)
+    daemons.enrol(env)
+    say(f"slurmctld and {lay.nodes} x slurmd")
+    daemons.start_slurmctld(lay, env)
+    for name in lay.node_names:
+        daemons.start_slurmd(lay, env, name)
+    daemons.wait_for_nodes(lay, env)
+
+
+def _ours(lay: layout.Layout, env: Env, say: Say) -> None:
+    say("embedded Postgres")
+    services.start_database(lay)
+    say(f"{lay.nodes} x probing-agent")
+    services.start_agents(lay, env, lay.node_names)
