@@ -39,7 +39,12 @@ _KINDS: dict[re.Pattern[str], str] = {
 """What one field may hold. A column not named here is free text: a person wrote it, it may hold anything."""
 
 _BY_NAME = {name.lower(): kind for kind, names in _KINDS.items() for name in names.split()}
-_BY_NAME["nodelist"] = re.compile(r"None assigned|\S*")
+_BY_NAME["nodelist"] = re.compile(
+    r"None assigned|(?:[A-Za-z][\w.-]*(?:\[[\d,-]*\][\w.-]*)*(?:,[A-Za-z][\w.-]*(?:\[[\d,-]*\][\w.-]*)*)*)?",
+    re.ASCII,
+)
+LISTS = frozenset({"nodelist"} | {name.lower() for name in _KINDS[_TRES].split()})
+"""Columns in which Slurm itself writes commas."""
 
 FREE_TEXT = (
     "JobName Comment AdminComment SystemComment SubmitLine WorkDir Extra Constraints StdIn StdOut StdErr WCKey "

@@ -15,7 +15,7 @@ def parse_sacct_json(
 ) -> attempt_rows.ParseResult:
     """Every attempt in `data`; raises MalformedInput when it is not the JSON of sacct at all.
 
-    A rejected job's `line_no` is its place in the list, from 1.
+    `cluster` is the name all rows get, None: the one they tell. A rejected job's `line_no` is its place in the list, from 1.
     """
     document = slurm_json.load(data)
     started: list[records.JobAttempt] = []
@@ -25,7 +25,7 @@ def parse_sacct_json(
     for place, job in enumerate(slurm_json.rows(document, "jobs"), 1):
         steps += len(job["steps"]) if isinstance(job, dict) and isinstance(job.get("steps"), list) else 0
         try:
-            found = attempt_of(job, cluster or "cluster")
+            found = attempt_of(job, cluster)
         except errors.MalformedInput as exc:
             rejected.append(sacct_rows.refused(place, json.dumps(job), str(exc.args[0])))
             continue
@@ -45,7 +45,7 @@ def parse_sacct_json(
     )
 
 
-def attempt_of(job: Any, cluster: str) -> records.JobAttempt | attempt_rows.NotStarted:
+def attempt_of(job: Any, cluster: str | None) -> records.JobAttempt | attempt_rows.NotStarted:
     """The attempt one job object tells; NotStarted when it never ran. Raises MalformedInput."""
     job_id = slurm_json.number(job.get("job_id")) if isinstance(job, dict) else None
     if job_id is None:
@@ -69,7 +69,7 @@ def attempt_of(job: Any, cluster: str) -> records.JobAttempt | attempt_rows.NotS
     active = state in attempt_rows.ACTIVE
     exit_code, exit_signal = (None, None) if active else _exit(job.get("exit_code"))
     return records.JobAttempt(
-        cluster=slurm_json.text(job.get("cluster")) or cluster,
+        cluster=cluster or slurm_json.text(job.get("cluster")) or "cluster",
         job_id=job_id,
         submit_at=submit_at or start_at,
         array_job_id=array_job if task is not None else None,

@@ -56,6 +56,8 @@ class Layout:
         names = columns[:-1] if self.trailing else columns
         self.columns = [name.lower() for name in names]
         self.checks = [sacct_fields.check_of(name) for name in self.columns]
+        # With a comma as delimiter Slurm's own lists are cut too.
+        self.lists = [self.delimiter == "," and name in sacct_fields.LISTS for name in self.columns]
         self.keys = [(i, check) for i, check in enumerate(self.checks) if check and self.columns[i] in KEYS]
         self.used = [i for i, check in enumerate(self.checks) if check and self.columns[i] in USED]
         self.missing = sacct_fields.missing(self.columns)
@@ -76,8 +78,8 @@ class Layout:
         """Whether a line cut into `parts` can be the first of a record."""
         for i, part in enumerate(parts):
             check = self.checks[i] if i < len(self.checks) else None
-            # After a person's field positions mean nothing, and the last part may go on in the next line.
-            if check is None or i == len(parts) - 1:
+            # After a person's field, or a list, positions mean nothing; the last part may go on in the next line.
+            if check is None or self.lists[i] or i == len(parts) - 1:
                 return i > 0 or check is None
             if not check(part):
                 return False
@@ -97,12 +99,36 @@ class Layout:
             return list(parts) if self._fits(parts) else None
         if not 0 < extra <= MAX_EXTRA_PARTS:
             return None
-        before = self._reach(parts, self.checks, extra)
-        after = self._reach(parts[::-1], self.checks[::-1], extra)
-        shifts = [b & {extra - k for k in a} for b, a in zip(before, after[::-1], strict=True)]
-        if not all(shifts) or any(len(shifts[i]) > 1 for i in self.used):
+        ways = self._ways(parts, extra)
+        if not all(ways) or any(len({k for k, _ in ways[i]}) > 1 for i in self.used):
             return None
-        return self._cut(parts, shifts)
+        return self._cut(parts, ways)
+
+    def _ways(self, parts: Sequence[str], extra: int) -> list[set[tuple[int, int]]]:
+        """For each column the (extra parts before it, extra parts after it) of every whole cut."""
+        steps: list[set[tuple[int, int]]] = []
+        here = {0}
+        for column in range(len(self.columns)):
+            steps.append({(k, after) for k in here for after in self._ends(parts, column, k, extra)})
+            here = {after for _, after in steps[-1]}
+        alive = {extra}
+        for column in reversed(range(len(self.columns))):
+            steps[column] = {(k, after) for k, after in steps[column] if after in alive}
+            alive = {k for k, _ in steps[column]}
+        return steps
+
+    def _ends(self, parts: Sequence[str], column: int, before: int, extra: int) -> Iterator[int]:
+        """How many extra parts can lie behind `column` when `before` lie in front of it."""
+        check, first = self.checks[column], column + before
+        if check is None:
+            yield from range(before, extra + 1)
+        elif not self.lists[column]:
+            if check(parts[first]):
+                yield before
+        else:
+            for after in range(before, extra + 1):
+                if check(self.delimiter.join(parts[first : column + after + 1])):
+                    yield after
 
     def _fits(self, parts: Sequence[str]) -> bool:
         """Stricter than `is_record`: lines put together must be right in every column that is used."""
@@ -112,30 +138,15 @@ class Layout:
             for i, (check, part) in enumerate(zip(self.checks, parts, strict=True))
         )
 
-    def _cut(self, parts: Sequence[str], shifts: Sequence[set[int]]) -> list[str]:
+    def _cut(self, parts: Sequence[str], ways: Sequence[set[tuple[int, int]]]) -> list[str]:
         cut, at = [], 0
-        for column in range(len(self.columns)):
-            following = shifts[column + 1]
-            is_text = self.checks[column] is None
-            # Free text takes as little as lets the next column stand where it can.
-            shift = min((k for k in following if k >= at), default=at) if is_text else at
-            cut.append(self.delimiter.join(parts[column + at : column + shift + 1]))
-            at = shift
+        for column, steps in enumerate(ways):
+            ends = [end for k, end in steps if k == at]
+            # Slurm's own lists take all they can; free text as little as lets the next column stand.
+            after = max(ends) if self.lists[column] else min(ends)
+            cut.append(self.delimiter.join(parts[column + at : column + after + 1]))
+            at = after
         return cut
-
-    @staticmethod
-    def _reach(
-        parts: Sequence[str], checks: Sequence[sacct_fields.Check | None], extra: int
-    ) -> list[set[int]]:
-        """For each column, and the end, how many extra parts can lie before it."""
-        reach: list[set[int]] = [{0}]
-        for column, check in enumerate(checks):
-            here = reach[-1]
-            if check is None:
-                reach.append(set(range(min(here), extra + 1)) if here else set())
-            else:
-                reach.append({k for k in here if check(parts[column + k])})
-        return reach
 
 
 def header(line: str, delimiter: str | None = None) -> Layout | None:

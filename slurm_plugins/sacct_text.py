@@ -21,7 +21,7 @@ class Reading:
     """How one dump is read, and what turned up on the way."""
 
     zone: tzinfo
-    cluster: str
+    cluster: str | None
     gpus_accounted: bool | None
     naive: int = 0
     ambiguous: int = 0
@@ -42,12 +42,10 @@ def parse_sacct_text(
     """Every attempt in `data`; raises MalformedInput only when it is not sacct's parsable output at all.
 
     `timezone` is the IANA zone of times without one (None: UTC, and the result says so). `fields` names the
-    columns of `--noheader` output. `gpus_accounted` tells whether the site lists gres/gpu in
+    columns of `--noheader` output. `cluster` is what every row is filed under; None: what its own column says. `gpus_accounted` tells whether the site lists gres/gpu in
     AccountingStorageTRES; None: from the first attempt on that shows GPUs.
     """
-    reading = Reading(
-        zone=sacct_times.zone(timezone), cluster=cluster or "cluster", gpus_accounted=gpus_accounted
-    )
+    reading = Reading(zone=sacct_times.zone(timezone), cluster=cluster, gpus_accounted=gpus_accounted)
     started: list[records.JobAttempt] = []
     rejected: list[sacct_rows.Rejected] = []
     waiting: dict[tuple[str, datetime | None], attempt_rows.NotStarted] = {}
@@ -107,7 +105,7 @@ def attempt_of(fields: Mapping[str, str], reading: Reading) -> records.JobAttemp
     nodes = nodes_in(fields.get("nodelist", ""))
     reading.no_nodes |= "nodelist" not in fields
     return records.JobAttempt(
-        cluster=fields.get("cluster") or reading.cluster,
+        cluster=reading.cluster or _said(fields, "cluster") or "cluster",
         job_id=job_id,
         submit_at=times["submit"] or _required(times["start"]),
         array_job_id=array,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -68,6 +69,19 @@ def test_asks_only_for_what_the_release_offers() -> None:
     ) == ("2024-01-01T10:00:00", "2024-01-02T10:00:00")
     assert slurm.environments[1] == {"SLURM_TIME_FORMAT": "%s"}
     assert "FailedNode" not in call[-1]
+
+
+def test_a_long_history_is_asked_for_day_by_day() -> None:
+    """A week is seven questions, none of which outlasts its deadline, and an attempt told in each counts once."""
+    slurm = Slurm(OLD)
+    result = accounting.Accounting(settings.SlurmSettings(), run=slurm).attempts(
+        SINCE, SINCE + timedelta(days=6.5)
+    )
+    asked = [(c[c.index("-S") + 1], c[c.index("-E") + 1]) for c in slurm.calls if "-S" in c]
+    assert len(asked) == 7
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(asked))
+    assert (asked[0][0], asked[-1][1]) == ("2024-01-01T10:00:00", "2024-01-07T22:00:00")
+    assert (len(result.attempts), result.duplicates, result.rejected) == (1, 6, ())
 
 
 def test_each_question_has_its_own_delimiter() -> None:

@@ -126,6 +126,26 @@ def test_delimiters_in_a_field_are_told_apart_by_type() -> None:
         assert [(a.job_id, a.n_gpus, a.name) for a in result.attempts] == [(7, 16, name.replace("\n", " "))]
 
 
+def test_a_comma_as_delimiter_does_not_cut_slurms_own_lists() -> None:
+    """Node lists and TRES hold commas of their own; with `--delimiter=,` they are put together again."""
+    result = parse(
+        "JobIDRaw,State,Submit,Start,End,NodeList,AllocCPUS,AllocTRES,JobName,UID",
+        "7,FAILED,100,110,200,n[1,3-4],m2,32,billing=8,cpu=32,gres/gpu=16,my, job,1000",
+        "8,FAILED,100,110,200,n1,32,cpu=32,gres/gpu=4,x,1000",
+    )
+    assert [(a.job_id, a.nodes, a.n_cpus, a.n_gpus, a.name) for a in result.attempts] == [
+        (7, ("n1", "n3", "n4", "m2"), 32, 16, "my, job"),
+        (8, ("n1",), 32, 4, "x"),
+    ]
+
+
+def test_the_named_cluster_files_every_row() -> None:
+    """A name given by the caller wins over the column, so that attempts meet events under one name."""
+    head, row = "JobIDRaw|Cluster|State|Start|End", "7|theirs|FAILED|1|2"
+    assert [a.cluster for a in parse(head, row).attempts] == ["theirs"]
+    assert [a.cluster for a in parse(head, row, cluster="ours").attempts] == ["ours"]
+
+
 def test_a_field_that_could_be_cut_two_ways_is_set_aside() -> None:
     """Where a delimiter in one text may shift a column we use, nobody guesses."""
     result = parse("JobID|State|Start|End|JobName|User|Comment", "7|COMPLETED|1700000000|1700000001|a|b|c|d")
