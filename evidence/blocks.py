@@ -17,6 +17,7 @@ MAX_LINE_BYTES = 1 << 16
 _BATCH_LINES = 512
 _DIGITS = b"0123456789"
 _MAX_TEMPLATES = 1 << 15
+_MAX_WORD_BYTES = 64
 _MAX_TEMPLATE_BYTES = 1 << 10
 """Longer templates are not remembered: one log of long lines must not fill the memory."""
 
@@ -62,24 +63,94 @@ def batches(lines: Iterable[bytes] | Stream) -> Iterator[list[bytes]]:
     return _from_stream(lines) if isinstance(lines, Stream) else _from_lines(lines)
 
 
+_COMMON = frozenset(
+    [
+        "error",
+        "Error",
+        "device",
+        "process",
+        "failed",
+        "Failed",
+        "failure",
+        "kernel",
+        "memory",
+        "host",
+        "rank",
+        "module",
+        "limit",
+        "client",
+        "exit",
+        "received",
+        "return",
+        "status",
+        "space",
+        "timeout",
+        "Timeout",
+        "when",
+        "without",
+        "signal",
+        "active",
+        "without",
+        "communicator",
+        "is",
+        "on",
+        "a",
+        "at",
+        "of",
+        "for",
+        ":",
+        "[",
+        "]",
+        "not",
+    ]
+)
+
+
+def fragment(trigger: str) -> str:
+    """The part of `trigger` without spaces that is rarest in logs: what one word of a line must contain."""
+    pieces = trigger.split() or [trigger]
+    return max(pieces, key=lambda piece: (piece not in _COMMON, len(piece)))
+
+
+def _either(words: Iterable[str]) -> re.Pattern[bytes]:
+    return re.compile(b"|".join(re.escape(w.encode()) for w in sorted(set(words))))
+
+
 class Sieve:
-    """Says which lines of a batch contain one of `triggers`, and remembers templates that contain none."""
+    """Says which lines of a batch contain one of `triggers`.
+
+    It remembers, within bounds, templates without any trigger and words without any fragment of one: a
+    batch of known templates costs one set difference, a new template of known words another.
+    """
 
     def __init__(self, triggers: Sequence[str]) -> None:
         if any(re.search(r"\d", t) for t in triggers):
             msg = "a trigger with a digit would be lost in a template"
             raise ValueError(msg)
-        self._any = re.compile(b"|".join(re.escape(t.encode()) for t in triggers))
-        self._benign: set[bytes] = set()
+        self._trigger = _either(triggers)
+        self._fragment = _either(fragment(t) for t in triggers)
+        self._quiet_lines: set[bytes] = set()
+        self._quiet_words: set[bytes] = set()
+
+    def _wanted(self, templates: set[bytes]) -> set[bytes]:
+        """Those of `templates` that contain a trigger."""
+        words = set(b" ".join(templates).split()) - self._quiet_words
+        loud = {w for w in words if self._fragment.search(w)}
+        if len(self._quiet_words) > _MAX_TEMPLATES:
+            self._quiet_words.clear()
+        self._quiet_words.update(w for w in words - loud if len(w) <= _MAX_WORD_BYTES)
+        if not loud:
+            return set()
+        return {t for t in templates if not loud.isdisjoint(t.split()) and self._trigger.search(t)}
 
     def hits(self, lines: list[bytes]) -> list[int]:
         """Indices of the lines a family could want."""
         templates = b"\n".join(lines).translate(None, _DIGITS).split(b"\n")
-        new = set(templates) - self._benign
+        new = set(templates) - self._quiet_lines
         if not new:
             return []
-        wanted = {t for t in new if self._any.search(t)}
-        if len(self._benign) > _MAX_TEMPLATES:
-            self._benign.clear()
-        self._benign.update(t for t in new - wanted if len(t) <= _MAX_TEMPLATE_BYTES)
+        wanted = self._wanted(new)
+        if len(self._quiet_lines) > _MAX_TEMPLATES:
+            self._quiet_lines.clear()
+        self._quiet_lines.update(t for t in new - wanted if len(t) <= _MAX_TEMPLATE_BYTES)
         return [i for i, t in enumerate(templates) if t in wanted] if wanted else []

@@ -107,7 +107,7 @@ def _job_findings(batches: Iterator[list[bytes]], counted: list[int]) -> Iterato
         index = next(wanted, None)
         position = 0
         while position < len(batch):
-            if not reader.following:
+            if not reader.following(counted[0] + position + 1):
                 if index is None:
                     break
                 position = max(position, index)

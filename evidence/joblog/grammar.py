@@ -91,6 +91,12 @@ class Context:
     op_line: int = 0
     counts: dict[int, int] = field(default_factory=dict)
     child: dict[str, Any] = field(default_factory=dict)
+    child_line: int = 0
+    """Where torchelastic began to list the children that failed; 0 when it did not."""
+
+    def listing(self, line: int) -> bool:
+        """Whether `line` can belong to that list."""
+        return 0 < self.child_line <= line <= self.child_line + _LISTING_LINES
 
 
 Read = Callable[[Record, Context], "JobFinding | None"]
@@ -134,6 +140,7 @@ def number(text: str | None, limit: int = 2**63 - 1) -> int | None:
 
 
 MAX_RANK = 2**31 - 1
+_LISTING_LINES = 200
 _TORCH_RANK = re.compile(r"\[rank(?P<rank>\d{1,8})\](?=:|\s)")
 _PREFIXES = (
     re.compile(r"(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})?\[\d+,(?P<rank>\d{1,8})\]<std(?:out|err)>:\s?"),

@@ -155,4 +155,6 @@ def read(source: Record, _context: Context) -> JobFinding | None:
     return make(FACTS, kind, named) if kind else None
 
 
-FAMILY = grammar.Family(name="nccl", triggers=("NCCL WARN", "NET/IB"), read=read, facts=FACTS)
+FAMILY = grammar.Family(
+    name="nccl", triggers=("NCCL WARN", "NET/IB :", "NET/IB:", "NET/IBP"), read=read, facts=FACTS
+)

@@ -89,18 +89,18 @@ def _of_code(code: int) -> str | None:
 
 def _elastic(source: Record, context: Context) -> JobFinding | None:
     """torchelastic's list of failed children; its own choice of the first one comes over several lines."""
-    text = source.text
+    text, listing = source.text, context.listing(source.line)
     if found := _ELASTIC.search(text):
         kind = _of_code(int(found["code"]))
         return make(FACTS, kind, source, pid=grammar.number(found["pid"])) if kind else None
     if _ROOT.search(text) or "Failures:" in text:
-        context.child = {"root": _ROOT.search(text) is not None}
-    elif context.child and (rank := _CHILD_RANK.search(text)):
+        context.child, context.child_line = {}, source.line
+    elif listing and (rank := _CHILD_RANK.search(text)):
         context.child["rank"] = int(rank["rank"][:9])
-    elif context.child and (host := _CHILD_HOST.search(text)):
+    elif listing and (host := _CHILD_HOST.search(text)):
         context.child["host"] = host["host"]
-    elif context.child and (ended := _CHILD_EXIT.search(text)):
-        child, context.child = context.child, {"root": context.child.get("root", False)}
+    elif listing and (ended := _CHILD_EXIT.search(text)):
+        child, context.child = context.child, {}
         if kind := _of_code(int(ended["code"][:9])):
             return make(
                 FACTS,
@@ -173,8 +173,6 @@ FAMILY = grammar.Family(
         "exitcode",
         "Root Cause",
         "Failures:",
-        "rank      :",
-        "host      :",
         "exit code",
         "exit status",
         "return code",

@@ -39,18 +39,25 @@ _MIN_WRAP_CHARS = 60
 _MAX_TRACEBACKS = 256
 _TRACEBACK_LINES = 400
 _COLLECTIVES = (
-    "reduce",
-    "barrier",
-    "arrier(",
-    "broadcast",
-    "gather",
+    "reduce(",
+    "barrier(",
+    "broadcast(",
+    "gather(",
+    "scatter(",
     "all_to_all",
-    "scatter",
+    "_tensor(",
+    "_base(",
+    "_single(",
+    "_list(",
+    "_object(",
     ".send(",
     ".recv(",
+    "isend(",
+    "irecv(",
 )
+_FRAMES = ("in barrier", "in all_", "in broadcast", "in reduce_")
 _FAMILY_TRIGGERS = tuple(dict.fromkeys(t for family in FAMILIES for t in family.triggers))
-TRIGGERS = (*_FAMILY_TRIGGERS, *_COLLECTIVES, "Traceback", "ProcessGroup", "NCCL WARN", "WorkNCCL")
+TRIGGERS = (*_FAMILY_TRIGGERS, *_COLLECTIVES, *_FRAMES, "Traceback", "ProcessGroup", "NCCL WARN", "WorkNCCL")
 """What a line must contain to be read at all, unless the reader is following a message over several lines."""
 _ANY = re.compile("|".join(re.escape(t) for t in _FAMILY_TRIGGERS))
 _OP = re.compile(
@@ -150,10 +157,9 @@ class JobLogReader:
             self._story.fill_rank(finding.line, finding.rank)
         self._story.add(finding)
 
-    @property
-    def following(self) -> bool:
-        """Whether the next line matters whatever it contains."""
-        return self._cut is not None or bool(self._tracebacks)
+    def following(self, line: int) -> bool:
+        """Whether `line`, the next one, matters whatever it contains."""
+        return self._cut is not None or bool(self._tracebacks) or self._context.listing(line)
 
     def feed(self, line: int, text: str) -> Iterator[JobFinding]:
         """Read one line; yields findings only once the first cause is settled."""
@@ -162,7 +168,8 @@ class JobLogReader:
         cut = _CUT.search(text) is not None
         record = self._record(line, text)
         self._note_op(record)
-        found = self._join(record) or (self._families(record) if interesting else None)
+        listed = self._context.listing(line)
+        found = self._join(record) or (self._families(record) if interesting or listed else None)
         last = self._traceback(record)
         if found := found or last:
             self._take(found)

@@ -202,7 +202,7 @@ FAMILY = grammar.Family(
         "eeGFS",
         "ceph",
         "CIFS",
-        "fuse",
+        "fuse:",
         "weka",
     ),
     read=read,
