@@ -1,0 +1,228 @@
+"""The operators' views answer, explain themselves, are documented, and stay cheap on a big database."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from probing_cluster.core import records
+from probing_cluster.db import bulk, delivery, embedded
+from probing_cluster.db import store as store_module
+
+Make = Callable[..., Any]
+COOKBOOK = Path(__file__).resolve().parents[2] / "docs" / "sql.md"
+QUERIES = re.findall(r"```sql\n(.*?)```", COOKBOOK.read_text(encoding="utf-8"), re.DOTALL)
+NOW = datetime.now(UTC)
+
+
+def _rows(url: str, query: str) -> list[dict[str, Any]]:
+    with psycopg.connect(url, row_factory=psycopg.rows.dict_row) as connection:
+        return connection.execute(query).fetchall()
+
+
+@pytest.fixture
+def story(
+    store: store_module.Store, make_attempt: Make, make_verdict: Make, make_event: Make
+) -> store_module.Store:
+    """One bad day: n2's GPU dies under a job, n3's agent falls silent, n4 is well."""
+    event = make_event(node="n2", device="gpu3", at=NOW - timedelta(minutes=61))
+    attempt = make_attempt(
+        end_at=NOW - timedelta(hours=1), start_at=NOW - timedelta(hours=2), nodes=("n2", "n4")
+    )
+    store.upsert_attempts(
+        [
+            attempt,
+            make_attempt(job_id=2, state="COMPLETED", nodes=("n9",)),
+            make_attempt(job_id=3, state="CANCELLED", nodes=("n9",)),
+        ]
+    )
+    store.save_verdicts(
+        [
+            make_verdict(
+                attempt,
+                device="gpu3",
+                incident_id=uuid.uuid4(),
+                onset_at=event.at,
+                evidence=(event.event_id,),
+            )
+        ]
+    )
+    for node, faults in (("n2", {"xid:gpu3": {"severity": "high"}}), ("n3", {}), ("n4", {})):
+        beat = records.AgentHeartbeat(
+            cluster="c", node=node, at=NOW, beat_s=5.0, faults=faults, jobs=(7,),
+            sources={"kernel": {"last_read_at": "2026-01-01T00:00:00Z", "error": None}},
+        )  # fmt: skip
+        check = records.CheckResult(
+            cluster="c",
+            node=node,
+            name="gpu",
+            outcome="fail" if faults else "ok",
+            severity="high",
+            at=NOW,
+            message="m",
+        )
+        door = delivery.Delivery(store.url, "c", node)
+        door.deliver(
+            events=[event] if node == "n2" else [make_event(node="n9")], checks=[check], heartbeat=beat
+        )
+    drain = records.Drain(
+        drain_id=uuid.uuid4(), cluster="c", node="n2", at=NOW - timedelta(minutes=60), action="drain",
+        reason="probing: xid 79 gpu3", owner="probing", state="done", event_ids=(event.event_id,),
+    )  # fmt: skip
+    store.save_drain(drain)
+    store.save_drain(
+        dataclasses.replace(drain, drain_id=uuid.uuid4(), node="n4", state="denied", why_state="budget")
+    )
+    day = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
+    store.save_lemon_scores(
+        [records.LemonScore(cluster="c", node=n, day=day, score=s, verdict=v, made_at=NOW) for n, s, v in (("n2", 0.9, "lemon"), ("n4", 0.0, "ok"))]
+    )  # fmt: skip
+    store.add_note(
+        records.OperatorNote(note_id=uuid.uuid4(), cluster="c", at=NOW, author="eve", subject="node:n2", action="ticket", note="RMA")
+    )  # fmt: skip
+    store.save_run_accounts(
+        [records.RunAccount(cluster="c", run_key="1", start_at=NOW, end_at=NOW, wall_s=1.0, n_gpus=16, lost_to_replay_s=900.0, made_at=NOW)]
+    )  # fmt: skip
+    store.request("n2", "recheck", cluster="c")
+    with psycopg.connect(store.url) as connection:
+        connection.execute(
+            "UPDATE probing.agent_heartbeat SET received_at = now() - interval '36 s' WHERE node = 'n3'"
+        )
+        connection.execute(
+            "UPDATE probing.agent_heartbeat SET received_at = now() - interval '30 s' WHERE node = 'n4'"
+        )
+    return store
+
+
+def test_node_now(story: store_module.Store) -> None:
+    """A faulty, a silent and a good node are told apart; two missed beats and 25 s make silence."""
+    found = {row["node"]: row for row in _rows(story.url, "SELECT * FROM ops.node_now")}
+    assert {node: row["state"] for node, row in found.items()} == {"n2": "faulty", "n3": "silent", "n4": "ok"}
+    n2 = found["n2"]
+    assert (n2["n_faults"], n2["n_failing"], n2["failing"], n2["n_jobs"]) == (1, 1, ["gpu"], 1)
+    assert (n2["drained"], n2["drain_reason"], n2["lemon_verdict"]) == (True, "probing: xid 79 gpu3", "lemon")
+    assert found["n4"]["drained"] is False
+
+
+def test_failures(story: store_module.Store) -> None:
+    """The failed attempt is there once with its cause and price; completed and cancelled ones are not."""
+    row, = _rows(story.url, "SELECT * FROM ops.failures_24h")  # fmt: skip
+    assert (row["job_id"], row["cause"], row["device"], row["n_gpus"]) == (1, "gpu_lost", "gpu3", 16)
+    assert row["gpu_hours"] == pytest.approx(16.0)
+    day, = _rows(story.url, "SELECT * FROM ops.causes_daily")  # fmt: skip
+    assert (day["cause"], day["n_attempts"], day["n_jobs"]) == ("gpu_lost", 1, 1)
+    assert day["gpu_hours"] == pytest.approx(16.0)
+
+
+def test_the_timeline_tells_the_story_in_order(story: store_module.Store) -> None:
+    """A node's timeline holds event, attempt, drain, check and note, and nothing of other nodes."""
+    what = [row["what"] for row in _rows(story.url, "SELECT * FROM ops.node_timeline('n2')")]
+    assert what == [
+        "attempt starts",
+        "event xid 79",
+        "attempt ends FAILED",
+        "drain done",
+        "check gpu fail",
+        "ticket by eve",
+    ]
+    assert [r["what"] for r in _rows(story.url, "SELECT * FROM ops.node_timeline('n8')")] == []
+
+
+def test_every_recipe_of_the_cookbook_runs(story: store_module.Store) -> None:
+    """Each query of docs/sql.md runs as written, and on a bad day nearly all have something to show."""
+    assert len(QUERIES) >= 15
+    found = {query: len(_rows(story.url, query)) for query in QUERIES}
+    assert [
+        query
+        for query, n_rows in found.items()
+        if n_rows == 0 and "4242" not in query and "IS NULL" not in query
+    ] == []
+
+
+def test_every_view_is_in_the_cookbook(store: store_module.Store) -> None:
+    """Each view and function of schema ops has its heading and a query that uses it."""
+    text = COOKBOOK.read_text(encoding="utf-8")
+    views = _rows(
+        store.url,
+        "SELECT relname AS name FROM pg_class WHERE relnamespace = 'ops'::regnamespace AND relkind = 'v'",
+    )
+    functions = _rows(
+        store.url, "SELECT proname AS name FROM pg_proc WHERE pronamespace = 'ops'::regnamespace"
+    )
+    assert len(views) >= 12
+    for name in [row["name"] for row in [*views, *functions]]:
+        assert re.search(rf"^## ops\.{name}\b", text, re.MULTILINE), name
+        assert any(re.search(rf"\bops\.{name}\b", query) for query in QUERIES), name
+
+
+def test_every_view_and_column_explains_itself(store: store_module.Store) -> None:
+    """psql's \\d+ has a sentence for every view and every column of it."""
+    bare = """
+        SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+        WHERE c.relnamespace = 'ops'::regnamespace AND c.relkind = 'v'
+          AND (obj_description(c.oid) IS NULL OR col_description(c.oid, a.attnum) IS NULL)"""
+    assert _rows(store.url, bare) == []
+
+
+BIG = 20_000
+
+
+@pytest.fixture(scope="module")
+def big_url(postgres_directory: Path, postgres_template: str) -> Iterator[str]:
+    """A database large enough that the planner prefers indexes: a year of attempts and events."""
+    name = "probing_test_big"
+    with psycopg.connect(embedded.url(postgres_directory), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {postgres_template}")
+    url = embedded.url(postgres_directory, database=name)
+    step = timedelta(days=365) / BIG
+    attempts = (
+        records.JobAttempt(
+            cluster="c", job_id=n, submit_at=NOW - n * step, start_at=NOW - n * step, end_at=NOW - n * step + step,
+            state="FAILED" if n % 4 == 0 else "COMPLETED", nodes=(f"n{n % 500}", f"n{n % 499}"), n_gpus=16, user=f"u{n % 50}",
+        )
+        for n in range(BIG)
+    )  # fmt: skip
+    events = (
+        records.HealthEvent(
+            event_id=uuid.UUID(int=n + 1), cluster="c", node=f"n{n % 500}", at=NOW - n * step, observed_at=NOW, kind="xid",
+            severity="high" if n % 20 == 0 else "info", source="kernel", message="m" * 80,
+        )
+        for n in range(BIG)
+    )  # fmt: skip
+    bulk.load_attempts(url, attempts)
+    bulk.load_events(url, events)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("VACUUM ANALYZE")
+    yield url
+    with psycopg.connect(embedded.url(postgres_directory), autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM ops.failures_24h",
+        "SELECT * FROM ops.attempt_verdicts WHERE job_id = 4242",
+        "SELECT * FROM ops.attempt_verdicts WHERE end_at >= now() - interval '1 day'",
+        "SELECT * FROM ops.high_events_24h",
+        "SELECT * FROM probing.health_event WHERE node = 'n7' AND at >= now() - interval '1 day'",
+        "SELECT * FROM probing.job_attempt WHERE run_key = '7'",
+        "SELECT * FROM probing.job_attempt WHERE nodes @> ARRAY['n7'] AND end_at >= now() - interval '7 days'",
+        "SELECT * FROM probing.job_attempt WHERE \"user\" = 'u7' AND end_at >= now() - interval '1 day'",
+        "SELECT * FROM probing.job_attempt WHERE judged_at IS NULL AND end_at IS NOT NULL AND state <> 'COMPLETED' ORDER BY end_at LIMIT 100",
+    ],
+)
+def test_views_read_no_big_table_whole(query: str, big_url: str) -> None:
+    """Everyday questions are answered from indexes, whatever the size of attempts and events."""
+    plan = json.dumps(_rows(big_url, f"EXPLAIN (FORMAT JSON) {query}")[0])
+    scans = re.findall(r'"Node Type": "Seq Scan".{0,200}?"Relation Name": "(\w+)"', plan)
+    assert not {s for s in scans if s == "job_attempt" or s.startswith("health_event")}, plan
