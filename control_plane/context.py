@@ -23,6 +23,8 @@ class Context:
     clock: clock.Clock = clock.SYSTEM
     journal: journal.Journal = field(default_factory=lambda: journal.Journal())
     green: dict[str, hysteresis.Green] = field(default_factory=dict)
+    looked_everywhere_s: float = float("-inf")
+    """When actions last looked at every node, by the monotonic clock."""
     silent: set[str] = field(default_factory=set)
     stopping: threading.Event = field(default_factory=threading.Event)
 

@@ -13,21 +13,27 @@ _MEMORY = timedelta(days=7)
 """How far back our own decisions are looked at, beyond the budget's window."""
 
 
-def waiting(service: context.Context) -> view.View:
-    """What the database alone knows: fresh events, heartbeats and our decisions."""
+def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
+    """What the database alone knows: fresh events, heartbeats and our decisions.
+
+    Without `everywhere` only the heartbeats of nodes with a fresh event are read: enough to act on
+    events, cheap enough for every second.
+    """
     now = service.clock.now()
-    policy, store = service.config.policy, service.store
+    policy, store, cluster = service.config.policy, service.store, service.config.cluster.name
     since = now - timedelta(seconds=policy.fresh_s)
+    events = store.events(since=since, min_severity=records.Severity.LOW, cluster=cluster)
+    told = store.events(since=since, kinds=["check"], cluster=cluster)
+    refusals = tuple(e for e in told if e.code == REFUSED and e.source == "agent")
+    if not everywhere and not events and not refusals:
+        return view.View(now=now)
     window = now - max(_MEMORY, timedelta(seconds=policy.budget_window_s))
+    beats = store.heartbeats(nodes=None if everywhere else {e.node for e in events})
     return view.View(
         now=now,
-        events=tuple(
-            store.events(since=since, min_severity=records.Severity.LOW, cluster=service.config.cluster.name)
-        ),
-        refusals=tuple(
-            e for e in store.events(since=since, kinds=["check"]) if e.code == REFUSED and e.source == "agent"
-        ),
-        heartbeats={b.node: b for b in store.heartbeats() if b.cluster == service.config.cluster.name},
+        events=tuple(events),
+        refusals=refusals,
+        heartbeats={b.node: b for b in beats if b.cluster == cluster},
         silent_s=store.heartbeat_ages_s(),
         drains=tuple(store.drains(since=window)),
     )

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from probing_cluster.control_plane import actions, context, picture, policy, turn
 
+_EVERYWHERE_S = 5.0
+"""How often faults that stand without a fresh event are looked for, on every node."""
+
 
 def run(service: context.Context) -> str:
     """One look at what nodes report; what was decided."""
-    seen = picture.waiting(service)
+    everywhere = service.clock.monotonic_s() - service.looked_everywhere_s >= _EVERYWHERE_S
+    if everywhere:
+        service.looked_everywhere_s = service.clock.monotonic_s()
+    seen = picture.waiting(service, everywhere=everywhere)
     if not picture.asks_for_more(seen, service.config.policy.fresh_s):
         return ""
     with turn.taken(service.store, "actions") as mine:
