@@ -86,8 +86,11 @@ class Coalescer:
 
         `make` builds the event and is not called for most of a storm: a folded sighting is a counter.
         """
+        if seen.stream_s is None:
+            event = make(seen)
+            return [event_item(event)], event
         key = key_of(seen)
-        bucket = int((seen.at.timestamp() if seen.stream_s is None else seen.stream_s) // self._window_s)
+        bucket = int(seen.stream_s // self._window_s)
         fold = self._folds.get(key)
         if fold is not None and fold.bucket == bucket:
             self._fold(fold, seen, make)

@@ -50,6 +50,8 @@ class Edge:
     at: datetime | None = None
     latches: bool = True
     """False where a step of a counter is evidence only and a condition says what stands."""
+    folds: bool = False
+    """True where many may come at once and equal ones may be folded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +157,8 @@ class Tracker:
     def _edge(self, edge: Edge, at: datetime) -> Sighting:
         what = edge.what
         position = f"{what.device}:{what.kind}:{what.code}:{edge.value}"
-        return self._sighting(what, position, edge.at or at, latches=edge.latches)
+        seen = self._sighting(what, position, edge.at or at, latches=edge.latches)
+        return replace(seen, stream_s=seen.at.timestamp()) if edge.folds else seen
 
     def _recovery(self, old: Active, at: datetime) -> Sighting:
         what = old.condition

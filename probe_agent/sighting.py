@@ -33,7 +33,7 @@ class Sighting:
     unit: str | None = None
     count: int = 1
     stream_s: float | None = None
-    """The source's own time in seconds, for folding; None = `at`."""
+    """The source's own time in seconds where it can storm and equal sightings may be folded; None = each one counts alone."""
     latches: bool = True
     """False where the source's own next reading says whether it still stands."""
     detail: Mapping[str, Any] = field(default_factory=dict)

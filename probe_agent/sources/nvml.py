@@ -214,6 +214,7 @@ def _xid_edge(event: Mapping[str, Any], numbers: dict[str, int], context: polled
         ),
         value=f"{where}:{numbers[key]}",
         at=min(context.now, clock.from_epoch_s(float(event["at_s"]))),
+        folds=True,
     )
 
 

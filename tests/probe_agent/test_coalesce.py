@@ -115,3 +115,10 @@ def test_folded_count_is_told_once() -> None:
         add(folds, seen(f"b:{n}"))
     assert folds.drain_count() == 8
     assert folds.drain_count() == 0
+
+
+def test_what_cannot_storm_is_never_folded() -> None:
+    """Two findings of a job's log differ in more than their kind."""
+    folds = coalesce.Coalescer()
+    items = [add(folds, seen(f"7:0:{n}", source="joblog", stream_s=None)) for n in range(3)]
+    assert [len(i) for i in items] == [1, 1, 1]

@@ -1,0 +1,148 @@
+"""Children: answers within a deadline, whole groups killed, one stuck child per key at most."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probing_cluster.probe_agent import children
+
+ECHO = "import sys\nfor line in sys.stdin:\n    print(line.strip(), flush=True)\n"
+PYTHON = [sys.executable, "-I", "-S", "-c"]
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_command_gives_status_and_both_outputs() -> None:
+    """What a tool says and how it ended."""
+
+    async def work() -> children.Finished:
+        return await children.Children().run(
+            "t", ["/bin/sh", "-c", "cat; echo no >&2; exit 3"], deadline_s=10, stdin=b"in"
+        )
+
+    done = asyncio.run(work())
+    assert (done.returncode, done.stdout, done.stderr) == (3, b"in", b"no\n")
+
+
+def test_command_that_hangs_is_killed_with_everything_it_started(tmp_path: Path) -> None:
+    """A grandchild does not outlive its deadline either."""
+    told = tmp_path / "pid"
+
+    async def work() -> children.Children:
+        started = children.Children()
+        with pytest.raises(children.ChildHung, match="no answer within"):
+            await started.run("t", ["/bin/sh", "-c", f"sleep 600 & echo $! > {told}; wait"], deadline_s=0.5)
+        return started
+
+    started = asyncio.run(work())
+    grandchild = int(told.read_text())
+    for _ in range(100):
+        if not alive(grandchild):
+            break
+        time.sleep(0.02)
+    # Killed; whoever adopts orphans on this machine may leave it as a zombie.
+    assert not alive(grandchild) or Path(f"/proc/{grandchild}/stat").read_text().split()[2] == "Z"
+    assert started.hung == ()
+
+
+def test_missing_program_is_a_failure_not_an_exception() -> None:
+    """A tool that is not there is one known error."""
+    with pytest.raises(children.ChildFailed):
+        asyncio.run(children.Children().run("t", ["/no/such/tool"], deadline_s=1))
+
+
+def test_output_without_end_is_cut() -> None:
+    """A tool that never stops talking costs its deadline, not our memory."""
+
+    async def work() -> children.Finished:
+        script = "head -c 3000000 /dev/zero"
+        return await children.Children().run("t", ["/bin/sh", "-c", script], deadline_s=20, max_bytes=1000)
+
+    assert len(asyncio.run(work()).stdout) == 1000
+
+
+def test_lane_keeps_one_child_and_replaces_one_that_died() -> None:
+    """Answers come from the same process until it fails; the next question starts another."""
+
+    async def work() -> list[Any]:
+        lane = children.Lane(children.Children(), "echo", [*PYTHON, ECHO])
+        first = await lane.ask({"n": 1}, deadline_s=10)
+        pid = lane.pid
+        second = await lane.ask({"n": 2}, deadline_s=10)
+        same = lane.pid == pid
+        assert pid is not None
+        os.kill(pid, 9)
+        with pytest.raises(children.ChildFailed):
+            await lane.ask({"n": 3}, deadline_s=10)
+        third = await lane.ask({"n": 4}, deadline_s=10)
+        await lane.close()
+        return [first, second, same, third]
+
+    assert asyncio.run(work()) == [{"n": 1}, {"n": 2}, True, {"n": 4}]
+
+
+def test_lane_that_hangs_is_killed_and_answers_again() -> None:
+    """A call that never returns costs one child."""
+    script = "import sys,time\nfor line in sys.stdin:\n    time.sleep(600) if 'hang' in line else print(line, flush=True, end='')\n"
+
+    async def work() -> dict[str, Any]:
+        lane = children.Lane(children.Children(), "x", [*PYTHON, script])
+        with pytest.raises(children.ChildHung):
+            await lane.ask({"op": "hang"}, deadline_s=0.5)
+        answer = await lane.ask({"op": "well"}, deadline_s=10)
+        await lane.close()
+        return answer
+
+    assert asyncio.run(work()) == {"op": "well"}
+
+
+def test_garbage_from_a_child_is_a_failure() -> None:
+    """What is no answer is not half-believed."""
+
+    async def work() -> None:
+        lane = children.Lane(children.Children(), "x", ["/bin/sh", "-c", "read x; echo not json"])
+        await lane.ask({}, deadline_s=10)
+
+    with pytest.raises(children.ChildFailed):
+        asyncio.run(work())
+
+
+class Undead:
+    """A process in D state: nothing ends it until its call returns."""
+
+    def __init__(self) -> None:
+        self.pid = 2**22 - 2
+        self.gone = False
+
+    def poll(self) -> int | None:
+        return 0 if self.gone else None
+
+
+def test_child_that_survives_sigkill_is_counted_and_none_is_started_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At most one stuck child per key, shown until it is gone."""
+    monkeypatch.setattr(children, "_REAP_S", 0.05)
+    started = children.Children()
+    stuck: Any = Undead()
+    asyncio.run(started.kill("mount /x", stuck))
+    assert started.hung == ("mount /x",)
+    with pytest.raises(children.ChildHung, match="stuck in the kernel"):
+        started.start("mount /x", ["/bin/true"])
+    other = started.start("mount /y", ["/bin/true"])
+    other.communicate()
+    stuck.gone = True
+    assert started.hung == ()

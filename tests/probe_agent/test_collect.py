@@ -1,0 +1,220 @@
+"""Collecting what a job left: read as its owner, and nothing that is not plainly the job's own file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probing_cluster.core import records
+from probing_cluster.probe_agent import (
+    children,
+    codec,
+    collect,
+    collect_child,
+    faults,
+    identity,
+    intake,
+    jobs,
+    self_watch,
+    spool,
+)
+
+NOW = datetime(2026, 1, 31, 14, 0, tzinfo=UTC)
+ME = os.getuid()
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+TRACE = (
+    "epoch 1\nTraceback (most recent call last):\n"
+    '  File "train.py", line 3, in <module>\n    main()\nValueError: bad shape\n'
+)
+
+
+def read(path: Path, uid: int = ME, most: int = 1000, *, tail: bool = True) -> tuple[bytes, int, int]:
+    return collect_child.read_own(str(path), uid, most=most, tail=tail)
+
+
+def test_tail_of_a_plain_file_is_read_with_its_place(tmp_path: Path) -> None:
+    """The end of a long log, and where in the file it begins."""
+    path = tmp_path / "out"
+    path.write_bytes(b"a" * 5000 + b"end\n")
+    data, start, size = read(path)
+    assert data.endswith(b"end\n")
+    assert (len(data), start, size) == (1000, 4004, 5004)
+
+
+def test_huge_sparse_file_costs_no_more_than_the_tail(tmp_path: Path) -> None:
+    """A terabyte that is not there is not read."""
+    path = tmp_path / "out"
+    with path.open("wb") as out:
+        out.truncate(1 << 40)
+    data, start, _ = read(path)
+    assert len(data) == 1000
+    assert start == (1 << 40) - 1000
+
+
+@pytest.mark.parametrize("kind", ["symlink", "hardlink", "fifo", "directory", "socketlike", "missing"])
+def test_what_is_not_the_jobs_own_plain_file_is_refused(tmp_path: Path, kind: str) -> None:
+    """A link, a second name, a pipe that would wait for ever, a directory: each is refused at once."""
+    secret, path = tmp_path / "secret", tmp_path / "out"
+    secret.write_text("secret")
+    if kind == "symlink":
+        path.symlink_to(secret)
+    elif kind == "hardlink":
+        path.hardlink_to(secret)
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    elif kind == "socketlike":
+        path.symlink_to("/dev/zero")
+    with pytest.raises(collect_child.Refused):
+        read(path)
+
+
+def test_another_users_file_is_refused(tmp_path: Path) -> None:
+    """Readable is not enough: it must be the owner's."""
+    path = tmp_path / "out"
+    path.write_text("x")
+    with pytest.raises(collect_child.Refused, match="not owned"):
+        read(path, uid=ME + 1)
+
+
+def child(request: dict[str, Any]) -> dict[str, Any]:
+    argv = [sys.executable, "-I", "-m", "probing_cluster.probe_agent.collect_child"]
+    done = subprocess.run(
+        argv, input=json.dumps(request), capture_output=True, text=True, check=True, timeout=60
+    )
+    return json.loads(done.stdout)
+
+
+@AS_ROOT
+def test_child_reads_with_the_owners_rights_only(tmp_path: Path) -> None:
+    """Root's eyes would see the file; the owner's may not even enter the directory."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "out").write_text(TRACE)
+    os.chown(closed / "out", 65534, 65534)
+    answer = child({"op": "log", "path": str(closed / "out"), "uid": 65534, "gid": 65534})
+    assert answer == {"refused": "EACCES"}
+
+
+@AS_ROOT
+def test_child_never_works_as_root(tmp_path: Path) -> None:
+    """A job of root's is the one whose log could be anything; as another user root it is not either."""
+    code = (
+        "import os; from probing_cluster.probe_agent import collect_child as c\n"
+        "os.setresuid(65534, 65534, 65534)\n"
+        "try: c.become(0, 0)\n"
+        "except c.Refused as e: print('refused')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "refused\n"
+
+
+def test_child_says_what_the_log_means_with_byte_offsets(tmp_path: Path) -> None:
+    """The finding points at its line in the file."""
+    path = tmp_path / "out"
+    path.write_text("x" * 10 + "\n" + TRACE)
+    answer = child({"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()})
+    (found,) = [f for f in answer["findings"] if f["detail"].get("first_cause")]
+    assert "ValueError" in found["message"]
+    assert path.read_bytes()[found["offset"] :].startswith((b"Traceback", b"ValueError"))
+
+
+def test_malicious_dump_is_refused_and_harms_nothing(tmp_path: Path) -> None:
+    """A pickle that would run a program is a finding about itself."""
+    import pickle
+
+    class Bomb:
+        def __reduce__(self) -> Any:
+            return (os.system, (f"touch {tmp_path}/pwned",))
+
+    (tmp_path / "fr_rank_0").write_bytes(pickle.dumps({"entries": [Bomb()]}))
+    (tmp_path / "fr_rank_1").symlink_to("/etc/passwd")
+    answer = child({"op": "dumps", "directory": str(tmp_path), "uid": ME, "gid": os.getgid()})
+    assert not (tmp_path / "pwned").exists()
+    assert "fr_rank_1" in answer["refused"]
+    assert [f["detail"]["refused"] for f in answer["findings"]] == [True]
+
+
+def job(**fields: Any) -> jobs.Job:
+    told = {"job_id": 7, "started_at": NOW, "uid": ME, "gid": os.getgid(), "released_at": NOW} | fields
+    return jobs.Job(**told)
+
+
+@pytest.fixture
+def collector(who: identity.Identity, queue: spool.Spool, tmp_path: Path) -> Any:
+    taken = intake.Intake(who=who, queue=queue, standing=faults.Faults("b"))
+    return collect.Collector(
+        who=who,
+        started=children.Children(),
+        taken=taken,
+        book=jobs.JobBook("b"),
+        pages=jobs.PageDirectories(tmp_path / "pages"),
+        watch=self_watch.SelfWatch(),
+    )
+
+
+def events(queue: spool.Spool) -> list[records.HealthEvent]:
+    return [codec.decode(i.body, records.HealthEvent) for i in queue.batch(100)]
+
+
+def test_job_log_becomes_job_side_events_once(collector: Any, queue: spool.Spool, tmp_path: Path) -> None:
+    """Marked with the job, never more than information, and the same rows when collected again."""
+    (tmp_path / "out").write_text(TRACE)
+    ended = job(stdout=str(tmp_path / "out"))
+
+    async def twice() -> None:
+        await collector.collect(ended)
+        await collector.collect(ended)
+
+    asyncio.run(twice())
+    found = events(queue)
+    assert found
+    assert {(e.source, e.job_id, str(e.severity)) for e in found} == {("joblog", 7, "info")}
+    assert all(e.source in records.JOB_SIDE_SOURCES for e in found)
+    assert len({e.event_id for e in found}) == len(found)
+
+
+def test_page_directory_goes_after_the_collection(collector: Any, tmp_path: Path) -> None:
+    """Its dumps are read first; a running job's directory stays."""
+    pages = jobs.PageDirectories(tmp_path / "pages")
+    made = pages.make(7, ME, os.getgid())
+    asyncio.run(collector.collect(job(released_at=None)))
+    assert made.exists()
+    asyncio.run(collector.collect(job()))
+    assert not made.exists()
+
+
+def test_refused_file_is_said_in_the_agents_own_state(
+    collector: Any, queue: spool.Spool, tmp_path: Path
+) -> None:
+    """An operator can see why there is no evidence from a log."""
+    (tmp_path / "out").symlink_to("/etc/passwd")
+    asyncio.run(collector.collect(job(stdout=str(tmp_path / "out"))))
+    assert events(queue) == []
+    assert "ELOOP" in (collector._watch.of("collect").error or "")
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"stdout": "/x/out"}, "/x/out"),
+        ({"stdout": "out-%j.log", "work_dir": "/w"}, "/w/out-7.log"),
+        ({"stdout": "/x/%A_%x.%j", "extra": {"array_job_id": 5}, "job_name": "a/b"}, "/x/5_a_b.7"),
+        ({"work_dir": "/w"}, "/w/slurm-7.out"),
+        ({"stdout": "/x/%q"}, None),
+        ({"stdout": "/dev/null"}, None),
+        ({}, None),
+    ],
+)
+def test_stdout_path_is_filled_in_or_unknown(fields: dict[str, Any], expected: str | None) -> None:
+    """A pattern we do not know is not guessed."""
+    assert collect.stdout_path(job(**fields)) == expected
