@@ -45,16 +45,10 @@ def job(item: Any) -> live_records.LiveJob:
         raise errors.MalformedInput(msg)
     state, flags = live_records.job_state(slurm_json.words(told.get("job_state")))
     names = tuple(hostlist.expand(slurm_json.text(told.get("nodes"))))
-    array = slurm_json.number(told.get("array_job_id")) or None
-    het = slurm_json.number(told.get("het_job_id")) or None
     minutes = slurm_json.number(told.get("time_limit"))
     details = [text for text in told.get("gres_detail") or [] if isinstance(text, str)]
     return live_records.LiveJob(
         job_id=job_id,
-        array_job_id=array,
-        array_task_id=slurm_json.number(told.get("array_task_id")) if array else None,
-        het_job_id=het,
-        het_offset=slurm_json.number(told.get("het_job_offset")) if het else None,
         state=state,
         flags=flags,
         submit_at=slurm_json.instant(told.get("submit_time")),
@@ -68,8 +62,20 @@ def job(item: Any) -> live_records.LiveJob:
         requeue=_flag(told.get("requeue")),
         batch=_flag(told.get("batch_flag")),
         excluded_nodes=tuple(hostlist.expand(slurm_json.text(told.get("excluded_nodes")))),
+        **_family(told),
         **_words_of(told),
     )
+
+
+def _family(told: Mapping[str, Any]) -> dict[str, Any]:
+    array = slurm_json.number(told.get("array_job_id")) or None
+    het = slurm_json.number(told.get("het_job_id")) or None
+    return {
+        "array_job_id": array,
+        "array_task_id": slurm_json.number(told.get("array_task_id")) if array else None,
+        "het_job_id": het,
+        "het_offset": slurm_json.number(told.get("het_job_offset")) if het else None,
+    }
 
 
 def _words_of(told: Mapping[str, Any]) -> dict[str, Any]:

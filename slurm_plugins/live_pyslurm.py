@@ -47,25 +47,10 @@ def job(told: Mapping[str, Any], layout: Mapping[str, Any]) -> live_records.Live
     """One job of `Job.to_dict()` and its resource layout per node."""
     state, flags = live_records.job_state([slurm_json.text(told.get("state"))])
     names = tuple(hostlist.expand(slurm_json.text(told.get("allocated_nodes"))))
-    array = slurm_json.number(told.get("array_id")) or None
-    task = slurm_json.number(told.get("array_task_id"))
-    if array and task is None and not told.get("array_tasks_waiting"):
-        task = 0  # pyslurm takes Slurm's task 0 for "not set"
-    het = slurm_json.number(told.get("heterogeneous_id")) or None
     minutes = slurm_json.number(told.get("time_limit"))
     gpus = {name: _indices(layout.get(name, {})) for name in names}
     return live_records.LiveJob(
         job_id=int(told["id"]),
-        array_job_id=array,
-        array_task_id=task if array else None,
-        het_job_id=het,
-        het_offset=slurm_json.number(told.get("heterogeneous_offset")) or 0 if het else None,
-        name=slurm_json.text(told.get("name")),
-        user=slurm_json.text(told.get("user_name")) or str(told.get("user_id", "")),
-        uid=slurm_json.number(told.get("user_id")),
-        account=slurm_json.text(told.get("account")),
-        partition=slurm_json.text(told.get("partition")),
-        qos=slurm_json.text(told.get("qos")),
         state=state,
         flags=flags,
         submit_at=slurm_json.instant(told.get("submit_time")),
@@ -78,11 +63,39 @@ def job(told: Mapping[str, Any], layout: Mapping[str, Any]) -> live_records.Live
         gpus=gpus if layout else None,
         requeue=bool(told.get("is_requeueable")),
         batch=bool(told.get("is_batch_job")),
-        reason=slurm_json.text(told.get("state_reason")),
         excluded_nodes=tuple(hostlist.expand(slurm_json.text(told.get("excluded_nodes")))),
-        work_dir=slurm_json.text(told.get("working_directory")) or None,
-        stdout_path=slurm_json.text(told.get("standard_output")) or None,
+        **_family(told),
+        **_words(told),
     )
+
+
+def _family(told: Mapping[str, Any]) -> dict[str, Any]:
+    array = slurm_json.number(told.get("array_id")) or None
+    task = slurm_json.number(told.get("array_task_id"))
+    if array and task is None and not told.get("array_tasks_waiting"):
+        task = 0  # pyslurm takes Slurm's task 0 for "not set"
+    het = slurm_json.number(told.get("heterogeneous_id")) or None
+    return {
+        "array_job_id": array,
+        "array_task_id": task if array else None,
+        "het_job_id": het,
+        "het_offset": slurm_json.number(told.get("heterogeneous_offset")) or 0 if het else None,
+    }
+
+
+def _words(told: Mapping[str, Any]) -> dict[str, Any]:
+    uid = slurm_json.number(told.get("user_id"))
+    return {
+        "name": slurm_json.text(told.get("name")),
+        "user": slurm_json.text(told.get("user_name")) or ("" if uid is None else str(uid)),
+        "uid": uid,
+        "account": slurm_json.text(told.get("account")),
+        "partition": slurm_json.text(told.get("partition")),
+        "qos": slurm_json.text(told.get("qos")),
+        "reason": slurm_json.text(told.get("state_reason")),
+        "work_dir": slurm_json.text(told.get("working_directory")) or None,
+        "stdout_path": slurm_json.text(told.get("standard_output")) or None,
+    }
 
 
 def _indices(layout: Any) -> tuple[int, ...]:

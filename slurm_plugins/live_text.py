@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from probing_cluster.core import errors, hostlist, sanitize
 from probing_cluster.slurm_plugins import live_json, live_records, sacct_times, tres
@@ -98,20 +99,12 @@ def job(line: str) -> live_records.LiveJob:
             raise errors.MalformedInput(msg)
     state, flags = live_records.job_state([told["JobState"]])
     names = tuple(hostlist.expand(told["NodeList"]))
-    owner = _OWNER.fullmatch(told["UserId"].strip())
-    array, het = tres.number(told.get("ArrayJobId", "")), tres.number(told.get("HetJobId", ""))
     return live_records.LiveJob(
         job_id=int(told["JobId"]),
-        array_job_id=array,
+        array_job_id=tres.number(told.get("ArrayJobId", "")),
         array_task_id=tres.number(told.get("ArrayTaskId", "")),
-        het_job_id=het,
+        het_job_id=tres.number(told.get("HetJobId", "")),
         het_offset=tres.number(told.get("HetJobOffset", "")),
-        name=_said(told.get("JobName", "")),
-        user=_said(owner[1]) if owner else "",
-        uid=int(owner[2]) if owner else None,
-        account=_said(told.get("Account", "")),
-        partition=_said(told.get("Partition", "")),
-        qos=_said(told.get("QOS", "")),
         state=state,
         flags=flags,
         submit_at=_instant(told["SubmitTime"]),
@@ -124,12 +117,25 @@ def job(line: str) -> live_records.LiveJob:
         gpus=_indices(names, line),
         requeue=told["Requeue"].strip() == "1",
         batch=told["BatchFlag"].strip() != "0",
-        reason=_said(told.get("Reason", "")),
-        failed_node=_said(told.get("FailedNode", "")) or None,
         excluded_nodes=tuple(hostlist.expand(_said(told.get("ExcNodeList", "")))),
-        work_dir=_said(told.get("WorkDir", "")) or None,
-        stdout_path=_said(told.get("StdOut", "")) or None,
+        **_words(told),
     )
+
+
+def _words(told: Mapping[str, str]) -> dict[str, Any]:
+    owner = _OWNER.fullmatch(told["UserId"].strip())
+    return {
+        "name": _said(told.get("JobName", "")),
+        "user": _said(owner[1]) if owner else "",
+        "uid": int(owner[2]) if owner else None,
+        "account": _said(told.get("Account", "")),
+        "partition": _said(told.get("Partition", "")),
+        "qos": _said(told.get("QOS", "")),
+        "reason": _said(told.get("Reason", "")),
+        "failed_node": _said(told.get("FailedNode", "")) or None,
+        "work_dir": _said(told.get("WorkDir", "")) or None,
+        "stdout_path": _said(told.get("StdOut", "")) or None,
+    }
 
 
 def _first_of_each(line: str, keys: Sequence[str]) -> dict[str, str]:

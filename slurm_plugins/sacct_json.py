@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from probing_cluster.core import errors, records
-from probing_cluster.slurm_plugins import attempt_rows, job_ids, sacct_rows, sacct_text, slurm_json
+from probing_cluster.slurm_plugins import attempt_rows, job_ids, sacct_attempt, sacct_rows, slurm_json
 
 
 def parse_sacct_json(
@@ -23,16 +23,13 @@ def parse_sacct_json(
     rejected: list[sacct_rows.Rejected] = []
     steps = 0
     for place, job in enumerate(slurm_json.rows(document, "jobs"), 1):
-        steps += len(job["steps"]) if isinstance(job, dict) and isinstance(job.get("steps"), list) else 0
+        steps += _n_steps(job)
         try:
             found = attempt_of(job, cluster)
         except errors.MalformedInput as exc:
             rejected.append(sacct_rows.refused(place, json.dumps(job), str(exc.args[0])))
             continue
-        if isinstance(found, records.JobAttempt):
-            started.append(found)
-        else:
-            waiting.append(found)
+        (started if isinstance(found, records.JobAttempt) else waiting).append(found)  # type: ignore[arg-type]
     whole = attempt_rows.assemble(attempt_rows.with_zero_gpus(started, gpus_accounted))
     return attempt_rows.ParseResult(
         attempts=whole.attempts,
@@ -45,17 +42,21 @@ def parse_sacct_json(
     )
 
 
+def _n_steps(job: Any) -> int:
+    listed = slurm_json.table(job).get("steps")
+    return len(listed) if isinstance(listed, list) else 0
+
+
 def attempt_of(job: Any, cluster: str | None) -> records.JobAttempt | attempt_rows.NotStarted:
     """The attempt one job object tells; NotStarted when it never ran. Raises MalformedInput."""
     job_id = slurm_json.number(job.get("job_id")) if isinstance(job, dict) else None
     if job_id is None:
         msg = "it has no job_id"
         raise errors.MalformedInput(msg)
-    times, array, het = (slurm_json.table(job.get(key)) for key in ("time", "array", "het"))
-    state = _state(job)
+    state, times = _state(job), slurm_json.table(job.get("time"))
     submit_at, start_at, end_at = (slurm_json.instant(times.get(k)) for k in ("submission", "start", "end"))
-    nodes_text = slurm_json.text(job.get("nodes"))
-    nowhere = nodes_text in sacct_text.NO_NODES and start_at == end_at
+    nodes = slurm_json.text(job.get("nodes"))
+    nowhere = nodes in sacct_attempt.NO_NODES and start_at == end_at
     if start_at is None or state in attempt_rows.WAITING or nowhere:
         return attempt_rows.NotStarted(
             job_id=str(job_id), state=state, submit_at=submit_at, end_at=end_at, user=_user(job)
@@ -63,34 +64,48 @@ def attempt_of(job: Any, cluster: str | None) -> records.JobAttempt | attempt_ro
     if end_at is not None and end_at < start_at:
         msg = "it ends before it starts"
         raise errors.MalformedInput(msg)
+    return records.JobAttempt(
+        cluster=cluster or slurm_json.text(job.get("cluster")) or "cluster",
+        submit_at=submit_at or start_at,
+        eligible_at=slurm_json.instant(times.get("eligible")),
+        start_at=start_at,
+        end_at=None if state in attempt_rows.ACTIVE else end_at,
+        suspended_s=float(slurm_json.number(times.get("suspended")) or 0),
+        time_limit_s=_minutes_s(times.get("limit")),
+        state=state,
+        nodes=sacct_attempt.nodes_in(nodes),
+        n_gpus=_tres(job, "gpu"),
+        n_cpus=_tres(job, "cpu"),
+        **_who(job, job_id),
+        **_exits(job, state),
+        **_said(job, state),
+    )
+
+
+def _who(job: Mapping[str, Any], job_id: int) -> dict[str, Any]:
+    """Which job this is, and which run it belongs to."""
+    array, het = slurm_json.table(job.get("array")), slurm_json.table(job.get("het"))
     array_job = slurm_json.number(array.get("job_id")) or None
     task = slurm_json.number(array.get("task_id")) if array_job else None
     leader = slurm_json.number(het.get("job_id")) or None
-    active = state in attempt_rows.ACTIVE
-    exit_code, exit_signal = (None, None) if active else _exit(job.get("exit_code"))
-    return records.JobAttempt(
-        cluster=cluster or slurm_json.text(job.get("cluster")) or "cluster",
-        job_id=job_id,
-        submit_at=submit_at or start_at,
-        array_job_id=array_job if task is not None else None,
-        array_task_id=task,
-        het_job_id=leader,
-        het_offset=slurm_json.number(het.get("job_offset")) if leader else None,
-        eligible_at=slurm_json.instant(times.get("eligible")),
-        start_at=start_at,
-        end_at=None if active else end_at,
-        suspended_s=float(slurm_json.number(times.get("suspended")) or 0),
-        state=state,
-        exit_code=exit_code,
-        exit_signal=exit_signal,
-        derived_exit_code=_exit(job.get("derived_exit_code"))[0],
-        nodes=sacct_text.nodes_in(nodes_text),
-        n_gpus=_tres(job, "gpu"),
-        n_cpus=_tres(job, "cpu"),
-        time_limit_s=_minutes_s(times.get("limit")),
-        run_key=_run_key(job) or job_ids.default_run_key(job_id, array_job, task, leader),
-        **_said(job, state),
-    )
+    return {
+        "job_id": job_id,
+        "array_job_id": array_job if task is not None else None,
+        "array_task_id": task,
+        "het_job_id": leader,
+        "het_offset": slurm_json.number(het.get("job_offset")) if leader else None,
+        "run_key": _run_key(job) or job_ids.default_run_key(job_id, array_job, task, leader),
+    }
+
+
+def _exits(job: Mapping[str, Any], state: str) -> dict[str, Any]:
+    """Exit status and signal; what stands there while a job runs is no exit."""
+    code, signal = (None, None) if state in attempt_rows.ACTIVE else _exit(job.get("exit_code"))
+    return {
+        "exit_code": code,
+        "exit_signal": signal,
+        "derived_exit_code": _exit(job.get("derived_exit_code"))[0],
+    }
 
 
 def _state(job: Mapping[str, Any]) -> str:
@@ -165,4 +180,4 @@ def _minutes_s(value: Any) -> float | None:
 
 def _run_key(job: Mapping[str, Any]) -> str | None:
     comment = slurm_json.table(job.get("comment")).get("job")
-    return sacct_text.run_key_in(comment) if isinstance(comment, str) else None
+    return sacct_attempt.run_key_in(comment) if isinstance(comment, str) else None

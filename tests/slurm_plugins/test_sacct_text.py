@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probing_cluster.core import errors
-from probing_cluster.slurm_plugins import attempt_rows, sacct_rows, sacct_text
+from probing_cluster.slurm_plugins import attempt_rows, sacct_attempt, sacct_rows, sacct_text
 
 HEADER = "JobIDRaw|JobID|State|Submit|Start|End|NodeList|AllocTRES|JobName|UID"
 ROW = "7|7|COMPLETED|2024-01-01T10:00:00|2024-01-01T10:00:05|2024-01-01T11:00:05|n[1-2]|cpu=8,gres/gpu=16|train|1000"
@@ -395,9 +395,9 @@ def test_rows_that_cannot_be_true_are_set_aside(row: str, why: str) -> None:
 
 def test_states_cut_short_are_completed() -> None:
     """Dumps of the table for people, converted by hand, carry `CANCELLED+`."""
-    assert sacct_text.state_of("CANCELLED+") == ("CANCELLED", None)
-    assert sacct_text.state_of("OUT_OF_ME+") == ("OUT_OF_MEMORY", None)
-    assert sacct_text.state_of("COMPL+") == ("COMPL+", None), "COMPLETED or COMPLETING: not guessed"
+    assert sacct_attempt.state_of("CANCELLED+") == ("CANCELLED", None)
+    assert sacct_attempt.state_of("OUT_OF_ME+") == ("OUT_OF_MEMORY", None)
+    assert sacct_attempt.state_of("COMPL+") == ("COMPL+", None), "COMPLETED or COMPLETING: not guessed"
 
 
 FREE = st.text(st.sampled_from("ab|\n\r ;\x1f\tü"), max_size=12)
