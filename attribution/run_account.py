@@ -113,7 +113,7 @@ def split(attempt: records.JobAttempt, running_us: int, seen: Progress | None, a
     """One attempt's running time in parts; the probe's sightings where there are any, else the assumptions."""
     suspended = min(running_us, max(0, round(attempt.suspended_s * 1e6)))
     active = running_us - suspended
-    restart = min(active, _restart_us(attempt, seen, assume))
+    restart = min(active, _restart_us(attempt, active, seen, assume))
     training = active - restart
     kept = attempt.state in ("COMPLETED", "RUNNING", "SUSPENDED", "COMPLETING")
     lost = 0 if kept else min(training, _lost_us(attempt, training, seen, assume))
@@ -127,12 +127,18 @@ def split(attempt: records.JobAttempt, running_us: int, seen: Progress | None, a
     )
 
 
-def _restart_us(attempt: records.JobAttempt, seen: Progress | None, assume: Assumptions) -> int:
+ASSUMED_RESTART_FRAC = 0.1
+"""A start-up nobody saw is taken for at most this share of the attempt: a job of two minutes did not start for five."""
+
+
+def _restart_us(
+    attempt: records.JobAttempt, active_us: int, seen: Progress | None, assume: Assumptions
+) -> int:
     if seen is not None:
         if seen.first_step_at is None or attempt.start_at is None:
             return 2**62  # it never made a step: all of it was restart
         return max(0, _us(seen.first_step_at - attempt.start_at))
-    return round(assume.restart_s * 1e6)
+    return min(round(assume.restart_s * 1e6), int(active_us * ASSUMED_RESTART_FRAC))
 
 
 def _lost_us(
@@ -201,8 +207,18 @@ def _waits(attempt: records.JobAttempt, now: datetime) -> Iterable[tuple[datetim
         yield until, -1
 
 
+REQUEUE_HOLD = timedelta(seconds=300)
+"""Slurm itself holds a requeued job until its old credentials have expired (121 s by default): that is waiting.
+
+A longer one is somebody's hold or a begin time, as for a first submission.
+"""
+
+
 def _eligible(attempt: records.JobAttempt) -> datetime:
-    return max(attempt.submit_at, attempt.eligible_at or attempt.submit_at)
+    eligible = max(attempt.submit_at, attempt.eligible_at or attempt.submit_at)
+    if attempt.attempt > 1 and eligible - attempt.submit_at <= REQUEUE_HOLD:
+        return attempt.submit_at
+    return eligible
 
 
 def _end(attempt: records.JobAttempt, now: datetime) -> datetime:

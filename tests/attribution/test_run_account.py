@@ -192,3 +192,22 @@ def test_the_parts_always_add_up(made, random):
     assert a.idle_s >= -1e-6
     random.shuffle(made)
     assert accounts.account(made, now=at(5000), assume=ASSUME) == a
+
+
+def test_a_start_nobody_saw_takes_at_most_a_tenth():
+    """A job of five minutes that completed did not spend two of them starting up, as far as anybody knows."""
+    a = accounts.account([attempt(0, 0, 5)], now=at(9), assume=ASSUME)
+    assert a.restart_s == 30
+    assert a.productive_s == 270
+
+
+def test_the_hold_slurm_puts_on_a_requeued_job_is_waiting():
+    """The credential's 121 s belong to the queue; the same wait at a first submission is the user's begin time."""
+    held = {"eligible_at": at(62)}
+    first = attempt(0, 0, 60, "REQUEUED")
+    again = attempt(60, 63, 90, attempt=2, **held)
+    assert accounts.account([first, again], now=at(99), assume=ASSUME).queued_s == 180
+    begin = attempt(60, 63, 90, **held)
+    assert accounts.account([begin], now=at(99), assume=ASSUME).queued_s == 60
+    for_an_hour = attempt(60, 130, 140, attempt=2, eligible_at=at(120))
+    assert accounts.account([first, for_an_hour], now=at(199), assume=ASSUME).queued_s == 600
