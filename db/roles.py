@@ -102,6 +102,13 @@ def remove(url: str, name: str) -> None:
         connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
 
 
+def pgbouncer_users(url: str) -> str:
+    """The text of PgBouncer's auth_file: every agent's role, without password, for `auth_type=cert`."""
+    with _connection(url) as connection:
+        names = connection.execute("SELECT role_name FROM probing.agent_role ORDER BY role_name").fetchall()
+    return "".join('"{}" ""\n'.format(name.replace('"', '""')) for (name,) in names)
+
+
 def _login(
     connection: psycopg.Connection[tuple[Any, ...]], name: str, group: str, password: str | None
 ) -> None:

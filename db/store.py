@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Self
 
 from probing_cluster.core import settings
-from probing_cluster.db import engines, migrate, store_actions, store_attempts, store_events
+from probing_cluster.db import engines, store_actions, store_attempts, store_events
 
 
 class Store(store_attempts.AttemptRows, store_events.EventRows, store_actions.ActionRows):
@@ -25,6 +25,8 @@ class Store(store_attempts.AttemptRows, store_events.EventRows, store_actions.Ac
         """
         url = engines.url_of(where)
         if upgrade:
+            from probing_cluster.db import migrate  # Alembic's import costs readers a good part of a second
+
             migrate.upgrade(url)
         database = where.database if isinstance(where, settings.Settings) else where
         pool_size = database.pool_size if isinstance(database, settings.DatabaseSettings) else 8

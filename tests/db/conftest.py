@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 import typing
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -273,3 +274,62 @@ def client_certificate(debian_server: Server) -> Callable[[str], tuple[Path, Pat
         return debian_server.directory / f"{stem}.crt", key
 
     return make
+
+
+PGBOUNCER = "/usr/sbin/pgbouncer"
+
+
+@pytest.fixture
+def pgbouncer() -> Iterator[Callable[..., str]]:
+    """Starts a PgBouncer in transaction mode before a database's URL; gives the `host=…&port=…` to reach it by."""
+    if not Path(PGBOUNCER).exists() or os.geteuid() != 0:
+        pytest.skip("needs root and Debian's pgbouncer")
+    directory = Path(tempfile.mkdtemp(prefix="probing-bouncer-"))
+    directory.chmod(0o755)
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(url: str, users: str, **settings: Any) -> str:
+        target = psycopg.conninfo.conninfo_to_dict(url)
+        port = _free_port()
+        values = {
+            "listen_addr": "127.0.0.1",
+            "listen_port": port,
+            "unix_socket_dir": directory,
+            "auth_file": directory / "users",
+            "auth_type": "trust",
+            "pool_mode": "transaction",
+            "default_pool_size": 3,
+            "max_client_conn": 3000,
+        }
+        lines = [f"{name} = {value}" for name, value in (values | settings).items()]
+        database = f"{target['dbname']} = host={target['host']} port={target['port']}"
+        (directory / "ini").write_text("\n".join(["[databases]", database, "[pgbouncer]", *lines, ""]))
+        (directory / "users").write_text(users)
+        account = pwd.getpwnam("postgres")
+        os.chown(directory, account.pw_uid, account.pw_gid)
+        log = (directory / "log").open("w")
+        started.append(
+            subprocess.Popen(
+                [PGBOUNCER, directory / "ini"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                user=account.pw_uid,
+                group=account.pw_gid,
+                extra_groups=[],
+                cwd="/",
+            )
+        )
+        log.close()
+        deadline = time.monotonic() + 20
+        while not (directory / f".s.PGSQL.{port}").exists():
+            assert started[-1].poll() is None, (directory / "log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return f"host={directory}&port={port}"
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.wait(timeout=20)
+    shutil.rmtree(directory)

@@ -1,0 +1,95 @@
+"""Thousands of agents share a few backends through PgBouncer, and stay who they are."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from probing_cluster.core import errors, records
+from probing_cluster.db import delivery, embedded, roles
+from probing_cluster.db import store as store_module
+
+
+def test_many_agents_share_three_backends(
+    store: store_module.Store, pgbouncer: Callable[..., str], make_event: Callable[..., Any]
+) -> None:
+    """Forty agents with open clients deliver through three server connections, each row once, with nothing prepared."""
+    place = pgbouncer(store.url, f'"{embedded.OWNER}" ""\n')
+    url = re.sub(r"host=.*", place, store.url)
+    doors = [delivery.Delivery(url, "c", f"n{i}", keep_open=True) for i in range(40)]
+    failures: list[BaseException] = []
+
+    def work(door: delivery.Delivery, node: str) -> None:
+        try:
+            for _ in range(3):
+                event = make_event(node=node)
+                beat = records.AgentHeartbeat(cluster="c", node=node, at=event.at)
+                assert door.deliver(events=[event], heartbeat=beat).accepted == 1
+                assert door.deliver(events=[event]).duplicates == 1
+        except BaseException as exc:  # noqa: BLE001 - handed to the test's own thread
+            failures.append(exc)
+
+    threads = [threading.Thread(target=work, args=(door, f"n{i}")) for i, door in enumerate(doors)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with psycopg.connect(store.url) as connection:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'probing-agent'"
+        backends = connection.execute(query).fetchone()
+    for door in doors:
+        door.close()
+    assert failures == []
+    assert len(store.events()) == 120
+    assert len(store.heartbeats()) == 40
+    assert backends is not None
+    assert 1 <= backends[0] <= 3
+
+
+def test_the_control_plane_works_through_it_too(
+    store: store_module.Store, pgbouncer: Callable[..., str], make_attempt: Callable[..., Any]
+) -> None:
+    """The store keeps no state on a connection either."""
+    place = pgbouncer(store.url, f'"{embedded.OWNER}" ""\n', default_pool_size=1)
+    with store_module.Store.open(re.sub(r"host=.*", place, store.url)) as pooled:
+        for n in range(1, 8):
+            pooled.upsert_attempts([make_attempt(job_id=n)])
+            assert len(pooled.attempts()) == len(pooled.unattributed()) == n
+
+
+def test_a_certificate_names_the_node_through_the_pool(
+    debian_server: Any,
+    client_certificate: Callable[[str], tuple[Path, Path]],
+    pgbouncer: Callable[..., str],
+    make_event: Callable[..., Any],
+) -> None:
+    """Behind `auth_type=cert` the role, hence the node, is the certificate's; another node's name changes nothing."""
+    role, other = (roles.add_agent(debian_server.owner_url, "c", node) for node in ("n5", "n6"))
+    directory = debian_server.directory
+    try:
+        place = pgbouncer(
+            debian_server.owner_url,
+            roles.pgbouncer_users(debian_server.owner_url),
+            auth_type="cert",
+            client_tls_sslmode="verify-full",
+            client_tls_ca_file=directory / "ca.crt",
+            client_tls_cert_file=directory / "server.crt",
+            client_tls_key_file=directory / "server.key",
+        )
+        port = place.rpartition("=")[2]
+        cert, key = client_certificate(role)
+        tls = f"sslmode=verify-ca&sslrootcert={directory}/ca.crt&sslcert={cert}&sslkey={key}"
+        mine = delivery.Delivery(f"postgresql://{role}@127.0.0.1:{port}/probing?{tls}", "c", "n6")
+        ack = mine.deliver(events=[make_event(node="n5"), make_event(node="n6")])
+        assert (ack.accepted, ack.rejected) == (1, 1)
+        with pytest.raises(errors.DatabaseUnavailable):
+            delivery.Delivery(f"postgresql://{other}@127.0.0.1:{port}/probing?{tls}", "c", "n6").deliver()
+    finally:
+        for name in (role, other):
+            roles.remove(debian_server.owner_url, name)
