@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from probing_cluster.core import errors, settings
 from probing_cluster.healthchecks import (
+    checkresults,
     exit_codes,
     genconf,
     manual,
@@ -20,7 +21,6 @@ from probing_cluster.healthchecks import (
     runner,
     site,
     slurm_conf,
-    sweep,
     table,
 )
 
@@ -123,7 +123,7 @@ def _run(args: argparse.Namespace) -> int:
         print(f"probing-check: {name} is switched off by the site file", file=sys.stderr)
     code = exit_codes.of(swept.results)
     if args.json:
-        rows = [sweep.to_json(r) for r in swept.results]
+        rows = [checkresults.to_json(r) for r in swept.results]
         print(
             json.dumps(
                 {

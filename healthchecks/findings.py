@@ -93,6 +93,7 @@ def merge(parts: Sequence[Finding], *, healthy: str, detail: Mapping[str, Any] |
         return ok(healthy, detail=facts)
     worst = max(bad, key=_badness)
     others = [p for p in bad if p is not worst]
+    facts |= worst.detail
     facts["findings"] = [_row(p) for p in [worst, *others][:MAX_LISTED]]
     facts["findings_total"] = len(bad)
     return Finding(

@@ -49,7 +49,7 @@ def _severity_note(plan: site.Plan) -> str:
 
 def _runs(check: registry.Check, plan: site.Plan) -> str:
     often = f"every {plan.period_s:g} s" if plan.period_s else "in every sweep"
-    return f"{often}, for at most {plan.deadline_s:g} s, in its own child process{' (it makes calls that can hang)' if check.can_hang else ''}"
+    return f"{often}, for at most {plan.deadline_s:g} s, in a child process{' (it makes calls that can hang)' if check.can_hang else ''}"
 
 
 def shown(value: Any) -> str:

@@ -24,8 +24,10 @@ class Memory:
         self.boot_id = boot_id
         self.problem: str | None = None
         """Why it could not be kept; None when it is."""
+        self.runner: dict[str, Any] = {}
+        """What the runner itself must know in the next process."""
         self._by_check: dict[str, dict[str, Any]] = self._load()
-        self._saved = json.dumps(self._by_check, sort_keys=True)
+        self._saved = self._text()
 
     def of(self, name: str) -> dict[str, Any]:
         """What check `name` remembers."""
@@ -39,14 +41,14 @@ class Memory:
         """Write it down if it changed; a full disk is a problem to show, never an exception."""
         if self.path is None:
             return
-        text = json.dumps(self._by_check, sort_keys=True)
+        text = self._text()
         if text == self._saved and self.problem is None:
             return
         fresh = self.path.with_name(f"{self.path.name}.new")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(fresh, "w", encoding="utf-8", opener=_private) as out:
-                json.dump({"boot_id": self.boot_id, "checks": self._by_check}, out)
+                out.write(text)
             fresh.replace(self.path)
         except OSError as exc:
             self.problem = f"{self.path}: {exc.strerror}"
@@ -54,6 +56,11 @@ class Memory:
                 fresh.unlink(missing_ok=True)
             return
         self._saved, self.problem = text, None
+
+    def _text(self) -> str:
+        return json.dumps(
+            {"boot_id": self.boot_id, "checks": self._by_check, "runner": self.runner}, sort_keys=True
+        )
 
     def _load(self) -> dict[str, dict[str, Any]]:
         if self.path is None:
@@ -63,6 +70,7 @@ class Memory:
             kept = json.loads(raw)
             same_boot = kept["boot_id"] == self.boot_id
             checks = {str(name): dict(memory) for name, memory in kept["checks"].items()} if same_boot else {}
+            self.runner = dict(kept.get("runner", {})) if same_boot else {}
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:

@@ -17,6 +17,7 @@ from typing import Any
 
 from probing_cluster.core import records, sanitize
 from probing_cluster.healthchecks import (
+    checkresults,
     findings,
     lanes,
     memory,
@@ -24,6 +25,7 @@ from probing_cluster.healthchecks import (
     nodeview,
     nvml,
     nvml_snapshot,
+    processes,
     registry,
     site,
 )
@@ -72,6 +74,7 @@ class Runner:
         self.memory = memory.Memory(state_file, boot_id)
         self.lanes = lanes.Lanes(spec.edge)
         self._measured_s: dict[str, float] = {}
+        self._recall()
 
     def run(self, names: Iterable[str] | None = None, *, force: bool = False) -> Sweeped:
         """Measure what is due (with `names` or `force`: at once) and return every result that stands.
@@ -89,11 +92,11 @@ class Runner:
             if plan.check.lane != "self":
                 self._take(plan, answers[plan.check.name], began)
         self._judge_self([p for p in due if p.check.lane == "self"], began)
-        self.memory.save()
-        results = tuple(self.results[n] for n in plans if n in self.results)
+        self._remember(plans)
+        standing = tuple(self.results[n] for n in plans if n in self.results)
         wall_s, cpu_s = time.monotonic() - began, _cpu_s() - cpu
-        beat = self._heartbeat(results, len(due), wall_s, cpu_s)
-        return Sweeped(results=results, heartbeat=beat, wall_s=wall_s, cpu_s=cpu_s, ran=len(due))
+        beat = self._heartbeat(standing, len(due), wall_s, cpu_s)
+        return Sweeped(results=standing, heartbeat=beat, wall_s=wall_s, cpu_s=cpu_s, ran=len(due))
 
     def learn(self, plans: Mapping[str, site.Plan]) -> dict[str, lanes.Answer]:
         """What the checks of `plans` would put into a site file, as genconf asks."""
@@ -115,6 +118,35 @@ class Runner:
         self.memory.put(check.name, kept)
         self.memory.save()
         self._measured_s.pop(check.name, None)
+
+    def _remember(self, plans: Mapping[str, site.Plan]) -> None:
+        """Write down what the next runner of this boot must know: it may be another process."""
+        standing = {
+            n: r for n, r in self.results.items() if r.timed_out or (n in plans and plans[n].period_s)
+        }
+        self.memory.runner = {
+            "results": [checkresults.to_json(r) for r in standing.values()],
+            "measured_s": {n: self._measured_s[n] for n in standing if n in self._measured_s},
+            "stuck": {family: dataclasses.asdict(entry) for family, entry in self.lanes.stuck.items()},
+        }
+        self.memory.save()
+
+    def _recall(self) -> None:
+        kept = self.memory.runner
+        known = registry.load()
+        try:
+            standing = [checkresults.from_json(row) for row in kept.get("results", [])]
+            stuck = {
+                f: lanes.Stuck(**{**e, "who": processes.Identity(**e["who"])})
+                for f, e in kept.get("stuck", {}).items()
+            }
+            measured_s = {str(n): float(s) for n, s in kept.get("measured_s", {}).items()}
+        except (KeyError, TypeError, ValueError, AttributeError) as exc:
+            self.memory.problem = f"the state of the last sweep is unreadable ({type(exc).__name__})"
+            return
+        self.results = {r.name: r for r in standing if r.name in known and known[r.name].version == r.version}
+        self._measured_s = {n: s for n, s in measured_s.items() if n in self.results}
+        self.lanes.stuck = stuck
 
     def _due(self, plan: site.Plan, now_s: float) -> bool:
         name = plan.check.name
@@ -214,9 +246,9 @@ class Runner:
         )
 
     def _heartbeat(
-        self, results: tuple[records.CheckResult, ...], ran: int, wall_s: float, cpu_s: float
+        self, standing: tuple[records.CheckResult, ...], ran: int, wall_s: float, cpu_s: float
     ) -> records.CheckResult:
-        counts = {o.value: sum(r.outcome is o for r in results) for o in records.Outcome}
+        counts = {o.value: sum(r.outcome is o for r in standing) for o in records.Outcome}
         said = ", ".join(f"{n} {word}" for word, n in counts.items() if n)
         worst = next((o for o in _WORST_FIRST if counts[o.value]), records.Outcome.ABSENT)
         return records.CheckResult(
@@ -225,7 +257,7 @@ class Runner:
             name="sweep",
             outcome=worst,
             severity=records.Severity.INFO,
-            message=f"{len(results)} checks: {said}",
+            message=f"{len(standing)} checks: {said}",
             duration_s=round(wall_s, 6),
             at=self.spec.clock.now(),
             detail={**counts, "ran": ran, "cpu_s": round(cpu_s, 4), "stuck": len(self.lanes.stuck)},
@@ -278,19 +310,6 @@ def _finding(row: Mapping[str, Any]) -> findings.Finding:
     )
 
 
-def changed(
-    previous: Mapping[str, records.CheckResult], results: Iterable[records.CheckResult]
-) -> list[records.CheckResult]:
-    """Those that differ from `previous` in what matters; a value that moved within its limits does not."""
-    return [r for r in results if r.name not in previous or _essence(previous[r.name]) != _essence(r)]
-
-
-def _essence(result: records.CheckResult) -> tuple[Any, ...]:
-    listed = result.detail.get("findings", ())
-    parts = tuple(sorted((str(f.get("device")), str(f.get("outcome"))) for f in listed))
-    return result.outcome, result.severity, result.device, result.timed_out, parts
-
-
 def _cpu_s() -> float:
     own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
@@ -299,8 +318,3 @@ def _cpu_s() -> float:
 def local_node() -> str:
     """The Slurm node name of this machine: $SLURMD_NODENAME, else the short host name."""
     return os.environ.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0]
-
-
-def by_name(results: Iterable[records.CheckResult]) -> dict[str, records.CheckResult]:
-    """The results by check name."""
-    return {r.name: r for r in results}

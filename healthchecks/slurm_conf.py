@@ -25,7 +25,6 @@ PLACES = (
 MAX_INCLUDES = 16
 
 _PAIR = re.compile(r'(\w+)\s*=\s*("[^"]*"|\S+)')
-_GPU = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?(?::(\d+))?(?=[,(]|$)", re.IGNORECASE)
 
 
 REREAD_S = 3600.0
@@ -94,13 +93,23 @@ def _names(expression: str, name: str) -> bool:
 
 
 def _expectations(said: dict[str, str]) -> nodeview.Expectations:
-    gpus = [int(n or 1) for n in _GPU.findall(said.get("gres", ""))]
+    gpus = parse_gres(said.get("gres", ""))
     memory = said.get("realmemory", "")
     return nodeview.Expectations(
-        gpu_count=sum(gpus) if gpus else None,
+        gpu_count=gpus,
         cpu_count=_cpus(said),
         memory_bytes=int(memory) * 2**20 if memory.isdigit() else None,
     )
+
+
+def parse_gres(text: str) -> int | None:
+    """GPUs in a Gres list: `gpu:h100:8(S:0-1),nvme:1`; None when it names none."""
+    counts: list[int] = []
+    for entry in re.sub(r"\([^)]*\)", "", text).split(","):
+        name, *rest = entry.strip().split(":")
+        if name.lower() == "gpu":
+            counts.append(int(rest[-1]) if rest and rest[-1].isdigit() else 1)
+    return sum(counts) if counts else None
 
 
 def _cpus(said: dict[str, str]) -> int | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import clock, records
-from probing_cluster.healthchecks import nodeview, processes, registry, runner, site, slurm_conf
+from probing_cluster.healthchecks import checkresults, nodeview, processes, registry, runner, site, slurm_conf
 
 MARGIN_S = 5.0
 """What the sweep process gets beyond its own watchdog before it is taken for dead."""
@@ -75,13 +75,13 @@ class Sweep:
         }
         try:
             reply = self._child.ask(ask, deadline_s=self.config.watchdog_s + MARGIN_S)
-            results = [from_json(row) for row in reply["results"]]
-            self.heartbeat = from_json(reply["heartbeat"])
+            told = [checkresults.from_json(row) for row in reply["results"]]
+            self.heartbeat = checkresults.from_json(reply["heartbeat"])
         except (processes.ChildFailed, KeyError, ValueError, TypeError) as exc:
             self.heartbeat = self._failed(str(exc), now)
             return [self.heartbeat]
-        self.latest |= {r.name: r for r in results}
-        return results
+        self.latest |= checkresults.by_name(told)
+        return told
 
     def clear(self, name: str) -> None:
         """A person says the fault of check `name` is dealt with: only what comes after counts."""
@@ -89,7 +89,7 @@ class Sweep:
 
     def changed(self, previous: Mapping[str, records.CheckResult]) -> list[records.CheckResult]:
         """Standing results that differ from `previous` in what matters: those to store."""
-        return runner.changed(previous, self.latest.values())
+        return checkresults.changed(previous, self.latest.values())
 
     def close(self) -> None:
         """End the child and everything it started."""
@@ -105,21 +105,6 @@ class Sweep:
             message=f"the sweep gave no answer: {text}",
             at=now or clock.SYSTEM.now(),
         )
-
-
-def to_json(result: records.CheckResult) -> dict[str, Any]:
-    """A result as JSON-ready values."""
-    return {**dataclasses.asdict(result), "at": result.at.isoformat()}
-
-
-def from_json(row: Mapping[str, Any]) -> records.CheckResult:
-    """The result that `to_json` wrote."""
-    return records.CheckResult.from_row({
-        **row,
-        "at": datetime.fromisoformat(row["at"]),
-        "outcome": records.Outcome(row["outcome"]),
-        "severity": records.Severity(row["severity"]),
-    })  # fmt: skip
 
 
 def expectations_to_json(expected: nodeview.Expectations) -> dict[str, Any]:
@@ -168,7 +153,10 @@ def answer(engine: runner.Runner, ask: Mapping[str, Any]) -> dict[str, Any]:
     spec = dataclasses.replace(engine.spec, expected=expected, self_state=ask["agent"])
     engine.spec = slurm_conf.expecting(spec)
     swept = engine.run(ask["names"], force=ask["force"])
-    return {"results": [to_json(r) for r in swept.results], "heartbeat": to_json(swept.heartbeat)}
+    return {
+        "results": [checkresults.to_json(r) for r in swept.results],
+        "heartbeat": checkresults.to_json(swept.heartbeat),
+    }
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.core import errors, records
-from probing_cluster.healthchecks import findings, nodeview, registry, runner
+from probing_cluster.healthchecks import checkresults, findings, lanes, nodeview, processes, registry, runner
 
 MakeRunner = Callable[..., runner.Runner]
 
@@ -45,7 +46,7 @@ def test_a_result_stands_for_its_period(counting: dict[str, Any], sweep_on: Make
     second = engine.run()
     assert (first.ran, second.ran) == (2, 1)
     assert runs(second.results) == {"quick": 2, "rare": 1}
-    assert runner.by_name(second.results)["rare"].at == runner.by_name(first.results)["rare"].at
+    assert checkresults.by_name(second.results)["rare"].at == checkresults.by_name(first.results)["rare"].at
     assert runs(engine.run(force=True).results) == {"quick": 3, "rare": 2}
 
 
@@ -136,14 +137,14 @@ def test_changed_is_about_what_matters(counting: dict[str, Any], sweep_on: MakeR
     """A new outcome, device or severity is a change; a measured value that moved is none."""
     engine = sweep_on()
     counting["finding"] = findings.warn("45 °C", measured=45.0, device="gpu1")
-    first = runner.by_name(engine.run(force=True).results)
-    assert len(runner.changed({}, first.values())) == 2
+    first = checkresults.by_name(engine.run(force=True).results)
+    assert len(checkresults.changed({}, first.values())) == 2
     counting["finding"] = findings.warn("46 °C", measured=46.0, device="gpu1")
-    assert runner.changed(first, engine.run(force=True).results) == []
+    assert checkresults.changed(first, engine.run(force=True).results) == []
     counting["finding"] = findings.warn("46 °C", measured=46.0, device="gpu2")
-    assert len(runner.changed(first, engine.run(force=True).results)) == 2
+    assert len(checkresults.changed(first, engine.run(force=True).results)) == 2
     counting["finding"] = findings.fail("46 °C", measured=46.0, device="gpu1")
-    assert len(runner.changed(first, engine.run(force=True).results)) == 2
+    assert len(checkresults.changed(first, engine.run(force=True).results)) == 2
 
 
 def test_messages_are_made_safe(counting: dict[str, Any], sweep_on: MakeRunner) -> None:
@@ -168,13 +169,13 @@ def test_a_stuck_tool_is_shown_by_agent_self(
     checks = dict(registry.load())
     checks["dns"] = dataclasses.replace(checks["dns"], read=hang, deadline_s=0.2)
     monkeypatch.setattr(registry, "load", lambda: checks)
-    results = runner.by_name(sweep_on().run().results)
-    assert results["dns"].timed_out
-    assert results["dns"].outcome is records.Outcome.ERROR
-    assert results["agent_self"].outcome is records.Outcome.WARN
-    assert "dns" in results["agent_self"].message
-    assert results["uptime"].outcome is records.Outcome.OK
-    assert len(results) == len(checks)
+    found = checkresults.by_name(sweep_on().run().results)
+    assert found["dns"].timed_out
+    assert found["dns"].outcome is records.Outcome.ERROR
+    assert found["agent_self"].outcome is records.Outcome.WARN
+    assert "dns" in found["agent_self"].message
+    assert found["uptime"].outcome is records.Outcome.OK
+    assert len(found) == len(checks)
 
 
 def test_what_timed_out_runs_alone_next_time(
@@ -185,9 +186,9 @@ def test_what_timed_out_runs_alone_next_time(
     engine.run()
     engine.results["dns"] = dataclasses.replace(engine.results["dns"], timed_out=True)
     plans = list(engine.site_file.current().plan("n1").values())
-    lanes = engine._lanes(plans)
-    assert [[s.key for s in lane] for lane in lanes[1:]] == [["dns"]]
-    assert "dns" not in [s.key for s in lanes[0]]
+    chains = engine._lanes(plans)
+    assert [[s.key for s in lane] for lane in chains[1:]] == [["dns"]]
+    assert "dns" not in [s.key for s in chains[0]]
 
 
 def test_cpu_and_wall_are_told(counting: dict[str, Any], sweep_on: MakeRunner) -> None:
@@ -196,3 +197,42 @@ def test_cpu_and_wall_are_told(counting: dict[str, Any], sweep_on: MakeRunner) -
     assert swept.cpu_s > 0
     assert swept.wall_s > 0
     assert swept.heartbeat.detail["cpu_s"] == round(swept.cpu_s, 4)
+
+
+def test_the_next_process_of_this_boot_knows(
+    counting: dict[str, Any], node: Any, sweep_on: MakeRunner
+) -> None:
+    """Periods hold over a restart of the sweep process, and end with the boot."""
+    node.put("proc/sys/kernel/random/boot_id", "boot-1")
+    state = node.root / "state/checks.json"
+    sweep_on(state_file=state).run()
+    again = sweep_on(state_file=state).run()
+    assert again.ran == 1
+    assert runs(again.results) == {"quick": 2, "rare": 1}
+    node.put("proc/sys/kernel/random/boot_id", "boot-2")
+    assert sweep_on(state_file=state).run().ran == 2
+
+
+def test_a_stuck_child_is_known_to_the_next_process(node: Any, sweep_on: MakeRunner) -> None:
+    """A child that outlived its sweep process is still counted, and its check not started again."""
+    node.put("proc/sys/kernel/random/boot_id", "boot-1")
+    state = node.root / "checks.json"
+    engine = sweep_on(state_file=state)
+    who = processes.identify(os.getpid())  # a process that lives: ourselves
+    assert who is not None
+    engine.lanes.stuck["dns"] = lanes.Stuck(who=who, what="its process", since_s=0.0, waits_in="nfs4_wait")
+    engine.run(["uptime"])
+    later = sweep_on(state_file=state)
+    result = later.run(["dns"]).results[0]
+    assert result.timed_out
+    assert f"pid {who.pid}) is stuck in the kernel (in nfs4_wait)" in result.message
+
+
+def test_an_unreadable_state_is_started_anew(node: Any, sweep_on: MakeRunner) -> None:
+    """State of another shape is a problem to show, never an exception."""
+    node.put("proc/sys/kernel/random/boot_id", "b")
+    broken = {"boot_id": "b", "checks": {}, "runner": {"results": [{"name": 1}], "stuck": []}}
+    state = node.put("checks.json", json.dumps(broken))
+    engine = sweep_on(state_file=state)
+    assert "unreadable" in str(engine.memory.problem)
+    assert engine.run(["uptime"]).results[0].outcome is records.Outcome.OK
