@@ -1,0 +1,232 @@
+"""The whole agent on a simulated node and a real Postgres: killed, rebooted, stormed, and never wrong about the count."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from probing_cluster.sandbox import nvml_state
+from probing_cluster.sandbox.nodetree import build, identity, kmsg
+
+PATIENCE_S = 60.0
+
+
+class Node:
+    """A simulated node with an agent that can be started, asked and killed."""
+
+    def __init__(self, home: Path, short: Path, url: str, library: Path) -> None:
+        self.home, self.root, self.url = home, home / "root", url
+        self.hardware = identity.identity("n1", 1, 8)
+        self.state = home / build.NVML_STATE
+        self.socket = short / "agent.sock"
+        self.config = home / "probing.toml"
+        self.config.write_text(
+            f'[cluster]\nname = "c"\n[agent]\nroot = "{self.root}"\nnode = "n1"\nsocket = "{self.socket}"\n'
+            f'spool_directory = "{home}/spool"\njob_directory = "{home}/jobs"\nnvml_library = "{library}"\n'
+            f'database_url = "{url}"\npoll_s = 1.0\nbeat_s = 2.0\njob_beat_s = 1.0\nsweep_s = 3600.0\n'
+            f'gpu_numbering = "minor"\n[checks]\nstate_file = "{home}/checks.json"\n'
+        )
+        self.agent: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        argv = [sys.executable, "-m", "probing_cluster.probe_agent.cli", "--config", str(self.config)]
+        environment = {**os.environ, "PROBING_NVML_STATE": str(self.state)}
+        self.socket.unlink(missing_ok=True)
+        self.agent = subprocess.Popen(argv, env=environment)
+        self.wait(self.socket.exists)
+
+    def kill(self, number: int = signal.SIGKILL) -> int:
+        assert self.agent is not None
+        self.agent.send_signal(number)
+        return self.agent.wait(timeout=PATIENCE_S)
+
+    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.settimeout(PATIENCE_S)
+            peer.connect(str(self.socket))
+            peer.sendall(json.dumps({"v": 1, "op": op, **fields}).encode() + b"\n")
+            reply = b""
+            while not reply.endswith(b"\n"):
+                reply += peer.recv(65536)
+        return json.loads(reply)
+
+    def rows(self, query: str) -> list[Any]:
+        with psycopg.connect(self.url) as connection:
+            return connection.execute(query).fetchall()
+
+    def wait(self, until: Callable[[], Any]) -> Any:
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            if found := until():
+                return found
+            time.sleep(0.05)
+        raise AssertionError("it did not happen in time")
+
+    def line(self, text: str) -> None:
+        kmsg.append(self.root, text)
+
+    def xid(self, code: int, gpu: int, pid: int = 1) -> str:
+        address = self.hardware.gpus[gpu].pci.rpartition(".")[0]
+        return f"NVRM: Xid (PCI:{address}): {code}, pid={pid}, name=python3, what happened"
+
+
+@pytest.fixture
+def node(
+    home: Path, postgres_url: str, nvml_library: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Node]:
+    made = Node(home, tmp_path_factory.mktemp("s"), postgres_url, nvml_library)
+    yield made
+    if made.agent is not None and made.agent.poll() is None:
+        made.kill()
+
+
+def test_gpu_that_falls_off_the_bus_is_two_rows_of_evidence_and_a_standing_fault(node: Node) -> None:
+    """The kernel's line and NVML's word both arrive, named after the same GPU; the fault stands in the heartbeat."""
+    node.start()
+    node.wait(lambda: node.ask("status")["sources"].get("nvml", {}).get("state") == "ok")
+    node.line(node.xid(79, 3))
+    nvml_state.set_gpu(node.state, 3, {"lost": 1})
+    nvml_state.add_event(node.state, 3, 79)
+    query = "select kind, code, source, device, gpu_uuid from probing.health_event where severity = 'high'"
+    node.wait(lambda: len(node.rows(query)) >= 3)
+    uuid = node.hardware.gpus[3].uuid
+    assert {tuple(r) for r in node.rows(query)} == {
+        ("xid", "79", "kernel", "gpu3", uuid),
+        ("xid", "79", "nvml", "gpu3", uuid),
+        ("gpu_lost", "GPU_IS_LOST", "nvml", "gpu3", uuid),
+    }
+    beat = "select faults from probing.agent_heartbeat order by at desc limit 1"
+    faults = node.wait(lambda: (f := node.rows(beat)[0][0]) and "gpu_lost:gpu3" in f and f)
+    assert {"xid:gpu3", "gpu_lost:gpu3"} <= faults.keys()
+
+
+def test_sigkill_at_random_moments_under_load_loses_no_line_and_repeats_none(node: Node) -> None:
+    """Lines written while the agent lives, dies and starts again: one sighting each, whatever is folded."""
+    rng = random.Random(11)
+    written = 0
+    for _ in range(4):
+        node.start()
+        for _ in range(5):
+            for _ in range(rng.randrange(1, 60)):
+                node.line(node.xid(31, rng.randrange(8), pid=rng.randrange(3)))
+                written += 1
+            time.sleep(rng.uniform(0, 0.1))
+        node.kill()
+    node.start()
+    query = "select coalesce(sum(count), 0), count(*), count(distinct event_id) from probing.health_event where source = 'kernel'"
+    node.wait(lambda: node.rows(query)[0][0] >= written)
+    assert node.kill(signal.SIGTERM) == 0
+    total, n_rows, n_ids = node.rows(query)[0]
+    assert total == written
+    assert n_rows == n_ids
+
+
+def test_storm_keeps_its_count_and_does_not_delay_what_is_grave(node: Node) -> None:
+    """Twenty thousand lines of noise with one Xid 79 in the middle."""
+    node.start()
+    noise = "mlx5_core 0000:5e:00.0: mlx5_cmd_out_err:833:(pid 1): ACCESS_REG(0x805) op_mod(0x1) failed"
+    aer = "pcieport 0000:00:01.0: AER: Corrected error received: 0000:1b:00.0"
+    kmsg.append(node.root, *([aer, noise] * 5000), node.xid(79, 2), *([aer, noise] * 5000))
+    high = "select count(*) from probing.health_event where severity = 'high' and source = 'kernel'"
+    node.wait(lambda: node.rows(high)[0][0] == 1)
+    query = "select coalesce(sum(count), 0), count(*) from probing.health_event where kind = 'pcie_aer'"
+    node.wait(lambda: node.rows(query)[0][0] >= 10_000)
+    node.kill(signal.SIGTERM)
+    total, n_rows = node.rows(query)[0]
+    assert total == 10_000
+    assert n_rows < 200
+
+
+def test_stopping_agent_drains_its_spool(node: Node) -> None:
+    """SIGTERM delivers what waits, open folds included, before it ends well."""
+    node.start()
+    node.wait(lambda: node.ask("status")["delivered_total"] >= 0)
+    for _ in range(20):
+        node.line(node.xid(13, 1))
+    node.wait(lambda: node.ask("status")["sources"].get("kernel_log", {}).get("lines_total", 0) >= 20)
+    assert node.kill(signal.SIGTERM) == 0
+    assert node.rows("select sum(count) from probing.health_event where source = 'kernel'") == [(20,)]
+
+
+def test_prolog_and_epilog_leave_an_allocation_with_gpu_identities(node: Node) -> None:
+    """From Slurm's numbers to UUIDs, released at the end, with a page directory in between."""
+    node.start()
+    node.wait(lambda: node.ask("status")["sources"].get("nvml", {}).get("state") == "ok")
+    minor = node.hardware.gpus[5].minor
+    told = {"job_id": 42, "uid": os.getuid(), "gid": os.getgid(), "gpus": str(minor), "restart_count": 0}
+    answer = node.ask("prolog", **told)
+    assert answer["fit"] is True
+    assert Path(answer["page_directory"]).is_dir()
+    assert node.ask("status")["jobs"] == [42]
+    node.ask("epilog", **told)
+    query = "select gpu_uuids, released_at is not null from probing.job_allocation where job_id = 42"
+    node.wait(lambda: node.rows(query) == [([node.hardware.gpus[5].uuid], True)])
+    node.wait(lambda: not Path(answer["page_directory"]).exists())
+
+
+def test_permitted_refusal_of_the_broken_gpu_and_of_nothing_else(node: Node) -> None:
+    """Without a permission the job starts; with one, only the job that would get the lost GPU is refused."""
+    from probing_cluster.db import store
+
+    node.start()
+    node.wait(lambda: node.ask("status")["sources"].get("nvml", {}).get("state") == "ok")
+    nvml_state.set_gpu(node.state, 3, {"lost": 1})
+    node.wait(lambda: "gpu_lost:gpu3" in node.ask("status")["faults"])
+    broken, well = node.hardware.gpus[3].minor, node.hardware.gpus[4].minor
+    who = {"uid": os.getuid(), "gid": os.getgid()}
+    assert node.ask("prolog", job_id=1, gpus=str(broken), **who)["fit"] is True
+    with store.Store.open(node.url) as service:
+        service.request("n1", "refusal_permission", ttl_s=300.0, cluster="c")
+    node.wait(lambda: node.ask("prolog", job_id=2, gpus=str(broken), **who)["fit"] is False)
+    assert node.ask("prolog", job_id=3, gpus=str(well), **who)["fit"] is True
+    assert node.ask("prolog", job_id=4, gpus="", **who)["fit"] is True
+    query = "select job_id from probing.health_event where code = 'prolog_refused'"
+    assert node.wait(lambda: node.rows(query)) == [(2,)]
+
+
+def test_second_agent_with_the_same_spool_is_turned_away(node: Node) -> None:
+    """Two agents by mistake: one lives."""
+    node.start()
+    argv = [sys.executable, "-m", "probing_cluster.probe_agent.cli", "--config", str(node.config)]
+    second = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert second.returncode == 2
+    assert "another agent" in second.stderr
+
+
+def test_once_reads_everything_delivers_and_says_what_it_saw(node: Node) -> None:
+    """For a person at the node: one pass, JSON, done."""
+    node.line(node.xid(79, 0))
+    argv = [sys.executable, "-m", "probing_cluster.probe_agent.cli", "--config", str(node.config), "--once"]
+    environment = {**os.environ, "PROBING_NVML_STATE": str(node.state)}
+    done = subprocess.run(
+        argv, capture_output=True, text=True, check=True, timeout=PATIENCE_S, env=environment
+    )
+    said = json.loads(done.stdout)
+    assert "xid:gpu0" in said["faults"]
+    assert said["sources"]["nvml"]["state"] == "ok"
+    assert node.rows("select count(*) from probing.health_event where code = '79'") == [(1,)]
+
+
+def test_reboot_ends_the_faults_of_the_boot_before(node: Node) -> None:
+    """A new boot id under a living agent: old faults are over, numbers begin anew, old evidence stays."""
+    node.start()
+    node.line(node.xid(79, 3))
+    node.wait(lambda: "xid:gpu3" in node.ask("status")["faults"])
+    build.reboot(node.home, "n1", number=1, gpus=8)
+    node.line(node.xid(31, 1))
+    node.wait(lambda: not node.ask("status")["faults"])
+    node.wait(
+        lambda: node.rows("select count(*) from probing.health_event where source = 'kernel'") == [(2,)]
+    )
