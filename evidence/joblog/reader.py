@@ -96,9 +96,10 @@ class JobLogReader:
 
     def _families(self, record: Record) -> JobFinding | None:
         for family in FAMILIES:
-            if any(t in record.text for t in family.triggers) and (
-                found := family.read(record, self._context)
-            ):
+            wanted = family is process.FAMILY and self._context.listing(record.line)
+            if not wanted and not any(t in record.text for t in family.triggers):
+                continue
+            if found := family.read(record, self._context):
                 return found
         return None
 

@@ -1,0 +1,266 @@
+"""Dumps are loaded without trust, and the verdict follows the evidence, not the order or the loudest."""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import pickle
+from typing import Any
+
+import pytest
+
+from probing_cluster.core.errors import MalformedInput
+from probing_cluster.evidence.flight_recorder import load, model, verdict
+
+
+def entry(seq: int, op: str = "nccl:all_reduce", group: str = "0", **fields: Any) -> dict[str, Any]:
+    """One recorded collective that is still outstanding."""
+    return {
+        "process_group": (group, "default_pg" if group == "0" else "tp"),
+        "pg_id": int(group),
+        "profiling_name": op,
+        "collective_seq_id": seq,
+        "input_sizes": [[8]],
+        "state": "scheduled",
+        "retired": False,
+        "time_created_ns": 1000 + seq,
+        "timeout_ms": 600000,
+        "is_p2p": False,
+        **fields,
+    }
+
+
+def dump(
+    rank: int,
+    entries: list[dict[str, Any]],
+    enqueued: int | None = None,
+    completed: int | None = None,
+    ranks: str = "[0, 1, 2, 3]",
+    **top: Any,
+) -> model.RankDump:
+    """One rank's dump with one group."""
+    raw: dict[str, Any] = {
+        "version": "2.10",
+        "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": ranks}},
+        "entries": entries,
+        **top,
+    }
+    if enqueued is not None:
+        raw["pg_status"] = {
+            "0": {
+                "last_enqueued_collective": enqueued,
+                "last_started_collective": -1,
+                "last_completed_collective": completed,
+            }
+        }
+    return model.parse(rank, pickle.dumps(raw))
+
+
+class Evil:
+    """A pickle that runs a command when loaded."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (os.system, ("touch /nonexistent/probing",))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Evil(),
+        {"entries": [Evil()]},
+        collections.OrderedDict(a=1),
+        os.system,
+        {1, 2}.__class__,
+        bytearray(b"x"),
+    ],
+)
+@pytest.mark.parametrize("protocol", range(6))
+def test_pickles_that_name_anything_are_refused(value: object, protocol: int) -> None:
+    """Nothing but plain values is built, whatever the protocol."""
+    data = pickle.dumps(value, protocol=protocol)
+    if isinstance(value, bytearray) and protocol < 5:
+        assert b"bytearray" in data
+    with pytest.raises(MalformedInput):
+        load.loads(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x80",
+        b"garbage",
+        b"{",
+        b"[1, 2",
+        b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f.",
+        b"\x80\x02]r\xff\xff\xff\x7f.",
+        b"(" * 100_000,
+        b"[" * 100_000,
+        b"\x80\x02P1\n.",
+    ],
+)
+def test_broken_dumps_are_refused(data: bytes) -> None:
+    """Truncated, hostile and senseless bytes raise MalformedInput and nothing else."""
+    with pytest.raises(MalformedInput):
+        model.parse(0, data)
+
+
+def test_a_dump_that_is_too_big_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes and opcodes are bounded before anything is built."""
+    monkeypatch.setattr(load, "MAX_BYTES", 100)
+    with pytest.raises(MalformedInput, match="bytes"):
+        load.loads(b"[" + b"1," * 100 + b"1]")
+    monkeypatch.undo()
+    monkeypatch.setattr(load, "MAX_OPCODES", 50)
+    with pytest.raises(MalformedInput, match="values"):
+        load.loads(pickle.dumps(list(range(1000))))
+
+
+@pytest.mark.parametrize(
+    ("text", "version"), [("2.10", (2, 10)), ("2.9", (2, 9)), ("1.4", (1, 4)), (None, (1, 0))]
+)
+def test_versions_are_two_integers(text: str | None, version: tuple[int, int]) -> None:
+    """2.10 is newer than 2.9; a dump without a version is an old one."""
+    raw = {"version": text} if text else {}
+    assert model.parse(0, pickle.dumps(raw)).version == version
+
+
+def test_a_schema_of_the_future_is_refused() -> None:
+    """A new major version is said to be unknown, not guessed at."""
+    with pytest.raises(MalformedInput, match="schema 3"):
+        model.parse(0, pickle.dumps({"version": "3.0"}))
+
+
+def test_json_and_pickle_say_the_same() -> None:
+    """JSON's text numbers, lists for pairs and absent entries give the same dump."""
+    raw = {
+        "version": "2.10",
+        "pg_status": {
+            "0": {
+                "last_enqueued_collective": 3,
+                "last_started_collective": -1,
+                "last_completed_collective": 2,
+            }
+        },
+        "entries": [entry(3)],
+    }
+    text = json.loads(json.dumps(raw))
+    text["pg_status"]["0"] = {k: str(v) for k, v in text["pg_status"]["0"].items()}
+    assert model.parse(0, pickle.dumps(raw)) == model.parse(0, json.dumps(text).encode())
+    assert model.parse(0, b'{"version": "2.10"}').entries == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [
+        ("rank_3", 3),
+        ("_dump_12", 12),
+        ("comm_lib_trace_rank_0.json", 0),
+        ("x/nccl_trace_rank_7.pkl", 7),
+        ("LABEL.json", None),
+    ],
+)
+def test_rank_of_a_file_name(name: str, rank: int | None) -> None:
+    """The rank is the number the name ends with."""
+    assert load.rank_of(name) == rank
+
+
+def test_a_rank_that_did_not_arrive_is_named() -> None:
+    """Three ranks wait in number 5, one never issued it and waits for nothing."""
+    dumps = [dump(r, [entry(5)], 5, 4) for r in (0, 1, 3)] + [dump(2, [], 4, 4)]
+    found = verdict.judge(dumps)
+    assert (found.kind, found.ranks, found.group, found.seq, found.op, found.waiting) == (
+        "missing_rank",
+        (2,),
+        "0",
+        5,
+        "all_reduce",
+        (0, 1, 3),
+    )
+
+
+def test_a_rank_held_up_elsewhere_is_not_at_fault() -> None:
+    """Rank 1 is behind in the big group only because rank 0 left it waiting in the small one."""
+    small = {"0": {"name": "0", "ranks": "[0, 1, 2]"}, "1": {"name": "1", "ranks": "[0, 1]"}}
+    raws = {
+        0: [entry(4, retired=True)],
+        1: [entry(4, retired=True), entry(1, group="1", time_created_ns=2000)],
+        2: [entry(4, retired=True), entry(5)],
+    }
+    dumps = [
+        model.parse(r, pickle.dumps({"version": "2.10", "pg_config": small, "entries": e}))
+        for r, e in raws.items()
+    ]
+    assert verdict.judge(dumps).ranks == (0,)
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({"profiling_name": "nccl:broadcast"}, "mismatch_op"),
+        ({"input_sizes": [[16]]}, "mismatch_shape"),
+        ({"input_dtypes": ["Half"]}, "mismatch_shape"),
+    ],
+)
+def test_the_odd_one_out_is_named(fields: dict[str, Any], kind: str) -> None:
+    """Whoever brought another operation, size or type at the same number is at fault, not the majority."""
+    dumps = [dump(r, [entry(5, **(fields if r == 0 else {}))], 5, 4) for r in range(4)]
+    found = verdict.judge(dumps)
+    assert (found.kind, found.ranks, found.domains) == (kind, (0,), ("user_program",))
+
+
+def test_two_ranks_that_disagree_are_both_named() -> None:
+    """Without a majority nobody is picked."""
+    dumps = [dump(0, [entry(5)], ranks="[0, 1]"), dump(1, [entry(5, input_sizes=[[9]])], ranks="[0, 1]")]
+    assert verdict.judge(dumps).ranks == (0, 1)
+
+
+@pytest.mark.parametrize("op", ["nccl:all_to_all", "nccl:gather", "nccl:all_gather"])
+def test_sizes_that_may_differ_are_no_mismatch(op: str) -> None:
+    """All-to-all and its kin carry different sizes by design."""
+    dumps = [dump(r, [entry(5, op, input_sizes=[[8 + r]])], 5, 4) for r in range(4)]
+    assert verdict.judge(dumps).kind == "all_inside"
+
+
+def test_a_device_that_finished_least_is_named() -> None:
+    """Everybody issued number 9, rank 3's device finished less than its peers."""
+    dumps = [dump(r, [entry(9)], 9, 8) for r in range(3)] + [dump(3, [entry(8), entry(9)], 9, 7)]
+    found = verdict.judge(dumps)
+    assert (found.kind, found.ranks, found.domains[0]) == ("device_stuck", (3,), "hardware")
+
+
+def test_stages_of_a_pipeline_are_not_compared() -> None:
+    """Groups that send and receive differ in their counts by design."""
+    sends = [
+        dump(r, [entry(5, "nccl:send 0->1", is_p2p=True)], 11986 if r % 2 else 13698, 5) for r in range(4)
+    ]
+    assert verdict.judge(sends).kind == "all_inside"
+
+
+def test_all_inside_is_the_network() -> None:
+    """All entered the same collective and none came out: no rank is named."""
+    found = verdict.judge([dump(r, [entry(9)], 9, 8) for r in range(4)])
+    assert (found.kind, found.ranks, found.seq, found.waiting) == ("all_inside", (), 9, (0, 1, 2, 3))
+
+
+def test_a_missing_dump_is_named_when_nothing_else_explains() -> None:
+    """The process that ended before it could dump is the one to look at."""
+    found = verdict.judge([dump(r, [entry(9)], 9, 8) for r in (0, 1, 3)])
+    assert (found.kind, found.ranks, found.missing_dumps) == ("no_dump", (2,), (2,))
+
+
+def test_nobody_waits_is_healthy_and_nothing_is_unknown() -> None:
+    """Finished work is no fault; no dumps are no verdict."""
+    done = [dump(r, [entry(9, state="completed", retired=True)], 9, 9) for r in range(4)]
+    assert verdict.judge(done).kind == "healthy"
+    assert verdict.judge([]).kind == "unknown"
+
+
+def test_frames_say_what_the_rank_was_doing() -> None:
+    """The innermost frames of the last collective of the rank at fault are kept, cleaned and bounded."""
+    frames = [{"name": "step\x07", "filename": "/x/train.py", "line": 12}] * 40
+    last = entry(4, retired=True, state="completed", frames=frames)
+    found = verdict.judge([dump(0, [last], 4, 4), *(dump(r, [entry(5)], 5, 4) for r in (1, 2, 3))])
+    assert found.doing[0] == "step /x/train.py:12"
+    assert len(found.doing) <= 16
