@@ -1,0 +1,64 @@
+"""Writes the README's generated parts: the report of the recorded incident, and the table of checks.
+
+`python -m probing_cluster.sandbox.readme` rewrites README.md; a test asserts that there is nothing to rewrite.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from probing_cluster.healthchecks import registry
+from probing_cluster.sandbox import recording
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORDING = Path(__file__).with_name("recordings") / "gpu_off_the_bus.json"
+
+
+def report_text() -> str:
+    """What `probing-report` prints for the recorded incident, through a real database and real attribution."""
+    incident = recording.load(RECORDING)
+    command = Path(sys.executable).with_name("probing-sandbox")
+    with tempfile.TemporaryDirectory(
+        prefix="probing-readme-", dir="/var/tmp", ignore_cleanup_errors=True
+    ) as directory:
+        Path(directory).chmod(0o755)
+        done = subprocess.run(
+            [command, "demo", "--replay", "--dir", f"{directory}/replay"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    start = done.stdout.index(f"Job {incident.job_id} ")
+    text = done.stdout[start:]
+    end = re.search(r"^\[ *[\d.]+ s\]", text, re.MULTILINE)
+    return (text[: end.start()] if end else text).rstrip() + "\n"
+
+
+def checks_table() -> str:
+    """One row per registered check."""
+    rows = [f"| `{c.name}` | {c.severity.value} | {c.proves} |" for c in registry.load().values()]
+    return "\n".join(["| check | severity | what it proves |", "|---|---|---|", *rows]) + "\n"
+
+
+def with_block(text: str, name: str, body: str) -> str:
+    """`text` with what stands between `<!-- name -->` and `<!-- /name -->` replaced."""
+    pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+    if not pattern.search(text):
+        raise ValueError(f"README.md has no block {name}")
+    return pattern.sub(lambda m: m[1] + body + m[2], text)
+
+
+def current() -> str:
+    """README.md as it should be."""
+    text = (ROOT / "README.md").read_text()
+    job = recording.load(RECORDING).job_id
+    text = with_block(text, "report", f"```\n$ probing-report {job}\n{report_text()}```\n")
+    return with_block(text, "checks", checks_table())
+
+
+if __name__ == "__main__":
+    (ROOT / "README.md").write_text(current())

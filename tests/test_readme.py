@@ -1,0 +1,56 @@
+"""The README shows what the product prints, and what it prints is true."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from pathlib import Path
+
+from probing_cluster.sandbox import readme, recording
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXT = (ROOT / "README.md").read_text()
+
+
+def test_the_generated_parts_are_current() -> None:
+    """The report is what a replay of the recorded incident prints now; the checks are those registered now."""
+    assert readme.current() == TEXT, "run: python -m probing_cluster.sandbox.readme"
+
+
+def test_every_figure_of_the_report_follows_from_the_recording() -> None:
+    """Times, ETTR, the distance from fault to end: recomputed here from the recorded rows, by hand."""
+    incident = recording.load(readme.RECORDING)
+    first, second = sorted(incident.attempts, key=lambda a: a.submit_at)
+    assert first.end_at is not None
+    assert second.start_at is not None
+    assert second.end_at is not None
+    report = TEXT.split("<!-- report -->", 1)[1].split("<!-- /report -->", 1)[0]
+
+    def clock(at: datetime) -> str:
+        return f"{at:%H:%M:%S}Z"
+
+    for attempt in (first, second):
+        assert attempt.start_at is not None
+        assert attempt.end_at is not None
+        assert f"{clock(attempt.start_at)} -> {clock(attempt.end_at)}  {attempt.state}" in report
+    wall_s = (second.end_at - first.submit_at).total_seconds()
+    ran_s = [(a.end_at - a.start_at).total_seconds() for a in (first, second) if a.end_at and a.start_at]
+    requeue_gap_s = (second.submit_at - first.end_at).total_seconds()
+    queued_s = (second.start_at - second.submit_at).total_seconds()
+    assert wall_s == sum(ran_s) + requeue_gap_s + queued_s
+    # The sandbox assumes a checkpoint every 10 s (half of it is lost) and one second of start-up.
+    productive_s = sum(ran_s) - 2 * 1.0 - 5.0
+    ettr = productive_s / (wall_s - requeue_gap_s)
+    assert f"ETTR {ettr:.2f} " in report
+    fault_at = min(e.at for e in incident.events if e.kind == "xid")
+    told_s = re.search(r"\(Xid 79\) (\d+) s before the job ended", report)
+    assert told_s is not None
+    assert int(told_s[1]) == round((first.end_at - fault_at).total_seconds())
+
+
+def test_the_commands_of_the_readme_exist() -> None:
+    """A newcomer types what stands there."""
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"^    make (\w+)", TEXT, re.MULTILINE)) <= targets
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", TEXT) if "://" not in link]
+    assert [link for link in links if not (ROOT / link).exists()] == []
