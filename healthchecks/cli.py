@@ -73,7 +73,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     command = {"list": _list, "run": _run, "explain": _explain, "genconf": _genconf}[args.command]
     try:
-        return command(args)
+        code = command(args)
+        sys.stdout.flush()
+        return code
     except errors.SettingsError as exc:
         print(f"probing-check: {exc}", file=sys.stderr)
         return exit_codes.CONFIG

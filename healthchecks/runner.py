@@ -271,17 +271,8 @@ def look(
     plan: site.Plan, spec: nodeview.NodeSpec, kept: Mapping[str, Any], facts: lanes.Facts
 ) -> dict[str, Any]:
     """Read and judge one check, here: what its step answers. Exceptions pass, except what means an outcome."""
-    node = nodeview.NodeView(
-        spec, limits=plan.limits, memory=dict(kept), facts=facts, deadline_s=plan.deadline_s
-    )
-    try:
-        found = plan.check.judge(plan.check.read(node), plan.limits)
-    except findings.Absent as exc:
-        found = findings.absent(exc.args[0])
-    except nodeview.TimedOut as exc:
-        found = findings.unseen(exc.args[0], timed_out=True)
-    except findings.CannotTell as exc:
-        found = findings.unseen(exc.args[0])
+    node = _view(plan, spec, facts, dict(kept))
+    found, _ = _judged(plan, node)
     return {
         "finding": dataclasses.asdict(found),
         "memory": node.memory,
@@ -290,13 +281,33 @@ def look(
 
 
 def teach(plan: site.Plan, spec: nodeview.NodeSpec, facts: lanes.Facts) -> dict[str, Any]:
-    """What one check learns from this node, and whether the node is well enough to learn from."""
-    found = look(plan, spec, {}, facts)["finding"]
-    said = {"outcome": found["outcome"], "message": found["message"], "learnt": {}}
-    if plan.check.learn is not None and found["outcome"] is not records.Outcome.ABSENT:
-        node = nodeview.NodeView(spec, limits=plan.limits, facts=facts, deadline_s=plan.deadline_s)
-        said["learnt"] = dict(plan.check.learn(plan.check.read(node)))
-    return said
+    """What one check learns from this node, and whether the node is well enough to learn from.
+
+    Absent as a judgement (nothing is configured yet) teaches; absent hardware does not.
+    """
+    found, reading = _judged(plan, _view(plan, spec, facts, {}))
+    learn = plan.check.learn
+    learnt = dict(learn(reading)) if learn is not None and reading is not None else {}
+    return {"outcome": found.outcome, "message": found.message, "learnt": learnt}
+
+
+def _view(
+    plan: site.Plan, spec: nodeview.NodeSpec, facts: lanes.Facts, memory: dict[str, Any]
+) -> nodeview.NodeView:
+    return nodeview.NodeView(spec, limits=plan.limits, memory=memory, facts=facts, deadline_s=plan.deadline_s)
+
+
+def _judged(plan: site.Plan, node: nodeview.NodeView) -> tuple[findings.Finding, Any]:
+    """The finding, and the reading it rests on (None when there was none)."""
+    try:
+        reading = plan.check.read(node)
+        return plan.check.judge(reading, plan.limits), reading
+    except findings.Absent as exc:
+        return findings.absent(exc.args[0]), None
+    except nodeview.TimedOut as exc:
+        return findings.unseen(exc.args[0], timed_out=True), None
+    except findings.CannotTell as exc:
+        return findings.unseen(exc.args[0]), None
 
 
 def _finding(row: Mapping[str, Any]) -> findings.Finding:

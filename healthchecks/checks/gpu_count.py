@@ -105,6 +105,12 @@ def _identity(
     return parts
 
 
+def _learn(seen: Reading) -> dict[str, int | str | None]:
+    if isinstance(seen.nvml, nvml.NvmlUnavailable) or not seen.nvml.gpus:
+        return {}
+    return {"expected": len(seen.nvml.gpus), "model": seen.nvml.gpus[0].name}
+
+
 CHECK = registry.Check(
     name="gpu_count",
     proves="All GPUs that Slurm and the site file promise are there, are the right model and answer.",
@@ -123,9 +129,7 @@ CHECK = registry.Check(
     "if the same slot is lost again, reseat or replace that GPU.",
     read=read,
     judge=judge,
-    learn=lambda seen: (
-        {"expected": len(seen.nvml.gpus), "model": seen.nvml.gpus[0].name} if seen.nvml.gpus else {}
-    ),
+    learn=_learn,
     thresholds=(
         registry.Threshold(
             key="expected",
