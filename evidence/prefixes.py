@@ -20,6 +20,7 @@ from probing_cluster.evidence import dates
 MAX_LINE_CHARS = 16384
 """Longer lines are cut: the message that matters is at the front."""
 _MAX_LAYERS = 12
+_MAX_REPEAT = 10**9
 _FACILITIES = (
     "kern",
     "user",
@@ -88,7 +89,7 @@ _STAMP = _pattern(r"\s*\[(?P<when>[A-Za-z0-9][^\]\[]{7,40}[\dZ])\]:?[ ]?")
 _CRI = _pattern(r"(?P<iso>\d{4}-\d\d-\d\dT\S{8,24})\ (?:stdout|stderr)\ [FP]\ ")
 _KLOG = _pattern(r"[IWEF]\d{4}\ \d\d:\d\d:\d\d\.\d+\s+\d+\ \S+:\d+\]\ ")
 _HOST_TAG = _pattern(
-    r"\s*(?:(?!kernel:)(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+)?(?P<tag>kernel|[A-Za-z_][\w./@-]{0,63})(?:\[(?P<pid>\d+)\])?:(?:\s|$)"
+    r"\s*(?:(?!kernel:)(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+)?(?P<tag>kernel|[A-Za-z_][\w./@-]{0,63})(?:\[(?P<pid>\d{1,18})\])?:(?:\s|$)"
 )
 _KERNEL = _pattern(r"\s*(?:(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+)?(?P<tag>kernel)(?:\[\d+\])?:\s?")
 _PEER = _pattern(
@@ -165,7 +166,9 @@ def _wrapped(line: Line, text: str) -> Line | None:
     if found := _KERNEL.match(text):
         return replace(line, host=found["host"] or line.host, tag="kernel", message=text[found.end() :])
     if found := _REPEATED.match(text):
-        return replace(line, repeat=line.repeat * max(int(found["n"]), 1), message=found["inner"])
+        return replace(
+            line, repeat=min(line.repeat * max(int(found["n"]), 1), _MAX_REPEAT), message=found["inner"]
+        )
     if found := _LOGFMT.match(text):
         return replace(line, message=found["inner"].replace('\\"', '"'))
     if found := _PEER.match(text):

@@ -58,11 +58,11 @@ _ENFORCE = re.compile(
     r"Received data size doesn't match expected size|op\.preamble\.length <= op\.nbytes|distributed collective mismatch"
 )
 _STORE_TIMEOUT = re.compile(
-    r"Timed out after (?P<s>\d{1,7}) seconds waiting for clients|The client socket has timed out after (?P<ms>\d+)(?P<unit>ms|s)|"
-    r"(?:wait|Socket) timeout (?:after|of) (?P<after>\d+)ms, keys|Timeout waiting for key|RendezvousTimeoutError|Timeout while waiting for (?:TCPStore|rank)"
+    r"Timed out after (?P<s>\d{1,7}) seconds waiting for clients|The client socket has timed out after (?P<ms>\d{1,18})(?P<unit>ms|s)|"
+    r"(?:wait|Socket) timeout (?:after|of) (?P<after>\d{1,18})ms, keys|Timeout waiting for key|RendezvousTimeoutError|Timeout while waiting for (?:TCPStore|rank)"
 )
 _STORE_BARRIER = re.compile(
-    r"Timed out initializing process group in store based barrier on rank:? (?P<rank>\d{1,8})(?:.*timeout=(?:(?P<d>\d+) days?, )?(?P<h>\d+):(?P<m>\d\d):(?P<s>\d\d))?"
+    r"Timed out initializing process group in store based barrier on rank:? (?P<rank>\d{1,8})(?:.*timeout=(?:(?P<d>\d{1,18}) days?, )?(?P<h>\d{1,18}):(?P<m>\d\d):(?P<s>\d\d))?"
 )
 _FAILED = re.compile(
     r"RendezvousConnectionError|RendezvousClosedError|RendezvousGracefulExitError|The (?:connection|rendezvous) .*(?:failed|closed)|DistNetworkError: (?!.*Address already)",

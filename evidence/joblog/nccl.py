@@ -53,7 +53,7 @@ _SAID = re.compile(
     r"(?:(?P<host>[A-Za-z0-9][\w.-]{0,253})(?::(?P<pid>\d{1,10}):\d{1,10})? )?\[(?P<dev>-?\d+)\] .{0,200}?NCCL WARN (?P<text>.*)"
 )
 _COMPLETION = re.compile(
-    r"NET/IBP? ?: ?.*?Got (?:completion|CQE)(?: with error| from peer)?(?: (?P<peer>[^\s<]+)<\d+>)?(?:.*?(?:error (?P<error>\d+)|status=(?:\w+\()?(?P<status>\d+)))?(?:.*?opcode(?: |=\w+\()(?P<opcode>\d+))?(?:.*?vendor[ _]err(?: |=)(?P<vendor>\d+))?"
+    r"NET/IBP? ?: ?.*?Got (?:completion|CQE)(?: with error| from peer)?(?: (?P<peer>[^\s<]+)<\d+>)?(?:.*?(?:error (?P<error>\d{1,18})|status=(?:\w+\()?(?P<status>\d{1,18})))?(?:.*?opcode(?: |=\w+\()(?P<opcode>\d{1,18}))?(?:.*?vendor[ _]err(?: |=)(?P<vendor>\d{1,18}))?"
 )
 _NCCL_HCA = re.compile(r"\bhca (?P<hca>\w+)")
 _ASYNC_EVENT = re.compile(

@@ -36,11 +36,11 @@ FACTS = {
     "host_oom_kill": fact(Role.ROOT, USER, "The kernel killed a process for lack of host memory.", late=True),
 }
 _ELASTIC = re.compile(
-    r"failed \(exitcode: (?P<code>-?\d{1,6})\) (?:local_rank: (?P<local>\d+) )?\(pid: (?P<pid>\d+)\)"
+    r"failed \(exitcode: (?P<code>-?\d{1,6})\) (?:local_rank: (?P<local>\d{1,18}) )?\(pid: (?P<pid>\d{1,18})\)"
 )
-_CHILD_RANK = re.compile(r"^\s*rank\s+: (?P<rank>\d+) \(local_rank: \d+\)")
+_CHILD_RANK = re.compile(r"^\s*rank\s+: (?P<rank>\d{1,18}) \(local_rank: \d+\)")
 _CHILD_HOST = re.compile(r"^\s*host\s+: (?P<host>\S+)")
-_CHILD_EXIT = re.compile(r"^\s*exitcode\s+: (?P<code>-?\d+) \(pid: (?P<pid>\d+)\)")
+_CHILD_EXIT = re.compile(r"^\s*exitcode\s+: (?P<code>-?\d+) \(pid: (?P<pid>\d{1,18})\)")
 _ROOT = re.compile(r"Root Cause \(first observed failure\)")
 _CODE = re.compile(
     r"(?:exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|died with) ?=? ?:?(?:<Signals\.(?P<signame>SIG[A-Z]+)[^>]*>|(?P<code>-?\d{1,6}))"
@@ -66,7 +66,7 @@ _HEAP = re.compile(
 _GIL = re.compile(r"Could not acquire GIL within \d+ ms")
 _XID = re.compile(r"NVRM: Xid \(")
 _OOM = re.compile(
-    r"Out of memory: Kill(?:ed)? process (?P<pid>\d+)|Memory cgroup out of memory: Kill(?:ed)? process (?P<cg>\d+)|oom-kill:constraint=.*?pid=(?P<kpid>\d+)"
+    r"Out of memory: Kill(?:ed)? process (?P<pid>\d{1,18})|Memory cgroup out of memory: Kill(?:ed)? process (?P<cg>\d{1,18})|oom-kill:constraint=.*?pid=(?P<kpid>\d{1,18})"
 )
 _SIGTERM = re.compile(
     r"Received Signals?\.SIG(?:TERM|INT|HUP)|got signal: (?:15|2)\b|received SIGTERM, exiting"

@@ -86,10 +86,10 @@ _LAUNCH = re.compile(
 _TASKS = re.compile(r"srun: error: (?P<host>\S{1,1024}): tasks? (?P<tasks>[\d,-]{1,1024}): (?P<how>.+)")
 _FIRST = re.compile(r"\d{1,9}")
 _MPI = re.compile(
-    r"process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on signal (?P<signal>\d+)"
+    r"process rank (?P<rank>\d{1,18}) with PID (?P<pid>\d{1,18}) on node (?P<host>\S+) exited on signal (?P<signal>\d{1,18})"
 )
-_MPICH = re.compile(r"=\s+(?:KILLED BY SIGNAL: (?P<signal>\d+)|EXIT CODE: (?P<code>\d+))")
-_MPI_ABORT = re.compile(r"MPI_ABORT was invoked on rank (?P<rank>\d+)")
+_MPICH = re.compile(r"=\s+(?:KILLED BY SIGNAL: (?P<signal>\d{1,18})|EXIT CODE: (?P<code>\d{1,18}))")
+_MPI_ABORT = re.compile(r"MPI_ABORT was invoked on rank (?P<rank>\d{1,18})")
 SIGNALS = {
     4: "process_crashed", 6: "process_aborted", 7: "bus_error", 8: "process_crashed", 9: "oom_kill_suspected", 10: "bus_error",
     11: "segfault", 15: "process_terminated", 2: "process_terminated",

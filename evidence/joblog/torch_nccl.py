@@ -69,7 +69,7 @@ FACTS = {
 }
 _WORK = re.compile(
     r"WorkNCCL\((?:SeqNum=(?P<seq>\d{1,18}), )?OpType=(?P<op>\w{1,64})"
-    r"(?:, (?:TensorShape=\[[^\]]{0,200}\]|NumelIn=(?P<numel_in>\d+), NumelOut=(?P<numel_out>\d+)))?, Timeout\(ms\)=(?P<timeout>\d{1,12})\)"
+    r"(?:, (?:TensorShape=\[[^\]]{0,200}\]|NumelIn=(?P<numel_in>\d{1,18}), NumelOut=(?P<numel_out>\d{1,18})))?, Timeout\(ms\)=(?P<timeout>\d{1,12})\)"
     r"(?: ran for (?P<ran>\d{1,15}) milliseconds)?"
 )
 _CAUGHT = re.compile(r"Watchdog caught collective operation timeout")
@@ -78,7 +78,7 @@ _AT_WORK = re.compile(
     r"(?:.*?last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), last completed (?:NCCL )?work: (?P<completed>-?\d+))?"
 )
 _GROUP = re.compile(
-    r"\[PG(?: ID)? (?P<id>\d+)(?: PG GUID (?P<guid>[\w-]+))?\s?(?:\((?P<desc>[^)]{1,100})\))? Rank (?P<rank>\d{1,8})\]"
+    r"\[PG(?: ID)? (?P<id>\d{1,18})(?: PG GUID (?P<guid>[\w-]+))?\s?(?:\((?P<desc>[^)]{1,100})\))? Rank (?P<rank>\d{1,8})\]"
 )
 _RANK = re.compile(r"\[Rank (?P<rank>\d{1,8})\]")
 _HEARTBEAT = re.compile(
@@ -115,22 +115,22 @@ _RESULT_NAME = re.compile(
     r"^\W*(?:\[rank\d+\]:\s*)?nccl(?:RemoteError|SystemError|UnhandledCudaError|InternalError|InvalidUsage|InvalidArgument): "
 )
 _DESYNC = re.compile(
-    r"lagging/(?:dead/)?mismatched ranks that caused the desync are:.*?\[(?P<ranks>[\d, ]+)\] (?:finished collective #(?P<last>\d+), but didn't join collective #(?P<next>\d+))?|ranks? \[(?P<lag>[\d, ]+)\] are the lagging ranks"
+    r"lagging/(?:dead/)?mismatched ranks that caused the desync are:.*?\[(?P<ranks>[\d, ]+)\] (?:finished collective #(?P<last>\d{1,18}), but didn't join collective #(?P<next>\d{1,18}))?|ranks? \[(?P<lag>[\d, ]+)\] are the lagging ranks"
 )
 _MISMATCH = re.compile(
-    r"Detected mismatch between collectives on ranks\. Rank (?P<one>\d+) is running (?:collective: )?(?:inconsistent )?.*?(?:SequenceNumber=(?P<seq>\d+), )?OpType=(?P<op>\w+).*?but Rank (?P<rank>\d+) is running"
+    r"Detected mismatch between collectives on ranks\. Rank (?P<one>\d{1,18}) is running (?:collective: )?(?:inconsistent )?.*?(?:SequenceNumber=(?P<seq>\d{1,18}), )?OpType=(?P<op>\w+).*?but Rank (?P<rank>\d{1,18}) is running"
 )
 _TENSOR = re.compile(
     r"\brank[ =:]?(?P<rank>\d{1,8})\b.{0,80}?\btensor\b.{0,40}?\b(?P<count>\d{3,15}) elements", re.IGNORECASE
 )
 _SIGNAL = re.compile(
-    r"Received a (?:dump|timeout) signal (?:due to (?:a |an )?[\w ]{1,40}?)?from\s+(?:this local rank|rank (?P<from>\d+))|Observed flight recorder dump signal from another rank"
+    r"Received a (?:dump|timeout) signal (?:due to (?:a |an )?[\w ]{1,40}?)?from\s+(?:this local rank|rank (?P<from>\d{1,18}))|Observed flight recorder dump signal from another rank"
 )
 _ABORTED = re.compile(
-    r"NCCL communicator was aborted on rank (?P<rank>\d+)|Found key in store: NCCLABORTEDCOMM.*from rank: (?P<from>\d+)"
+    r"NCCL communicator was aborted on rank (?P<rank>\d{1,18})|Found key in store: NCCLABORTEDCOMM.*from rank: (?P<from>\d{1,18})"
 )
 _BARRIER = re.compile(
-    r"(?:Ranks? (?P<ranks>[\d, ]+?)|(?P<who>\d+)) (?:failed to pass monitoredBarrier|timed out in monitoredBarrier)(?: in| after)? (?P<ms>\d+) ms"
+    r"(?:Ranks? (?P<ranks>[\d, ]+?)|(?P<who>\d{1,18})) (?:failed to pass monitoredBarrier|timed out in monitoredBarrier)(?: in| after)? (?P<ms>\d{1,18}) ms"
 )
 _WATCHDOG_DIED = re.compile(
     r"watchdog thread terminated with exception: (?!\[Rank \d+\] Watchdog caught|CUDA error|NCCL error)"

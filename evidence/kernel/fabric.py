@@ -56,8 +56,8 @@ FACTS = {
 _PCI = re.compile(
     rf"\bmlx[45]_core\s+(?P<pci>{grammar.FULL_PCI})(?::(?P<port>\d))?(?:\s+(?P<device>[A-Za-z][\w.-]{{0,31}}))?(?=:)"
 )
-_CALL = re.compile(r"\b\w+:\d+:\((?P<who>pid)\s(?P<pid>\d+)\):")
-_MODULE = re.compile(r"Port module event(?:\[\w+\])?:\s*(?:module (?P<module>\d+),\s*)?(?P<text>.*)")
+_CALL = re.compile(r"\b\w+:\d+:\((?P<who>pid)\s(?P<pid>\d{1,18})\):")
+_MODULE = re.compile(r"Port module event(?:\[\w+\])?:\s*(?:module (?P<module>\d{1,18}),\s*)?(?P<text>.*)")
 _PORT_STATE = re.compile(
     r"(?:^|[\s:])(?P<device>mlx[45]_\d+|hfi1_\d+|[a-z]\w*_\d+):\s+Port:?\s\d+\s+Link DOWN\b"
 )

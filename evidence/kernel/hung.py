@@ -52,8 +52,10 @@ _TASK = re.compile(
     r"\btask (?P<name>.{1,64}?)(?::(?P<pid>\d{1,10}))?(?: <[^>]*>)?\s+(?:is )?blocked for more than (?P<s>\d{1,9}) seconds"
 )
 _MUTEX = re.compile(r"\bINFO: task (?P<name>.{1,64}?):(?P<pid>\d{1,10}) (?:is )?blocked on an? \w+")
-_SOFT = re.compile(r"\bsoft lockup\b.*?(?:CPU#(?P<cpu>\d+))(?:.*?\[(?P<name>.{1,64}?):(?P<pid>\d{1,10})\])?")
-_HARD = re.compile(r"hard LOCKUP on cpu ?(?P<cpu>\d+)")
+_SOFT = re.compile(
+    r"\bsoft lockup\b.*?(?:CPU#(?P<cpu>\d{1,18}))(?:.*?\[(?P<name>.{1,64}?):(?P<pid>\d{1,10})\])?"
+)
+_HARD = re.compile(r"hard LOCKUP on cpu ?(?P<cpu>\d{1,18})")
 _RCU = re.compile(
     r"\bself-detected stall on CPU|\bdetected (?:expedited )?stalls on CPUs/tasks|kthread (?:starved for|timer wakeup didn't happen)"
 )
@@ -62,7 +64,7 @@ _PANIC = re.compile(r"[Kk]ernel [Pp]anic - (?:not )?syncing: (?P<why>.*)")
 _OOPS = re.compile(
     r"BUG: unable to handle|\bOops: |general protection fault[,:]|kernel BUG at |BUG: kernel NULL pointer|Internal error: Oops"
 )
-_FILES = re.compile(r"VFS: file-max limit (?P<limit>\d+) reached")
+_FILES = re.compile(r"VFS: file-max limit (?P<limit>\d{1,18}) reached")
 
 
 def _task(found: re.Match[str], message: str, code: str) -> KernelFinding:

@@ -47,7 +47,7 @@ _STORM = re.compile(r"CMCI storm detected")
 _FAILURE = re.compile(
     r"\bMemory failure: 0x[0-9a-f]+:|hardware memory corruption|hardware memory error|corrupted page"
 )
-_KILLED = re.compile(r"[Kk]illing (?P<name>[^:]{1,32}):(?P<pid>\d+) due to hardware memory corruption")
+_KILLED = re.compile(r"[Kk]illing (?P<name>[^:]{1,32}):(?P<pid>\d{1,18}) due to hardware memory corruption")
 _FATAL = re.compile(
     r"event severity: (?P<sev>fatal|recoverable|corrected|info)|Uncorrected(?:, |\b.*error)|Deferred error"
 )

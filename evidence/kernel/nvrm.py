@@ -100,7 +100,9 @@ _INIT = re.compile(
     rf"NVRM:\s+{_GPU}(?:RmInitAdapter failed|rm_init_adapter failed)|nvidia\s+(?P<probe>{grammar.PCI}):.*probe .*failed"
 )
 _PROBE = re.compile(rf"\bnvidia: probe of (?P<pci>{grammar.PCI}) failed with error")
-_MISMATCH = re.compile(r"NVRM: API mismatch: the client (?:'(?P<name>[^']{1,64})' \(pid (?P<pid>\d+)\))?")
+_MISMATCH = re.compile(
+    r"NVRM: API mismatch: the client (?:'(?P<name>[^']{1,64})' \(pid (?P<pid>\d{1,18})\))?"
+)
 _ASSERT = re.compile(r"(?:NVRM:|nvidia-[a-z]+:|NVSwitch:).*\bAssertion failed|NVRM: nvAssert\w*")
 _BAR = re.compile(r"NVRM: (?:This PCI I/O region assigned to your NVIDIA device is invalid|BAR\d is 0M)")
 

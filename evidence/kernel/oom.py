@@ -41,17 +41,17 @@ FACTS = {
     ),
 }
 _KILL = re.compile(r"oom-kill:constraint=(?P<constraint>CONSTRAINT_\w+)(?P<fields>.*)")
-_TASK = re.compile(r",task=(?P<name>.{1,64}?),pid=(?P<pid>\d+),uid=(?P<uid>\d+)\s*$")
+_TASK = re.compile(r",task=(?P<name>.{1,64}?),pid=(?P<pid>\d{1,18}),uid=(?P<uid>\d{1,18})\s*$")
 _CGROUP = re.compile(r",(?P<which>oom_memcg|task_memcg)=(?P<path>[^,\s]{1,512})")
 _KILLED = re.compile(
-    r"(?P<scope>Memory cgroup out of memory(?:\s\([^)]*\))?: |Out of memory(?: \([^)]*\))?: )?Kill(?:ed)? process (?P<pid>\d+),?\s*(?:UID \d+,?\s*)?\((?P<name>.{1,64}?)\)(?=\s|,|\.|$)"
+    r"(?P<scope>Memory cgroup out of memory(?:\s\([^)]*\))?: |Out of memory(?: \([^)]*\))?: )?Kill(?:ed)? process (?P<pid>\d{1,18}),?\s*(?:UID \d+,?\s*)?\((?P<name>.{1,64}?)\)(?=\s|,|\.|$)"
 )
 _LIMIT = re.compile(r"Task in (?P<task>/\S*) killed as a result of limit of (?P<limit>/\S*)")
 _INVOKED = re.compile(r"(?:^|\s)(?P<name>\S.{0,63}?) invoked oom-killer:")
 _REAPED = re.compile(
-    r"oom_reaper: (?:reaped process (?P<pid>\d+) \((?P<name>.{1,64}?)\)|unable to reap pid:(?P<stuck>\d+) \((?P<who>.{1,64}?)\))"
+    r"oom_reaper: (?:reaped process (?P<pid>\d{1,18}) \((?P<name>.{1,64}?)\)|unable to reap pid:(?P<stuck>\d{1,18}) \((?P<who>.{1,64}?)\))"
 )
-_ALLOC = re.compile(r"(?:^|\s)(?P<name>\S{1,64}): page allocation failure: order:(?P<order>\d+)")
+_ALLOC = re.compile(r"(?:^|\s)(?P<name>\S{1,64}): page allocation failure: order:(?P<order>\d{1,18})")
 _SLURM = re.compile(r"/job_(?P<job>\d{1,10})(?=/|$)")
 _SIZES = re.compile(r"(?P<what>total-vm|anon-rss|file-rss|shmem-rss):(?P<kb>\d{1,15})kB")
 

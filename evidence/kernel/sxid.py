@@ -16,7 +16,7 @@ _LINE = re.compile(
 )
 _GRADE = re.compile(r",?\s*(?P<grade>Fatal|Non-?[Ff]atal|Correctable)\b,?\s*(?P<text>.*)", re.DOTALL)
 _ENGINE = re.compile(
-    r"Severity (?P<severity>\d) Engine instance (?P<engine>\d+) Sub-engine instance (?P<sub>\d+)"
+    r"Severity (?P<severity>\d) Engine instance (?P<engine>\d{1,18}) Sub-engine instance (?P<sub>\d{1,18})"
 )
 _LINK = re.compile(r"\bLink (?P<link>\d{1,3})\b")
 _MULTICAST = re.compile(r"\bMC (?:TS )?(?:tag|crumb)")

@@ -14,13 +14,15 @@ _LINE = re.compile(
     r"(?:NVRM:\s{0,4}|(?<![A-Za-z]))Xid\s{0,2}\((?P<where>(?:PCI:)?[^()]{0,64})\):\s{0,4}(?P<code>\d{1,5})(?![\w.])(?P<rest>.*)",
     re.DOTALL,
 )
-_WHERE = re.compile(rf"(?:PCI:)?(?P<pci>{grammar.PCI})(?:\s+GPU-I:(?P<gi>\d+))?(?:\s+GPU-CI:(?P<ci>\d+))?$")
+_WHERE = re.compile(
+    rf"(?:PCI:)?(?P<pci>{grammar.PCI})(?:\s+GPU-I:(?P<gi>\d{1, 18}))?(?:\s+GPU-CI:(?P<ci>\d{1, 18}))?$"
+)
 _WHO = re.compile(
     r",?\s*pid=(?P<pid>[^,\s]{1,32})(?:,\s*name=(?P<name>[^,]{0,64}?)(?=,|$|\s{2,}))?,?\s*(?P<text>.*)$",
     re.DOTALL,
 )
 _NVLINK5 = re.compile(
-    r"(?P<unit>[A-Z][A-Z0-9_]{2,32}(?:/[A-Z0-9_]+)?)\s+(?P<fatal>Non-?fatal|Fatal|Link\s+Fatal)\s+XC(?P<xc>\d)\s+i(?P<injected>\d+)\s+"
+    r"(?P<unit>[A-Z][A-Z0-9_]{2,32}(?:/[A-Z0-9_]+)?)\s+(?P<fatal>Non-?fatal|Fatal|Link\s+Fatal)\s+XC(?P<xc>\d)\s+i(?P<injected>\d{1,18})\s+"
     r"Link\s+(?P<link>-?\d{1,3})\s+\((?P<words>0x[0-9a-fA-F]{1,8}(?:\s+0x[0-9a-fA-F]{1,8}){1,5})\)?",
     re.IGNORECASE,
 )
@@ -28,12 +30,12 @@ _RECOVERY = re.compile(
     r"recovery action changed from 0x[0-9a-f]+ \((?P<old>[^)]*)\) to 0x[0-9a-f]+ \((?P<new>[^)]*)\)"
 )
 _CAUSED = re.compile(r"caused by previous Xid (\d{1,4})")
-_SM = re.compile(r"\(GPC (?P<gpc>\d+), TPC (?P<tpc>\d+), SM (?P<sm>\d+)\)")
+_SM = re.compile(r"\(GPC (?P<gpc>\d{1,18}), TPC (?P<tpc>\d{1,18}), SM (?P<sm>\d{1,18})\)")
 _FAULT = re.compile(
     r"faulted @ (?P<address>0x[0-9a-fA-F_]+).*?Fault is of type (?P<type>\w+) (?P<access>\w+)"
 )
 _RPC = re.compile(
-    r"from (?:GPU(?P<gpu>\d+) GSP|GSP(?P<gsp>\d+))!? Expected function (?P<function>\d+) \((?P<name>\w+)\)"
+    r"from (?:GPU(?P<gpu>\d{1,18}) GSP|GSP(?P<gsp>\d{1,18}))!? Expected function (?P<function>\d{1,18}) \((?P<name>\w+)\)"
 )
 _RESET = re.compile(r"RST: (?P<reset>Yes|No), D-RST: (?P<drain>Yes|No)")
 _LINK = re.compile(r"\blink (?P<link>\d{1,2})\b", re.IGNORECASE)
