@@ -124,7 +124,8 @@ class Sandbox:
         if not purge and processes.pids_of(lay.directory, "slurmctld"):
             # Accounting keeps its rows: they must say that these jobs ended.
             jobs.cancel_all(self.env)
-        # First all that writes on its way out, then what it writes to.
+        # First all that asks Slurm or writes on its way out, then what it asks and writes to.
+        processes.end(lay.directory, [services.SERVICE, *map(services.agent_role, lay.node_names)])
         processes.end_all(lay.directory, but=("munged", "mariadb", "slurmdbd"), timeout_s=10)
         processes.end(lay.directory, ["slurmdbd"])
         processes.end_all(lay.directory)

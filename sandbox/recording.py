@@ -81,7 +81,7 @@ def load(path: Path) -> Recording:
         return Recording(
             about=document["about"],
             cluster=document["cluster"],
-            attempts=_many(document, "attempts", records.JobAttempt),
+            attempts=tuple(_with_tuples(a) for a in _many(document, "attempts", records.JobAttempt)),
             events=_many(document, "events", records.HealthEvent),
             allocations=_many(document, "allocations", records.JobAllocation),
             drains=_many(document, "drains", records.Drain),
@@ -107,6 +107,13 @@ def put(recording: Recording, database: store.Store) -> None:
         if drain.drain_id not in known:
             database.save_drain(drain)
     database.upsert_attempts(recording.attempts)
+
+
+def _with_tuples(attempt: records.JobAttempt) -> records.JobAttempt:
+    """JSON has lists only; a record's GPUs are tuples."""
+    if attempt.gpus is None:
+        return attempt
+    return dataclasses.replace(attempt, gpus={node: tuple(uuids) for node, uuids in attempt.gpus.items()})
 
 
 def _many(document: Mapping[str, Any], name: str, cls: type[Any]) -> tuple[Any, ...]:

@@ -119,3 +119,21 @@ def inject(target: Target, name: str, **options: Any) -> None:
         msg = f"{name}: {exc}"
         raise errors.UsageError(msg) from exc
     FAULTS[name].run(*bound.args, **bound.kwargs)
+
+
+def manual_rows() -> list[str]:
+    """One row of docs/sandbox.md per fault: how it is written, and what it means."""
+    rows = []
+    for name, registered in sorted(FAULTS.items()):
+        words = [name]
+        for parameter in registered.parameters:
+            flag = "--" + parameter.name.replace("_", "-")
+            if parameter.default is inspect.Parameter.empty:
+                words.append(parameter.name.upper())
+            elif parameter.default is None:
+                words.append(f"[{flag} …]")
+            else:
+                words.append(f"[{flag} {parameter.default}]")
+        node = "-" if name in CLUSTER_WIDE else "NODE"
+        rows.append(f"| `{node} {' '.join(words)}` | {registered.meaning} |")
+    return rows

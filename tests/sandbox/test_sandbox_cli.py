@@ -1,0 +1,56 @@
+"""The command line of the sandbox."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from probing_cluster.core import errors
+from probing_cluster.sandbox import cli, cluster, requirements
+from probing_cluster.sandbox.faults import registry
+
+
+def test_a_fault_from_the_command_line_reaches_the_node(
+    node: registry.Target, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Positional and named options arrive with their types."""
+    node.layout.save()
+    where = ["fault", "--dir", str(node.layout.directory), "n1"]
+    assert cli.main([*where, "xid", "31", "--gpu", "5", "--pid", "7"]) == 0
+    log = (node.root / "dev/kmsg").read_text()
+    assert f"(PCI:{node.gpu(5).pci[:-2]}): 31, pid=7, name=python3" in log
+    assert cli.main([*where, "ib-down", "mlx5_9"]) == errors.NotFound.exit_code
+    assert "there are mlx5_0" in capsys.readouterr().err
+
+
+def test_without_a_sandbox_every_command_says_how_to_make_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """status, down, shell and fault on an empty directory: one line and exit code 3."""
+    for words in (["status"], ["down"], ["shell"], ["fault", "n1", "heal"]):
+        assert cli.main([words[0], "--dir", str(tmp_path), *words[1:]]) == 3
+        assert "probing-sandbox up" in capsys.readouterr().err
+
+
+def test_up_without_root_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The reason and exit code 5, no traceback."""
+    monkeypatch.setattr(requirements.os, "geteuid", lambda: 1000)
+    assert cli.main(["up", "--dir", str(tmp_path / "x")]) == 5
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.cluster
+def test_status_and_shell_reach_a_running_cluster(
+    bare: cluster.Sandbox, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """status names what runs and the nodes; shell gives a command the cluster, and its exit code."""
+    where = ["--dir", str(bare.directory)]
+    assert cli.main(["status", *where]) == 0
+    printed = capfd.readouterr().out
+    assert "running: mariadb munged slurmctld" in printed
+    assert "gpu:h100:8" in printed
+    assert cli.main(["shell", *where, "--", "sh", "-c", "sinfo -h -o %P; exit 3"]) == 3
+    assert "gpu*" in capfd.readouterr().out
