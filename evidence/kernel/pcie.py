@@ -78,7 +78,7 @@ _GONE = re.compile(
     r"device inaccessible|\(config space inaccessible\)|not ready \d+ms after (?:FLR|bus reset|resume|DPC|\w+ reset); giving up"
 )
 _SPEED = re.compile(
-    rf"(?P<now>\d{1, 9}(?:\.\d{1, 9})?) Gb/s available PCIe bandwidth, limited by (?P<limit>[\d.]{1, 9} GT/s PCIe x\d+) link at (?P<at>{grammar.PCI}) "
+    rf"(?P<now>\d{{1,9}}(?:\.\d{{1,9}})?) Gb/s available PCIe bandwidth, limited by (?P<limit>[\d.]{{1,9}} GT/s PCIe x\d+) link at (?P<at>{grammar.PCI}) "
     r"\(capable of (?P<can>\d{1,9}(?:\.\d{1,9})?) Gb/s with (?P<full>[\d.]{1,9} GT/s PCIe x\d+) link\)"
 )
 _BIG_DEVICE_GBPS = 100.0

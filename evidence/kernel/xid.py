@@ -15,7 +15,7 @@ _LINE = re.compile(
     re.DOTALL,
 )
 _WHERE = re.compile(
-    rf"(?:PCI:)?(?P<pci>{grammar.PCI})(?:\s+GPU-I:(?P<gi>\d{1, 18}))?(?:\s+GPU-CI:(?P<ci>\d{1, 18}))?$"
+    rf"(?:PCI:)?(?P<pci>{grammar.PCI})(?:\s+GPU-I:(?P<gi>\d{{1,18}}))?(?:\s+GPU-CI:(?P<ci>\d{{1,18}}))?$"
 )
 _WHO = re.compile(
     r",?\s*pid=(?P<pid>[^,\s]{1,32})(?:,\s*name=(?P<name>[^,]{0,64}?)(?=,|$|\s{2,}))?,?\s*(?P<text>.*)$",
