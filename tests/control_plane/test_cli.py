@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from probing_cluster.control_plane import cli, cli_fleet, cli_import, span
+from probing_cluster.core import errors, records, settings
+from probing_cluster.db import store as db_store
+
+Run = Callable[..., tuple[int, str, str]]
+XID = "n2 kernel: NVRM: Xid (PCI:0000:5e:00): 79, pid=1, GPU has fallen off the bus."
+
+
+@pytest.fixture
+def config(store: db_store.Store, tmp_path: Path) -> Path:
+    path = tmp_path / "probing.toml"
+    path.write_text(
+        f'[cluster]\nname = "c"\n[database]\nurl = "{store.connection_uri()}"\n'
+        f'[slurm]\nbin_directory = "{tmp_path}/none"\n[service]\nsocket = "{tmp_path}/s"\n'
+    )
+    return path
+
+
+@pytest.fixture
+def run(config: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs probing-ctl with the test's settings."""
+
+    def one(*words: str) -> tuple[int, str, str]:
+        code = cli.main([*words, "--config", str(config)])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return one
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> list[str]:
+    """The arguments of an import: a job that died with its GPU, one that was its user's own fault."""
+    (tmp_path / "sacct.txt").write_text(
+        "JobIDRaw|JobID|State|Submit|Start|End|NodeList|User|Partition|JobName|AllocTRES|ExitCode\n"
+        "7|7|FAILED|2026-11-20T10:00:00|2026-11-20T10:01:00|2026-11-20T11:00:00|n2|alice|gpu|sft|gres/gpu=8|1:0\n"
+        "8|8|FAILED|2026-11-20T10:00:00|2026-11-20T10:01:00|2026-11-20T10:02:00|n3|bob|gpu|bad|gres/gpu=8|1:0\n"
+        "9|9|COMPLETED|2026-11-20T10:00:00|2026-11-20T10:01:00|2026-11-20T10:02:00|n4|bob|gpu|ok|gres/gpu=8|0:0\n"
+    )
+    (tmp_path / "kern.log").write_text(f"2026-11-20T10:59:57Z {XID}\n")
+    (tmp_path / "out.log").write_text(
+        'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nValueError: bad\n'
+    )
+    return [
+        "import", "--sacct", f"{tmp_path}/sacct.txt", "--kernel", f"n2={tmp_path}/kern.log",
+        "--joblog", f"8={tmp_path}/out.log",
+    ]  # fmt: skip
+
+
+def test_files_become_verdicts_and_reports_offline(
+    run: Run, history: list[str], store: db_store.Store, config: Path
+) -> None:
+    """import, attribute, then the report says hardware for one and user program for the other."""
+    code, out, err = run(*history)
+    assert (code, err) == (0, "")
+    assert "3 attempts; 0 kept aside" in out
+    code, out, _ = run("attribute")
+    assert code == 0
+    assert "2 attempts judged, 2 verdicts new or changed, 3 run accounts" in out
+    domains = {v.job_id: v.domain for v in store.verdicts()}
+    assert domains == {7: records.Domain.HARDWARE, 8: records.Domain.USER_PROGRAM}
+    from probing_cluster.reports import cli as report
+
+    assert report.main(["7", "--config", str(config)]) == 0
+
+
+def test_a_persons_verdict_stands_against_the_rules(
+    run: Run, history: list[str], store: db_store.Store
+) -> None:
+    """`verdict` replaces, is noted, and judging again does not undo it; a wrong word lists the right ones."""
+    run(*history)
+    run("attribute")
+    code, out, _ = run("verdict", "8", "--cause", "gpu_lost", "--note", "seen on site", "--node", "n3")
+    assert code == 0
+    assert "-> gpu_lost" in out
+    run("attribute", "--job", "8")
+    (verdict,) = store.verdicts(job_ids=[8])
+    assert (verdict.cause, verdict.domain, verdict.node) == ("gpu_lost", records.Domain.HARDWARE, "n3")
+    assert verdict.author != "rules"
+    assert len(store.verdict_history(8)) >= 2
+    (note,) = store.notes(action="verdict")
+    assert note.note == "seen on site"
+    code, _, err = run("verdict", "8", "--cause", "gremlins")
+    assert (code, "gpu_lost" in err) == (3, True)
+
+
+def test_a_dry_run_stores_nothing(run: Run, history: list[str], store: db_store.Store) -> None:
+    """--dry-run shows what would change."""
+    run(*history)
+    code, out, _ = run("attribute", "--since", "2026-11-01", "--dry-run")
+    assert code == 0
+    assert "2 verdicts would change; nothing stored" in out
+    assert store.verdicts() == []
+    assert len(json.loads(run("attribute", "--job", "7", "--dry-run", "--json")[1])["changes"]) == 1
+
+
+def test_the_policy_can_be_replayed_over_history(run: Run, history: list[str]) -> None:
+    """What it would have done with the imported Xid: one drain, no requeue of a job whose GPUs are unknown."""
+    run(*history)
+    found = json.loads(run("policy", "simulate", "--since", "2026-11-01", "--json")[1])
+    assert [(d["action"], d["node"], d["state"]) for d in found["decisions"]] == [
+        ("drain", "n2", "would act"),
+        ("requeue", "n2", "skipped"),
+    ]
+    assert "1 drains, 0 requeues, 1 held back" in run("policy", "simulate", "--since", "2026-11-01")[1]
+    assert "observe_only = True" in run("policy", "show")[1]
+
+
+@pytest.mark.parametrize("figure", [*cli_fleet.FIGURES, "all"])
+def test_every_fleet_figure_prints_and_is_json(run: Run, history: list[str], figure: str) -> None:
+    """Each figure of the attribution room has its command, on a database with a little history."""
+    run(*history)
+    run("attribute")
+    code, out, err = run("fleet", figure, "--since", "2026-11-01", "--until", "2026-12-01")
+    assert (code, err) == (0, "")
+    assert out
+    assert json.loads(run("fleet", figure, "--since", "2026-11-01", "--until", "2026-12-01", "--json")[1])
+
+
+def test_the_fleet_commands_are_the_fleet_figures() -> None:
+    """No figure without a command, no command without a figure."""
+    from probing_cluster.attribution import fleet
+
+    assert {name.replace("-", "_") for name in cli_fleet.FIGURES} == set(fleet.__all__)
+
+
+def test_parameters_of_a_figure_are_checked(run: Run) -> None:
+    """An unknown one names the known, a wrong type is refused."""
+    assert run("fleet", "large-job-rate", "--set", "min_gpus=8")[0] == 0
+    code, _, err = run("fleet", "large-job-rate", "--set", "gpus=8")
+    assert (code, "min_gpus" in err) == (2, True)
+    assert run("fleet", "large-job-rate", "--set", "min_gpus=many")[0] == 2
+    assert run("fleet", "large-job-rate", "--set", "min_gpus")[0] == 2
+
+
+def test_a_query_is_answered_and_can_change_nothing(run: Run, store: db_store.Store) -> None:
+    """Rows in three forms; INSERT, DROP and several statements are refused by the server."""
+    assert run("query", "select 1 as one, 'x' as two")[1] == "ONE  TWO\n1    x\n".lower()
+    assert run("query", "select 1 as one", "--format", "csv")[1].splitlines() == ["one", "1"]
+    assert json.loads(run("query", "select 1 as one", "--format", "json")[1]) == [{"one": 1}]
+    for hostile in (
+        "insert into probing.state(key, value) values ('x', '1')",
+        "drop table probing.verdict",
+        "select 1; commit; drop schema probing cascade",
+        "not sql",
+    ):
+        assert run("query", hostile)[0] in {2, 5}
+    assert store.verdicts() == []
+    code, out, err = run("query", "select generate_series(1, 10) as n", "--limit", "3")
+    assert (code, out.split(), "more than 3 rows" in err) == (0, ["n", "1", "2", "3"], True)
+
+
+def test_the_doctor_names_what_is_wrong_and_the_fix(run: Run) -> None:
+    """No Slurm, no agents: two fails with their fixes, and the database in order; exit 1."""
+    code, out, _ = run("doctor", "--all")
+    assert code == 1
+    assert "fail  slurmctld: no answer" in out
+    assert "fail  agents: none was ever heard" in out
+    assert "ok    database: schema" in out
+    assert "note  policy: observe-only" in out
+    assert out.count("fix: ") >= 3
+
+
+def test_the_schema_has_its_commands(run: Run) -> None:
+    """upgrade and status of a server of one's own; start and stop are refused for it."""
+    assert "schema " in run("db", "upgrade")[1]
+    code, out, _ = run("db", "status")
+    assert (code, "up to date" in out) == (0, True)
+    assert run("db", "start")[0] == 2
+
+
+def test_nodes_are_listed_without_slurm(run: Run, store: db_store.Store) -> None:
+    """What agents say is shown though Slurm does not answer."""
+    from probing_cluster.db import delivery
+
+    beat = records.AgentHeartbeat(
+        cluster="c", node="n2", at=records_now(), faults={"xid:gpu3": {"severity": "high"}}
+    )
+    delivery.Delivery(store.connection_uri(), "c", "n2").deliver(events=[], heartbeat=beat)
+    (row,) = json.loads(run("nodes", "--json")[1])
+    assert (row["node"], row["slurm"], row["faults"]) == ("n2", "unknown", ["xid:gpu3 (high)"])
+    assert "xid:gpu3 (high)" in run("nodes", "--faulty")[1]
+    assert run("nodes", "n[5-9]", "--json")[1] == "[]\n"
+
+
+def records_now() -> object:
+    from probing_cluster.core import clock
+
+    return clock.SYSTEM.now()
+
+
+def test_acts_without_slurm_fail_node_by_node(run: Run, store: db_store.Store) -> None:
+    """drain and resume say for each node why not, exit 1, and record nothing as done."""
+    code, out, _ = run("drain", "n[1-2]", "--reason", "test")
+    assert (code, out.count("not done")) == (1, 2)
+    assert store.drains() == []
+    assert run("resume", "n1")[0] == 1
+
+
+def test_an_acknowledgement_is_kept(run: Run, store: db_store.Store) -> None:
+    """ack stores who and what for the node."""
+    assert run("ack", "n2", "--note", "RMA opened\x1b[31m")[0] == 0
+    (note,) = store.notes(subject="node:n2")
+    assert (note.action, note.note) == ("ack", "RMA opened[31m")
+
+
+def test_classify_streams_and_obeys_the_pipe(tmp_path: Path) -> None:
+    """One object a line from a file and from standard input; `head` ends it without a word."""
+    log = tmp_path / "kern.log"
+    log.write_text(f"2026-11-20T10:59:57Z {XID}\n" * 5000)
+    command = [sys.executable, "-m", "probing_cluster.control_plane.cli", "classify", "--kind", "kernel"]
+    done = subprocess.run([*command, str(log)], capture_output=True, text=True, check=True)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (len(found), found[0]["kind"]) == (5000, "xid")
+    with log.open("rb") as stream:
+        piped = subprocess.run([*command, "-"], stdin=stream, capture_output=True, text=True, check=True)
+    assert piped.stdout == done.stdout
+    shell = subprocess.run(
+        ["sh", "-c", f"{' '.join(command)} {log} | head -1"], capture_output=True, text=True, check=False
+    )
+    assert (shell.stdout.count("\n"), shell.stderr) == (1, "")
+
+
+def test_classify_follows_a_pipe_line_by_line(tmp_path: Path) -> None:
+    """A finding is printed when its line has come, not when the pipe is full."""
+    command = [sys.executable, "-m", "probing_cluster.control_plane.cli", "classify", "--kind", "kernel", "-"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"2026-11-20T10:59:57Z {XID}\n".encode())
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["code"] == "79"
+        process.stdin.close()
+
+
+def test_help_is_there_for_everything_and_loads_nothing_slow() -> None:
+    """--help of every command works; the command line alone imports no database, no engine."""
+    script = (
+        "import sys; from probing_cluster.control_plane import cli; cli.parser(); "
+        "slow = 'sqlalchemy psycopg datafusion pyarrow numpy apscheduler jinja2'.split(); "
+        "sys.exit(' '.join(m for m in slow if m in sys.modules) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "classify" in cli.parser().format_help()
+
+
+@pytest.mark.parametrize(
+    ("text", "directory", "url"),
+    [("./x", os.path.realpath("x"), ""), ("postgresql://h/d", "/d", "postgresql://h/d"), (None, "/d", "u")],
+)
+def test_where_an_import_goes(text: str | None, directory: str, url: str) -> None:
+    """A directory means the embedded server there, a URL a server, nothing what is configured."""
+    base = settings.Settings(database=settings.DatabaseSettings(url="u", directory="/d"))
+    found = cli_import.database_of(base, text)
+    assert (found.directory, found.url) == (directory, url)
+
+
+@pytest.mark.parametrize("text", ["", "7", "d", "-1d", "2026-13-01", "tomorrow"])
+def test_bad_spans_are_refused(text: str) -> None:
+    """A typo in --since is no span of nothing."""
+    from probing_cluster.core import clock
+
+    with pytest.raises(errors.UsageError):
+        span.instant(text, clock.SYSTEM.now())
