@@ -69,36 +69,60 @@ class Layout:
             return list(parts) if self._fits(parts) else None
         if not 0 < extra <= MAX_EXTRA_PARTS:
             return None
-        ways = self._ways(parts, extra)
-        if not all(ways) or any(len({k for k, _ in ways[i]}) > 1 for i in self.used):
+        bounds = self._bounds(parts, extra)
+        if bounds is None or any(bounds[i].bit_count() > 1 for i in self.used):
             return None
-        return self._cut(parts, ways)
+        return self._cut(parts, bounds)
 
-    def _ways(self, parts: Sequence[str], extra: int) -> list[set[tuple[int, int]]]:
-        """For each column the (extra parts before it, extra parts after it) of every whole cut."""
-        steps: list[set[tuple[int, int]]] = []
-        here = {0}
+    def _bounds(self, parts: Sequence[str], extra: int) -> list[int] | None:
+        """For each column, and the end, how many extra parts can lie before it in a whole cut; as bits of a number."""
+        reach = [1]
         for column in range(len(self.columns)):
-            steps.append({(k, after) for k in here for after in self._ends(parts, column, k, extra)})
-            here = {after for _, after in steps[-1]}
-        alive = {extra}
+            reach.append(self._step(parts, column, reach[-1], extra))
+            if not reach[-1]:
+                return None
+        alive = 1 << extra
+        if not reach[-1] & alive:
+            return None
+        bounds = [alive]
         for column in reversed(range(len(self.columns))):
-            steps[column] = {(k, after) for k, after in steps[column] if after in alive}
-            alive = {k for k, _ in steps[column]}
-        return steps
+            alive = self._step_back(parts, column, reach[column], alive, extra)
+            bounds.append(alive)
+        return bounds[::-1]
 
-    def _ends(self, parts: Sequence[str], column: int, before: int, extra: int) -> Iterator[int]:
-        """How many extra parts can lie behind `column` when `before` lie in front of it."""
-        check, first = self.checks[column], column + before
+    def _step(self, parts: Sequence[str], column: int, before: int, extra: int) -> int:
+        """What can lie before the next column when `before` can lie before this one."""
+        check = self.checks[column]
         if check is None:
-            yield from range(before, extra + 1)
-        elif not self.lists[column]:
-            if check(parts[first]):
-                yield before
-        else:
-            for after in range(before, extra + 1):
-                if check(self.delimiter.join(parts[first : column + after + 1])):
-                    yield after
+            # A person's text takes any number: everything from the lowest bit up.
+            return ((2 << extra) - 1) & -(before & -before)
+        after = 0
+        for k in _bits(before):
+            if self.lists[column]:
+                after |= sum(1 << end for end in self._list_ends(parts, column, k, extra))
+            elif check(parts[column + k]):
+                after |= 1 << k
+        return after
+
+    def _step_back(self, parts: Sequence[str], column: int, before: int, after: int, extra: int) -> int:
+        """Of what can lie before this column, what leads to `after`."""
+        if self.checks[column] is None:
+            return before & ((1 << after.bit_length()) - 1)
+        if not self.lists[column]:
+            return before & after
+        leads = (
+            k
+            for k in _bits(before)
+            if any(after >> end & 1 for end in self._list_ends(parts, column, k, extra))
+        )
+        return sum(1 << k for k in leads)
+
+    def _list_ends(self, parts: Sequence[str], column: int, before: int, extra: int) -> Iterator[int]:
+        """How many extra parts can lie behind a list of Slurm's own that a comma has cut."""
+        check = self.checks[column]
+        for end in range(before, extra + 1):
+            if check is not None and check(self.delimiter.join(parts[column + before : column + end + 1])):
+                yield end
 
     def _fits(self, parts: Sequence[str]) -> bool:
         """Stricter than `is_record`: lines put together must be right in every column that is used."""
@@ -108,15 +132,25 @@ class Layout:
             for i, (check, part) in enumerate(zip(self.checks, parts, strict=True))
         )
 
-    def _cut(self, parts: Sequence[str], ways: Sequence[set[tuple[int, int]]]) -> list[str]:
-        cut, at = [], 0
-        for column, steps in enumerate(ways):
-            ends = [end for k, end in steps if k == at]
-            # Slurm's own lists take all they can; free text as little as lets the next column stand.
-            after = max(ends) if self.lists[column] else min(ends)
-            cut.append(self.delimiter.join(parts[column + at : column + after + 1]))
-            at = after
+    def _cut(self, parts: Sequence[str], bounds: Sequence[int]) -> list[str]:
+        cut, at, extra = [], 0, len(parts) - len(self.columns)
+        for column, after in enumerate(bounds[1:]):
+            if self.lists[column]:
+                # Slurm's own lists take all they can; free text as little as lets the next column stand.
+                end = max(k for k in self._list_ends(parts, column, at, extra) if after >> k & 1)
+            else:
+                end = at if self.checks[column] else next(k for k in _bits(after) if k >= at)
+            cut.append(self.delimiter.join(parts[column + at : column + end + 1]))
+            at = end
         return cut
+
+
+def _bits(number: int) -> Iterator[int]:
+    """The places of the ones in a number, lowest first."""
+    while number:
+        low = number & -number
+        yield low.bit_length() - 1
+        number ^= low
 
 
 def header(line: str, delimiter: str | None = None) -> Layout | None:
