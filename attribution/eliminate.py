@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from probing_cluster.attribution import claims, findings, phrases, rank, scene, signatures
-from probing_cluster.core import hostlist, records
+from probing_cluster.core import records
 
 MAX_SENTENCES = 8
 
@@ -38,18 +38,18 @@ def _program(case: scene.Scene, ranking: rank.Ranking) -> Iterable[str]:
 
 
 def _network(case: scene.Scene, ranking: rank.Ranking) -> Iterable[str]:
-    if ranking.winner.cause in _LINKS or len(case.attempt.nodes) < 2 or case.unwatched_nodes():
+    if ranking.winner.cause in _LINKS or len(case.attempt.nodes) < 2 or case.unwatched_nodes:
         return
     seen = [s for s in case.of(*_LINKS) if s.signature.role is not signatures.Role.CONTEXT]
     if not seen:
-        yield f"network (no link fault on {_nodes(case)})"
+        yield f"network (no link fault on {case.node_list})"
 
 
 def _gpus(case: scene.Scene, ranking: rank.Ranking) -> Iterable[str]:
     for event in case.not_held:
         what = phrases.what(event)
         yield f"{phrases.device_of_node(event.device or event.gpu_uuid, event.node)} ({what}, but the job did not hold it)"
-    if ranking.winner.cause in _GPU or not case.attempt.n_gpus or case.unwatched_nodes():
+    if ranking.winner.cause in _GPU or not case.attempt.n_gpus or case.unwatched_nodes:
         return
     seen = [s for s in case.of(*_GPU) if s.signature.role in (signatures.Role.ROOT, signatures.Role.WEAK)]
     if not seen:
@@ -57,21 +57,21 @@ def _gpus(case: scene.Scene, ranking: rank.Ranking) -> Iterable[str]:
 
 
 def _files(case: scene.Scene, ranking: rank.Ranking) -> Iterable[str]:
-    if ranking.winner.cause in _FILES or case.unwatched_nodes():
+    if ranking.winner.cause in _FILES or case.unwatched_nodes:
         return
     if not [s for s in case.of(*_FILES) if s.signature.role is not signatures.Role.CONTEXT]:
-        yield f"file systems (no fault on {_nodes(case)})"
+        yield f"file systems (no fault on {case.node_list})"
 
 
 def _node(case: scene.Scene, ranking: rank.Ranking) -> Iterable[str]:
     if ranking.winner.cause in ("node_lost", "node_reboot") or case.state in ("NODE_FAIL", "BOOT_FAIL"):
         return
-    if not case.unwatched_nodes() and not case.of("node_lost", "node_reboot"):
-        yield f"loss of a node ({_nodes(case)} kept answering)"
+    if not case.unwatched_nodes and not case.of("node_lost", "node_reboot"):
+        yield f"loss of a node ({case.node_list} kept answering)"
 
 
 def _memory(case: scene.Scene, ranking: rank.Ranking) -> Iterable[str]:
-    if ranking.winner.cause == "oom_host" or case.state == "OUT_OF_MEMORY" or case.unwatched_nodes():
+    if ranking.winner.cause == "oom_host" or case.state == "OUT_OF_MEMORY" or case.unwatched_nodes:
         return
     if ranking.winner.cause in ("user_error", "unknown") and not case.of("oom_host"):
         yield "out of memory (no process was killed for it)"
@@ -101,10 +101,6 @@ def _rivals(_case: scene.Scene, ranking: rank.Ranking) -> Iterable[str]:
 
 def _weaker(rival: claims.Claim) -> str:
     return f"{phrases.what(rival.evidence[0])}" if rival.evidence else rival.words or "weaker evidence"
-
-
-def _nodes(case: scene.Scene) -> str:
-    return hostlist.compress(case.attempt.nodes)
 
 
 _PARTS: tuple[Callable[[scene.Scene, rank.Ranking], Iterable[str]], ...] = (

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from probing_cluster.attribution import case as cases
 from probing_cluster.attribution import findings, gpus, onset, signatures, window
-from probing_cluster.core import records
+from probing_cluster.core import hostlist, records
 
 SLACK = timedelta(seconds=2)
 """Slurm's times are whole seconds and clocks differ a little."""
@@ -88,7 +89,9 @@ class Scene:
         return self.case.attempt.state
 
     def of(self, *causes: str) -> tuple[Sighting, ...]:
-        """The sightings that point at one of these causes."""
+        """The sightings that point at one of these causes, oldest first."""
+        if len(causes) == 1:
+            return self._by_cause.get(causes[0], ())
         return tuple(s for s in self.sightings if s.cause in causes)
 
     def consequences(self, node: str | None) -> tuple[Sighting, ...]:
@@ -99,18 +102,33 @@ class Scene:
             if s.signature.role is signatures.Role.CONSEQUENCE and s.event.node == node
         )
 
-    def watched_nodes(self) -> tuple[str, ...]:
-        """Nodes of the attempt whose agent was alive at its end."""
-        return tuple(n for n in self.attempt.nodes if self._watched(n))
-
+    @functools.cached_property
     def unwatched_nodes(self) -> tuple[str, ...]:
         """Nodes of the attempt nobody watched at its end: not seeing is not health."""
-        return tuple(n for n in self.attempt.nodes if not self._watched(n))
+        silent = {s.event.node for s in self.sightings if s.event.kind == "agent_silent"}
+        least = self.onset_at - timedelta(seconds=60)
+        last = self.case.watched
+        return tuple(
+            n for n in self.attempt.nodes if n in silent or (at := last.get(n)) is None or at < least
+        )
 
-    def _watched(self, node: str) -> bool:
-        last = self.case.watched.get(node)
-        silent = any(s.event.kind == "agent_silent" and s.event.node == node for s in self.sightings)
-        return last is not None and last >= self.onset_at - timedelta(seconds=60) and not silent
+    @functools.cached_property
+    def watched_nodes(self) -> tuple[str, ...]:
+        """Nodes of the attempt whose agent was alive at its end."""
+        unwatched = frozenset(self.unwatched_nodes)
+        return tuple(n for n in self.attempt.nodes if n not in unwatched)
+
+    @functools.cached_property
+    def node_list(self) -> str:
+        """The attempt's nodes as Slurm writes them."""
+        return hostlist.compress(self.attempt.nodes)
+
+    @functools.cached_property
+    def _by_cause(self) -> dict[str, tuple[Sighting, ...]]:
+        found: dict[str, list[Sighting]] = {}
+        for s in self.sightings:
+            found.setdefault(s.cause, []).append(s)
+        return {cause: tuple(seen) for cause, seen in found.items()}
 
 
 def build(case: cases.Case) -> Scene | None:
@@ -189,6 +207,7 @@ class _Looker:
         self._case, self._began, self._stretch, self._known = case, began, stretch, known
         self._acted_at, self._own_ids = acted_at, own_ids
         self._nodes = frozenset(case.attempt.nodes)
+        self._shared = frozenset(n for other in case.overlapping for n in other.nodes)
         self._standing = frozenset(e.event_id for e in case.standing)
         self.not_held: list[records.HealthEvent] = []
         self.outside: list[records.HealthEvent] = []
@@ -246,7 +265,7 @@ class _Looker:
         attempt = self._case.attempt
         if event.job_id is not None:
             return gpus.Hold.HELD if event.job_id == attempt.job_id else gpus.Hold.NOT
-        alone = not any(event.node in other.nodes for other in self._case.overlapping)
+        alone = event.node not in self._shared
         if signature.scope is signatures.Scope.GPU:
             if event.kind.startswith("pcie") and known.is_gpu(event) is False:
                 return gpus.Hold.HELD  # a port or another device: everyone on the node sits behind it

@@ -93,11 +93,11 @@ def _node_lost(case: scene.Scene, ranking: rank.Ranking) -> str:
 
 def _unknown(case: scene.Scene, ranking: rank.Ranking) -> str:
     winner = ranking.winner
-    unwatched = hostlist.compress(case.unwatched_nodes())
+    unwatched = hostlist.compress(case.unwatched_nodes)
     felt = f"The job's own view: {_clean(winner.words)}; " if winner.evidence and winner.words else ""
     if winner.rule == "scheduler" and winner.words:
         felt = f"The job {winner.words}; "
-    watched = hostlist.compress(case.watched_nodes())
+    watched = hostlist.compress(case.watched_nodes)
     parts = [f"nothing seen on {watched} explains the end"] if watched else []
     parts += [f"{unwatched} was not watched"] if unwatched else []
     return _sentence(felt + " and ".join(parts))

@@ -23,7 +23,7 @@ def _lost(case: scene.Scene) -> claims.Claim:
     silent = list(case.of(LOST))
     node = case.attempt.failed_node or next((s.event.node for s in silent), None)
     if node is None:
-        quiet = [n for n in case.unwatched_nodes() if case.case.watched.get(n) is not None]
+        quiet = [n for n in case.unwatched_nodes if case.case.watched.get(n) is not None]
         node = quiet[0] if len(quiet) == 1 else None
     if node is None and len(case.attempt.nodes) == 1:
         node = case.attempt.nodes[0]

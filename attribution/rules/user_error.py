@@ -60,7 +60,7 @@ def _by_exit(case: scene.Scene) -> Iterable[claims.Claim]:
     if not signal and not attempt.exit_code:
         return
     weight = _DOUBTFUL_SIGNALS.get(signal, 0.85)
-    if case.unwatched_nodes():
+    if case.unwatched_nodes:
         weight = min(weight, 0.7)
     how = f"was ended by signal {signal}" if signal else f"exited with code {attempt.exit_code}"
     yield claims.Claim(
