@@ -6,6 +6,7 @@ block it. So the runner lives in one small single-threaded child, which forks a 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
 import json
@@ -17,7 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import clock, records
-from probing_cluster.healthchecks import checkresults, nodeview, processes, registry, runner, site, slurm_conf
+from probing_cluster.healthchecks import (
+    checkresults,
+    nodeview,
+    nvml_snapshot,
+    processes,
+    registry,
+    runner,
+    site,
+    slurm_conf,
+)
 
 MARGIN_S = 5.0
 """What the sweep process gets beyond its own watchdog before it is taken for dead."""
@@ -51,6 +61,11 @@ class Sweep:
         self._child = processes.JsonChild(
             [sys.executable, "-I", "-m", __name__, json.dumps(dataclasses.asdict(config))], edge=edge
         )
+
+    @property
+    def pid(self) -> int | None:
+        """The sweep process while it runs."""
+        return self._child.pid
 
     def run(
         self,
@@ -164,6 +179,8 @@ def main() -> int:
     config = json.loads(sys.argv[1])
     engine = make_runner(Config(**{**config, "command_dirs": tuple(config["command_dirs"])}))
     registry.load()
+    with contextlib.suppress(OSError):  # no library: no GPU lane worth preparing
+        nvml_snapshot.load(config["nvml_library"] or None)
     gc.collect()
     gc.freeze()  # children forked from here share these pages instead of copying them
     for line in sys.stdin.buffer:

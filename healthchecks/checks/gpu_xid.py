@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any
 
 from probing_cluster.core import records
-from probing_cluster.evidence.kernel import grammar, nvrm, xid
 from probing_cluster.healthchecks import findings, kernel_log, nodeview, registry
 
 MAX_KEPT = 200
@@ -18,10 +17,9 @@ def read(node: nodeview.NodeView) -> list[dict[str, Any]]:
     kept: dict[str, dict[str, Any]] = dict(node.memory.get("seen", {}))
     if cleared_at and node.memory.get("cleared_done") != cleared_at:
         kept, node.memory["cleared_done"] = {}, cleared_at
-    context = grammar.Context()
     cleared_s = _since_boot_s(node, cleared_at)
     for line in kernel_log.fresh(node):
-        if line.at_s >= cleared_s and (found := parse(line.text, context)) is not None:
+        if line.at_s >= cleared_s and (found := parse(line.text)) is not None:
             key = f"{found['code']}@{found['pci_bus_id']}"
             kept[key] = {**found, "count": kept.get(key, {}).get("count", 0) + 1, "at_s": line.at_s}
     node.memory["seen"] = dict(list(kept.items())[-MAX_KEPT:])
@@ -37,10 +35,14 @@ def _since_boot_s(node: nodeview.NodeView, cleared_at: str | None) -> float:
     return node.uptime_s - (node.now - datetime.fromisoformat(cleared_at)).total_seconds()
 
 
-def parse(text: str, context: grammar.Context) -> dict[str, Any] | None:
+def parse(text: str) -> dict[str, Any] | None:
     """The Xid (or loss of a GPU) a kernel message reports; None for any other message."""
     if "NVRM" not in text:
         return None
+    # Here and not above: the catalogues behind it are the largest import of a sweep, for nodes that have an Xid.
+    from probing_cluster.evidence.kernel import grammar, nvrm, xid
+
+    context = grammar.Context()
     found = xid.read(text, context) or nvrm.read(text, context)
     if found is None or found.kind not in ("xid", "gpu_lost"):
         return None

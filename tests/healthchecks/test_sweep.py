@@ -90,7 +90,7 @@ def test_the_process_is_replaced_when_killed(node: Any, embedded: sweep.Sweep) -
     """Killed from outside, one sweep is an error named sweep and the next is whole; memory outlives it."""
     node.hca("mlx5_0")
     embedded.run(names=["ib_link"])
-    pid = embedded._child.pid
+    pid = embedded.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     failed = embedded.run(names=["ib_link"])
@@ -123,7 +123,7 @@ def test_from_many_threads(embedded: sweep.Sweep) -> None:
 def test_closing_leaves_nothing(node: Any, embedded: sweep.Sweep) -> None:
     """After close the process is gone, and a later run starts another."""
     embedded.run(names=["uptime"])
-    pid = embedded._child.pid
+    pid = embedded.pid
     assert pid is not None
     embedded.close()
     assert processes.identify(pid) is None

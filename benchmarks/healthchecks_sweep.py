@@ -1,0 +1,182 @@
+"""CPU and wall of the full check sweep on a simulated GPU node, beside NHC on this machine.
+
+    python benchmarks/healthchecks_sweep.py [--rounds N] [--nhc CHECKOUT]
+
+`--nhc` is a checkout of github.com/mej/nhc (1.4.3 was used); without it only our own figures are
+printed. Prints one JSON object; every figure is the median of the rounds. CPU is user + system of
+everything that was started. NHC is given as many of its checks as have an equal one of ours, and
+ours are then run on the same files of this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from probing_cluster.healthchecks import registry, sweep
+from probing_cluster.sandbox import nvml_build
+from probing_cluster.sandbox.nodetree import build
+
+NHC_CONF = """
+* || check_fs_mount -f /
+* || check_fs_mount_rw -f /
+* || check_fs_used / 99%
+* || check_fs_iused / 99%
+* || check_hw_physmem 1k 100TB
+* || check_hw_swap 0 100TB
+* || check_hw_cpuinfo
+* || check_hw_eth {interface}
+* || check_ps_loadavg 100000
+* || check_ps_unauth_users log
+* || check_ps_service -u root {daemon}
+* || check_file_test -r -w -x -d /tmp
+"""
+EQUAL = (
+    "mount_present", "mount_writable", "disk_space", "disk_inodes", "memory_size", "swap", "cpu_count", "eth_link",
+    "load", "unauthorized_processes", "slurmd", "mount_responsive",
+)  # fmt: skip
+"""Ours, line by line; the last stands for the file test."""
+
+
+def children_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def measured(rounds: int, run: Callable[[], object]) -> dict[str, float]:
+    """Median wall and CPU (of children that ended) in ms."""
+    walls, cpus = [], []
+    for _ in range(rounds):
+        cpu, began = children_cpu_s(), time.monotonic()
+        run()
+        walls.append(time.monotonic() - began)
+        cpus.append(children_cpu_s() - cpu)
+    return {
+        "wall_ms": round(1000 * statistics.median(walls), 1),
+        "cpu_ms": round(1000 * statistics.median(cpus), 1),
+    }
+
+
+def resident(config: sweep.Config, rounds: int, names: tuple[str, ...] | None = None) -> dict[str, object]:
+    """Sweeps of a process that stays: what the agent pays every time."""
+    embedded = sweep.Sweep(config)
+    try:
+        results = embedded.run(names=names, force=True)
+        walls, cpus = [], []
+        for _ in range(rounds):
+            began = time.monotonic()
+            results = embedded.run(names=names, force=True)
+            walls.append(time.monotonic() - began)
+            assert embedded.heartbeat is not None
+            cpus.append(embedded.heartbeat.detail["cpu_s"])
+        status = Path(f"/proc/{embedded.pid}/status").read_text()
+    finally:
+        embedded.close()
+    counts = {o: sum(r.outcome == o for r in results) for o in ("ok", "warn", "fail", "error", "absent")}
+    rss_kb = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+    return {
+        "checks": len(results),
+        **counts,
+        "wall_ms": round(1000 * statistics.median(walls), 1),
+        "cpu_ms": round(1000 * statistics.median(cpus), 1),
+        "rss_mib": round(rss_kb / 1024, 1),
+    }
+
+
+def cold(arguments: list[str], rounds: int) -> dict[str, float]:
+    """`probing-check run` from nothing, as a person types it."""
+    command = [sys.executable, "-I", "-m", "probing_cluster.healthchecks.cli", "run", *arguments]
+    return measured(rounds, lambda: subprocess.run(command, capture_output=True, check=False))
+
+
+def nhc(checkout: Path, scratch: Path, rounds: int) -> dict[str, object]:
+    """NHC's one run of its twelve checks."""
+    route = [line.split() for line in Path("/proc/net/route").read_text().splitlines()[1:]]
+    interface = next((row[0] for row in route if row[1] == "00000000"), "lo")
+    names = {path.read_text().strip() for path in Path("/proc").glob("[0-9]*/comm")}
+    daemon = next((d for d in ("munged", "sshd", "cron", "systemd", "init") if d in names), min(names))
+    conf = scratch / "nhc.conf"
+    conf.write_text(NHC_CONF.format(interface=interface, daemon=daemon))
+    settings = {
+        "INCDIR": checkout / "scripts",
+        "HELPERDIR": checkout / "helpers",
+        "LIBEXECDIR": checkout,
+        "MARK_OFFLINE": 0,
+        "NHC_RM": "none",
+    }
+    command = [
+        "bash",
+        "./nhc",
+        "-a",
+        "-c",
+        str(conf),
+        "-l",
+        str(scratch / "nhc.log"),
+        *(f"{k}={v}" for k, v in settings.items()),
+    ]
+    figures = measured(
+        rounds, lambda: subprocess.run(command, cwd=checkout, capture_output=True, check=False)
+    )
+    return {"checks": NHC_CONF.count("||"), **figures}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--nhc", type=Path)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        scratch = Path(made)
+        build.build(scratch / "n1", "n1")
+        os.environ["PROBING_NVML_STATE"] = str(scratch / "n1" / build.NVML_STATE)
+        library = str(nvml_build.build(scratch))
+        root = str(scratch / "n1" / "root")
+        node = sweep.Config(node="n1", root=root, nvml_library=library)
+        here = sweep.Config(node="here")
+        python = measured(
+            args.rounds, lambda: subprocess.run([sys.executable, "-I", "-S", "-c", "pass"], check=True)
+        )
+        told: dict[str, object] = {
+            "python -I -S -c pass": python,
+            "sweep_8_gpu_node": resident(node, args.rounds),
+            "sweep_without_gpu_lane": resident(
+                node, args.rounds, tuple(n for n in registry.load() if not n.startswith(("gpu_", "nvswitch")))
+            ),
+            "recheck_one": resident(node, args.rounds, ("ib_link",)),
+            "probing-check run, 8-GPU node": cold(
+                ["--root", root, "--node", "n1", "--nvml-library", library], args.rounds
+            ),
+            "equal_checks_resident": resident(here, args.rounds, EQUAL),
+            "equal_checks_cold": cold(list(EQUAL), args.rounds),
+        }
+        if args.nhc:
+            told["nhc"] = nhc(args.nhc.resolve(), scratch, args.rounds)
+            told["ratios"] = _ratios(told)
+    print(json.dumps(told, indent=2))
+
+
+def _ratios(told: dict[str, object]) -> dict[str, float]:
+    other = told["nhc"]
+    ours = {
+        "full_sweep": "sweep_8_gpu_node",
+        "equal_resident": "equal_checks_resident",
+        "equal_cold": "equal_checks_cold",
+    }
+    return {
+        f"{name}_{figure}_over_nhc": round(told[key][f"{figure}_ms"] / other[f"{figure}_ms"], 3)  # type: ignore[index]
+        for name, key in ours.items()
+        for figure in ("cpu", "wall")
+    }
+
+
+if __name__ == "__main__":
+    main()
