@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 from probing_cluster.core.errors import MalformedInput
-from probing_cluster.evidence import classify, prefixes
+from probing_cluster.evidence import classify
 from probing_cluster.evidence.flight_recorder import model, verdict
 from probing_cluster.evidence.joblog import reader as joblog
 from probing_cluster.evidence.kernel import reader as kernel
@@ -101,7 +101,6 @@ class Target:
         """Every reader on one line."""
         text = data.decode("utf-8", "replace")
         self.line += 1
-        prefixes.parse(text)
         if found := self.kernel.read_line(text):
             self.found += 1
             json.dumps(classify.kernel_json(self.line, found[1])).encode()

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 
 BLOCK_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 16
-"""The rest of a longer line is dropped."""
+"""The rest of a longer line is dropped; of one that overwrites itself (a progress bar), what it overwrote."""
 _BATCH_LINES = 512
 _DIGITS = b"0123456789"
 _MAX_TEMPLATES = 1 << 15
@@ -40,7 +40,8 @@ def _from_stream(stream: Stream) -> Iterator[list[bytes]]:
         if skipping and lines:
             lines[0], skipping = lines[0][:MAX_LINE_BYTES], False
         if len(rest) > MAX_LINE_BYTES:
-            rest, skipping = rest[:MAX_LINE_BYTES], True
+            rest = rest[rest.rfind(b"\r") + 1 :]
+            rest, skipping = rest[:MAX_LINE_BYTES], len(rest) > MAX_LINE_BYTES
         if lines:
             yield lines
     if rest:

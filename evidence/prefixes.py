@@ -70,6 +70,11 @@ class Line:
         return True if self.uptime_s is not None else None
 
 
+def plain(text: str) -> str:
+    """`text` without terminal escape sequences."""
+    return _ESCAPE.sub("", text) if "\x1b" in text else text
+
+
 def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.VERBOSE | re.ASCII)
 
@@ -251,9 +256,7 @@ def parse(text: str, reference: datetime | None = None) -> Line:
     `reference` (UTC) is what a year-less date is placed against: the latest year that does not put it
     more than a day after it.
     """
-    text = text[:MAX_LINE_CHARS].rstrip("\r\n")
-    if "\x1b" in text:
-        text = _ESCAPE.sub("", text)
+    text = plain(text[:MAX_LINE_CHARS].rstrip("\r\n"))
     line = Line(message=text)
     for _ in range(_MAX_LAYERS):
         peeled = _peel(line, reference)

@@ -163,8 +163,17 @@ class JobLogReader:
         return self._cut is not None or bool(self._tracebacks) or self._context.listing(line)
 
     def feed(self, line: int, text: str) -> Iterator[JobFinding]:
-        """Read one line; yields findings only once the first cause is settled."""
-        text = text[:MAX_LINE_CHARS]
+        """Read one line; yields findings only once the first cause is settled.
+
+        A progress bar overwrites itself with carriage returns; each overwriting is read as text of its own.
+        """
+        for part in prefixes.plain(text).split("\r"):
+            if part:
+                self._read(line, part[:MAX_LINE_CHARS])
+        if self._story.settled or len(self._story.held) >= MAX_HELD:
+            yield from self._story.settle()
+
+    def _read(self, line: int, text: str) -> None:
         interesting = _ANY.search(text) is not None
         cut = _CUT.search(text) is not None
         record = self._record(line, text)
@@ -176,8 +185,6 @@ class JobLogReader:
             self._take(found)
         elif cut and len(text.rstrip()) >= _MIN_WRAP_CHARS:
             self._cut = _Cut(record)
-        if self._story.settled or len(self._story.held) >= MAX_HELD:
-            yield from self._story.settle()
 
     def close(self) -> list[JobFinding]:
         """The findings still held, the first cause marked."""

@@ -76,7 +76,12 @@ _VIRTUAL = re.compile(
     re.ASCII,
 )
 _PHRASES = (
-    ("cmd_timeout", re.compile(r"timeout\. Will cause a leak of a command resource")),
+    (
+        "cmd_timeout",
+        re.compile(
+            r"timeout\. Will cause a leak of a command resource|mlx4_\w*.* command 0x[0-9a-f]+ timed out"
+        ),
+    ),
     ("health_compromised", re.compile(r"device's health compromised")),
     (
         "health_fatal",

@@ -47,6 +47,7 @@ _KILLED = re.compile(
     r"(?P<scope>Memory cgroup out of memory(?:\s\([^)]*\))?: |Out of memory(?: \([^)]*\))?: )?Kill(?:ed)? process (?P<pid>\d{1,18}),?\s*(?:UID \d+,?\s*)?\((?P<name>.{1,64}?)\)(?=\s|,|\.|$)"
 )
 _LIMIT = re.compile(r"Task in (?P<task>/\S*) killed as a result of limit of (?P<limit>/\S*)")
+_GROUP = re.compile(r"Tasks in (?P<task>/\S*) are going to be killed due to memory\.oom\.group set")
 _INVOKED = re.compile(r"(?:^|\s)(?P<name>\S.{0,63}?) invoked oom-killer:")
 _REAPED = re.compile(
     r"oom_reaper: (?:reaped process (?P<pid>\d{1,18}) \((?P<name>.{1,64}?)\)|unable to reap pid:(?P<stuck>\d{1,18}) \((?P<who>.{1,64}?)\))"
@@ -131,6 +132,10 @@ def read(message: str, context: Context) -> KernelFinding | None:
             job_id=job,
             detail={"task_memcg": found["task"], "oom_memcg": found["limit"]},
         )
+    if found := _GROUP.search(message):
+        return make(
+            FACTS, "oom", "memcg", message, job_id=job_id(found["task"]), detail={"task_memcg": found["task"]}
+        )
     if found := _INVOKED.search(message):
         return make(FACTS, "oom", "invoked", message, process=grammar.name(found["name"]))
     if found := _ALLOC.search(message):
@@ -154,6 +159,7 @@ FAMILY = grammar.Family(
         "Killed process ",
         "killed as a result of limit",
         "page allocation failure",
+        "memory.oom.group",
     ),
     read=read,
     facts=FACTS,

@@ -14,6 +14,11 @@ _LINE = re.compile(
     rf"(?:nvidia-)?(?P<device>nvswitch\d{{1,3}}):\s+SXid\s*\((?:PCI:)?(?P<pci>{grammar.PCI})\):\s*(?P<code>\d{{1,6}})(?![\w.])(?P<rest>.*)",
     re.DOTALL,
 )
+_MANAGER = re.compile(
+    rf"detected NVSwitch (?P<grade>fatal|non-?fatal) error (?P<code>\d{{1,6}}) on .*?pci bus id (?P<pci>{grammar.PCI})(?:.*? port (?P<link>\d{{1,3}}))?",
+    re.IGNORECASE,
+)
+"""The Fabric Manager's own log says the same with its words."""
 _GRADE = re.compile(r",?\s*(?P<grade>Fatal|Non-?[Ff]atal|Correctable)\b,?\s*(?P<text>.*)", re.DOTALL)
 _ENGINE = re.compile(
     r"Severity (?P<severity>\d) Engine instance (?P<engine>\d{1,18}) Sub-engine instance (?P<sub>\d{1,18})"
@@ -30,11 +35,8 @@ def _entry(code: int, text: str) -> sxid.SXidEntry:
     return sxid.lookup(code)
 
 
-def read(message: str, _context: Context) -> KernelFinding | None:
-    """One SXid line; its data and engine lines too, as parts of the same error."""
-    if not (found := _LINE.search(message)):
-        return None
-    code, rest = int(found["code"]), found["rest"]
+def _finding(code: int, device: str | None, address: str, rest: str, message: str) -> KernelFinding:
+    """The finding of error `code`; `rest` is what the line says behind the number."""
     entry, detail = _entry(code, rest), dict[str, Any]()
     severity, meaning = entry.severity, entry.meaning
     if grade := _GRADE.match(rest):
@@ -44,10 +46,9 @@ def read(message: str, _context: Context) -> KernelFinding | None:
         if entry.meaning == "unknown":
             meaning = f"NVSwitch error {code}, {word}, not in the tables we know."
     elif engine := _ENGINE.search(rest):
-        detail.update(
-            grade="fatal" if engine["severity"] == "1" else "non-fatal", engine=int(engine["engine"])
-        )
-        severity = HIGH if engine["severity"] == "1" else INFO
+        fatal = engine["severity"] == "1"
+        detail.update(grade="fatal" if fatal else "non-fatal", engine=int(engine["engine"]))
+        severity = HIGH if fatal else INFO
     elif _DATA.match(rest):
         detail["part"], severity = "data", INFO
     if link := _LINK.search(rest):
@@ -61,12 +62,28 @@ def read(message: str, _context: Context) -> KernelFinding | None:
         domains=entry.domains,
         meaning=meaning,
         next_step=entry.next_step,
-        message=sanitize.clean(message[found.start() :]),
-        device=found["device"],
-        pci_bus_id=grammar.pci(found["pci"]),
+        message=sanitize.clean(message),
+        device=device,
+        pci_bus_id=grammar.pci(address),
         detail=detail,
     )
 
 
+def read(message: str, _context: Context) -> KernelFinding | None:
+    """One SXid line, its data and engine lines too, as parts of the same error; or the Fabric Manager's word of it."""
+    if found := _LINE.search(message):
+        return _finding(
+            int(found["code"]), found["device"], found["pci"], found["rest"], message[found.start() :]
+        )
+    if told := _MANAGER.search(message):
+        rest = (
+            f", {told['grade'].capitalize()}, Link {told['link']}"
+            if told["link"]
+            else f", {told['grade'].capitalize()}"
+        )
+        return _finding(int(told["code"]), None, told["pci"], rest, message[told.start() :])
+    return None
+
+
 _TABLE = grammar.fact(INFO, "unknown", "see the SXid catalogue", "see the SXid catalogue")
-FAMILY = grammar.Family(name="sxid", triggers=("SXid",), read=read, facts={("sxid", "*"): _TABLE})
+FAMILY = grammar.Family(name="sxid", triggers=("SXid", "NVSwitch"), read=read, facts={("sxid", "*"): _TABLE})

@@ -14,6 +14,8 @@ _LINE = re.compile(
     r"(?:NVRM:\s{0,4}|(?<![A-Za-z]))Xid\s{0,2}\((?P<where>(?:PCI:)?[^()]{0,64})\):\s{0,4}(?P<code>\d{1,5})(?![\w.])(?P<rest>.*)",
     re.DOTALL,
 )
+_SHORT = re.compile(r"NVRM:\s{0,4}(?P<where>)Xid\s{1,2}(?P<code>\d{1,4})(?=[,:])(?P<rest>.*)", re.DOTALL)
+"""The driver's internal wording, and how people shorten the long one."""
 _WHERE = re.compile(
     rf"(?:PCI:)?(?P<pci>{grammar.PCI})(?:\s+GPU-I:(?P<gi>\d{{1,18}}))?(?:\s+GPU-CI:(?P<ci>\d{{1,18}}))?$"
 )
@@ -98,10 +100,10 @@ def _decode(code: int, text: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 def read(message: str, context: Context) -> KernelFinding | None:
     """An Xid line; a code that is not a number is none."""
-    if not (found := _LINE.search(message)):
+    if not (found := _LINE.search(message) or _SHORT.search(message)):
         return None
     code, rest = int(found["code"]), found["rest"].strip()
-    where = _WHERE.match(found["where"].strip())
+    where = _WHERE.match((found["where"] or "").strip())
     address = grammar.pci(where["pci"]) if where else None
     entry = xid.lookup(code)
     fields: dict[str, Any] = {

@@ -431,3 +431,11 @@ def test_ranks_tracebacks_may_interleave() -> None:
     ]
     text = "\n".join(f"[rank{r}]: {line}" for line in lines for r in (0, 1))
     assert [(f.kind, f.rank) for f in read(text)] == [("python_exception", 0), ("python_exception", 1)]
+
+
+def test_a_progress_bar_hides_nothing() -> None:
+    """A line that overwrites itself a thousand times still shows the failure glued to its end, and its colours are off."""
+    bar = "\r".join(f"\x1b[32mEpoch 0: {n}%|█| {n}/100 [00:01<00:02]\x1b[0m" for n in range(1000))
+    failure = "[E ProcessGroupNCCL.cpp:458] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=96120, OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 25624887 milliseconds before timing out."
+    found = first(bar + failure)
+    assert (found.line, found.kind, found.seq) == (1, "watchdog_timeout", 96120)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import json
 import pickle
 import random
@@ -185,6 +186,14 @@ def test_long_lines_and_long_logs_are_bounded() -> None:
 
     found = list(classify.classify_stream(Endless(), "kernel"))  # type: ignore[arg-type]
     assert [(f["line"], f["code"]) for f in found] == [(2, "79")]
+
+
+def test_a_progress_bar_without_end_keeps_its_last_words() -> None:
+    """Of a line that overwrites itself past the limit, what stands at the end is read."""
+    bar = b"\r".join(b"step %d of many, loss 0.1" % n for n in range(10_000))
+    text = bar + b"\rRuntimeError: CUDA error: uncorrectable ECC error encountered\nnext\n"
+    found = list(classify.classify_stream(io.BytesIO(text), "joblog"))
+    assert [(f["line"], f["kind"]) for f in found] == [(1, "cuda_ecc")]
 
 
 @pytest.mark.parametrize("kind", ["kernel", "joblog"])
