@@ -33,6 +33,7 @@ def write_files(lay: layout.Layout) -> None:
     """Every directory, configuration file, simulated node and built library."""
     for path in (lay.etc, lay.bin, lay.lib, lay.log, lay.run, lay.state, lay.jobs):
         path.mkdir(parents=True, exist_ok=True)
+    lay.save()
     lay.jobs.chmod(0o1777)
     for number, name in enumerate(lay.node_names, start=1):
         for sub in ("run/jobs", "spool", "slurmd"):
@@ -45,7 +46,6 @@ def write_files(lay: layout.Layout) -> None:
     slurm_conf.write(lay, hooks, spank_build.build(lay.lib))
     if not lay.bare:
         configs.write(lay, nvml_build.build(lay.lib))
-    lay.save()
 
 
 def _slurm(lay: layout.Layout, env: Env, say: Say) -> None:

@@ -105,7 +105,12 @@ def _up(args: argparse.Namespace) -> int:
 
 
 def _down(args: argparse.Namespace) -> int:
-    cluster.Sandbox.open(args.dir).down(purge=args.purge)
+    directory = args.dir.resolve()
+    if not layout.exists(directory) and processes.listing(directory):
+        # Its directory was removed under it: the processes still carry its name.
+        processes.end_all(directory)
+        return 0
+    cluster.Sandbox.open(directory).down(purge=args.purge)
     return 0
 
 
@@ -114,7 +119,7 @@ def _status(args: argparse.Namespace) -> int:
     roles = sorted({p.role for p in processes.listing(box.directory)})
     print(f"{box.directory}: {'running: ' + ' '.join(roles) if roles else 'stopped'}")
     if "slurmctld" in roles:
-        print(box.run(["sinfo", "-N", "-o", "%8N %10T %20G %E"]).stdout, end="")
+        print(box.run(["sinfo", "-N", "-p", "gpu", "-o", "%8N %10T %20G %E"]).stdout, end="")
     return 0 if roles else errors.NotFound.exit_code
 
 

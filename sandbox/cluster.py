@@ -144,6 +144,7 @@ class Sandbox:
 
 def _new_layout(directory: Path, nodes: int, gpus: int, *, bare: bool) -> layout.Layout:
     layout.check(directory, nodes, gpus)
+    layout.require_own(directory)
     if directory.exists() and any(directory.iterdir()):
         msg = f"{directory} is not empty and no sandbox; choose another --dir"
         raise errors.UsageError(msg)

@@ -84,7 +84,7 @@ def start_slurmd(lay: layout.Layout, env: Mapping[str, str], node: str, *, reboo
     _start(lay, f"slurmd-{node}", argv, env)
 
 
-def wait_for_nodes(lay: layout.Layout, env: Mapping[str, str], *, timeout_s: float = 60) -> None:
+def wait_for_nodes(lay: layout.Layout, env: Mapping[str, str], *, timeout_s: float = 180) -> None:
     """Returns when every node has registered and answers."""
     names = ",".join(lay.node_names)
 

@@ -114,6 +114,7 @@ class Layout:
     def load(cls, directory: Path) -> Self:
         """The sandbox in `directory`; raises NotFound when none was made there."""
         directory = directory.resolve()
+        require_own(directory)
         try:
             fields = json.loads(_file(directory).read_text())
         except FileNotFoundError as exc:
@@ -155,6 +156,20 @@ def check(directory: Path, nodes: int, gpus: int) -> None:
     if any(c.isspace() or c in "\"'\\,=#" for c in str(directory)):
         msg = f"{directory}: Slurm's configuration cannot hold blanks, quotes, commas, = or # in a path"
         raise errors.UsageError(msg)
+
+
+def require_own(directory: Path) -> None:
+    """Raises NotPermitted when others could have put something into an existing `directory`.
+
+    The default place is a predictable name in /var/tmp for some, and root runs what lies there.
+    """
+    try:
+        found = directory.stat()
+    except FileNotFoundError:
+        return
+    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        msg = f"{directory} belongs to someone else or others may write into it; choose another --dir"
+        raise errors.NotPermitted(msg)
 
 
 def _file(directory: Path) -> Path:

@@ -62,7 +62,7 @@ def start(role: str, argv: Sequence[str], *, env: Mapping[str, str], run: Path, 
             cwd="/",
             check=True,
         )
-    wait_until(lambda: _pid(pid_file) is not None, f"{role} did not start; see {log}", timeout_s=10)
+    wait_until(lambda: _pid(pid_file) is not None, f"{role} did not start; see {log}", timeout_s=60)
     pid = _pid(pid_file)
     assert pid is not None
     return pid
@@ -76,7 +76,7 @@ def start_ready(
     run: Path,
     log: Path,
     ready: Callable[[], bool] | None,
-    timeout_s: float = 60,
+    timeout_s: float = 120,
 ) -> None:
     """Starts a daemon and returns when it is `ready`; one that ends before that is an error at once."""
     pid = start(role, argv, env=env, run=run, log=log)
@@ -84,7 +84,7 @@ def start_ready(
         wait_ready(role, pid, log, ready, timeout_s)
 
 
-def wait_ready(role: str, pid: int, log: Path, ready: Callable[[], bool], timeout_s: float = 60) -> None:
+def wait_ready(role: str, pid: int, log: Path, ready: Callable[[], bool], timeout_s: float = 120) -> None:
     """Returns when the daemon `pid` is `ready`; raises CommandFailed when it ends or takes too long."""
     wait_until(
         lambda: not is_alive(pid) or ready(), f"{role} is not ready; see {log.parent}", timeout_s=timeout_s

@@ -11,7 +11,7 @@ from pathlib import Path
 from probing_cluster.core import settings
 from probing_cluster.db import embedded
 from probing_cluster.db import store as db_store
-from probing_cluster.sandbox import configs, processes, recording
+from probing_cluster.sandbox import configs, layout, processes, recording
 
 _MADE_BY_US = ("postgres", "etc")
 
@@ -20,6 +20,7 @@ def run(directory: Path, path: Path, *, say: Callable[[str], None]) -> int:
     """Replays `path`, prints the report and writes the HTML one; stops the database again. Returns the job's id."""
     incident = recording.load(path)
     directory = directory.resolve()
+    layout.require_own(directory)
     say(f"replaying a recorded incident: {incident.about}")
     for name in _MADE_BY_US:
         if name == "postgres" and (directory / name).exists():

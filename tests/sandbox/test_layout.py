@@ -73,3 +73,15 @@ def test_a_working_directory_closed_to_others_is_not_used(
     assert chosen == layout.default_directory()
     monkeypatch.setattr(layout.os, "geteuid", lambda: 1000)
     assert layout.default_directory() == closed / ".sandbox"
+
+
+def test_a_directory_that_others_could_have_filled_is_refused(tmp_path: Path) -> None:
+    """Root never runs what someone else may have put into a predictable place."""
+    layout.require_own(tmp_path / "absent")
+    tmp_path.chmod(0o777)
+    with pytest.raises(errors.NotPermitted, match="others may write"):
+        layout.require_own(tmp_path)
+    with pytest.raises(errors.NotPermitted):
+        layout.Layout.load(tmp_path)
+    tmp_path.chmod(0o755)
+    layout.require_own(tmp_path)
