@@ -6,7 +6,6 @@ import argparse
 import json
 import signal
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -42,8 +41,7 @@ def _stream(stream: BinaryIO, args: argparse.Namespace, *, follow: bool) -> int:
 
     # `| head` ends us as it ends grep: silently, in the middle of whatever.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    lines: Iterable[bytes] = iter(stream.readline, b"") if follow else stream
-    for found in classify.classify_stream(lines, args.kind, args.all):
+    for found in classify.classify_stream(stream, args.kind, args.all):
         sys.stdout.write(json.dumps(found, default=str, ensure_ascii=True) + "\n")
         if follow:
             sys.stdout.flush()

@@ -232,7 +232,8 @@ def test_classify_streams_and_obeys_the_pipe(tmp_path: Path) -> None:
     assert (shell.stdout.count("\n"), shell.stderr) == (1, "")
 
 
-def test_classify_follows_a_pipe_line_by_line(tmp_path: Path) -> None:
+@pytest.mark.timeout(60)
+def test_classify_follows_a_pipe_line_by_line() -> None:
     """A finding is printed when its line has come, not when the pipe is full."""
     command = [sys.executable, "-m", "probing_cluster.control_plane.cli", "classify", "--kind", "kernel", "-"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
