@@ -25,15 +25,29 @@ def main(words: "list[str]", environment: "dict[bytes, bytes]") -> bytes:
         # A step that says off inside a job that says on inherits the job's.
         return b"unset PROBING_PAGE_DIR\n" if b"PROBING_PAGE_DIR" in environment else b""
     lines = [b"export PROBING=on"]
-    job_id = environment.get(b"SLURM_JOB_ID", b"")
-    if options["--job-dir"] and job_id.isdigit():
-        base = options["--job-dir"].encode().replace(b"%n", environment.get(b"SLURMD_NODENAME", b""))
+    base = options["--job-dir"].encode().replace(b"%n", environment.get(b"SLURMD_NODENAME", b""))
+    job_id = job_here(base, environment)
+    if base and job_id:
         lines.append(b"export PROBING_PAGE_DIR=" + base + b"/" + job_id)
     path = with_front(probe_dir, environment.get(b"PYTHONPATH", b""))
     # A value with a line break cannot be said in TaskProlog's language: the user's own stays as it is.
     if b"\n" not in path:
         lines.append(b"export PYTHONPATH=" + path)
     return b"\n".join(lines) + b"\n"
+
+
+def job_here(base: bytes, environment: "dict[bytes, bytes]") -> bytes:
+    """The id under which the Prolog made this job's directory; empty outside a job.
+
+    In a heterogeneous job Slurm tells every task the leader's id: the part is the one whose directory is here.
+    """
+    size = environment.get(b"SLURM_HET_SIZE", b"")
+    for part in range(min(int(size), 1024) if size.isdigit() else 0):
+        job_id = environment.get(b"SLURM_JOB_ID_HET_GROUP_%d" % part, b"")
+        if job_id.isdigit() and posix.access(base + b"/" + job_id, posix.F_OK):
+            return job_id
+    job_id = environment.get(b"SLURM_JOB_ID", b"")
+    return job_id if job_id.isdigit() else b""
 
 
 def with_front(directory: bytes, path: bytes) -> bytes:

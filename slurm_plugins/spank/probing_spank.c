@@ -189,21 +189,45 @@ static void put_python_path(spank_t sp)
 	free(after);
 }
 
+/* <page_base>/<job id>, with the node's name for %n; false when that name is not known */
+static bool page_path(spank_t sp, char *out, size_t size, unsigned long job_id)
+{
+	const char *mark = strstr(page_base, "%n");
+	char node[256] = "";
+
+	if (mark == NULL)
+		return snprintf(out, size, "%s/%lu", page_base, job_id) < (int)size;
+	if (spank_getenv(sp, "SLURMD_NODENAME", node, sizeof(node)) != ESPANK_SUCCESS)
+		return false;
+	return snprintf(out, size, "%.*s%s%s/%lu", (int)(mark - page_base), page_base, node, mark + 2, job_id) <
+	       (int)size;
+}
+
+/*
+ * The Prolog made the directory under the id of this node's part of the job. In a heterogeneous job Slurm tells
+ * every task the leader's id, so the part is the one whose directory is here.
+ */
 static void put_page_dir(spank_t sp)
 {
-	char node[256] = "", path[sizeof(page_base) + sizeof(node) + 16];
-	const char *mark = strstr(page_base, "%n");
+	char path[sizeof(page_base) + 512], name[64], word[32];
+	unsigned long parts = 0;
 	uint32_t job_id = 0;
 
 	if (page_base[0] == '\0' || spank_get_item(sp, S_JOB_ID, &job_id) != ESPANK_SUCCESS)
 		return;
-	if (mark != NULL && spank_getenv(sp, "SLURMD_NODENAME", node, sizeof(node)) != ESPANK_SUCCESS)
-		return;
-	if (mark != NULL)
-		snprintf(path, sizeof(path), "%.*s%s%s/%u", (int)(mark - page_base), page_base, node, mark + 2, job_id);
-	else
-		snprintf(path, sizeof(path), "%s/%u", page_base, job_id);
-	spank_setenv(sp, "PROBING_PAGE_DIR", path, 1);
+	if (spank_getenv(sp, "SLURM_HET_SIZE", word, sizeof(word)) == ESPANK_SUCCESS)
+		parts = strtoul(word, NULL, 10);
+	for (unsigned long part = 0; part < parts && part < 1024; part++) {
+		snprintf(name, sizeof(name), "SLURM_JOB_ID_HET_GROUP_%lu", part);
+		if (spank_getenv(sp, name, word, sizeof(word)) != ESPANK_SUCCESS)
+			continue;
+		if (page_path(sp, path, sizeof(path), strtoul(word, NULL, 10)) && access(path, F_OK) == 0) {
+			spank_setenv(sp, "PROBING_PAGE_DIR", path, 1);
+			return;
+		}
+	}
+	if (page_path(sp, path, sizeof(path), job_id))
+		spank_setenv(sp, "PROBING_PAGE_DIR", path, 1);
 }
 
 /* In slurmstepd, as the user, once for every task, the batch script's included. */

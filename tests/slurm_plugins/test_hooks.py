@@ -215,6 +215,23 @@ def test_task_prolog_stays_out(hook: Hook, arguments: list[str], environment: di
     assert (done.returncode, done.stdout) == (0, "")
 
 
+def test_a_part_of_a_het_job_finds_its_own_directory(hook: Hook, tmp_path: Path) -> None:
+    """Slurm tells every part the leader's id; the directory its Prolog made on this node decides."""
+    (tmp_path / "n2" / "7").mkdir(parents=True)
+    het = {"SLURM_JOB_ID": "6", "SLURM_HET_SIZE": "2", "SLURMD_NODENAME": "n2"}
+    het |= {"SLURM_JOB_ID_HET_GROUP_0": "6", "SLURM_JOB_ID_HET_GROUP_1": "7"}
+    for node, part in (("n2", "7"), ("n1", "6")):
+        done = hook(
+            "task_prolog",
+            "--probe-dir",
+            "/opt/p",
+            "--job-dir",
+            f"{tmp_path}/%n",
+            environment={**het, "SLURMD_NODENAME": node},
+        )
+        assert f"export PROBING_PAGE_DIR={tmp_path}/{node}/{part}\n" in done.stdout
+
+
 def test_a_step_that_opts_out_drops_what_it_inherited(hook: Hook) -> None:
     """Off inside a job that is on takes the page directory away, which is what arms the probe."""
     environment = {"PROBING": "off", "PROBING_PAGE_DIR": "/run/j/7", "PYTHONPATH": "/opt/p"}

@@ -272,6 +272,22 @@ def test_spank_in_batch_jobs_and_their_steps(box: cluster.Sandbox, spank: Path) 
     assert until(out.read_text) == "off\noff\non /opt/probe\n"
 
 
+def test_parts_of_a_het_job_find_their_own_directories(box: cluster.Sandbox, spank: Path) -> None:
+    """Each part's tasks get the directory of the id its own Prolog was told."""
+    base, out = box.directory / "pages", box.directory / "het.out"
+    spank.write_text(spank.read_text().replace("/run/%n/jobs", f"{base}/%n"))
+    site = box.layout.etc / "prolog.d" / "pages"
+    site.write_text(f'#!/bin/sh\nmkdir -p {base}/"$SLURMD_NODENAME/$SLURM_JOB_ID"\n')
+    site.chmod(0o755)
+    script = "#!/bin/bash\n#SBATCH -w n1\n#SBATCH hetjob\n#SBATCH -w n2\nsrun --het-group=0,1 sh -c 'echo $PROBING_PAGE_DIR'\n"
+    try:
+        job_id = box.submit(script, output=str(out))
+        box.wait(job_id, ["COMPLETED\nCOMPLETED", "COMPLETED"])
+    finally:
+        site.unlink()
+    assert sorted(out.read_text().split()) == [f"{base}/n1/{job_id}", f"{base}/n2/{job_id + 1}"]
+
+
 def test_the_run_key_reaches_tasks_and_prolog(box: cluster.Sandbox, spank: Path) -> None:
     """--probing-run is PROBING_RUN_KEY in the task, and SPANK_PROBING_RUN_KEY where the Prolog tells the agent."""
     seen = box.directory / "prolog.env"
