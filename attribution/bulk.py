@@ -19,6 +19,7 @@ import pyarrow.dataset as ds
 
 from probing_cluster.attribution import case as cases
 from probing_cluster.attribution import claims, judge, scene, signatures, taxonomy
+from probing_cluster.attribution.rules import user_error
 from probing_cluster.core import records
 
 _SQL = Path(__file__).parent / "sql"
@@ -95,7 +96,10 @@ class Bulk:
 
     def summary(self, part: Slice) -> pa.Table:
         """attempt_id, n_root, last_own_row per failed attempt with anything that argues in its window."""
-        return self._run("bulk_summary", part, slack_us=scene.SLACK // timedelta(microseconds=1))
+        one_us = timedelta(microseconds=1)
+        return self._run(
+            "bulk_summary", part, slack_us=scene.SLACK // one_us, own_us=user_error.NEAR // one_us
+        )
 
     def candidates(self, part: Slice, attempt_ids: Iterable[int]) -> pa.Table:
         """Every event in the windows of these attempts, by attempt and time."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from datetime import timedelta
 
 from probing_cluster.attribution import claims, findings, scene, signatures
 
 CAUSE, MISMATCH = "user_error", "collective_mismatch"
+NEAR = timedelta(seconds=60)
+"""A GPU error of the program's own ends it at once; one that came longer before did not."""
+
 _ENDED_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY", "TIMEOUT", "CANCELLED", "REQUEUED"})
 _DOUBTFUL_SIGNALS = {9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6}
 """Killed, terminated, bus error, abort: often somebody else's doing (a watchdog, a server, memory)."""
@@ -23,7 +27,10 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     xids = [
         s
         for s in case.of(CAUSE)
-        if s.signature.role is signatures.Role.USER and s.when is scene.When.RUNNING and not s.ours
+        if s.signature.role is signatures.Role.USER
+        and s.when is scene.When.RUNNING
+        and not s.ours
+        and s.at >= case.onset_at - NEAR
     ]
     marked = {s.event.event_id: s.event for s in xids}
     for claim in told:

@@ -1,6 +1,7 @@
 -- What the windows of a slice's failed attempts hold, without naming events: enough to see which need full judging.
 -- Inputs   as bulk_strongest.sql; attempt_nodes has start_us; sort has root (true when such an event alone can reach
---          "possible") and own (true for user-type GPU errors); $slack_us (Slurm's whole seconds).
+--          "possible") and own (true for user-type GPU errors); $slack_us (Slurm's whole seconds), $own_us (how long
+--          before the end such an error can have ended it).
 -- Output   attempt_id, n_root, last_own_row (row of the last user-type error while it ran; null without one). Rows are numbered by time.
 WITH ends AS (
     SELECT attempt_id, start_us, end_us, (end_us - $before_us) / $bucket_us * $n_nodes + node_idx AS b
@@ -19,7 +20,7 @@ WITH ends AS (
 )
 SELECT w.attempt_id,
        sum(CASE WHEN s.root THEN 1 ELSE 0 END) AS n_root,
-       max(CASE WHEN NOT s.root AND s.at_us BETWEEN w.start_us - $slack_us AND w.end_us + $slack_us THEN s.row END) AS last_own_row
+       max(CASE WHEN NOT s.root AND s.at_us BETWEEN greatest(w.start_us - $slack_us, w.end_us - $own_us) AND w.end_us + $slack_us THEN s.row END) AS last_own_row
 FROM windows w
 JOIN seen s ON s.b = w.b AND s.at_us BETWEEN w.end_us - $before_us AND w.end_us + $after_us
 GROUP BY w.attempt_id
