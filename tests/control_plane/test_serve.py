@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import fakes
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from probing_cluster.control_plane import context, journal, metrics, serve, tasks
+from probing_cluster.core import errors, settings
+from probing_cluster.db import store as db_store
+
+SLURM = """#!/bin/sh
+case "$(basename "$0") $*" in
+  *"-e"*) echo JobIDRaw JobID State Submit Eligible Start End ExitCode NodeList AllocTRES User Account Partition JobName Cluster ;;
+  sacct*) for a in "$@"; do case "$a" in --delimiter=*) d="${a#--delimiter=}";; --format=*) f="${a#--format=}";; esac; done
+          echo "$f" | sed "s/,/$d/g" ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A short path: sockets have little room."""
+    with tempfile.TemporaryDirectory(prefix="probing-serve-") as directory:
+        yield Path(directory)
+
+
+def write_config(home: Path, url: str, metrics_listen: str = "") -> Path:
+    bin_directory = home / "bin"
+    bin_directory.mkdir()
+    for name in ("sacct", "scontrol", "sinfo", "squeue"):
+        (bin_directory / name).write_text(SLURM)
+        (bin_directory / name).chmod(0o755)
+    path = home / "probing.toml"
+    path.write_text(
+        f'[cluster]\nname = "c"\n[database]\nurl = "{url}"\n[slurm]\nbin_directory = "{bin_directory}"\n'
+        f'[service]\nsocket = "{home}/report.sock"\nmetrics_listen = "{metrics_listen}"\naction_poll_s = 0.2\n'
+    )
+    return path
+
+
+def until(what: Callable[[], bool]) -> None:
+    """Waits for something the service does in its own time."""
+    deadline = time.monotonic() + 120
+    while not what():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.1)
+
+
+def start(config: Path, log: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "probing_cluster.control_plane.cli", "serve", "--config", str(config)]
+    with log.open("wb") as stream:
+        return subprocess.Popen(
+            command, stderr=stream, stdout=stream, env={**os.environ, "PYTHONWARNINGS": ""}
+        )
+
+
+def lines(log: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+
+
+def test_the_service_runs_and_ends_cleanly_on_sigterm(home: Path, store: db_store.Store) -> None:
+    """Real process, real Postgres, Slurm's commands at the edge: it polls, opens its door, and leaves nothing."""
+    log = home / "log"
+    process = start(write_config(home, store.connection_uri()), log)
+    try:
+        until(lambda: store.recall("accounting.until") is not None and (home / "report.sock").exists())
+    finally:
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(60)
+    assert code == 0
+    said = [line["message"] for line in lines(log)]
+    assert (said[0], said[-1]) == ("serving", "stopping")
+    assert not (home / "report.sock").exists()
+
+
+def test_the_service_waits_for_its_database_and_can_be_stopped_meanwhile(home: Path) -> None:
+    """No server at start: each task says once that it waits, and SIGTERM still ends it."""
+    log = home / "log"
+    process = start(write_config(home, f"postgresql://nobody@/none?host={home}"), log)
+    try:
+        until(lambda: "task waits" in log.read_text())
+    finally:
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(60)
+    assert code == 0
+    waits = [line["task"] for line in lines(log) if line["message"] == "task waits"]
+    assert len(waits) == len(set(waits))
+
+
+def test_every_registered_task_is_scheduled_alone(service: context.Context) -> None:
+    """One pass at a time, missed ones folded: a slow task never runs twice at once."""
+    scheduler = serve.make_scheduler(service)
+    jobs = {job.id: job for job in scheduler.get_jobs()}
+    assert {task.name for task in tasks.REGISTER} <= set(jobs)
+
+
+def value(text: str, name: str, **labels: str) -> float:
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name == name and sample.labels == labels:
+                return sample.value
+    raise AssertionError(f"{name}{labels} is not exported")
+
+
+def test_metrics_tell_of_tasks_nodes_and_decisions(service: context.Context) -> None:
+    """One scrape over HTTP: tasks, heartbeats, faults, budget; the numbers are the rows' own."""
+    import test_tasks
+
+    from probing_cluster.control_plane.tasks import actions
+
+    fakes.deliver(service.store, "n2", test_tasks.xid())
+    journal.one_pass(service.journal, "actions", lambda: actions.run(service), service.clock)
+    service.config = settings.Settings(
+        cluster=service.config.cluster,
+        policy=service.config.policy,
+        service=settings.ServiceSettings(metrics_listen="127.0.0.1:19471"),
+    )
+    with (
+        metrics.serving(service),
+        urllib.request.urlopen("http://127.0.0.1:19471/metrics", timeout=30) as reply,
+    ):
+        text = reply.read().decode()
+    assert value(text, "probing_task_passes_total", task="actions", outcome="ok") == 1
+    assert value(text, "probing_node_faults", node="n2", severity="high") == 1
+    assert value(text, "probing_decisions_24h", action="drain", state="done") == 1
+    assert value(text, "probing_budget_nodes_taken") == 1
+    assert value(text, "probing_database_up") == 1
+    assert value(text, "probing_observe_only") == 0
+
+
+def test_a_scrape_without_the_database_still_answers(
+    service: context.Context, postgres_directory: Path
+) -> None:
+    """Prometheus learns that the database is away from the endpoint itself."""
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    from probing_cluster.db import embedded
+
+    registry = CollectorRegistry()
+    registry.register(metrics.ServiceCollector(service))
+    embedded.stop(postgres_directory)
+    try:
+        text = generate_latest(registry).decode()
+    finally:
+        embedded.ensure(postgres_directory)
+    assert value(text, "probing_database_up") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [("127.0.0.1:9101", "127.0.0.1", 9101), (":9101", "0.0.0.0", 9101), ("[::1]:1", "::1", 1)],
+)
+def test_where_metrics_listen(text: str, host: str, port: int) -> None:
+    """host:port, every address, IPv6."""
+    assert metrics.address(text) == (host, port)
+
+
+@pytest.mark.parametrize("text", ["9101", "host", "host:port"])
+def test_a_bad_listen_address_is_refused(text: str) -> None:
+    """A typo in the setting is named, not guessed."""
+    with pytest.raises(errors.SettingsError, match="metrics_listen"):
+        metrics.address(text)
