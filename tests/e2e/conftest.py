@@ -40,9 +40,13 @@ class Cluster:
     def logs(self) -> str:
         """The last lines of the service's and agents' logs."""
         ours = [
-            path for path in sorted(self.sandbox.layout.log.glob("*.out")) if path.stem.startswith(("service", "agent"))
+            path
+            for path in sorted(self.sandbox.layout.log.glob("*.out"))
+            if path.stem.startswith(("service", "agent"))
         ]
-        return "\n".join(f"--- {p.name}\n" + "\n".join(p.read_text(errors="replace").splitlines()[-15:]) for p in ours)
+        return "\n".join(
+            f"--- {p.name}\n" + "\n".join(p.read_text(errors="replace").splitlines()[-15:]) for p in ours
+        )
 
     def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
         """Rows of the embedded database."""
