@@ -21,8 +21,8 @@ from probing_cluster.probe_agent.sources import kmsg
 NAME = "kernel_log"
 STATE = "kernel_log"
 
-Classify = Callable[[str], grammar.KernelFinding | None]
-"""Text of one kernel line to what it means, or None."""
+Classify = Callable[[str, float], grammar.KernelFinding | None]
+"""Text of one kernel line and the kernel's time of it, seconds, to what it means, or None."""
 
 
 @dataclass(kw_only=True)
@@ -38,6 +38,20 @@ class Cursor:
     @classmethod
     def from_state(cls, state: Mapping[str, Any] | None) -> Cursor | None:
         return None if not state else cls(**state)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Times:
+    """What turns the kernel's time into the world's, for one batch of lines."""
+
+    now: datetime
+    zero_s: float | None
+    """The kernel's time zero, epoch seconds; None when the node's boot time is unknown."""
+
+    def of(self, line: kmsg.Line) -> datetime:
+        if self.zero_s is None:
+            return self.now
+        return min(self.now, clock.from_epoch_s(self.zero_s + line.ts_us / 1e6))
 
 
 class KernelLog:
@@ -75,11 +89,13 @@ class KernelLog:
         lines = list(lines)
         self._check_boot()
         now = self._clock.now()
-        if caught_up and lines and self._who.is_host:
-            self.cursor.drift_s = now.timestamp() - _booted_host_s(now) - lines[-1].ts_us / 1e6
+        booted_s = _booted_host_s(now) if self._who.is_host else self._who.boot_epoch_s()
+        if caught_up and lines and booted_s is not None and self._who.is_host:
+            self.cursor.drift_s = now.timestamp() - booted_s - lines[-1].ts_us / 1e6
+        times = _Times(now=now, zero_s=None if booted_s is None else booted_s + self.cursor.drift_s)
         seen: list[Sighting] = []
         for line in lines:
-            seen += self._line(line, now)
+            self._line(line, times, seen)
         self.cursor.place = place
         return seen
 
@@ -95,22 +111,21 @@ class KernelLog:
             self._expect_from_start = True
             self.cursor = Cursor(boot_id=boot_id)
 
-    def _line(self, line: kmsg.Line, now: datetime) -> list[Sighting]:
+    def _line(self, line: kmsg.Line, times: _Times, seen: list[Sighting]) -> None:
         self.lines_total += 1
-        seen: list[Sighting] = []
         if line.seq >= 0:
             if line.seq <= self.cursor.seq:
-                return []
-            missed = self._missed(line.seq)
-            if missed:
-                seen.append(self._overrun(line.seq, missed, now))
+                return
+            if line.seq != self.cursor.seq + 1:
+                missed = self._missed(line.seq)
+                if missed:
+                    seen.append(self._overrun(line.seq, missed, times.now))
             self.cursor.seq = line.seq
         if line.facility != kmsg.KERNEL_FACILITY:
-            return seen
-        found = self._classify(line.text)
+            return
+        found = self._classify(line.text, line.ts_us / 1e6)
         if found is not None:
-            seen.append(self._sighting(found, line))
-        return seen
+            seen.append(self._sighting(found, line, times))
 
     def _missed(self, seq: int) -> int:
         if self.cursor.seq >= 0:
@@ -133,12 +148,12 @@ class KernelLog:
             detail={"first_seq": seq - missed, "last_seq": seq - 1},
         )
 
-    def _sighting(self, found: grammar.KernelFinding, line: kmsg.Line) -> Sighting:
+    def _sighting(self, found: grammar.KernelFinding, line: kmsg.Line, times: _Times) -> Sighting:
         boot_id = line.boot_id or self.boot_id
         return Sighting(
             source="kernel",
             position=f"{boot_id}:{line.position if line.seq < 0 else line.seq}",
-            at=self._at(line),
+            at=times.of(line),
             kind=found.kind,
             code=found.code,
             severity=found.severity,
@@ -152,13 +167,6 @@ class KernelLog:
             detail={**found.detail, "boot_id": boot_id, "ts_us": line.ts_us}
             | ({"seq": line.seq} if line.seq >= 0 else {}),
         )
-
-    def _at(self, line: kmsg.Line) -> datetime:
-        now = self._clock.now()
-        booted = _booted_host_s(now) if self._who.is_host else self._who.boot_epoch_s()
-        if booted is None:
-            return now
-        return min(now, clock.from_epoch_s(booted + self.cursor.drift_s + line.ts_us / 1e6))
 
 
 def _booted_host_s(now: datetime) -> float:
