@@ -42,6 +42,7 @@ CREATE OR REPLACE FUNCTION probing.deliver(
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET timezone = 'UTC'
+SET enable_nestloop = off -- arrays are taken for short; a thousand rows joined by loops take a second
 AS $deliver$
 DECLARE
     v_cluster text;
@@ -53,6 +54,8 @@ DECLARE
     v_last timestamptz;
     v_requests jsonb;
     v_quota bigint; -- null = the owner or the service, which have none
+    v_fresh uuid[];
+    v_fresh_at timestamptz[];
     v_written bigint;
     v_this_hour bigint;
 BEGIN
@@ -77,42 +80,60 @@ BEGIN
     END IF;
 
     IF v_given > 0 THEN
-        WITH incoming AS (
-            SELECT * FROM unnest(
-                e_event_id, e_cluster, e_node, e_at, e_observed_at, e_kind, e_code, e_severity, e_device,
-                e_pci_bus_id, e_gpu_uuid, e_pid, e_process, e_job_id, e_count, e_last_at, e_source, e_message,
-                e_measured, e_threshold, e_unit, e_detail
-            ) AS u(
-                event_id, cluster, node, at, observed_at, kind, code, severity, device,
-                pci_bus_id, gpu_uuid, pid, process, job_id, count, last_at, source, message,
-                measured, threshold, unit, detail
-            )
-        ), fit AS (
-            SELECT * FROM incoming
-            WHERE cluster = v_cluster AND node = v_node
-              AND severity IN ('info', 'low', 'high') AND isfinite(at)
-        ), fresh AS (
+        SELECT count(*) INTO v_fit
+        FROM unnest(e_cluster, e_node, e_at, e_severity) AS u(cluster, node, at, severity)
+        WHERE u.cluster = v_cluster AND u.node = v_node AND u.severity IN ('info', 'low', 'high') AND isfinite(u.at);
+        BEGIN
+            IF v_fit < v_given THEN
+                RAISE unique_violation; -- the common case below takes all rows or none
+            END IF;
             -- In id order: two deliveries of the same rows then wait for each other instead of deadlocking.
             INSERT INTO probing.event_key (event_id, at)
-            SELECT event_id, at FROM fit ORDER BY event_id
-            ON CONFLICT (event_id) DO NOTHING
-            RETURNING event_id, at
-        ), stored AS (
-            INSERT INTO probing.health_event (
-                event_id, cluster, node, at, observed_at, kind, code, severity, device, pci_bus_id, gpu_uuid,
-                pid, process, job_id, count, last_at, source, message, measured, threshold, unit, detail
+            SELECT u.event_id, u.at FROM unnest(e_event_id, e_at) AS u(event_id, at) ORDER BY u.event_id;
+            v_accepted := v_given;
+        EXCEPTION WHEN unique_violation THEN
+            -- Some are known already, or not to be taken: sort out which are new. Slower, and rare.
+            WITH fresh AS (
+                INSERT INTO probing.event_key (event_id, at)
+                SELECT u.event_id, u.at
+                FROM unnest(e_event_id, e_cluster, e_node, e_at, e_severity) AS u(event_id, cluster, node, at, severity)
+                WHERE u.cluster = v_cluster AND u.node = v_node
+                  AND u.severity IN ('info', 'low', 'high') AND isfinite(u.at)
+                ORDER BY u.event_id
+                ON CONFLICT (event_id) DO NOTHING
+                RETURNING event_id, at
             )
-            SELECT
-                event_id, cluster, node, at, observed_at, left(kind, 100), left(code, 200), severity, left(device, 500),
-                left(pci_bus_id, 100), left(gpu_uuid, 100), pid, left(process, 500), job_id, coalesce(count, 1), last_at,
-                left(source, 100), left(message, 4096), measured, threshold, left(unit, 50),
-                CASE WHEN length(detail) > 65536 THEN '{"truncated": true}' ELSE coalesce(detail, '{}') END::jsonb
-            FROM fit JOIN fresh USING (event_id, at)
-            ON CONFLICT DO NOTHING
-        )
-        SELECT (SELECT count(*) FROM fit), count(*), min(at), max(at)
-        INTO v_fit, v_accepted, v_first, v_last FROM fresh;
+            SELECT count(*), coalesce(array_agg(event_id), '{}'), coalesce(array_agg(at), '{}')
+            INTO v_accepted, v_fresh, v_fresh_at FROM fresh;
+        END;
 
+        INSERT INTO probing.health_event (
+            event_id, cluster, node, at, observed_at, kind, code, severity, device, pci_bus_id, gpu_uuid,
+            pid, process, job_id, count, last_at, source, message, measured, threshold, unit, detail
+        )
+        SELECT
+            u.event_id, v_cluster, v_node, u.at, u.observed_at, left(u.kind, 100), left(u.code, 200), u.severity,
+            left(u.device, 500), left(u.pci_bus_id, 100), left(u.gpu_uuid, 100), u.pid, left(u.process, 500), u.job_id,
+            coalesce(u.count, 1), u.last_at, left(u.source, 100), left(u.message, 4096), u.measured, u.threshold,
+            left(u.unit, 50),
+            CASE WHEN length(u.detail) > 65536 THEN '{"truncated": true}' ELSE coalesce(u.detail, '{}') END::jsonb
+        FROM unnest(
+            e_event_id, e_at, e_observed_at, e_kind, e_code, e_severity, e_device, e_pci_bus_id, e_gpu_uuid, e_pid,
+            e_process, e_job_id, e_count, e_last_at, e_source, e_message, e_measured, e_threshold, e_unit, e_detail
+        ) WITH ORDINALITY AS u(
+            event_id, at, observed_at, kind, code, severity, device, pci_bus_id, gpu_uuid, pid,
+            process, job_id, count, last_at, source, message, measured, threshold, unit, detail, n
+        )
+        -- Null when all are new: no comparison then. A row given twice is taken where it stands first.
+        WHERE v_fresh IS NULL OR u.n IN (
+            SELECT min(g.n) FROM unnest(e_event_id, e_at, e_cluster, e_node) WITH ORDINALITY AS g(event_id, at, cluster, node, n)
+            JOIN unnest(v_fresh, v_fresh_at) AS f(event_id, at) USING (event_id, at)
+            WHERE g.cluster = v_cluster AND g.node = v_node
+            GROUP BY g.event_id
+        );
+
+        SELECT min(u.at), max(u.at) INTO v_first, v_last
+        FROM unnest(CASE WHEN v_fresh IS NULL THEN e_at ELSE v_fresh_at END) AS u(at);
         IF v_accepted > 0 THEN
             INSERT INTO probing.arrival (cluster, node, first_at, last_at, n_events)
             VALUES (v_cluster, v_node, v_first, v_last, v_accepted);

@@ -8,6 +8,8 @@ DatabaseUnavailable; a row that can never be stored is refused alone, counted, a
 from __future__ import annotations
 
 import dataclasses
+import operator
+import struct
 import time
 import uuid
 from collections.abc import Generator, Mapping, Sequence
@@ -17,12 +19,10 @@ from typing import Any, Self
 import psycopg
 from psycopg.adapt import AdaptersMap
 from psycopg.types.json import Jsonb
-from psycopg.types.numeric import FloatBinaryDumper, Int8BinaryDumper
-from psycopg.types.string import StrBinaryDumper
 
 from probing_cluster.core import errors, records
+from probing_cluster.db import binary_arrays, plain
 from probing_cluster.db import load as load_module
-from probing_cluster.db import plain
 from probing_cluster.db.load import Ack, Load, Request
 
 __all__ = ["EVENT_FIELDS", "Ack", "Delivery", "Request"]
@@ -53,6 +53,9 @@ EVENT_FIELDS: tuple[tuple[str, str], ...] = (
 )
 """The columns of an event in a delivery and their SQL types; a test holds them against the record."""
 
+_NAMES = tuple(name for name, _ in EVENT_FIELDS)
+_FIELDS = operator.attrgetter(*_NAMES)
+
 _CALL = (
     "SELECT probing.deliver(p_cluster => %(p_cluster)s::text, p_node => %(p_node)s::text, "
     + ", ".join(f"e_{name} => %(e_{name})b::{kind}[]" for name, kind in EVENT_FIELDS)
@@ -67,7 +70,9 @@ _ROW_FAULT = (
     psycopg.errors.CannotCoerce,
     OverflowError,
     RecursionError,
+    AttributeError,
     TypeError,
+    struct.error,
     ValueError,  # UnicodeError among them
 )
 """What says that a row, not the database, is at fault."""
@@ -184,11 +189,13 @@ class Delivery:
         return _ack(row[0])
 
     def _arguments(self, load: Load) -> dict[str, Any]:
+        columns: dict[str, Sequence[Any]] = dict(
+            zip(_NAMES, zip(*map(_FIELDS, load.events), strict=True), strict=False)
+        )
+        columns["detail"] = [plain.dumps(detail) for detail in columns.get("detail", ())]
         arguments: dict[str, Any] = {
-            f"e_{name}": [getattr(event, name) for event in load.events] for name, _ in EVENT_FIELDS
+            f"e_{name}": binary_arrays.ARRAYS[kind](columns.get(name, ())) for name, kind in EVENT_FIELDS
         }
-        arguments["e_severity"] = [str(event.severity) for event in load.events]
-        arguments["e_detail"] = [plain.dumps(event.detail) for event in load.events]
         arguments["p_cluster"] = self._cluster
         arguments["p_node"] = self._node
         arguments["p_checks"] = _jsonb([_jsonable(check) for check in load.checks])
@@ -239,11 +246,9 @@ def _until(gen: Generator[Any, Any, Any], end_at: float) -> Generator[Any, Any, 
 
 
 def _adapters() -> AdaptersMap:
-    """One binary form per Python type: an array's type must not depend on the numbers in it."""
     adapters = AdaptersMap(psycopg.adapters)
-    adapters.register_dumper(int, Int8BinaryDumper)
-    adapters.register_dumper(float, FloatBinaryDumper)
-    adapters.register_dumper(str, StrBinaryDumper)
+    for array, dumper in binary_arrays.DUMPERS.items():
+        adapters.register_dumper(array, dumper)
     return adapters
 
 

@@ -21,7 +21,14 @@ KEY_RETENTION_DAYS = 90
 """Least time an event's key is kept, days: longer than any spool can hold an event back."""
 
 _NAME = re.compile(r"health_event_(\d{4})_(\d{2})")
+_AGED_KEYS = "DELETE FROM probing.event_key WHERE received_at < :before AND at < :before"
+# Rows of a clock gone wrong belong to no month: they go when they were received so long ago.
+_AGED_STRAYS = (
+    "DELETE FROM probing.health_event_default d USING probing.event_key k "
+    "WHERE k.event_id = d.event_id AND k.received_at < :before AND d.at < :before"
+)
 _AGED = (
+    _AGED_STRAYS,
     "DELETE FROM probing.check_result WHERE at < :before",
     "DELETE FROM probing.job_allocation WHERE at < :before",
     "DELETE FROM probing.node_request WHERE expires_at < :before",
@@ -65,11 +72,10 @@ def maintain(
                 old = [m for m in old if f"{m:%Y-%m}" in safe]
             made, late = _change(engine, "SELECT probing.make_month(:month)", wanted)
             dropped, kept = _change(engine, "SELECT probing.drop_month(:month)", old)
-            key_age = min(keep_from, today - dt.timedelta(days=KEY_RETENTION_DAYS))
-            keys = _delete(
-                engine, "DELETE FROM probing.event_key WHERE received_at < :before AND at < :before", key_age
-            )
+            # A key outlives its event, so that nothing kept can come in a second time.
             rows = sum(_delete(engine, statement, keep_from) for statement in _AGED)
+            key_age = min([keep_from, today - dt.timedelta(days=KEY_RETENTION_DAYS), *months(engine)])
+            keys = _delete(engine, _AGED_KEYS, key_age)
             return Maintained(
                 made=made, dropped=dropped, postponed=(*late, *kept), keys_deleted=keys, rows_deleted=rows
             )

@@ -40,10 +40,6 @@ def dumps(value: Any) -> str:
         return _encode(_finite(value))
 
 
-def _encode(value: Any) -> str:
-    return json.dumps(value, default=_default, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
 def _finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
@@ -64,3 +60,8 @@ def _default(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted(value)
     raise TypeError(f"{type(value).__name__} cannot be stored")
+
+
+_encode = json.JSONEncoder(
+    default=_default, ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False
+).encode

@@ -86,7 +86,24 @@ def test_keys_outlive_any_spool(postgres_url: str, make_event: Make) -> None:
     assert partitions.maintain(postgres_url, retention_days=10, now=NOW).keys_deleted == 0
     assert door.deliver(events=[event]).duplicates == 1
     later = NOW + timedelta(days=partitions.KEY_RETENTION_DAYS)
-    assert partitions.maintain(postgres_url, retention_days=10, now=later).keys_deleted == 1
+    done = partitions.maintain(postgres_url, retention_days=10, now=later)
+    assert done.keys_deleted == 1
+    assert _homes(postgres_url) == []
+
+
+def test_a_key_outlives_its_event(postgres_url: str, make_event: Make) -> None:
+    """While a month is kept whole, so are the keys of its first days, and nothing in it can come in twice."""
+    door = delivery.Delivery(postgres_url, "c", "n1")
+    events = [make_event(at=datetime(2025, 6, day, tzinfo=UTC)) for day in (1, 30)]
+    door.deliver(events=events)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("UPDATE probing.event_key SET received_at = at")
+    partitions.maintain(postgres_url, retention_days=400, now=NOW)
+    middle = (NOW - datetime(2025, 6, 15, tzinfo=UTC)).days
+    assert partitions.maintain(postgres_url, retention_days=middle, now=NOW).keys_deleted == 0
+    assert door.deliver(events=events).duplicates == 2
+    done = partitions.maintain(postgres_url, retention_days=middle - 20, now=NOW)
+    assert (done.dropped, done.keys_deleted) == (("2025-06",), 2)
 
 
 def test_a_reader_in_the_way_postpones(postgres_url: str, make_event: Make) -> None:
