@@ -223,15 +223,19 @@ def key(attempt: records.JobAttempt) -> tuple[str, int, datetime]:
 
 
 def last_progress(attempt: records.JobAttempt, told: Iterable[records.HealthEvent]) -> datetime | None:
-    """The last training step the probe saw in this attempt; None when it saw none."""
-    found: list[datetime] = []
-    for event in told:
-        text = event.detail.get("last_progress_at")
-        if isinstance(text, str):
-            found.append(datetime.fromisoformat(text))
+    """The last training step the probe saw in this attempt before a rank stalled for good; None when none did.
+
+    A `rank_stall` says how long the rank had not got on when it was told.
+    """
     assert attempt.start_at is not None
     assert attempt.end_at is not None
-    return max((t for t in found if attempt.start_at <= t <= attempt.end_at), default=None)
+    found = [
+        event.at - timedelta(seconds=event.measured)
+        for event in told
+        if event.source == "probe" and event.kind == "rank_stall" and event.measured is not None
+    ]
+    inside = [t for t in found if attempt.start_at <= t <= attempt.end_at]
+    return max(inside, default=None)
 
 
 def _span(attempts: Attempts) -> tuple[datetime, datetime]:

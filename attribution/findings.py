@@ -45,8 +45,15 @@ class FindingSignature:
         return "*" in self.allows or cause in self.allows
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Table:
+    kinds: Mapping[str, FindingSignature]
+    by_role: Mapping[str, FindingSignature]
+    fallback: FindingSignature
+
+
 @functools.cache
-def _load() -> tuple[Mapping[str, FindingSignature], FindingSignature]:
+def _load() -> _Table:
     raw = tomllib.loads(_FILE.read_text("utf-8"))
     table: dict[str, FindingSignature] = {}
     for row in raw["finding"]:
@@ -56,7 +63,8 @@ def _load() -> tuple[Mapping[str, FindingSignature], FindingSignature]:
                 msg = f"{_FILE.name} says twice what {kind} means"
                 raise errors.MalformedInput(msg)
             table[kind] = signature
-    return table, _signature(raw["fallback"], frozenset())
+    by_role = {role: _signature(row, frozenset()) for role, row in raw["by_role"].items()}
+    return _Table(kinds=table, by_role=by_role, fallback=_signature(raw["fallback"], frozenset()))
 
 
 def _signature(row: Mapping[str, Any], kinds: frozenset[str]) -> FindingSignature:
@@ -68,14 +76,27 @@ def _signature(row: Mapping[str, Any], kinds: frozenset[str]) -> FindingSignatur
 
 
 def find(event: records.HealthEvent) -> FindingSignature:
-    """The signature of a job-side event; an unknown kind is context."""
-    table, fallback = _load()
-    return table.get(event.kind, fallback)
+    """The signature of a job-side event; an unknown kind by the role its grammar gives it, else context."""
+    table = _load()
+    known = table.kinds.get(event.kind)
+    own = _only_user(event)
+    if known is not None:
+        # Two ranks in one collective with different sizes: the timeout explains itself.
+        mismatch = own and known.role is FindingRole.PROXIMAL and known.symptom == "nccl_timeout"
+        return table.kinds["collective_mismatch"] if mismatch else known
+    role = event.detail.get("role")
+    if role == "root":
+        return table.by_role["root_user"] if own else table.fallback
+    return table.by_role.get(str(role), table.fallback)
+
+
+def _only_user(event: records.HealthEvent) -> bool:
+    return list(event.detail.get("domains") or ()) == [records.Domain.USER_PROGRAM.value]
 
 
 def kinds() -> frozenset[str]:
     """Every finding kind the table knows."""
-    return frozenset(_load()[0])
+    return frozenset(_load().kinds)
 
 
 def is_finding(event: records.HealthEvent) -> bool:

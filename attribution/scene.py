@@ -152,12 +152,22 @@ def build(case: cases.Case) -> Scene | None:
         onset_at=began,
         window=stretch,
         sightings=tuple(sorted(seen, key=lambda s: (s.at, s.event.event_id))),
-        findings=tuple(
-            Finding(event=e, signature=findings.find(e)) for e in job_side if stretch.instant(e) is not None
-        ),
+        findings=_told([e for e in job_side if stretch.instant(e) is not None]),
         acted_at=acted_at,
         not_held=tuple(looker.not_held),
         outside=tuple(looker.outside),
+    )
+
+
+def _told(job_side: list[records.HealthEvent]) -> tuple[Finding, ...]:
+    """The findings; where the log's reader knows which one began the failure, other errors of the program are its echo."""
+    told = [Finding(event=e, signature=findings.find(e)) for e in job_side]
+    if not any(f.event.detail.get("first_cause") is True for f in told):
+        return tuple(told)
+    return tuple(
+        f
+        for f in told
+        if f.signature.role is not findings.FindingRole.OWN or f.event.detail.get("first_cause") is True
     )
 
 

@@ -478,3 +478,12 @@ def test_the_papers_window_is_fixed_to_the_end(make):
     assert make.judge(make.xid(79, 3, 1805), hang, attempt=long, policy=paper).cause == "unknown"
     case = make.case(attempt=make.attempt(state="TIMEOUT"), policy=paper)
     assert judge.judge(case, made_at=make.end) is None
+
+
+def test_only_the_first_cause_of_a_log_is_the_programs_own(make):
+    """Errors that echo the first one do not argue against the hardware."""
+    first = make.finding("cuda_ecc", node="n2", detail={"first_cause": True, "role": "root"})
+    echo = make.finding("python_exception", message="RuntimeError", detail={"role": "root"})
+    v = make.judge(make.xid(94, severity=records.Severity.LOW), first, echo)
+    assert (v.cause, v.confidence) == ("gpu_memory_contained", C.CERTAIN)
+    assert make.judge(first, echo).cause == "gpu_memory_uncorrectable"

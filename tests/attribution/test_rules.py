@@ -10,6 +10,30 @@ from probing_cluster.core import records
 LOW, INFO = records.Severity.LOW, records.Severity.INFO
 
 
+def snapshots(make):
+    """Rank 0 waits in a collective that rank 1, elsewhere in the user's code, never entered."""
+
+    def entry(rank: int, seq: int, left: bool, function: str) -> dict:
+        call = {"group": "world", "seq": seq, "op": "all_reduce", "numel": 8, "group_size": 2, "left": left}
+        frame = {"function": function, "file": "/home/alice/train.py", "line": 7}
+        return {
+            "rank": rank,
+            "pid": 10 + rank,
+            "alive": True,
+            "state": "R",
+            "phase": "step",
+            "calls": [call],
+            "stack": [frame],
+        }
+
+    ranks = [("n1", entry(0, 4, False, "wait")), ("n2", entry(1, 3, True, "preprocess"))]
+    told = {"source": "probe"}
+    return [
+        make.finding("rank_snapshot", 20, node=n, detail={"ranks": [e], "world_size": 2}, **told)
+        for n, e in ranks
+    ]
+
+
 def build(make, name):
     """(events, attempt, other fields) of the smallest case of a cause."""
     sysfs = {"source": "sysfs"}
@@ -63,7 +87,7 @@ def build(make, name):
         "oom_gpu": ([make.finding("cuda_oom")], failed, {}),
         "user_error": ([make.finding("python_traceback")], failed, {}),
         "collective_mismatch": ([make.finding("collective_mismatch")], failed, {}),
-        "missing_rank": ([make.finding("missing_rank")], failed, {}),
+        "missing_rank": (snapshots(make), failed, {}),
         "time_limit": ([], make.attempt(state="TIMEOUT"), {}),
         "user_cancelled": ([], make.attempt(state="CANCELLED"), {}),
         "preempted": ([], make.attempt(state="PREEMPTED"), {}),

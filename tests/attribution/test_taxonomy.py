@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -64,8 +67,6 @@ def test_every_row_of_the_signature_tables_names_a_known_cause():
 
 def test_every_kernel_code_the_grammar_knows_has_a_signature_of_its_kind():
     """A new kernel family cannot fall through to the default."""
-    import importlib
-    import pkgutil
 
     from probing_cluster.evidence import kernel
 
@@ -106,3 +107,35 @@ def test_a_recovery_is_never_a_fault(make):
     gone = make.event(kind="gpu_lost", source="nvml", detail={"recovered": True})
     assert signatures.of(gone).recovery
     assert signatures.of(gone).role == "context"
+
+
+def test_every_message_the_log_reader_knows_has_a_row():
+    """A new family of job-log messages cannot go unheard."""
+    from probing_cluster.evidence.joblog import reader
+
+    known = findings.kinds()
+    assert not [k for family in reader.FAMILIES for k in family.facts if k not in known]
+
+
+def test_unknown_findings_are_read_by_their_role(make):
+    """What the table does not know is taken for what its grammar says it can be."""
+    root = make.finding("brand_new", detail={"role": "root", "domains": ["user_program"]})
+    assert findings.find(root).role == "own"
+    assert findings.find(make.finding("brand_new", detail={"role": "symptom"})).role == "proximal"
+    assert findings.find(make.finding("brand_new")).role == "context"
+
+
+def test_a_timeout_whose_ranks_disagree_is_a_mismatch(make):
+    """The reader saw different sizes at one sequence number: the program's own."""
+    told = make.finding("watchdog_timeout", detail={"domains": ["user_program"], "timeout_ms": 600000})
+    assert findings.find(told).cause == "collective_mismatch"
+
+
+def test_every_health_check_has_a_row_of_its_own():
+    """What a check says about a job is decided, not guessed."""
+    from probing_cluster.healthchecks import checks
+
+    table = tomllib.loads((ROOT / "attribution" / "signatures.toml").read_text("utf-8"))
+    named = {c for row in table["signature"] if row["kind"] == "check" for c in row["codes"]}
+    registered = {m.name for m in pkgutil.iter_modules(checks.__path__)}
+    assert registered - named == set()

@@ -1,0 +1,76 @@
+"""What the probe saw of all ranks when they stopped: which one did not arrive, and what it was doing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from probing_cluster.attribution import claims, scene, signatures
+from probing_cluster.attribution.gang import stall, views
+from probing_cluster.core import records
+
+_CAUSES = {
+    "rank_dead": "missing_rank",
+    "rank_stopped": "missing_rank",
+    "dataloader": "missing_rank",
+    "python_loop": "missing_rank",
+    "gil_held": "missing_rank",
+    "missing": "missing_rank",
+    "deadlock": "missing_rank",
+    "collective_mismatch": "collective_mismatch",
+    "checkpoint_io": "filesystem_mount",
+    "storage_io": "filesystem_mount",
+}
+"""Findings about links and GPUs make no claim here: the node's own events do."""
+
+_WEIGHTS = {
+    records.Confidence.CERTAIN: 0.85,
+    records.Confidence.LIKELY: 0.82,
+    records.Confidence.POSSIBLE: 0.6,
+}
+
+
+def rule(case: scene.Scene) -> Iterable[claims.Claim]:
+    """At most one claim, from the last snapshot of every node; pages can be forged, so never certain."""
+    last: dict[str, records.HealthEvent] = {}
+    for found in case.findings:
+        if found.event.kind == "rank_snapshot" and found.event.source == "probe":
+            last[found.event.node] = found.event
+    ranks = [
+        view
+        for node, event in sorted(last.items())
+        for entry in event.detail.get("ranks") or ()
+        if isinstance(entry, dict) and (view := views.from_snapshot(node, entry)) is not None
+    ]
+    if not ranks:
+        return
+    said = stall.judge(ranks, world_size=_world(last.values()), node_faults=_faults(case))
+    cause = _CAUSES.get(said.kind)
+    weight = _WEIGHTS.get(said.confidence, 0.0)
+    if cause is None or not weight:
+        return
+    first = said.nodes[0] if said.nodes else None
+    yield claims.Claim(
+        cause=cause,
+        weight=weight if cause != "filesystem_mount" else min(weight, 0.6),
+        at=min(e.at for e in last.values()),
+        rule="gang",
+        node=first,
+        evidence=tuple(sorted(last.values(), key=lambda e: (e.node != first, e.node))),
+        cap=records.Confidence.LIKELY,
+        n_sources=1,
+        words=f"{said.summary}{f' ({said.where})' if said.where else ''}",
+    )
+
+
+def _world(snapshots: Iterable[records.HealthEvent]) -> int | None:
+    sizes = [s.detail.get("world_size") for s in snapshots]
+    return max((s for s in sizes if isinstance(s, int)), default=None)
+
+
+def _faults(case: scene.Scene) -> dict[str, set[str]]:
+    """Kinds of trusted faults per node, as the gang's judge takes them."""
+    found: dict[str, set[str]] = {}
+    for s in case.sightings:
+        if s.signature.role is signatures.Role.ROOT:
+            found.setdefault(s.event.node, set()).add(s.event.kind)
+    return found
