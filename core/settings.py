@@ -72,6 +72,7 @@ class AgentSettings:
         "longest a call that can hang may take in its child process, seconds", default=5.0
     )
     database_url: str = doc("where to deliver; empty = [database] url", default="")
+    database_keep_open: bool = doc("keep the connection between deliveries: for PgBouncer, where a client is cheap and a TLS handshake is not", default=False)
     gpu_numbering: str = doc(
         "what the numbers in SLURM_JOB_GPUS count: nvml (the order of PCI addresses), minor (N of /dev/nvidiaN); auto = as gres.conf says, without one only where both agree",
         default="auto",

@@ -281,7 +281,8 @@ class Agent:
         url = self.config.agent.database_url or self.config.database.url
 
         def door() -> delivery.Delivery:
-            return delivery.Delivery(url, self.who.cluster, self.who.node)
+            keep_open = self.config.agent.database_keep_open
+            return delivery.Delivery(url, self.who.cluster, self.who.node, keep_open=keep_open)
 
         return delivery_loop.DeliveryLoop(
             door=door if url else None,
