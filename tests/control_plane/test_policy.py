@@ -118,6 +118,7 @@ BOTH = [("drain", "n2"), ("requeue", 4242)]
 def test_a_confirmed_high_fault_drains_its_node_and_requeues_the_job_on_it() -> None:
     """The spine's case: only n2 is drained, the job is requeued, n1 is left alone."""
     made = policy.decide(scene(), ENFORCE)
+    assert [d.action for d in made] == ["drain", "requeue"]
     assert acts(scene()) == BOTH
     assert {d.reason for d in made} == {"probing: xid 79 gpu3"}
     assert all(d.event_ids == (uuid.UUID(int=1),) for d in made)
@@ -435,6 +436,7 @@ def test_an_administrator_who_resumes_a_node_is_not_overruled() -> None:
     """The same evidence neither drains the node again nor lets its Prolog refuse jobs."""
     done = drain("n2", 100, event_ids=(uuid.UUID(int=1),))
     assert policy.decide(scene(drains=(done,), jobs=()), ENFORCE) == ()
+    assert policy.decide(scene(events=(), drains=(done,), jobs=()), ENFORCE) == ()
 
 
 def refusals(seen: view.View, config: settings.PolicySettings = ENFORCE) -> list[tuple[str, str]]:
