@@ -244,6 +244,10 @@ def _child(steps: Iterable[Step], facts: Facts, out: int) -> None:
     """The child: run the steps, write what they answer, and go without cleaning up after the parent."""
     try:
         os.setsid()
+        # A child that cannot be killed must not hold the caller's pipes open: `probing-check run | less` would hang with it.
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(nothing, fd)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

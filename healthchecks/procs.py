@@ -39,12 +39,11 @@ def parse_stat(text: str, pid: int, uid: int | None = None) -> Process | None:
     """A /proc/<pid>/stat line; the name may hold spaces and parentheses."""
     head, _, tail = text.rpartition(")")
     fields = tail.split()
-    if len(fields) < 20:
+    numbers = [nodeview.to_int(fields[i]) if i < len(fields) else None for i in (1, 19)]
+    if numbers[0] is None or numbers[1] is None:
         return None
     name = head.partition("(")[2]
-    return Process(
-        pid=pid, name=name, state=fields[0], parent=int(fields[1]), started_ticks=int(fields[19]), uid=uid
-    )
+    return Process(pid=pid, name=name, state=fields[0], parent=numbers[0], started_ticks=numbers[1], uid=uid)
 
 
 def listing(node: nodeview.NodeView) -> list[Process]:

@@ -29,9 +29,12 @@ def read(node: nodeview.NodeView) -> list[tuple[str, dict[str, Any] | None, str]
 def _ask(node: nodeview.NodeView, name: str) -> tuple[dict[str, Any] | None, str]:
     answer = node.run("smartctl", "-H", "-j", "-n", "standby", f"/dev/{name}")
     try:
-        return json.loads(answer.out), ""
+        said = json.loads(answer.out)
     except ValueError:
-        return None, (answer.err or answer.out).strip()[:200] or "smartctl answered nothing"
+        said = None
+    if isinstance(said, dict):
+        return said, ""
+    return None, (answer.err or answer.out).strip()[:200] or "smartctl answered nothing"
 
 
 def judge(seen: list[tuple[str, dict[str, Any] | None, str]], _: registry.Limits) -> findings.Finding:

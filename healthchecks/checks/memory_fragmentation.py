@@ -13,7 +13,9 @@ def parse(text: str) -> dict[str, list[int]]:
         head, _, rest = line.partition(", zone")
         words = rest.split()
         if words[:1] == ["Normal"]:
-            zones[head.removeprefix("Node").strip()] = [int(w) for w in words[1:]]
+            zones[head.removeprefix("Node").strip()] = [
+                int(w) for w in words[1:] if w.isascii() and w.isdigit()
+            ]
     return zones
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 from probing_cluster.core import records
 from probing_cluster.healthchecks import findings, nodeview, registry
@@ -27,24 +26,23 @@ class Drive:
 
     name: str
     state: str | None
-    log: dict[str, Any] | None
+    log: dict[str, int | None] | None
     problem: str = ""
 
 
-def parse(text: str) -> dict[str, Any]:
-    """`nvme smart-log -o json`, whose key names changed over its versions, by one set of names."""
+def parse(text: str) -> dict[str, int | None]:
+    """`nvme smart-log -o json`, whose key names changed over its versions, by one set of names; raises ValueError."""
     data = json.loads(text)
-    return {
-        "critical_warning": _warning(data.get("critical_warning")),
+    if not isinstance(data, dict):
+        raise ValueError("not a SMART log")
+    warning = data.get("critical_warning")
+    names = {
+        "critical_warning": warning.get("value") if isinstance(warning, dict) else warning,
         "spare_pct": data.get("avail_spare", data.get("available_spare")),
         "spare_least_pct": data.get("spare_thresh", data.get("available_spare_threshold")),
         "used_pct": data.get("percent_used", data.get("percentage_used")),
-        "media_errors": data.get("media_errors"),
     }
-
-
-def _warning(value: Any) -> int | None:
-    return value.get("value") if isinstance(value, dict) else value
+    return {name: value if isinstance(value, int) else None for name, value in names.items()}
 
 
 def read(node: nodeview.NodeView) -> list[Drive]:
@@ -96,6 +94,10 @@ def _one(drive: Drive, limits: registry.Limits) -> findings.Finding:
         missing = drive.problem.endswith("not installed")
         text = f"{drive.name}: {drive.problem or 'no SMART log'}"
         return (findings.ok if missing and drive.state else findings.unseen)(text, device=drive.name)
+    if log["critical_warning"] is None:
+        return findings.unseen(
+            f"{drive.name}: its SMART log has no critical warning field", device=drive.name
+        )
     if warning := log["critical_warning"]:
         told = ", ".join(text for bit, text in _CRITICAL.items() if warning & bit) or f"warning {warning:#x}"
         return findings.fail(

@@ -208,3 +208,20 @@ def test_no_descriptor_and_no_child_is_left(fifo: Path) -> None:
     assert {p.name for p in Path("/proc/self/fd").iterdir()} == before
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+def test_children_hold_none_of_our_pipes() -> None:
+    """A child's standard streams are /dev/null: stuck, it must not keep the reader of our output waiting."""
+    answers, _ = lanes.Lanes().run(
+        [
+            [
+                step(
+                    "a",
+                    lambda _: {str(fd): str(Path(f"/proc/self/fd/{fd}").readlink()) for fd in (0, 1, 2)},
+                    5.0,
+                )
+            ]
+        ],
+        watchdog_s=10,
+    )
+    assert answers["a"].value == dict.fromkeys(("0", "1", "2"), "/dev/null")
