@@ -80,7 +80,7 @@ def column_type(kind: Any) -> sa.types.TypeEngine[Any]:
     return _SCALARS[kind]
 
 
-def record_columns(cls: type[Any], key: tuple[str, ...]) -> list[sa.Column[Any]]:
+def record_columns(cls: type[Any]) -> list[sa.Column[Any]]:
     """The columns of a record, in its field order."""
     hints = typing.get_type_hints(cls)
     columns = []
@@ -90,8 +90,6 @@ def record_columns(cls: type[Any], key: tuple[str, ...]) -> list[sa.Column[Any]]
             sa.Column(
                 item.name,
                 column_type(kind),
-                primary_key=item.name in key,
-                autoincrement=False,
                 nullable=optional,
                 comment=item.metadata["doc"],
             )
@@ -100,9 +98,11 @@ def record_columns(cls: type[Any], key: tuple[str, ...]) -> list[sa.Column[Any]]
 
 
 def _of_record(cls: type[Any], key: tuple[str, ...], *extra: Any, name: str = "", **options: Any) -> sa.Table:
+    """A record's table; `key` in the order of its index, what is asked for first leading."""
     comment = options.pop("comment", None) or meaning(cls)
+    keyed = [sa.PrimaryKeyConstraint(*key)] if key else []
     return sa.Table(
-        name or table_name(cls), metadata, *record_columns(cls, key), *extra, comment=comment, **options
+        name or table_name(cls), metadata, *record_columns(cls), *keyed, *extra, comment=comment, **options
     )
 
 
@@ -123,8 +123,7 @@ _NOW = sa.text("now()")
 
 health_event = _of_record(
     records.HealthEvent,
-    ("node", "at", "event_id"),
-    sa.PrimaryKeyConstraint("node", "at", "event_id", name="health_event_pkey"),
+    ("node", "at", "event_id"),  # a node's events in a span: the order in which attribution asks
     sa.Index("health_event_at_brin", "at", postgresql_using="brin", postgresql_with={"pages_per_range": 32}),
     sa.Index("health_event_job_id", "job_id", "at", postgresql_where=sa.text("job_id IS NOT NULL")),
     sa.Index("health_event_high", "at", postgresql_where=sa.text("severity = 'high'")),
@@ -143,7 +142,7 @@ event_key = sa.Table(
 )
 check_result = _of_record(
     records.CheckResult,
-    ("cluster", "node", "name", "at"),
+    ("node", "name", "at", "cluster"),
     comment="What one health check found on one node, a row per change.",
 )
 check_now = _of_record(
@@ -155,7 +154,7 @@ check_now = _of_record(
 )
 job_attempt = _of_record(
     records.JobAttempt,
-    ("cluster", "job_id", "submit_at"),
+    ("job_id", "submit_at", "cluster"),
     _at("judged_at", "when its current verdict was stored, UTC; null = to be judged (again)"),
     sa.Index("job_attempt_run_key", "run_key"),
     sa.Index("job_attempt_end_at", "end_at"),
@@ -177,9 +176,9 @@ verdict = _of_record(
     _at("superseded_at", "when a newer verdict on the attempt replaced it, UTC; null = current"),
     sa.Index(
         "verdict_current_key",
-        "cluster",
         "job_id",
         "submit_at",
+        "cluster",
         unique=True,
         postgresql_where=sa.text("superseded_at IS NULL"),
     ),
@@ -188,9 +187,9 @@ verdict = _of_record(
     comment="Why one attempt ended, how sure we are, and on what evidence; a row per verdict, history kept.",
 )
 run_account = _of_record(
-    records.RunAccount, ("cluster", "user", "run_key"), sa.Index("run_account_run_key", "run_key")
+    records.RunAccount, ("run_key", "user", "cluster"), sa.Index("run_account_end_at", "end_at")
 )
-lemon_score = _of_record(records.LemonScore, ("cluster", "node", "day"), sa.Index("lemon_score_day", "day"))
+lemon_score = _of_record(records.LemonScore, ("node", "day", "cluster"), sa.Index("lemon_score_day", "day"))
 operator_note = _of_record(
     records.OperatorNote, ("note_id",), sa.Index("operator_note_subject", "subject", "at")
 )
@@ -199,7 +198,7 @@ drain = _of_record(
 )
 agent_heartbeat = _of_record(
     records.AgentHeartbeat,
-    ("cluster", "node"),
+    ("node", "cluster"),
     _at(
         "received_at",
         "when the database received it, by the server's clock, UTC",
@@ -211,7 +210,7 @@ agent_heartbeat = _of_record(
 )
 job_allocation = _of_record(
     records.JobAllocation,
-    ("cluster", "job_id", "node", "at"),
+    ("job_id", "node", "at", "cluster"),
     sa.Index("job_allocation_node", "node", "at"),
 )
 node_request = sa.Table(
