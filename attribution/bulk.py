@@ -92,7 +92,8 @@ class Bulk:
 
     def attempts(self, part: Slice) -> pa.Table:
         """The attempts of the slice that get a verdict."""
-        return self._run("bulk_attempts", part, states=",".join(sorted(judge.JUDGED_STATES)))
+        found = self._run("bulk_attempts", part, states=",".join(sorted(judge.JUDGED_STATES)))
+        return found.drop_columns([f.name for f in found.schema if pa.types.is_nested(f.type)])
 
     def summary(self, part: Slice) -> pa.Table:
         """attempt_id, n_root, last_own_row per failed attempt with anything that argues in its window."""
@@ -104,6 +105,12 @@ class Bulk:
     def candidates(self, part: Slice, attempt_ids: Iterable[int]) -> pa.Table:
         """Every event in the windows of these attempts, by attempt and time."""
         return self._chosen("bulk_candidates", part, attempt_ids)
+
+    def around(self, attempt_id: int, end_us: int, since_us: int, until_us: int) -> pa.Table:
+        """Every event on one attempt's nodes in a window of its own."""
+        months = {"first_month": _month(end_us), "last_month": _month(end_us)}
+        part = Slice(since_us=since_us, until_us=until_us)
+        return self._run("bulk_around", part, attempt_id=attempt_id, **months)
 
     def places(self, part: Slice, attempt_ids: Iterable[int]) -> pa.Table:
         """attempt_id and node_idx of these attempts."""
@@ -149,10 +156,14 @@ def ranked(sorts: pa.Table) -> pa.Table:
         signatures.find(r["kind"], r["code"], records.Severity(r["severity"]), recovered=r["recovered"])
         for r in sorts.to_pylist()
     ]
+    # What the job's own side said needs full judging: it may move the window.
+    told = [r["source"] in records.JOB_SIDE_SOURCES for r in sorts.to_pylist()]
     columns = {
         "rank": pa.array([rank(s) for s in found], pa.int64()),
-        "root": pa.array([can_convict(s) for s in found], pa.bool_()),
-        "own": pa.array([s.role is signatures.Role.USER for s in found], pa.bool_()),
+        "root": pa.array([t or can_convict(s) for s, t in zip(found, told, strict=True)], pa.bool_()),
+        "own": pa.array(
+            [s.role is signatures.Role.USER and not t for s, t in zip(found, told, strict=True)], pa.bool_()
+        ),
         "cause": pa.array([s.cause for s in found], pa.string()),
     }
     for name, column in columns.items():

@@ -7,6 +7,7 @@ the window, are judged one by one with every event in it.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from probing_cluster.attribution import bulk, judge
+from probing_cluster.attribution import bulk, findings, judge, onset, window
 from probing_cluster.attribution import case as cases
 from probing_cluster.core import records
 
@@ -188,7 +189,23 @@ def _loud(attempts: pa.Table, source: bulk.Bulk, part: bulk.Slice) -> Iterator[d
         nodes = _nodes(source, part, ids)
         for row in chunk:
             case = make_case(row, nodes[row["attempt_id"]], seen.get(row["attempt_id"], []), source)
+            case = _hung(case, row, source)
             yield {"attempt_id": row["attempt_id"], **_core(case)}
+
+
+def _hung(case: cases.Case, row: Mapping[str, Any], source: bulk.Bulk) -> cases.Case:
+    """The case with the events of its whole window, when a hang moved the onset before the fixed one."""
+    attempt = case.attempt
+    assert attempt.end_at is not None
+    told = [e for e in case.events if findings.is_finding(e) and e.job_id == attempt.job_id]
+    began = onset.onset(attempt, told)
+    if source.policy.paper or began >= attempt.end_at:
+        return case
+    stretch = window.window(attempt, began, source.policy)
+    seen = source.around(
+        row["attempt_id"], row["end_us"], bulk.to_us(stretch.start_at), bulk.to_us(stretch.end_at)
+    )
+    return dataclasses.replace(case, events=tuple(event_of(e, source) for e in seen.to_pylist()))
 
 
 def make_case(
@@ -234,6 +251,7 @@ def event_of(row: Mapping[str, Any], source: bulk.Bulk) -> records.HealthEvent:
     sort = source.sort(row["sort_idx"])
     at = bulk.from_us(row["at_us"])
     given = row.get("event_id")
+    detail = json.loads(row["detail"]) if row.get("detail") else {}
     return records.HealthEvent(
         event_id=uuid.UUID(given) if given else uuid.UUID(int=row["row"] + 1),
         cluster="",
@@ -248,8 +266,9 @@ def event_of(row: Mapping[str, Any], source: bulk.Bulk) -> records.HealthEvent:
         gpu_uuid=row.get("gpu_uuid"),
         pci_bus_id=row.get("pci_bus_id"),
         job_id=row.get("job_id"),
-        message="",
-        detail={"row": row["row"], **({"recovered": True} if sort["recovered"] else {})},
+        message=row.get("message") or "",
+        measured=row.get("measured"),
+        detail={**detail, "row": row["row"], **({"recovered": True} if sort["recovered"] else {})},
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +14,6 @@ import pyarrow.dataset as ds
 
 from probing_cluster.attribution import signatures
 from probing_cluster.core import errors, records
-from probing_cluster.db import store
 
 _SQL = Path(__file__).parent / "sql"
 
@@ -110,10 +109,7 @@ class PostgresSource:
         return self._table("pg_events", since, until).cast(EVENT_SCHEMA)
 
     def _table(self, name: str, *given: Any) -> pa.Table:
-        query = (_SQL / f"{name}.sql").read_text("utf-8")
-        with _connected(self._uri) as connection, connection.cursor() as cursor:
-            cursor.execute(query, given)
-            return cursor.fetch_arrow_table()
+        return fetch(self._uri, name, *given)
 
 
 class ParquetSource:
@@ -124,38 +120,41 @@ class ParquetSource:
 
     def attempts(self, since: datetime, until: datetime) -> pa.Table:
         """See Source."""
-        found = self._dataset("attempts", ATTEMPT_SCHEMA)
-        started = ds.field("start_us") < _us(until)
-        return found.to_table(
-            columns=ATTEMPT_SCHEMA.names, filter=started & (ds.field("end_us") >= _us(since))
-        ).cast(ATTEMPT_SCHEMA)
+        inside = (ds.field("start_us") < _us(until)) & (ds.field("end_us") >= _us(since))
+        return (
+            self._months("attempts")
+            .to_table(columns=ATTEMPT_SCHEMA.names, filter=inside)
+            .cast(ATTEMPT_SCHEMA)
+        )
 
     def events(self, since: datetime, until: datetime) -> pa.Table:
         """See Source."""
-        found = self._dataset("events", EVENT_SCHEMA)
         inside = (ds.field("at_us") >= _us(since)) & (ds.field("at_us") < _us(until))
-        return found.to_table(columns=EVENT_SCHEMA.names, filter=inside).cast(EVENT_SCHEMA)
+        given = ["event_id", "at_us", "device", "gpu_uuid", "pci_bus_id", "job_id", "node_idx", "sort_idx"]
+        found = self._months("events").to_table(columns=given, filter=inside)
+        found = self._named(found, "nodes", "node_idx", ("cluster", "node"))
+        found = self._named(found, "sorts", "sort_idx", ("kind", "code", "severity", "source", "recovered"))
+        return found.select(EVENT_SCHEMA.names).cast(EVENT_SCHEMA)
 
-    def _dataset(self, name: str, schema: pa.Schema) -> Any:
-        where = self._directory / name
-        if not where.is_dir():
-            return ds.dataset(schema.empty_table())
-        return ds.dataset(where, format="parquet", partitioning="hive", schema=None)
+    def _months(self, name: str) -> Any:
+        return ds.dataset(self._directory / name, format="parquet", partitioning="hive")
+
+    def _named(self, table: pa.Table, file: str, number: str, columns: Sequence[str]) -> pa.Table:
+        """`table` with the columns its small numbers stand for."""
+        names = ds.dataset(self._directory / f"{file}.parquet").to_table().sort_by(number)
+        for column in columns:
+            table = table.append_column(
+                column, names[column].combine_chunks().take(table[number].combine_chunks())
+            )
+        return table
 
 
-class JoinedSource:
-    """Several sources, none of which holds a row of another."""
-
-    def __init__(self, *parts: Source) -> None:
-        self._parts = parts
-
-    def attempts(self, since: datetime, until: datetime) -> pa.Table:
-        """See Source."""
-        return pa.concat_tables([p.attempts(since, until) for p in self._parts])
-
-    def events(self, since: datetime, until: datetime) -> pa.Table:
-        """See Source."""
-        return pa.concat_tables([p.events(since, until) for p in self._parts])
+def fetch(uri: str, name: str, *given: Any) -> pa.Table:
+    """The rows of one SQL file of the room, over ADBC; raises DatabaseUnavailable."""
+    query = (_SQL / f"{name}.sql").read_text("utf-8")
+    with _connected(uri) as connection, connection.cursor() as cursor:
+        cursor.execute(query, given)
+        return cursor.fetch_arrow_table()
 
 
 def signature_table(events: pa.Table) -> pa.Table:
@@ -177,17 +176,6 @@ def signature_table(events: pa.Table) -> pa.Table:
             }
         )
     return pa.Table.from_pylist(rows, schema=SIGNATURE_SCHEMA)
-
-
-def of(given: store.Store | Source | Path | str) -> Source:
-    """The source of a store, a database URL, a directory of Parquet, or a source itself."""
-    if isinstance(given, store.Store):
-        return PostgresSource(given.connection_uri())
-    if isinstance(given, Path):
-        return ParquetSource(given)
-    if isinstance(given, str):
-        return PostgresSource(given)
-    return given
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any
 import datafusion
 import pyarrow as pa
 
+from probing_cluster.attribution import history
 from probing_cluster.attribution import source as sources
 from probing_cluster.core import clock
 from probing_cluster.db import store
@@ -54,7 +55,7 @@ class Span:
         partition: str | None = None,
         users: Iterable[str] | None = None,
     ) -> None:
-        self._source = sources.of(given)
+        self._source = _source(given)
         self.users = tuple(sorted(users)) if users is not None else None
         self.about: dict[str, Any] = {
             "since": since,
@@ -90,6 +91,15 @@ class Span:
 
     def _register(self, name: str, table: pa.Table) -> None:
         self._context.register_record_batches(name, [table.to_batches() or [_empty(table.schema)]])
+
+
+def _source(given: Given) -> sources.Source:
+    """The source of a store (with the history it remembers), a URL, a history directory, or a source itself."""
+    if isinstance(given, store.Store):
+        return history.of(given)
+    if isinstance(given, Path):
+        return sources.ParquetSource(given)
+    return sources.PostgresSource(given) if isinstance(given, str) else given
 
 
 def text(name: str) -> str:

@@ -1,0 +1,16 @@
+-- Attempts of a span that the history does not hold as they are now: those that ended since, and those judged again since.
+-- Inputs   $1, $2 bounds of the span; $3 end of the exported months; $4 when they were exported (all timestamptz).
+-- Output   as pg_attempts.sql.
+SELECT a.cluster, a.job_id, a.attempt,
+       (extract(epoch FROM a.submit_at) * 1000000)::bigint AS submit_us,
+       (extract(epoch FROM a.eligible_at) * 1000000)::bigint AS eligible_us,
+       (extract(epoch FROM a.start_at) * 1000000)::bigint AS start_us,
+       (extract(epoch FROM a.end_at) * 1000000)::bigint AS end_us,
+       a.suspended_s, a.state, a.nodes, cardinality(a.nodes)::int AS n_nodes, a.n_gpus, a."user", a.account, a.partition,
+       a.run_key, a.priority, v.cause, v.domain, v.component, v.node AS fault_node, v.confidence, v.evidence::text[] AS evidence
+FROM probing.job_attempt a
+LEFT JOIN probing.verdict v
+  ON v.cluster = a.cluster AND v.job_id = a.job_id AND v.submit_at = a.submit_at AND v.superseded_at IS NULL
+WHERE a.start_at < $2
+  AND (a.end_at IS NULL OR a.end_at >= $1)
+  AND (a.end_at IS NULL OR a.end_at >= $3 OR a.judged_at IS NULL OR a.judged_at >= $4)
