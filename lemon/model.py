@@ -153,7 +153,8 @@ class _Gangs:
             return np.zeros(nodes)
         total = np.bincount(self.event, weights=mean[self.node], minlength=self.size.size)
         part = mean[self.node] / (total + self._background(usual))[self.event]
-        return np.bincount(self.node, weights=part, minlength=nodes)
+        shares: Floats = np.bincount(self.node, weights=part, minlength=nodes).astype(np.float64)
+        return shares
 
 
 def _unnamed_frac(window: Window) -> float:
