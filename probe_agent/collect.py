@@ -13,13 +13,15 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from probing_cluster.core import clock, records, sanitize
+from probing_cluster.core import clock, errors, hostlist, records, sanitize
 from probing_cluster.probe_agent import children, identity, intake, jobs, self_watch
 from probing_cluster.probe_agent.sighting import Sighting
 
 NAME = "collect"
 DEADLINE_S = 30.0
 AT_ONCE = 2
+FIND_AFTER_S = (2.0, 8.0, 30.0)
+"""Waits before each look for a starting job's output file."""
 MAX_STUCK = 4
 """Collecting children stuck in the kernel (a dead file server) beyond which no more are started."""
 
@@ -69,9 +71,24 @@ class Collector:
             if job.released_at is not None:
                 await asyncio.to_thread(self._remove, job.job_id)
 
+    async def find_stdout(self, job: jobs.Job) -> None:
+        """Learn where a job that has just begun writes, where Slurm did not say; asked a few times, then let be."""
+        if job.stdout or job.uid is None or not writes_here(job, self._who.node):
+            return
+        for wait_s in FIND_AFTER_S:
+            await asyncio.sleep(wait_s)
+            known = self._book.get(job.job_id)
+            if known is None or known.released_at is not None or known.restart_count != job.restart_count:
+                return
+            answer = await self._ask(job, {"op": "stdout", "job_id": job.job_id, "node": self._who.node})
+            if answer.get("path"):
+                self._book.writes_to(job, str(answer["path"]))
+                self._intake.store((), {"jobs": self._book.to_state()})
+                return
+
     async def _log(self, job: jobs.Job) -> list[Sighting]:
         path = stdout_path(job)
-        if path is None:
+        if path is None or not writes_here(job, self._who.node):
             return []
         answer = await self._ask(job, {"op": "log", "path": path})
         return [self._from_log(job, path, f) for f in answer.get("findings", ())]
@@ -136,6 +153,15 @@ class Collector:
             self._pages.remove(job_id)
         except OSError as exc:
             _log.warning("page directory of job %d: %s", job_id, exc)
+
+
+def writes_here(job: jobs.Job, node: str) -> bool:
+    """True on the node whose batch script writes the job's output (the first of its list), so that one node collects it."""
+    try:
+        nodes = hostlist.expand(job.nodelist)
+    except errors.MalformedInput:
+        return True
+    return not nodes or nodes[0] == node
 
 
 def stdout_path(job: jobs.Job) -> str | None:

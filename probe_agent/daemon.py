@@ -31,6 +31,7 @@ from probing_cluster.probe_agent import (
     reach,
     requests,
     self_watch,
+    sighting,
     spool,
     sweep,
 )
@@ -154,15 +155,21 @@ class Agent:
     async def recheck(self, *, clear: bool = False, relearn: bool = False) -> int:
         """Read every source now; with `clear` an operator's word ends the latched faults first."""
         cleared = self.faults.clear() if clear else 0
-        await self.poller.poll(everything=True, relearn=relearn)
         if clear:
             self.intake.save_faults()
-            self.delivery.beat_now()
+            self.sweeper.clear()
+        self.sweeper.trigger()
+        await self.poller.poll(everything=True, relearn=relearn)
+        self.delivery.beat_now()
         return cleared
 
     def collect(self, job: jobs.Job) -> None:
         """Queue what a job left for collection."""
         self.spawn(self.collector.collect(job))
+
+    def began(self, job: jobs.Job) -> None:
+        """Find out where a job that has begun writes, where Slurm did not say."""
+        self.spawn(self.collector.find_stdout(job))
 
     def sweep(self) -> bool:
         """Start a check sweep unless one runs."""
@@ -220,6 +227,7 @@ class Agent:
         self.faults.reboot(boot_id)
         self.book.reboot(boot_id)
         self.intake.save_faults()
+        self._tell_boot()
         self.delivery.beat_now()
 
     def _spool_row(self) -> dict[str, Any]:
@@ -242,10 +250,25 @@ class Agent:
             row["last_read"] = clock.iso_z(told.delivered_at)
         return row | ({"error": told.error} if told.error else {})
 
+    def _tell_boot(self) -> None:
+        """The boot is an event of its own; told again at every start of the agent, it is the same one."""
+        boot_id, booted_s = self.who.boot_id(), self.who.boot_epoch_s()
+        told = sighting.Sighting(
+            source="agent",
+            position=f"{boot_id}:boot",
+            at=self.clock.now() if booted_s is None else clock.from_epoch_s(booted_s),
+            kind="node_boot",
+            severity=records.Severity.INFO,
+            message=f"{self.who.node} booted (boot id {boot_id})",
+            detail={"boot_id": boot_id},
+        )
+        self.intake.take([told])
+
     def _tell_start(self) -> None:
         _log.info("agent of %s, boot %s, root %s", self.who.node, self.who.boot_id(), self.who.root)
         if self.spool.replaced_corrupt:
             _log.error("the spool was corrupt and has been set aside: %s", self.spool.replaced_corrupt)
+        self._tell_boot()
 
     def _make_poller(self) -> poller.Poller:
         return poller.Poller(

@@ -29,6 +29,10 @@ class Outside(Protocol):
         """Queue the collection of what a job left."""
         ...
 
+    def began(self, job: jobs.Job) -> None:
+        """A job has begun here."""
+        ...
+
     def sweep(self) -> bool:
         """Start a check sweep in the background; False when one runs already."""
         ...
@@ -88,6 +92,7 @@ class Answers:
             return {"fit": False, "reason": " ".join(reason.split())[:300]}
         job = self._book.start(job)
         self._intake.store([job.item(self._who)], {"jobs": self._book.to_state()})
+        self._outside.began(job)
         answer: dict[str, Any] = {"fit": True, "reason": "", "gpu_uuids": job.gpu_uuids}
         known = fitness.suspects(job, self._faults, self._intake.inventory)
         if known:

@@ -121,6 +121,12 @@ class JobBook:
         self._jobs[job.job_id] = job
         return job
 
+    def writes_to(self, job: Job, path: str) -> None:
+        """Where a running job's output goes, found out after its start."""
+        known = self._jobs.get(job.job_id)
+        if known is not None and known.restart_count == job.restart_count:
+            self._jobs[job.job_id] = replace(known, stdout=path)
+
     def end(self, job: Job, now: datetime) -> Job:
         """Forget a job; the start as it was known, or as the Epilog tells it, with its release."""
         known = self._jobs.pop(job.job_id, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import stat
 from collections.abc import Callable
@@ -14,6 +15,9 @@ from probing_cluster.probe_agent.sources import journal, kernel_log, kmsg
 
 FILE_POLL_S = 0.1
 """A regular file cannot be waited on: it is looked at this often."""
+LOOK_S = 10.0
+TELL_S = 1.0
+"""How often a log in which nothing happens is said to have been read."""
 RETRY_S = 5.0
 
 _log = logging.getLogger(__name__)
@@ -45,6 +49,7 @@ class KernelFollower:
         self._on_high = on_high
         self._clock = at
         self._journal: children.Child | None = None
+        self._told_s = -TELL_S
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -83,15 +88,18 @@ class KernelFollower:
     def read_once(self, reader: kmsg.LogReader, *, waited: bool) -> int:
         """Take in what has arrived; how many lines that was."""
         lines = reader.read()
-        if lines or reader.fileno() is None:
-            seen = self._kernel.take(lines, caught_up=waited, place=reader.place()) if lines else []
-            if self._kernel.rebooted:
-                self._kernel.rebooted = False
-                self._on_reboot(self._kernel.boot_id)
-            if lines:
-                self._intake.take(seen, {kernel_log.STATE: self._kernel.to_state()})
-            if any(s.severity is records.Severity.HIGH for s in seen):
-                self._on_high()
+        now_s = self._clock.monotonic_s()
+        if not lines and now_s < self._told_s + TELL_S:
+            return 0
+        self._told_s = now_s
+        seen = self._kernel.take(lines, caught_up=waited, place=reader.place())
+        if self._kernel.rebooted:
+            self._kernel.rebooted = False
+            self._on_reboot(self._kernel.boot_id)
+        if lines:
+            self._intake.take(seen, {kernel_log.STATE: self._kernel.to_state()})
+        if any(s.severity is records.Severity.HIGH for s in seen):
+            self._on_high()
         self._watch.read(
             kernel_log.NAME,
             self._clock.now(),
@@ -111,7 +119,13 @@ class KernelFollower:
             if isinstance(reader, journal.JournalReader) and reader.ended:
                 raise children.ChildFailed("journalctl ended")
             waited = True
-            await (asyncio.sleep(FILE_POLL_S) if fd is None else children.readable(fd))
+            if fd is None:
+                await asyncio.sleep(FILE_POLL_S)
+                continue
+            # A quiet log is looked at all the same, so that its last reading is never old.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await children.readable(fd)
 
     def _open_journal(self) -> kmsg.LogReader:
         cursor = self._kernel.hint.get("cursor")

@@ -45,6 +45,7 @@ class Sweeper:
         self._clock = at
         self._wanted = asyncio.Event()
         self._running = False
+        self._to_clear: set[str] = set()
         self._stored: dict[str, records.CheckResult] = {}
         self._sweep = sweeps.Sweep(_config(config, who))
 
@@ -68,12 +69,19 @@ class Sweeper:
         self._wanted.set()
         return not self._running
 
+    def clear(self) -> None:
+        """A person says that what the failing checks remember is dealt with: the next sweep counts from now."""
+        self._to_clear |= {r.name for r in self._sweep.latest.values() if r.outcome is records.Outcome.FAIL}
+
     async def once(self) -> None:
         """One sweep, in a thread that only waits for the sweep process."""
         self._running = True
         began_s = self._clock.monotonic_s()
         try:
             expected = nodeview.Expectations(allocated=self._book.allocated(), uids=self._book.uids())
+            for name in self._to_clear:
+                await asyncio.to_thread(self._sweep.clear, name)
+            self._to_clear.clear()
             results = await asyncio.to_thread(
                 self._sweep.run,
                 self._clock.now(),

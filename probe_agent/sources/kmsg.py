@@ -16,6 +16,8 @@ _RECORD_BYTES = 8192
 """CONSOLE_EXT_LOG_MAX: no record of /dev/kmsg is longer; a shorter buffer gets EINVAL."""
 _CHUNK_BYTES = 262144
 _LONGEST_LINE_BYTES = 65536
+_REPLACED_EVERY = 10
+"""Looks at an unchanged file between two questions whether another one has taken its name."""
 
 KERNEL_FACILITY = 0
 
@@ -115,14 +117,19 @@ class KmsgFile:
         self._inode = 0
         self._offset = 0
         self._rest = b""
+        self._looks = 0
 
     def read(self) -> list[Line]:
         lines: list[Line] = []
         if self._fd is None and not self._open():
             return lines
         assert self._fd is not None
+        size = os.fstat(self._fd).st_size
+        self._looks += 1
+        if size == self._offset and self._looks % _REPLACED_EVERY:
+            return lines
         replaced = self._replaced()
-        if os.fstat(self._fd).st_size < self._offset:
+        if size < self._offset:
             self._offset, self._rest = 0, b""
         chunk = os.pread(self._fd, _CHUNK_BYTES, self._offset)
         self._offset += len(chunk)
@@ -161,7 +168,7 @@ class KmsgFile:
 
     def _replaced(self) -> bool:
         try:
-            return self._path.stat().st_ino != self._inode
+            return os.stat(self._path).st_ino != self._inode  # noqa: PTH116 - asked every second for ever
         except FileNotFoundError:
             return False
 

@@ -218,3 +218,26 @@ def test_refused_file_is_said_in_the_agents_own_state(
 def test_stdout_path_is_filled_in_or_unknown(fields: dict[str, Any], expected: str | None) -> None:
     """A pattern we do not know is not guessed."""
     assert collect.stdout_path(job(**fields)) == expected
+
+
+def test_only_the_node_of_the_batch_script_collects_the_log() -> None:
+    """A log on a shared file system is evidence once, not once per node."""
+    assert collect.writes_here(job(nodelist="n[1-4]"), "n1")
+    assert not collect.writes_here(job(nodelist="n[1-4]"), "n2")
+    assert collect.writes_here(job(nodelist=""), "n2")
+    assert collect.writes_here(job(nodelist="n[1-"), "n2")
+
+
+def test_output_file_of_a_running_batch_script_is_found(tmp_path: Path) -> None:
+    """Slurm before 23.11 does not tell a Prolog where the output goes; the process itself does."""
+    environment = {"SLURM_JOB_ID": "4242", "SLURMD_NODENAME": "n1"}
+    asked = {"op": "stdout", "uid": ME, "gid": os.getgid(), "node": "n1"}
+    with (tmp_path / "out").open("w") as out:
+        script = subprocess.Popen(["/bin/sleep", "60"], stdout=out, env=environment)
+    try:
+        assert child({**asked, "job_id": 4242}) == {"path": str(tmp_path / "out")}
+        assert child({**asked, "job_id": 4243}) == {}
+        assert child({**asked, "job_id": 4242, "node": "n2"}) == {}
+    finally:
+        script.kill()
+        script.wait()

@@ -74,8 +74,8 @@ def test_file_that_is_truncated_or_replaced_is_read_on(tmp_path: Path) -> None:
         out.write(record(3))
     path.rename(tmp_path / "kmsg.1")
     path.write_text(record(4))
-    assert numbers(reader.read()) == [3]
-    assert numbers(reader.read()) == [4]
+    read = [n for _ in range(25) for n in numbers(reader.read())]
+    assert read == [3, 4]
     reader.close()
 
 
