@@ -83,7 +83,7 @@ def compute(
     """One figure; parameters of other figures are left out, unknown ones raise UsageError."""
     import inspect
 
-    from probing_cluster.attribution import accounts, fleet
+    from probing_cluster.attribution import accounts, fleet, history
 
     work = getattr(fleet, name.replace("-", "_"))
     known = inspect.signature(work).parameters
@@ -97,7 +97,9 @@ def compute(
         options[key] = _value(key, value, str(known[key].annotation))
     if "assume" in known:
         options["assume"] = accounts.assumptions(config.attribution)
-    return work(store, **about, **options)
+    # Exported months and Postgres as one, for figures that read attempts rather than stored accounts.
+    source = history.of(store) if "Given" in str(known["source"].annotation) else store
+    return work(source, **about, **options)
 
 
 def _given(texts: Sequence[str]) -> dict[str, str]:

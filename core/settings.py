@@ -201,6 +201,7 @@ class AttributionSettings:
     before_s: float = doc("window before the onset, seconds", default=600.0)
     after_s: float = doc("window after the end, seconds", default=300.0)
     memory_bytes: int = doc("memory pool of the engine, bytes", default=4294967296)
+    history_directory: str = doc("where ended months are exported as Parquet every night; empty = off", default="")
     checkpoint_interval_s: float = doc(
         "assumed checkpoint interval where the probe saw none, seconds", default=3600.0
     )

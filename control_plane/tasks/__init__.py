@@ -8,6 +8,7 @@ from probing_cluster.control_plane.tasks import (
     accounts,
     actions,
     attribution,
+    export,
     maintenance,
     resume,
     silence,
@@ -21,5 +22,6 @@ REGISTER: tuple[context.Task, ...] = (
     silence.TASK,
     resume.TASK,
     maintenance.TASK,
+    export.TASK,
 )
 """Every task, the most urgent first."""

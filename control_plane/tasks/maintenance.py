@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from probing_cluster.control_plane import context
+from probing_cluster.control_plane.tasks import export
 from probing_cluster.db import partitions
 
 
@@ -12,7 +13,7 @@ def run(service: context.Context) -> str:
         service.store.connection_uri(),
         retention_days=service.config.database.retention_days,
         now=service.clock.now(),
-        exported=service.store.recall("history.exported", []),
+        exported=export.exported_months(service),
     )
     parts = [
         f"{len(names)} partitions {verb}"

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from datetime import timedelta
+from pathlib import Path
 
 import fakes
 import pytest
@@ -12,6 +14,7 @@ from probing_cluster.control_plane.tasks import (
     accounts,
     actions,
     attribution,
+    export,
     maintenance,
     resume,
     silence,
@@ -316,8 +319,6 @@ def test_a_task_that_breaks_is_recorded_and_the_next_goes_on(service: context.Co
 
 def test_every_task_file_is_registered_once() -> None:
     """One file, one line in the register, a name and a sentence each."""
-    from pathlib import Path
-
     files = {p.stem for p in Path(tasks.__file__).parent.glob("*.py")} - {"__init__"}
     assert {t.name for t in tasks.REGISTER} == files
     assert all(t.meaning and (t.every_s or t.daily_at) for t in tasks.REGISTER)
@@ -327,6 +328,33 @@ def test_maintenance_makes_the_months_ahead(service: context.Context) -> None:
     """The first round makes partitions, the second finds nothing to do."""
     assert "partitions made" in maintenance.run(service)
     assert maintenance.run(service) == ""
+
+
+def test_ended_months_are_exported_once_and_only_then_may_be_dropped(
+    service: context.Context, tmp_path: Path
+) -> None:
+    """Without a history directory nothing is written; with one, each ended month once, and its name is known."""
+    ended = NOW - timedelta(days=70)
+    service.store.upsert_attempts(
+        [
+            records.JobAttempt(
+                cluster="c",
+                job_id=7,
+                submit_at=ended,
+                start_at=ended,
+                end_at=ended,
+                state="FAILED",
+                nodes=("n1",),
+                run_key="7",
+            )
+        ]
+    )
+    assert (export.run(service), export.exported_months(service)) == ("", None)
+    given = settings.AttributionSettings(history_directory=str(tmp_path / "history"))
+    service.config = dataclasses.replace(service.config, attribution=given)
+    assert f"{ended:%Y-%m}" in export.run(service)
+    assert export.run(service) == ""
+    assert f"{ended:%Y-%m}" in (export.exported_months(service) or [])
 
 
 def test_an_error_of_permission_is_a_failure_not_an_absence(service: context.Context) -> None:
