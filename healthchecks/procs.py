@@ -12,6 +12,8 @@ from probing_cluster.healthchecks import counters, findings, nodeview
 
 KERNEL_THREADS_PARENT = 2
 
+MAX_REMEMBERED = 1000
+
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
@@ -85,14 +87,43 @@ def in_slurm_job(cgroups: str | None) -> bool:
     )
 
 
-def age_s(node: nodeview.NodeView, process: Process) -> float | None:
-    """Seconds since it started; None where the node does not tell its uptime."""
-    return None if node.uptime_s is None else node.uptime_s - process.started_ticks / os.sysconf("SC_CLK_TCK")
+SLURM_SCOPES = (
+    "system.slice/slurmstepd.scope",
+    "system.slice/{node}_slurmstepd.scope",
+    "cpuset/slurm",
+    "memory/slurm",
+    "freezer/slurm",
+)
+"""Where Slurm keeps its jobs below /sys/fs/cgroup: v2 (one slurmd, several slurmd), then v1."""
 
 
-def lasting(node: nodeview.NodeView, now: list[Process]) -> dict[str, float]:
-    """How long each of `now` has been seen in its state without a gap, seconds, by process key."""
+def slurm_scopes(node: nodeview.NodeView) -> list[str]:
+    """The directories of Slurm's cgroups that exist here; none where Slurm does not use cgroups."""
+    places = (f"/sys/fs/cgroup/{scope.format(node=node.spec.node)}" for scope in SLURM_SCOPES)
+    return [place for place in places if node.exists(place)]
+
+
+def belongs_to_a_job(node: nodeview.NodeView, process: Process) -> bool | None:
+    """Whether the process is part of a job: by its cgroup, else by its owner; None when nobody can tell."""
+    if slurm_scopes(node):
+        return in_slurm_job(cgroup(node, process.pid))
+    uids = node.expected.uids
+    return None if uids is None or process.uid is None else process.uid in uids
+
+
+def switches(node: nodeview.NodeView, pid: int) -> str | None:
+    """How often it has been scheduled, as one comparable text; None when the node does not tell."""
+    try:
+        text = node.text(f"/proc/{pid}/status")
+    except (ProcessLookupError, PermissionError):
+        return None
+    counts = [line.rpartition("\t")[2] for line in (text or "").splitlines() if "ctxt_switches" in line]
+    return "/".join(counts) or None
+
+
+def lasting(node: nodeview.NodeView, keys: list[str]) -> dict[str, float]:
+    """How long each of `keys` has been seen at every look, seconds."""
     at_s = counters.since_boot_s(node)
     before = node.memory.get("since_s", {})
-    node.memory["since_s"] = {p.key: before.get(p.key, at_s) for p in now[:1000]}
+    node.memory["since_s"] = {key: before.get(key, at_s) for key in keys[:MAX_REMEMBERED]}
     return {key: at_s - since_s for key, since_s in node.memory["since_s"].items()}

@@ -93,7 +93,7 @@ def _identity(
             findings.fail(f"{uuid} of job {job} is gone", device=uuid, detail={"gpu_uuid": uuid})
             for job, given in sorted(allocated.items())
             for uuid in given
-            if uuid not in uuids
+            if uuid.startswith("GPU-") and uuid not in uuids  # a MIG slice has a UUID of its own
         ]
     if model:
         low = records.Severity.LOW

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import findings, gpus, nodeview, nvml, procs, registry
+from probing_cluster.healthchecks import findings, gpus, nodeview, nvml, registry
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """The GPUs, and the UUIDs that a job has or a live process is on."""
+    """The GPUs, and the UUIDs that a job has or a process is on."""
 
     gpus: tuple[nvml.Gpu, ...]
     in_use: frozenset[str | None]
@@ -21,15 +21,15 @@ def read(node: nodeview.NodeView) -> Reading:
     given = node.expected.allocated or {}
     in_use = {u for uuids in given.values() for u in uuids}
     for gpu in seen:
-        if any(procs.one(node, p.pid) is not None for p in gpu.processes or ()):
+        if gpu.processes:  # even one we cannot see: it may live in another process namespace
             in_use.add(gpu.uuid or "")
     return Reading(gpus=seen, in_use=frozenset(in_use))
 
 
 def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
     def one(gpu: nvml.Gpu) -> findings.Finding:
-        if gpu.memory_used_bytes is None:
-            return gpus.lacks(gpu, "memory figures", "memory")
+        if gpu.memory_used_bytes is None or gpu.processes is None or gpu.mig:
+            return gpus.lacks(gpu, "figures of memory and processes", "memory", "processes")
         if gpu.uuid in seen.in_use or gpu.memory_used_bytes <= limits["warn_bytes"]:
             return gpus.ok(gpu)
         make = findings.fail if gpu.memory_used_bytes > limits["fail_bytes"] else findings.warn

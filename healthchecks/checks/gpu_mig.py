@@ -7,11 +7,17 @@ from probing_cluster.healthchecks import findings, gpus, nvml, registry
 
 
 def judge(seen: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
+    modes = [g.mig for g in seen if g.mig is not None]
+    usual = max(set(modes), key=modes.count) if modes else None
+
     def one(gpu: nvml.Gpu) -> findings.Finding:
         if gpu.mig is None:
             return gpus.lacks(gpu, "MIG mode", "mig")
-        if gpu.mig is not limits["on"]:
-            return gpus.bad(findings.fail, gpu, f"MIG mode is {'on' if gpu.mig else 'off'}")
+        wanted = usual if limits["on"] is None else limits["on"]
+        if gpu.mig is not wanted:
+            make = findings.warn if limits["on"] is None else findings.fail
+            others = ", unlike the others" if limits["on"] is None else ""
+            return gpus.bad(make, gpu, f"MIG mode is {'on' if gpu.mig else 'off'}{others}")
         return gpus.ok(gpu)
 
     return findings.merge(gpus.each(seen, one), healthy=f"MIG mode of {gpus.count(seen)} as it should be")
@@ -25,8 +31,8 @@ CHECK = registry.Check(
     severity=records.Severity.LOW,
     lane="gpu",
     can_hang=True,
-    fails="MIG mode is not as `on` says",
-    warns="never",
+    fails="MIG mode is not as the site file says",
+    warns="without a word of the site file: one GPU differs from the others",
     needs="a GPU that can do MIG",
     next_step="nvidia-smi -mig 0 (or 1) and a GPU reset when the node is empty; where MIG is meant, say on = true for these nodes.",
     read=gpus.present,
@@ -35,11 +41,11 @@ CHECK = registry.Check(
     thresholds=(
         registry.Threshold(
             key="on",
-            default=False,
+            default=None,
             kind=bool,
             unit="",
-            meaning="whether MIG mode should be on",
-            source="data-centre GPUs ship with MIG off",
+            meaning="whether MIG mode should be on; unset = the same on all GPUs",
+            source="site (genconf)",
         ),
     ),
 )

@@ -7,16 +7,21 @@ from dataclasses import dataclass
 from probing_cluster.core import records
 from probing_cluster.healthchecks import counters, findings, gpus, nodeview, nvml, pci, registry
 
+FABRIC_COMPLETED = 3
+
 _ERRORS = ("replay", "recovery", "crc")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """The GPUs, how their link error counters grew, and whether NVSwitches are on the bus."""
+    """The GPUs, how their link error counters grew, and what to compare their links with."""
 
     gpus: tuple[nvml.Gpu, ...]
     grown: counters.Growth
     switched: bool
+    """Whether the GPUs hang on NVSwitches: then all of a model have the same links."""
+    best: dict[str, int]
+    """Most links up in this boot, by UUID."""
 
 
 def read(node: nodeview.NodeView) -> Reading:
@@ -27,7 +32,16 @@ def read(node: nodeview.NodeView) -> Reading:
         switched = any(f.is_nvswitch for f in pci.functions(node))
     except findings.Absent:
         switched = False
-    return Reading(gpus=seen, grown=counters.growth(node, totals(seen)), switched=switched)
+    best = {str(k): int(v) for k, v in node.memory.get("best", {}).items()}
+    node.memory["best"] = best | {
+        g.uuid: max(_up(g), best.get(g.uuid, 0)) for g in seen if g.uuid and not g.lost
+    }
+    switched = switched or any(g.fabric_state == FABRIC_COMPLETED for g in seen)
+    return Reading(gpus=seen, grown=counters.growth(node, totals(seen)), switched=switched, best=best)
+
+
+def _up(gpu: nvml.Gpu) -> int:
+    return sum(1 for link in gpu.links if link.active)
 
 
 def totals(seen: tuple[nvml.Gpu, ...]) -> dict[str, int | None]:
@@ -42,44 +56,39 @@ def totals(seen: tuple[nvml.Gpu, ...]) -> dict[str, int | None]:
 
 
 def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
-    active = {g.index: sum(1 for link in g.links if link.active) for g in seen.gpus}
-    best: dict[str | None, int] = {}
+    twins: dict[str | None, int] = {}
     for gpu in seen.gpus:
-        best[gpu.name] = max(best.get(gpu.name, 0), active[gpu.index])
-    if (
-        limits["links"] is None
-        and not seen.switched
-        and not any(best.values())
-        and not any(g.lost for g in seen.gpus)
-    ):
-        return findings.absent("NVLink is not connected on this node")
+        twins[gpu.name] = max(twins.get(gpu.name, 0), _up(gpu))
 
     def one(gpu: nvml.Gpu) -> findings.Finding:
         if "nvlink" in gpu.unread:
             return gpus.unseen(gpu, f"NVLink state cannot be read: {gpu.unread['nvlink']}")
         if gpu.mig:
             return findings.absent(f"{gpu.device} is in MIG mode: NVLink is off", device=gpu.device)
-        wanted = (
-            limits["links"]
-            if limits["links"] is not None
-            else (len(gpu.links) if seen.switched else best[gpu.name])
-        )
-        if active[gpu.index] < wanted:
-            down = [str(link.link) for link in gpu.links if not link.active]
-            text = f"{active[gpu.index]} of {wanted} NVLinks up (down: {', '.join(down) or 'not listed'})"
+        up, wanted = _up(gpu), _wanted(gpu, seen, limits, twins[gpu.name])
+        if up < wanted:
+            down = ", ".join(str(link.link) for link in gpu.links if not link.active)
+            text = f"{up} of {wanted} NVLinks up (down: {down or 'not listed'})"
             return gpus.bad(
-                findings.fail,
-                gpu,
-                text,
-                measured=float(active[gpu.index]),
-                threshold=float(wanted),
-                unit="count",
+                findings.fail, gpu, text, measured=float(up), threshold=float(wanted), unit="count"
             )
+        if not up:
+            return findings.absent(f"{gpu.device}: NVLink is not connected", device=gpu.device)
         return _errors(gpu, seen.grown, limits)
 
-    return findings.merge(
-        gpus.each(seen.gpus, one), healthy=f"{sum(active.values())} NVLinks up on {gpus.count(seen.gpus)}"
-    )
+    total = sum(_up(g) for g in seen.gpus)
+    return findings.merge(gpus.each(seen.gpus, one), healthy=f"{total} NVLinks up on {gpus.count(seen.gpus)}")
+
+
+def _wanted(gpu: nvml.Gpu, seen: Reading, limits: registry.Limits, twins: int) -> int:
+    if limits["links"] is not None:
+        return int(limits["links"])
+    # Boards leave links unconnected by design, and bridges join some GPUs only: without NVSwitches a GPU
+    # is compared with itself earlier in this boot, and with its twins never.
+    own = seen.best.get(gpu.uuid or "", 0)
+    if not seen.switched:
+        return own
+    return max(own, twins) or len(gpu.links)
 
 
 def _errors(gpu: nvml.Gpu, grown: counters.Growth, limits: registry.Limits) -> findings.Finding:
@@ -103,7 +112,8 @@ CHECK = registry.Check(
     lane="gpu",
     can_hang=True,
     hard=True,
-    fails="a GPU has fewer links up than the site file says, than an NVSwitch node needs, or than its twin of the same model",
+    fails="a GPU has fewer links up than the site file says, or than it had in this boot; behind NVSwitches also: than a "
+    "GPU of the same model, or none at all",
     warns="replay, recovery or CRC errors grow faster than their limit (growth, never lifetime counts)",
     needs="a GPU with NVLink that is connected, and not in MIG mode",
     next_step="Check nvswitch_fabric and the SXid lines; reset all GPUs of the baseboard; if one link stays down, replace the GPU or board.",
@@ -118,7 +128,7 @@ CHECK = registry.Check(
             default=None,
             kind=int,
             unit="count",
-            meaning="links up per GPU; unset = all on an NVSwitch node, else as many as its twins",
+            meaning="links up per GPU; unset = as many as earlier in this boot, behind NVSwitches as many as its twins",
             source="site (genconf) or SKU preset",
         ),
         registry.Threshold(

@@ -16,7 +16,8 @@ class User:
     pid: int
     name: str
     uid: int | None
-    in_job: bool
+    in_job: bool | None
+    """None: nobody can tell (Slurm without cgroups, and its jobs' owners not known)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,7 @@ def read(node: nodeview.NodeView) -> Reading:
             # A process id that NVML still lists and the kernel no longer has is not a process.
             process = procs.one(node, running.pid)
             if process is not None:
-                inside = procs.in_slurm_job(procs.cgroup(node, running.pid))
+                inside = procs.belongs_to_a_job(node, process)
                 users.append(
                     User(gpu=gpu, pid=running.pid, name=process.name, uid=process.uid, in_job=inside)
                 )
@@ -54,7 +55,7 @@ def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
             continue
         who = f"process {user.pid} ({user.name}, uid {user.uid})"
         detail = {**user.gpu.identity, "pid": user.pid}
-        if not user.in_job:
+        if user.in_job is False:
             parts.append(
                 findings.fail(
                     f"{user.gpu.device}: {who} belongs to no job", device=user.gpu.device, detail=detail
@@ -76,7 +77,7 @@ CHECK = registry.Check(
     severity=records.Severity.LOW,
     lane="gpu",
     can_hang=True,
-    fails="a live process on a GPU is in no Slurm cgroup, or on a GPU that no job has",
+    fails="a live process on a GPU is part of no job (by its cgroup; by its owner where Slurm uses none), or on a GPU that no job has",
     warns="never",
     needs="a GPU that lists its processes",
     next_step="Find the owner (the process id is in the message); end it, or reboot if it is in D state.",
@@ -91,6 +92,7 @@ CHECK = registry.Check(
                 "dcgm",
                 "dcgm-exporter",
                 "dcgmi",
+                "nvvs",
                 "Xorg",
                 "nvidia-smi",
                 "nvidia-cuda-mps",

@@ -2,49 +2,86 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from probing_cluster.core import records
-from probing_cluster.healthchecks import findings, gpus, nvml, registry
+from probing_cluster.healthchecks import findings, gpus, nodeview, nvml, procs, registry
 
 
-def judge(seen: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """The GPUs, and for how long each sensor has been seen at its limit, by `gpu0 HBM`."""
+
+    gpus: tuple[nvml.Gpu, ...]
+    hot_s: dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sensor:
+    """One temperature and its limits: the site's before the GPU's own."""
+
+    what: str
+    now_c: int | None
+    warn_c: float | None
+    fail_c: float | None
+    margin_c: float
+
+    @property
+    def hot(self) -> bool:
+        return self.now_c is not None and self.fail_c is not None and self.now_c >= self.fail_c
+
+
+def sensors(gpu: nvml.Gpu, limits: registry.Limits) -> tuple[Sensor, Sensor]:
+    """The GPU's two sensors."""
+    chip_c = limits["fail_c"] if limits["fail_c"] is not None else gpu.slowdown_c
+    hbm_c = limits["memory_fail_c"] if limits["memory_fail_c"] is not None else gpu.memory_max_c
+    chip = Sensor(
+        what="GPU",
+        now_c=gpu.temperature_c,
+        warn_c=limits["warn_c"],
+        fail_c=chip_c,
+        margin_c=limits["margin_c"],
+    )
+    hbm = Sensor(
+        what="HBM",
+        now_c=gpu.memory_temperature_c,
+        warn_c=None,
+        fail_c=hbm_c,
+        margin_c=limits["memory_margin_c"],
+    )
+    return chip, hbm
+
+
+def read(node: nodeview.NodeView) -> Reading:
+    seen = gpus.present(node)
+    hot = [f"{g.device} {s.what}" for g in seen for s in sensors(g, node.limits) if s.hot]
+    return Reading(gpus=seen, hot_s=procs.lasting(node, hot))
+
+
+def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
     def one(gpu: nvml.Gpu) -> findings.Finding:
         if gpu.temperature_c is None:
             return gpus.lacks(gpu, "temperature sensor", "temperature_c")
-        fail_c = limits["fail_c"] if limits["fail_c"] is not None else gpu.slowdown_c
-        chip = _against(gpu, "GPU", gpu.temperature_c, limits["warn_c"], fail_c, limits["margin_c"])
-        hbm_c = limits["memory_fail_c"] if limits["memory_fail_c"] is not None else gpu.memory_max_c
-        hbm = _against(gpu, "HBM", gpu.memory_temperature_c, None, hbm_c, limits["memory_margin_c"])
+        chip, hbm = (_against(gpu, s, seen.hot_s, limits["lasting_fail_s"]) for s in sensors(gpu, limits))
         return max(
             chip, hbm, key=lambda f: (f.outcome is records.Outcome.FAIL, f.outcome is records.Outcome.WARN)
         )
 
-    return findings.merge(gpus.each(seen, one), healthy=f"{gpus.count(seen)} within their limits")
+    return findings.merge(gpus.each(seen.gpus, one), healthy=f"{gpus.count(seen.gpus)} within their limits")
 
 
-def _against(
-    gpu: nvml.Gpu, what: str, now_c: int | None, warn_c: float | None, fail_c: float | None, margin_c: float
-) -> findings.Finding:
-    if now_c is None or (fail_c is None and warn_c is None):
+def _against(gpu: nvml.Gpu, sensor: Sensor, hot_s: dict[str, float], lasting_s: float) -> findings.Finding:
+    if sensor.now_c is None or (sensor.fail_c is None and sensor.warn_c is None):
         return gpus.ok(gpu)
-    if fail_c is not None and now_c >= fail_c:
-        return gpus.bad(
-            findings.fail,
-            gpu,
-            f"{what} at {now_c} °C",
-            measured=float(now_c),
-            threshold=float(fail_c),
-            unit="c",
-        )
-    warm_c = warn_c if warn_c is not None else (fail_c or 0.0) - margin_c
-    if now_c > warm_c:
-        return gpus.bad(
-            findings.warn,
-            gpu,
-            f"{what} at {now_c} °C",
-            measured=float(now_c),
-            threshold=float(warm_c),
-            unit="c",
-        )
+    text, facts = f"{sensor.what} at {sensor.now_c} °C", {"measured": float(sensor.now_c), "unit": "c"}
+    if sensor.hot:
+        lasted_s = hot_s.get(f"{gpu.device} {sensor.what}", 0.0)
+        make = findings.fail if lasted_s >= lasting_s else findings.warn
+        since = f" for {lasted_s / 60:.0f} min" if lasted_s else ""
+        return gpus.bad(make, gpu, text + since, threshold=sensor.fail_c, **facts)
+    warm_c = sensor.warn_c if sensor.warn_c is not None else (sensor.fail_c or 0.0) - sensor.margin_c
+    if sensor.now_c > warm_c:
+        return gpus.bad(findings.warn, gpu, text, threshold=warm_c, **facts)
     return gpus.ok(gpu)
 
 
@@ -56,11 +93,12 @@ CHECK = registry.Check(
     severity=records.Severity.LOW,
     lane="gpu",
     can_hang=True,
-    fails="a GPU at its slowdown temperature (or fail_c), or HBM at its maximum (or memory_fail_c)",
-    warns="within the margin below",
+    fails="a GPU at its slowdown temperature (or fail_c), or HBM at its maximum (or memory_fail_c), at every look for "
+    "lasting_fail_s",
+    warns="the same at this moment, or within the margin below",
     needs="a GPU with a temperature sensor",
     next_step="Check airflow, fans, coolant and the neighbours in the rack before blaming the GPU.",
-    read=gpus.present,
+    read=read,
     judge=judge,
     thresholds=(
         registry.Threshold(
@@ -83,6 +121,13 @@ CHECK = registry.Check(
             unit="c",
             meaning="distance from the limit at which we warn",
             source="ours",
+        ),
+        registry.Threshold(
+            key="lasting_fail_s",
+            default=240.0,
+            unit="s",
+            meaning="how long it must be that hot to fail",
+            source="ours: two sweeps in a row",
         ),
         registry.Threshold(
             key="memory_fail_c",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from probing_cluster.core import records
+from probing_cluster.core import errors, records
 from probing_cluster.healthchecks import findings, nodeview, registry
 
 CLASS = "/sys/class/nvme"
@@ -31,10 +31,10 @@ class Drive:
 
 
 def parse(text: str) -> dict[str, int | None]:
-    """`nvme smart-log -o json`, whose key names changed over its versions, by one set of names; raises ValueError."""
+    """`nvme smart-log -o json`, whose key names changed over its versions, by one set of names."""
     data = json.loads(text)
     if not isinstance(data, dict):
-        raise ValueError("not a SMART log")
+        raise errors.MalformedInput("the SMART log is no JSON object")
     warning = data.get("critical_warning")
     names = {
         "critical_warning": warning.get("value") if isinstance(warning, dict) else warning,
@@ -67,7 +67,7 @@ def _drive(node: nodeview.NodeView, name: str) -> Drive:
         )
     except findings.Absent as exc:
         return Drive(name=name, state=state, log=None, problem=exc.args[0])
-    except ValueError:
+    except (ValueError, errors.MalformedInput):
         return Drive(name=name, state=state, log=None, problem="nvme smart-log answered no JSON")
 
 

@@ -10,23 +10,24 @@ from probing_cluster.healthchecks import findings, nodeview, procs, registry
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """Processes in D state now, how long each has been seen so, and how many processes there are."""
+    """Processes in D state now with how long each has not run once, and how many processes there are."""
 
-    stuck: tuple[procs.Process, ...]
-    lasting_s: dict[str, float]
+    stuck: tuple[tuple[procs.Process, float], ...]
     total: int
 
 
 def read(node: nodeview.NodeView) -> Reading:
     everyone = procs.listing(node)
     stuck = [p for p in everyone if p.state == "D" and not p.kernel_thread]
-    return Reading(stuck=tuple(stuck), lasting_s=procs.lasting(node, stuck), total=len(everyone))
+    # A process that does much I/O is in D state at many looks; one whose switch counts moved has run between them.
+    keys = {f"{p.key}:{procs.switches(node, p.pid)}": p for p in stuck}
+    lasting_s = procs.lasting(node, list(keys))
+    return Reading(stuck=tuple((p, lasting_s.get(key, 0.0)) for key, p in keys.items()), total=len(everyone))
 
 
 def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
     parts = [findings.ok("")]
-    for process in seen.stuck:
-        lasted_s = seen.lasting_s.get(process.key, 0.0)
+    for process, lasted_s in seen.stuck:
         if lasted_s >= limits["lasting_s"]:
             text = f"process {process.pid} ({process.name}, uid {process.uid}) in D state for {lasted_s / 60:.0f} min"
             detail = {"pid": process.pid}
@@ -50,7 +51,7 @@ CHECK = registry.Check(
     component="node",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
-    fails="the same process is in D state at every look for lasting_s",
+    fails="the same process is in D state at every look for lasting_s and has not run once between them",
     warns="never: a moment in D state is ordinary I/O",
     needs="processes in /proc",
     next_step="cat /proc/<pid>/stack names what it waits for: a file server, the GPU driver, a disk. It cannot be killed.",
@@ -61,7 +62,7 @@ CHECK = registry.Check(
             key="lasting_s",
             default=300.0,
             unit="s",
-            meaning="how long a process must be seen in D state to fail",
+            meaning="how long a process must be in D state without running once to fail",
             source="GCM check-dstate 300 s",
         ),
     ),

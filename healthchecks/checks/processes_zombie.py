@@ -18,7 +18,7 @@ class Reading:
 
 def read(node: nodeview.NodeView) -> Reading:
     zombies = [p for p in procs.listing(node) if p.state == "Z"]
-    return Reading(zombies=tuple(zombies), lasting_s=procs.lasting(node, zombies))
+    return Reading(zombies=tuple(zombies), lasting_s=procs.lasting(node, [p.key for p in zombies]))
 
 
 def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:

@@ -18,9 +18,12 @@ class Reading:
 
 def read(node: nodeview.NodeView) -> Reading:
     least = node.limits["uid_min"]
-    mine = [p for p in procs.listing(node) if p.uid is not None and p.uid >= least and p.state not in "ZX"]
+    everyone = procs.listing(node)
+    if not procs.slurm_scopes(node) and node.expected.uids is None:
+        raise findings.Absent("Slurm uses no cgroups here and nobody told whose jobs are on the node")
     # 65534 is nobody: containers and daemons, not a person.
-    outside = [p for p in mine if p.uid != 65534 and not procs.in_slurm_job(procs.cgroup(node, p.pid))]
+    mine = [p for p in everyone if p.uid is not None and least <= p.uid != 65534 and p.state not in "ZX"]
+    outside = [p for p in mine if procs.belongs_to_a_job(node, p) is False]
     return Reading(outside=tuple(outside), with_jobs=node.expected.uids)
 
 
@@ -61,8 +64,8 @@ CHECK = registry.Check(
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
     fails="never: a stray shell is no reason to lose a node",
-    warns="a user with a uid from uid_min on has processes in no Slurm cgroup",
-    needs="processes in /proc",
+    warns="a user with a uid from uid_min on has processes in no Slurm cgroup (without cgroups: has processes and no job)",
+    needs="processes in /proc, and Slurm's cgroups or the list of its jobs' owners",
     next_step="Ask the user or end them; pam_slurm_adopt puts ssh sessions into the user's job.",
     read=read,
     judge=judge,

@@ -38,11 +38,21 @@ def test_one_down(node: Any) -> None:
 
 
 def test_all_down_behind_a_switch(node: Any) -> None:
-    """With NVSwitches on the bus, all links down on all GPUs is a fault and not a node without NVLink."""
-    node.have_gpus(8, links=links(0))
+    """With NVSwitches, all links down on all GPUs is a fault; without them it is a board without bridges."""
+    node.have_gpus(8, links=links(0), fabric_state=0)
     assert node.check("gpu_nvlink").outcome is Outcome.ABSENT
     node.pci("0000:07:00.0", SWITCH)
     assert node.check("gpu_nvlink").outcome is Outcome.FAIL
+
+
+def test_unbridged_gpus_are_no_fault(node: Any) -> None:
+    """Without NVSwitches, a GPU that never had links is fine beside a bridged pair; one that loses them is not."""
+    node.have_gpus(3, links=links(12, 12), fabric_state=0)
+    node.gpu(2, links=links(0, 12))
+    assert node.check("gpu_nvlink").outcome is Outcome.OK
+    node.gpu(1, links=links(4, 12))
+    finding = node.check("gpu_nvlink")
+    assert (finding.outcome, finding.device, finding.threshold) == (Outcome.FAIL, "gpu1", 12)
 
 
 def test_the_sites_number(node: Any) -> None:

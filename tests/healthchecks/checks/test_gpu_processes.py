@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from probing_cluster.core.records import Outcome
 from probing_cluster.healthchecks import nodeview, nvml
 
 JOB = "0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0"
+
+
+SCOPE = "sys/fs/cgroup/system.slice/slurmstepd.scope/cgroup.procs"
 
 
 def on_gpu(node: Any, index: int, pid: int) -> None:
@@ -25,6 +29,7 @@ def test_a_jobs_process(node: Any) -> None:
 def test_a_stranger(node: Any) -> None:
     """A process outside Slurm fails with its id, name and GPU; NVIDIA's own daemons may be there."""
     node.have_gpus(2)
+    node.put(SCOPE, "")
     node.process(901, "miner", cgroup="0::/user.slice/user-1000.slice/session-3.scope")
     on_gpu(node, 1, 901)
     finding = node.check("gpu_processes")
@@ -55,3 +60,15 @@ def test_no_list(node: Any) -> None:
     """A GPU that cannot list its processes is an error when it should."""
     node.have_gpus(1, processes=None, unread={"processes": "UNKNOWN"})
     assert node.check("gpu_processes").outcome is Outcome.ERROR
+
+
+def test_without_cgroups_the_owner_decides(node: Any) -> None:
+    """Where Slurm uses no cgroups, a job owner's process is fine, a stranger's fails, and without owners nobody judges."""
+    node.have_gpus(1)
+    node.process(903, "python", cgroup="0::/user.slice")
+    on_gpu(node, 0, 903)
+    assert node.check("gpu_processes").outcome is Outcome.OK
+    node.expected = nodeview.Expectations(uids=frozenset({os.getuid()}))
+    assert node.check("gpu_processes").outcome is Outcome.OK
+    node.expected = nodeview.Expectations(uids=frozenset({os.getuid() + 1}))
+    assert node.check("gpu_processes").outcome is Outcome.FAIL

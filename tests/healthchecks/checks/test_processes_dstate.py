@@ -28,6 +28,15 @@ def test_another_process_with_the_same_id(node: Any) -> None:
     assert node.check("processes_dstate").outcome is Outcome.OK
 
 
+def test_a_busy_reader_is_not_stuck(node: Any) -> None:
+    """A process seen in D state at two looks that has run between them is only doing I/O."""
+    node.process(10, "dd", "D", switches=7)
+    node.check("processes_dstate")
+    node.later(600)
+    node.process(10, "dd", "D", switches=9)
+    assert node.check("processes_dstate").outcome is Outcome.OK
+
+
 def test_kernel_threads_wait_by_trade(node: Any) -> None:
     """Kernel threads in D state are no fault."""
     node.process(50, "kworker/0:1+events", "D", parent=2)
