@@ -268,7 +268,20 @@ class Agent:
         _log.info("agent of %s, boot %s, root %s", self.who.node, self.who.boot_id(), self.who.root)
         if self.spool.replaced_corrupt:
             _log.error("the spool was corrupt and has been set aside: %s", self.spool.replaced_corrupt)
+        self._tell_pages()
         self._tell_boot()
+
+    def _tell_pages(self) -> None:
+        """Say whether the users' page directories are bounded; mounting them is the deployment's work.
+
+        A mount made here would be seen by no job where the service manager gave us a mount namespace.
+        """
+        try:
+            most = self.pages.bound_bytes()
+        except OSError as exc:
+            self.watch.failed("pages", str(exc))
+            return
+        self.watch.read("pages", self.clock.now(), state="ok" if most else "unbounded", bound_bytes=most)
 
     def _make_poller(self) -> poller.Poller:
         return poller.Poller(

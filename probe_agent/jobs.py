@@ -172,6 +172,14 @@ class PageDirectories:
     def path(self, job_id: int) -> Path:
         return self._base / str(int(job_id))
 
+    def bound_bytes(self) -> int | None:
+        """The size of the file system made for these directories; None when they lie in a bigger one and nothing bounds them."""
+        self._base.mkdir(mode=0o711, parents=True, exist_ok=True)
+        if not self._base.is_mount():
+            return None
+        told = os.statvfs(self._base)
+        return told.f_blocks * told.f_frsize
+
     def make(self, job_id: int, uid: int, gid: int) -> Path:
         """The job's directory, made afresh unless it is already this user's; raises OSError."""
         self._base.mkdir(mode=0o711, parents=True, exist_ok=True)
