@@ -209,15 +209,19 @@ def _cpu() -> writing.Tree:
         "sys/devices/system/cpu/smt/active": "0",
         "sys/devices/system/node/online": "0-1",
     }
-    for i in range(CPUS):
-        tree |= writing.under(
-            f"sys/devices/system/cpu/cpu{i}",
-            {
-                "cpufreq/scaling_governor": "performance",
-                "thermal_throttle/core_throttle_count": "0",
-                "thermal_throttle/package_throttle_count": "0",
-            },
-        )
+    for first in (0, CPUS // 2):
+        # One frequency policy per socket, and of its CPUs only the first: thousands of files would say no more.
+        base = "sys/devices/system/cpu"
+        policy: writing.Tree = {
+            "scaling_governor": "performance",
+            "scaling_max_freq": "3800000",
+            "cpuinfo_max_freq": "3800000",
+            "related_cpus": " ".join(str(cpu) for cpu in range(first, first + CPUS // 2)),
+        }
+        tree |= writing.under(f"{base}/cpufreq/policy{first}", policy)
+        tree[f"{base}/cpu{first}/cpufreq"] = writing.Link(f"../cpufreq/policy{first}")
+        tree[f"{base}/cpu{first}/thermal_throttle/core_throttle_count"] = "0"
+        tree[f"{base}/cpu{first}/thermal_throttle/package_throttle_count"] = "0"
     return tree
 
 

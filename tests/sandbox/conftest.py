@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -12,7 +11,7 @@ from types import ModuleType
 import pynvml
 import pytest
 
-from probing_cluster.sandbox import cluster, layout, nvml_build, requirements
+from probing_cluster.sandbox import cluster, layout, nvml_build, requirements, scratch
 from probing_cluster.sandbox.faults import registry
 from probing_cluster.sandbox.nodetree import build
 
@@ -63,10 +62,8 @@ def needs_slurm() -> None:
 @pytest.fixture(scope="session")
 def box_directory(needs_slurm: None) -> Iterator[Path]:
     """A short directory that other accounts may enter; pytest's own is neither."""
-    directory = Path(tempfile.mkdtemp(prefix="probing-box-"))
-    directory.chmod(0o755)
-    yield directory
-    shutil.rmtree(directory, ignore_errors=True)
+    with scratch.directory("probing-box-") as directory:
+        yield directory
 
 
 @pytest.fixture(scope="session")

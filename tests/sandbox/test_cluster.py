@@ -145,8 +145,6 @@ def test_up_and_down_leave_nothing_behind(box_directory: Path) -> None:
     box = cluster.Sandbox.up(directory, nodes=2, gpus=2, bare=True)
     job = box.submit("setsid sleep 1000 & srun sleep 1000", nodes=2, gres="gpu:1")
     box.wait(job, ["RUNNING"])
-    running = {p.pid for p in processes.listing(directory)}
-    assert len(running) > 7
     processes.wait_until(
         lambda: sum(p.name == "slurmstepd" for p in processes.listing(directory)) == 3,
         "no steps",

@@ -12,7 +12,7 @@ import pytest
 from probing_cluster.core import errors, records, settings
 from probing_cluster.db import embedded
 from probing_cluster.db import store as store_module
-from probing_cluster.sandbox import configs, recording, replay
+from probing_cluster.sandbox import configs, layout, recording, replay, scratch
 
 
 @pytest.fixture(scope="module")
@@ -72,15 +72,10 @@ def test_a_file_that_is_no_recording_is_named(text: str, tmp_path: Path) -> None
 
 
 def test_a_replay_judges_and_reports(
-    tmp_path_factory: pytest.TempPathFactory, capfd: pytest.CaptureFixture[str]
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     """Without any cluster the recorded incident ends in the same verdict, on the terminal and as HTML; nothing keeps running."""
-    import shutil
-    import tempfile
-
-    directory = Path(tempfile.mkdtemp(prefix="probing-replay-"))
-    directory.chmod(0o755)
-    try:
+    with scratch.directory("probing-replay-") as directory:
         said: list[str] = []
         job = replay.run(directory, recording.DEMO, say=said.append)
         printed = capfd.readouterr().out
@@ -91,14 +86,10 @@ def test_a_replay_judges_and_reports(
         assert said[-1] == f"HTML report: {html}"
         assert "Xid 79" in html.read_text()
         assert not embedded.running(directory / "postgres")
-    finally:
-        shutil.rmtree(directory)
 
 
 def test_configurations_are_what_settings_accept(tmp_path: Path) -> None:
     """Every TOML file that the sandbox writes parses without an unknown key."""
-    from probing_cluster.sandbox import layout
-
     lay = layout.Layout(
         directory=tmp_path,
         nodes=4,
