@@ -71,7 +71,7 @@ _FAILED = re.compile(
 _STORE_LOST = re.compile(
     r"(?:recvValue|sendBytes|recvVector|recvBytes)\w* failed on|TCPStore.*(?:Broken pipe|Connection reset|Failed to (?:recv|check))|Failed to recv, got 0 bytes|Connection reset by peer \(errno: 104"
 )
-_IN_USE = re.compile(r"Address already in use")
+_IN_USE = re.compile(r"[Aa]ddress already in use|EADDRINUSE")
 _OWN_ERROR = re.compile(r"Error\b|what\(\)|\[E")
 
 
@@ -142,7 +142,8 @@ FAMILY = grammar.Family(
         " failed on",
         "TCPStore",
         "Failed to recv",
-        "Address already in use",
+        "ddress already in use",
+        "EADDRINUSE",
         "(errno: ",
     ),
     read=read,

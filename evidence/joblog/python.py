@@ -89,7 +89,7 @@ _BLOCKED = re.compile(
     r"std::bad_alloc|Cannot allocate memory|MemoryError\b|DefaultCPUAllocator: (?:can't|not enough) (?:allocate )?memory|numpy\.core\._exceptions\._ArrayMemoryError"
 )
 _EXCEPTION = re.compile(
-    r"^(?:\s{0,8}|.{0,40}?\s)(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Fault))(?P<sep>: |:?\s*$)(?P<text>.{0,400})"
+    r"^(?:\s{0,8}|.{0,40}?\s)(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Fault))(?:\((?P<inner>[A-Za-z]\w{0,60})\))?(?P<sep>: |:?\s*$)(?P<text>.{0,400})"
 )
 _REMOTE_NAMES = frozenset({
     "BrokenPipeError", "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "EOFError", "ChildFailedError",
@@ -150,7 +150,7 @@ def exception(source: Record) -> JobFinding | None:
     """The last line of a traceback; None when the line is not one."""
     if not (found := _EXCEPTION.match(source.text)):
         return None
-    name = found["name"].rsplit(".", 1)[-1]
+    name = found["inner"] or found["name"].rsplit(".", 1)[-1]
     detail = {"exception": found["name"]}
     if name in _INTERRUPTS:
         return make(FACTS, "interrupted", source, detail=detail)

@@ -131,6 +131,7 @@ _ABORTED = re.compile(
 )
 _BARRIER = re.compile(
     r"(?:Ranks? (?P<ranks>[\d, ]+?)|(?P<who>\d{1,18})) (?:failed to pass monitoredBarrier|timed out in monitoredBarrier)(?: in| after)? (?P<ms>\d{1,18}) ms"
+    r"|successfully reached monitoredBarrier, but received errors while waiting\s+for send/recv from rank (?P<silent>\d{1,8})"
 )
 _WATCHDOG_DIED = re.compile(
     r"watchdog thread terminated with exception: (?!\[Rank \d+\] Watchdog caught|CUDA error|NCCL error)"
@@ -223,7 +224,7 @@ def _reports(source: Record, context: Context) -> JobFinding | None:
             seq=grammar.number(found["next"]),
         )
     if found := _BARRIER.search(text):
-        first = (found["ranks"] or found["who"] or "").split(",")[0].strip()
+        first = (found["ranks"] or found["who"] or found["silent"] or "").split(",")[0].strip()
         return make(
             FACTS,
             "monitored_barrier_timeout",

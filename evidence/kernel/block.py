@@ -133,7 +133,7 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "fs_shutdown",
         re.compile(
-            rf"XFS \({_DEV}\): .*(?:[Ss]hutting down (?:the )?filesystem|[Ff]ilesystem has been shut down|xfs_do_force_shutdown)"
+            rf"XFS \({_DEV}\): .*(?:[Ss]hutting down (?:the )?filesystem|[Ff]ilesystem has been shut down|xfs_do_force_shutdown|Block device removal)"
         ),
     ),
     (
@@ -151,7 +151,7 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "io_error",
         re.compile(
-            rf"XFS \({_DEV}\): .*(?:(?:metadata|log) I/O error|writeback error)|BTRFS(?: error| warning| critical|:)? \(device {_DEV.replace('device', 'volume')}\).*(?:bdev .* errs: |IO failure)"
+            rf"XFS \({_DEV}\): .*(?:(?:[Mm]etadata|[Ll]og) I/O [Ee]rror|writeback error)|BTRFS(?: error| warning| critical|:)? \(device {_DEV.replace('device', 'volume')}\).*(?:bdev .* errs: |IO failure)"
         ),
     ),
     (

@@ -86,7 +86,7 @@ _PHRASES = (
     (
         "health_fatal",
         re.compile(
-            r"\bsynd 0x0*[1-9a-f][0-9a-f]*: |Fatal error \d+ detected|device is in fatal|health recovery failed|Health issue observed.*severity\([0-3]\)|Internal error detected|mlx[45]_\w*: .*handling bad device"
+            r"\bsynd 0x0*[1-9a-f][0-9a-f]*: |Fatal error \d+ detected|device is in fatal|health recovery (?:flow aborted|failed)|Health issue observed.*severity\([0-3]\)|Internal error detected|mlx[45]_\w*: .*handling bad device"
         ),
     ),
     (

@@ -141,6 +141,15 @@ def number(text: str | None, limit: int = _MAX_PID) -> int | None:
     return value if value <= limit else None
 
 
+_JOB = re.compile(r"/job_(?P<job>\d{1,10})(?=/|$)")
+
+
+def job_of(path: str) -> int | None:
+    """The Slurm job of a cgroup path such as `/slurm/uid_1000/job_4242/step_0`; None for others (SLUIDs too)."""
+    found = _JOB.search(path)
+    return number(found["job"]) if found else None
+
+
 _UNKNOWN = frozenset({"", "<unknown>", "unknown", "..."})
 
 

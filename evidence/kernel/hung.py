@@ -47,6 +47,12 @@ FACTS = {
         "The node has no file handles left.",
         "Find the process with too many open files; raise fs.file-max.",
     ),
+    ("limit", "pids"): fact(
+        INFO,
+        "user_program",
+        "A control group (a job) may not start more processes or threads.",
+        "Find what starts so many threads, or raise the job's limit.",
+    ),
 }
 _TASK = re.compile(
     r"\btask (?P<name>.{1,64}?)(?::(?P<pid>\d{1,10}))?(?: <[^>]*>)?\s+(?:is )?blocked for more than (?P<s>\d{1,9}) seconds"
@@ -65,6 +71,7 @@ _OOPS = re.compile(
     r"BUG: unable to handle|\bOops: |general protection fault[,:]|kernel BUG at |BUG: kernel NULL pointer|Internal error: Oops"
 )
 _FILES = re.compile(r"VFS: file-max limit (?P<limit>\d{1,18}) reached")
+_PIDS = re.compile(r"cgroup: fork rejected by pids controller in (?P<cgroup>\S+)")
 
 
 def _task(found: re.Match[str], message: str, code: str) -> KernelFinding:
@@ -113,7 +120,13 @@ def read(message: str, _context: Context) -> KernelFinding | None:
         return make(FACTS, "panic", "panic", message, detail={"why": sanitize.clean(found["why"], 256)})
     if _OOPS.search(message):
         return make(FACTS, "panic", "oops", message)
-    return make(FACTS, "limit", "file_max", message) if _FILES.search(message) else None
+    if _FILES.search(message):
+        return make(FACTS, "limit", "file_max", message)
+    if found := _PIDS.search(message):
+        group = found["cgroup"]
+        detail = {"cgroup": sanitize.clean(group, 256)}
+        return make(FACTS, "limit", "pids", message, job_id=grammar.job_of(group), detail=detail)
+    return None
 
 
 FAMILY = grammar.Family(
@@ -132,6 +145,7 @@ FAMILY = grammar.Family(
         "Oops",
         "general protection",
         "file-max",
+        "fork rejected",
     ),
     read=read,
     facts=FACTS,

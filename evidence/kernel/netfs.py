@@ -43,6 +43,9 @@ FACTS = {
     ("lustre", "*"): fact(INFO, _BOTH, "Lustre reports an error under its own message number.", _CLIENT),
     ("gpfs", "error"): fact(LOW, _BOTH, "The GPFS daemon reports an error.", _CLIENT),
     ("gpfs", "expelled"): fact(HIGH, _BOTH, "This node lost its membership of the GPFS cluster.", _CLIENT),
+    ("gpfs", "expelling"): fact(
+        INFO, _BOTH, "GPFS throws another node out of the cluster.", "Look at the node it names."
+    ),
     ("gpfs", "unmounted"): fact(HIGH, _BOTH, "GPFS unmounted a file system because of an error.", _CLIENT),
     ("gpfs", "connection_lost"): fact(INFO, _BOTH, "GPFS lost a connection to another node.", _SERVER),
     ("gpfs", "*"): fact(LOW, _BOTH, "GPFS logged an error record.", _CLIENT),
@@ -95,7 +98,13 @@ _GPFS = re.compile(
     r"\bmmfs\w*(?:\[\d+\])?:? (?:\[(?P<level>[EXWNI])\] ?|Error=(?P<error>MMFS_\w{1,40}))(?P<text>.*)"
 )
 _GPFS_CODES = (
-    ("expelled", re.compile(r"expel|[Ll]ost membership|quorum lost|[Dd]aemon (?:is )?(?:being )?shut")),
+    (
+        "expelled",
+        re.compile(
+            r"(?:[Tt]his|[Ll]ocal) node\b.{0,80}expel|[Ll]ost membership|[Qq]uorum (?:is )?lost|[Dd]aemon (?:is )?(?:being )?shut"
+        ),
+    ),
+    ("expelling", re.compile(r"expel")),
     ("unmounted", re.compile(r"unmounted by the system|[Uu]nmounting.*error|panic", re.IGNORECASE)),
     (
         "connection_lost",

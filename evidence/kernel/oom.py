@@ -53,14 +53,7 @@ _REAPED = re.compile(
     r"oom_reaper: (?:reaped process (?P<pid>\d{1,18}) \((?P<name>.{1,64}?)\)|unable to reap pid:(?P<stuck>\d{1,18}) \((?P<who>.{1,64}?)\))"
 )
 _ALLOC = re.compile(r"(?:^|\s)(?P<name>\S{1,64}): page allocation failure: order:(?P<order>\d{1,18})")
-_SLURM = re.compile(r"/job_(?P<job>\d{1,10})(?=/|$)")
 _SIZES = re.compile(r"(?P<what>total-vm|anon-rss|file-rss|shmem-rss):(?P<kb>\d{1,15})kB")
-
-
-def job_id(path: str) -> int | None:
-    """The Slurm job of a cgroup path such as `/slurm/uid_1000/job_4242/step_0`; None for others (SLUIDs too)."""
-    found = _SLURM.search(path)
-    return grammar.number(found["job"]) if found else None
 
 
 def _constraint(message: str, found: re.Match[str], context: Context) -> KernelFinding:
@@ -72,7 +65,7 @@ def _constraint(message: str, found: re.Match[str], context: Context) -> KernelF
         "CONSTRAINT_MEMORY_POLICY": "cpuset",
     }.get(constraint, "global")
     paths = {m["which"]: m["path"] for m in _CGROUP.finditer(found["fields"])}
-    job = job_id(paths.get("task_memcg", "")) or job_id(paths.get("oom_memcg", ""))
+    job = grammar.job_of(paths.get("task_memcg", "")) or grammar.job_of(paths.get("oom_memcg", ""))
     task = _TASK.search(found["fields"])
     pid = grammar.number(task["pid"]) if task else None
     detail: dict[str, Any] = {"constraint": constraint, **paths}
@@ -123,7 +116,7 @@ def read(message: str, context: Context) -> KernelFinding | None:
     if found := _KILLED.search(message):
         return _killed(message, found, context)
     if found := _LIMIT.search(message):
-        job = job_id(found["task"]) or job_id(found["limit"])
+        job = grammar.job_of(found["task"]) or grammar.job_of(found["limit"])
         return make(
             FACTS,
             "oom",
@@ -134,7 +127,12 @@ def read(message: str, context: Context) -> KernelFinding | None:
         )
     if found := _GROUP.search(message):
         return make(
-            FACTS, "oom", "memcg", message, job_id=job_id(found["task"]), detail={"task_memcg": found["task"]}
+            FACTS,
+            "oom",
+            "memcg",
+            message,
+            job_id=grammar.job_of(found["task"]),
+            detail={"task_memcg": found["task"]},
         )
     if found := _INVOKED.search(message):
         return make(FACTS, "oom", "invoked", message, process=grammar.name(found["name"]))

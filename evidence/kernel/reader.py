@@ -40,6 +40,8 @@ FAMILIES: tuple[Family, ...] = (
 """The registration: order decides only where two families could claim one line."""
 
 TRIGGERS: tuple[str, ...] = tuple(dict.fromkeys(t for family in FAMILIES for t in family.triggers))
+_DAEMONS = ("mmfs",)
+"""Programs whose name in syslog is part of what they say (GPFS's client is a daemon, not the kernel)."""
 _ANY = re.compile("|".join(re.escape(t) for t in TRIGGERS))
 
 
@@ -70,7 +72,8 @@ class KernelReader:
         if not _ANY.search(line):
             return None
         parsed = prefixes.parse(line, reference)
-        finding = self.read_message(parsed.message)
+        daemon = parsed.tag if parsed.tag and parsed.tag.startswith(_DAEMONS) else None
+        finding = self.read_message(f"{daemon}: {parsed.message}" if daemon else parsed.message)
         if finding is None:
             return None
         return parsed, finding if parsed.repeat == 1 else replace(finding, repeat=parsed.repeat)

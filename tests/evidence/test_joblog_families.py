@@ -136,6 +136,18 @@ def test_a_message_cut_by_the_terminal_is_joined() -> None:
 
 
 KINDS = [
+    (
+        "RuntimeError: The server socket has failed to listen on any local network address. useIpv6: 0, code: -98, name: EADDRINUSE, message: address already in use",
+        "address_in_use",
+    ),
+    (
+        "[E ProcessGroupGloo.cpp:138] Rank 0 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 1. Please check rank 1 logs for faulty rank.",
+        "monitored_barrier_timeout",
+    ),
+    (
+        'Traceback (most recent call last):\n  File "a.py", line 1, in f\nray.exceptions.RayTaskError(ValueError): ray::f() (pid=1, ip=10.0.0.1)',
+        "python_exception",
+    ),
     ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "cuda_ecc"),
     ("RuntimeError: cuda runtime error (39) : uncorrectable ECC error encountered at x.cpp:265", "cuda_ecc"),
     ("CUDA error: uncorrectable NVLink error detected during the execution", "cuda_nvlink"),

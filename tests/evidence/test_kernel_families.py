@@ -298,6 +298,47 @@ FORMS = [
     ),
     ("mmfs: Error=MMFS_DISKFAIL, ID=0x9C6C05FA, Tag=123", "gpfs", "mmfs_diskfail", "low", None, None),
     (
+        "May  7 22:25:29 n2 mmfs: [E] CCR: failed to connect to node 10.0.0.1:1191",
+        "gpfs",
+        "error",
+        "low",
+        None,
+        None,
+    ),
+    (
+        "May  7 22:25:39 n2 mmfs: [E] Node 10.0.0.1 (n1) is being expelled",
+        "gpfs",
+        "expelling",
+        "info",
+        None,
+        None,
+    ),
+    ("May  7 22:25:39 n2 mmfs[12]: [E] This node has been expelled", "gpfs", "expelled", "high", None, None),
+    (
+        "cgroup: fork rejected by pids controller in /slurm/uid_1/job_9/step_0",
+        "limit",
+        "pids",
+        "info",
+        None,
+        None,
+    ),
+    (
+        "XFS (dm-0): Metadata I/O Error (0x1) detected at xfs_trans_read_buf_map",
+        "block_io",
+        "io_error",
+        "low",
+        None,
+        "dm-0",
+    ),
+    (
+        "XFS (dm-0): Block device removal (0x20) detected at fs_bdev_mark_dead",
+        "block_io",
+        "fs_shutdown",
+        "high",
+        None,
+        "dm-0",
+    ),
+    (
         "CPU3: Core temperature above threshold, cpu clock throttled (total events = 12)",
         "thermal",
         "cpu_throttle",
@@ -518,3 +559,10 @@ def test_foreign_names_lose_control_characters() -> None:
     found = read("NVRM: Xid (PCI:0000:3b:00): 13, pid=1, name=a\x07b\u202ec, x")
     assert found is not None
     assert found.process == "abc"
+
+
+def test_a_refused_fork_names_its_job() -> None:
+    """The control group of a job names it."""
+    found = read("cgroup: fork rejected by pids controller in /slurm/uid_1/job_9/step_0")
+    assert found is not None
+    assert found.job_id == 9
