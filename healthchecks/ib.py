@@ -41,6 +41,11 @@ class Port:
         return self.state == ACTIVE and self.phys_state in (LINK_UP, None)
 
     @property
+    def waiting(self) -> bool:
+        """The link is there and the subnet manager has not configured it yet (or is away)."""
+        return self.state in (INIT, ARMED) and self.phys_state == LINK_UP
+
+    @property
     def rate_known(self) -> bool:
         """Whether `rate_gbps` can be judged: only on a live port, and not where the kernel guesses SDR."""
         return (

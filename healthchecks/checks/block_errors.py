@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from dataclasses import dataclass
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import findings, kernel_log, nodeview, registry
+from probing_cluster.healthchecks import counters, findings, kernel_log, nodeview, registry
 
 _PATTERNS = (
     ("io", re.compile(r"(?:blk_update_request: )?(?:critical medium|critical target|I/O) error, dev (\w+)")),
@@ -14,7 +14,7 @@ _PATTERNS = (
     (
         "dead",
         re.compile(
-            r"nvme (nvme\d+): (?:Removing after probe failure|Device not ready; aborting|controller is down; will reset)"
+            r"nvme (nvme\d+): (?:Removing after probe failure|Device not ready; aborting|Disabling device after reset failure)"
         ),
     ),
     ("readonly", re.compile(r"EXT4-fs \(([\w-]+)\): Remounting filesystem read-only")),
@@ -30,6 +30,18 @@ _PATTERNS = (
 _NOT_OURS = re.compile(r"(?:loop|ram|sr|fd|zram|nbd|dm-uuid-mpath)\d*")
 
 
+MAX_DISKS, MAX_TIMES = 100, 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken:
+    """Errors of one kind on one disk: within the window for plain I/O errors, since boot for the others."""
+
+    device: str
+    what: str
+    recent: int
+
+
 def parse(text: str) -> tuple[str, str] | None:
     """(what, device) of a message about a disk's error; None for any other."""
     if "error" not in text and "nvme" not in text and "Remounting" not in text and "XFS" not in text:
@@ -41,55 +53,59 @@ def parse(text: str) -> tuple[str, str] | None:
     return None
 
 
-def read(node: nodeview.NodeView) -> dict[str, dict[str, float]]:
-    """By device: how many errors of each kind since boot or since cleared."""
-    kept: dict[str, dict[str, float]] = dict(node.memory.get("seen", {}))
-    cleared_at = node.memory.get("cleared_at")
-    if cleared_at and node.memory.get("cleared_done") != cleared_at:
-        kept, node.memory["cleared_done"] = {}, cleared_at
-    cleared_s = -1.0
-    if cleared_at and node.uptime_s is not None:
-        cleared_s = node.uptime_s - (node.now - datetime.fromisoformat(cleared_at)).total_seconds()
+def read(node: nodeview.NodeView) -> list[Broken]:
+    """Every disk with errors since boot or since cleared."""
+    kept: dict[str, list[float]] = {k: list(v) for k, v in node.memory.get("seen", {}).items()}
+    cleared_s = kernel_log.cleared_s(node)
+    kept = {k: [at for at in times if at >= cleared_s] for k, times in kept.items()}
     for line in kernel_log.fresh(node):
         found = parse(line.text) if line.at_s >= cleared_s else None
-        if found is not None and len(kept) < 100:
-            counts = kept.setdefault(found[1], {})
-            counts[found[0]] = counts.get(found[0], 0) + 1
-    node.memory["seen"] = kept
-    return kept
+        if found is not None and not _removable(node, found[1]) and len(kept) < MAX_DISKS:
+            kept.setdefault(f"{found[1]} {found[0]}", []).append(line.at_s)
+    node.memory["seen"] = {k: times[-MAX_TIMES:] for k, times in kept.items() if times}
+    now_s = counters.since_boot_s(node)
+    return [_broken(key, times, now_s, node.limits["window_s"]) for key, times in node.memory["seen"].items()]
 
 
-def judge(seen: dict[str, dict[str, float]], limits: registry.Limits) -> findings.Finding:
+def _removable(node: nodeview.NodeView, device: str) -> bool:
+    # A stick, or the BMC's virtual CD: no job's data.
+    disk = re.sub(r"(?<=[a-z])\d+$", "", device)
+    return "1" in (node.text(f"/sys/block/{device}/removable"), node.text(f"/sys/block/{disk}/removable"))
+
+
+def _broken(key: str, times: list[float], now_s: float, window_s: float) -> Broken:
+    device, _, what = key.partition(" ")
+    # A filesystem that shut down stays so; a single bad read of last month does not.
+    recent = len(times) if what != "io" else sum(now_s - at <= window_s for at in times)
+    return Broken(device=device, what=what, recent=recent)
+
+
+def judge(seen: list[Broken], limits: registry.Limits) -> findings.Finding:
     parts = [findings.ok("")]
-    for device, counts in seen.items():
-        total = int(sum(counts.values()))
-        words = {
-            "io": "I/O errors",
-            "dead": "controller losses",
-            "readonly": "emergency remounts or shutdowns",
-        }
-        text = f"{device}: " + ", ".join(f"{int(n)} {words[k]}" for k, n in counts.items())
-        make = findings.fail if total >= limits["errors_fail"] or set(counts) - {"io"} else findings.warn
+    words = {"io": "I/O errors", "dead": "controller losses", "readonly": "emergency remounts or shutdowns"}
+    for one in (b for b in seen if b.recent):
+        make = findings.fail if one.what != "io" or one.recent >= limits["errors_fail"] else findings.warn
+        text = f"{one.device}: {one.recent} {words[one.what]}"
         parts.append(
             make(
                 text,
-                device=device,
-                measured=float(total),
+                device=one.device,
+                measured=float(one.recent),
                 threshold=float(limits["errors_fail"]),
                 unit="count",
             )
         )
-    return findings.merge(parts, healthy="no disk error in this boot")
+    return findings.merge(parts, healthy="no disk error lately")
 
 
 CHECK = registry.Check(
     name="block_errors",
-    proves="No disk of this node has failed to read or write in this boot since a person last cleared it.",
+    proves="No disk of this node has lately failed to read or write, or shut its filesystem down in this boot.",
     component="block",
     domain=records.Domain.HARDWARE,
     severity=records.Severity.HIGH,
-    fails="errors_fail I/O errors on one disk, a lost NVMe controller, or a filesystem shut down or turned read-only after errors",
-    warns="a single I/O error",
+    fails="errors_fail I/O errors on one disk within window_s, a lost NVMe controller, or a filesystem shut down or turned read-only after errors",
+    warns="fewer I/O errors within window_s",
     needs="a readable kernel log",
     next_step="nvme_smart and disk_smart tell whether the drive knows; replace it, or clear the check after a repair.",
     read=read,
@@ -100,8 +116,15 @@ CHECK = registry.Check(
             default=2,
             kind=int,
             unit="count",
-            meaning="I/O errors on one disk that fail",
+            meaning="I/O errors on one disk within the window that fail",
             source="ours: one may be a bad sector being remapped; GCM fails on any",
+        ),
+        registry.Threshold(
+            key="window_s",
+            default=86400.0,
+            unit="s",
+            meaning="how far back plain I/O errors count",
+            source="ours",
         ),
     ),
 )

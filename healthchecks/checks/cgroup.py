@@ -6,16 +6,9 @@ import re
 from dataclasses import dataclass
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import findings, nodeview, registry
+from probing_cluster.healthchecks import findings, nodeview, procs, registry
 
 ROOT = "/sys/fs/cgroup"
-SCOPES = (
-    "system.slice/slurmstepd.scope",
-    "system.slice/{node}_slurmstepd.scope",
-    "cpuset/slurm",
-    "memory/slurm",
-)
-"""Where Slurm keeps its jobs: cgroup v2 (one slurmd, several slurmd), then v1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +28,8 @@ def job_of(name: str) -> int | None:
 
 def read(node: nodeview.NodeView) -> Reading:
     text = node.text(f"{ROOT}/cgroup.controllers")
-    scopes = [f"{ROOT}/{s.format(node=node.spec.node)}" for s in SCOPES]
-    if text is None and not any(node.exists(s) for s in scopes) and not node.names(ROOT):
+    scopes = procs.slurm_scopes(node)
+    if text is None and not scopes and not node.names(ROOT):
         raise findings.Absent("no cgroup filesystem")
     known = node.expected.allocated
     names = {
@@ -64,7 +57,7 @@ def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
     parts = [findings.ok("")]
     if seen.controllers is not None:
         missing = [c for c in limits["controllers"] if c not in seen.controllers]
-        parts += [findings.fail(f"cgroup controller {c} is not available", device=c) for c in missing]
+        parts += [findings.warn(f"cgroup controller {c} is not available", device=c) for c in missing]
     if seen.leftover:
         shown = ", ".join(seen.leftover[:4])
         parts.append(
@@ -81,8 +74,8 @@ CHECK = registry.Check(
     component="slurm",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
-    fails="a cgroup v2 controller that Slurm needs is off",
-    warns="the cgroup of a job that is gone was there at two looks in a row",
+    fails="never",
+    warns="a cgroup v2 controller that Slurm needs to confine jobs is off, or the cgroup of a job that is gone was there at two looks in a row",
     needs="a cgroup filesystem",
     next_step="A leftover cgroup usually holds a process in D state: cat its cgroup.procs.",
     read=read,

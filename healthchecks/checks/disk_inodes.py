@@ -24,9 +24,11 @@ def _one(usage: mounts.Usage, limits: registry.Limits) -> findings.Finding:
     if used is None:
         return findings.absent(f"{path} does not count inodes", device=path)
     text = f"{path} has used {used:.0%} of its inodes"
-    for make, limit in ((findings.fail, limits["fail_frac"]), (findings.warn, limits["warn_frac"])):
-        if used > limit:
-            return make(text, device=path, measured=round(used, 4), threshold=limit, unit="frac")
+    facts = {"device": path, "measured": round(used, 4), "unit": "frac"}
+    if used > limits["fail_frac"] and usage.mount.type != "tmpfs":
+        return findings.fail(text, threshold=limits["fail_frac"], **facts)
+    if used > limits["warn_frac"]:
+        return findings.warn(text, threshold=limits["warn_frac"], **facts)
     return findings.ok(text, device=path)
 
 
@@ -38,7 +40,7 @@ CHECK = registry.Check(
     severity=records.Severity.LOW,
     lane="mounts",
     can_hang=True,
-    fails="a local, writable filesystem has used more of its inodes than fail_frac",
+    fails="a local, writable filesystem on a disk has used more of its inodes than fail_frac",
     warns="more than warn_frac",
     needs="a local filesystem that counts inodes",
     next_step="Find the directory with millions of files (often /tmp or a container store) and empty it.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from probing_cluster.core import records
@@ -12,12 +11,11 @@ MAX_KEPT = 200
 
 
 def read(node: nodeview.NodeView) -> list[dict[str, Any]]:
-    """Distinct (code, GPU) seen: count, worst severity, last text. Clearing forgets them."""
-    cleared_at = node.memory.get("cleared_at")
-    kept: dict[str, dict[str, Any]] = dict(node.memory.get("seen", {}))
-    if cleared_at and node.memory.get("cleared_done") != cleared_at:
-        kept, node.memory["cleared_done"] = {}, cleared_at
-    cleared_s = _since_boot_s(node, cleared_at)
+    """Distinct (code, GPU) seen: count, worst severity, last time. Clearing forgets them."""
+    cleared_s = kernel_log.cleared_s(node)
+    kept: dict[str, dict[str, Any]] = {
+        k: v for k, v in node.memory.get("seen", {}).items() if v["at_s"] >= cleared_s
+    }
     for line in kernel_log.fresh(node):
         if line.at_s >= cleared_s and (found := parse(line.text)) is not None:
             key = f"{found['code']}@{found['pci_bus_id']}"
@@ -26,13 +24,6 @@ def read(node: nodeview.NodeView) -> list[dict[str, Any]]:
     if not kept and not node.exists("/proc/driver/nvidia"):
         raise findings.Absent("no NVIDIA driver on this node")
     return list(kept.values())
-
-
-def _since_boot_s(node: nodeview.NodeView, cleared_at: str | None) -> float:
-    """When it was cleared, as the kernel log counts time; before everything when it never was."""
-    if cleared_at is None or node.uptime_s is None:
-        return -1.0
-    return node.uptime_s - (node.now - datetime.fromisoformat(cleared_at)).total_seconds()
 
 
 def parse(text: str) -> dict[str, Any] | None:

@@ -5,78 +5,96 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import findings, ib, nodeview, registry
+from probing_cluster.healthchecks import findings, ib, nodeview, procs, registry
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """The ports, and the best each of them was seen at in this boot (Gb/s by port name)."""
+    """The ports, the best rate of each in this boot (Gb/s by port name), and how long each has waited for its subnet manager."""
 
     ports: tuple[ib.Port, ...]
     seen_up: dict[str, float]
+    waiting_s: dict[str, float]
 
 
 def read(node: nodeview.NodeView) -> Reading:
+    before = {k: float(v) for k, v in node.memory.get("seen_up", {}).items()}
     try:
         found = ib.ports(node)
     except findings.Absent:
-        if not node.limits["ports"] and not node.limits["count"]:
+        if not node.limits["ports"] and not node.limits["count"] and not before:
             raise
         found = []
-    before = {k: float(v) for k, v in node.memory.get("seen_up", {}).items()}
     now = {p.name: p.rate_gbps or 0.0 for p in found if p.up}
     node.memory["seen_up"] = {k: max(before.get(k, 0.0), now.get(k, 0.0)) for k in before | now}
-    return Reading(ports=tuple(found), seen_up=before)
+    waiting = procs.lasting(node, [p.name for p in found if p.waiting])
+    return Reading(ports=tuple(found), seen_up=before, waiting_s=waiting)
 
 
 def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
-    wanted: list[str] = limits["ports"]
-    ignored = set(limits["ignore"])
+    wanted, ignored = set(limits["ports"]), set(limits["ignore"])
     ports = [p for p in seen.ports if not {p.hca, p.name} & ignored and (p.name in wanted or not p.virtual)]
     named = {p.name for p in ports}
+    # Without a list of ports, those that were up in this boot are the ones that must be.
+    must = wanted or {name for name in seen.seen_up if not {name, name.partition(":")[0]} & ignored}
     parts = [
-        findings.fail(f"{name} is missing", device=name.partition(":")[0])
-        for name in wanted
-        if name not in named
+        findings.fail(f"{name} is missing", device=name.partition(":")[0]) for name in sorted(must - named)
     ]
-    # Without a list of ports, the number of ports that are up is what must be right.
-    by_count = not wanted and limits["count"] is not None
-    parts += [_port(p, p.name in wanted, by_count, seen.seen_up.get(p.name), limits) for p in ports]
-    up = sum(p.up for p in ports)
-    if limits["count"] is not None and up < limits["count"]:
-        text = f"{up} of {limits['count']} ports are up"
+    parts += [_port(p, seen, limits) for p in ports]
+    usable = sum(p.up or p.waiting for p in ports)
+    if limits["count"] is not None and usable < limits["count"]:
+        text = f"{usable} of {limits['count']} ports are up"
         parts.insert(
-            0, findings.fail(text, measured=float(up), threshold=float(limits["count"]), unit="count")
+            0, findings.fail(text, measured=float(usable), threshold=float(limits["count"]), unit="count")
         )
+    up = sum(p.up for p in ports)
     return findings.merge(
         parts, healthy=f"{up} of {len(ports)} ports up" if ports else "no RDMA port to judge"
     )
 
 
-def _port(
-    port: ib.Port, wanted: bool, by_count: bool, before: float | None, limits: registry.Limits
-) -> findings.Finding:
-    device = port.hca
+def _port(port: ib.Port, seen: Reading, limits: registry.Limits) -> findings.Finding:
     if port.state is None:
-        return findings.unseen(f"{port.name}: its state cannot be read", device=device)
-    if not port.up:
-        where = f"state {port.state}, physical state {port.phys_state}"
-        if wanted or before is not None:
-            return findings.fail(f"{port.name} is down ({where})", device=device)
-        if by_count or port.phys_state == ib.DISABLED:
-            return findings.ok(f"{port.name} is not in use", device=device)
-        return findings.warn(
-            f"{port.name} is down ({where}) and the site file does not say whether it should be up",
-            device=device,
+        return findings.unseen(f"{port.name}: its state cannot be read", device=port.hca)
+    if port.waiting:
+        lasted_s = seen.waiting_s.get(port.name, 0.0)
+        make = findings.fail if lasted_s >= limits["waiting_fail_s"] else findings.warn
+        text = f"{port.name} has its link and waits for the subnet manager (state {port.state})"
+        return make(
+            text,
+            device=port.hca,
+            severity=records.Severity.LOW,
+            measured=round(lasted_s),
+            threshold=limits["waiting_fail_s"],
+            unit="s",
         )
-    rate = limits["rate_gbps"] if limits["rate_gbps"] is not None else before
+    return _rate(port, seen, limits) if port.up else _down(port, seen, limits)
+
+
+def _down(port: ib.Port, seen: Reading, limits: registry.Limits) -> findings.Finding:
+    where = f"state {port.state}, physical state {port.phys_state}"
+    if port.name in limits["ports"]:
+        return findings.fail(f"{port.name} is down ({where})", device=port.hca)
+    if limits["ports"] or (limits["count"] is not None and port.name not in seen.seen_up):
+        return findings.ok(f"{port.name} is not in use", device=port.hca)
+    if port.phys_state == ib.DISABLED:  # somebody switched it off
+        return (findings.warn if port.name in seen.seen_up else findings.ok)(
+            f"{port.name} is disabled", device=port.hca
+        )
+    if port.name in seen.seen_up:
+        return findings.fail(f"{port.name} was up in this boot and is down ({where})", device=port.hca)
+    text = f"{port.name} is down ({where}) and the site file does not say whether it should be up"
+    return findings.warn(text, device=port.hca)
+
+
+def _rate(port: ib.Port, seen: Reading, limits: registry.Limits) -> findings.Finding:
+    rate = limits["rate_gbps"] if limits["rate_gbps"] is not None else seen.seen_up.get(port.name)
     if rate and port.rate_known and port.rate_gbps is not None and port.rate_gbps < rate:
-        text = f"{port.name} runs at {port.rate_gbps:g} of {rate:g} Gb/s"
-        low = records.Severity.LOW
+        text, low = f"{port.name} runs at {port.rate_gbps:g} of {rate:g} Gb/s", records.Severity.LOW
         return findings.fail(
-            text, device=device, severity=low, measured=port.rate_gbps, threshold=rate, unit="gbps"
+            text, device=port.hca, severity=low, measured=port.rate_gbps, threshold=rate, unit="gbps"
         )
-    return findings.ok(f"{port.name} is up", device=device)
+    return findings.ok(f"{port.name} is up", device=port.hca)
 
 
 CHECK = registry.Check(
@@ -89,8 +107,9 @@ CHECK = registry.Check(
     can_hang=True,
     hard=True,
     fails="a port of the site file is missing or down, fewer ports are up than configured, a port that was up in this "
-    "boot is down (high); a live port is slower than configured or than before (low)",
-    warns="a port is down and nobody said whether it should be up",
+    "boot is down or gone (high); a live port is slower than configured or than before, or has waited for the subnet "
+    "manager for waiting_fail_s (low)",
+    warns="a port is down and nobody said whether it should be up, was switched off, or waits for the subnet manager",
     needs="an RDMA device in /sys/class/infiniband",
     next_step="Look at the cable and the switch port (ibdiagnet, mlxlink); if many nodes lost a port at once, it is the switch.",
     read=read,
@@ -122,6 +141,13 @@ CHECK = registry.Check(
             unit="gbps",
             meaning="lowest rate of a live port; unset = the best it had in this boot",
             source="gpud: 200 on A100, 400 on H100/H200/B200",
+        ),
+        registry.Threshold(
+            key="waiting_fail_s",
+            default=240.0,
+            unit="s",
+            meaning="how long a port with a link may wait in INIT or ARMED",
+            source="ours: two sweeps; GCM warns on INIT",
         ),
         registry.Threshold(
             key="ignore", default=[], kind=list, unit="", meaning="HCAs or ports never judged", source="site"

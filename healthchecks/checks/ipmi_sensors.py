@@ -13,14 +13,13 @@ _CRITICAL = {
     "lnr": "non-recoverable",
     "unr": "non-recoverable",
 }
+_REDUNDANT = ("ac lost", "redundancy lost", "non-redundant")
+"""A lost supply or fan whose twin carries on: shown, not acted on."""
+
 _DISCRETE_BAD = (
     "failure detected",
-    "ac lost",
-    "power supply ac lost",
-    "redundancy lost",
     "predictive failure",
     "drive fault",
-    "non-redundant",
 )
 
 
@@ -51,6 +50,8 @@ def _one(name: str, status: str, value: str) -> findings.Finding:
         return findings.absent(f"{name} has no reading", device=name)
     if status in _CRITICAL:
         return findings.fail(f"{name} is {_CRITICAL[status]}: {value}", device=name)
+    if any(word in value.lower() for word in _REDUNDANT):
+        return findings.warn(f"{name}: {value}", device=name)
     if any(word in value.lower() for word in _DISCRETE_BAD):
         return findings.fail(f"{name}: {value}", device=name)
     if status in ("nc", "lnc", "unc"):
@@ -68,8 +69,8 @@ CHECK = registry.Check(
     can_hang=True,
     deadline_s=30.0,
     period_s=900.0,
-    fails="a sensor is critical or non-recoverable, or a supply or drive reports a failure",
-    warns="a sensor is outside its normal range",
+    fails="a sensor is critical or non-recoverable, or a part reports a failure",
+    warns="a sensor is outside its normal range, or redundancy is lost (a supply without power)",
     needs="a BMC (/dev/ipmi0) and ipmitool",
     next_step="The sensor names the part; one lost power supply often is a cable or a PDU.",
     read=read,

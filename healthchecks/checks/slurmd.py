@@ -22,7 +22,8 @@ def read(node: nodeview.NodeView) -> Reading:
         node.exists(p) for p in ("/etc/slurm", "/etc/slurm-llnl", "/run/slurm/conf")
     )
     everyone = procs.listing(node)
-    named = {name: [p for p in everyone if p.name == name] for name in node.limits["daemons"]}
+    daemons = [d for d in node.limits["daemons"] if d != "munged" or _munge_is_used(node)]
+    named = {name: [p for p in everyone if p.name == name] for name in daemons}
     if not installed and not named.get("slurmd"):
         raise findings.Absent("no slurmd on this node")
     # A daemon in a process namespace that we do not see still populates its unit's cgroup.
@@ -30,6 +31,11 @@ def read(node: nodeview.NodeView) -> Reading:
     return Reading(
         running=running, stuck=tuple(n for n, found in named.items() if any(p.state == "D" for p in found))
     )
+
+
+def _munge_is_used(node: nodeview.NodeView) -> bool:
+    # Slurm 23.11 and later can do without MUNGE (auth/slurm).
+    return node.exists("/etc/munge/munge.key") or node.which("munged") is not None
 
 
 def _unit(daemon: str) -> str:
@@ -53,7 +59,7 @@ CHECK = registry.Check(
     component="slurm",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
-    fails="slurmd or munged does not run",
+    fails="slurmd does not run, or munged where MUNGE is installed",
     warns="one of them is stuck in D state",
     needs="slurmd installed, or its configuration directory",
     next_step="journalctl -u slurmd and slurmd.log; a slurmd that will not stay up often finds less memory or GPUs than configured.",

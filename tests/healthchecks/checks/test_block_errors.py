@@ -22,6 +22,7 @@ from probing_cluster.healthchecks.checks import block_errors
         ("XFS (md0): Filesystem has been shut down due to log error (0x2).", ("readonly", "md0")),
         ("blk_update_request: I/O error, dev loop3, sector 0", None),
         ("Buffer I/O error on dev sr0, logical block 0", None),
+        ("nvme nvme0: controller is down; will reset: CSTS=0x3", None),
         ("nvme nvme0: 16/0/0 default/read/poll queues", None),
         ("EXT4-fs (sda1): mounted filesystem with ordered data mode", None),
     ],
@@ -42,6 +43,27 @@ def test_one_warns_two_fail_until_cleared(node: Any) -> None:
     assert node.check("block_errors").device == "nvme0n1"
     node.later(60)
     node.memory["block_errors"]["cleared_at"] = node.clock.at.isoformat()
+    assert node.check("block_errors").outcome is Outcome.OK
+
+
+def test_an_old_error_is_forgotten(node: Any) -> None:
+    """A bad read of yesterday no longer counts towards today's; a lost controller does until reboot or clearing."""
+    node.log("I/O error, dev nvme0n1, sector 1", priority=3)
+    node.check("block_errors")
+    node.later(90000)
+    node.log("I/O error, dev nvme0n1, sector 2", priority=3)
+    assert node.check("block_errors").outcome is Outcome.WARN
+    node.log("nvme nvme1: Removing after probe failure status: -19", priority=3)
+    node.later(90000)
+    assert node.check("block_errors").device == "nvme1"
+
+
+def test_sticks_and_virtual_cds(node: Any) -> None:
+    """Errors of removable disks are nobody's data loss."""
+    node.put("sys/block/sdb/removable", "1")
+    for _ in range(5):
+        node.log("I/O error, dev sdb, sector 1", priority=3)
+        node.log("Buffer I/O error on dev sdb1, logical block 0", priority=3)
     assert node.check("block_errors").outcome is Outcome.OK
 
 

@@ -11,11 +11,11 @@ SCOPE = "sys/fs/cgroup/system.slice/slurmstepd.scope"
 
 
 def test_controllers(node: Any) -> None:
-    """The controllers Slurm needs are ok; a missing one fails."""
+    """The controllers Slurm needs are ok; a missing one warns."""
     node.put("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids")
     assert node.check("cgroup").outcome is Outcome.OK
     node.put("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io pids")
-    assert (node.check("cgroup").outcome, node.check("cgroup").device) == (Outcome.FAIL, "memory")
+    assert (node.check("cgroup").outcome, node.check("cgroup").device) == (Outcome.WARN, "memory")
 
 
 def test_left_over(node: Any) -> None:

@@ -41,3 +41,9 @@ def test_read_only_images_are_always_full(node: Any) -> None:
     """A read-only image at 100 % is as it should be."""
     node.mount("/image", "ext4", "ro", free_bytes=0)
     assert node.check("disk_space").outcome is Outcome.ABSENT
+
+
+def test_a_tmpfs_belongs_to_the_jobs(node: Any) -> None:
+    """A full /dev/shm is a running job's right: it warns and never fails."""
+    node.mount("/dev/shm", "tmpfs", free_bytes=0)
+    assert node.check("disk_space").outcome is Outcome.WARN

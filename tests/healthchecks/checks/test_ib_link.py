@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import pytest
@@ -44,6 +45,36 @@ def test_a_port_that_was_up_and_went_down(node: Any) -> None:
     node.hca("mlx5_0", **DOWN)
     finding = node.check("ib_link")
     assert (finding.outcome, finding.device) == (Outcome.FAIL, "mlx5_0")
+
+
+def test_an_hca_that_vanished(node: Any) -> None:
+    """Without a site file, an HCA that was up in this boot and is gone from the system fails, the last one too."""
+    node.hca("mlx5_0")
+    node.hca("mlx5_1")
+    node.check("ib_link")
+    shutil.rmtree(node.root / "sys/class/infiniband/mlx5_1")
+    finding = node.check("ib_link")
+    assert (finding.outcome, finding.device, finding.severity) == (Outcome.FAIL, "mlx5_1", None)
+    shutil.rmtree(node.root / "sys/class/infiniband/mlx5_0")
+    assert node.check("ib_link").outcome is Outcome.FAIL
+
+
+def test_waiting_for_the_subnet_manager(node: Any) -> None:
+    """A port with a link in INIT warns, whatever the number wanted, and fails low when it lasts."""
+    node.hca("mlx5_0", state="2: INIT")
+    assert node.check("ib_link", count=1).outcome is Outcome.WARN
+    node.later(300)
+    finding = node.check("ib_link", count=1)
+    assert (finding.outcome, finding.severity) == (Outcome.FAIL, Severity.LOW)
+
+
+def test_switched_off_by_hand(node: Any) -> None:
+    """A port that was up and was then disabled is somebody's doing: a warning; a wanted one fails all the same."""
+    node.hca("mlx5_0")
+    node.check("ib_link")
+    node.hca("mlx5_0", state="1: DOWN", phys_state="3: Disabled")
+    assert node.check("ib_link").outcome is Outcome.WARN
+    assert node.check("ib_link", ports=["mlx5_0:1"]).outcome is Outcome.FAIL
 
 
 def test_by_number(node: Any) -> None:

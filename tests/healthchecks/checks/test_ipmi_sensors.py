@@ -21,7 +21,7 @@ def test_in_order(node: Any) -> None:
 
 
 def test_out_of_order(node: Any) -> None:
-    """Critical sensors and lost supplies fail, odd readings warn, ignored ones are not judged."""
+    """Critical and failed parts fail, odd readings and lost redundancy warn, ignored ones are not judged."""
     sensors(node, "FAN2 | 42h | nc | 29.2 | 900 RPM")
     assert node.check("ipmi_sensors").outcome is Outcome.WARN
     sensors(node, "FAN2 | 42h | lcr | 29.2 | 300 RPM")
@@ -29,9 +29,11 @@ def test_out_of_order(node: Any) -> None:
     assert node.check("ipmi_sensors", ignore=["FAN2"]).outcome is Outcome.OK
     sensors(node, "PS2 Status | C9h | ok | 10.2 | Presence detected, Power Supply AC lost")
     assert (node.check("ipmi_sensors").outcome, node.check("ipmi_sensors").device) == (
-        Outcome.FAIL,
+        Outcome.WARN,
         "PS2 Status",
     )
+    sensors(node, "PS2 Status | C9h | ok | 10.2 | Presence detected, Failure detected")
+    assert node.check("ipmi_sensors").outcome is Outcome.FAIL
 
 
 def test_no_answer(node: Any) -> None:

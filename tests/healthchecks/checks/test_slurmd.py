@@ -20,6 +20,15 @@ def test_running(node: Any) -> None:
     assert (finding.outcome, finding.device) == (Outcome.FAIL, "slurmd")
 
 
+def test_munge_only_where_it_is_used(node: Any) -> None:
+    """munged is missed only where MUNGE is installed: Slurm can do without it."""
+    node.process(500, "slurmd")
+    assert node.check("slurmd").outcome is Outcome.OK
+    node.put("etc/munge/munge.key", "x")
+    finding = node.check("slurmd")
+    assert (finding.outcome, finding.device) == (Outcome.FAIL, "munged")
+
+
 def test_in_another_namespace(node: Any) -> None:
     """A daemon whose process we cannot see but whose unit is populated runs."""
     node.put("etc/slurm/slurm.conf", "")
