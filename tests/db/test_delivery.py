@@ -307,6 +307,48 @@ def test_a_server_that_takes_nothing_now_is_unavailable(
         _delivery(postgres_url).deliver(events=[make_event() for _ in range(1000)])
 
 
+@pytest.mark.parametrize(
+    "sqlstate",
+    [
+        "53100",
+        "53200",
+        "53300",
+        "57P01",
+        "57P02",
+        "57P03",
+        "25006",
+        "40001",
+        "40P01",
+        "58030",
+        "XX000",
+        "XX001",
+        "42883",
+        "42501",
+    ],
+)
+def test_what_waiting_can_cure_keeps_the_batch(sqlstate: str, postgres_url: str, make_event: Make) -> None:
+    """A full disk, failover, shutdown, deadlock, corruption or a missing grant lose no row: the same batch is good later."""
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(
+            f"CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS"
+            f" $$BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{sqlstate}'; END$$"
+        )
+        connection.execute("CREATE TRIGGER fail BEFORE INSERT ON probing.event_key EXECUTE FUNCTION fail()")
+        events = [make_event() for _ in range(3)]
+        with pytest.raises(errors.DatabaseUnavailable):
+            _delivery(postgres_url).deliver(events=events)
+        connection.execute("DROP FUNCTION fail() CASCADE")
+    assert _delivery(postgres_url).deliver(events=events).accepted == 3
+
+
+def test_the_second_host_is_tried(postgres_url: str, make_event: Make, tmp_path: Any) -> None:
+    """A URL with several hosts finds the one that takes writes."""
+    failing_over = postgres_url.replace(
+        "?host=", f"?target_session_attrs=read-write&host={tmp_path},"
+    ).replace("port=5432", "port=5432,5432")
+    assert _delivery(failing_over).deliver(events=[make_event()]).accepted == 1
+
+
 def test_a_server_that_went_away_and_came_back(postgres_url: str, make_event: Make) -> None:
     """A backend ended by an administrator costs one failed delivery; the next opens a new connection."""
     with _delivery(postgres_url, keep_open=True) as door:
