@@ -136,4 +136,10 @@ def _config_text(cluster: str, directory: Path) -> str:
     def quoted(text: str) -> str:
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
-    return f"[cluster]\nname = {quoted(cluster)}\n\n[database]\ndirectory = {quoted(str(directory))}\n"
+    sections = (
+        ("cluster", "name", cluster),
+        ("database", "directory", str(directory)),
+        # Not the socket of a live service: it speaks for another database.
+        ("service", "socket", str(directory / "report.sock")),
+    )
+    return "\n".join(f"[{section}]\n{key} = {quoted(value)}\n" for section, key, value in sections)

@@ -78,6 +78,8 @@ def may_read(caller: Caller, owners: frozenset[str], service: settings.ServiceSe
 def answer(service: context.Context, caller: Caller, request: Mapping[str, Any]) -> dict[str, Any]:
     """The reply to one request."""
     try:
+        if request.get("database") not in (None, door.database_id(service.config)):
+            return {"v": door.VERSION, "ok": False, "error": door.OTHER_DATABASE, "message": ""}
         return {"v": door.VERSION, "ok": True, **_answered(service, caller, request)}
     except errors.ProbingError as exc:
         message = str(exc.args[0]) if exc.args else ""

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import errors
+from probing_cluster.core import errors, settings
 from probing_cluster.reports import job_ref
 
 VERSION = 1
@@ -27,11 +27,24 @@ _ERRORS: dict[str, type[errors.ProbingError]] = {
     "database_unavailable": errors.DatabaseUnavailable,
     "usage": errors.UsageError,
 }
+OTHER_DATABASE = "other_database"
+"""The service's word for: my settings name another database than yours; ask that one yourself."""
 
 
-def request_for(ref: job_ref.JobRef) -> dict[str, Any]:
-    """The request for one job's rows."""
-    return {"v": VERSION, "op": "report", "job": str(ref)}
+class OtherDatabase(errors.DatabaseUnavailable):
+    """The service answers for another database."""
+
+
+def request_for(ref: job_ref.JobRef, database: str | None = None) -> dict[str, Any]:
+    """The request for one job's rows; with `database`, only if the service reads that very one."""
+    request = {"v": VERSION, "op": "report", "job": str(ref)}
+    return request if database is None else request | {"database": database}
+
+
+def database_id(config: settings.Settings) -> str:
+    """What tells two configured databases apart, without telling either's password."""
+    where = config.database.url or f"directory:{Path(config.database.directory).resolve()}"
+    return hashlib.blake2b(where.encode(), digest_size=16, person=b"probing-db-v1").hexdigest()
 
 
 def binding(request: Mapping[str, Any]) -> str:
@@ -46,19 +59,23 @@ def error_word(error: errors.ProbingError) -> str:
     return next((word for word, cls in _ERRORS.items() if isinstance(error, cls)), "internal")
 
 
-def ask(path: Path, ref: job_ref.JobRef) -> Mapping[str, Any]:
+def ask(
+    path: Path, ref: job_ref.JobRef, database: str | None = None, deadline_s: float = _DEADLINE_S
+) -> Mapping[str, Any]:
     """The job's rows as the service sees fit to show us; raises what the service says."""
-    reply = _exchange(path, json.dumps(request_for(ref)).encode() + b"\n")
+    reply = _exchange(path, json.dumps(request_for(ref, database)).encode() + b"\n", deadline_s)
     if reply.get("ok"):
         rows: Mapping[str, Any] = reply["rows"]
         return rows
+    if reply.get("error") == OTHER_DATABASE:
+        raise OtherDatabase(str(path))
     raise _ERRORS.get(str(reply.get("error")), errors.ProbingError)(str(reply.get("message") or ""))
 
 
-def _exchange(path: Path, line: bytes) -> Mapping[str, Any]:
+def _exchange(path: Path, line: bytes, deadline_s: float) -> Mapping[str, Any]:
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-            sock.settimeout(_DEADLINE_S)
+            sock.settimeout(deadline_s)
             sock.connect(str(path))
             sock.sendall(line)
             sock.shutdown(socket.SHUT_WR)

@@ -124,6 +124,18 @@ def test_the_kernel_says_who_asks(opened: Path) -> None:
     assert json.loads(done.stdout)["error"] == "not_permitted", done.stderr
 
 
+def test_the_service_never_answers_for_another_database(told: context.Context) -> None:
+    """Somebody whose settings name another database is sent there, and gets no row of this one."""
+    mine, other = door.database_id(told.config), door.database_id(settings.Settings())
+    root = report_door.Caller(uid=0, name="root")
+    assert report_door.answer(told, root, ASK | {"database": mine})["ok"]
+        mine == door.database_id(told.config)
+    )
+    reply = report_door.answer(told, root, ASK | {"database": f"{other}x"})
+    assert (reply["ok"], reply["error"]) == (False, "other_database")
+    assert "rows" not in reply
+
+
 def test_a_credential_on_this_socket_is_refused(opened: Path) -> None:
     """MUNGE's place is kept: a credential nobody checks is never taken for one."""
     with socket.socket(socket.AF_UNIX) as sock:

@@ -140,6 +140,19 @@ def test_the_command_never_loads_what_is_slow(config: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_service_that_hangs_or_lies_does_not_keep_the_owner_from_the_database(
+    run: Run, config: Path, tmp_path: Path
+) -> None:
+    """A socket nobody answers, or one of another database, costs a moment; the database answers."""
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "none"))
+        assert run("4242")[0] == 0
+        listener.listen(1)
+        assert run("4242")[0] == 0
+
+
 def test_a_pager_that_is_left_early_is_no_error(config: Path) -> None:
     """`probing-report … | head -1` prints its line and no traceback."""
     command = f"{sys.executable} -m probing_cluster.reports.cli 4242 --config {config} | head -1"
