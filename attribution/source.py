@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import adbc_driver_postgresql.dbapi as adbc
+import datafusion
 import pyarrow as pa
 import pyarrow.dataset as ds
 
@@ -135,6 +136,11 @@ class ParquetSource:
         found = self._named(found, "nodes", "node_idx", ("cluster", "node"))
         found = self._named(found, "sorts", "sort_idx", ("kind", "code", "severity", "source", "recovered"))
         return found.select(EVENT_SCHEMA.names).cast(EVENT_SCHEMA)
+
+    def register_attempts(self, context: datafusion.SessionContext, name: str) -> None:
+        """Let DataFusion read the attempts by itself: only the columns a query needs."""
+        where = str(self._directory / "attempts")
+        context.register_parquet(name, where, table_partition_cols=[("month", pa.string())])
 
     def _months(self, name: str) -> Any:
         return ds.dataset(self._directory / name, format="parquet", partitioning="hive")

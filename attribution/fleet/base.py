@@ -66,12 +66,17 @@ class Span:
         self.since, self.until = since, until
         self.bounds = {"since_us": to_us(since), "until_us": to_us(until)}
         self._context = datafusion.SessionContext()
-        self._register("attempt", self._source.attempts(since, until))
-        self._register("only_user", pa.table({"name": pa.array(self.users or (), pa.string())}))
-        values = {**self.bounds, "partition": partition or "", "any_user": self.users is None}
-        self._context.register_view(
-            "base", self._context.sql(text("fleet_base"), param_values=values).cache()
-        )
+        if isinstance(self._source, sources.ParquetSource):
+            self._source.register_attempts(self._context, "attempt")
+        else:
+            self._register("attempt", self._source.attempts(since, until))
+        base = self._context.sql(text("fleet_base"), param_values=self.bounds)
+        if partition is not None:
+            base = base.filter(datafusion.col("partition") == datafusion.lit(partition))
+        if self.users is not None:
+            self._register("only_user", pa.table({"name": pa.array(self.users, pa.string())}))
+            base = base.join(self._context.table("only_user"), left_on="user", right_on="name", how="semi")
+        self._context.register_view("base", base)
 
     def rows(self, name: str, **values: Any) -> list[dict[str, Any]]:
         """The rows of one figure's SQL file."""

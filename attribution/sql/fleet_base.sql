@@ -1,6 +1,5 @@
 -- Every attempt of the span as the figures see it.
--- Inputs   tables attempt (pg_attempts.sql's columns), only_user(name); $since_us, $until_us (clip), $partition (''=all),
---          $any_user (true = all).
+-- Inputs   table attempt (pg_attempts.sql's columns); $since_us, $until_us (clip). Partition and users are filtered on top.
 -- Output   view base: job_id, attempt, submit_us, start_us, end_us (null while running), state, n_nodes, n_gpus, gpus (0 when
 --          unknown), user, partition, run_key, size (GPUs rounded up to a power of two), run_s (seconds in the span, suspensions
 --          taken off), gpu_s, node_s, ended (in the span), infra (ended by hardware or system software), cause, component,
@@ -25,6 +24,4 @@ FROM (
     WHERE a.start_us IS NOT NULL
       AND a.start_us < $until_us
       AND (a.end_us IS NULL OR a.end_us >= $since_us)
-      AND ($partition = '' OR a.partition = $partition)
-      AND ($any_user OR a."user" IN (SELECT name FROM only_user))
 ) b

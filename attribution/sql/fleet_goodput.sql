@@ -8,6 +8,7 @@ WITH restarted AS (
     FROM base r
     JOIN (SELECT cluster, job_id, attempt FROM base WHERE infra AND ended) f
       ON f.cluster = r.cluster AND f.job_id = r.job_id AND f.attempt = r.attempt - 1
+    WHERE r.attempt > 1
 ), preempted AS (
     SELECT b.cluster, b.job_id, b.submit_us, b.end_us, b.size, least(b.run_s, $cap_s) * b.gpus AS lost_gpu_s, unnest(b.nodes) AS node
     FROM base b

@@ -1,16 +1,22 @@
 -- Jobs that infrastructure ended again and again, and what they preempted on coming back.
 -- Inputs   view base; $min_failures, $near_us.
 -- Output   cluster, job_id, user, gpus, n_attempts, n_failures, causes (comma separated), n_preempted, preempted_gpus.
-WITH jobs AS (
-    SELECT cluster, job_id, max("user") AS "user", max(gpus) AS gpus, count(*) AS n_attempts,
-           count(*) FILTER (WHERE infra AND ended) AS n_failures,
-           string_agg(DISTINCT CASE WHEN infra AND ended THEN coalesce(cause, 'unjudged') END, ',') AS causes
-    FROM base
+WITH failures AS (
+    SELECT cluster, job_id, coalesce(cause, 'unjudged') AS blamed FROM base WHERE infra AND ended
+), stormy AS (
+    SELECT cluster, job_id, count(*) AS n_failures, string_agg(DISTINCT blamed, ',') AS causes
+    FROM failures
     GROUP BY cluster, job_id
-    HAVING count(*) FILTER (WHERE infra AND ended) >= $min_failures
+    HAVING count(*) >= $min_failures
+), jobs AS (
+    SELECT b.cluster, b.job_id, max(b."user") AS "user", max(b.gpus) AS gpus, count(*) AS n_attempts
+    FROM base b
+    JOIN stormy s ON s.cluster = b.cluster AND s.job_id = b.job_id
+    GROUP BY b.cluster, b.job_id
 ), starts AS (
     SELECT b.cluster, b.job_id, b.start_us, unnest(b.nodes) AS node
-    FROM base b JOIN jobs j ON j.cluster = b.cluster AND j.job_id = b.job_id
+    FROM base b
+    JOIN stormy s ON s.cluster = b.cluster AND s.job_id = b.job_id
     WHERE b.attempt > 1
 ), both_buckets AS (
     SELECT *, start_us / $near_us AS k FROM starts
@@ -27,8 +33,9 @@ WITH jobs AS (
 ), sums AS (
     SELECT cluster, job_id, count(*) AS n_preempted, sum(gpus) AS preempted_gpus FROM victims GROUP BY 1, 2
 )
-SELECT j.cluster, j.job_id, j."user", j.gpus, j.n_attempts, j.n_failures, coalesce(j.causes, '') AS causes,
-       coalesce(s.n_preempted, 0) AS n_preempted, coalesce(s.preempted_gpus, 0) AS preempted_gpus
+SELECT j.cluster, j.job_id, j."user", j.gpus, j.n_attempts, s.n_failures, s.causes,
+       coalesce(v.n_preempted, 0) AS n_preempted, coalesce(v.preempted_gpus, 0) AS preempted_gpus
 FROM jobs j
-LEFT JOIN sums s ON s.cluster = j.cluster AND s.job_id = j.job_id
-ORDER BY j.n_failures DESC, j.job_id
+JOIN stormy s ON s.cluster = j.cluster AND s.job_id = j.job_id
+LEFT JOIN sums v ON v.cluster = j.cluster AND v.job_id = j.job_id
+ORDER BY s.n_failures DESC, j.job_id

@@ -104,7 +104,7 @@ def generate(directory: Path, scale: Scale) -> dict[str, int]:
     places = _places(attempts, scale)
     planted = _plant(rng, attempts, scale)
     events = _events(rng, scale, planted)
-    _write_months(directory / "attempts", _attempt_table(attempts, planted), "end_us")
+    _write_months(directory / "attempts", _attempt_table(attempts, planted, places), "end_us")
     _write_months(directory / "attempt_nodes", places, "end_us")
     _write_months(directory / "events", events, "at_us")
     return {
@@ -209,24 +209,57 @@ def _devices(rng: np.random.Generator, sort: np.ndarray) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(index, pa.int8()), names)
 
 
-def _attempt_table(a: dict[str, np.ndarray], planted: dict[str, np.ndarray]) -> pa.Table:
+def _attempt_table(a: dict[str, np.ndarray], planted: dict[str, np.ndarray], places: pa.Table) -> pa.Table:
+    n = len(a["id"])
     failed = a["state"] == STATES.index("FAILED")
-    label = np.full(len(a["id"]), "", dtype=object)
+    label = np.full(n, "", dtype=object)
     words = np.array([CAUSES.get((s[0], s[1]), "") for s in SORTS], dtype=object)
     label[planted["attempt"]] = words[planted["sort"]]
+    cause = np.where(label != "", label, np.where(failed, "user_error", None))
+    domain = dict.fromkeys(CAUSES.values(), "hardware") | {
+        "filesystem_mount": "system_software",
+        "gpu_gsp_timeout": "system_software",
+    }
+    domains = [domain.get(c, "user_program" if c else None) for c in cause]
+    ends = np.concatenate([[0], np.cumsum(a["n_nodes"])]).astype(np.int32)
+    names = pa.DictionaryArray.from_arrays(
+        places["node_idx"].combine_chunks(),
+        [f"n{i:04d}" for i in range(int(places["node_idx"].to_numpy().max()) + 1)],
+    )
+    users = pa.DictionaryArray.from_arrays(
+        pa.array(a["id"] % 400, pa.int16()), [f"user{i:03d}" for i in range(400)]
+    )
+    constant = {"cluster": "c", "account": "a", "partition": "gpu"}
     return pa.table(
         {
             "attempt_id": a["id"],
             "job_id": a["id"] + 1,
+            "attempt": np.ones(n, np.int64),
             "state": pa.array(np.array(STATES, dtype=object)[a["state"]]),
+            "submit_us": a["start_us"] - 60_000_000,
+            "eligible_us": a["start_us"] - 60_000_000,
             "start_us": a["start_us"],
             "end_us": a["end_us"],
+            "suspended_s": np.zeros(n),
             "n_nodes": a["n_nodes"].astype(np.int32),
             "n_gpus": a["gpus"],
+            "user": users,
+            **{
+                name: pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int8)), [value])
+                for name, value in constant.items()
+            },
+            "run_key": pa.array(a["id"] + 1).cast(pa.string()),
+            "priority": np.ones(n, np.int64),
+            "nodes": pa.ListArray.from_arrays(pa.array(ends), names.dictionary_decode()),
             "exit_code": failed.astype(np.int32),
-            "exit_signal": np.zeros(len(failed), np.int32),
-            "first_node": a["first"].astype(np.int32),
+            "exit_signal": np.zeros(n, np.int32),
             "label": pa.array(label.tolist(), pa.string()),
+            "cause": pa.array(cause.tolist(), pa.string()),
+            "domain": pa.array(domains, pa.string()),
+            "component": pa.array(cause.tolist(), pa.string()),
+            "fault_node": pa.nulls(n, pa.string()),
+            "confidence": pa.nulls(n, pa.string()),
+            "evidence": pa.nulls(n, pa.list_(pa.string())),
         }
     )
 
