@@ -8,7 +8,18 @@
 -- Output   jsonb {accepted, duplicates, rejected, requests: [{request_id, verb, job_id, expires_at, detail}]}
 --          in rows; accepted + duplicates + rejected = events given.
 -- Calls are by argument name, so that a newer function still serves an older agent.
-CREATE OR REPLACE FUNCTION probing.deliver(
+DO $overloads$
+DECLARE
+    f regprocedure;
+BEGIN
+    -- A release with more arguments replaces the function: two of one name would both fit an older agent's call.
+    FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = 'probing'::regnamespace AND proname = 'deliver' LOOP
+        EXECUTE format('DROP FUNCTION %s', f);
+    END LOOP;
+END
+$overloads$;
+
+CREATE FUNCTION probing.deliver(
     p_cluster text,
     p_node text,
     e_event_id uuid[] DEFAULT '{}',

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from probing_cluster.core import errors
-from probing_cluster.db import embedded, migrate
+from probing_cluster.db import delivery, embedded, migrate, partitions, roles
 
 
 @pytest.fixture
@@ -78,3 +79,37 @@ def test_a_failed_upgrade_leaves_nothing(
         migrate.upgrade(empty_url)
     with psycopg.connect(empty_url) as connection:
         assert connection.execute("SELECT to_regnamespace('probing')").fetchone() == (None,)
+
+
+def test_an_older_functions_callers_are_served(postgres_url: str) -> None:
+    """After an upgrade that changed the delivery function's arguments, there is one function and calls by name reach it."""
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(
+            "CREATE FUNCTION probing.deliver(p_cluster text, p_node text, p_gone int DEFAULT 0) RETURNS jsonb"
+            " LANGUAGE sql AS $$ SELECT '{}'::jsonb $$"
+        )
+        connection.execute("""UPDATE probing.state SET value = '"older"' WHERE key = 'repeatable'""")
+    migrate.upgrade(postgres_url)
+    with psycopg.connect(postgres_url) as connection:
+        row = connection.execute(
+            "SELECT probing.deliver(p_cluster => 'c', p_node => 'n1') ->> 'accepted'"
+        ).fetchone()
+        assert row == ("0",)
+
+
+def test_an_owner_that_is_no_superuser(debian_server: Any) -> None:
+    """On a site's server the database's owner needs no more than CREATEROLE to make the schema and an agent's role."""
+    with psycopg.connect(debian_server.owner_url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE t_owner LOGIN CREATEROLE")
+        connection.execute("CREATE DATABASE t_site OWNER t_owner")
+    url = debian_server.url_as("t_owner").replace("/probing?", "/t_site?")
+    try:
+        assert migrate.upgrade(url).up_to_date
+        name = roles.add_agent(url, "c", "n9")
+        assert delivery.Delivery(url.replace("t_owner@", f"{name}@"), "c", "n9").deliver().rejected == 0
+        partitions.maintain(url, retention_days=10)
+        roles.remove(url, name)
+    finally:
+        with psycopg.connect(debian_server.owner_url, autocommit=True) as connection:
+            connection.execute("DROP DATABASE t_site WITH (FORCE)")
+            connection.execute("DROP ROLE t_owner")
