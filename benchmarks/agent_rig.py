@@ -71,8 +71,8 @@ def memory_mib(pid: int) -> tuple[float, float]:
 
 
 @contextlib.contextmanager
-def running(**settings: float) -> Iterator[Rig]:
-    """A rig whose agent answers; `settings` override keys of [agent]."""
+def running(*, real_kernel_log: bool = False, **settings: float) -> Iterator[Rig]:
+    """A rig whose agent answers, on this machine's own kernel log if wanted; `settings` override keys of [agent]."""
     home = Path(tempfile.mkdtemp(prefix="probing-bench-"))
     home.chmod(0o755)
     postgres = home / "pg"
@@ -83,6 +83,9 @@ def running(**settings: float) -> Iterator[Rig]:
         migrate.upgrade(url)
         library = nvml_build.build(home / "lib")
         hardware = build.build(home, "n1", gpus=8)
+        if real_kernel_log:
+            (home / "root/dev/kmsg").unlink()
+            (home / "root/dev/kmsg").symlink_to("/dev/kmsg")
         config = _config(home, url, library, settings)
         environment = {**os.environ, "PROBING_NVML_STATE": str(home / build.NVML_STATE)}
         argv = [sys.executable, "-m", "probing_cluster.probe_agent.cli", "--config", str(config)]

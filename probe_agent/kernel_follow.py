@@ -14,7 +14,7 @@ from probing_cluster.probe_agent import children, identity, intake, self_watch
 from probing_cluster.probe_agent.sources import journal, kernel_log, kmsg
 
 FILE_POLL_S = 0.1
-"""A regular file cannot be waited on: it is looked at this often."""
+"""Where inotify is not to be had, a regular file is looked at this often."""
 LOOK_S = 10.0
 TELL_S = 1.0
 """How often a log in which nothing happens is said to have been read."""

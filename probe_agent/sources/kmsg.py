@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from probing_cluster.probe_agent.sources import file_watch
+
 _RECORD = re.compile(rb"(\d{1,10}),(\d{1,20}),(\d{1,20}),[^;]*;(.*)", re.DOTALL)
 _ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
 _RECORD_BYTES = 8192
@@ -118,15 +120,18 @@ class KmsgFile:
         self._offset = 0
         self._rest = b""
         self._looks = 0
+        self._watch = file_watch.open_watch(path.parent)
 
     def read(self) -> list[Line]:
         lines: list[Line] = []
+        if self._watch is not None:
+            file_watch.drain(self._watch)
         if self._fd is None and not self._open():
             return lines
         assert self._fd is not None
         size = os.fstat(self._fd).st_size
         self._looks += 1
-        if size == self._offset and self._looks % _REPLACED_EVERY:
+        if size == self._offset and self._watch is None and self._looks % _REPLACED_EVERY:
             return lines
         replaced = self._replaced()
         if size < self._offset:
@@ -135,17 +140,23 @@ class KmsgFile:
         self._offset += len(chunk)
         lines += self._lines(chunk)
         if replaced and not chunk:
-            self.close()
+            self._let_go()
             return lines + self.read()
         return lines
 
     def fileno(self) -> int | None:
-        return None
+        return self._watch
 
     def place(self) -> dict[str, int | str]:
         return {"inode": self._inode, "offset": self._offset - len(self._rest)}
 
     def close(self) -> None:
+        self._let_go()
+        if self._watch is not None:
+            os.close(self._watch)
+            self._watch = None
+
+    def _let_go(self) -> None:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
