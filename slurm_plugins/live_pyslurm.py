@@ -111,6 +111,8 @@ def _indices(layout: Any) -> tuple[int, ...]:
 def node(told: Mapping[str, Any]) -> live_records.LiveNode:
     """One node of `Node.to_dict()`."""
     state, flags = live_records.node_state([slurm_json.text(told.get("state"))])
+    if state in {"IDLE", "ALLOCATED"} and told.get("allocated_cpus") and told.get("idle_cpus"):
+        state = "MIXED"  # older releases of pyslurm show the controller's word, which knows no MIXED
     gres = {
         name: slurm_json.number(count)
         for name, count in slurm_json.table(told.get("configured_gres")).items()

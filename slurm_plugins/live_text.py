@@ -21,7 +21,7 @@ _ONE_EACH = (
     "JobId UserId JobState Requeue Restarts BatchFlag SubmitTime StartTime NodeList NumNodes".split()  # noqa: SIM905
 )
 _JOB_KEYS = (
-    "ArrayJobId ArrayTaskId HetJobId HetJobOffset JobName Account QOS Reason EligibleTime TimeLimit Partition "
+    "ArrayJobId ArrayTaskId ArrayTaskThrottle HetJobId HetJobOffset HetJobIdSet SLUID OriginalSLUID JobName Account QOS Reason EligibleTime TimeLimit Partition "
     "ExcNodeList TRES FailedNode WorkDir StdOut Priority GroupId Dependency Command Comment AdminComment SystemComment "
     "StdErr StdIn JOB_GRES Power TresPerJob TresPerNode TresPerSocket TresPerTask TresBind TresFreq MailUser MailType "
     "CpusPerTres MemPerTres NtasksPerTRES SubmitLine Container Extra Licenses Network"

@@ -265,6 +265,14 @@ def test_one_node_from_four_ways_in() -> None:
     assert live_pyslurm.PyslurmLive(PyslurmTwin).nodes() == [NODE]
 
 
+def test_pyslurm_nodes_in_part_use_are_mixed() -> None:
+    """A node with busy and idle CPUs is MIXED, as the commands say, whatever this pyslurm calls it."""
+    for state in ("ALLOCATED", "IDLE", "MIXED"):
+        told = {**PyslurmTwin.node.told, "state": f"{state}+DRAIN", "allocated_cpus": 1, "idle_cpus": 63}
+        assert live_pyslurm.node(told).state == "MIXED"
+    assert live_pyslurm.node({**PyslurmTwin.node.told, "allocated_cpus": 64, "idle_cpus": 0}).state == "IDLE"
+
+
 def test_a_pending_jobs_start_is_a_forecast() -> None:
     """No start time before the job has started, in JSON and in text."""
     assert live_json.job({**JOB_PLAIN, "job_state": "PENDING", "nodes": ""}).start_at is None
