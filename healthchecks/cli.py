@@ -51,6 +51,11 @@ def parser() -> argparse.ArgumentParser:
         "genconf", help="write a site file from this (healthy) node to standard output"
     )
     making.add_argument("--match", metavar="PATTERN", help="write it as a [[nodes]] section for these nodes")
+    _add_common(listing, running, explaining, making)
+    return top
+
+
+def _add_common(listing: _Parser, running: _Parser, explaining: _Parser, making: _Parser) -> None:
     for command in (listing, running, explaining, making):
         command.add_argument("--site", metavar="FILE", help="site file (default: [checks] site_file)")
         command.add_argument(
@@ -65,7 +70,6 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--nvml-library", metavar="FILE", help="libnvidia-ml.so.1 to load (default: the loader's)"
         )
-    return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:

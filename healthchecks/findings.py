@@ -109,6 +109,15 @@ def merge(parts: Sequence[Finding], *, healthy: str, detail: Mapping[str, Any] |
     )
 
 
+def amount(measured: float, threshold: float | None, unit: str) -> dict[str, Any]:
+    """The measured value and its limit as fields of a finding."""
+    return {
+        "measured": float(measured),
+        "threshold": None if threshold is None else float(threshold),
+        "unit": unit,
+    }
+
+
 def plural(number: int, noun: str) -> str:
     """`1 port`, `8 ports`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

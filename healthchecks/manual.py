@@ -68,6 +68,11 @@ def shown(value: Any) -> str:
 def markdown() -> str:
     """docs/checks.md, whole."""
     checks = registry.load()
+    rows = (
+        f"| [`{c.name}`](#{c.name}) | {c.component} | {c.severity.value} | {c.proves} |"
+        for c in checks.values()
+    )
+    codes = (f"| {code} | {meaning} |" for code, meaning in exit_codes.EXIT_CODES.items())
     lines = [
         "# Health checks",
         "",
@@ -76,23 +81,9 @@ def markdown() -> str:
         f"{len(checks)} checks. One file each in `healthchecks/checks/`; the file is the check, its limits and this page.",
         "",
         *_INTRODUCTION,
-        "",
-        "## Exit codes of probing-check",
-        "",
-        "| code | meaning |",
-        "|---|---|",
-        *(f"| {code} | {meaning} |" for code, meaning in exit_codes.EXIT_CODES.items()),
-        "",
-        "## All checks",
-        "",
-        "| check | part | severity | proves |",
-        "|---|---|---|---|",
-        *(
-            f"| [`{c.name}`](#{c.name}) | {c.component} | {c.severity.value} | {c.proves} |"
-            for c in checks.values()
-        ),
-        "",
-        "A name links to what fails it, its limits with their sources, and what to do.",
+        *("", "## Exit codes of probing-check", "", "| code | meaning |", "|---|---|", *codes),
+        *("", "## All checks", "", "| check | part | severity | proves |", "|---|---|---|---|", *rows),
+        *("", "A name links to what fails it, its limits with their sources, and what to do."),
     ]
     for check in checks.values():
         lines += ["", f"## {check.name}", "", *_entry(check)]
@@ -147,6 +138,13 @@ def _entry(check: registry.Check) -> list[str]:
         f"* fails: {check.fails}",
         f"* warns: {check.warns}",
         f"* needs: {check.needs}",
+        *(
+            [
+                "* hard: a failure is confirmed by looking, so a Prolog may refuse a job on it (with a permission)"
+            ]
+            if check.hard
+            else []
+        ),
         f"* runs: {often}, deadline {check.deadline_s:g} s",
         f"* next step: {check.next_step}",
     ]

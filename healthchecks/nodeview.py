@@ -60,8 +60,6 @@ class NodeSpec:
     edge: processes.Edge = processes.EDGE
     self_state: Mapping[str, Any] = field(default_factory=dict)
     """What the runner (and the agent around it) knows about itself, for `agent_self`."""
-    agent: bool = False
-    """Whether a resident agent runs the sweep; a check by hand has no past to compare with."""
 
 
 class NodeView:

@@ -20,6 +20,7 @@ from probing_cluster.healthchecks import (
     checkresults,
     findings,
     lanes,
+    looking,
     memory,
     mounts,
     nodeview,
@@ -105,7 +106,7 @@ class Runner:
 
     def _learning(self, plan: site.Plan) -> lanes.Step:
         def work(facts: lanes.Facts) -> Mapping[str, Any]:
-            return teach(plan, self.spec, facts)
+            return looking.teach(plan, self.spec, facts)
 
         return lanes.Step(key=plan.check.name, work=work, deadline_s=2 * plan.deadline_s)
 
@@ -186,7 +187,7 @@ class Runner:
         kept = self.memory.of(plan.check.name)
 
         def work(facts: lanes.Facts) -> Mapping[str, Any]:
-            return look(plan, self.spec, kept, facts)
+            return looking.look(plan, self.spec, kept, facts)
 
         return lanes.Step(key=plan.check.name, work=work, deadline_s=plan.deadline_s)
 
@@ -196,7 +197,7 @@ class Runner:
         if answer.value is None:
             found = findings.unseen(str(answer.error), timed_out=answer.timed_out)
         else:
-            found = _finding(answer.value["finding"])
+            found = looking.finding(answer.value["finding"])
             self.memory.put(name, answer.value["memory"])
         self.results[name] = self.result(plan, found, answer.duration_s)
 
@@ -220,7 +221,7 @@ class Runner:
         }
         for plan in due:
             spec = dataclasses.replace(self.spec, self_state=state)
-            self._take(plan, lanes.Answer(key=plan.check.name, value=look(plan, spec, {}, {})), now_s)
+            self._take(plan, lanes.Answer(key=plan.check.name, value=looking.look(plan, spec, {}, {})), now_s)
 
     def result(self, plan: site.Plan, found: findings.Finding, duration_s: float) -> records.CheckResult:
         """The record of one finding. `severity` is how bad a failure of it is here, lowered by the finding's own."""
@@ -265,60 +266,6 @@ class Runner:
 
 
 _WORST_FIRST = (records.Outcome.FAIL, records.Outcome.ERROR, records.Outcome.WARN, records.Outcome.OK)
-
-
-def look(
-    plan: site.Plan, spec: nodeview.NodeSpec, kept: Mapping[str, Any], facts: lanes.Facts
-) -> dict[str, Any]:
-    """Read and judge one check, here: what its step answers. Exceptions pass, except what means an outcome."""
-    node = _view(plan, spec, facts, dict(kept))
-    found, _ = _judged(plan, node)
-    return {
-        "finding": dataclasses.asdict(found),
-        "memory": node.memory,
-        "stuck": [[who.pid, who.started] for who in node.stuck],
-    }
-
-
-def teach(plan: site.Plan, spec: nodeview.NodeSpec, facts: lanes.Facts) -> dict[str, Any]:
-    """What one check learns from this node, and whether the node is well enough to learn from.
-
-    Absent as a judgement (nothing is configured yet) teaches; absent hardware does not.
-    """
-    found, reading = _judged(plan, _view(plan, spec, facts, {}))
-    learn = plan.check.learn
-    learnt = dict(learn(reading)) if learn is not None and reading is not None else {}
-    return {"outcome": found.outcome, "message": found.message, "learnt": learnt}
-
-
-def _view(
-    plan: site.Plan, spec: nodeview.NodeSpec, facts: lanes.Facts, memory: dict[str, Any]
-) -> nodeview.NodeView:
-    return nodeview.NodeView(spec, limits=plan.limits, memory=memory, facts=facts, deadline_s=plan.deadline_s)
-
-
-def _judged(plan: site.Plan, node: nodeview.NodeView) -> tuple[findings.Finding, Any]:
-    """The finding, and the reading it rests on (None when there was none)."""
-    try:
-        reading = plan.check.read(node)
-        return plan.check.judge(reading, plan.limits), reading
-    except findings.Absent as exc:
-        return findings.absent(exc.args[0]), None
-    except nodeview.TimedOut as exc:
-        return findings.unseen(exc.args[0], timed_out=True), None
-    except findings.CannotTell as exc:
-        return findings.unseen(exc.args[0]), None
-
-
-def _finding(row: Mapping[str, Any]) -> findings.Finding:
-    severity = row["severity"]
-    return findings.Finding(
-        **{
-            **row,
-            "outcome": records.Outcome(row["outcome"]),
-            "severity": None if severity is None else records.Severity(severity),
-        }
-    )
 
 
 def _cpu_s() -> float:

@@ -151,7 +151,6 @@ def make_runner(config: Config) -> runner.Runner:
         root=Path(config.root),
         command_dirs=tuple(config.command_dirs),
         nvml_library=config.nvml_library or None,
-        agent=True,
     )
     site_file = site.SiteFile(Path(config.site_file) if config.site_file else None)
     state = Path(config.state_file) if config.state_file else None

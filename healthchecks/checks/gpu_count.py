@@ -37,34 +37,32 @@ def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
     there = seen.nvml.gpus
     if not there and not wanted and not seen.on_pci:
         return findings.absent("no NVIDIA GPU on this node")
-    counted = {
-        "measured": float(len(there)),
-        "threshold": None if wanted is None else float(wanted),
-        "unit": "count",
-    }
     parts = [
         gpus.bad(findings.fail, g, f"lost ({g.lost})", measured=0.0, unit="count") for g in there if g.lost
     ]
+    parts += _number(there, seen.on_pci or (), wanted)
+    parts += _identity(there, seen.allocated, limits["model"])
+    note = "as expected" if wanted else "(no number is configured)"
+    return findings.merge(parts or [findings.ok("")], healthy=f"{gpus.count(there)} {note}")
+
+
+def _number(
+    there: tuple[nvml.Gpu, ...], on_pci: tuple[str, ...], wanted: int | None
+) -> list[findings.Finding]:
+    counted = findings.amount(len(there), wanted, "count")
     known = {pci.bus_device(g.pci_bus_id) for g in there if g.pci_bus_id}
-    unlisted = [a for a in seen.on_pci or () if known and pci.bus_device(a) not in known]
+    unlisted = [a for a in on_pci if known and pci.bus_device(a) not in known]
     if wanted is not None and len(there) < wanted:
         where = f"; on the PCI bus but not in NVML: {', '.join(unlisted)}" if unlisted else ""
-        parts.append(findings.fail(f"{len(there)} of {wanted} GPUs answer{where}", **counted))
-    elif unlisted:
-        text = f"the GPU at {unlisted[0]} is on the PCI bus and NVML does not list it"
-        make = findings.warn if wanted is not None else findings.fail
-        parts.append(
-            make(text, device=unlisted[0], severity=records.Severity.LOW, detail={"pci_bus_id": unlisted[0]})
-        )
+        return [findings.fail(f"{len(there)} of {wanted} GPUs answer{where}", **counted)]
     if wanted is not None and len(there) > wanted:
-        parts.append(findings.warn(f"{len(there)} GPUs where {wanted} are configured", **counted))
-    parts += _identity(there, seen.allocated, limits["model"])
-    return findings.merge(
-        parts or [findings.ok("")],
-        healthy=f"{gpus.count(there)} as expected"
-        if wanted
-        else f"{gpus.count(there)} (no number is configured)",
-    )
+        return [findings.warn(f"{len(there)} GPUs where {wanted} are configured", **counted)]
+    return [
+        findings.warn(
+            f"the GPU at {a} is on the PCI bus and NVML does not list it", device=a, detail={"pci_bus_id": a}
+        )
+        for a in unlisted
+    ]
 
 
 def _unavailable(

@@ -24,41 +24,31 @@ def read(node: nodeview.NodeView) -> Reading:
 
 
 def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
-    def one(gpu: nvml.Gpu) -> findings.Finding:
-        uncorrected, corrected = gpu.ecc_uncorrected_volatile_total, gpu.ecc_corrected_volatile_total
-        if gpu.ecc_enabled is False:
-            make = findings.warn if limits["require_enabled"] else findings.absent
-            return gpus.bad(make, gpu, "ECC is switched off")
-        if uncorrected is None:
-            return gpus.lacks(gpu, "ECC counters", "ecc_uncorrected_volatile_total", "ecc_enabled")
-        base = seen.cleared.get(gpu.uuid or "", 0)
-        fresh = uncorrected - base if uncorrected >= base else uncorrected  # below: the driver was reloaded
-        if fresh > limits["uncorrected_max"]:
-            where = _place(gpu)
-            text = f"{fresh} uncorrected memory error{'s' if fresh > 1 else ''}{where} since the driver was loaded"
-            return gpus.bad(
-                findings.fail,
-                gpu,
-                text,
-                measured=float(fresh),
-                threshold=float(limits["uncorrected_max"]),
-                unit="count",
-            )
-        if corrected is not None and corrected > limits["corrected_warn"]:
-            text = f"{corrected} corrected memory errors since the driver was loaded"
-            return gpus.bad(
-                findings.warn,
-                gpu,
-                text,
-                measured=float(corrected),
-                threshold=float(limits["corrected_warn"]),
-                unit="count",
-            )
-        return gpus.ok(gpu)
+    parts = gpus.each(seen.gpus, lambda gpu: _one(gpu, seen.cleared.get(gpu.uuid or "", 0), limits))
+    return findings.merge(parts, healthy=f"no uncorrected error on {gpus.count(seen.gpus)}")
 
-    return findings.merge(
-        gpus.each(seen.gpus, one), healthy=f"no uncorrected error on {gpus.count(seen.gpus)}"
-    )
+
+def _one(gpu: nvml.Gpu, base: int, limits: registry.Limits) -> findings.Finding:
+    uncorrected, corrected = gpu.ecc_uncorrected_volatile_total, gpu.ecc_corrected_volatile_total
+    if gpu.ecc_enabled is False:
+        return gpus.bad(
+            findings.warn if limits["require_enabled"] else findings.absent, gpu, "ECC is switched off"
+        )
+    if uncorrected is None:
+        return gpus.lacks(gpu, "ECC counters", "ecc_uncorrected_volatile_total", "ecc_enabled")
+    fresh = uncorrected - base if uncorrected >= base else uncorrected  # below: the driver was reloaded
+    if fresh > limits["uncorrected_max"]:
+        errors = findings.plural(fresh, "uncorrected memory error")
+        text = f"{errors}{_place(gpu)} since the driver was loaded"
+        return gpus.bad(
+            findings.fail, gpu, text, **findings.amount(fresh, limits["uncorrected_max"], "count")
+        )
+    if corrected is not None and corrected > limits["corrected_warn"]:
+        text = f"{corrected} corrected memory errors since the driver was loaded"
+        return gpus.bad(
+            findings.warn, gpu, text, **findings.amount(corrected, limits["corrected_warn"], "count")
+        )
+    return gpus.ok(gpu)
 
 
 def _place(gpu: nvml.Gpu) -> str:

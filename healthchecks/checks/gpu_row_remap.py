@@ -7,42 +7,28 @@ from probing_cluster.healthchecks import findings, gpus, nvml, registry
 
 
 def judge(seen: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
-    def one(gpu: nvml.Gpu) -> findings.Finding:
-        if gpu.remap_failed is None:
-            return gpus.lacks(gpu, "row remapping", "remapped_rows")
-        if gpu.remap_failed:
-            return gpus.bad(
-                findings.fail,
-                gpu,
-                "a row could not be remapped: its memory is worn out",
-                measured=1.0,
-                threshold=0.0,
-                unit="count",
-            )
-        if gpu.remap_pending:
-            text = "a row remap waits for a GPU reset"
-            return gpus.bad(
-                findings.fail,
-                gpu,
-                text,
-                severity=records.Severity.LOW,
-                measured=1.0,
-                threshold=0.0,
-                unit="count",
-            )
-        uncorrected, most = gpu.remapped_uncorrected_total, limits["uncorrected_warn"]
-        if uncorrected is not None and uncorrected > most:
-            text = f"{uncorrected} rows remapped for uncorrected errors"
-            return gpus.bad(
-                findings.warn, gpu, text, measured=float(uncorrected), threshold=float(most), unit="count"
-            )
-        exhausted = gpu.remap_banks_exhausted
-        if exhausted:
-            text = f"{exhausted} memory bank{'s have' if exhausted > 1 else ' has'} no spare row left"
-            return gpus.bad(findings.warn, gpu, text, measured=float(exhausted), threshold=0.0, unit="count")
-        return gpus.ok(gpu)
+    parts = gpus.each(seen, lambda gpu: _one(gpu, limits["uncorrected_warn"]))
+    return findings.merge(parts, healthy=f"no failed or pending remap on {gpus.count(seen)}")
 
-    return findings.merge(gpus.each(seen, one), healthy=f"no failed or pending remap on {gpus.count(seen)}")
+
+def _one(gpu: nvml.Gpu, most: int) -> findings.Finding:
+    if gpu.remap_failed is None:
+        return gpus.lacks(gpu, "row remapping", "remapped_rows")
+    one = findings.amount(1, 0, "count")
+    if gpu.remap_failed:
+        return gpus.bad(findings.fail, gpu, "a row could not be remapped: its memory is worn out", **one)
+    if gpu.remap_pending:
+        return gpus.bad(
+            findings.fail, gpu, "a row remap waits for a GPU reset", severity=records.Severity.LOW, **one
+        )
+    uncorrected, exhausted = gpu.remapped_uncorrected_total, gpu.remap_banks_exhausted
+    if uncorrected is not None and uncorrected > most:
+        text = f"{uncorrected} rows remapped for uncorrected errors"
+        return gpus.bad(findings.warn, gpu, text, **findings.amount(uncorrected, most, "count"))
+    if exhausted:
+        text = f"{exhausted} memory bank{'s have' if exhausted > 1 else ' has'} no spare row left"
+        return gpus.bad(findings.warn, gpu, text, **findings.amount(exhausted, 0, "count"))
+    return gpus.ok(gpu)
 
 
 CHECK = registry.Check(

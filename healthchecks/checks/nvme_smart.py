@@ -10,6 +10,8 @@ from probing_cluster.healthchecks import findings, nodeview, registry
 
 CLASS = "/sys/class/nvme"
 
+_READ_ONLY = 0x08
+
 _CRITICAL = {
     0x01: "spare capacity is low",
     0x02: "temperature limit passed",
@@ -84,47 +86,33 @@ def judge(seen: list[Drive], limits: registry.Limits) -> findings.Finding:
 
 
 def _one(drive: Drive, limits: registry.Limits) -> findings.Finding:
-    low = records.Severity.LOW
     if drive.state in ("dead", "deleting", "deleting (no IO)"):
         return findings.fail(f"{drive.name} is {drive.state}", device=drive.name)
     if drive.state not in (None, "live"):
         return findings.warn(f"{drive.name} is {drive.state}", device=drive.name)
-    log = drive.log
-    if log is None:
+    if drive.log is None:
         missing = drive.problem.endswith("not installed")
         text = f"{drive.name}: {drive.problem or 'no SMART log'}"
         return (findings.ok if missing and drive.state else findings.unseen)(text, device=drive.name)
-    if log["critical_warning"] is None:
-        return findings.unseen(
-            f"{drive.name}: its SMART log has no critical warning field", device=drive.name
-        )
+    if drive.log["critical_warning"] is None:
+        return findings.unseen(f"{drive.name}: its SMART log has no critical warning", device=drive.name)
+    return _said(drive.name, drive.log, limits)
+
+
+def _said(name: str, log: dict[str, int | None], limits: registry.Limits) -> findings.Finding:
+    low = records.Severity.LOW
     if warning := log["critical_warning"]:
         told = ", ".join(text for bit, text in _CRITICAL.items() if warning & bit) or f"warning {warning:#x}"
-        return findings.fail(
-            f"{drive.name}: {told}", device=drive.name, severity=None if warning & 0x08 else low
-        )
+        return findings.fail(f"{name}: {told}", device=name, severity=None if warning & _READ_ONLY else low)
     spare, least, used = log["spare_pct"], log["spare_least_pct"], log["used_pct"]
     if spare is not None and least is not None and spare < least:
-        return findings.fail(
-            f"{drive.name}: {spare} % spare left",
-            device=drive.name,
-            severity=low,
-            measured=spare / 100,
-            threshold=least / 100,
-            unit="frac",
-        )
-    if used is not None and used / 100 > limits["used_warn_frac"]:
-        make = findings.fail if used / 100 > limits["used_fail_frac"] else findings.warn
-        limit = limits["used_fail_frac"] if make is findings.fail else limits["used_warn_frac"]
-        return make(
-            f"{drive.name}: {used} % of its write endurance used",
-            device=drive.name,
-            severity=low,
-            measured=used / 100,
-            threshold=limit,
-            unit="frac",
-        )
-    return findings.ok(drive.name, device=drive.name)
+        facts = findings.amount(spare / 100, least / 100, "frac")
+        return findings.fail(f"{name}: {spare} % spare left", device=name, severity=low, **facts)
+    for make, limit in ((findings.fail, limits["used_fail_frac"]), (findings.warn, limits["used_warn_frac"])):
+        if used is not None and used / 100 > limit:
+            text = f"{name}: {used} % of its write endurance used"
+            return make(text, device=name, severity=low, **findings.amount(used / 100, limit, "frac"))
+    return findings.ok(name, device=name)
 
 
 CHECK = registry.Check(

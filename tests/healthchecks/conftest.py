@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from probing_cluster.healthchecks import findings, nodeview, nvml, runner, site
+from probing_cluster.healthchecks import findings, looking, nodeview, nvml, runner, site
 
 GPU = nvml.Gpu(
     index=0,
@@ -208,7 +208,7 @@ class FakeNode:
             snapshot = nvml.NvmlSnapshot(driver_version="550.90.07", gpus=tuple(self.gpus))
             facts["nvml"] = nvml.to_json(snapshot if self.gpus else lack)
         kept = self.memory.get(name, {})
-        said = runner.look(plan, self.spec, kept, facts)
+        said = looking.look(plan, self.spec, kept, facts)
         self.memory[name] = said["memory"]
         return findings.Finding(**said["finding"])
 
