@@ -8,7 +8,16 @@ from concurrent import futures
 from pathlib import Path
 
 from probing_cluster import probe_agent, slurm_plugins
-from probing_cluster.sandbox import configs, daemons, layout, nvml_build, services, slurm_conf, spank_build
+from probing_cluster.sandbox import (
+    configs,
+    daemons,
+    layout,
+    mounts,
+    nvml_build,
+    services,
+    slurm_conf,
+    spank_build,
+)
 from probing_cluster.sandbox.nodetree import build
 
 Env = Mapping[str, str]
@@ -38,6 +47,7 @@ def write_files(lay: layout.Layout) -> None:
     for number, name in enumerate(lay.node_names, start=1):
         for sub in ("run/jobs", "spool", "slurmd"):
             (lay.node(name) / sub).mkdir(parents=True, exist_ok=True)
+        mounts.bound(lay.node(name) / "run/jobs")
         build.build(lay.node(name), name, number=number, gpus=lay.gpus)
     shutil.rmtree(lay.probe, ignore_errors=True)
     probe = Path(probe_agent.__path__[0]).resolve() / "inject/site"

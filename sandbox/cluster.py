@@ -13,9 +13,9 @@ from typing import Any, Self
 from probing_cluster.core import errors
 from probing_cluster.sandbox import (
     boot,
-    hanging_mount,
     jobs,
     layout,
+    mounts,
     nvml_state,
     ports,
     processes,
@@ -129,10 +129,10 @@ class Sandbox:
         processes.end_all(lay.directory, but=("munged", "mariadb", "slurmdbd"), timeout_s=10)
         processes.end(lay.directory, ["slurmdbd"])
         processes.end_all(lay.directory)
-        hanging_mount.unmount(lay.directory)
+        mounts.unmount_below(lay.directory)
         if not lay.bare:
             services.stop_database(lay)
-        for path in (lay.run, *(lay.node(n) / "slurmd" for n in lay.node_names)):
+        for path in (lay.run, *(lay.node(n) / sub for n in lay.node_names for sub in ("run", "slurmd"))):
             shutil.rmtree(path, ignore_errors=True)
         if purge:
             shutil.rmtree(lay.directory)

@@ -7,7 +7,6 @@ every waiting call.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import signal
@@ -16,14 +15,13 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from probing_cluster.sandbox import layout, processes
+from probing_cluster.sandbox import layout, mounts, processes
 
 _FUSE_INIT = 26
 _IN_HEADER = struct.Struct("<IIQQIIII")
 _OUT_HEADER = struct.Struct("<IiQ")
 _INIT_OUT = struct.Struct("<IIIIHHIIHH32x")
 _READ_BYTES = 1 << 20
-_MNT_DETACH = 2
 
 
 def role(node: str, path: str) -> str:
@@ -43,7 +41,7 @@ def start(lay: layout.Layout, env: Mapping[str, str], node: str, path: str) -> N
         env=env,
         run=lay.run,
         log=lay.log / f"{name}.out",
-        ready=lambda: _is_mounted(where),
+        ready=lambda: str(where) in mounts.table(where),
     )
 
 
@@ -51,37 +49,17 @@ def stop(lay: layout.Layout, node: str) -> None:
     """Ends every hanging mount of the node; calls that wait on one fail at once."""
     roles = {p.role for p in processes.listing(lay.directory) if p.role.startswith(f"hang-{node}-")}
     processes.end(lay.directory, roles)
-    unmount(lay.node(node) / "root")
-
-
-def unmount(below: Path) -> None:
-    """Removes every FUSE mount below a directory; one whose server was killed stays otherwise."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        source, target = line.split()[:2]
-        if source == "probing-hang" and Path(target).is_relative_to(below):
-            libc.umount2(target.encode(), _MNT_DETACH)
-
-
-def _is_mounted(where: Path) -> bool:
-    # Only the table is read: looking at the mount itself would hang us.
-    return any(
-        line.split()[:2] == ["probing-hang", str(where)]
-        for line in Path("/proc/self/mounts").read_text().splitlines()
-    )
+    mounts.unmount_below(lay.node(node) / "root")
 
 
 def _serve(where: str) -> None:
     """Mounts and reads requests until SIGTERM; only the first one, the handshake, is answered."""
     device = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other"
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.mount(b"probing-hang", where.encode(), b"fuse", 0, options.encode()) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), where)
+    mounts.mount("probing-hang", Path(where), "fuse", options)
 
     def leave(*_: object) -> None:
-        libc.umount2(where.encode(), _MNT_DETACH)
+        mounts.unmount_below(Path(where))
         os._exit(0)
 
     signal.signal(signal.SIGTERM, leave)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from probing_cluster.core import errors
-from probing_cluster.sandbox import cluster, hanging_mount, jobs, layout, processes, requirements
+from probing_cluster.sandbox import cluster, hanging_mount, jobs, layout, mounts, processes, requirements
 
 pytestmark = pytest.mark.cluster
 
@@ -116,7 +116,7 @@ def test_a_hanging_mount_hangs_even_a_killed_reader_until_healed(bare: cluster.S
     processes.wait_until(lambda: _state(pid) == "D", "the reader is not in D state", timeout_s=10)
     bare.fault("n3", "heal")
     processes.wait_until(lambda: not processes.is_alive(pid), "the reader still hangs", timeout_s=10)
-    assert "probing-hang" not in Path("/proc/self/mounts").read_text()
+    assert mounts.table(bare.layout.node("n3") / "root") == []
 
 
 def _waits_for_fuse(pid: int) -> bool:
@@ -125,6 +125,15 @@ def _waits_for_fuse(pid: int) -> bool:
 
 def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[0]
+
+
+def test_what_users_write_for_the_probe_is_bounded(bare: cluster.Sandbox) -> None:
+    """The directories of the probe's pages are small file systems of their own, without devices or programs."""
+    for name in bare.layout.node_names:
+        pages = bare.layout.node(name) / "run/jobs"
+        assert mounts.table(pages) == [str(pages)]
+        assert os.statvfs(pages).f_blocks * os.statvfs(pages).f_frsize == 64 * 2**20
+        assert os.statvfs(pages).f_flag & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC)
 
 
 def test_every_listener_is_on_a_port_of_its_own_and_slurm_only_on_loopback(bare: cluster.Sandbox) -> None:
@@ -152,6 +161,7 @@ def test_up_and_down_leave_nothing_behind(box_directory: Path) -> None:
     )
     box.down()
     assert processes.listing(directory) == []
+    assert mounts.table(directory) == []
     assert not any(_mentions(pid, directory) for pid in _pids())
     assert not box.layout.run.exists()
     assert _global_files() - before == set()
