@@ -68,11 +68,20 @@ class AgentSettings:
     job_beat_s: float = doc("the same while the node runs a job, seconds", default=5.0)
     sweep_s: float = doc("interval of the check sweep, seconds", default=300.0)
     poll_s: float = doc("interval of the polled sources (NVML, sysfs, mounts), seconds", default=10.0)
+    stall_least_s: float = doc(
+        "a training rank is never called stalled before this, however fast its steps, seconds", default=30.0
+    )
+    stall_startup_s: float = doc(
+        "the same where it has no history yet (importing, compiling, first steps), seconds", default=900.0
+    )
     call_deadline_s: float = doc(
         "longest a call that can hang may take in its child process, seconds", default=5.0
     )
     database_url: str = doc("where to deliver; empty = [database] url", default="")
-    database_keep_open: bool = doc("keep the connection between deliveries: for PgBouncer, where a client is cheap and a TLS handshake is not", default=False)
+    database_keep_open: bool = doc(
+        "keep the connection between deliveries: for PgBouncer, where a client is cheap and a TLS handshake is not",
+        default=False,
+    )
     gpu_numbering: str = doc(
         "what the numbers in SLURM_JOB_GPUS count: nvml (the order of PCI addresses), minor (N of /dev/nvidiaN); auto = as gres.conf says, without one only where both agree",
         default="auto",
@@ -201,7 +210,9 @@ class AttributionSettings:
     before_s: float = doc("window before the onset, seconds", default=600.0)
     after_s: float = doc("window after the end, seconds", default=300.0)
     memory_bytes: int = doc("memory pool of the engine, bytes", default=4294967296)
-    history_directory: str = doc("where ended months are exported as Parquet every night; empty = off", default="")
+    history_directory: str = doc(
+        "where ended months are exported as Parquet every night; empty = off", default=""
+    )
     checkpoint_interval_s: float = doc(
         "assumed checkpoint interval where the probe saw none, seconds", default=3600.0
     )

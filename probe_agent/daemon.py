@@ -28,11 +28,13 @@ from probing_cluster.probe_agent import (
     kernel_follow,
     kernel_words,
     poller,
+    rank_watch,
     reach,
     requests,
     self_watch,
     sighting,
     spool,
+    stall,
     sweep,
 )
 from probing_cluster.probe_agent.sources import kernel_log, polled, registry
@@ -92,6 +94,16 @@ class Agent:
             watch=self.watch,
             at=at,
         )
+        self.ranks = rank_watch.RankWatch(
+            who=self.who,
+            started=self.children,
+            book=self.book,
+            directories=self.pages,
+            take=self.intake.take,
+            watch=self.watch,
+            limits=stall.Limits(least_s=agent.stall_least_s, startup_s=agent.stall_startup_s),
+            at=at,
+        )
         self.requests = requests.Requests(
             outside=self,
             book=self.book,
@@ -116,6 +128,7 @@ class Agent:
         self.spawn(self._tick_for_ever())
         self.spawn(self._follow_kernel())
         self.spawn(self.sweeper.run())
+        self.spawn(self._watch_ranks())
         for job in self.book.uncollected():
             self.collect(job)
         waiter = asyncio.create_task(stopping.wait())
@@ -164,7 +177,9 @@ class Agent:
         return cleared
 
     def collect(self, job: jobs.Job) -> None:
-        """Queue what a job left for collection."""
+        """Queue what a job left for collection; of a running one, what its ranks are doing, too."""
+        if job.released_at is None:
+            self.spawn(self.ranks.snapshot(job.job_id))
         self.spawn(self.collector.collect(job))
 
     def began(self, job: jobs.Job) -> None:
@@ -351,7 +366,7 @@ class Agent:
             return None if text is None else gres_conf.parse(text, self.who.node)
         return gres_conf.Numbering(by_pci=said == "nvml")
 
-    def _context(self, relearn: bool) -> polled.Context:
+    def _context(self, closely: bool, relearn: bool) -> polled.Context:
         agent = self.config.agent
         return polled.Context(
             now=self.clock.now(),
@@ -362,6 +377,7 @@ class Agent:
             expect_services=agent.expect_services,
             expect_gpus=agent.expect_gpus,
             exclude_hcas=agent.exclude_hcas,
+            closely=closely,
             relearn=relearn,
         )
 
@@ -377,6 +393,11 @@ class Agent:
                 async with asyncio.timeout(max(0.1, left_s)):
                     await self._look_now.wait()
                 await asyncio.sleep(LOOK_AFTER_S)
+
+    async def _watch_ranks(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.agent.job_beat_s)
+            await self.ranks.beat()
 
     async def _tick_for_ever(self) -> None:
         while True:
@@ -398,6 +419,7 @@ class Agent:
             _log.error("a part of the agent failed", exc_info=task.exception())
 
     async def _close(self) -> None:
+        await self.ranks.close()
         await self.reach.close()
         self.delivery.close()
         self.spool.close()
