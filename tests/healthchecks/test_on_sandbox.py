@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +35,23 @@ def target(tmp_path: Path) -> registry.Target:
     return registry.Target(layout=lay, node="n1", env={**os.environ, processes.MARK: str(lay.directory)})
 
 
+class Sweeps:
+    """Sweeps of one node, each runner as fresh as the agent's: only the state file connects them."""
+
+    def __init__(self, config: sweep.Config) -> None:
+        self.config = config
+        self.engine = sweep.make_runner(config)
+
+    def run(self, names: list[str] | None = None) -> list[records.CheckResult]:
+        return list(self.engine.run(names, force=True).results)
+
+    def restart(self) -> None:
+        self.engine = sweep.make_runner(self.config)
+
+
 @pytest.fixture
-def swept(target: registry.Target, library: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[sweep.Sweep]:
-    """The sweep of that node, with the mounts that its users need in the site file, after one healthy look."""
+def swept(target: registry.Target, library: str, monkeypatch: pytest.MonkeyPatch) -> Sweeps:
+    """Sweeps of that node, with the mounts that its users need in the site file, after one healthy look."""
     monkeypatch.setenv("PROBING_NVML_STATE", str(target.nvml))
     site = target.home / "site.toml"
     site.write_text(
@@ -51,10 +64,9 @@ def swept(target: registry.Target, library: str, monkeypatch: pytest.MonkeyPatch
         state_file=str(target.home / "checks.json"),
         nvml_library=library,
     )
-    made = sweep.Sweep(config)
+    made = Sweeps(config)
     made.run()
-    yield made
-    made.close()
+    return made
 
 
 def unwell(results: list[records.CheckResult]) -> dict[str, records.CheckResult]:
@@ -62,11 +74,14 @@ def unwell(results: list[records.CheckResult]) -> dict[str, records.CheckResult]
     return {r.name: r for r in results if r.outcome not in fine}
 
 
-def test_a_healthy_node_is_quiet(swept: sweep.Sweep) -> None:
-    """On a healthy node no check fails, warns or errs, at the first look and at the next."""
-    assert unwell(list(swept.latest.values())) == {}
-    assert unwell(swept.run(force=True)) == {}
-    assert sum(r.outcome is records.Outcome.OK for r in swept.latest.values()) >= 30
+def test_a_healthy_node_is_quiet(swept: Sweeps) -> None:
+    """On a healthy node no check fails, warns or errs, at the first look, at the next, and after a restart."""
+    assert unwell(list(swept.engine.results.values())) == {}
+    assert unwell(swept.run()) == {}
+    swept.restart()
+    results = swept.run()
+    assert unwell(results) == {}
+    assert sum(r.outcome is records.Outcome.OK for r in results) >= 30
 
 
 @pytest.mark.parametrize(
@@ -102,14 +117,14 @@ def test_a_healthy_node_is_quiet(swept: sweep.Sweep) -> None:
 )
 def test_each_fault_is_found(
     target: registry.Target,
-    swept: sweep.Sweep,
+    swept: Sweeps,
     fault: str,
     options: dict[str, Any],
     expected: dict[str, tuple[records.Outcome, records.Severity, str | None]],
 ) -> None:
     """A fault is found by the checks that are about it, with device and severity; unrelated parts stay quiet."""
     registry.inject(target, fault, **options)
-    found = unwell(swept.run(force=True))
+    found = unwell(swept.run())
     for name, (outcome, severity, device) in expected.items():
         assert name in found, (name, found)
         assert (found[name].outcome, found[name].severity) == (outcome, severity), found[name]
@@ -139,7 +154,7 @@ def test_a_hanging_driver_blames_nobody(
     os.getuid() != 0 or not Path("/dev/fuse").exists(),
     reason="needs root and /dev/fuse to make a mount hang",
 )
-def test_a_mount_that_hangs_in_the_kernel(target: registry.Target, swept: sweep.Sweep) -> None:
+def test_a_mount_that_hangs_in_the_kernel(target: registry.Target, swept: Sweeps) -> None:
     """A real unkillable hang: found, shown, held by one child only, the rest of the node judged; then healed."""
     for directory in (target.layout.run, target.layout.log):
         directory.mkdir(parents=True, exist_ok=True)
@@ -153,7 +168,7 @@ def test_a_mount_that_hangs_in_the_kernel(target: registry.Target, swept: sweep.
         for name in ("mount_present", "disk_space", "uptime"):
             assert first[name].outcome is records.Outcome.OK, first[name]
         stuck = first["agent_self"].message
-        swept.close()  # as the agent does between sweeps: the next process must know
+        swept.restart()  # as the agent does between sweeps: the next process must know
         second = {r.name: r for r in swept.run(names=names)}
         assert "not started" in second["mount_responsive"].message
         assert second["agent_self"].message.partition(") is stuck")[0] == stuck.partition(") is stuck")[0]
@@ -168,18 +183,18 @@ def test_a_mount_that_hangs_in_the_kernel(target: registry.Target, swept: sweep.
     assert healed["agent_self"].outcome is records.Outcome.OK
 
 
-def test_healing_shows_at_once(target: registry.Target, swept: sweep.Sweep) -> None:
+def test_healing_shows_at_once(target: registry.Target, swept: Sweeps) -> None:
     """What is repaired is ok at the next sweep, without waiting for a period."""
     registry.inject(target, "ib-down", hca="mlx5_2")
-    assert "ib_link" in unwell(swept.run())
+    assert "ib_link" in unwell(list(swept.engine.run().results))
     registry.inject(target, "ib-up", hca="mlx5_2")
-    assert "ib_link" not in unwell(swept.run())
+    assert "ib_link" not in unwell(list(swept.engine.run().results))
 
 
-def test_a_reboot_forgets(target: registry.Target, swept: sweep.Sweep) -> None:
+def test_a_reboot_forgets(target: registry.Target, swept: Sweeps) -> None:
     """After a reboot with a healthy node, nothing of the last boot is held against it."""
     registry.inject(target, "ecc-uncorrectable", gpu=2)
-    assert "gpu_ecc" in unwell(swept.run(force=True))
+    assert "gpu_ecc" in unwell(swept.run())
     build.reboot(target.home, "n1", number=1, gpus=8)
-    swept.close()
-    assert set(unwell(swept.run(force=True))) <= {"uptime"}
+    swept.restart()
+    assert set(unwell(swept.run())) <= {"uptime"}
