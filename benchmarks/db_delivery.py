@@ -4,7 +4,8 @@
 
 Both ways store the same rows at the same batch size, 1,000, a commit each, into the same partitioned table with
 its indexes, taking turns batch by batch, so that whatever else the machine does hits both alike. The agents each
-deliver a heartbeat and one event per beat of 5 s over a client connection they keep; the backends are PgBouncer's.
+deliver a heartbeat and one event per beat of 5 s over a client connection they keep, each as its own role, as on a
+site; the backends are PgBouncer's, at most 40 for all roles together.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from probing_cluster.core import errors, records
-from probing_cluster.db import delivery, embedded, migrate, partitions
+from probing_cluster.db import delivery, embedded, migrate, partitions, roles
 
 BATCH = 1000
 BEAT_S = 5.0
-POOL = 8
+BACKENDS = 40
 _COPY_TYPES = [("jsonb" if name == "detail" else kind) for name, kind in delivery.EVENT_FIELDS]
 
 
@@ -107,12 +108,13 @@ def start_pgbouncer(directory: Path, url: str) -> tuple[subprocess.Popen[bytes],
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    (directory / "users").write_text(f'"{embedded.OWNER}" ""\n')
+    (directory / "users").write_text(roles.pgbouncer_users(url))
     (directory / "ini").write_text(
         f"[databases]\n{target['dbname']} = host={target['host']} port={target['port']}\n[pgbouncer]\n"
         f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir = {directory}\n"
         f"auth_file = {directory}/users\nauth_type = trust\npool_mode = transaction\n"
-        f"default_pool_size = {POOL}\nmax_client_conn = 5000\nlog_connections = 0\nlog_disconnections = 0\n"
+        f"default_pool_size = 1\nmax_db_connections = {BACKENDS}\nserver_idle_timeout = 15\nmax_client_conn = 5000\n"
+        "log_connections = 0\nlog_disconnections = 0\n"
     )
     options: dict[str, Any] = {}
     if os.geteuid() == 0:
@@ -127,7 +129,7 @@ def start_pgbouncer(directory: Path, url: str) -> tuple[subprocess.Popen[bytes],
         if process.poll() is not None:
             raise SystemExit((directory / "log").read_text())
         time.sleep(0.05)
-    return process, f"postgresql://{embedded.OWNER}@127.0.0.1:{port}/{target['dbname']}"
+    return process, f"postgresql://ROLE@127.0.0.1:{port}/{target['dbname']}"
 
 
 def agents(url: str, first: int, count: int, seconds: float, results: Any) -> None:
@@ -170,6 +172,8 @@ def many_agents(url: str, n_agents: int, seconds: float) -> str:
     """Latency and rate of a fleet's deliveries through PgBouncer, in words."""
     directory = Path(tempfile.mkdtemp(prefix="probing-bouncer-"))
     directory.chmod(0o755)
+    for number in range(n_agents):
+        roles.add_agent(url, "bench", f"n{number}")
     process, pooled = start_pgbouncer(directory, url)
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
@@ -225,7 +229,11 @@ def main() -> None:
             f"delivery {delivered:,.0f} rows/s   COPY BINARY {copied:,.0f} rows/s   ratio {ratio:.2f}   batch {BATCH}"
         )
         if wanted.agents and Path("/usr/sbin/pgbouncer").exists():
-            print(many_agents(url, wanted.agents, wanted.seconds))
+            try:
+                print(many_agents(url, wanted.agents, wanted.seconds))
+            finally:
+                for number in range(wanted.agents):
+                    roles.remove(url, roles.agent_role_name("bench", f"n{number}"))
     finally:
         embedded.stop(directory)
         shutil.rmtree(directory, ignore_errors=True)

@@ -83,15 +83,25 @@ COMMENT ON VIEW ops.failures_24h IS 'Attempts that ended in the last 24 hours ot
 COMMENT ON COLUMN ops.failures_24h.gpu_hours IS 'GPUs times elapsed time of the attempt, hours';
 
 CREATE OR REPLACE VIEW ops.causes_daily WITH (security_invoker = true) AS
-SELECT
-    f.cluster, date_trunc('day', f.end_at, 'UTC') AS day, f.domain, f.cause,
-    count(*) AS n_attempts,
-    count(DISTINCT f.job_id) AS n_jobs,
-    sum(f.n_gpus * f.elapsed_s) / 3600 AS gpu_hours
-FROM ops.attempt_verdicts f
-WHERE f.cause IS NOT NULL AND f.end_at IS NOT NULL
-GROUP BY f.cluster, date_trunc('day', f.end_at, 'UTC'), f.domain, f.cause;
-COMMENT ON VIEW ops.causes_daily IS 'Attempts and GPU hours by day and cause; ask for a span of days.';
+-- Day by day, so that a span of days is asked of the index and not of the whole table.
+SELECT c.cluster, days.day, c.domain, c.cause, c.n_attempts, c.n_jobs, c.gpu_hours
+FROM generate_series(
+    date_trunc('day', now(), 'UTC') - interval '24 hours' * 799, date_trunc('day', now(), 'UTC'), interval '24 hours'
+) AS days(day)
+CROSS JOIN LATERAL (
+    SELECT
+        f.cluster, f.domain, f.cause,
+        count(*) AS n_attempts,
+        count(DISTINCT f.job_id) AS n_jobs,
+        sum(f.n_gpus * f.elapsed_s) / 3600 AS gpu_hours
+    FROM ops.attempt_verdicts f
+    WHERE f.end_at >= days.day AND f.end_at < days.day + interval '24 hours' AND f.cause IS NOT NULL
+    GROUP BY f.cluster, f.domain, f.cause
+) AS c;
+COMMENT ON VIEW ops.causes_daily IS 'Attempts and GPU hours by day and cause, of the last 800 days; ask for a span of days.';
+COMMENT ON COLUMN ops.causes_daily.cluster IS 'Slurm cluster name';
+COMMENT ON COLUMN ops.causes_daily.domain IS 'user_program, system_software, hardware or unknown';
+COMMENT ON COLUMN ops.causes_daily.cause IS 'stable snake_case word listed in docs/causes.md';
 COMMENT ON COLUMN ops.causes_daily.day IS 'the day the attempts ended (its midnight, UTC)';
 COMMENT ON COLUMN ops.causes_daily.n_attempts IS 'attempts with that cause';
 COMMENT ON COLUMN ops.causes_daily.n_jobs IS 'distinct jobs among them';

@@ -182,6 +182,11 @@ verdict = _of_record(
         unique=True,
         postgresql_where=sa.text("superseded_at IS NULL"),
     ),
+    sa.Index(
+        "verdict_incident",
+        "incident_id",
+        postgresql_where=sa.text("superseded_at IS NULL AND incident_id IS NOT NULL"),
+    ),
     sa.Index("verdict_job_id", "job_id", "submit_at", "made_at"),
     sa.Index("verdict_node", "node", "window_end_at", postgresql_where=sa.text("superseded_at IS NULL")),
     comment="Why one attempt ended, how sure we are, and on what evidence; a row per verdict, history kept.",

@@ -214,6 +214,8 @@ def big_url(postgres_directory: Path, postgres_template: str) -> Iterator[str]:
         "SELECT * FROM ops.attempt_verdicts WHERE job_id = 4242",
         "SELECT * FROM ops.attempt_verdicts WHERE end_at >= now() - interval '1 day'",
         "SELECT * FROM ops.high_events_24h",
+        "SELECT * FROM ops.causes_daily WHERE day >= now() - interval '14 days'",
+        "SELECT * FROM ops.node_timeline('n7')",
         "SELECT * FROM probing.health_event WHERE node = 'n7' AND at >= now() - interval '1 day'",
         "SELECT * FROM probing.job_attempt WHERE run_key = '7'",
         "SELECT * FROM probing.job_attempt WHERE nodes @> ARRAY['n7'] AND end_at >= now() - interval '7 days'",

@@ -908,6 +908,14 @@ def upgrade() -> None:
         postgresql_where=sa.text("superseded_at IS NULL"),
     )
     op.create_index(
+        "verdict_incident",
+        "verdict",
+        ["incident_id"],
+        unique=False,
+        schema="probing",
+        postgresql_where=sa.text("superseded_at IS NULL AND incident_id IS NOT NULL"),
+    )
+    op.create_index(
         "verdict_job_id", "verdict", ["job_id", "submit_at", "made_at"], unique=False, schema="probing"
     )
     op.create_index(
