@@ -27,11 +27,11 @@ class Poller:
         standing: faults.Faults,
         queue: spool.Spool,
         watch: self_watch.SelfWatch,
-        context: Callable[[bool], polled.Context],
+        context: Callable[[bool, bool], polled.Context],
         on_change: Callable[[], None],
         at: clock.Clock = clock.SYSTEM,
     ) -> None:
-        """`context(relearn)` makes the judges' context; `on_change` is told when what stands has changed."""
+        """`context(closely, relearn)` makes the judges' context; `on_change` is told when what stands has changed."""
         self._sources = tuple(sources)
         self._reach = reach
         self._who = who
@@ -54,11 +54,11 @@ class Poller:
         async with self._busy:
             due = [s for s in self._sources if everything or self._round % s.every == 0]
             self._round += 1
-            await asyncio.gather(*(self._one(s, relearn=relearn) for s in due))
+            context = self._context(everything, relearn)
+            await asyncio.gather(*(self._one(s, context) for s in due))
             self.first_round.set()
 
-    async def _one(self, source: polled.Polled, *, relearn: bool) -> None:
-        context = self._context(relearn)
+    async def _one(self, source: polled.Polled, context: polled.Context) -> None:
         memory = self._memory_of(source)
         began_s = self._clock.monotonic_s()
         try:
@@ -95,9 +95,9 @@ class Poller:
         changed = self._faults.rows().keys() != before
         memory = dict(judged.memory)
         states: dict[str, Any] = {}
-        if memory != self._memory.get(source.name):
-            self._memory[source.name] = memory
+        if _lasting(memory) != _lasting(self._memory.get(source.name, {})):
             states[f"memory:{source.name}"] = memory
+        self._memory[source.name] = memory
         if seen:
             states[f"tracker:{source.name}"] = tracker.to_state()
         if changed:
@@ -120,6 +120,11 @@ class Poller:
             known = conditions.Tracker.from_state(source.source, boot_id, state)
             self._trackers[source.name] = known
         return known
+
+
+def _lasting(memory: Mapping[str, Any]) -> dict[str, Any]:
+    """What is worth a write to the disk: not which turn it is, nor how often in a row."""
+    return {k: v for k, v in memory.items() if k not in {"round", "streaks"}}
 
 
 def _unseen(memory: Mapping[str, Any]) -> conditions.Judgement:

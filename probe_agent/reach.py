@@ -64,8 +64,8 @@ class NodeReach:
             return None
         return await self._children.run(name, [program, *args], deadline_s=self._deadline_s)
 
-    async def nvml(self) -> Mapping[str, Any]:
-        return await self._nvml.ask({"op": "poll"}, deadline_s=2 * self._deadline_s)
+    async def nvml(self, *, links: bool) -> Mapping[str, Any]:
+        return await self._nvml.ask({"links": links}, deadline_s=2 * self._deadline_s)
 
     async def close(self) -> None:
         """End the resident children."""

@@ -122,7 +122,8 @@ class Spool:
     def ack(self, items: Iterable[Item]) -> None:
         """Forget delivered items; where the disk refuses even that, remember to."""
         self._acked.update(i.id for i in items)
-        self._flush()
+        if self._acked or self._waiting:
+            self._flush()
 
     def state(self, name: str) -> Any:
         """The state last committed under `name`, or None."""
@@ -199,6 +200,7 @@ class Spool:
     def _load(self) -> None:
         known = self.state("totals") or {}
         self.totals = Totals(**{k: v for k, v in known.items() if k in Totals.__dataclass_fields__})
+        self._stored_totals: dict[str, int] = dict(vars(self.totals))
         self._count()
 
     def _count(self) -> None:
@@ -217,7 +219,8 @@ class Spool:
             for write in self._waiting:
                 self._apply(write)
             self._bound_disk()
-            self._put_state("totals", vars(self.totals))
+            if vars(self.totals) != self._stored_totals:
+                self._put_state("totals", vars(self.totals))
             self._db.execute("COMMIT")
         except sqlite3.Error as exc:
             if self._db.in_transaction:
@@ -228,6 +231,7 @@ class Spool:
             self._retry_at_s = self._monotonic_s() + _RETRY_S
             self._bound_memory()
             return False
+        self._stored_totals = dict(vars(self.totals))
         self._waiting.clear()
         self._acked.clear()
         self.error = None

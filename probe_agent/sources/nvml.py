@@ -20,13 +20,17 @@ HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.
 HANGS_NEEDED = 3
 """Readings in a row that must not return before the node counts as faulty: a driver may be slow once."""
 
+LINKS_EVERY = 6
+"""Readings between two of the NVLinks: they are most of the calls, and a link that goes down is said by an Xid."""
+
 _DRIVER_SEVERITY = {"LIB_RM_VERSION_MISMATCH": LOW}
 """Running jobs live on after a driver update without a reboot; new ones cannot start."""
 
 
-async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.Context) -> Mapping[str, Any]:
-    """The snapshot and the Xids since the last reading."""
-    return await reach.nvml()
+async def read(reach: polled.Reach, memory: Mapping[str, Any], context: polled.Context) -> Mapping[str, Any]:
+    """The snapshot and the Xids since the last reading; NVLinks in their turn, or when it matters."""
+    turn = int(memory.get("round", 0)) % LINKS_EVERY == 0
+    return await reach.nvml(links=turn or context.closely)
 
 
 def parse(raw: Mapping[str, Any]) -> tuple[nvml.NvmlSnapshot | nvml.NvmlUnavailable, list[dict[str, Any]]]:
@@ -42,13 +46,14 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Con
         "boot_id": context.boot_id,
         "expected": int(memory.get("expected", 0)),
         "links": dict(memory.get("links", {})),
+        "round": (int(memory.get("round", 0)) + 1) % LINKS_EVERY,
         "numbers": dict(memory.get("numbers", {})) if same_boot else {},
         "streaks": dict(memory.get("streaks", {})) if same_boot else {},
     }
     edges = [_xid_edge(x, kept["numbers"], context) for x in xids]
     if isinstance(snapshot, nvml.NvmlUnavailable):
         return _unavailable(snapshot, kept, edges, memory, context)
-    return _available(snapshot, kept, edges, memory, context)
+    return _available(snapshot, kept, edges, memory, context, links_read=bool(raw.get("links", True)))
 
 
 def hung(why: str, memory: Mapping[str, Any]) -> Judgement:
@@ -76,6 +81,8 @@ def _available(
     edges: list[Edge],
     memory: Mapping[str, Any],
     context: polled.Context,
+    *,
+    links_read: bool,
 ) -> Judgement:
     counters = baseline.Baseline.of(memory, context.boot_id)
     streaks = baseline.Streaks(counts=kept["streaks"])
@@ -91,7 +98,7 @@ def _available(
     for gpu in well:
         name = inventory.by_uuid(gpu.uuid)
         assert name is not None
-        found = nvml_gpu.judge(gpu, name, counters, streaks, kept["links"])
+        found = nvml_gpu.judge(gpu, name, counters, streaks, kept["links"], links_read=links_read)
         present += found.present
         edges += found.edges
         reset |= {gpu.uuid or ""} if found.was_reset else set()

@@ -30,7 +30,6 @@ class XidEvents:
         self._names: dict[int | None, dict[str, str | None]] = {}
         self.state = "not started"
         self.xids: list[dict[str, Any]] = []
-        self.dropped = 0
 
     def open(self) -> None:
         """Register every GPU; where that fails the state says why, and the next call tries again."""
@@ -80,8 +79,7 @@ class XidEvents:
 
     def _keep(self, data: Any) -> None:
         if len(self.xids) >= MAX_XIDS:
-            self.dropped += 1
-            return
+            return  # the kernel log has every one of them
         name = self._names.get(_address(data.device), {"uuid": None, "pci_bus_id": None})
         self.xids.append({"code": int(data.eventData), "at_s": time.time(), **name})
 
@@ -100,13 +98,15 @@ def main() -> int:
         if not ready:
             events.drain()
             continue
-        if not sys.stdin.readline():
+        line = sys.stdin.readline()
+        if not line:
             return 0
         events.drain()
-        told = nvml.to_json(nvml_snapshot.read_here(library))
+        links = bool(json.loads(line).get("links", True))
+        told = nvml.to_json(nvml_snapshot.read_here(library, links=links))
         # Once more: a GPU that died while it was read has its Xid in the same answer.
         events.drain()
-        answer = {"snapshot": told, "xids": events.xids, "events": events.state, "dropped": events.dropped}
+        answer = {"snapshot": told, "xids": events.xids, "events": events.state, "links": links}
         events.xids = []
         sys.stdout.write(json.dumps(answer, separators=(",", ":")) + "\n")
         sys.stdout.flush()

@@ -85,12 +85,16 @@ def judge(
     name: gpus.Gpu,
     counters: baseline.Baseline,
     streaks: baseline.Streaks,
-    links: dict[str, list[int]],
+    links: dict[str, dict[str, list[int]]],
+    *,
+    links_read: bool = True,
 ) -> Found:
-    """What this GPU's reading means; `links` remembers, per UUID, the NVLinks seen active."""
+    """What this GPU's reading means; `links` remembers, per UUID, the NVLinks seen active and those down at last sight."""
     desk = _Desk(gpu=gpu, name=name, counters=counters, streaks=streaks, found=Found())
     for part in (_ecc, _rows, _pages, _pcie, _throttle, _heat, _fabric):
         part(desk)
+    if links_read:
+        _look_at_links(desk, links)
     _links(desk, links)
     return desk.found
 
@@ -261,15 +265,28 @@ _LINK_COUNTERS: tuple[tuple[str, Callable[[nvml.Link], int | None]], ...] = (
 )
 
 
-def _links(desk: _Desk, remembered: dict[str, list[int]]) -> None:
+def _look_at_links(desk: _Desk, remembered: dict[str, dict[str, list[int]]]) -> None:
     """A link is down only if it was ever up: boards leave links unconnected by design."""
     gpu = desk.gpu
     if not gpu.links or gpu.uuid is None:
         return
     up = {link.link for link in gpu.links if link.active}
-    known = set(remembered.get(gpu.uuid, ()))
-    remembered[gpu.uuid] = sorted(known | up)
-    down = sorted(link.link for link in gpu.links if link.active is False and link.link in known)
+    known = up | set(remembered.get(gpu.uuid, {}).get("seen", ()))
+    down = [link.link for link in gpu.links if link.active is False and link.link in known]
+    remembered[gpu.uuid] = {"seen": sorted(known), "down": sorted(down)}
+    for link in gpu.links:
+        for code, value_of in _LINK_COUNTERS:
+            _slowly(
+                desk,
+                "nvlink",
+                f"{code}_link{link.link}",
+                value_of(link),
+                f"{code} errors on NVLink {link.link}",
+            )
+
+
+def _links(desk: _Desk, remembered: dict[str, dict[str, list[int]]]) -> None:
+    down = remembered.get(desk.gpu.uuid or "", {}).get("down", [])
     if down:
         desk.stands(
             "nvlink",
@@ -280,12 +297,3 @@ def _links(desk: _Desk, remembered: dict[str, list[int]]) -> None:
             unit="count",
             detail={"links": down},
         )
-    for link in gpu.links:
-        for code, value_of in _LINK_COUNTERS:
-            _slowly(
-                desk,
-                "nvlink",
-                f"{code}_link{link.link}",
-                value_of(link),
-                f"{code} errors on NVLink {link.link}",
-            )

@@ -27,8 +27,8 @@ class Reach(Protocol):
         """A tool of the node; None where it is not installed."""
         ...
 
-    async def nvml(self) -> Mapping[str, Any]:
-        """Every GPU at this moment, and the Xids since the last call; see nvml_child."""
+    async def nvml(self, *, links: bool) -> Mapping[str, Any]:
+        """Every GPU at this moment (its NVLinks too, if wanted), and the Xids since the last call; see nvml_child."""
         ...
 
 
@@ -44,6 +44,8 @@ class Context:
     expect_services: tuple[str, ...] = ()
     expect_gpus: int = 0
     exclude_hcas: tuple[str, ...] = ()
+    closely: bool = False
+    """Something grave was said, or someone asks: read everything, whatever it costs."""
     relearn: bool = False
     """An operator says what is there now is what should be there."""
 

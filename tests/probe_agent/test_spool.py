@@ -97,6 +97,13 @@ def test_bound_drops_oldest_of_lowest_severity_and_counts_folded_ones(tmp_path: 
     made.close()
 
 
+def test_acknowledging_nothing_writes_nothing(queue: spool.Spool) -> None:
+    """A heartbeat without events costs the disk nothing."""
+    before = queue._db.total_changes
+    queue.ack([])
+    assert queue._db.total_changes == before
+
+
 def test_dropped_total_survives_a_restart(tmp_path: Path) -> None:
     """Counts are since installation, not since the last start."""
     made = spool.Spool(tmp_path, max_bytes=5_000)

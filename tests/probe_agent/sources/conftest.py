@@ -46,7 +46,7 @@ class DirectReach:
         del args
         return self.commands.get(name)
 
-    async def nvml(self) -> Mapping[str, Any]:
+    async def nvml(self, *, links: bool) -> Mapping[str, Any]:
         raise children.ChildFailed("no NVML in this test")
 
     def say(self, name: str, text: str, returncode: int = 0) -> None:

@@ -48,11 +48,15 @@ class Desk:
     def set(self, index: int, **fields: Any) -> None:
         self.gpus[index] = dataclasses.replace(self.gpus[index], **fields)
 
-    def look(self, times: int = 1, xids: list[dict[str, Any]] | None = None, **changed: Any) -> Any:
+    def look(
+        self, times: int = 1, xids: list[dict[str, Any]] | None = None, links: bool = True, **changed: Any
+    ) -> Any:
         judged = None
         for _ in range(times):
             told = self.unavailable or values.NvmlSnapshot(gpus=tuple(self.gpus.values()))
-            raw = json.loads(json.dumps({"snapshot": values.to_json(told), "xids": xids or []}))
+            raw = json.loads(
+                json.dumps({"snapshot": values.to_json(told), "xids": xids or [], "links": links})
+            )
             judged = nvml.judge(raw, self.memory, replace(self.context, **changed))
             self.memory = json.loads(json.dumps(judged.memory))
             if judged.inventory is not None:
@@ -200,6 +204,8 @@ def test_nvlink_that_was_up_and_is_down_is_grave(desk: Desk, seen: Any) -> None:
     down = tuple(values.Link(link=n, active=n != 2) for n in range(4))
     desk.set(0, links=down)
     assert seen(desk.look()) == [("nvlink", "inactive", "gpu0", "high")]
+    desk.set(0, links=())
+    assert seen(desk.look(3, links=False)) == [("nvlink", "inactive", "gpu0", "high")]
     fresh = gpu(0, uuid="GPU-9", links=down)
     desk.gpus = {0: fresh, 1: gpu(1), 2: gpu(2), 3: gpu(3)}
     assert seen(desk.look()) == []
@@ -289,11 +295,11 @@ def test_real_library_tells_gpus_and_xids_and_survives_a_hang(live: Any) -> None
     state, made, started = live
 
     async def work() -> None:
-        first = await made.nvml()
+        first = await made.nvml(links=True)
         assert len(first["snapshot"]["gpus"]) == 8
         nvml_state.add_event(state, 3, 79)
         nvml_state.set_gpu(state, 3, {"lost": 1})
-        second = await made.nvml()
+        second = await made.nvml(links=True)
         assert [(x["code"], x["uuid"]) for x in second["xids"]] == [
             (79, first["snapshot"]["gpus"][3]["uuid"])
         ]
@@ -301,10 +307,10 @@ def test_real_library_tells_gpus_and_xids_and_survives_a_hang(live: Any) -> None
         nvml_state.set_gpu(state, 2, {"hang": "all"})
         made._deadline_s = 0.5
         with pytest.raises(children.ChildHung):
-            await made.nvml()
+            await made.nvml(links=True)
         nvml_state.set_gpu(state, 2, {"hang": None})
         made._deadline_s = 10.0
-        assert len((await made.nvml())["snapshot"]["gpus"]) == 8
+        assert len((await made.nvml(links=True))["snapshot"]["gpus"]) == 8
         await made.close()
 
     asyncio.run(work())
@@ -316,7 +322,7 @@ def test_inventory_of_the_real_child_names_minor_numbers(live: Any) -> None:
     _, made, _ = live
 
     async def work() -> Any:
-        raw = await made.nvml()
+        raw = await made.nvml(links=True)
         await made.close()
         return nvml.judge(raw, {}, polled.Context(now=datetime.now(UTC), boot_id="b"))
 
