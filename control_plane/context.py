@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -26,6 +27,8 @@ class Context:
     looked_everywhere_s: float = float("-inf")
     """When actions last looked at every node, by the monotonic clock."""
     silent: set[str] = field(default_factory=set)
+    stalls: dict[int, uuid.UUID] = field(default_factory=dict)
+    """Per job the last stall for which its nodes have been asked."""
     stopping: threading.Event = field(default_factory=threading.Event)
 
 
