@@ -124,7 +124,8 @@ class DirectActions:
         seen, since = self._read(node), self._events.now()
         if "DRAIN" not in seen.flags or not seen.reason.lower().startswith("prolog error"):
             return _skipped(f"{node} is not drained by a failed Prolog ({seen.reason or 'no reason'})")
-        self._run("scontrol", "update", f"NodeName={node}", f"Reason={reason}")
+        # With the state, though it is there already: 26.05 tells accounting of a new reason only beside a state.
+        self._run("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}")
         after = self._read(node)
         if after.reason != reason:
             return _failed(f"{node} was given another's note meanwhile: {after.reason}", alarm=True)

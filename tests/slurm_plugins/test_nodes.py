@@ -190,7 +190,7 @@ def test_only_a_failed_prologs_drain_is_adopted() -> None:
     """Our reason goes on Slurm's `Prolog error`, and on nothing else."""
     controller = Controller(flags={"DRAIN"}, reason="Prolog error")
     assert actions(controller).adopt("n1", REASON).state == "done"
-    assert controller.writes == [("update", "NodeName=n1", f"Reason={REASON}")]
+    assert controller.writes == [("update", "NodeName=n1", "State=DRAIN", f"Reason={REASON}")]
     for reason, flags in (("Prolog error", set()), ("disk -- bob", {"DRAIN"}), ("", {"DRAIN"})):
         assert actions(Controller(flags=set(flags), reason=reason)).adopt("n1", REASON).state == "skipped"
 
