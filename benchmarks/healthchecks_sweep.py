@@ -1,6 +1,6 @@
 """CPU and wall of the full check sweep on a simulated GPU node, beside NHC on this machine.
 
-    python benchmarks/healthchecks_sweep.py [--rounds N] [--nhc CHECKOUT]
+    python benchmarks/healthchecks_sweep.py [--rounds N] [--nodes N] [--nhc CHECKOUT]
 
 `--nhc` is a checkout of github.com/mej/nhc (1.4.3 was used); without it only our own figures are
 printed. Prints one JSON object; every figure is the median of the rounds. CPU is user + system of
@@ -129,10 +129,28 @@ def nhc(checkout: Path, scratch: Path, rounds: int) -> dict[str, object]:
     return {"checks": NHC_CONF.count("||"), **figures}
 
 
+def many_nodes(scratch: Path, library: str, number: int) -> dict[str, object]:
+    """One sweep of each of many simulated nodes, one after another, each by a runner of its own."""
+    outcomes = dict.fromkeys(("ok", "warn", "fail", "error", "absent"), 0)
+    cpu_s, began = 0.0, time.monotonic()
+    for i in range(1, number + 1):
+        home = scratch / "many" / f"n{i}"
+        build.build(home, f"n{i}", number=i)
+        os.environ["PROBING_NVML_STATE"] = str(home / build.NVML_STATE)
+        engine = sweep.make_runner(sweep.Config(node=f"n{i}", root=str(home / "root"), nvml_library=library))
+        swept = engine.run(force=True)
+        cpu_s += swept.cpu_s
+        for outcome in outcomes:
+            outcomes[outcome] += swept.heartbeat.detail[outcome]
+    wall_s = time.monotonic() - began
+    return {"nodes": number, "wall_s": round(wall_s, 2), "cpu_s": round(cpu_s, 2), **outcomes}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--nhc", type=Path)
+    parser.add_argument("--nodes", type=int, default=64)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         scratch = Path(made)
@@ -158,6 +176,7 @@ def main() -> None:
             "equal_checks_resident": resident(here, args.rounds, EQUAL),
             "equal_checks_cold": cold(list(EQUAL), args.rounds),
         }
+        told["many_nodes"] = many_nodes(scratch, library, args.nodes)
         if args.nhc:
             told["nhc"] = nhc(args.nhc.resolve(), scratch, args.rounds)
             told["ratios"] = _ratios(told)

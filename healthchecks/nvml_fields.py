@@ -215,3 +215,6 @@ def _usage(p: Any, ask: Ask) -> dict[str, Any]:
 
 PARTS = (_identity, _heat, _clocks, _ecc, _remap, _pcie, _fabric, _links, _usage)
 """Asked in this order; after each one a GPU that turned out to be lost is given up."""
+
+WITHOUT_LINKS = tuple(part for part in PARTS if part is not _links)
+"""NVLinks are two thirds of the calls."""

@@ -49,9 +49,7 @@ def snapshot(
     return nvml.from_json(json.loads(answer.out))
 
 
-def read_here(
-    library: str | None = None, *, links: bool = True
-) -> nvml.NvmlSnapshot | nvml.NvmlUnavailable:
+def read_here(library: str | None = None, *, links: bool = True) -> nvml.NvmlSnapshot | nvml.NvmlUnavailable:
     """Every GPU now, read in this very process: may block for ever, so only ever called in a child.
 
     NVLinks are two thirds of the calls; without `links` they are left out.
@@ -158,7 +156,7 @@ def _gpu(pynvml: Any, index: int, *, links: bool = True) -> nvml.Gpu:
         return None if call is None else _try(pynvml, unread, name, call, handle, *args)
 
     facts: dict[str, Any] = {}
-    for part in nvml_fields.PARTS:
+    for part in nvml_fields.PARTS if links else nvml_fields.WITHOUT_LINKS:
         facts |= part(pynvml, ask)
         if lost := next((w for w in unread.values() if w in _LOST), None):
             return nvml.Gpu(index=index, lost=lost, unread=unread, **facts)

@@ -34,7 +34,8 @@ from probing_cluster.healthchecks import (
 WATCHDOG_S = 30.0
 """A whole sweep never takes longer; Slurm kills a HealthCheckProgram at 60 s."""
 
-NVML_DEADLINE_S = 10.0
+NVML_DEADLINE_S = 15.0
+"""Without persistence mode the first NVML call wakes every GPU, one after the other."""
 
 MAX_MESSAGE_CHARS = 500
 
@@ -159,11 +160,20 @@ class Runner:
         return unwell or now_s - measured_s >= plan.period_s
 
     def _lanes(self, due: list[site.Plan]) -> list[list[lanes.Step]]:
-        """One child for all that went well last time; what timed out last time runs alone."""
-        steps = [(p.check, self._step(p)) for p in due if p.check.lane != "self"]
-        suspects = {n for n, r in self.results.items() if r.timed_out and registry.get(n).lane not in _SHARED}
-        calm = self._in_order([(c, s) for c, s in steps if c.name not in suspects])
-        return [calm, *([s] for c, s in steps if c.name in suspects)]
+        """One child for all that went well last time; what timed out last time runs apart, and delays nobody."""
+        apart: dict[str, list[tuple[registry.Check, lanes.Step]]] = {}
+        for plan in due:
+            check = plan.check
+            if check.lane != "self":
+                group = check.lane if check.lane in _SHARED else check.name
+                apart.setdefault(group if group in self._suspects() else "", []).append(
+                    (check, self._step(plan))
+                )
+        return [self._in_order(steps) for steps in apart.values()]
+
+    def _suspects(self) -> set[str]:
+        slow = (registry.get(n) for n, r in self.results.items() if r.timed_out)
+        return {check.lane if check.lane in _SHARED else check.name for check in slow}
 
     def _in_order(self, steps: list[tuple[registry.Check, lanes.Step]]) -> list[lanes.Step]:
         """What cannot hang first; the readings that checks share just before those checks."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -147,6 +148,19 @@ def test_a_child_that_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
     value = nvml_snapshot.snapshot(None, 1.0)
     assert isinstance(value, nvml.NvmlUnavailable)
     assert value.message == "the NVML child failed: ValueError: odd"
+
+
+def test_without_links(library: str, state: Path) -> None:
+    """NVLinks can be left out; everything else is the same."""
+    code = (
+        "import json, sys; from probing_cluster.healthchecks import nvml, nvml_snapshot as s; "
+        "print(json.dumps(nvml.to_json(s.read_here(sys.argv[1], links=False))))"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", code, library], capture_output=True, check=True)
+    told, whole = nvml.from_json(json.loads(done.stdout)), read(library)
+    assert isinstance(told, nvml.NvmlSnapshot)
+    assert [g.links for g in told.gpus] == [()] * 8
+    assert [dataclasses.replace(g, links=()) for g in whole.gpus] == list(told.gpus)
 
 
 def test_json_is_lossless(library: str, state: Path) -> None:

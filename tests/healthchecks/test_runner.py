@@ -178,17 +178,27 @@ def test_a_stuck_tool_is_shown_by_agent_self(
     assert len(found) == len(checks)
 
 
-def test_what_timed_out_runs_alone_next_time(
-    node: Any, sweep_on: MakeRunner, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("slow", "apart"),
+    [("dns", ["dns"]), ("gpu_ecc", ["nvml", "gpu_clocks"]), ("disk_space", ["mount /", "disk_inodes"])],
+)
+def test_what_timed_out_runs_apart_next_time(
+    node: Any, sweep_on: MakeRunner, slow: str, apart: list[str]
 ) -> None:
-    """A check that hung last time gets a child of its own, so that it delays nobody."""
+    """A check that hung last time gets a child of its own, with all that share its reading, and delays nobody."""
+    node.mount("/", "ext4")
     engine = sweep_on()
     engine.run()
-    engine.results["dns"] = dataclasses.replace(engine.results["dns"], timed_out=True)
+    engine.results[slow] = dataclasses.replace(engine.results[slow], timed_out=True)
     plans = list(engine.site_file.current().plan("n1").values())
-    chains = engine._lanes(plans)
-    assert [[s.key for s in lane] for lane in chains[1:]] == [["dns"]]
-    assert "dns" not in [s.key for s in chains[0]]
+    chains = [[s.key for s in chain] for chain in engine._lanes(plans)]
+    assert len(chains) == 2
+    alone = next(c for c in chains if slow in c)
+    assert alone[: len(apart)] == apart
+    assert "uptime" not in alone
+    assert sorted(k for c in chains for k in c if not k.startswith(("nvml", "mount /"))) == sorted(
+        set(registry.load()) - {"agent_self"}
+    )
 
 
 def test_cpu_and_wall_are_told(counting: dict[str, Any], sweep_on: MakeRunner) -> None:
