@@ -140,7 +140,14 @@ def agents(url: str, first: int, count: int, seconds: float, results: Any) -> No
 
     def look_after(numbers: list[int]) -> None:
         doors = [
-            delivery.Delivery(url, "bench", f"n{n}", keep_open=True, connect_timeout_s=60) for n in numbers
+            delivery.Delivery(
+                url.replace("ROLE", roles.agent_role_name("bench", f"n{n}")),
+                "bench",
+                f"n{n}",
+                keep_open=True,
+                connect_timeout_s=60,
+            )
+            for n in numbers
         ]
         due = [(time.monotonic() + BEAT_S * i / len(numbers), i) for i in range(len(numbers))]
         while due and due[0][0] < end:
@@ -204,6 +211,8 @@ def many_agents(url: str, n_agents: int, seconds: float) -> str:
         stored = connection.execute(
             "SELECT count(*) FROM probing.health_event WHERE node <> 'n1'"
         ).fetchone()[0]  # type: ignore[index]
+    if not latencies:
+        raise SystemExit(f"no delivery arrived: {failures[:1]}")
     p50, p99 = (latencies[int(len(latencies) * q)] * 1000 for q in (0.5, 0.99))
     return (
         f"{n_agents} agents, {len(latencies)} deliveries in {seconds:.0f} s ({len(latencies) / seconds:.0f}/s), "
