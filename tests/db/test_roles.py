@@ -65,6 +65,7 @@ def site(request: pytest.FixtureRequest, postgres_directory: Path) -> Iterator[S
 @pytest.fixture
 def loaded(site: Site, make_attempt: Make, make_verdict: Make, make_event: Make) -> Iterator[Site]:
     """The site with jobs of two users and accounts, and an event on each node."""
+    _empty(site.owner_url)  # other modules use the same server
     alice = make_attempt(job_id=1, user="alice", account="nlp")
     bob = make_attempt(job_id=2, user="bob", account="vision")
     other = make_attempt(job_id=3, user="alice", account="nlp", cluster="d")
@@ -77,7 +78,11 @@ def loaded(site: Site, make_attempt: Make, make_verdict: Make, make_event: Make)
             heartbeat=records.AgentHeartbeat(cluster="c", node=node, at=alice.end_at),
         )
     yield site
-    with psycopg.connect(site.owner_url) as connection:
+    _empty(site.owner_url)
+
+
+def _empty(url: str) -> None:
+    with psycopg.connect(url) as connection:
         connection.execute(
             "TRUNCATE probing.job_attempt, probing.verdict, probing.health_event, probing.event_key,"
             " probing.intake, probing.rejection, probing.agent_heartbeat, probing.operator_note, probing.arrival"
