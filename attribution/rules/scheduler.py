@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from datetime import timedelta
 
@@ -52,8 +53,10 @@ def _of(case: scene.Scene, cause: str, weight: float, words: str = "") -> claims
 
 
 def _time_limit(case: scene.Scene) -> Iterable[claims.Claim]:
-    hung = any(f.signature.onset for f in case.findings)
-    yield _of(case, "time_limit", 0.6 if hung else 0.97)
+    # What says that the job hung is why this is less sure: the verdict shows it.
+    hung = tuple(f.event for f in case.findings if f.signature.onset)
+    limit = _of(case, "time_limit", 0.6 if hung else 0.97)
+    yield dataclasses.replace(limit, evidence=hung)
 
 
 def _cancelled(case: scene.Scene) -> Iterable[claims.Claim]:
