@@ -108,6 +108,9 @@ def _quiet(attempts: pa.Table, source: bulk.Bulk) -> pa.Table:
 def _with_kind(attempts: pa.Table) -> pa.Table:
     """The columns a quiet attempt is judged by, made from what the history has."""
     n = attempts.num_rows
+    # A history may hold earlier verdicts beside its attempts: the new one must not be taken from there.
+    earlier = [c for c in attempts.column_names if c in VERDICT_SCHEMA.names and c != "attempt_id"]
+    attempts = attempts.drop_columns(earlier) if earlier else attempts
     for name, kind in (("reason", pa.string()), ("failed_node", pa.string())):
         if name not in attempts.column_names:
             attempts = attempts.append_column(name, pa.nulls(n, kind))
