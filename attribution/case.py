@@ -22,6 +22,10 @@ class WindowPolicy:
     """True: the window of arXiv 2410.21680, fixed to the end and for FAILED and NODE_FAIL only."""
 
 
+Span = tuple[datetime, datetime | None]
+"""From, to; open when it still goes on."""
+
+
 @records.record
 class PastFault:
     """A user-type GPU error some job met on a GPU before this attempt."""
@@ -45,8 +49,8 @@ class Case:
     standing: tuple[records.HealthEvent, ...] = records.doc(
         "conditions that began before the window and that an agent's readings still saw in it", default=()
     )
-    overlapping: tuple[records.JobAttempt, ...] = records.doc(
-        "other attempts that ran on its nodes at the same time", default=()
+    shared: Mapping[str, tuple[Span, ...]] = records.doc(
+        "node to the spans in which somebody else ran on it", default_factory=dict
     )
     allocations: tuple[records.JobAllocation, ...] = records.doc("what the Prolog saw of it", default=())
     actions: tuple[records.Drain, ...] = records.doc("what was done to its nodes or to it", default=())

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from probing_cluster.attribution import case as cases
 from probing_cluster.attribution import gpus, onset, signatures, window
+from probing_cluster.attribution.rules import user_error
 from probing_cluster.core import records
 from probing_cluster.db import engines, rows, store
 
@@ -61,21 +62,25 @@ class Fetcher:
         nodes = sorted({n for a in attempts for n in a.nodes})
         watched = self._watched(cluster, nodes)
         standing = self._standing(cluster, nodes, windows)
-        actions = self._actions(cluster, attempts, nodes)
+        actions = _by_job_and_node(self._actions(cluster, attempts, nodes))
         allocations = self._allocations(cluster, attempts, seen)
+        past = self._past(cluster, attempts, seen)
+        crowd = self._crowd(cluster, attempts, seen)
+        preempted = self._preemptions(attempts, crowd)
         for i, attempt in enumerate(attempts):
+            mine = seen.get(i, ())
             yield cases.Case(
                 attempt=attempt,
-                events=(*seen.get(i, ()), *told.get(attempt.job_id, ())),
+                events=(*mine, *told.get(attempt.job_id, ())),
                 standing=_standing_for(attempt, windows[i], standing),
-                overlapping=self._overlapping(attempt, seen.get(i, ())),
+                shared=crowd.spans(attempt, {e.node for e in mine if _needs_neighbours(e, attempt)}),
                 allocations=_in_life(attempt, allocations.get(attempt.job_id, ())),
                 actions=_actions_for(attempt, actions),
                 watched={n: watched[n] for n in attempt.nodes if n in watched},
-                past=self._past(attempt, seen.get(i, ())),
+                past=past.get(i, ()),
                 last_progress_at=last_progress(attempt, told.get(attempt.job_id, ())),
                 policy=self._policy,
-                **self._preemption(attempt),
+                **preempted.get(i, {}),
             )
 
     def _window(self, attempt: records.JobAttempt, told: Iterable[records.HealthEvent]) -> window.Window:
@@ -146,67 +151,53 @@ class Fetcher:
                 found[row.job_id].append(row)
         return found
 
-    def _overlapping(
-        self, attempt: records.JobAttempt, seen: Iterable[records.HealthEvent]
-    ) -> tuple[records.JobAttempt, ...]:
-        """Only asked for where it matters: an event that may be a neighbour's."""
-        nodes = sorted({e.node for e in seen if _needs_neighbours(e, attempt)})
-        if not nodes:
-            return ()
-        given = {
-            "cluster": attempt.cluster,
-            "nodes": nodes,
-            "since": attempt.start_at,
-            "until": attempt.end_at,
-        }
-        found = self._records(records.JobAttempt, "overlapping", given)
-        return tuple(a for a in found if key(a) != key(attempt))
+    def _crowd(
+        self, cluster: str, attempts: Attempts, seen: Mapping[int, Sequence[records.HealthEvent]]
+    ) -> Crowd:
+        """Who else ran when it matters: at events that may be a neighbour's, and after preemptions."""
+        instants = [e.at for i, events in seen.items() for e in events if _needs_neighbours(e, attempts[i])]
+        instants += [a.end_at for a in attempts if a.state == "PREEMPTED" and a.end_at is not None]
+        if not instants:
+            return Crowd(())
+        given = {"cluster": cluster, "since": min(instants) - NEAR, "until": max(instants) + NEAR}
+        return Crowd(self._rows("neighbours", given))
 
     def _past(
-        self, attempt: records.JobAttempt, seen: Iterable[records.HealthEvent]
-    ) -> tuple[cases.PastFault, ...]:
-        """Who met user-type Xids on these GPUs before; only asked for when one is seen."""
-        now = [e for e in seen if signatures.of(e).role is signatures.Role.USER]
-        if not now:
-            return ()
-        until = min(e.at for e in now)
-        codes = sorted({e.code or "" for e in now})
+        self, cluster: str, attempts: Attempts, seen: Mapping[int, Sequence[records.HealthEvent]]
+    ) -> dict[int, tuple[cases.PastFault, ...]]:
+        """Who met user-type Xids on these GPUs before; only asked for where one could explain the end."""
+        now = {i: [e for e in events if _ended_by_own(e, attempts[i])] for i, events in seen.items()}
+        places = [(i, e) for i, events in now.items() for e in events]
+        if not places:
+            return {}
         given = {
-            "cluster": attempt.cluster,
-            "nodes": sorted({e.node for e in now}),
-            "since": until - PAST,
-            "until": until,
-            "codes": codes,
+            "cluster": cluster,
+            "keys": [i for i, _ in places],
+            "nodes": [e.node for _, e in places],
+            "untils": [e.at for _, e in places],
+            "codes": sorted({e.code or "" for _, e in places}),
+            "days": PAST.days,
         }
-        return tuple(_past_faults(self._rows("past_xids", given), now))
+        rows_of: dict[int, list[Mapping[Any, Any]]] = defaultdict(list)
+        for row in self._rows("past_xids", given):
+            rows_of[row["key"]].append(row)
+        return {i: tuple(_past_faults(found, now[i])) for i, found in rows_of.items()}
 
-    def _preemption(self, attempt: records.JobAttempt) -> dict[str, Any]:
-        """Who took the place of a preempted attempt, and why that one had to start (again)."""
-        if attempt.state != "PREEMPTED" or attempt.end_at is None:
+    def _preemptions(self, attempts: Attempts, crowd: Crowd) -> dict[int, dict[str, Any]]:
+        """Who took the place of each preempted attempt, and why that one had to start (again)."""
+        by = {i: k for i, a in enumerate(attempts) if a.state == "PREEMPTED" and (k := crowd.successor(a))}
+        jobs = sorted({job_id for job_id, _ in by.values()})
+        if not jobs:
             return {}
-        given = {
-            "cluster": attempt.cluster,
-            "nodes": list(attempt.nodes),
-            "since": attempt.end_at - timedelta(seconds=1),
-            "until": attempt.end_at + NEAR,
+        known = {(a.job_id, a.submit_at): a for a in self._store.attempts(job_ids=jobs)}
+        verdicts: dict[int, list[records.Verdict]] = defaultdict(list)
+        for verdict in self._store.verdicts(job_ids=jobs):
+            verdicts[verdict.job_id].append(verdict)
+        return {
+            i: {"preemptor": known[k], "behind": _behind(known[k], verdicts[k[0]])}
+            for i, k in by.items()
+            if k in known
         }
-        later = [
-            a
-            for a in self._records(records.JobAttempt, "overlapping", given)
-            if key(a) != key(attempt)
-            and a.start_at is not None
-            and a.start_at >= attempt.end_at - timedelta(seconds=1)
-        ]
-        if not later:
-            return {}
-        by = min(later, key=lambda a: (a.start_at, -(a.priority or 0), a.job_id))
-        before = [v for v in self._store.verdicts(job_ids=[by.job_id]) if v.attempt < by.attempt]
-        behind = max(before, key=lambda v: v.submit_at, default=None)
-        faulty = behind is not None and behind.domain in (
-            records.Domain.HARDWARE,
-            records.Domain.SYSTEM_SOFTWARE,
-        )
-        return {"preemptor": by, "behind": behind if faulty else None}
 
     def _records(self, cls: type[_R], name: str, given: Mapping[str, Any]) -> list[_R]:
         return [rows.from_row(cls, row) for row in self._rows(name, given)]
@@ -257,9 +248,76 @@ def _in_life(
     return tuple(last.values())
 
 
-def _actions_for(attempt: records.JobAttempt, actions: Iterable[records.Drain]) -> tuple[records.Drain, ...]:
-    nodes = frozenset(attempt.nodes)
-    return tuple(a for a in actions if a.job_id == attempt.job_id or a.node in nodes)
+def _by_job_and_node(found: Iterable[records.Drain]) -> dict[object, list[records.Drain]]:
+    index: dict[object, list[records.Drain]] = defaultdict(list)
+    for action in found:
+        index[action.node].append(action)
+        if action.job_id is not None:
+            index[action.job_id].append(action)
+    return index
+
+
+def _actions_for(
+    attempt: records.JobAttempt, actions: Mapping[object, Sequence[records.Drain]]
+) -> tuple[records.Drain, ...]:
+    if not actions:
+        return ()
+    mine = {a.drain_id: a for k in (attempt.job_id, *attempt.nodes) for a in actions.get(k, ())}
+    return tuple(mine.values())
+
+
+def _behind(by: records.JobAttempt, verdicts: Iterable[records.Verdict]) -> records.Verdict | None:
+    """The infrastructure failure that made the preemptor start again."""
+    before = [v for v in verdicts if v.attempt < by.attempt]
+    last = max(before, key=lambda v: v.submit_at, default=None)
+    faulty = (records.Domain.HARDWARE, records.Domain.SYSTEM_SOFTWARE)
+    return last if last is not None and last.domain in faulty else None
+
+
+def _ended_by_own(event: records.HealthEvent, attempt: records.JobAttempt) -> bool:
+    """True for a user-type GPU error close enough to the end to be its explanation."""
+    assert attempt.end_at is not None
+    return (
+        attempt.state in ("FAILED", "REQUEUED", "CANCELLED", "TIMEOUT")
+        and signatures.of(event).role is signatures.Role.USER
+        and event.at >= attempt.end_at - user_error.NEAR
+    )
+
+
+class Crowd:
+    """Who ran when and where, by node."""
+
+    def __init__(self, found: Iterable[Mapping[Any, Any]]) -> None:
+        self._by_node: dict[str, list[Mapping[Any, Any]]] = defaultdict(list)
+        for row in found:
+            for node in row["nodes"]:
+                self._by_node[node].append(row)
+
+    def spans(self, attempt: records.JobAttempt, nodes: Iterable[str]) -> dict[str, tuple[cases.Span, ...]]:
+        """When others than `attempt` ran on these nodes."""
+        mine = (attempt.job_id, attempt.submit_at)
+        found = {
+            node: tuple(
+                (r["start_at"], r["end_at"])
+                for r in self._by_node.get(node, ())
+                if (r["job_id"], r["submit_at"]) != mine
+            )
+            for node in nodes
+        }
+        return {node: spans for node, spans in found.items() if spans}
+
+    def successor(self, attempt: records.JobAttempt) -> tuple[int, datetime] | None:
+        """Job id and submit time of who started on the attempt's nodes right after it ended, the most important first."""
+        end = attempt.end_at
+        assert end is not None
+        later = [
+            r
+            for node in attempt.nodes
+            for r in self._by_node.get(node, ())
+            if end - timedelta(seconds=1) <= r["start_at"] <= end + NEAR and r["job_id"] != attempt.job_id
+        ]
+        chosen = min(later, key=lambda r: (r["start_at"], -(r["priority"] or 0), r["job_id"]), default=None)
+        return None if chosen is None else (chosen["job_id"], chosen["submit_at"])
 
 
 def _standing_for(

@@ -217,7 +217,6 @@ class _Looker:
         self._case, self._began, self._stretch, self._known = case, began, stretch, known
         self._acted_at, self._own_ids = acted_at, own_ids
         self._nodes = frozenset(case.attempt.nodes)
-        self._shared = frozenset(n for other in case.overlapping for n in other.nodes)
         self._standing = frozenset(e.event_id for e in case.standing)
         self.not_held: list[records.HealthEvent] = []
         self.outside: list[records.HealthEvent] = []
@@ -242,7 +241,7 @@ class _Looker:
             self.outside += [event] if root else []
             return None
         known = self._known.get(event.node, gpus.GpuMap())
-        hold = self._hold(event, signature, known)
+        hold = self._hold(event, signature, known, at)
         if hold is gpus.Hold.NOT:
             self.not_held += [event] if root and signature.scope is signatures.Scope.GPU else []
             return None
@@ -270,12 +269,15 @@ class _Looker:
         return When.AFTER_END if at > attempt.end_at + SLACK else When.RUNNING
 
     def _hold(
-        self, event: records.HealthEvent, signature: signatures.Signature, known: gpus.GpuMap
+        self, event: records.HealthEvent, signature: signatures.Signature, known: gpus.GpuMap, at: datetime
     ) -> gpus.Hold:
         attempt = self._case.attempt
         if event.job_id is not None:
             return gpus.Hold.HELD if event.job_id == attempt.job_id else gpus.Hold.NOT
-        alone = event.node not in self._shared
+        alone = not any(
+            since - SLACK <= at and (until is None or at <= until + SLACK)
+            for since, until in self._case.shared.get(event.node, ())
+        )
         if signature.scope is signatures.Scope.GPU:
             if event.kind.startswith("pcie") and known.is_gpu(event) is False:
                 return gpus.Hold.HELD  # a port or another device: everyone on the node sits behind it

@@ -1,10 +1,11 @@
--- Until when each node was watched: its agent's last heartbeat, else the last event imported from its log.
+-- Until when each node was watched: its agent's last heartbeat, else the last event that came from its own log.
 -- Inputs   :cluster; :nodes.
 -- Output   node, last_at (null = never watched).
 SELECT n.node,
        coalesce(
            (SELECT max(b.at) FROM probing.agent_heartbeat b WHERE b.cluster = :cluster AND b.node = n.node),
-           (SELECT max(coalesce(e.last_at, e.at)) FROM probing.health_event e
-            WHERE e.node = n.node AND e.cluster = :cluster AND e.source IN ('import', 'kernel'))
+           (SELECT e.at FROM probing.health_event e
+            WHERE e.node = n.node AND e.cluster = :cluster AND e.source IN ('import', 'kernel')
+            ORDER BY e.at DESC LIMIT 1)
        ) AS last_at
 FROM unnest(CAST(:nodes AS text[])) AS n(node)

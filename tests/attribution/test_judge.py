@@ -109,18 +109,18 @@ def test_a_fault_on_a_gpu_of_the_other_job_leaves_this_one_alone(make):
     mine = make.attempt(nodes=("n1",), n_gpus=1, gpus=make.gpus("n1", indices=(0,)))
     other = make.attempt(nodes=("n1",), n_gpus=1, gpus=make.gpus("n1", indices=(1,)), job_id=4243)
     xid = make.xid(79, 1, node="n1")
-    spared = make.judge(xid, attempt=mine, overlapping=(other,))
+    spared = make.judge(xid, attempt=mine, shared={"n1": ((make.start, None),)})
     assert spared.cause == "user_error"
     assert xid.event_id not in spared.evidence
     assert any("did not hold it" in s for s in spared.ruled_out)
-    victim = make.judge(xid, attempt=other, overlapping=(mine,))
+    victim = make.judge(xid, attempt=other, shared={"n1": ((make.start, None),)})
     assert (victim.cause, victim.device, victim.confidence) == ("gpu_lost", "gpu1", C.CERTAIN)
 
 
 def test_unknown_gpus_on_a_shared_node_are_at_most_possible(make):
     """Without identities a GPU event on a shared node proves little."""
     mine = make.attempt(nodes=("n2",), n_gpus=1, gpus=None)
-    v = make.judge(make.xid(79), attempt=mine, overlapping=(make.attempt(job_id=7, nodes=("n2",)),))
+    v = make.judge(make.xid(79), attempt=mine, shared={"n2": ((make.start, None),)})
     assert v.cause in ("gpu_lost", "user_error")
     if v.cause == "gpu_lost":
         assert v.confidence is C.POSSIBLE

@@ -69,7 +69,7 @@ def scenes(draw):
     if draw(st.booleans()):
         more["watched"] = draw(st.sampled_from([{}, {"n1": make.end}]))
     if draw(st.booleans()):
-        more["overlapping"] = (make.attempt(job_id=7, nodes=("n1",)),)
+        more["shared"] = {"n1": ((make.start, None),)}
     return make, attempt, events, more
 
 
