@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from probing_cluster.sandbox import processes
+from probing_cluster.sandbox import commands
 
 
 def shared_library(
@@ -23,6 +23,6 @@ def shared_library(
     built.parent.mkdir(parents=True, exist_ok=True)
     fresh = built.with_name(f"{library}.{os.getpid()}")
     c_files = [str(path) for path in sources if path.suffix == ".c"]
-    processes.run(["gcc", "-shared", "-fPIC", "-O2", "-o", str(fresh), *c_files, *flags], env=os.environ)
+    commands.run(["gcc", "-shared", "-fPIC", "-O2", "-o", str(fresh), *c_files, *flags], env=os.environ)
     fresh.replace(built)
     return built

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import errors, settings
-from probing_cluster.sandbox import cluster, demo, layout, processes, requirements
+from probing_cluster.core import errors
+from probing_cluster.sandbox import cli_demo, cluster, commands, layout, processes
 from probing_cluster.sandbox.faults import registry
 
 
@@ -27,6 +27,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return exc.exit_code
 
 
+Register = Callable[..., argparse.ArgumentParser]
+"""Adds a command: name, function, one sentence, and optionally the name of its default directory."""
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="probing-sandbox", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -38,6 +42,12 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(run=run)
         return sub
 
+    _add_cluster(command)
+    cli_demo.register(command)
+    return parser
+
+
+def _add_cluster(command: Register) -> None:
     up = command("up", _up, "boot a cluster, or start a stopped one again")
     up.add_argument("--nodes", type=int, default=4, help="simulated nodes, 1 to 64 (default 4)")
     up.add_argument("--gpus", type=int, default=8, help="GPUs per node, 0 to 16 (default 8)")
@@ -46,22 +56,8 @@ def _parser() -> argparse.ArgumentParser:
     down.add_argument("--purge", action="store_true", help="remove the directory too")
     command("status", _status, "what runs, and what Slurm thinks of its nodes")
     _add_faults(command("fault", _fault, "break a node, or heal it"))
-    demo_command = command("demo", _demo, "break a GPU under a real job and see why it died", ".demo")
-    demo_command.add_argument(
-        "--keep", action="store_true", help="leave the cluster running (as KEEP=1 does)"
-    )
-    demo_command.add_argument(
-        "--replay", action="store_true", help="replay the recorded incident, without a cluster"
-    )
-    record = command(
-        "record", _record, "write what the database holds about a job to a file that can be replayed"
-    )
-    record.add_argument("job", type=int, metavar="JOBID")
-    record.add_argument("file", type=Path, metavar="FILE")
-    record.add_argument("--about", default="a job in the sandbox", help="one sentence about the incident")
     shell = command("shell", _shell, "a shell (or COMMAND) whose Slurm commands reach the sandbox")
     shell.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND")
-    return parser
 
 
 def _add_faults(parser: argparse.ArgumentParser) -> None:
@@ -123,49 +119,7 @@ def _status(args: argparse.Namespace) -> int:
     return 0 if roles else errors.NotFound.exit_code
 
 
-def _demo(args: argparse.Namespace) -> int:
-    began = time.monotonic()
-
-    def say(line: str) -> None:
-        print(f"[{time.monotonic() - began:5.1f} s] {line}" if line else "", flush=True)
-
-    keep = args.keep or os.environ.get("KEEP", "0") not in {"", "0"}
-    why = requirements.missing()
-    if why or args.replay:
-        from probing_cluster.sandbox import (  # SQLAlchemy costs half a second: paid where used
-            recording,
-            replay,
-        )
-
-        print(f"no cluster of its own here: {why or 'asked to replay'}", flush=True)
-        replay.run(args.dir, recording.DEMO, say=say)
-        return 0
-    demo.run(args.dir, keep=keep, say=say)
-    if keep:
-        print(_KEPT.format(command=f"{Path(sys.argv[0])}", dir=args.dir))
-    else:
-        say("everything is stopped; KEEP=1 make demo leaves it running")
-    return 0
-
-
-_KEPT = """
-The cluster is still running:
-  {command} shell --dir {dir}                        sinfo, sbatch, probing-report, probing-ctl … on it
-  {command} fault --dir {dir} n1 ib-down mlx5_2      break something else (fault --help lists what)
-  {command} down --dir {dir} --purge                 stop it and remove everything"""
-
-
-def _record(args: argparse.Namespace) -> int:
-    from probing_cluster.db import store
-    from probing_cluster.sandbox import recording
-
-    box = cluster.Sandbox.open(args.dir)
-    with store.Store.open(settings.load(box.layout.probing_toml)) as database:
-        recording.save(recording.take(database, args.job, args.about), args.file)
-    return 0
-
-
 def _shell(args: argparse.Namespace) -> int:
     box = cluster.Sandbox.open(args.dir)
     words = args.argv[1:] if args.argv[:1] == ["--"] else args.argv
-    return processes.call(words or [os.environ.get("SHELL", "/bin/bash")], env=box.env)
+    return commands.call(words or [os.environ.get("SHELL", "/bin/bash")], env=box.env)

@@ -13,6 +13,7 @@ from typing import Any, Self
 from probing_cluster.core import errors
 from probing_cluster.sandbox import (
     boot,
+    commands,
     jobs,
     layout,
     mounts,
@@ -92,9 +93,9 @@ class Sandbox:
             "PATH": f"{Path(sys.executable).parent}:{own.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin",
         }
 
-    def run(self, argv: Sequence[str], *, check: bool = True, timeout_s: float = 60) -> processes.Completed:
+    def run(self, argv: Sequence[str], *, check: bool = True, timeout_s: float = 60) -> commands.Completed:
         """Runs a command with `env` and returns what it printed; raises when it fails unless `check` is false."""
-        return processes.run(argv, env=self.env, check=check, timeout_s=timeout_s)
+        return commands.run(argv, env=self.env, check=check, timeout_s=timeout_s)
 
     def submit(self, script: str, **options: str | int | bool) -> int:
         """`sbatch` of `script` (see jobs.submit); returns the job id."""

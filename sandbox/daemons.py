@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from probing_cluster.sandbox import layout, ports, processes
+from probing_cluster.sandbox import commands, layout, ports
 
 _MARIADB = (
     "--no-defaults",
@@ -41,14 +41,14 @@ def start_mariadb(lay: layout.Layout, env: Mapping[str, str]) -> None:
         lay.mariadb.mkdir(exist_ok=True)
         init = ["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={lay.mariadb}"]
         init += ["--auth-root-authentication-method=normal", "--skip-test-db", "--innodb-log-file-size=16M"]
-        processes.run(init, env=env, timeout_s=120)
+        commands.run(init, env=env, timeout_s=120)
     argv = ["mariadbd", *_MARIADB, f"--datadir={lay.mariadb}", f"--socket={lay.mariadb_socket}"]
     argv += [f"--pid-file={lay.run}/mariadb.own.pid", f"--tmpdir={lay.run}"]
     lay.mariadb_socket.unlink(missing_ok=True)
     ping = ["mariadb-admin", "--no-defaults", f"--socket={lay.mariadb_socket}", "--user=root", "ping"]
 
     def ready() -> bool:
-        return lay.mariadb_socket.exists() and processes.run(ping, env=env, check=False).returncode == 0
+        return lay.mariadb_socket.exists() and commands.run(ping, env=env, check=False).returncode == 0
 
     _start(lay, "mariadb", argv, env, ready)
 
@@ -62,7 +62,7 @@ def start_slurmdbd(lay: layout.Layout, env: Mapping[str, str]) -> None:
 
 def enrol(env: Mapping[str, str]) -> None:
     """The cluster, an account and its users in the accounting database; does nothing the second time."""
-    known = processes.run(["sacctmgr", "-nP", "show", "cluster", "format=cluster"], env=env).stdout.split()
+    known = commands.run(["sacctmgr", "-nP", "show", "cluster", "format=cluster"], env=env).stdout.split()
     if layout.CLUSTER_NAME in known:
         return
     for words in (
@@ -70,7 +70,7 @@ def enrol(env: Mapping[str, str]) -> None:
         ["add", "account", "research", "Description=sandbox", "Organization=sandbox"],
         ["add", "user", "root,nobody,daemon", "Account=research", "DefaultAccount=research"],
     ):
-        processes.run(["sacctmgr", "-i", *words], env=env)
+        commands.run(["sacctmgr", "-i", *words], env=env)
 
 
 def start_slurmctld(lay: layout.Layout, env: Mapping[str, str]) -> None:
@@ -89,11 +89,11 @@ def wait_for_nodes(lay: layout.Layout, env: Mapping[str, str], *, timeout_s: flo
     names = ",".join(lay.node_names)
 
     def registered() -> bool:
-        done = processes.run(["sinfo", "-hN", "-n", names, "-o", "%N %t"], env=env, check=False)
+        done = commands.run(["sinfo", "-hN", "-n", names, "-o", "%N %t"], env=env, check=False)
         states = dict(line.split() for line in done.stdout.splitlines() if len(line.split()) == 2)
         return len(states) == lay.nodes and not any(s.endswith("*") or "unk" in s for s in states.values())
 
-    processes.wait_until(
+    commands.wait_until(
         registered, f"not every node registered; see {lay.log}/slurmd-*.log", timeout_s=timeout_s, every_s=0.2
     )
 
@@ -105,4 +105,4 @@ def _start(
     env: Mapping[str, str],
     ready: Callable[[], bool] | None = None,
 ) -> None:
-    processes.start_ready(role, argv, env=env, run=lay.run, log=lay.log / f"{role}.out", ready=ready)
+    commands.start_ready(role, argv, env=env, run=lay.run, log=lay.log / f"{role}.out", ready=ready)

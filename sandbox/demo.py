@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from probing_cluster.core import hostlist
-from probing_cluster.sandbox import cluster, layout, processes
+from probing_cluster.sandbox import cluster, commands, layout, processes
 
 NODES, GPUS, BROKEN_GPU = 4, 8, 3
 STEPS, CHECKPOINT_EVERY = 72, 12
@@ -59,7 +59,8 @@ def _story(box: cluster.Sandbox, say: Say) -> int:
     box.wait(job, ["RUNNING"])
     nodes = _nodes(box, job)
     say(f"sbatch: job {job} runs on {hostlist.compress(nodes)}, 2 nodes x {GPUS} GPUs")
-    _wait_for_output(box, job, f"checkpoint at step {2 * CHECKPOINT_EVERY}", say)
+    output = _Output(box, job, say)
+    output.wait_for(f"checkpoint at step {2 * CHECKPOINT_EVERY}")
     # A little into the next interval: what was trained since the checkpoint is lost.
     time.sleep(3)
     broken = nodes[1]
@@ -74,10 +75,11 @@ def _story(box: cluster.Sandbox, say: Say) -> int:
     reason = box.run(["sinfo", "-hn", broken, "-o", "%E"]).stdout.splitlines()[0]
     say(f"{broken} is drained: {reason}")
     _wait_for(lambda: _restarts(box, job) == 1, f"job {job} is not requeued", 60)
+    output.tell()
     say(f"job {job} is requeued under the same id")
     box.wait(job, ["RUNNING"], timeout_s=120)
     say(f"job {job} runs again, on {hostlist.compress(_nodes(box, job))}")
-    _wait_for_output(box, job, f"done after {STEPS} steps", say)
+    output.wait_for(f"done after {STEPS} steps")
     box.wait(job, ["COMPLETED"], timeout_s=120)
     say(f"job {job} is completed; waiting for the verdict")
     _wait_for(lambda: _is_judged(box, job), "no verdict yet; the report shows what there is", 60, fatal=False)
@@ -115,32 +117,38 @@ def _is_judged(box: cluster.Sandbox, job: int) -> bool:
 def _report(box: cluster.Sandbox, job: int) -> None:
     sys.stdout.write(f"\n$ probing-report {job}\n")
     sys.stdout.flush()
-    processes.call(["probing-report", str(job), "--html", str(html_file(box.directory, job))], env=box.env)
+    commands.call(["probing-report", str(job), "--html", str(html_file(box.directory, job))], env=box.env)
 
 
-def _wait_for_output(box: cluster.Sandbox, job: int, line: str, say: Say) -> None:
-    """Returns when the job printed a line beginning so; tells each new line while it waits."""
-    path = box.layout.jobs / f"slurm-{job}.out"
-    told = len(_said(path))
+class _Output:
+    """What the job prints, told once and in time."""
 
-    def found() -> bool:
-        nonlocal told
-        lines = _said(path)
-        for new in lines[told:]:
-            say(f"  job {job}: {new}")
-        told = len(lines)
-        return any(entry.startswith(line) for entry in lines)
+    def __init__(self, box: cluster.Sandbox, job: int, say: Say) -> None:
+        self._path = box.layout.jobs / f"slurm-{job}.out"
+        self._job = job
+        self._say = say
+        self._told = 0
 
-    _wait_for(found, f"job {job} does not say {line!r}; see {path}", 180)
+    def tell(self) -> list[str]:
+        """Tells the lines that are new; returns all of them."""
+        lines = self._read()
+        for new in lines[self._told :]:
+            self._say(f"  job {self._job}: {new}")
+        self._told = len(lines)
+        return lines
 
+    def wait_for(self, start: str) -> None:
+        """Returns when the job has printed a line that begins so."""
+        problem = f"job {self._job} does not say {start!r}; see {self._path}"
+        _wait_for(lambda: any(line.startswith(start) for line in self.tell()), problem, 180)
 
-def _said(path: Path) -> list[str]:
-    # Only what the script printed: Slurm's own words about the requeue stand between.
-    words = ("starting", "resuming", "checkpoint", "done")
-    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
-    return [line for line in lines if line.startswith(words)]
+    def _read(self) -> list[str]:
+        # Only what the script printed: Slurm's own words about the requeue stand between.
+        words = ("starting", "resuming", "checkpoint", "done")
+        lines = self._path.read_text(errors="replace").splitlines() if self._path.exists() else []
+        return [line for line in lines if line.startswith(words)]
 
 
 def _wait_for(ready: Callable[[], bool], message: str, timeout_s: float, *, fatal: bool = True) -> None:
-    with contextlib.nullcontext() if fatal else contextlib.suppress(processes.CommandFailed):
-        processes.wait_until(ready, message, timeout_s=timeout_s, every_s=0.3)
+    with contextlib.nullcontext() if fatal else contextlib.suppress(commands.CommandFailed):
+        commands.wait_until(ready, message, timeout_s=timeout_s, every_s=0.3)

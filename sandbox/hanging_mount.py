@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from probing_cluster.sandbox import layout, mounts, processes
+from probing_cluster.sandbox import commands, layout, mounts, processes
 
 _FUSE_INIT = 26
 _IN_HEADER = struct.Struct("<IIQQIIII")
@@ -35,7 +35,7 @@ def start(lay: layout.Layout, env: Mapping[str, str], node: str, path: str) -> N
     where.mkdir(parents=True, exist_ok=True)
     argv = [sys.executable, "-m", "probing_cluster.sandbox.hanging_mount", str(where)]
     name = role(node, path)
-    processes.start_ready(
+    commands.start_ready(
         name,
         argv,
         env=env,

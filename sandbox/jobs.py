@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from probing_cluster.sandbox import layout, processes
+from probing_cluster.sandbox import commands, layout
 
 
 def submit(
@@ -25,12 +25,12 @@ def submit(
         elif value is not False:
             argv.append(f"{flag}={value}")
     text = script if script.startswith("#!") else f"#!/bin/bash\n{script}\n"
-    return int(processes.run(argv, env=env, stdin=text).stdout.split(";")[0])
+    return int(commands.run(argv, env=env, stdin=text).stdout.split(";")[0])
 
 
 def state(env: Mapping[str, str], job_id: int) -> str:
     """The job's present state as slurmctld tells it; UNKNOWN when it has forgotten the job."""
-    done = processes.run(["squeue", "-ho", "%T", "--states=all", f"--jobs={job_id}"], env=env, check=False)
+    done = commands.run(["squeue", "-ho", "%T", "--states=all", f"--jobs={job_id}"], env=env, check=False)
     return done.stdout.strip() or "UNKNOWN"
 
 
@@ -40,7 +40,7 @@ def wait(env: Mapping[str, str], job_id: int, states: set[str], timeout_s: float
     while (now := state(env, job_id)) not in states:
         if time.monotonic() > deadline:
             msg = f"job {job_id} is {now} after {timeout_s:g} s, not {' or '.join(sorted(states))}"
-            raise processes.CommandFailed(msg)
+            raise commands.CommandFailed(msg)
         time.sleep(0.3)
     return now
 
@@ -50,11 +50,11 @@ def cancel_all(env: Mapping[str, str], timeout_s: float = 5) -> None:
     ids = _active(env)
     if not ids:
         return
-    processes.run(["scancel", "--quiet", *ids], env=env, check=False)
+    commands.run(["scancel", "--quiet", *ids], env=env, check=False)
     deadline = time.monotonic() + timeout_s
     while _active(env) and time.monotonic() < deadline:
         time.sleep(0.2)
 
 
 def _active(env: Mapping[str, str]) -> list[str]:
-    return processes.run(["squeue", "-ho", "%A"], env=env, check=False).stdout.split()
+    return commands.run(["squeue", "-ho", "%A"], env=env, check=False).stdout.split()

@@ -1,4 +1,4 @@
-"""Starting, finding and ending the sandbox's processes; the room's only user of subprocess.
+"""Finding and ending the sandbox's processes.
 
 Every process started here carries the sandbox's directory in its environment, and so do its
 children. That mark, not a pid file, is what finds them again: it survives a crash of ours and
@@ -12,9 +12,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,16 +24,9 @@ MARK = "PROBING_SANDBOX"
 ROLE = "PROBING_SANDBOX_ROLE"
 """Environment variable: what the process was started as (slurmctld, slurmd-n1, agent-n1 …)."""
 
-# `setsid --fork` leaves no child of ours behind to become a zombie; the shell records its pid, then becomes the command.
-_LAUNCHER = ("setsid", "--fork", "sh", "-c", 'echo $$ >"$0" && exec "$@"')
 
-
-Completed = subprocess.CompletedProcess[str]
-"""A command that ended: returncode, stdout, stderr."""
-
-
-class CommandFailed(errors.ProbingError):
-    """A command of the sandbox failed."""
+class StillRunning(errors.ProbingError):
+    """A process of the sandbox cannot be ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,111 +40,9 @@ class Process:
     name: str
 
 
-def start(role: str, argv: Sequence[str], *, env: Mapping[str, str], run: Path, log: Path) -> int:
-    """Starts a daemon in a session of its own; its output goes to `log`, its pid to `<run>/<role>.pid`."""
-    pid_file = run / f"{role}.pid"
-    pid_file.unlink(missing_ok=True)
-    with log.open("ab") as out:
-        subprocess.run(
-            [*_LAUNCHER, str(pid_file), *argv],
-            env={**env, ROLE: role},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            cwd="/",
-            check=True,
-        )
-    wait_until(lambda: _pid(pid_file) is not None, f"{role} did not start; see {log}", timeout_s=60)
-    pid = _pid(pid_file)
-    assert pid is not None
-    return pid
-
-
-def start_ready(
-    role: str,
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    run: Path,
-    log: Path,
-    ready: Callable[[], bool] | None,
-    timeout_s: float = 120,
-) -> None:
-    """Starts a daemon and returns when it is `ready`; one that ends before that is an error at once."""
-    pid = start(role, argv, env=env, run=run, log=log)
-    if ready is not None:
-        wait_ready(role, pid, log, ready, timeout_s)
-
-
-def wait_ready(role: str, pid: int, log: Path, ready: Callable[[], bool], timeout_s: float = 120) -> None:
-    """Returns when the daemon `pid` is `ready`; raises CommandFailed when it ends or takes too long."""
-    wait_until(
-        lambda: not is_alive(pid) or ready(), f"{role} is not ready; see {log.parent}", timeout_s=timeout_s
-    )
-    if not is_alive(pid):
-        msg = f"{role} ended at once: {tail(log)}"
-        raise CommandFailed(msg)
-
-
-def run(
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    cwd: Path | None = None,
-    stdin: str = "",
-    timeout_s: float = 60,
-    check: bool = True,
-    user: int | None = None,
-) -> Completed:
-    """Runs a command to its end and returns what it printed; raises CommandFailed."""
-    try:
-        done = subprocess.run(
-            list(argv),
-            env=dict(env),
-            cwd=cwd,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
-            check=False,
-            user=user,
-        )
-    except subprocess.TimeoutExpired as exc:
-        msg = f"`{' '.join(argv)}` did not end within {timeout_s:g} s"
-        raise CommandFailed(msg) from exc
-    except OSError as exc:
-        msg = f"`{argv[0]}` cannot be run: {exc.strerror}"
-        raise CommandFailed(msg) from exc
-    if check and done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip())[-2000:]
-        msg = f"`{' '.join(argv)}` ended with {done.returncode}: {said}"
-        raise CommandFailed(msg)
-    return done
-
-
-def call(argv: Sequence[str], *, env: Mapping[str, str]) -> int:
-    """Runs a command on the caller's own terminal and returns its exit code."""
-    return subprocess.call(list(argv), env=dict(env))
-
-
-def wait_until(ready: Callable[[], bool], message: str, *, timeout_s: float, every_s: float = 0.05) -> None:
-    """Returns when `ready()`; raises CommandFailed with `message` after `timeout_s`."""
-    deadline = time.monotonic() + timeout_s
-    while not ready():
-        if time.monotonic() > deadline:
-            raise CommandFailed(message)
-        time.sleep(every_s)
-
-
 def is_alive(pid: int) -> bool:
     """Whether `pid` is there and no zombie."""
     return _stat(pid) is not None
-
-
-def tail(log: Path, lines: int = 5) -> str:
-    """The last lines of a log, for an error message."""
-    return " / ".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else "no output"
 
 
 def pids_of(directory: Path, role: str) -> list[int]:
@@ -232,7 +122,7 @@ def _end(find: Callable[[], list[int]], timeout_s: float) -> None:
         send(left, signal.SIGKILL)
         if time.monotonic() > deadline + 10:
             msg = f"processes {left} survived SIGKILL for 10 s"
-            raise CommandFailed(msg)
+            raise StillRunning(msg)
         time.sleep(0.02)
         left = find()
 
@@ -244,14 +134,6 @@ def _ancestors(pid: int, table: Mapping[int, tuple[int, str]]) -> set[int]:
         found.add(pid)
         pid = table[pid][0]
     return found
-
-
-def _pid(pid_file: Path) -> int | None:
-    try:
-        text = pid_file.read_text()
-    except FileNotFoundError:
-        return None
-    return int(text) if text.endswith("\n") else None
 
 
 def _all_pids() -> list[int]:

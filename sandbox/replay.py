@@ -11,7 +11,7 @@ from pathlib import Path
 from probing_cluster.core import settings
 from probing_cluster.db import embedded
 from probing_cluster.db import store as db_store
-from probing_cluster.sandbox import configs, layout, processes, recording
+from probing_cluster.sandbox import commands, configs, layout, recording
 
 _MADE_BY_US = ("postgres", "etc")
 
@@ -22,29 +22,38 @@ def run(directory: Path, path: Path, *, say: Callable[[str], None]) -> int:
     directory = directory.resolve()
     layout.require_own(directory)
     say(f"replaying a recorded incident: {incident.about}")
-    for name in _MADE_BY_US:
-        if name == "postgres" and (directory / name).exists():
-            embedded.stop(directory / name)
-        shutil.rmtree(directory / name, ignore_errors=True)
-    (directory / "etc").mkdir(parents=True, exist_ok=True)
-    config = directory / "etc/probing.toml"
-    config.write_text(configs.replay_toml(incident.cluster, directory / "postgres"))
-    env = {**os.environ, "PROBING_CONFIG": str(config)}
+    config = _fresh(directory, incident.cluster)
     try:
         say("starting the embedded Postgres")
         with db_store.Store.open(settings.load(config), upgrade=True) as database:
             say(f"storing {len(incident.attempts)} attempts and {len(incident.events)} events")
             recording.put(incident, database)
-        say("judging")
-        job = str(incident.job_id)
-        tools = Path(sys.executable).parent
-        processes.run([str(tools / "probing-ctl"), "attribute", "--job", job], env=env, timeout_s=120)
-        sys.stdout.write(f"\n$ probing-report {job}\n")
-        sys.stdout.flush()
-        html = directory / f"report-{job}.html"
-        processes.call([str(tools / "probing-report"), job, "--html", str(html)], env=env)
-        say("")
-        say(f"HTML report: {html}")
+        _judge_and_report(directory, config, str(incident.job_id), say)
     finally:
         embedded.stop(directory / "postgres")
     return incident.job_id
+
+
+def _fresh(directory: Path, cluster: str) -> Path:
+    """Removes what an earlier replay left and writes the configuration; returns its path."""
+    if (directory / "postgres").exists():
+        embedded.stop(directory / "postgres")
+    for name in _MADE_BY_US:
+        shutil.rmtree(directory / name, ignore_errors=True)
+    (directory / "etc").mkdir(parents=True, exist_ok=True)
+    config = directory / "etc/probing.toml"
+    config.write_text(configs.replay_toml(cluster, directory / "postgres"))
+    return config
+
+
+def _judge_and_report(directory: Path, config: Path, job: str, say: Callable[[str], None]) -> None:
+    env = {**os.environ, "PROBING_CONFIG": str(config)}
+    tools = Path(sys.executable).parent
+    say("judging")
+    commands.run([str(tools / "probing-ctl"), "attribute", "--job", job], env=env, timeout_s=120)
+    sys.stdout.write(f"\n$ probing-report {job}\n")
+    sys.stdout.flush()
+    html = directory / f"report-{job}.html"
+    commands.call([str(tools / "probing-report"), job, "--html", str(html)], env=env)
+    say("")
+    say(f"HTML report: {html}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from probing_cluster.db import embedded
-from probing_cluster.sandbox import layout, processes
+from probing_cluster.sandbox import commands, layout
 from probing_cluster.sandbox.nodetree import build
 
 Env = Mapping[str, str]
@@ -51,9 +51,9 @@ def start_agents(lay: layout.Layout, env: Env, nodes: Sequence[str]) -> None:
         own = {**env, "PROBING_NVML_STATE": str(home / build.NVML_STATE), "SLURMD_NODENAME": node}
         argv = [_command("probing-agent"), "--config", str(home / "probing.toml")]
         role = agent_role(node)
-        pids.append(processes.start(role, argv, env=own, run=lay.run, log=lay.log / f"{role}.out"))
+        pids.append(commands.start(role, argv, env=own, run=lay.run, log=lay.log / f"{role}.out"))
     for node, socket, pid in zip(nodes, sockets, pids, strict=True):
-        processes.wait_ready(agent_role(node), pid, lay.log / f"{agent_role(node)}.out", socket.exists)
+        commands.wait_ready(agent_role(node), pid, lay.log / f"{agent_role(node)}.out", socket.exists)
 
 
 def start_service(lay: layout.Layout, env: Env) -> None:
@@ -62,7 +62,7 @@ def start_service(lay: layout.Layout, env: Env) -> None:
     socket.unlink(missing_ok=True)
     argv = [_command("probing-ctl"), "serve", "--config", str(lay.probing_toml)]
     log = lay.log / f"{SERVICE}.out"
-    processes.start_ready(SERVICE, argv, env=env, run=lay.run, log=log, ready=socket.exists)
+    commands.start_ready(SERVICE, argv, env=env, run=lay.run, log=log, ready=socket.exists)
 
 
 def _command(name: str) -> str:

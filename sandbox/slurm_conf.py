@@ -8,6 +8,8 @@ from pathlib import Path
 
 from probing_cluster.sandbox import layout, processes
 
+_TEMPLATE = Path(__file__).with_name("slurm.conf.in")
+
 CPUS_PER_NODE = 64
 MEMORY_MIB = 512_000
 GPU_TYPE = "h100"
@@ -22,82 +24,28 @@ HOOKS = {"prolog": "prolog.py", "epilog": "epilog.py", "healthcheck": "healthche
 def slurm_conf(lay: layout.Layout, spank_plugin: Path | None) -> str:
     """slurm.conf: several slurmd on this host, each with its own port and directory."""
     host = socket.gethostname().split(".")[0]
-    d = lay.directory
     nodes = "\n".join(
         f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={CPUS_PER_NODE} "
         f"RealMemory={MEMORY_MIB}" + (f" Gres=gpu:{GPU_TYPE}:{lay.gpus}" if lay.gpus else "")
         for name, port in zip(lay.node_names, lay.slurmd_ports, strict=True)
     )
-    names = ",".join(lay.node_names)
-    plugstack = f"PlugStackConfig={lay.etc}/plugstack.conf\n" if spank_plugin else ""
-    return f"""# Made by probing-sandbox; `up` writes it again.
-ClusterName={layout.CLUSTER_NAME}
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={lay.slurmctld_port}
-CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
-SlurmUser=root
-SlurmdUser=root
-
-# cred_expire: a requeued job cannot start before its old credential has passed (121 s by default).
-AuthType=auth/munge
-AuthInfo=socket={lay.munge_socket},cred_expire=5
-CredType=cred/munge
-
-StateSaveLocation={lay.state}
-SlurmctldPidFile={lay.run}/slurmctld.own.pid
-SlurmctldLogFile={lay.log}/slurmctld.log
-SlurmdPidFile={lay.run}/slurmd-%n.own.pid
-SlurmdLogFile={lay.log}/slurmd-%n.log
-SlurmdSpoolDir={d}/nodes/%n/slurmd
-SlurmdDebug=verbose
-
-# Several simulated nodes on one host: claimed sizes, no cgroups, no binding.
-SlurmdParameters=config_overrides
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/linux
-JobAcctGatherFrequency=5
-SwitchType=switch/none
-MpiDefault=none
-GresTypes=gpu
-
-AccountingStorageType=accounting_storage/slurmdbd
-AccountingStorageHost=127.0.0.1
-AccountingStoragePort={lay.slurmdbd_port}
-AccountingStoragePass={lay.munge_socket}
-AccountingStorageTRES=gres/gpu
-
-Prolog={lay.bin}/prolog
-Epilog={lay.bin}/epilog
-TaskProlog={lay.bin}/taskprolog
-PrologFlags=Alloc
-PrologEpilogTimeout=60
-HealthCheckProgram={lay.bin}/healthcheck
-HealthCheckInterval={HEALTH_CHECK_INTERVAL_S}
-HealthCheckNodeState=ANY
-{plugstack}
-# nohold_on_prolog_fail: a refused job starts elsewhere instead of being held.
-SchedulerParameters=nohold_on_prolog_fail,sched_interval=2,bf_interval=2
-SchedulerType=sched/backfill
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
-JobRequeue=1
-SlurmdTimeout={NODE_TIMEOUT_S}
-SlurmctldTimeout=30
-MessageTimeout=10
-KillWait=5
-UnkillableStepTimeout=60
-CompleteWait=0
-InactiveLimit=0
-Waittime=0
-ReturnToService=1
-
-{nodes}
-PartitionName=gpu Nodes={names} Default=YES MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
-PartitionName=preemptible Nodes={names} MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=0
-"""
+    return _TEMPLATE.read_text().format(
+        bin=lay.bin,
+        cluster=layout.CLUSTER_NAME,
+        directory=lay.directory,
+        health_check_s=HEALTH_CHECK_INTERVAL_S,
+        host=host,
+        log=lay.log,
+        munge=lay.munge_socket,
+        names=",".join(lay.node_names),
+        nodes=nodes,
+        plugstack=f"PlugStackConfig={lay.etc}/plugstack.conf\n" if spank_plugin else "",
+        run=lay.run,
+        slurmctld_port=lay.slurmctld_port,
+        slurmdbd_port=lay.slurmdbd_port,
+        state=lay.state,
+        timeout_s=NODE_TIMEOUT_S,
+    )
 
 
 def gres_conf(lay: layout.Layout) -> str:

@@ -11,7 +11,7 @@ KERNEL_RELEASE = "5.15.0-1053-nvidia"
 UP_S = 9 * 86_400
 """A new node claims to have been up this long: the first minutes after a boot are judged leniently."""
 
-_NVIDIA_MAJOR, _UVERBS_MAJOR, _MEM_MAJOR = 195, 231, 1
+_MEM_MAJOR, _NVIDIA_MAJOR, _UVERBS_MAJOR, _UVM_MAJOR = 1, 195, 231, 510
 
 MOUNTS = (
     ("/dev/nvme0n1p2", "/", "ext4", "rw,relatime"),
@@ -30,12 +30,31 @@ _MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_peermem", "mlx5_co
 
 def files(node: identity.Identity, boot_id: str, btime_s: int) -> writing.Tree:
     """Everything below /proc, /etc and /dev, for a node that booted at `btime_s`."""
-    mounts = "\n".join(f"{source} {target} {kind} {options} 0 0" for source, target, kind, options in MOUNTS)
-    fstab = "\n".join(f"{s} {t} {k} {o} 0 0" for s, t, k, o in MOUNTS if k in {"ext4", "nfs4", "lustre"})
-    tree: writing.Tree = {
+    return {
         **boot(boot_id, btime_s),
-        "proc/mounts": mounts,
-        "proc/self/mounts": mounts,
+        **_mounts(),
+        **_counters(),
+        **_kernel(node),
+        **_gpus(node),
+        **_devices(node),
+    }
+
+
+def _mounts() -> writing.Tree:
+    rows = {target: f"{source} {target} {kind} {options} 0 0" for source, target, kind, options in MOUNTS}
+    wanted = [target for _, target, kind, _ in MOUNTS if kind in {"ext4", "nfs4", "lustre"}]
+    return {
+        "proc/mounts": "\n".join(rows.values()),
+        "proc/self/mounts": "\n".join(rows.values()),
+        "etc/fstab": "\n".join(rows[target] for target in wanted),
+        **{target.lstrip("/"): None for target in rows if target != "/"},
+        "tmp": None,
+        "var/log": None,
+    }
+
+
+def _counters() -> writing.Tree:
+    return {
         "proc/meminfo": _meminfo(),
         "proc/cpuinfo": "\n\n".join(_cpuinfo(i) for i in range(64)) + "\n",
         "proc/loadavg": "1.20 1.05 0.98 2/1204 48211",
@@ -44,33 +63,43 @@ def files(node: identity.Identity, boot_id: str, btime_s: int) -> writing.Tree:
         "proc/vmstat": "oom_kill 0\npgmajfault 1204\nnr_free_pages 92274688",
         "proc/swaps": "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority",
         "proc/mdstat": "Personalities : \nunused devices: <none>",
+        "proc/sys/kernel/pid_max": "4194304",
+        "proc/sys/fs/file-nr": "9984\t0\t9223372036854775807",
+    }
+
+
+def _kernel(node: identity.Identity) -> writing.Tree:
+    return {
         "proc/modules": "\n".join(f"{m} 1048576 2 - Live 0x0000000000000000" for m in _MODULES),
         "proc/version": f"Linux version {KERNEL_RELEASE} (buildd@lcy02) (gcc 11.4.0) #53-Ubuntu SMP",
         "proc/sys/kernel/osrelease": KERNEL_RELEASE,
         "proc/sys/kernel/hostname": node.node,
-        "proc/sys/kernel/pid_max": "4194304",
-        "proc/sys/fs/file-nr": "9984\t0\t9223372036854775807",
         "proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {DRIVER_VERSION}  "
         "Fri May 31 09:35:42 UTC 2024\nGCC version:  gcc version 11.4.0",
         "etc/hostname": node.node,
-        "etc/fstab": fstab,
         "etc/os-release": 'NAME="Ubuntu"\nVERSION_ID="22.04"\nID=ubuntu',
-        **{target.lstrip("/"): None for _, target, _, _ in MOUNTS if target != "/"},
-        "tmp": None,
-        "var/log": None,
-        "dev/nvidiactl": writing.Device(_NVIDIA_MAJOR, 255),
-        "dev/nvidia-uvm": writing.Device(_NVIDIA_MAJOR + 315, 0),
-        "dev/null": writing.Device(_MEM_MAJOR, 3),
     }
-    for gpu in node.gpus:
-        tree[f"dev/nvidia{gpu.minor}"] = writing.Device(_NVIDIA_MAJOR, gpu.minor)
-        tree[f"proc/driver/nvidia/gpus/{gpu.pci}/information"] = (
-            f"Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t {200 + gpu.index}\nGPU UUID: \t {gpu.uuid}\n"
-            f"Bus Type: \t PCIe\nBus Location: \t {gpu.pci}\nDevice Minor: \t {gpu.minor}"
-        )
-    for i, _hca in enumerate(node.hcas):
-        tree[f"dev/infiniband/uverbs{i}"] = writing.Device(_UVERBS_MAJOR, 192 + i)
-    return tree
+
+
+def _gpus(node: identity.Identity) -> writing.Tree:
+    return {
+        f"proc/driver/nvidia/gpus/{gpu.pci}/information": f"Model: \t\t NVIDIA H100 80GB HBM3\n"
+        f"IRQ:   \t\t {200 + gpu.index}\nGPU UUID: \t {gpu.uuid}\nBus Type: \t PCIe\n"
+        f"Bus Location: \t {gpu.pci}\nDevice Minor: \t {gpu.minor}"
+        for gpu in node.gpus
+    }
+
+
+def _devices(node: identity.Identity) -> writing.Tree:
+    return {
+        "dev/null": writing.Device(_MEM_MAJOR, 3),
+        "dev/nvidiactl": writing.Device(_NVIDIA_MAJOR, 255),
+        "dev/nvidia-uvm": writing.Device(_UVM_MAJOR, 0),
+        **{f"dev/nvidia{gpu.minor}": writing.Device(_NVIDIA_MAJOR, gpu.minor) for gpu in node.gpus},
+        **{
+            f"dev/infiniband/uverbs{i}": writing.Device(_UVERBS_MAJOR, 192 + i) for i in range(len(node.hcas))
+        },
+    }
 
 
 def boot(boot_id: str, btime_s: int) -> writing.Tree:

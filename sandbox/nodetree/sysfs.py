@@ -88,40 +88,44 @@ def _pci(node: identity.Identity) -> writing.Tree:
 def _infiniband(node: identity.Identity) -> writing.Tree:
     tree: writing.Tree = {}
     for i, hca in enumerate(node.hcas):
-        port = {
-            "state": "4: ACTIVE",
-            "phys_state": "5: LinkUp",
-            "rate": IB_RATE,
-            "link_layer": "InfiniBand",
-            "lid": f"{hca.lid:#x}",
-            "sm_lid": "0x1",
-            "lid_mask_count": "0",
-            "sm_sl": "0",
-            "cap_mask": "0xa751e848",
-            "gids/0": f"fe80:0000:0000:0000:{hca.guid}",
-            "pkeys/0": "0xffff",
-            **{f"counters/{name}": "0" for name in IB_COUNTERS},
-            **{f"hw_counters/{name}": "0" for name in IB_HW_COUNTERS},
-            "hw_counters/lifespan": "10",
-        }
-        tree |= writing.under(
-            f"sys/class/infiniband/{hca.name}",
-            {
-                "fw_ver": "28.39.2048",
-                "board_id": "MT_0000000838",
-                "hca_type": "MT4129",
-                "node_type": "1: CA",
-                "node_guid": hca.guid,
-                "sys_image_guid": hca.guid,
-                "node_desc": f"{node.node} {hca.name}",
-                "device": writing.Link(f"../../../bus/pci/devices/{hca.pci}"),
-                **writing.under("ports/1", port),
-            },
-        )
+        tree |= writing.under(f"sys/class/infiniband/{hca.name}", _adapter(node.node, hca))
         tree[f"sys/bus/pci/devices/{hca.pci}/net/{hca.netdev}/ifindex"] = str(10 + i)
         tree[f"sys/bus/pci/devices/{hca.pci}/infiniband/{hca.name}/node_type"] = "1: CA"
         tree[f"sys/class/infiniband_verbs/uverbs{i}/ibdev"] = hca.name
     return tree
+
+
+def _adapter(node: str, hca: identity.Hca) -> writing.Tree:
+    return {
+        "fw_ver": "28.39.2048",
+        "board_id": "MT_0000000838",
+        "hca_type": "MT4129",
+        "node_type": "1: CA",
+        "node_guid": hca.guid,
+        "sys_image_guid": hca.guid,
+        "node_desc": f"{node} {hca.name}",
+        "device": writing.Link(f"../../../bus/pci/devices/{hca.pci}"),
+        **writing.under("ports/1", _port(hca)),
+    }
+
+
+def _port(hca: identity.Hca) -> writing.Tree:
+    return {
+        "state": "4: ACTIVE",
+        "phys_state": "5: LinkUp",
+        "rate": IB_RATE,
+        "link_layer": "InfiniBand",
+        "lid": f"{hca.lid:#x}",
+        "sm_lid": "0x1",
+        "lid_mask_count": "0",
+        "sm_sl": "0",
+        "cap_mask": "0xa751e848",
+        "gids/0": f"fe80:0000:0000:0000:{hca.guid}",
+        "pkeys/0": "0xffff",
+        **{f"counters/{name}": "0" for name in IB_COUNTERS},
+        **{f"hw_counters/{name}": "0" for name in IB_HW_COUNTERS},
+        "hw_counters/lifespan": "10",
+    }
 
 
 def _net(node: identity.Identity) -> writing.Tree:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from probing_cluster.db import embedded
-from probing_cluster.sandbox import cluster, processes, services
+from probing_cluster.sandbox import cluster, commands, processes, services
 
 pytestmark = pytest.mark.cluster
 
@@ -64,7 +64,7 @@ def test_down_stops_postgres_too_and_up_goes_on(box_directory: Path) -> None:
     box = cluster.Sandbox.up(directory, nodes=1, gpus=1)
     job = box.submit("true", gres="gpu:1")
     box.wait(job, ["COMPLETED"])
-    processes.wait_until(lambda: _known(box, job), "the job is not in the database", timeout_s=60)
+    commands.wait_until(lambda: _known(box, job), "the job is not in the database", timeout_s=60)
     box.down()
     assert processes.listing(directory) == []
     assert not embedded.running(box.layout.postgres)
