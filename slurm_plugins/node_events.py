@@ -66,10 +66,6 @@ class NodeEvents:
         self._run = run
         self._us = f"{_name_of(os.geteuid())}({os.geteuid()})"
 
-    def now(self) -> int:
-        """The second from which on events matter."""
-        return int(time.time())
-
     def overwritten(self, node: str, since_s: int, ours: str | None) -> Overwritten | None:
         """Whether a note of another's lay on the node since then, under `ours` (None: under our resume)."""
         try:

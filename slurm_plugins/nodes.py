@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Protocol
 
 from probing_cluster.core import errors, records, sanitize, settings
-from probing_cluster.slurm_plugins import commands, live, live_records, node_events
+from probing_cluster.slurm_plugins import commands, live, live_records, node_events, note_guard
 
 LOG = logging.getLogger("probing.nodes")
 PREFIX = "probing: "
@@ -25,8 +25,6 @@ UNTOUCHABLE = frozenset(
 )
 """States in which somebody already decided about the node."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}", re.ASCII)
-_EVENT_WAITS_S = (0.2, 0.3, 0.5, 1.0, 1.0, 2.0)
-"""slurmdbd hears of a drain within moments on 22.05, after a second or so on 26.05."""
 
 
 @records.record
@@ -73,8 +71,7 @@ class DirectActions:
     ) -> None:
         self._run = run or commands.SlurmCommands(settings=slurm)
         self._look = look or live.CommandLive(self._run)
-        self._events = node_events.NodeEvents(self._run)
-        self._sleep = sleep
+        self._notes = note_guard.NoteGuard(self._run, self._look, sleep)
 
     def drain(self, node: str, reason: str) -> Outcome:
         return self._act("drain", node, lambda: self._drain(node, reason))
@@ -96,6 +93,7 @@ class DirectActions:
     def _act(self, verb: str, subject: str, work: Callable[[], Outcome]) -> Outcome:
         """Every act ends in an outcome and one line of audit, whatever Slurm did."""
         try:
+            self._notes.recheck()
             outcome = work()
         except errors.ProbingError as exc:
             outcome = Outcome(state="failed", why=str(exc))
@@ -105,7 +103,7 @@ class DirectActions:
 
     def _drain(self, node: str, reason: str) -> Outcome:
         _require_words(node, reason)
-        seen, since = self._read(node), self._events.now()
+        seen, since = self._read(node), self._notes.now_s()
         taken = sorted(seen.states & UNTOUCHABLE)
         if taken:
             return _skipped(f"{node} is {'+'.join(taken)} ({seen.reason or 'no reason given'})")
@@ -117,11 +115,11 @@ class DirectActions:
             return _failed(f"Slurm accepted the drain of {node}, yet it is {'+'.join(sorted(after.states))}")
         if after.reason != reason:
             return _failed(f"{node} was given another's note meanwhile: {after.reason}", alarm=True)
-        return self._put_back(node, since, reason)
+        return self._guarded(node, since, reason)
 
     def _adopt(self, node: str, reason: str) -> Outcome:
         _require_words(node, reason)
-        seen, since = self._read(node), self._events.now()
+        seen, since = self._read(node), self._notes.now_s()
         if "DRAIN" not in seen.flags or not seen.reason.lower().startswith("prolog error"):
             return _skipped(f"{node} is not drained by a failed Prolog ({seen.reason or 'no reason'})")
         # With the state, though it is there already: 26.05 tells accounting of a new reason only beside a state.
@@ -129,11 +127,11 @@ class DirectActions:
         after = self._read(node)
         if after.reason != reason:
             return _failed(f"{node} was given another's note meanwhile: {after.reason}", alarm=True)
-        return self._put_back(node, since, reason)
+        return self._guarded(node, since, reason)
 
     def _resume_own(self, node: str) -> Outcome:
         _require_name(node)
-        seen, since = self._read(node), self._events.now()
+        seen, since = self._read(node), self._notes.now_s()
         if "DRAIN" not in seen.flags:
             return _skipped(f"{node} is not drained")
         if not seen.reason.startswith(PREFIX):
@@ -142,33 +140,15 @@ class DirectActions:
         if taken:
             return _skipped(f"{node} is also {'+'.join(taken)}")
         self._run("scontrol", "update", f"NodeName={node}", "State=RESUME")
-        outcome = self._put_back(node, since, None)
+        outcome = self._guarded(node, since, None)
         if outcome.state == "done" and "DRAIN" in self._read(node).flags:
             return _failed(f"Slurm accepted the resume of {node}, yet it is drained")
         return outcome
 
-    def _put_back(self, node: str, since: int, ours: str | None) -> Outcome:
-        """Done, unless accounting shows that a person's note lay between our reading and our writing."""
-        found = self._events.overwritten(node, since, ours)
-        for wait_s in _EVENT_WAITS_S:
-            if found is None or found.settled or found.lost:
-                break
-            self._sleep(wait_s)
-            found = self._events.overwritten(node, since, ours)
-        if found is None or not (found.lost or found.settled):
-            return Outcome(
-                state="done", why="slurmdbd did not say whether a note of another's lay in between"
-            )
-        if not found.lost:
-            return Outcome(state="done")
-        if not found.note:
-            return _failed(
-                f"a note of {found.who} on {node} was overwritten and cannot be read again", alarm=True
-            )
-        self._run("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={found.note}")
-        return _failed(
-            f"a note of {found.who} on {node} was overwritten and is put back: {found.note}", alarm=True
-        )
+    def _guarded(self, node: str, since_s: int, ours: str | None) -> Outcome:
+        """Done, unless our write covered a person's note."""
+        covered, told = self._notes.check(note_guard.Write(node=node, since_s=since_s, ours=ours))
+        return _failed(told, alarm=True) if covered else Outcome(state="done", why=told)
 
     def _requeue(self, job_id: int, start_at: datetime, restart: int, nodes: frozenset[str]) -> Outcome:
         job = self._look.job(job_id)

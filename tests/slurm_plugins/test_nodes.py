@@ -143,6 +143,30 @@ def test_a_note_lost_within_one_second_is_at_least_told() -> None:
     assert "bob(1001)" in outcome.why
 
 
+def test_a_note_that_accounting_tells_late_is_put_back_later(caplog: pytest.LogCaptureFixture) -> None:
+    """When slurmdbd comes back the open question is asked again, at the next act of any kind."""
+    controller = Controller(meanwhile=lambda c: c.person("disk, ticket 7"), without_accounting=True)
+    acts = actions(controller)
+    assert acts.drain("n1", REASON).state == "done"
+    assert controller.reason == REASON
+    controller.without_accounting = False
+    acts.requeue(7, START, 0, ["n1"])
+    assert controller.reason == "disk, ticket 7"
+    assert "late word on n1" in caplog.text
+
+
+def test_a_late_word_does_not_undo_what_came_after(caplog: pytest.LogCaptureFixture) -> None:
+    """A node that somebody changed meanwhile is only told of, not written to."""
+    controller = Controller(meanwhile=lambda c: c.person("disk, ticket 7"), without_accounting=True)
+    acts = actions(controller)
+    acts.drain("n1", REASON)
+    controller.person("replaced, testing -- eve")
+    controller.without_accounting = False
+    acts.requeue(7, START, 0, ["n1"])
+    assert controller.reason == "replaced, testing -- eve"
+    assert "somebody has changed the node since" in caplog.text
+
+
 def test_a_note_written_after_ours_stands() -> None:
     """Reading back another's reason is an alarm, not a fight."""
     controller = Controller()
@@ -220,7 +244,7 @@ def test_slurms_refusal_and_deafness_are_failures() -> None:
     assert (refused.state, "Invalid user id" in refused.why) == ("failed", True)
     assert "yet it is IDLE" in actions(Controller(deaf=True)).drain("n1", REASON).why
     unsure = actions(Controller(without_accounting=True)).drain("n1", REASON)
-    assert (unsure.state, "slurmdbd did not say" in unsure.why) == ("done", True)
+    assert (unsure.state, "has not said yet" in unsure.why) == ("done", True)
 
 
 def running(**changes: object) -> live_records.LiveJob:
