@@ -21,7 +21,7 @@ from psycopg.adapt import AdaptersMap
 from psycopg.types.json import Jsonb
 
 from probing_cluster.core import errors, records
-from probing_cluster.db import binary_arrays, plain
+from probing_cluster.db import binary_arrays, network, plain
 from probing_cluster.db import load as load_module
 from probing_cluster.db.load import Ack, Load, Request
 
@@ -214,11 +214,7 @@ class Delivery:
                 context=self._adapters,
                 application_name=self._application_name,
                 connect_timeout=self._connect_timeout_s,
-                # A server that vanished without a word is noticed in seconds, not in TCP's hours.
-                keepalives_idle=10,
-                keepalives_interval=5,
-                keepalives_count=3,
-                tcp_user_timeout=20000,
+                **network.PATIENCE,
             )
         return self._connection
 

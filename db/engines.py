@@ -10,7 +10,7 @@ import psycopg
 import sqlalchemy as sa
 
 from probing_cluster.core import errors, settings
-from probing_cluster.db import embedded, plain
+from probing_cluster.db import embedded, network, plain
 
 _PERMISSION = "42501"
 
@@ -28,7 +28,11 @@ def make(url: str, **options: Any) -> sa.Engine:
     prefix, _, rest = url.partition("://")
     if prefix not in ("postgresql", "postgres", "postgresql+psycopg"):
         raise errors.SettingsError(f"[database] url must start with postgresql://, not {prefix}://")
-    arguments = {"prepare_threshold": None, "connect_timeout": 10, "application_name": "probing"}
+    arguments = {
+        "prepare_threshold": None,
+        "connect_timeout": 10,
+        "application_name": "probing",
+    } | network.PATIENCE
     return sa.create_engine(
         f"postgresql+psycopg://{rest}",
         connect_args=arguments,

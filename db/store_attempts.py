@@ -43,7 +43,8 @@ class AttemptRows(store_base.StoreBase):
         """Store attempts; what an older row knew and the new one does not is kept."""
         latest = {(a.cluster, a.job_id, a.submit_at): rows.to_row(a) for a in attempts}
         if latest:
-            self._execute(merge_attempts(), list(latest.values()))
+            # In order of the key: two writers of the same attempts then wait instead of deadlocking.
+            self._execute(merge_attempts(), [latest[key] for key in sorted(latest)])
 
     def attempts(
         self,
