@@ -35,7 +35,10 @@ def _global_files() -> set[str]:
                 folders[:] = [f for f in folders if re.search("slurm|munge|mysql|maria", f)]
                 files = [f for f in files if re.search("slurm|munge|mysql|maria|sock", f)]
             folders[:] = [f for f in folders if not f.startswith("probing-")]
-            found.update(f"{directory}/{name}" for name in files if not name.startswith("PostgreSQL."))
+            # Other tests' servers and multiprocessing locks come and go in /dev/shm.
+            found.update(
+                f"{directory}/{name}" for name in files if not name.startswith(("PostgreSQL.", "sem.mp-"))
+            )
     return found
 
 

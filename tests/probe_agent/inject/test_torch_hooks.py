@@ -151,12 +151,12 @@ def test_a_failing_collective_leaves_a_dump(tmp_path: Path) -> None:
     code = """
 import datetime
 rank = int(os.environ["SLURM_PROCID"])
-dist.init_process_group("gloo", init_method="file://" + os.environ["STORE"], rank=rank, world_size=2,
-                        timeout=datetime.timedelta(seconds=2))
+gang(rank, 2)
+impatient = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=3))
 dist.all_reduce(torch.ones(4))
 if rank == 0:
     try:
-        dist.all_reduce(torch.ones(4))
+        dist.all_reduce(torch.ones(4), group=impatient)
     except RuntimeError:
         print("theirs")
 """
