@@ -107,17 +107,17 @@ def _incidents(fetcher: fetch.Fetcher, verdicts: Sequence[records.Verdict]) -> l
     wide = [v for v in verdicts if v.cause in incidents.WIDE and v.onset_at and v.window_end_at]
     if not wide:
         return []
-    kinds = sorted(k for k in signatures.kinds() if signatures.causes_of(k) & incidents.WIDE)
+    sorts = signatures.roots_of(incidents.WIDE)
     found: dict[object, incidents.Incident] = {}
     for cluster, since, until in _spans(wide):
-        for incident in incidents.find(fetcher.incident_events(cluster, kinds, since, until)):
+        for incident in incidents.find(fetcher.incident_events(cluster, sorts, since, until)):
             found[incident.incident_id] = incident
     return list(found.values())
 
 
 def _spans(wide: Sequence[records.Verdict]) -> Iterator[tuple[str, datetime, datetime]]:
     """Spans to look for incidents in, joined where they touch."""
-    margin = timedelta(minutes=30)
+    margin = timedelta(minutes=10)
     pieces = sorted(
         (v.cluster, (v.onset_at or v.made_at) - margin, (v.window_end_at or v.made_at) + margin) for v in wide
     )
@@ -136,12 +136,13 @@ def _spans(wide: Sequence[records.Verdict]) -> Iterator[tuple[str, datetime, dat
 def _chosen(
     source: store.Store, since: datetime | None, until: datetime | None, job_ids: Iterable[int] | None
 ) -> list[records.JobAttempt]:
-    found = source.attempts(job_ids=job_ids, since=since, until=until, ended=True)
+    found = source.attempts(
+        job_ids=job_ids, since=since, until=until, ended=True, states=sorted(judge.JUDGED_STATES)
+    )
     mine = [
         a
         for a in found
         if a.end_at is not None
-        and a.state in judge.JUDGED_STATES
         and (since is None or a.end_at >= since)
         and (until is None or a.end_at < until)
     ]

@@ -49,10 +49,16 @@ class Fetcher:
         return [made[key(a)] for a in ready]
 
     def incident_events(
-        self, cluster: str, kinds: Sequence[str], since: datetime, until: datetime
+        self, cluster: str, sorts: Sequence[tuple[str, str | None]], since: datetime, until: datetime
     ) -> list[records.HealthEvent]:
-        """Every node event of these kinds in a span, whatever node."""
-        given = {"cluster": cluster, "kinds": list(kinds), "since": since, "until": until}
+        """Every node event of these sorts (kind and code, None = any code) in a span, whatever node."""
+        given = {
+            "cluster": cluster,
+            "kinds": [kind for kind, _ in sorts],
+            "codes": [code for _, code in sorts],
+            "since": since,
+            "until": until,
+        }
         return self._records(records.HealthEvent, "incident_events", given)
 
     def _cluster(self, cluster: str, attempts: Attempts) -> Iterable[cases.Case]:
@@ -175,6 +181,9 @@ class Fetcher:
             "keys": [i for i, _ in places],
             "nodes": [e.node for _, e in places],
             "untils": [e.at for _, e in places],
+            "uuids": [e.gpu_uuid for _, e in places],
+            "devices": [e.device for _, e in places],
+            "addresses": [e.pci_bus_id for _, e in places],
             "codes": sorted({e.code or "" for _, e in places}),
             "days": PAST.days,
         }

@@ -34,7 +34,7 @@ def find(events: Iterable[records.HealthEvent]) -> list[Incident]:
     by_cause: dict[str, list[records.HealthEvent]] = {}
     for event in sorted(events, key=lambda e: (e.at, e.event_id)):
         signature = signatures.of(event)
-        if signature.cause in WIDE and signature.role in (signatures.Role.ROOT, signatures.Role.WEAK):
+        if signature.cause in WIDE and signature.role is signatures.Role.ROOT:
             by_cause.setdefault(signature.cause, []).append(event)
     return [i for cause, seen in sorted(by_cause.items()) for i in _chains(cause, seen)]
 

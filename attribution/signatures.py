@@ -147,14 +147,20 @@ def kinds() -> frozenset[str]:
 
 
 @functools.cache
-def causes_of(kind: str) -> frozenset[str]:
-    """Every cause an event of this kind can point at."""
+def roots_of(causes: frozenset[str]) -> tuple[tuple[str, str | None], ...]:
+    """The sorts of events (kind and code, None = any code) that by themselves point at one of these causes."""
     table = _load()
-    found = {s.cause for (k, _), s in table.exact.items() if k == kind}
-    found |= {s.cause for _, s in table.prefixes.get(kind, ())}
-    return frozenset(found | ({table.any_code[kind].cause} if kind in table.any_code else set()))
+    wanted: list[tuple[str, str | None]] = [
+        (s.kind, None) for s in table.any_code.values() if s.cause in causes and s.role is Role.ROOT
+    ]
+    covered = {kind for kind, _ in wanted}
+    for signature in table.exact.values():
+        if signature.cause in causes and signature.role is Role.ROOT and signature.kind not in covered:
+            wanted += [(signature.kind, code) for code in signature.codes if code != "*"]
+    return tuple(sorted(set(wanted), key=lambda s: (s[0], s[1] or "")))
 
 
+@functools.cache
 def extra_window_s() -> tuple[float, float]:
     """The longest window any row asks for, (before, after) in seconds; zero where none does."""
     every = [*_load().exact.values(), *_load().any_code.values()]
