@@ -19,7 +19,7 @@ from typing import Any
 
 from probing_cluster.core import errors
 
-_REAP_S = 0.5
+_REAP_S = 2.0
 """How long a killed child is waited for before it counts as stuck."""
 _MAX_REPLY_BYTES = 8 * 1024 * 1024
 
@@ -44,15 +44,6 @@ class Finished:
     stderr: bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class Credentials:
-    """Whom a child runs as; None keeps the agent's own."""
-
-    uid: int
-    gid: int
-    groups: Sequence[int] = ()
-
-
 @dataclass(kw_only=True)
 class Children:
     """The agent's children by key, and those that cannot be killed."""
@@ -72,20 +63,12 @@ class Children:
         key: str,
         argv: Sequence[str],
         *,
-        credentials: Credentials | None = None,
         environment: Mapping[str, str] | None = None,
         quiet: bool = False,
     ) -> Child:
         """A child in a session of its own; raises ChildHung while the last of this key is stuck."""
         if key in self.hung:
             raise ChildHung(f"{key}: the previous one is stuck in the kernel (pid {self._stuck[key].pid})")
-        who: dict[str, Any] = {}
-        if credentials is not None:
-            who = {
-                "user": credentials.uid,
-                "group": credentials.gid,
-                "extra_groups": list(credentials.groups),
-            }
         try:
             return subprocess.Popen(
                 list(argv),
@@ -95,7 +78,6 @@ class Children:
                 start_new_session=True,
                 env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", **(environment or {})},
                 cwd="/",
-                **who,
             )
         except OSError as exc:
             raise ChildFailed(f"{key}: {argv[0]}: {exc.strerror}") from exc
@@ -107,20 +89,19 @@ class Children:
         *,
         deadline_s: float,
         stdin: bytes = b"",
-        credentials: Credentials | None = None,
         max_bytes: int = _MAX_REPLY_BYTES,
     ) -> Finished:
         """Run one command to its end; raises ChildHung past `deadline_s`, ChildFailed when it cannot start."""
-        child = self.start(key, argv, credentials=credentials)
+        child = self.start(key, argv)
         assert child.stdin is not None
         assert child.stdout is not None
         assert child.stderr is not None
         try:
             async with asyncio.timeout(deadline_s):
                 _feed(child.stdin, stdin)
-                out, err = await asyncio.gather(
-                    _drain(child.stdout.fileno(), max_bytes), _drain(child.stderr.fileno(), 65536)
-                )
+                async with asyncio.TaskGroup() as group:
+                    out = group.create_task(_drain(child.stdout.fileno(), max_bytes))
+                    err = group.create_task(_drain(child.stderr.fileno(), 65536))
                 await _ended(child)
         except TimeoutError as exc:
             await self.kill(key, child)
@@ -131,7 +112,7 @@ class Children:
         finally:
             for pipe in (child.stdin, child.stdout, child.stderr):
                 pipe.close()
-        return Finished(returncode=child.returncode, stdout=out, stderr=err)
+        return Finished(returncode=child.returncode, stdout=out.result(), stderr=err.result())
 
     async def kill(self, key: str, child: Child) -> None:
         """SIGKILL the child's whole group; if it does not die, remember it as stuck."""
@@ -197,11 +178,11 @@ class Lane:
 
     async def _drop(self, child: Child) -> None:
         self._child = None
-        await self._children.kill(self.key, child)
         assert child.stdin is not None
         assert child.stdout is not None
         child.stdin.close()
         child.stdout.close()
+        await self._children.kill(self.key, child)
 
 
 async def _ended(child: Child) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from probing_cluster.core import clock, errors, hostlist, records, sanitize
-from probing_cluster.probe_agent import children, identity, intake, jobs, self_watch
+from probing_cluster.probe_agent import children, identity, intake, jobs, page_directories, self_watch
 from probing_cluster.probe_agent.sighting import Sighting
 
 NAME = "collect"
@@ -42,7 +42,7 @@ class Collector:
         started: children.Children,
         taken: intake.Intake,
         book: jobs.JobBook,
-        pages: jobs.PageDirectories,
+        pages: page_directories.PageDirectories,
         watch: self_watch.SelfWatch,
         page_reader: PageReader | None = None,
         at: clock.Clock = clock.SYSTEM,

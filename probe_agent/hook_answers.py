@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from probing_cluster.core import clock, errors, records
-from probing_cluster.probe_agent import faults, fitness, gres_conf, identity, intake, jobs
+from probing_cluster.probe_agent import faults, fitness, gres_conf, identity, intake, jobs, page_directories
 from probing_cluster.probe_agent.sighting import Sighting
 
 RECHECK_S = 0.5
@@ -25,7 +25,7 @@ class Outside(Protocol):
         """Read every source now; how many latched faults an operator's word cleared."""
         ...
 
-    def collect(self, job: jobs.Job) -> None:
+    def collect_from(self, job: jobs.Job) -> None:
         """Queue the collection of what a job left."""
         ...
 
@@ -33,7 +33,7 @@ class Outside(Protocol):
         """A job has begun here."""
         ...
 
-    def sweep(self) -> bool:
+    def start_sweep(self) -> bool:
         """Start a check sweep in the background; False when one runs already."""
         ...
 
@@ -51,7 +51,7 @@ class Answers:
         who: identity.Identity,
         taken: intake.Intake,
         book: jobs.JobBook,
-        pages: jobs.PageDirectories,
+        pages: page_directories.PageDirectories,
         standing: faults.Faults,
         permissions: fitness.Permissions,
         outside: Outside,
@@ -150,11 +150,11 @@ class Answers:
     async def _epilog(self, request: Mapping[str, Any]) -> dict[str, Any]:
         job = self._book.end(self._job(request), self._clock.now())
         self._intake.store([job.item(self._who)], {"jobs": self._book.to_state()})
-        self._outside.collect(job)
+        self._outside.collect_from(job)
         return {"fit": True}
 
     async def _healthcheck(self, _: Mapping[str, Any]) -> dict[str, Any]:
-        return {"sweep": "started" if self._outside.sweep() else "running"}
+        return {"sweep": "started" if self._outside.start_sweep() else "running"}
 
     async def _status(self, _: Mapping[str, Any]) -> dict[str, Any]:
         return self._outside.status()

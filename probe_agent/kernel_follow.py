@@ -137,7 +137,7 @@ class KernelFollower:
     async def _end_journal(self) -> None:
         if self._journal is not None:
             ended, self._journal = self._journal, None
-            await self._children.kill("journalctl", ended)
             for pipe in (ended.stdin, ended.stdout):
                 if pipe is not None:
                     pipe.close()
+            await self._children.kill("journalctl", ended)

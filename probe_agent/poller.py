@@ -55,7 +55,10 @@ class Poller:
             due = [s for s in self._sources if everything or self._round % s.every == 0]
             self._round += 1
             context = self._context(everything, relearn)
-            await asyncio.gather(*(self._one(s, context) for s in due))
+            # A group, not gather: cancelled, it waits until every source has ended its child.
+            async with asyncio.TaskGroup() as group:
+                for source in due:
+                    group.create_task(self._one(source, context))
             self.first_round.set()
 
     async def _one(self, source: polled.Polled, context: polled.Context) -> None:

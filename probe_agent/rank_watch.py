@@ -17,7 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import clock, errors, records, sanitize
-from probing_cluster.probe_agent import children, identity, jobs, pages, processes, pyspy, self_watch, stall
+from probing_cluster.probe_agent import (
+    children,
+    identity,
+    jobs,
+    page_directories,
+    pages,
+    processes,
+    pyspy,
+    self_watch,
+    stall,
+)
 from probing_cluster.probe_agent.sighting import Sighting
 
 NAME = "ranks"
@@ -72,7 +82,7 @@ class RankWatch:
         who: identity.Identity,
         started: children.Children,
         book: jobs.JobBook,
-        directories: jobs.PageDirectories,
+        directories: page_directories.PageDirectories,
         take: Take,
         watch: self_watch.SelfWatch,
         limits: stall.Limits,

@@ -47,7 +47,7 @@ class Requests:
         elif request.verb == "collect" and request.job_id is not None:
             job = self._book.get(request.job_id)
             if job is not None:
-                self._outside.collect(job)
+                self._outside.collect_from(job)
         elif request.verb == "recheck":
             self._spawn(self._recheck(request))
             return

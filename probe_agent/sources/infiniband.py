@@ -1,26 +1,21 @@
 """InfiniBand and RoCE ports from sysfs: state, rate, error counters that saturate, flaps and drops over time.
 
-Formats and widths: Linux drivers/infiniband/core/sysfs.c. Only a port that was once seen up is
+Only a port that was once seen up is
 expected to be up; only one that is up is judged by its rate (a port that is down shows the slowest).
 """
 
 from __future__ import annotations
 
-import fnmatch
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import ib
-from probing_cluster.probe_agent import baseline, gpus
+from probing_cluster.probe_agent import baseline
 from probing_cluster.probe_agent.conditions import Condition, Edge, Judgement
-from probing_cluster.probe_agent.sources import polled, sysfs
+from probing_cluster.probe_agent.sources import ib_ports, polled
+from probing_cluster.probe_agent.sources.ib_ports import Port
 
 HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.INFO
-CLASS = "/sys/class/infiniband"
-
 DOWN_LASTING = 2
 """Readings in a row a port must be down: a retraining of a second is told by link_downed, not by a drain."""
 UNSETTLED_LASTING = 3
@@ -31,89 +26,16 @@ FLAPS, FLAP_WINDOW_S = 3, 12 * 3600.0
 SYMBOL_ERRORS_PER_HOUR = 120
 """IBTA's 1e-12 at link speed; told as information only, since sources disagree whether it is before or after FEC."""
 
-COUNTERS: Mapping[str, tuple[int, records.Severity]] = {
-    "symbol_error": (65535, INFO),
-    "link_error_recovery": (255, INFO),
-    "link_downed": (255, LOW),
-    "port_rcv_errors": (65535, INFO),
-    "local_link_integrity_errors": (15, LOW),
-    "excessive_buffer_overrun_errors": (15, LOW),
-}
-"""Counter to the value it sticks at (they never wrap) and how bad a step of it is."""
-HW_COUNTERS = (
-    "rnr_nak_retry_err",
-    "out_of_sequence",
-    "packet_seq_err",
-    "rx_icrc_encapsulated",
-    "roce_slow_restart",
-)
-
-_PORT = rf"{CLASS}/([^/]+)/ports/(\d+)/.*"
-_FILES = (
-    "state",
-    "phys_state",
-    "rate",
-    "link_layer",
-    *(f"counters/{c}" for c in COUNTERS),
-    *(f"hw_counters/{c}" for c in HW_COUNTERS),
-)
-_READ = (*(f"{CLASS}/*/ports/*/{name}" for name in _FILES), f"{CLASS}/*/device/net/*/carrier_changes")
-_LINKS = (f"{CLASS}/*/device", f"{CLASS}/*/device/physfn")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Port:
-    """One port as read; None where a value could not be read."""
-
-    hca: str
-    port: int
-    state: int | None
-    phys_state: int | None
-    rate_gbps: float | None
-    speed: str
-    ethernet: bool
-    pci_bus_id: str | None
-    netdevs: tuple[str, ...]
-    counters: Mapping[str, int | None]
-    carrier_changes: int | None
-
-    @property
-    def device(self) -> str:
-        return self.hca if self.port == 1 else f"{self.hca}:{self.port}"
-
-    @property
-    def up(self) -> bool:
-        return self.state == ib.ACTIVE and self.phys_state in (ib.LINK_UP, None)
-
-    @property
-    def down(self) -> bool:
-        return self.state == ib.DOWN or self.phys_state == ib.DISABLED
-
-    @property
-    def kind(self) -> str:
-        return "eth_link" if self.ethernet else "ib_link"
-
 
 async def read(reach: polled.Reach, memory: Mapping[str, Any], context: polled.Context) -> Mapping[str, Any]:
     """The files of every port. What once answered EINVAL is left alone: reading it again only makes the driver complain."""
-    skip = [*memory.get("unreadable", ()), *(f"{CLASS}/{name}/*" for name in context.exclude_hcas)]
-    return await reach.files(_READ, _LINKS, skip)
-
-
-def parse(raw: Mapping[str, Any], exclude: tuple[str, ...] = ()) -> list[Port]:
-    """The ports, virtual functions and excluded devices left out."""
-    virtual = {hca for (hca,) in sysfs.matching(raw, rf"{CLASS}/([^/]+)/device/physfn")}
-    found = dict.fromkeys((hca, int(port)) for hca, port in sysfs.matching(raw, _PORT))
-    return [
-        _port(raw, hca, port)
-        for hca, port in found
-        if hca not in virtual and not any(fnmatch.fnmatchcase(hca, e) for e in exclude)
-    ]
+    skip = [*memory.get("unreadable", ()), *(f"{ib_ports.CLASS}/{name}/*" for name in context.exclude_hcas)]
+    return await reach.files(ib_ports.READ, ib_ports.LINKS, skip)
 
 
 def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Context) -> Judgement:
     """Conditions of ports that were once up, and the steps of their counters."""
-    ports = parse(raw, context.exclude_hcas)
+    ports = ib_ports.parse(raw, context.exclude_hcas)
     desk = _Desk(memory, context)
     for port in ports:
         desk.port(port)
@@ -174,7 +96,7 @@ class _Desk:
             present=tuple(self.present),
             edges=tuple(self.edges),
             unknown=frozenset(self.unknown),
-            healthy=frozenset(n for p in ports if p.up and p.device not in bad for n in _names(p)),
+            healthy=frozenset(n for p in ports if p.up and p.device not in bad for n in p.names),
             state="ok" if ports or self.expected else "absent",
             memory={
                 "boot_id": self.context.boot_id,
@@ -224,7 +146,7 @@ class _Desk:
 
     def _counters(self, port: Port) -> None:
         for name, value in port.counters.items():
-            ceiling, severity = COUNTERS.get(name, (None, INFO))
+            ceiling, severity = ib_ports.COUNTERS.get(name, (None, INFO))
             before = self.counters.values.get(f"{port.device}:{name}")
             moved = self.counters.move(f"{port.device}:{name}", value, ceiling=ceiling)
             if moved is None:
@@ -271,7 +193,7 @@ class _Desk:
         downs = (
             (carrier.delta + 1) // 2 if carrier is not None and not carrier.was_reset and port.ethernet else 0
         )
-        blind = (port.counters.get("link_downed") or 0) >= COUNTERS["link_downed"][0]
+        blind = (port.counters.get("link_downed") or 0) >= ib_ports.COUNTERS["link_downed"][0]
         if blind and port.up and self.was_up.get(port.device) is False:
             downs = max(downs, 1)
         times = self.flaps.setdefault(port.device, [])
@@ -325,44 +247,6 @@ def _true_rate(port: Port) -> float | None:
     """The rate of a port that is up; None where the kernel does not know the speed and prints the slowest."""
     guessed = port.speed in ("", "SDR") and (port.rate_gbps or 0) <= 10
     return None if not port.up or guessed else port.rate_gbps
-
-
-def _port(raw: Mapping[str, Any], hca: str, port: int) -> Port:
-    base = f"{CLASS}/{hca}/ports/{port}"
-    rate_gbps, speed = ib.parse_rate(sysfs.text(raw, f"{base}/rate"))
-    net = [
-        n for h, n in sysfs.matching(raw, rf"{CLASS}/([^/]+)/device/net/([^/]+)/carrier_changes") if h == hca
-    ]
-    changes = [sysfs.number(raw, f"{CLASS}/{hca}/device/net/{n}/carrier_changes") for n in net]
-    counters = {c: sysfs.number(raw, f"{base}/counters/{c}") for c in COUNTERS}
-    counters |= {c: sysfs.number(raw, f"{base}/hw_counters/{c}") for c in HW_COUNTERS}
-    pci = raw["links"].get(f"{CLASS}/{hca}/device")
-    return Port(
-        hca=hca,
-        port=port,
-        state=ib.parse_state(sysfs.text(raw, f"{base}/state")),
-        phys_state=ib.parse_state(sysfs.text(raw, f"{base}/phys_state")),
-        rate_gbps=rate_gbps,
-        speed=speed,
-        ethernet=sysfs.text(raw, f"{base}/link_layer") == "Ethernet",
-        pci_bus_id=pci
-        if pci and re.fullmatch(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", pci)
-        else None,
-        netdevs=tuple(net),
-        counters=counters,
-        carrier_changes=changes[port - 1] if 0 < port <= len(changes) else None,
-    )
-
-
-def _names(port: Port) -> list[str]:
-    names = [
-        port.device,
-        f"{port.hca}:{port.port}",
-        *port.netdevs,
-        port.pci_bus_id,
-        gpus.pci_key(port.pci_bus_id),
-    ]
-    return [n for n in names if n]
 
 
 SOURCE = polled.Polled(name="infiniband", source="sysfs", read=read, judge=judge)

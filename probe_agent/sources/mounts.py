@@ -12,7 +12,6 @@ from probing_cluster.probe_agent import baseline, children
 from probing_cluster.probe_agent.conditions import Condition, Judgement
 from probing_cluster.probe_agent.sources import polled
 
-HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.INFO
 TABLES = ("/proc/1/mounts", "/proc/self/mounts", "/proc/mounts")
 """Process 1's first: the agent's own view may be narrowed by its service manager."""
 FSTAB = "/etc/fstab"
@@ -30,8 +29,9 @@ async def read(reach: polled.Reach, memory: Mapping[str, Any], _: polled.Context
     answers: dict[str, Mapping[str, Any]] = {}
     if int(memory.get("round", 0)) % TOUCH_EVERY == 0 or memory.get("troubled"):
         paths = [m.path for m in parse(raw) if m.network][:MAX_TOUCHED]
-        told = await asyncio.gather(*(_touch(reach, p) for p in paths))
-        answers = dict(zip(paths, told, strict=True))
+        async with asyncio.TaskGroup() as group:
+            asked = {p: group.create_task(_touch(reach, p)) for p in paths}
+        answers = {p: task.result() for p, task in asked.items()}
     return {**raw, "touched": answers}
 
 
@@ -50,48 +50,76 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Con
     expected = _expected(table, raw, memory, context)
     before = memory.get("arrived", ()) if memory.get("boot_id") == context.boot_id else ()
     arrived = set(before) | (set(expected) & set(table))
-    present: list[Condition] = []
-    unknown: set[str] = set()
-    for path, told in expected.items():
-        mount = table.get(path)
-        early = path not in arrived and context.uptime_s is not None and context.uptime_s < BOOT_GRACE_S
-        missing = streaks.at_least(f"{path}:missing", LASTING, holds=mount is None and not early)
-        if missing:
-            present.append(_condition(path, "missing", HIGH, f"{path} ({told['type']}) is not mounted", told))
-        turned = mount is not None and mount.read_only and not told["read_only"]
-        if streaks.at_least(f"{path}:read_only", LASTING, holds=turned):
-            present.append(
-                _condition(path, "read_only", HIGH, f"{path} ({told['type']}) has become read-only", told)
-            )
-    known = {m.path: _told(m) for m in table.values()}
-    silent = dict(memory.get("silent", {}))
-    for path, answer in raw["touched"].items():
-        silent[path] = answer.get("error")
-        streaks.at_least(f"{path}:silent", LASTING, holds=answer.get("error") is not None)
-    for path, word in silent.items():
-        if word is None or path not in known:
-            continue
-        if streaks.counts.get(f"{path}:silent", 0) >= LASTING:
-            present.append(_silent(path, word, known[path]))
-        else:
-            unknown.add(path)
+    early = context.uptime_s is not None and context.uptime_s < BOOT_GRACE_S
+    due = {p: t for p, t in expected.items() if p in arrived or not early}
+    silent = _listen(raw["touched"], memory, streaks, table)
+    present = [*_gone(due, table, streaks), *_silent(silent, table, streaks)]
     bad = {c.device for c in present}
-    well = [m for m in table.values() if m.path not in bad and not m.read_only and silent.get(m.path) is None]
-    answered = [m for m in well if m.path in raw["touched"] or not m.network]
+    well = [m for m in table.values() if m.path not in bad and m.path not in silent and not m.read_only]
     return Judgement(
         present=tuple(present),
-        unknown=frozenset(unknown),
-        healthy=frozenset(n for m in answered for n in _names(m)),
+        unknown=frozenset(silent.keys() - bad),
+        healthy=frozenset(n for m in well if m.path in raw["touched"] or not m.network for n in _names(m)),
         memory={
             "boot_id": context.boot_id,
             "arrived": sorted(arrived),
             "expected": expected,
             "streaks": streaks.counts,
-            "silent": {p: w for p, w in silent.items() if w is not None and p in known},
-            "troubled": any(w is not None for w in silent.values()),
+            "silent": silent,
+            "troubled": bool(silent),
             "round": (int(memory.get("round", 0)) + 1) % TOUCH_EVERY,
         },
     )
+
+
+def _gone(
+    due: Mapping[str, Mapping[str, Any]], table: Mapping[str, mounts.Mount], streaks: baseline.Streaks
+) -> list[Condition]:
+    """Expected mounts that are not in the table, and those that have turned read-only."""
+    found: list[Condition] = []
+    for path, told in due.items():
+        mount = table.get(path)
+        if streaks.at_least(f"{path}:missing", LASTING, holds=mount is None):
+            found.append(_condition(path, "missing", f"{path} ({told['type']}) is not mounted", told))
+        turned = mount is not None and mount.read_only and not told["read_only"]
+        if streaks.at_least(f"{path}:read_only", LASTING, holds=turned):
+            found.append(_condition(path, "read_only", f"{path} ({told['type']}) has become read-only", told))
+    return found
+
+
+def _listen(
+    answers: Mapping[str, Mapping[str, Any]],
+    memory: Mapping[str, Any],
+    streaks: baseline.Streaks,
+    table: Mapping[str, mounts.Mount],
+) -> dict[str, str]:
+    """Path to what was wrong with its last answer, of the mounts that are still there."""
+    silent: dict[str, str] = dict(memory.get("silent", {}))
+    for path, answer in answers.items():
+        word = answer.get("error")
+        streaks.at_least(f"{path}:silent", LASTING, holds=word is not None)
+        silent.pop(path, None)
+        if word is not None:
+            silent[path] = word
+    return {p: w for p, w in silent.items() if p in table}
+
+
+def _silent(
+    silent: Mapping[str, str], table: Mapping[str, mounts.Mount], streaks: baseline.Streaks
+) -> list[Condition]:
+    """Mounts that have gone on hanging or failing."""
+    found: list[Condition] = []
+    for path, word in silent.items():
+        if streaks.counts.get(f"{path}:silent", 0) < LASTING:
+            continue
+        told = _told(table[path])
+        if word == "hanging":
+            text = f"{path} ({told['type']}) does not answer: a call on it never returned"
+            found.append(_condition(path, "hanging", text, told))
+        else:
+            text = f"{path} ({told['type']}) answers every call with {word}"
+            found.append(_condition(path, "error", text, told))
+    return found
 
 
 async def _touch(reach: polled.Reach, path: str) -> Mapping[str, Any]:
@@ -142,23 +170,11 @@ def _told(mount: mounts.Mount | None) -> dict[str, Any]:
     return {"type": mount.type, "read_only": mount.read_only, "device": mount.device}
 
 
-def _silent(path: str, word: str, told: Mapping[str, Any]) -> Condition:
-    if word == "hanging":
-        return _condition(
-            path,
-            "hanging",
-            HIGH,
-            f"{path} ({told['type']}) does not answer: a call on it never returned",
-            told,
-        )
-    return _condition(path, "error", HIGH, f"{path} ({told['type']}) answers every call with {word}", told)
-
-
-def _condition(
-    path: str, code: str, severity: records.Severity, message: str, told: Mapping[str, Any]
-) -> Condition:
+def _condition(path: str, code: str, message: str, told: Mapping[str, Any]) -> Condition:
     detail = {"type": told["type"], "from": told["device"]}
-    return Condition(kind="mount", code=code, device=path, severity=severity, message=message, detail=detail)
+    return Condition(
+        kind="mount", code=code, device=path, severity=records.Severity.HIGH, message=message, detail=detail
+    )
 
 
 def _names(mount: mounts.Mount) -> list[str]:

@@ -23,6 +23,7 @@ from probing_cluster.probe_agent import (
     identity,
     intake,
     jobs,
+    page_directories,
     self_watch,
     spool,
 )
@@ -157,7 +158,7 @@ def collector(who: identity.Identity, queue: spool.Spool, tmp_path: Path) -> Any
         started=children.Children(),
         taken=taken,
         book=jobs.JobBook("b"),
-        pages=jobs.PageDirectories(tmp_path / "pages"),
+        pages=page_directories.PageDirectories(tmp_path / "pages"),
         watch=self_watch.SelfWatch(),
     )
 
@@ -185,7 +186,7 @@ def test_job_log_becomes_job_side_events_once(collector: Any, queue: spool.Spool
 
 def test_page_directory_goes_after_the_collection(collector: Any, tmp_path: Path) -> None:
     """Its dumps are read first; a running job's directory stays."""
-    pages = jobs.PageDirectories(tmp_path / "pages")
+    pages = page_directories.PageDirectories(tmp_path / "pages")
     made = pages.make(7, ME, os.getgid())
     asyncio.run(collector.collect(job(released_at=None)))
     assert made.exists()

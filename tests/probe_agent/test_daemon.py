@@ -230,3 +230,41 @@ def test_reboot_ends_the_faults_of_the_boot_before(node: Node) -> None:
     node.wait(
         lambda: node.rows("select count(*) from probing.health_event where source = 'kernel'") == [(2,)]
     )
+
+
+@pytest.mark.parametrize("wrong", ['kernel_log = "dmesg"', 'gpu_numbering = "pci"', "no_such_key = 1"])
+def test_setting_that_is_wrong_ends_the_agent_with_the_way_out(tmp_path: Path, wrong: str) -> None:
+    """A typing error is said at once, in one line, with the words that are valid."""
+    config = tmp_path / "probing.toml"
+    config.write_text(f'[agent]\nspool_directory = "{tmp_path}/spool"\n{wrong}\n')
+    argv = [sys.executable, "-m", "probing_cluster.probe_agent.cli", "--config", str(config)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert done.returncode == 2
+    assert wrong.split()[0] in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_agent_whose_part_dies_ends_instead_of_pretending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A blind agent must not go on sending heartbeats; its supervisor starts a new one."""
+    import asyncio
+
+    from probing_cluster.core import settings
+    from probing_cluster.probe_agent import daemon
+
+    text = (
+        f'[agent]\nroot = "{tmp_path}"\nnode = "n1"\nsocket = "{tmp_path}/s"\nspool_directory = "{tmp_path}/spool"\n'
+        f'job_directory = "{tmp_path}/jobs"\n[checks]\nstate_file = "{tmp_path}/checks.json"\n'
+    )
+
+    async def die(_: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(daemon.Agent, "_tick_for_ever", die)
+
+    async def work() -> None:
+        await daemon.Agent(settings.parse(text)).run()
+
+    with pytest.raises(daemon.PartFailed):
+        asyncio.run(work())

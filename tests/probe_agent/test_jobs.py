@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.core import errors
-from probing_cluster.probe_agent import codec, identity, jobs
+from probing_cluster.probe_agent import codec, identity, jobs, page_directories
 
 NOW = datetime(2026, 1, 31, 14, 0, tzinfo=UTC)
 ME, MINE = os.getuid(), os.getgid()
@@ -105,7 +105,7 @@ def test_request_cannot_set_what_the_agent_decides() -> None:
 
 def test_page_directory_belongs_to_the_job_alone(tmp_path: Path) -> None:
     """Owner, mode, and gone afterwards with all that is in it."""
-    pages = jobs.PageDirectories(tmp_path / "jobs")
+    pages = page_directories.PageDirectories(tmp_path / "jobs")
     made = pages.make(7, ME, MINE)
     assert made.stat().st_mode & 0o7777 == 0o700
     (made / "sub").mkdir()
@@ -117,7 +117,7 @@ def test_page_directory_belongs_to_the_job_alone(tmp_path: Path) -> None:
 
 def test_page_directory_of_a_requeued_job_is_kept(tmp_path: Path) -> None:
     """The same user's directory stays; making it twice is no error."""
-    pages = jobs.PageDirectories(tmp_path / "jobs")
+    pages = page_directories.PageDirectories(tmp_path / "jobs")
     (pages.make(7, ME, MINE) / "page").write_text("x")
     assert (pages.make(7, ME, MINE) / "page").exists()
 
@@ -129,7 +129,7 @@ def test_link_in_the_place_of_a_page_directory_is_replaced_not_followed(tmp_path
     (target / "file").write_text("keep")
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "7").symlink_to(target)
-    pages = jobs.PageDirectories(tmp_path / "jobs")
+    pages = page_directories.PageDirectories(tmp_path / "jobs")
     made = pages.make(7, ME, MINE)
     assert not made.is_symlink()
     assert (target / "file").read_text() == "keep"
@@ -141,7 +141,7 @@ def test_links_inside_are_removed_not_followed(tmp_path: Path) -> None:
     target = tmp_path / "precious"
     target.mkdir()
     (target / "file").write_text("keep")
-    pages = jobs.PageDirectories(tmp_path / "jobs")
+    pages = page_directories.PageDirectories(tmp_path / "jobs")
     made = pages.make(7, ME, MINE)
     (made / "link").symlink_to(target)
     (made / "file").symlink_to(target / "file")
@@ -152,7 +152,7 @@ def test_links_inside_are_removed_not_followed(tmp_path: Path) -> None:
 @AS_ROOT
 def test_another_users_leftover_is_not_handed_on(tmp_path: Path) -> None:
     """Job ids come again after a wrap: the new owner finds nothing of the old one."""
-    pages = jobs.PageDirectories(tmp_path / "jobs")
+    pages = page_directories.PageDirectories(tmp_path / "jobs")
     (pages.make(7, 1234, 1234) / "secret").write_text("x")
     made = pages.make(7, 65534, 65534)
     assert list(made.iterdir()) == []
@@ -164,5 +164,5 @@ def test_base_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "jobs").symlink_to(tmp_path / "real")
     with pytest.raises(OSError, match=r".*"):
-        jobs.PageDirectories(tmp_path / "jobs").make(7, ME, MINE)
+        page_directories.PageDirectories(tmp_path / "jobs").make(7, ME, MINE)
     assert list((tmp_path / "real").iterdir()) == []

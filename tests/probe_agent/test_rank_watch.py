@@ -21,6 +21,7 @@ from probing_cluster.probe_agent import (
     inject,
     jobs,
     page_child,
+    page_directories,
     processes,
     pyspy,
     rank_watch,
@@ -55,7 +56,7 @@ class Rig:
         self.book = jobs.JobBook(who.boot_id())
         uid, gid = os.getuid(), os.getgid()
         self.book.start(jobs.Job(job_id=7, started_at=datetime.now(UTC), uid=uid, gid=gid))
-        self.directories = jobs.PageDirectories(tmp_path / "pages")
+        self.directories = page_directories.PageDirectories(tmp_path / "pages")
         self.directory = self.directories.make(7, uid, gid)
         self.watch = rank_watch.RankWatch(
             who=who,

@@ -1,0 +1,124 @@
+"""What one agent holds on to: its identity, its spool, and everything it remembers about its node."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from probing_cluster.core import clock, errors, records, settings
+from probing_cluster.probe_agent import (
+    children,
+    faults,
+    fitness,
+    gres_conf,
+    identity,
+    intake,
+    jobs,
+    page_directories,
+    reach,
+    self_watch,
+    sighting,
+    spool,
+)
+from probing_cluster.probe_agent.sources import polled
+
+KERNEL_LOGS = ("auto", "kmsg", "journald")
+NUMBERINGS = ("auto", "nvml", "minor")
+
+_log = logging.getLogger(__name__)
+
+
+class NodeState:
+    """Shared by the parts of one agent; made once, before any of them."""
+
+    def __init__(self, config: settings.Settings, *, at: clock.Clock = clock.SYSTEM) -> None:
+        agent = config.agent
+        if agent.gpu_numbering not in NUMBERINGS:
+            raise errors.SettingsError(f"agent.gpu_numbering is one of {', '.join(NUMBERINGS)}")
+        if agent.kernel_log not in KERNEL_LOGS and not agent.kernel_log.startswith("file:"):
+            raise errors.SettingsError(f"agent.kernel_log is one of {', '.join(KERNEL_LOGS)} or file:<path>")
+        self.config = config
+        self.clock = at
+        self.started_at = at.now()
+        self.who = identity.identify(config)
+        self.spool = spool.Spool(Path(agent.spool_directory), max_bytes=agent.spool_max_bytes)
+        boot_id = self.who.boot_id()
+        self.faults = faults.Faults(boot_id, self.spool.state("faults"))
+        self.book = jobs.JobBook(boot_id, self.spool.state("jobs"))
+        self.watch = self_watch.SelfWatch()
+        self.intake = intake.Intake(who=self.who, queue=self.spool, standing=self.faults, at=at)
+        self.children = children.Children()
+        self.permissions = fitness.Permissions()
+        self.pages = page_directories.PageDirectories(Path(agent.job_directory))
+        self.reach = reach.NodeReach(
+            self.who, self.children, nvml_library=agent.nvml_library, deadline_s=agent.call_deadline_s
+        )
+
+    def beat_s(self) -> float:
+        """The interval between heartbeats it promises: shorter while a job runs."""
+        return self.config.agent.job_beat_s if self.book.running else self.config.agent.beat_s
+
+    def numbering(self) -> gres_conf.Numbering | None:
+        """What SLURM_JOB_GPUS counts here; gres.conf is read again each time, since Slurm may be reconfigured."""
+        said = self.config.agent.gpu_numbering
+        if said == "auto":
+            text = gres_conf.find(self.config.slurm.conf)
+            return None if text is None else gres_conf.parse(text, self.who.node)
+        return gres_conf.Numbering(by_pci=said == "nvml")
+
+    def context(self, closely: bool, relearn: bool) -> polled.Context:
+        """What the judges of the polled sources may know."""
+        agent = self.config.agent
+        return polled.Context(
+            now=self.clock.now(),
+            boot_id=self.who.boot_id(),
+            uptime_s=identity.uptime_s(self.who, self.clock),
+            inventory=self.intake.inventory,
+            expect_mounts=agent.expect_mounts,
+            expect_services=agent.expect_services,
+            expect_gpus=agent.expect_gpus,
+            exclude_hcas=agent.exclude_hcas,
+            closely=closely,
+            relearn=relearn,
+        )
+
+    def begin(self) -> None:
+        """Say who is here, what was found, and that the node booted."""
+        _log.info("agent of %s, boot %s, root %s", self.who.node, self.who.boot_id(), self.who.root)
+        if self.spool.replaced_corrupt:
+            _log.error("the spool was corrupt and has been set aside: %s", self.spool.replaced_corrupt)
+        self._tell_pages()
+        self._tell_boot()
+
+    def rebooted(self, boot_id: str) -> None:
+        """The node has another boot id: what stood in the last boot is over."""
+        self.faults.reboot(boot_id)
+        self.book.reboot(boot_id)
+        self.intake.save_faults()
+        self._tell_boot()
+
+    def _tell_boot(self) -> None:
+        """The boot is an event of its own; told again at every start of the agent, it is the same one."""
+        boot_id, booted_s = self.who.boot_id(), self.who.boot_epoch_s()
+        told = sighting.Sighting(
+            source="agent",
+            position=f"{boot_id}:boot",
+            at=self.clock.now() if booted_s is None else clock.from_epoch_s(booted_s),
+            kind="node_boot",
+            severity=records.Severity.INFO,
+            message=f"{self.who.node} booted (boot id {boot_id})",
+            detail={"boot_id": boot_id},
+        )
+        self.intake.take([told])
+
+    def _tell_pages(self) -> None:
+        """Say whether the users' page directories are bounded; mounting them is the deployment's work.
+
+        A mount made here would be seen by no job where the service manager gave us a mount namespace.
+        """
+        try:
+            most = self.pages.bound_bytes()
+        except OSError as exc:
+            self.watch.failed("pages", str(exc))
+            return
+        self.watch.read("pages", self.clock.now(), state="ok" if most else "unbounded", bound_bytes=most)

@@ -1,0 +1,74 @@
+"""The agent's account of itself: the heartbeat for Postgres, the status for a person at the node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from probing_cluster.core import clock, records
+from probing_cluster.probe_agent import delivery_loop, node_state, self_watch
+
+
+def heartbeat(node: node_state.NodeState, sent: delivery_loop.DeliveryLoop) -> records.AgentHeartbeat:
+    """The agent's state at this moment."""
+    totals = node.spool.totals
+    return records.AgentHeartbeat(
+        cluster=node.who.cluster,
+        node=node.who.node,
+        at=node.clock.now(),
+        boot_id=node.who.boot_id(),
+        version=self_watch.version(),
+        started_at=node.started_at,
+        beat_s=node.beat_s(),
+        spool_depth=node.spool.depth,
+        spool_bytes=node.spool.bytes,
+        dropped_total=totals.dropped,
+        coalesced_total=totals.coalesced,
+        rejected_total=totals.rejected,
+        hung_children=len(node.children.hung),
+        rss_bytes=self_watch.rss_bytes(),
+        cpu_s=round(self_watch.cpu_s(), 3),
+        sources={**node.watch.rows(), "spool": _spool(node), "delivery": _delivery(sent)},
+        faults=node.faults.rows(),
+        jobs=node.book.running,
+    )
+
+
+def status(node: node_state.NodeState, sent: delivery_loop.DeliveryLoop) -> dict[str, Any]:
+    """For `probing-agent --once` and the socket's `status`."""
+    beat = heartbeat(node, sent)
+    return {
+        "node": beat.node,
+        "version": beat.version,
+        "boot_id": beat.boot_id,
+        "spool_depth": beat.spool_depth,
+        "spool_bytes": beat.spool_bytes,
+        "dropped_total": beat.dropped_total,
+        "rss_bytes": beat.rss_bytes,
+        "cpu_s": beat.cpu_s,
+        "delivered_total": sent.delivered_total,
+        "delivery_error": sent.error,
+        "hung_children": list(node.children.hung),
+        "jobs": list(beat.jobs),
+        "faults": dict(beat.faults),
+        "sources": dict(beat.sources),
+    }
+
+
+def _spool(node: node_state.NodeState) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "state": "error" if node.spool.error else "ok",
+        "full_share": round(node.spool.full_share, 4),
+        "disk_errors_total": node.spool.totals.disk_errors,
+    }
+    facts = {"error": node.spool.error, "replaced_corrupt": node.spool.replaced_corrupt}
+    return row | {k: v for k, v in facts.items() if v}
+
+
+def _delivery(sent: delivery_loop.DeliveryLoop) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "state": "error" if sent.error else "ok",
+        "delivered_total": sent.delivered_total,
+    }
+    if sent.delivered_at is not None:
+        row["last_read"] = clock.iso_z(sent.delivered_at)
+    return row | ({"error": sent.error} if sent.error else {})
