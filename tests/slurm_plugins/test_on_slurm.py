@@ -15,7 +15,7 @@ import pytest
 
 from probing_cluster.core import settings
 from probing_cluster.sandbox import cluster
-from probing_cluster.slurm_plugins import accounting, commands, live, live_records, nodes
+from probing_cluster.slurm_plugins import accounting, commands, live, live_records, nodes, sacct_json
 
 pytestmark = pytest.mark.cluster
 
@@ -158,6 +158,23 @@ def test_a_requeue_is_two_attempts(
     )
     assert result.rejected == ()
     assert [a.attempt for a in poll.history([job_id]).attempts] == [1, 2]
+    as_json = sacct_json.parse_sacct_json(commands.SlurmCommands(settings=slurm)("sacct", "-aD", "--json"))
+    told = {a.submit_at: a for a in as_json.attempts if a.job_id == job_id}
+    for attempt in (first, second):
+        # The JSON writer has no suspended or restart columns in every release, and its own word for who owns a job.
+        for name in (
+            "state",
+            "attempt",
+            "start_at",
+            "end_at",
+            "nodes",
+            "n_gpus",
+            "n_cpus",
+            "exit_code",
+            "name",
+            "user",
+        ):
+            assert getattr(told[attempt.submit_at], name) == getattr(attempt, name), name
 
 
 def test_interactive_and_protected_jobs_run_on(
