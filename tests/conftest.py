@@ -16,11 +16,16 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import psycopg
 import pytest
 
 from probing_cluster.db import embedded, migrate
 from probing_cluster.db import store as store_module
+
+# A slow machine is no failure: no test asserts a time.
+hypothesis.settings.register_profile("ours", deadline=None)
+hypothesis.settings.load_profile("ours")
 
 _TEMPLATE = "probing_template"
 _NAMES = (f"probing_test_{n}" for n in itertools.count())

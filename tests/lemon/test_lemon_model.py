@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probing_cluster.lemon import baseline, model, trends
@@ -97,6 +97,7 @@ def test_a_large_gang_convicts_nobody() -> None:
     assert np.abs(after.probability - before.probability).max() < 0.05
 
 
+@settings(max_examples=20)
 @given(st.permutations(range(NODES)))
 def test_the_order_of_nodes_means_nothing(order: list[int]) -> None:
     """Relabelling the nodes relabels the scores."""
