@@ -39,7 +39,8 @@ def ensure(directory: str | os.PathLike[str]) -> str:
 
     Safe to call from many processes at once. Raises DatabaseUnavailable saying the way out.
     """
-    home, who = _home(directory), postgres_programs.account()
+    home = _home(directory)
+    who = postgres_programs.account(home / "data")
     if server_files.trusted_socket(home, who):
         with contextlib.suppress(psycopg.Error):
             psycopg.connect(url(home), connect_timeout=5).close()
@@ -57,8 +58,9 @@ def ensure(directory: str | os.PathLike[str]) -> str:
 
 def stop(directory: str | os.PathLike[str]) -> None:
     """Stop the server of `directory`; nothing to do when none runs."""
-    home, who = _home(directory), postgres_programs.account()
+    home = _home(directory)
     data, sockets = home / "data", server_files.socket_directory(home)
+    who = postgres_programs.account(data)
     if not (data / "PG_VERSION").exists():
         return
     with _locked(home):

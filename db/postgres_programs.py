@@ -27,10 +27,13 @@ class Account:
     gid: int
 
 
-def account() -> Account:
-    """Ourselves; for root an existing account without rights (never a new one)."""
-    if os.geteuid() != 0:
-        entry = _entry_of_uid(os.geteuid())
+def account(data: Path | None = None) -> Account:
+    """Ourselves; for root the owner of `data`, else an existing account without rights (never a new one)."""
+    owner = os.geteuid()
+    if owner == 0 and data is not None and data.is_dir():
+        owner = data.stat().st_uid
+    if owner != 0:
+        entry = _entry_of_uid(owner)
         return Account(name=entry.pw_name, uid=entry.pw_uid, gid=entry.pw_gid)
     for name in ("postgres", "nobody"):
         try:

@@ -124,6 +124,28 @@ def test_it_never_runs_as_root_and_touches_no_ancestor(home: Path) -> None:
 
 
 @as_root
+def test_an_ordinary_user_runs_a_server_of_its_own(home: Path) -> None:
+    """Without root the server is the user's, crashed and restarted by it; root may use, stop and start it and it stays the user's."""
+    os.chown(home.parent, 65534, 65534)
+    code = (
+        "import os, psycopg\n"
+        "from probing_cluster.db import embedded\n"
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        f"home = {str(home)!r}\n"
+        "url = embedded.ensure(home); embedded.kill(home); embedded.ensure(home)\n"
+        "print(psycopg.connect(url).execute('SELECT system_user').fetchone()[0])\n"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd="/")
+    assert out.stdout == "peer:nobody\n", out.stderr
+    assert _postmaster(home).uids().effective == 65534
+    assert _answers(embedded.url(home))
+    embedded.stop(home)
+    assert not embedded.running(home)
+    assert _answers(embedded.ensure(home))
+    assert _postmaster(home).uids().effective == 65534
+
+
+@as_root
 def test_other_users_are_refused(home: Path) -> None:
     """A user who is neither root nor the server's owner gets in under no role's name."""
     embedded.ensure(home)
