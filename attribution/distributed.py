@@ -35,6 +35,8 @@ class SlurmWorkers:
     partition: str | None = None
     directives: tuple[str, ...] = ()
     """Further #SBATCH options, as `--gres=none`."""
+    without: tuple[str, ...] = ()
+    """Options Dask would ask for and this site does not take, as `--mem`."""
     python: str | None = None
     """The workers' Python; None = this one, which must be on a shared file system."""
     interface: str | None = None
@@ -129,6 +131,7 @@ def _slurm(workers: SlurmWorkers) -> Iterator[Any]:
         "walltime": workers.walltime,
         "queue": workers.partition,
         "job_extra_directives": list(workers.directives),
+        "job_directives_skip": list(workers.without),
         "interface": workers.interface,
         "log_directory": workers.log_directory,
     }
