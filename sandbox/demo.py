@@ -14,7 +14,7 @@ from probing_cluster.core import hostlist
 from probing_cluster.sandbox import cluster, commands, layout, processes
 
 NODES, GPUS, BROKEN_GPU = 4, 8, 3
-STEPS, CHECKPOINT_EVERY = 72, 12
+STEPS, CHECKPOINT_EVERY = 60, 12
 _TRAINING = """
 srun --ntasks-per-node=1 {python} {script} {checkpoint} {steps} {every}
 """
@@ -61,19 +61,9 @@ def _story(box: cluster.Sandbox, say: Say) -> int:
     say(f"sbatch: job {job} runs on {hostlist.compress(nodes)}, 2 nodes x {GPUS} GPUs")
     output = _Output(box, job, say)
     output.wait_for(f"checkpoint at step {2 * CHECKPOINT_EVERY}")
-    # A little into the next interval: what was trained since the checkpoint is lost.
-    time.sleep(3)
-    broken = nodes[1]
-    gpu = box.hardware(broken).gpus[BROKEN_GPU]
-    say(f"breaking GPU {BROKEN_GPU} of {broken} ({gpu.pci}): Xid 79, it has fallen off the bus")
-    box.fault(broken, "xid", code=79, gpu=BROKEN_GPU)
-    _wait_for(
-        lambda: "drain" in box.run(["sinfo", "-hn", broken, "-o", "%T"]).stdout,
-        f"{broken} is not drained",
-        60,
-    )
-    reason = box.run(["sinfo", "-hn", broken, "-o", "%E"]).stdout.splitlines()[0]
-    say(f"{broken} is drained: {reason}")
+    # Right after a checkpoint: what is trained until the requeue is lost, whenever that comes.
+    time.sleep(1)
+    _break_gpu(box, nodes[1], say)
     _wait_for(lambda: _restarts(box, job) == 1, f"job {job} is not requeued", 60)
     output.tell()
     say(f"job {job} is requeued under the same id")
@@ -84,6 +74,19 @@ def _story(box: cluster.Sandbox, say: Say) -> int:
     say(f"job {job} is completed; waiting for the verdict")
     _wait_for(lambda: _is_judged(box, job), "no verdict yet; the report shows what there is", 60, fatal=False)
     return job
+
+
+def _break_gpu(box: cluster.Sandbox, node: str, say: Say) -> None:
+    """Xid 79, and returns when the node is drained for it."""
+    gpu = box.hardware(node).gpus[BROKEN_GPU]
+    say(f"breaking GPU {BROKEN_GPU} of {node} ({gpu.pci}): Xid 79, it has fallen off the bus")
+    box.fault(node, "xid", code=79, gpu=BROKEN_GPU)
+
+    def told(what: str) -> str:
+        return box.run(["sinfo", "-hn", node, "-p", "gpu", "-o", what]).stdout.strip()
+
+    _wait_for(lambda: told("%T").startswith("drain"), f"{node} is not drained", 60)
+    say(f"{node} is drained: {told('%E')}")
 
 
 def _training(box: cluster.Sandbox) -> str:
