@@ -235,6 +235,33 @@ class Verdict(FromRow):
 
 
 @record
+class GangVerdict(FromRow):
+    """Why the ranks of one attempt do not get on, or not as fast as they could, named while it still runs."""
+
+    gang_id: uuid.UUID = doc("identity: the same stall or slowness judged again replaces its row")
+    cluster: str = doc("Slurm cluster name")
+    job_id: int = doc("Slurm job id")
+    submit_at: datetime = doc("submit time of the attempt, UTC")
+    kind: str = doc(
+        "what it is, a word of docs/probe.md: rank_dead, rank_stopped, python_loop, gil_held, dataloader …"
+    )
+    ranks: tuple[int, ...] = doc("the ranks at fault; empty when none stands out", default=())
+    nodes: tuple[str, ...] = doc("their nodes", default=())
+    domain: Domain = doc("user_program, system_software, hardware or unknown")
+    confidence: Confidence = doc("likely, possible or unknown: job-side evidence alone is never certain")
+    summary: str = doc("one sentence for a person")
+    location: str = doc(
+        "the line of the program the (first) rank at fault is in; empty when not seen", default=""
+    )
+    proof: tuple[str, ...] = doc("what it rests on, one sentence each", default=())
+    evidence: tuple[uuid.UUID, ...] = doc("event ids it rests on", default=())
+    onset_at: datetime = doc("when the gang last got on, UTC")
+    made_at: datetime = doc("when it was named, UTC")
+    ended_at: datetime | None = doc("when the gang got on again, UTC; null while it stands", default=None)
+    detail: Mapping[str, Any] = doc("further facts: merged stacks, seconds slower …", default_factory=dict)
+
+
+@record
 class RunAccount(FromRow):
     """Where one run's wall time went, in seconds; the parts add up to `wall_s` exactly."""
 

@@ -61,6 +61,7 @@ BEGIN
             WHEN 'job_attempt' THEN concat_ws(' OR ', of_cluster, of_account, of_user)
             WHEN 'run_account' THEN concat_ws(' OR ', of_cluster, of_user)
             WHEN 'verdict' THEN concat_ws(' OR ', of_cluster, seen_attempt)
+            WHEN 'gang_verdict' THEN concat_ws(' OR ', of_cluster, replace(seen_attempt, '= verdict.', '= gang_verdict.'))
             WHEN 'agent_role' THEN 'false'
             ELSE of_cluster
         END;
@@ -84,7 +85,7 @@ GRANT INSERT ON probing.operator_note TO probing_operator;
 GRANT SELECT ON ALL TABLES IN SCHEMA ops TO probing_service, probing_reader;
 GRANT SELECT ON
     probing.health_event, probing.check_now, probing.check_result, probing.job_attempt, probing.verdict,
-    probing.run_account, probing.lemon_score, probing.drain, probing.agent_heartbeat, probing.node_request
+    probing.gang_verdict, probing.run_account, probing.lemon_score, probing.drain, probing.agent_heartbeat, probing.node_request
     TO probing_reader;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ops TO probing_service, probing_operator, probing_reader;
 GRANT EXECUTE ON FUNCTION probing.readable(text)

@@ -188,6 +188,27 @@ class AttemptRows(store_base.StoreBase):
         )
         return self._select(records.Verdict, query)
 
+    def save_gang_verdicts(self, verdicts: Iterable[records.GangVerdict]) -> None:
+        """Store what is said of stalled or slow gangs; an equal gang_id replaces it."""
+        self._upsert(records.GangVerdict, verdicts)
+
+    def gang_verdicts(
+        self,
+        job_ids: Iterable[int] | None = None,
+        since: datetime | None = None,
+        standing_only: bool = False,
+    ) -> list[records.GangVerdict]:
+        """What was said of gangs since made_at >= `since`, oldest first; `standing_only` = has not ended."""
+        g = tables.gang_verdict.c
+        query = sa.select(tables.gang_verdict).order_by(g.made_at, g.gang_id)
+        if job_ids is not None:
+            query = query.where(store_base.some(g.job_id, job_ids))
+        if standing_only:
+            query = query.where(g.ended_at.is_(None))
+        return self._select(
+            records.GangVerdict, query.where(g.made_at >= since) if since is not None else query
+        )
+
     def save_run_accounts(self, accounts: Iterable[records.RunAccount]) -> None:
         """Store run accounts; a run's newer account replaces its older."""
         self._upsert(records.RunAccount, accounts)

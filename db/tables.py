@@ -29,6 +29,7 @@ RECORDS: tuple[type[Any], ...] = (
     records.CheckResult,
     records.JobAttempt,
     records.Verdict,
+    records.GangVerdict,
     records.RunAccount,
     records.LemonScore,
     records.OperatorNote,
@@ -190,6 +191,12 @@ verdict = _of_record(
     sa.Index("verdict_job_id", "job_id", "submit_at", "made_at"),
     sa.Index("verdict_node", "node", "window_end_at", postgresql_where=sa.text("superseded_at IS NULL")),
     comment="Why one attempt ended, how sure we are, and on what evidence; a row per verdict, history kept.",
+)
+gang_verdict = _of_record(
+    records.GangVerdict,
+    ("gang_id",),
+    sa.Index("gang_verdict_job_id", "job_id", "submit_at", "made_at"),
+    sa.Index("gang_verdict_made_at", "made_at"),
 )
 run_account = _of_record(
     records.RunAccount, ("run_key", "user", "cluster"), sa.Index("run_account_end_at", "end_at")

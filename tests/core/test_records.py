@@ -11,7 +11,7 @@ from probing_cluster.core import errors, records
 
 AT = datetime(2026, 1, 31, 14, 2, 11, tzinfo=UTC)
 ALL = [
-    records.HealthEvent, records.CheckResult, records.JobAttempt, records.Verdict, records.RunAccount,
+    records.HealthEvent, records.CheckResult, records.JobAttempt, records.Verdict, records.RunAccount, records.GangVerdict,
     records.LemonScore, records.OperatorNote, records.Drain, records.AgentHeartbeat, records.JobAllocation,
 ]  # fmt: skip
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import uuid
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -185,3 +186,27 @@ def test_run_accounts(store: store_module.Store, make_attempt: Make) -> None:
     assert store.run_account("r") == theirs
     assert store.run_account("s") is None
     assert store.run_accounts(until=theirs.end_at) == [mine]
+
+
+def test_a_gang_judged_again_is_one_row(store: store_module.Store) -> None:
+    """More snapshots say more of the same stall; one that ended stands no longer."""
+    at = datetime.now(UTC)
+    first = records.GangVerdict(
+        gang_id=uuid.uuid4(),
+        cluster="c",
+        job_id=7,
+        submit_at=at - timedelta(hours=1),
+        kind="unknown",
+        domain=records.Domain.UNKNOWN,
+        confidence=records.Confidence.UNKNOWN,
+        summary="no rank stands out",
+        onset_at=at - timedelta(seconds=40),
+        made_at=at,
+    )
+    better = dataclasses.replace(first, kind="python_loop", ranks=(5,), nodes=("n3",), summary="rank 5")
+    other = dataclasses.replace(first, gang_id=uuid.uuid4(), job_id=8, ended_at=at)
+    store.save_gang_verdicts([first, other])
+    store.save_gang_verdicts([better])
+    assert store.gang_verdicts(job_ids=[7]) == store.gang_verdicts(standing_only=True) == [better]
+    assert store.gang_verdicts(since=at + timedelta(seconds=1)) == []
+    assert {v.job_id for v in store.gang_verdicts()} == {7, 8}

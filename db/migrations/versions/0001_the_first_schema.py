@@ -263,6 +263,88 @@ def upgrade() -> None:
         postgresql_using="brin",
     )
     op.create_table(
+        "gang_verdict",
+        sa.Column(
+            "gang_id",
+            sa.Uuid(),
+            nullable=False,
+            comment="identity: the same stall or slowness judged again replaces its row",
+        ),
+        sa.Column("cluster", sa.Text(), nullable=False, comment="Slurm cluster name"),
+        sa.Column("job_id", sa.BigInteger(), nullable=False, comment="Slurm job id"),
+        sa.Column(
+            "submit_at", sa.DateTime(timezone=True), nullable=False, comment="submit time of the attempt, UTC"
+        ),
+        sa.Column(
+            "kind",
+            sa.Text(),
+            nullable=False,
+            comment="what it is, a word of docs/probe.md: rank_dead, rank_stopped, python_loop, gil_held, dataloader …",
+        ),
+        sa.Column(
+            "ranks",
+            postgresql.ARRAY(sa.BigInteger(), dimensions=1),
+            nullable=False,
+            comment="the ranks at fault; empty when none stands out",
+        ),
+        sa.Column("nodes", postgresql.ARRAY(sa.Text(), dimensions=1), nullable=False, comment="their nodes"),
+        sa.Column(
+            "domain", sa.Text(), nullable=False, comment="user_program, system_software, hardware or unknown"
+        ),
+        sa.Column(
+            "confidence",
+            sa.Text(),
+            nullable=False,
+            comment="likely, possible or unknown: job-side evidence alone is never certain",
+        ),
+        sa.Column("summary", sa.Text(), nullable=False, comment="one sentence for a person"),
+        sa.Column(
+            "location",
+            sa.Text(),
+            nullable=False,
+            comment="the line of the program the (first) rank at fault is in; empty when not seen",
+        ),
+        sa.Column(
+            "proof",
+            postgresql.ARRAY(sa.Text(), dimensions=1),
+            nullable=False,
+            comment="what it rests on, one sentence each",
+        ),
+        sa.Column(
+            "evidence",
+            postgresql.ARRAY(sa.Uuid(), dimensions=1),
+            nullable=False,
+            comment="event ids it rests on",
+        ),
+        sa.Column(
+            "onset_at", sa.DateTime(timezone=True), nullable=False, comment="when the gang last got on, UTC"
+        ),
+        sa.Column("made_at", sa.DateTime(timezone=True), nullable=False, comment="when it was named, UTC"),
+        sa.Column(
+            "ended_at",
+            sa.DateTime(timezone=True),
+            nullable=True,
+            comment="when the gang got on again, UTC; null while it stands",
+        ),
+        sa.Column(
+            "detail",
+            postgresql.JSONB(none_as_null=True, astext_type=sa.Text()),
+            nullable=False,
+            comment="further facts: merged stacks, seconds slower …",
+        ),
+        sa.PrimaryKeyConstraint("gang_id"),
+        schema="probing",
+        comment="Why the ranks of one attempt do not get on, or not as fast as they could, named while it still runs.",
+    )
+    op.create_index(
+        "gang_verdict_job_id",
+        "gang_verdict",
+        ["job_id", "submit_at", "made_at"],
+        unique=False,
+        schema="probing",
+    )
+    op.create_index("gang_verdict_made_at", "gang_verdict", ["made_at"], unique=False, schema="probing")
+    op.create_table(
         "health_event",
         sa.Column(
             "event_id",
