@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from probing_cluster.control_plane import budget, confirm, context, view
-from probing_cluster.core import errors, records
+from probing_cluster.core import errors, network_address, records
 
 LOG = logging.getLogger("probing.metrics")
 
@@ -25,7 +25,7 @@ def serving(service: context.Context) -> Iterator[None]:
     if not listen:
         yield
         return
-    host, port = address(listen)
+    host, port = network_address.parse(listen, "[service] metrics_listen")
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ServiceCollector(service))
     try:
@@ -40,15 +40,6 @@ def serving(service: context.Context) -> Iterator[None]:
         server.shutdown()
         server.server_close()
         thread.join(5)
-
-
-def address(listen: str) -> tuple[str, int]:
-    """Host and port of `host:port`, `:port` or `[::1]:port`; raises SettingsError."""
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdigit():
-        msg = f"[service] metrics_listen must be host:port, not {listen!r}"
-        raise errors.SettingsError(msg)
-    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - ":9101" means every address
 
 
 class ServiceCollector(Collector):

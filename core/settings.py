@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from probing_cluster.core import database_url, secret_file
 from probing_cluster.core.errors import SettingsError
 from probing_cluster.core.records import doc
 
@@ -139,6 +140,17 @@ class ServiceSettings:
         "users who may read every job's report through the socket, besides root", default=()
     )
     operator_group: str = doc("Unix group whose members may too; empty = none", default="")
+    munge_socket: str = doc("munged's socket; empty = MUNGE's own default", default="")
+    listen: str = doc(
+        "host:port where users' reports are answered over TLS, by MUNGE credential; empty = off", default=""
+    )
+    tls_certificate: str = doc("PEM file with the certificate (and chain) of `listen`", default="")
+    tls_key: str = doc("PEM file (mode 0600) with its key", default="")
+    address: str = doc(
+        "host:port of that door as login nodes reach it, named in the certificate; empty = only the Unix socket",
+        default="",
+    )
+    tls_ca: str = doc("PEM file with the CA of that certificate; empty = the system's", default="")
     timezone: str = doc("IANA zone of the nightly jobs", default="UTC")
 
 
@@ -285,7 +297,10 @@ def load(path: Path | None = None) -> Settings:
     except OSError as exc:
         msg = f"{chosen} cannot be read: {exc.strerror}"
         raise SettingsError(msg) from exc
-    return parse(raw.decode("utf-8", "replace"), where=str(chosen))
+    found = parse(raw.decode("utf-8", "replace"), where=str(chosen))
+    if any(map(database_url.has_password, (found.database.url, found.agent.database_url))):
+        secret_file.require_private(chosen)
+    return found
 
 
 def parse(text: str, *, where: str = "settings") -> Settings:
@@ -303,7 +318,10 @@ def parse(text: str, *, where: str = "settings") -> Settings:
         if not isinstance(value, dict):
             msg = f"{where}: {name} must be a section [{name}]"
             raise SettingsError(msg)
-    return Settings(**{n: _section(hints[n], t, f"{where}: [{n}]") for n, t in tables.items()})
+    found = Settings(**{n: _section(hints[n], t, f"{where}: [{n}]") for n, t in tables.items()})
+    database_url.require_tls(found.database.url, f"{where}: [database] url")
+    database_url.require_tls(found.agent.database_url, f"{where}: [agent] database_url")
+    return found
 
 
 def _section(cls: type[_Section], table: Mapping[str, Any], where: str) -> _Section:

@@ -16,7 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from probing_cluster.control_plane import context, journal, metrics, serve, tasks
-from probing_cluster.core import errors, settings
+from probing_cluster.core import settings
 from probing_cluster.db import store as db_store
 
 SLURM = """#!/bin/sh
@@ -156,19 +156,3 @@ def test_a_scrape_without_the_database_still_answers(
     finally:
         embedded.ensure(postgres_directory)
     assert value(text, "probing_database_up") == 0
-
-
-@pytest.mark.parametrize(
-    ("text", "host", "port"),
-    [("127.0.0.1:9101", "127.0.0.1", 9101), (":9101", "0.0.0.0", 9101), ("[::1]:1", "::1", 1)],
-)
-def test_where_metrics_listen(text: str, host: str, port: int) -> None:
-    """host:port, every address, IPv6."""
-    assert metrics.address(text) == (host, port)
-
-
-@pytest.mark.parametrize("text", ["9101", "host", "host:port"])
-def test_a_bad_listen_address_is_refused(text: str) -> None:
-    """A typo in the setting is named, not guessed."""
-    with pytest.raises(errors.SettingsError, match="metrics_listen"):
-        metrics.address(text)
