@@ -10,7 +10,7 @@ python=$1 venv=$2 torch=$3
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 echo "setup: installing Python packages into $venv (the first time takes a minute or two)"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[probe,scale]' --group dev --group bench
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[probe,scale]' --group dev --group bench --group deploy
 if [ "$torch" = 1 ]; then
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check torch==2.13.0
 fi

@@ -1,5 +1,7 @@
 """The wheel ships exactly the code folders of the checkout, under one import name."""
 
+import importlib
+import tomllib
 from pathlib import Path
 
 from hatchling.builders.wheel import WheelBuilder
@@ -32,3 +34,14 @@ def test_data_files_travel_with_the_code() -> None:
 def test_checkout_link() -> None:
     """The one link that makes the flat folders importable points at the checkout."""
     assert (ROOT / ".src/probing_cluster").resolve() == ROOT
+
+
+def test_every_command_of_the_wheel_can_be_called() -> None:
+    """A command that names a module or function that is gone would fail only on a site."""
+    commands = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert {"probing-report", "probing-ctl", "probing-agent", "probing-check", "probing-node-helper"} <= set(
+        commands
+    )
+    for name, target in commands.items():
+        module, _, function = target.partition(":")
+        assert callable(getattr(importlib.import_module(module), function)), name
