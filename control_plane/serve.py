@@ -11,8 +11,8 @@ from datetime import timedelta
 
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from probing_cluster.control_plane import context, journal, logs, metrics, report_door, slurm_hands, tasks
-from probing_cluster.core import clock, errors, settings
+from probing_cluster.control_plane import context, journal, metrics, report_door, slurm_hands, tasks
+from probing_cluster.core import clock, errors, logs, settings
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins import commands
 

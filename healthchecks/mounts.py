@@ -6,6 +6,7 @@ deadline, local ones first, and after one that cannot be killed no other network
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Mapping
@@ -24,6 +25,10 @@ REAL_LOCAL = frozenset(
     {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay", "vfat", "ntfs3", "jfs"}
 )
 """Local types that hold files of users or of the system."""
+
+OWN_TABLE = "/proc/self/mounts"
+TABLES = ("/proc/1/mounts", OWN_TABLE, "/proc/mounts")
+"""Process 1's first: our own may be narrowed by the service manager (ProtectSystem=strict shows all as read-only)."""
 
 MOUNT_DEADLINE_S = 5.0
 
@@ -103,10 +108,23 @@ def table(node: nodeview.NodeView) -> list[Mount]:
 
 
 def _table(node: nodeview.NodeView) -> list[Mount]:
-    text = node.text("/proc/self/mounts") or node.text("/proc/mounts")
-    if text is None:
-        raise OSError("the node has no mount table")
-    return parse(text)
+    for path in TABLES:
+        with contextlib.suppress(PermissionError):  # process 1's is root's to read
+            if text := node.text(path):
+                return parse(text)
+    raise OSError("the node has no mount table")
+
+
+def only_here_read_only(node: nodeview.NodeView, path: str) -> bool:
+    """True when `path` is read-only for us and writable for the rest of the node: our unit's sandbox, no fault."""
+    ours, theirs = holding(parse(node.text(OWN_TABLE) or ""), path), holding(table(node), path)
+    return ours is not None and theirs is not None and ours.read_only and not theirs.read_only
+
+
+def holding(found: list[Mount], path: str) -> Mount | None:
+    """The mount that `path` lies on, by name; None where the table has no root."""
+    on_it = [m for m in found if m.path == "/" or path == m.path or path.startswith(f"{m.path}/")]
+    return max(on_it, key=lambda m: len(m.path), default=None)
 
 
 def worth_asking(found: list[Mount]) -> list[Mount]:

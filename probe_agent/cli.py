@@ -22,12 +22,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--verbose", action="store_true", help="log what is done, not only what is wrong")
     asked = parser.parse_args(argv)
 
-    from probing_cluster.core import errors, settings
+    from probing_cluster.core import errors, logs, settings
 
-    logging.basicConfig(
-        level=logging.INFO if asked.verbose else logging.WARNING,
-        format="probing-agent %(levelname)s %(name)s: %(message)s",
-    )
+    level = logging.INFO if asked.verbose else logging.WARNING
+    if asked.once:
+        logging.basicConfig(level=level, format="probing-agent %(levelname)s %(name)s: %(message)s")
+    else:
+        logs.configure(level=level)
     try:
         from probing_cluster.probe_agent import daemon
 

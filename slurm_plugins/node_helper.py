@@ -21,7 +21,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import clock, errors, settings
+from probing_cluster.core import clock, errors, logs, settings
 from probing_cluster.slurm_plugins import nodes
 
 LOG = logging.getLogger("probing.helper")
@@ -178,7 +178,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--allow-user", required=True, help="the account of probing-ctl serve")
     parser.add_argument("--config", type=Path, default=None)
     options = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(name)s %(levelname)s %(message)s")
+    logs.configure()
     try:
         config = settings.load(options.config)
         uid = pwd.getpwnam(options.allow_user).pw_uid

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from probing_cluster.core import records
 from probing_cluster.healthchecks import findings, mounts, nodeview, registry
 
+NOT_FOR_US = "read-only for this process only (ReadWritePaths= of probing-agent.service)"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
@@ -30,8 +32,15 @@ def read(node: nodeview.NodeView) -> Reading:
     meant = (seen | parse_fstab_rw(node.text("/etc/fstab") or "") | set(node.limits["paths"])) - set(
         node.limits["read_only"]
     )
-    tried = {p: attempt(node.path(p)) if node.exists(p) else "ENOENT" for p in node.limits["probe"]}
+    tried = {p: _try(node, p) for p in node.limits["probe"]}
     return Reading(mounted=tuple(mounted), meant_writable=frozenset(meant), tried=tried)
+
+
+def _try(node: nodeview.NodeView, path: str) -> str:
+    if not node.exists(path):
+        return "ENOENT"
+    error = attempt(node.path(path))
+    return NOT_FOR_US if error == "EROFS" and mounts.only_here_read_only(node, path) else error
 
 
 def parse_fstab_rw(text: str) -> set[str]:
@@ -69,6 +78,7 @@ def judge(seen: Reading, _: registry.Limits) -> findings.Finding:
             "EACCES",
             "EPERM",
             "ENOENT",
+            NOT_FOR_US,
         ):  # says something about us or the site file, not about the disk
             parts.append(findings.unseen(f"{path} cannot be tried: {error}", device=path))
         elif error:

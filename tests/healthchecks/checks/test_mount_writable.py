@@ -54,3 +54,16 @@ def test_no_file_can_be_made(node: Any, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(mount_writable, "attempt", lambda _: "EACCES")
     assert node.check("mount_writable", probe=["/tmp"]).outcome is Outcome.ERROR
     assert node.check("mount_writable", probe=["/nowhere"]).outcome is Outcome.ERROR
+
+
+def test_our_own_sandbox_is_no_fault_of_the_disk(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under ProtectSystem=strict all is read-only to the agent alone: the node's own table decides, then nothing is said."""
+    node.put("tmp/x", "")
+    monkeypatch.setattr(mount_writable, "attempt", lambda _: "EROFS")
+    node.put("proc/self/mounts", "dev / ext4 ro 0 0\ndev /usr ext4 ro 0 0")
+    node.put("proc/1/mounts", "dev / ext4 rw 0 0")
+    assert node.check("mount_writable", **NONE).outcome is Outcome.OK
+    ours = node.check("mount_writable", probe=["/tmp"])
+    assert (ours.outcome, "ReadWritePaths" in ours.message) == (Outcome.ERROR, True)
+    node.put("proc/self/mounts", "dev / ext4 rw 0 0")
+    assert node.check("mount_writable", probe=["/tmp"]).outcome is Outcome.FAIL
