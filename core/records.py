@@ -96,7 +96,8 @@ def make_event_id(cluster: str, node: str, source: str, position: str) -> uuid.U
     """The 128-bit identity of an event: the same fact read twice has the same id.
 
     `position` is where the source saw it, never wall time: `<boot id>:<kmsg sequence>` for
-    kernel lines, `<boot id>:<device>:<counter>:<value>` for NVML and sysfs.
+    kernel lines, `<boot id>:<device>:<counter>:<value>` for NVML and sysfs. `node` is empty for what
+    several nodes can see (a line of a job's log on a network file system).
     """
     digest = hashlib.blake2b(digest_size=16, person=b"probing-event-v1")
     for part in (cluster, node, source, position):

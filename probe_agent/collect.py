@@ -11,9 +11,11 @@ import json
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from probing_cluster.core import clock, errors, hostlist, records, sanitize
+from probing_cluster.healthchecks import mounts
 from probing_cluster.probe_agent import children, identity, intake, jobs, page_directories, self_watch
 from probing_cluster.probe_agent.sighting import Sighting
 
@@ -91,7 +93,10 @@ class Collector:
         if path is None or not writes_here(job, self._who.node):
             return []
         answer = await self._ask(job, {"op": "log", "path": path})
-        return [self._from_log(job, path, f) for f in answer.get("findings", ())]
+        shared = answer.get("filesystem") in mounts.NETWORK
+        # On a network file system every node knows the file by its inode; elsewhere the path names this node's own.
+        file = f"inode {answer['inode']}" if shared else sanitize.clean(path, 1024)
+        return [self._from_log(job, file, f, shared=shared) for f in answer.get("findings", ())]
 
     async def _dumps(self, job: jobs.Job) -> list[Sighting]:
         directory = self._pages.path(job.job_id)
@@ -122,10 +127,10 @@ class Collector:
             self._watch.read(NAME, self._clock.now())
         return answer
 
-    def _from_log(self, job: jobs.Job, path: str, found: Mapping[str, Any]) -> Sighting:
-        return self._sighting(
-            job, "joblog", f"{sanitize.clean(path, 1024)}:{found['offset']}:{found['kind']}", found
-        )
+    def _from_log(self, job: jobs.Job, file: str, found: Mapping[str, Any], *, shared: bool) -> Sighting:
+        """One line of one attempt's log is one event, whichever node reports it where all see the same file."""
+        seen = self._sighting(job, "joblog", f"{file}:{found['offset']}:{found['kind']}", found)
+        return replace(seen, shared=shared)
 
     def _from_dump(self, job: jobs.Job, number: int, found: Mapping[str, Any]) -> Sighting:
         return self._sighting(job, "dump", f"{number}:{found['kind']}", found)

@@ -30,8 +30,8 @@ class Refused(Exception):
     """The file is not what a job's own file looks like."""
 
 
-def read_own(path: str, uid: int, *, most: int, tail: bool) -> tuple[bytes, int, int]:
-    """(bytes, offset of the first, size of the file) of a regular file of one link that `uid` owns; raises Refused.
+def read_own(path: str, uid: int, *, most: int, tail: bool) -> tuple[bytes, int, os.stat_result]:
+    """(bytes, offset of the first, status of the file) of a regular file of one link that `uid` owns; raises Refused.
 
     The last part of the path is never followed if it is a link; opening never waits (a FIFO has no say);
     reading is by position, so a file that shrinks meanwhile gives less, never a signal.
@@ -52,7 +52,7 @@ def read_own(path: str, uid: int, *, most: int, tail: bool) -> tuple[bytes, int,
         told = os.fstat(fd)
         _require(told, uid)
         start = max(0, told.st_size - most) if tail else 0
-        return _read(fd, start, most), start, told.st_size
+        return _read(fd, start, most), start, told
     finally:
         os.close(fd)
 
@@ -102,8 +102,20 @@ def limit(cpu_s: int | None = 60) -> None:
 
 def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
     """What the tail of the job's output says."""
-    data, start, size = read_own(request["path"], request["uid"], most=MAX_TAIL_BYTES, tail=True)
-    return {"size": size, "from": start, "findings": collect_words.log_findings(data, start)}
+    data, start, told = read_own(request["path"], request["uid"], most=MAX_TAIL_BYTES, tail=True)
+    found = collect_words.log_findings(data, start)
+    where = {"inode": told.st_ino, "filesystem": filesystem(told.st_dev)}
+    return {"size": told.st_size, "from": start, **where, "findings": found}
+
+
+def filesystem(device: int, table: Path = Path("/proc/self/mountinfo")) -> str:
+    """The type of the mounted file system with that device number; empty where the table does not name it."""
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in table.read_text("utf-8", "replace").splitlines():
+        fields = line.split()
+        if fields[2:3] == [wanted] and "-" in fields:
+            return fields[fields.index("-") + 1]
+    return ""
 
 
 def dump_findings(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,8 +126,8 @@ def dump_findings(request: Mapping[str, Any]) -> dict[str, Any]:
     names = sorted(n for n in os.listdir(base) if n.startswith("fr_rank_"))[:MAX_DUMPS]  # noqa: PTH208
     for name in names:
         try:
-            data, _, size = read_own(str(base / name), request["uid"], most=MAX_DUMP_BYTES, tail=False)
-            if size > MAX_DUMP_BYTES:
+            data, _, told = read_own(str(base / name), request["uid"], most=MAX_DUMP_BYTES, tail=False)
+            if told.st_size > MAX_DUMP_BYTES:
                 raise Refused("larger than a dump may be")  # noqa: TRY301
             dumps[name] = data
         except Refused as exc:

@@ -37,13 +37,13 @@ def read_pages(directory: str, uid: int) -> dict[str, Any]:
                     break
                 continue
             try:
-                data, _, size = collect_child.read_own(
+                data, _, told = collect_child.read_own(
                     f"{directory}/{entry.name}",
                     uid,
                     most=layout.SIZE_BYTES,
                     tail=False,
                 )
-                if size != layout.SIZE_BYTES:
+                if told.st_size != layout.SIZE_BYTES:
                     raise collect_child.Refused("not the size of a page")  # noqa: TRY301
                 pages[entry.name] = data.hex()
             except collect_child.Refused as exc:

@@ -36,6 +36,8 @@ class Sighting:
     """The source's own time in seconds where it can storm and equal sightings may be folded; None = each one counts alone."""
     latches: bool = True
     """False where the source's own next reading says whether it still stands."""
+    shared: bool = False
+    """True where other nodes can see the very same thing: whoever reports it, it is one event."""
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -44,11 +46,14 @@ def to_event(
 ) -> records.HealthEvent:
     """The event of a sighting, with the GPU's index and UUID added where the node's inventory knows them.
 
-    The identity depends on cluster, node, source and position alone, so knowing more later changes nothing.
+    The identity depends on cluster, node, source and position alone, so knowing more later changes nothing;
+    of what is `shared`, the node is no part either.
     """
     gpu = inventory.by_uuid(seen.gpu_uuid) or inventory.by_pci(seen.pci_bus_id)
     return records.HealthEvent(
-        event_id=records.make_event_id(who.cluster, who.node, seen.source, seen.position),
+        event_id=records.make_event_id(
+            who.cluster, "" if seen.shared else who.node, seen.source, seen.position
+        ),
         cluster=who.cluster,
         node=who.node,
         at=seen.at,

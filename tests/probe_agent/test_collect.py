@@ -38,7 +38,8 @@ TRACE = (
 
 
 def read(path: Path, uid: int = ME, most: int = 1000, *, tail: bool = True) -> tuple[bytes, int, int]:
-    return collect_child.read_own(str(path), uid, most=most, tail=tail)
+    data, start, told = collect_child.read_own(str(path), uid, most=most, tail=tail)
+    return data, start, told.st_size
 
 
 def test_tail_of_a_plain_file_is_read_with_its_place(tmp_path: Path) -> None:
@@ -182,6 +183,50 @@ def test_job_log_becomes_job_side_events_once(collector: Any, queue: spool.Spool
     assert {(e.source, e.job_id, str(e.severity)) for e in found} == {("joblog", 7, "info")}
     assert all(e.source in records.JOB_SIDE_SOURCES for e in found)
     assert len({e.event_id for e in found}) == len(found)
+
+
+@pytest.mark.parametrize(("filesystem", "events_of_both"), [("nfs4", 1), ("lustre", 1), ("ext4", 2), ("", 2)])
+def test_a_line_that_two_nodes_report_is_one_event_where_both_see_the_same_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filesystem: str, events_of_both: int
+) -> None:
+    """On a network file system the inode says so, whatever the path; two nodes' own files are two facts."""
+
+    async def told(self: collect.Collector, *_: object) -> dict[str, Any]:
+        found = {"offset": 8, "kind": "python", "message": "ValueError: bad shape", "detail": {}}
+        return {"filesystem": filesystem, "inode": 4711, "findings": [found]}
+
+    monkeypatch.setattr(collect.Collector, "_ask", told)
+    ids = []
+    for node, path in (("n1", "/home/a/out"), ("n2", "/export/home/a/out")):
+        queue = spool.Spool(tmp_path / node, max_bytes=1 << 20)
+        who = identity.Identity(cluster="c", node=node, root=tmp_path)
+        collector = collect.Collector(
+            who=who,
+            started=children.Children(),
+            taken=intake.Intake(who=who, queue=queue, standing=faults.Faults("b")),
+            book=jobs.JobBook("b"),
+            pages=page_directories.PageDirectories(tmp_path / "pages"),
+            watch=self_watch.SelfWatch(),
+        )
+        for restart in (0, 1):
+            asyncio.run(collector.collect(job(stdout=path, restart_count=restart)))
+        found = events(queue)
+        assert [e.node for e in found] == [node, node]
+        ids += [e.event_id for e in found]
+        queue.close()
+    assert len(set(ids)) == 2 * events_of_both  # two attempts
+
+
+def test_the_file_system_of_a_file_is_told(tmp_path: Path) -> None:
+    """By the device number in the mount table; one it does not name is nobody's."""
+    table = tmp_path / "mountinfo"
+    table.write_text(
+        "22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n"
+        "90 22 0:51 / /home rw,relatime shared:2 master:1 - nfs4 server:/home rw,vers=4.2\n"
+    )
+    assert collect_child.filesystem(os.makedev(0, 51), table) == "nfs4"
+    assert collect_child.filesystem(os.makedev(254, 1), table) == "ext4"
+    assert collect_child.filesystem(os.makedev(0, 52), table) == ""
 
 
 def test_page_directory_goes_after_the_collection(collector: Any, tmp_path: Path) -> None:

@@ -55,6 +55,13 @@ def test_entries_survive_any_split_of_the_stream(size: int) -> None:
     ]
 
 
+def test_a_message_of_several_lines_is_one_line_of_the_log() -> None:
+    """It comes with its length in binary; what looks like a field or an entry's end inside it is text."""
+    text = "NVRM: Xid (PCI:0000:5e:00): 79, pid=1\n_TRANSPORT=syslog\n\nMESSAGE=no field \x01"
+    found = [journal.line_of(e) for e in entries(entry(text.encode()) + entry(b"next"), 3)]
+    assert [line.text if line else None for line in found] == [text, "next"]
+
+
 @pytest.mark.parametrize(
     "forged",
     [{"_TRANSPORT": "syslog"}, {"_TRANSPORT": "stdout"}, {"_TRANSPORT": ""}, {"SYSLOG_FACILITY": "1"}],

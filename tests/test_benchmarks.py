@@ -1,0 +1,72 @@
+"""`python -m benchmarks` knows every measurement there is."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+APART = {"agent_rig", "evidence_atheris", "campaign"}
+"""Not measurements by themselves: a rig, a fuzzer that runs until stopped, the campaign with its own command."""
+
+
+@pytest.fixture
+def listed() -> ModuleType:
+    """The list; benchmarks are no package of the product."""
+    spec = importlib.util.spec_from_file_location("benchmarks_main", ROOT / "benchmarks/__main__.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_measurement_is_listed(listed: ModuleType) -> None:
+    """A new file with a `main` that nobody listed would never be run again."""
+    found = {
+        ".".join(path.relative_to(ROOT / "benchmarks").with_suffix("").parts)
+        for path in (ROOT / "benchmarks").rglob("*.py")
+        if "def main(" in path.read_text() and path.name != "__main__.py"
+    }
+    wanted = {name for name in found if name.partition(".")[0] not in APART}
+    assert {one.module for one in listed.BENCHMARKS} == wanted
+
+
+def test_every_measurement_has_its_row_in_the_manual(listed: ModuleType) -> None:
+    """docs/benchmarks.md says for each what was measured, where and with which command."""
+    manual = (ROOT / "docs/benchmarks.md").read_text()
+    for one in listed.BENCHMARKS:
+        assert f"benchmarks.{one.module}" in manual, one.module
+
+
+def test_every_command_is_understood(listed: ModuleType) -> None:
+    """The arguments of the list are ones that the benchmark knows."""
+    for one in listed.BENCHMARKS:
+        if listed.missing(one):
+            continue
+        said = subprocess.run(
+            [sys.executable, "-m", f"benchmarks.{one.module}", "--help"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for word in (*one.short, *one.whole):
+            if word.startswith("--"):
+                assert word in said, (one.module, word)
+
+
+def test_what_cannot_run_here_is_left_out_and_said(
+    listed: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A missing tool is no failure, and no silence."""
+    monkeypatch.setitem(listed.NEEDS, "slurm", ("root and Debian's Slurm", lambda: False))
+    told = listed.run(next(b for b in listed.BENCHMARKS if b.module == "spine"), short=True)
+    assert (told.state, told.said) == ("left out", "needs root and Debian's Slurm")
+    assert "| spine | left out | 0 | needs root and Debian's Slurm |" in listed.table([told])
