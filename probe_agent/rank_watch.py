@@ -10,6 +10,7 @@ the user's word, never by itself a reason to touch a node.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,9 +25,11 @@ from probing_cluster.probe_agent import (
     page_directories,
     pages,
     processes,
+    progress,
     pyspy,
     self_watch,
     stall,
+    step_windows,
 )
 from probing_cluster.probe_agent.sighting import Sighting
 
@@ -36,6 +39,10 @@ SNAPSHOT_EVERY_S = 30.0
 """A job's snapshot is taken at most this often, whoever asks."""
 MAX_RANKS = 64
 """Ranks of one job on one node in a snapshot; more are counted."""
+MAX_ROWS = 256
+"""Ranks of all jobs of this node in one heartbeat: some 100 KB at most; a GPU node has eight."""
+MAX_DEATHS = 1024
+"""Deaths told of one attempt on one node."""
 MAX_CALLS = 16
 """Collectives of each rank in a snapshot."""
 STACKS_AT_ONCE = 2
@@ -71,6 +78,7 @@ class Watched:
     refused: int = 0
     snapshot_s: float | None = None
     snapshots: int = 0
+    told: progress.Told = field(default_factory=progress.Told)
 
 
 class RankWatch:
@@ -120,8 +128,31 @@ class RankWatch:
             return []
         seen: list[Sighting] = []
         for rank in watched.ranks.values():
-            seen += self._judge(watched.job, rank)
-        return seen
+            seen += self._judge(watched, rank)
+        return seen + self._news(watched)
+
+    async def last_words(self, job: jobs.Job) -> list[Sighting]:
+        """What an ended job's pages say of its training; of a running one nothing, it will be asked again."""
+        known = self._book.get(job.job_id)
+        if job.released_at is None or known is None or known.restart_count != job.restart_count:
+            return []
+        before = self._jobs.pop(job.job_id, None)
+        if before is not None:
+            await before.lane.close()
+        watched = await self._read(job.job_id)
+        if watched is None:
+            return []
+        if before is not None and before.job.restart_count == job.restart_count:
+            watched.told = before.told
+            watched.ranks = before.ranks | watched.ranks
+        self._jobs.pop(job.job_id, None)
+        await watched.lane.close()
+        return self._news(watched, last=True)
+
+    def _news(self, watched: Watched, *, last: bool = False) -> list[Sighting]:
+        when = progress.Moment(now=self._clock.now(), monotonic_s=self._clock.monotonic_s())
+        seen = [rank.page for rank in watched.ranks.values()]
+        return progress.news(watched.job, seen, watched.told, when, last=last)
 
     async def snapshot(self, job_id: int) -> bool:
         """Takes everything about a job's ranks here, stacks included; False when one was taken just now."""
@@ -133,20 +164,18 @@ class RankWatch:
             return False
         watched.snapshot_s = now_s
         watched.snapshots += 1
-        chosen = sorted(watched.ranks.values(), key=lambda r: (r.page.rank is None, r.page.rank or 0))[
-            :MAX_RANKS
-        ]
+        chosen = watched.chosen()
         entries = await asyncio.gather(*(self._entry(r) for r in chosen))
         self._take([self._told_snapshot(watched, list(entries))])
         return True
 
     def rows(self) -> dict[str, Any]:
-        """For the heartbeat: `<job>:<rank>` to phase, steps and how long ago, of every rank on this node."""
+        """For the heartbeat: `<job>:<rank>` to what that rank does, how far it is and what its steps take."""
         now_ns = self._now_ns()
+        shown = ((job_id, rank) for job_id, watched in self._jobs.items() for rank in watched.chosen())
         return {
-            f"{job_id}:{rank.page.rank if rank.page.rank is not None else f'pid{pid}'}": _row(rank, now_ns)
-            for job_id, watched in self._jobs.items()
-            for pid, rank in list(watched.ranks.items())[:MAX_RANKS]
+            f"{job_id}:{_name(rank.page)}": _row(rank, now_ns)
+            for job_id, rank in itertools.islice(shown, MAX_ROWS)
         }
 
     async def close(self) -> None:
@@ -181,20 +210,36 @@ class RankWatch:
 
     def _update(self, watched: Watched, answer: Mapping[str, Any]) -> None:
         refused = len(answer.get("refused") or {}) + int(answer.get("more") or 0)
-        for raw in (answer.get("pages") or {}).values():
+        read: set[int] = set()
+        for name, raw in (answer.get("pages") or {}).items():
             try:
                 page = pages.parse(bytes.fromhex(raw))
             except errors.MalformedInput:
                 refused += 1  # garbage, or torn twice: the next beat reads it again
+                read.add(int(name[1:-5]))
                 continue
             self._see(watched, page)
+            read.add(page.pid)
+        if "pages" in answer:
+            self._forget(watched, read)
         watched.refused = refused
 
-    def _see(self, watched: Watched, page: pages.ProbePage) -> None:
+    def _forget(self, watched: Watched, read: set[int]) -> None:
+        """Lets go of ranks whose page is gone, so that ever new pages fill no memory; a death is told first."""
+        for pid in [p for p in watched.ranks if p not in read]:
+            rank = watched.ranks[pid]
+            rank.facts = self._facts(watched, rank.page)
+            if rank.alive or rank.dead_told or not rank.was_alive:
+                del watched.ranks[pid]
+
+    def _facts(self, watched: Watched, page: pages.ProbePage) -> processes.Facts | None:
+        """The process of a page, which may name any: only one of this user, started when the page says, counts."""
         found = processes.facts(page.pid, self._proc)
-        # A page may name any pid: only a process of this user, started when the page says, in this job, counts.
-        if found is not None and (found.start_ticks != page.start_ticks or found.uid != watched.job.uid):
-            found = None
+        same = found is not None and found.start_ticks == page.start_ticks and found.uid == watched.job.uid
+        return found if same else None
+
+    def _see(self, watched: Watched, page: pages.ProbePage) -> None:
+        found = self._facts(watched, page)
         rank = watched.ranks.get(page.pid)
         if rank is None or rank.page.start_ticks != page.start_ticks:
             if found is not None and processes.job_of(page.pid, self._proc) not in (None, watched.job.job_id):
@@ -203,9 +248,9 @@ class RankWatch:
         rank.page, rank.facts = page, found
         rank.was_alive |= rank.alive
 
-    def _judge(self, job: jobs.Job, rank: Rank) -> list[Sighting]:
+    def _judge(self, watched: Watched, rank: Rank) -> list[Sighting]:
         if not rank.alive:
-            return self._judge_dead(job, rank)
+            return self._judge_dead(watched, rank)
         assert rank.facts is not None
         look = stall.Look(
             at_s=self._now_ns() / 1e9,
@@ -214,19 +259,22 @@ class RankWatch:
             cpu_s=rank.facts.cpu_s,
         )
         rank.progress, found = stall.follow(rank.progress, look, self._limits)
-        return [self._told_stall(job, rank, found)] if found is not None else []
+        return [self._told_stall(watched.job, rank, found)] if found is not None else []
 
-    def _judge_dead(self, job: jobs.Job, rank: Rank) -> list[Sighting]:
+    def _judge_dead(self, watched: Watched, rank: Rank) -> list[Sighting]:
         if rank.dead_told or not rank.was_alive or rank.page.phase == "ended":
             return []
         rank.dead_told = True
+        watched.deaths += 1
+        if watched.deaths > MAX_DEATHS:
+            return []  # a user may start and kill processes for ever: the first thousand have told the story
         page = rank.page
         return [
             self._sighting(
-                job,
+                watched.job,
                 "rank_dead",
                 f"{page.pid}:{page.start_ticks}:dead",
-                f"rank {_name(page)} (pid {page.pid}) is gone after step {page.steps} in phase {page.phase}",
+                f"{_said(page)} is gone after step {page.steps} in phase {page.phase}",
                 {"rank": page.rank, "steps": page.steps, "phase": page.phase},
                 pid=page.pid,
             )
@@ -238,7 +286,7 @@ class RankWatch:
             job,
             "rank_stall",
             f"{page.pid}:{page.start_ticks}:stall:{page.steps}:{page.phase_since_ns}",
-            f"rank {_name(page)} (pid {page.pid}) has not got on for {found.stalled_s:.0f} s in phase {page.phase} "
+            f"{_said(page)} has not got on for {found.stalled_s:.0f} s in phase {page.phase} "
             f"(its own history allows {found.bound_s:.0f} s)",
             {"rank": page.rank, "steps": page.steps, "phase": page.phase, "bound_s": round(found.bound_s, 3)},
             pid=page.pid,
@@ -272,7 +320,7 @@ class RankWatch:
             "steps": page.steps,
             "step_age_s": _age_s(now_ns, page.step_ns),
             "calls": [_call(c, now_ns) for c in page.recent_collectives[-MAX_CALLS:]],
-            "times": _step_times(page),
+            "window": step_windows.latest(page.recent_steps),
         }
         if rank.facts is not None:
             entry |= {"state": rank.facts.state, "wchan": rank.facts.wchan}
@@ -313,7 +361,12 @@ class RankWatch:
 
 
 def _name(page: pages.ProbePage) -> str:
-    return "?" if page.rank is None else str(page.rank)
+    """The rank, or `pid` and its process id before it has one."""
+    return f"pid{page.pid}" if page.rank is None else str(page.rank)
+
+
+def _said(page: pages.ProbePage) -> str:
+    return f"rank {'?' if page.rank is None else page.rank} (pid {page.pid})"
 
 
 def _age_s(now_ns: int, then_ns: int | None) -> float | None:
@@ -334,26 +387,22 @@ def _call(call: pages.Collective, now_ns: int) -> dict[str, Any]:
     }
 
 
-def _step_times(page: pages.ProbePage) -> list[list[float]]:
-    """[step, total, input, waiting, checkpoint] in seconds of the recent steps; backward holds the gradient waits."""
-    times = []
-    for before, step in zip(page.recent_steps, page.recent_steps[1:], strict=False):
-        if step.step == before.step + 1:
-            spans = (step.end_ns - before.end_ns, step.input_ns, step.collective_ns, step.checkpoint_ns)
-            times.append([float(step.step), *(round(s / 1e9, 6) for s in spans)])
-    return times
-
-
 def _row(rank: Rank, now_ns: int) -> dict[str, Any]:
     page = rank.page
     inside = page.inside()
-    return {
+    row = {
         "pid": page.pid,
         "alive": rank.alive,
         "state": rank.facts.state if rank.facts is not None else "",
         "phase": page.phase,
+        "phase_age_s": _age_s(now_ns, page.phase_since_ns),
         "steps": page.steps,
         "step_age_s": _age_s(now_ns, page.step_ns),
         "inside": f"{inside.op} {inside.group}#{inside.seq}" if inside is not None else "",
+        "inside_s": _age_s(now_ns, inside.enter_ns) if inside is not None else None,
         "checkpoints": page.checkpoints,
+        "world_size": page.world_size,
+        "stalled": rank.progress is not None and rank.progress.told,
+        "window": step_windows.latest(page.recent_steps),
     }
+    return {name: value for name, value in row.items() if value not in (None, "", False) or name == "alive"}
