@@ -78,7 +78,15 @@ class Watched:
     refused: int = 0
     snapshot_s: float | None = None
     snapshots: int = 0
+    deaths: int = 0
     told: progress.Told = field(default_factory=progress.Told)
+
+    def chosen(self) -> list[Rank]:
+        """At most MAX_RANKS by number; pages whose process was never met come last, since anyone can write them."""
+        ranked = sorted(
+            self.ranks.values(), key=lambda r: (not r.was_alive, r.page.rank is None, r.page.rank or 0)
+        )
+        return ranked[:MAX_RANKS]
 
 
 class RankWatch:
