@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from probing_cluster.core import records
 from probing_cluster.healthchecks import findings, looking, nodeview, nvml, runner, site
 
 GPU = nvml.Gpu(
@@ -61,6 +62,10 @@ GPU = nvml.Gpu(
 """A healthy GPU."""
 
 
+SHOWN: pytest.StashKey[dict[str, set[records.Outcome]]] = pytest.StashKey()
+"""Check to the outcomes that this session's tests have brought about in it."""
+
+
 class FakeClock:
     """A clock that moves when told."""
 
@@ -77,8 +82,9 @@ class FakeClock:
 class FakeNode:
     """A node that is a directory."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, shown: dict[str, set[records.Outcome]]) -> None:
         self.root = root
+        self.shown = shown
         self.clock = FakeClock()
         self.expected = nodeview.Expectations()
         self.gpus: list[nvml.Gpu] = []
@@ -210,13 +216,21 @@ class FakeNode:
         kept = self.memory.get(name, {})
         said = looking.look(plan, self.spec, kept, facts)
         self.memory[name] = said["memory"]
-        return findings.Finding(**said["finding"])
+        found = findings.Finding(**said["finding"])
+        self.shown.setdefault(name, set()).add(found.outcome)
+        return found
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> FakeNode:
+def shown(request: pytest.FixtureRequest) -> dict[str, set[records.Outcome]]:
+    """Check to the outcomes that tests have brought about so far."""
+    return request.config.stash.setdefault(SHOWN, {})
+
+
+@pytest.fixture
+def node(tmp_path: Path, shown: dict[str, set[records.Outcome]]) -> FakeNode:
     """An empty node that has been up for ten days."""
-    return FakeNode(tmp_path)
+    return FakeNode(tmp_path, shown)
 
 
 @pytest.fixture
