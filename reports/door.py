@@ -1,8 +1,8 @@
-"""Asking the service for a report over its Unix socket: one JSON line each way, then close.
+"""Asking the service for a report: one JSON line each way, then close.
 
-The service knows the caller by the socket's peer credentials and answers for the job's
-owner and for operators. A request that travels further (TLS) will carry a MUNGE credential
-bound to `binding(request)` in `credential`; see control_plane/report_door.py.
+Over its Unix socket the service knows the caller by the socket's peer credentials. Over TLS the
+request carries a MUNGE credential bound to `binding(request)` in `credential`. Either way it
+answers for the job's owner, coordinators of its account and operators; see control_plane/callers.py.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import errors, settings
+from probing_cluster.core import errors, network_address, settings
 from probing_cluster.reports import job_ref
 
 VERSION = 1
@@ -35,10 +35,14 @@ class OtherDatabase(errors.DatabaseUnavailable):
     """The service answers for another database."""
 
 
-def request_for(ref: job_ref.JobRef, database: str | None = None) -> dict[str, Any]:
-    """The request for one job's rows; with `database`, only if the service reads that very one."""
-    request = {"v": VERSION, "op": "report", "job": str(ref)}
-    return request if database is None else request | {"database": database}
+def request_for(
+    ref: job_ref.JobRef, database: str | None = None, cluster: str | None = None
+) -> dict[str, Any]:
+    """The request for one job's rows; only from the service of that very database and cluster, where named."""
+    meant_for = {"database": database, "cluster": cluster}
+    return {"v": VERSION, "op": "report", "job": str(ref)} | {
+        k: v for k, v in meant_for.items() if v is not None
+    }
 
 
 def database_id(config: settings.Settings) -> str:
@@ -63,29 +67,72 @@ def ask(
     path: Path, ref: job_ref.JobRef, database: str | None = None, deadline_s: float = _DEADLINE_S
 ) -> Mapping[str, Any]:
     """The job's rows as the service sees fit to show us; raises what the service says."""
-    reply = _exchange(path, json.dumps(request_for(ref, database)).encode() + b"\n", deadline_s)
+
+    def connect() -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.settimeout(deadline_s)
+        try:
+            sock.connect(str(path))
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    return _rows(_exchange(connect, request_for(ref, database), str(path)), str(path))
+
+
+def ask_over_tls(
+    config: settings.Settings,
+    ref: job_ref.JobRef,
+    database: str | None = None,
+    deadline_s: float = _DEADLINE_S,
+) -> Mapping[str, Any]:
+    """The same from [service] address: the service shows its certificate, we a MUNGE credential."""
+    import ssl  # a third of the command's start-up: only for those who need it
+
+    from probing_cluster.reports import munge
+
+    service = config.service
+    host, port = network_address.parse(service.address, "[service] address")
+    request = request_for(ref, database, config.cluster.name)
+    request["credential"] = munge.encode(binding(request).encode(), service.munge_socket)
+
+    def connect() -> socket.socket:
+        tls = ssl.create_default_context(cafile=service.tls_ca or None)
+        tls.minimum_version = ssl.TLSVersion.TLSv1_2
+        sock = socket.create_connection((host, port), timeout=deadline_s)
+        try:
+            return tls.wrap_socket(sock, server_hostname=host)
+        except BaseException:
+            sock.close()
+            raise
+
+    return _rows(_exchange(connect, request, service.address), service.address)
+
+
+def _rows(reply: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     if reply.get("ok"):
         rows: Mapping[str, Any] = reply["rows"]
         return rows
     if reply.get("error") == OTHER_DATABASE:
-        raise OtherDatabase(str(path))
+        raise OtherDatabase(where)
     raise _ERRORS.get(str(reply.get("error")), errors.ProbingError)(str(reply.get("message") or ""))
 
 
-def _exchange(path: Path, line: bytes, deadline_s: float) -> Mapping[str, Any]:
+def _exchange(
+    connect: Callable[[], socket.socket], request: Mapping[str, Any], where: str
+) -> Mapping[str, Any]:
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-            sock.settimeout(deadline_s)
-            sock.connect(str(path))
-            sock.sendall(line)
-            sock.shutdown(socket.SHUT_WR)
+        with connect() as sock:
+            # A line needs no end of the stream: closing one side of TLS would close both.
+            sock.sendall(json.dumps(request).encode() + b"\n")
             raw = _read_all(sock)
         reply = json.loads(raw)
     except (OSError, ValueError) as exc:
-        msg = f"the service does not answer on {path} ({exc}); is probing-ctl serve running?"
+        msg = f"the service does not answer on {where} ({exc}); is probing-ctl serve running?"
         raise errors.DatabaseUnavailable(msg) from exc
     if not isinstance(reply, dict):
-        msg = f"{path} does not speak our language"
+        msg = f"{where} does not speak our language"
         raise errors.DatabaseUnavailable(msg)
     return reply
 

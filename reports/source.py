@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,28 @@ _SERVICE_S = 2.0
 
 def rows_document(config: settings.Settings, ref: job_ref.JobRef) -> Mapping[str, Any]:
     """The rows of `ref` as JSON; raises NotFound, NotPermitted or DatabaseUnavailable."""
-    path = Path(config.service.socket)
+    ask = _service(config)
     if not config.database.url and not _owns(Path(config.database.directory)):
-        if path.exists():
-            return door.ask(path, ref)
-        msg = f"neither a database of yours in {config.database.directory} nor a service on {path}"
+        if ask is not None:
+            return ask(ref)
+        places = f"a service on {config.service.socket} or at [service] address"
+        msg = f"neither a database of yours in {config.database.directory} nor {places}"
         raise errors.DatabaseUnavailable(msg)
-    if path.exists():
+    if ask is not None:
         # The service on this very database answers without our loading a driver: half the time.
         try:
-            return door.ask(path, ref, door.database_id(config), _SERVICE_S)
+            return ask(ref, door.database_id(config), _SERVICE_S)
         except (errors.DatabaseUnavailable, errors.NotPermitted):
             pass  # what follows says better what is wrong
     return _direct(_url(config), config.cluster.name, ref)
+
+
+def _service(config: settings.Settings) -> Callable[..., Mapping[str, Any]] | None:
+    """How to ask the service from here: by its socket on its own host, over TLS from elsewhere; None where neither is."""
+    path = Path(config.service.socket)
+    if path.exists():
+        return functools.partial(door.ask, path)
+    return functools.partial(door.ask_over_tls, config) if config.service.address else None
 
 
 def _owns(directory: Path) -> bool:

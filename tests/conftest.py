@@ -4,6 +4,7 @@ postgres_url     a fresh database with our schema, on a real embedded Postgres s
                  session; costs a few hundredths of a second. Connects as the owner.
 postgres_directory   the embedded server's directory, for tests that stop, start or kill the server.
 store            db.store.Store on `postgres_url`.
+make_munged      starts a real munged with a key and socket of its own; skips where MUNGE is not installed.
 shared_samples   the directory of real-world samples beside the checkout; skips where it is absent.
 """
 
@@ -11,9 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -22,12 +24,14 @@ import pytest
 
 from probing_cluster.db import embedded, migrate
 from probing_cluster.db import store as store_module
+from probing_cluster.sandbox import daemons, layout, processes, scratch
 
 # A slow machine is no failure: no test asserts a time.
 hypothesis.settings.register_profile("ours", deadline=None)
 hypothesis.settings.load_profile("ours")
 
 _TEMPLATE = "probing_template"
+_SBIN = "/usr/sbin:/usr/bin:/sbin:/bin"
 _NAMES = (f"probing_test_{n}" for n in itertools.count())
 
 
@@ -73,6 +77,32 @@ def store(postgres_url: str) -> Iterator[store_module.Store]:
     """The control plane's store on a fresh database."""
     with store_module.Store.open(postgres_url) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def make_munged() -> Iterator[Callable[[], layout.Layout]]:
+    """Starts the sandbox's munged; its layout says socket and key. Called again: another one, with another key."""
+    if shutil.which("munged", path=_SBIN) is None or shutil.which("munge") is None:
+        pytest.skip("needs munge")
+    with contextlib.ExitStack() as stack:
+
+        def start() -> layout.Layout:
+            home = stack.enter_context(scratch.directory("probing-munge-"))
+            ports = {"slurmctld_port": 0, "slurmdbd_port": 0, "slurmd_ports": ()}
+            lay = layout.Layout(directory=home, nodes=1, gpus=0, bare=True, **ports)  # type: ignore[arg-type]
+            for directory in (lay.etc, lay.run, lay.log):
+                directory.mkdir()
+            stack.callback(processes.end_all, home)
+            daemons.start_munge(lay, {**os.environ, "PATH": _SBIN, processes.MARK: str(home)})
+            return lay
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def munged(make_munged: Callable[[], layout.Layout]) -> layout.Layout:
+    """The site's munged."""
+    return make_munged()
 
 
 @pytest.fixture(scope="session")
