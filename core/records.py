@@ -387,3 +387,14 @@ class JobAllocation(FromRow):
     gpu_indices: str = doc("SLURM_JOB_GPUS as given", default="")
     released_at: datetime | None = doc("when the Epilog ran, UTC", default=None)
     detail: Mapping[str, Any] = doc("stdout path, working directory, partition", default_factory=dict)
+
+
+@record
+class JobExclusion(FromRow):
+    """One node that one job's user told Slurm to leave out; accounting does not keep it, the controller does while the job lives."""
+
+    cluster: str = doc("Slurm cluster name")
+    node: str = doc("the node left out")
+    job_id: int = doc("Slurm job id")
+    at: datetime = doc("when we first saw it, UTC")
+    user: str = doc("the job's owner", default="")

@@ -243,9 +243,19 @@ class AttributionSettings:
 class LemonSettings:
     """[lemon]: the nightly search for nodes that keep killing jobs."""
 
-    window_days: int = doc("sliding window, days", default=28)
+    window_days: int = doc("sliding window of the signals and costs, days", default=28)
+    history_days: int = doc(
+        "how far back failures are weighed for the score (their age counts), days", default=112
+    )
     run_at: str = doc("time of the nightly run, HH:MM in service.timezone", default="06:00")
-    action: str = doc("off, drain or feature: what is done with a named lemon", default="off")
+    action: str = doc(
+        "off or drain: what is done with a new lemon; drain = after its jobs, inside the drain budget",
+        default="off",
+    )
+    webhook_url: str = doc("https URL that gets every night's result as JSON; empty = none", default="")
+    webhook_secret_file: str = doc(
+        "file (mode 0600) with the key of the webhook's HMAC-SHA256 signature", default=""
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,7 +270,20 @@ class MailSettings:
     sender: str = doc("From address", default="probing-cluster@localhost")
     recipients: tuple[str, ...] = doc("To addresses", default=())
     spool_directory: str = doc(
-        "where mail that could not be sent waits", default="/var/lib/probing-cluster/mail"
+        "where mail (and the webhook's posts) wait until they are sent",
+        default="/var/lib/probing-cluster/mail",
+    )
+    ca_file: str = doc(
+        "PEM file of the authorities that may have signed the server's certificate; empty = the system's",
+        default="",
+    )
+    deadline_s: float = doc("longest that one exchange with the server may take, seconds", default=30.0)
+    retry_s: float = doc(
+        "wait before a mail is tried again, doubled each time up to four hours, seconds", default=300.0
+    )
+    keep_trying_days: float = doc("how long a mail is tried before it counts as failed, days", default=5.0)
+    report_url: str = doc(
+        "address of a job's report with {job_id} in it, made a link in the mail; empty = no link", default=""
     )
 
 

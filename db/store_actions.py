@@ -11,9 +11,10 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql as pg
 
 from probing_cluster.core import errors, records
-from probing_cluster.db import engines, plain, store_base, tables
+from probing_cluster.db import engines, plain, rows, store_base, tables
 
 _D = tables.drain.c
+_AT_ONCE = 1000
 REQUEST_VERBS = ("collect", "refusal_permission", "recheck")
 
 
@@ -83,6 +84,20 @@ class ActionRows(store_base.StoreBase):
         elif node is None:
             query = query.where(s.day == sa.select(sa.func.max(s.day)).scalar_subquery())
         return self._select(records.LemonScore, query)
+
+    def save_exclusions(self, exclusions: Iterable[records.JobExclusion]) -> int:
+        """Store what users excluded; a job's exclusion known already keeps its first time. How many were new."""
+        given = [rows.to_row(e) for e in exclusions]
+        table, new = tables.job_exclusion, 0
+        with engines.translated(), self.engine.begin() as connection:
+            for low in range(0, len(given), _AT_ONCE):
+                insert = pg.insert(table).values(given[low : low + _AT_ONCE]).on_conflict_do_nothing()
+                new += len(connection.execute(insert.returning(table.c.job_id)).fetchall())
+        return new
+
+    def forget_exclusions(self, before: datetime) -> int:
+        """Delete exclusions first seen before that moment; how many."""
+        return self._execute(sa.delete(tables.job_exclusion).where(tables.job_exclusion.c.at < before))
 
     def request(
         self,

@@ -36,6 +36,7 @@ RECORDS: tuple[type[Any], ...] = (
     records.Drain,
     records.AgentHeartbeat,
     records.JobAllocation,
+    records.JobExclusion,
 )
 
 _UTC = sa.DateTime(timezone=True)
@@ -224,6 +225,9 @@ job_allocation = _of_record(
     records.JobAllocation,
     ("job_id", "node", "at", "cluster"),
     sa.Index("job_allocation_node", "node", "at"),
+)
+job_exclusion = _of_record(
+    records.JobExclusion, ("job_id", "node", "cluster"), sa.Index("job_exclusion_at", "at")
 )
 node_request = sa.Table(
     "node_request",

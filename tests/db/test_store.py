@@ -131,3 +131,19 @@ def test_an_empty_database_says_what_to_run(postgres_directory: Path, postgres_u
         pytest.raises(errors.DatabaseUnavailable, match="probing-ctl db upgrade"),
     ):
         store.attempts()
+
+
+def test_exclusions_keep_their_first_time_and_are_forgotten(
+    store: store_module.Store, make_event: Make
+) -> None:
+    """A job seen again adds nothing; old exclusions go."""
+    at = make_event().at
+    first = [
+        records.JobExclusion(cluster="c", node=node, job_id=7, at=at, user="eve") for node in ("n1", "n2")
+    ]
+    assert store.save_exclusions(first) == 2
+    later = [dataclasses.replace(first[0], at=at + timedelta(days=1))]
+    assert store.save_exclusions(later) == 0
+    assert store.save_exclusions([]) == 0
+    assert store.forget_exclusions(at) == 0
+    assert store.forget_exclusions(at + timedelta(seconds=1)) == 2

@@ -661,6 +661,18 @@ def upgrade() -> None:
         sa.Column("node", sa.Text(), nullable=False, comment="Slurm node name"),
         sa.Column(
             "day", sa.DateTime(timezone=True), nullable=False, comment="the day scored (its midnight, UTC)"
+    op.create_table(
+        "job_exclusion",
+        sa.Column("cluster", sa.Text(), nullable=False, comment="Slurm cluster name"),
+        sa.Column("node", sa.Text(), nullable=False, comment="the node left out"),
+        sa.Column("job_id", sa.BigInteger(), nullable=False, comment="Slurm job id"),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False, comment="when we first saw it, UTC"),
+        sa.Column("user", sa.Text(), nullable=False, comment="the job's owner"),
+        sa.PrimaryKeyConstraint("job_id", "node", "cluster"),
+        schema="probing",
+        comment="One node that one job's user told Slurm to leave out; accounting does not keep it, the controller does while the job lives.",
+    )
+    op.create_index("job_exclusion_at", "job_exclusion", ["at"], unique=False, schema="probing")
         ),
         sa.Column(
             "excl_jobid_count",
