@@ -49,7 +49,7 @@ def window(
 def test_a_node_that_keeps_failing_is_named() -> None:
     """Six failures on six days where a node usually has a tenth of one."""
     scores = model.score(window({7: 6}))
-    assert scores.probability[7] > 0.99
+    assert scores.probability[7] > 0.95
     assert np.delete(scores.probability, 7).max() < 0.1
 
 

@@ -1,0 +1,92 @@
+"""Failures that name nobody: how much likelier each node of the gang makes them.
+
+A gang of two says a lot about either, one of five hundred hardly anything. What is known of the others
+counts: beside a node that is surely bad, its peers are acquitted (mean field: the others' rates are those
+of the round before).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from probing_cluster.lemon import episodes
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Gangs:
+    """All unnamed failures as flat (event, node) pairs."""
+
+    event: Ints
+    node: Ints
+    other_odds: Floats
+    """Per event: odds that no hardware did it."""
+    size: Floats
+    """Per event: nodes."""
+    age_days: Floats
+    """Per event: days before the end of the window."""
+
+    @classmethod
+    def of(cls, gangs: Sequence[tuple[Ints, float]], age_days: Floats | None) -> Gangs:
+        """From (node indices, probability that hardware did it); without ages all are taken for fresh.
+
+        The same nodes dying together again are one job's story, not a second witness: a set counts once,
+        a single node once per episode.
+        """
+        ages = np.zeros(len(gangs)) if age_days is None else np.asarray(age_days, np.float64)
+        kept = _distinct(gangs, ages)
+        gangs, ages = [gangs[i] for i in kept], ages[kept]
+        sizes = np.array([nodes.size for nodes, _ in gangs], np.int64)
+        hardware = np.clip(np.array([w for _, w in gangs], np.float64), 0.01, 0.99)
+        return cls(
+            event=np.repeat(np.arange(sizes.size), sizes),
+            node=np.concatenate([n for n, _ in gangs]) if gangs else np.zeros(0, np.int64),
+            other_odds=(1 - hardware) / hardware,
+            size=sizes.astype(np.float64),
+            age_days=ages,
+        )
+
+    def rate_beside(self, mean: Floats, usual: float) -> Floats:
+        """Per pair: failures per day of the gang's other nodes and of all that is no hardware."""
+        if self.event.size == 0:
+            return np.zeros(0)
+        total = np.bincount(self.event, weights=mean[self.node], minlength=self.size.size)
+        beside = (total + self.other_odds * self.size * usual)[self.event] - mean[self.node]
+        return np.maximum(beside, 1e-3 * usual)
+
+    def hint(self, nodes: int) -> Floats:
+        """Per node: how much unnamed failures may say of it; a gang of k nodes counts 1/k²."""
+        hints: Floats = np.bincount(self.node, weights=(self.size**-2.0)[self.event], minlength=nodes).astype(
+            np.float64
+        )
+        return hints
+
+    def share_out(self, mean: Floats, usual: float, nodes: int) -> Floats:
+        """Each node's expected part of the unnamed failures."""
+        if self.event.size == 0:
+            return np.zeros(nodes)
+        own = mean[self.node]
+        shares: Floats = np.bincount(
+            self.node, weights=own / (own + self.rate_beside(mean, usual)), minlength=nodes
+        ).astype(np.float64)
+        return shares
+
+
+def _distinct(gangs: Sequence[tuple[Ints, float]], ages: Floats) -> Ints:
+    """Rows to keep, oldest first."""
+    last: dict[bytes, float] = {}
+    kept = []
+    for row in np.argsort(-ages, kind="stable"):
+        nodes = gangs[row][0]
+        key = np.sort(nodes).tobytes()
+        before = last.get(key)
+        if before is None or (nodes.size == 1 and before - ages[row] > episodes.EPISODE_DAYS):
+            kept.append(row)
+            last[key] = float(ages[row])
+    return np.array(kept, np.int64)
