@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import urllib.parse
 
-from probing_cluster.control_plane import commands
+from probing_cluster.control_plane import commands, role_commands
 from probing_cluster.core import errors, settings
 
 
 def register(register: commands.Commands) -> None:
-    """Adds `db upgrade|status|start|stop`."""
+    """Adds `db upgrade|status|start|stop` and the commands on roles."""
     group = register.group("db", "the database: schema, and the embedded server")
     group.add(
         "upgrade", _upgrade, "bring the schema to this version, starting the embedded server if need be"
@@ -20,6 +20,7 @@ def register(register: commands.Commands) -> None:
     )
     group.add("start", _start, "start the embedded server")
     group.add("stop", _stop, "stop the embedded server")
+    role_commands.register(group)
 
 
 def _upgrade(args: argparse.Namespace) -> int:

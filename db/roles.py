@@ -7,6 +7,7 @@ identifiers or parameters; passwords only as SCRAM verifiers made on this side.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
@@ -88,6 +89,52 @@ def add_login(
                 "INSERT INTO probing.reader_scope (role_name, kind, value) VALUES (%s, %s, %s)",
                 [name, kind, value],
             )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Login:
+    """One login role of ours."""
+
+    name: str
+    group: str
+    node: str | None
+    """The node an agent speaks for; None for every other role."""
+    cluster: str | None
+    rows_per_hour: int | None
+    """An agent's quota."""
+    rows_this_hour: int
+    scopes: tuple[str, ...]
+    """What a reader may see, `kind=value` each."""
+
+
+def logins(url: str) -> list[Login]:
+    """Every login role in our groups, agents by node first."""
+    with _connection(url) as connection:
+        rows = connection.execute(_LOGINS, [list(GROUPS)]).fetchall()
+    names = [item.name for item in dataclasses.fields(Login)]
+    return [Login(**(dict(zip(names, row, strict=True)) | {"scopes": tuple(row[-1])})) for row in rows]
+
+
+_LOGINS = """
+SELECT r.rolname, g.rolname, a.node, a.cluster, a.rows_per_hour,
+    coalesce((SELECT i.n_rows FROM probing.intake i WHERE i.role_name = r.rolname AND i.hour = date_trunc('hour', now(), 'UTC')), 0),
+    ARRAY(SELECT s.kind || '=' || s.value FROM probing.reader_scope s WHERE s.role_name = r.rolname ORDER BY 1)
+FROM pg_roles r JOIN pg_auth_members m ON m.member = r.oid JOIN pg_roles g ON g.oid = m.roleid
+LEFT JOIN probing.agent_role a ON a.role_name = r.rolname
+WHERE g.rolname = ANY (%s) AND r.rolcanlogin
+ORDER BY a.cluster, a.node, r.rolname
+"""
+
+
+def agent_role_of(url: str, cluster: str, node: str) -> str:
+    """The login role that speaks for a node now; raises NotFound."""
+    with _connection(url) as connection:
+        row = connection.execute(
+            "SELECT role_name FROM probing.agent_role WHERE cluster = %s AND node = %s", [cluster, node]
+        ).fetchone()
+    if row is None:
+        raise errors.NotFound(f"an agent's role for node {node} of {cluster}")
+    return str(row[0])
 
 
 def remove(url: str, name: str) -> None:

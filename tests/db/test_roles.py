@@ -383,3 +383,47 @@ class TestTls:
         finally:
             roles.remove(debian_server.owner_url, role)
             roles.remove(debian_server.owner_url, other)
+
+    def test_a_certificate_opens_one_function_and_nothing_else(
+        self, debian_server: Any, client_certificate: Callable[[str], tuple[Path, Path]], make_event: Make
+    ) -> None:
+        """Over TLS, with a real node's certificate: no forging, reading, dropping or becoming somebody; a flood ends."""
+        role = roles.add_agent(debian_server.owner_url, "c", "n9", rows_per_hour=40)
+        cert, key = client_certificate(role)
+        url = self._url(debian_server, role, f"sslmode=verify-ca&sslcert={cert}&sslkey={key}")
+        try:
+            with psycopg.connect(url) as connection:
+                used = "SELECT session_user = %s AND s.ssl FROM pg_stat_ssl s WHERE s.pid = pg_backend_pid()"
+                assert connection.execute(used, [role]).fetchone() == (True,)
+            forged = delivery.Delivery(url, "c", "n1").deliver(
+                events=[make_event(node="n1"), make_event(node="n9")]
+            )
+            assert (forged.accepted, forged.rejected) == (1, 1)
+            nodes = "SELECT DISTINCT node FROM probing.health_event WHERE node IN ('n1', 'n9')"
+            assert _column(debian_server.owner_url, nodes) == ["n9"]
+            assert {s: _try(url, s) for s in AGENT_MAY_NOT} == dict.fromkeys(AGENT_MAY_NOT, REFUSED)
+            with pytest.raises(errors.DatabaseUnavailable, match="more than its 40"):
+                delivery.Delivery(url, "c", "n9").deliver(events=[make_event(node="n9") for _ in range(60)])
+            for other in ("probing_owner", "probing_service", "postgres"):
+                with pytest.raises(psycopg.OperationalError):
+                    psycopg.connect(
+                        self._url(debian_server, other, f"sslmode=verify-ca&sslcert={cert}&sslkey={key}")
+                    )
+        finally:
+            roles.remove(debian_server.owner_url, role)
+            _empty(debian_server.owner_url)
+
+    def test_a_dashboard_comes_in_by_certificate_or_password_over_tls(
+        self, debian_server: Any, client_certificate: Callable[[str], tuple[Path, Path]]
+    ) -> None:
+        """A reader's certificate opens its own views, read-only; without TLS there is no way in."""
+        roles.add_login(debian_server.owner_url, "t_grafana", "probing_reader", scopes=[("cluster", "*")])
+        cert, key = client_certificate("t_grafana")
+        try:
+            url = self._url(debian_server, "t_grafana", f"sslmode=verify-ca&sslcert={cert}&sslkey={key}")
+            assert _try(url, "SELECT * FROM ops.node_now") is None
+            assert _try(url, "DELETE FROM probing.health_event") in {REFUSED, "25006"}
+            with pytest.raises(psycopg.OperationalError):
+                psycopg.connect(self._url(debian_server, "t_grafana", "sslmode=disable"))
+        finally:
+            roles.remove(debian_server.owner_url, "t_grafana")
