@@ -230,11 +230,16 @@ def _free_port() -> int:
 def _configure(data: Path, directory: Path, port: int) -> None:
     with (data / "postgresql.conf").open("a") as conf:
         conf.write(
-            f"listen_addresses='127.0.0.1'\nport={port}\nunix_socket_directories='{directory}'\nssl=on\n"
+            f"listen_addresses='127.0.0.1,127.0.0.2'\nport={port}\nunix_socket_directories='{directory}'\nssl=on\n"
             f"ssl_cert_file='{directory}/server.crt'\nssl_key_file='{directory}/server.key'\n"
             f"ssl_ca_file='{directory}/ca.crt'\ntimezone='UTC'\nmax_connections=120\n"
         )
-    (data / "pg_hba.conf").write_text("local all all trust\nhostssl all all 127.0.0.1/32 cert\n")
+    # On 127.0.0.2 certificates carry host names, which pg_ident maps.
+    (data / "pg_hba.conf").write_text(
+        "local all all trust\nhostssl all all 127.0.0.1/32 cert\nhostssl all all 127.0.0.2/32 cert map=nodes\n"
+        "hostnossl all all 0.0.0.0/0 reject\n"
+    )
+    (data / "pg_ident.conf").write_text("nodes m5.example.org agent-c-m5\n")
 
 
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")

@@ -427,3 +427,22 @@ class TestTls:
                 psycopg.connect(self._url(debian_server, "t_grafana", "sslmode=disable"))
         finally:
             roles.remove(debian_server.owner_url, "t_grafana")
+
+    def test_a_hosts_certificate_is_mapped_to_its_nodes_role(
+        self, debian_server: Any, client_certificate: Callable[[str], tuple[Path, Path]], make_event: Make
+    ) -> None:
+        """Where CNs are host names, pg_ident says which role each is, and no other."""
+        cert, key = client_certificate("m5.example.org")
+        tls = f"sslmode=verify-ca&sslcert={cert}&sslkey={key}"
+        names = [roles.add_agent(debian_server.owner_url, "c", node) for node in ("m5", "m6")]
+        try:
+            mine, other = (
+                self._url(debian_server, name, tls).replace("127.0.0.1", "127.0.0.2") for name in names
+            )
+            assert delivery.Delivery(mine, "c", "m5").deliver(events=[make_event(node="m5")]).accepted == 1
+            with pytest.raises(errors.DatabaseUnavailable):
+                delivery.Delivery(other, "c", "m6").deliver()
+        finally:
+            for name in names:
+                roles.remove(debian_server.owner_url, name)
+            _empty(debian_server.owner_url)
