@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from probing_cluster.attribution import run_account
 from probing_cluster.core import clock, records, settings
@@ -94,11 +94,32 @@ def progress(
 
 
 def _progress(mine: Sequence[records.HealthEvent]) -> run_account.Progress:
-    saved = sorted(
-        {(e.at, float(e.detail.get("duration_s") or e.measured or 0.0)) for e in mine if e.kind == CHECKPOINT}
-    )
     return run_account.Progress(
         first_step_at=min((e.at for e in mine if e.kind == FIRST_STEP), default=None),
         last_step_at=max((e.at for e in mine if e.kind == LAST_STEP), default=None),
-        checkpoints=tuple(run_account.Checkpoint(at=t, duration_s=s) for t, s in saved),
+        checkpoints=_checkpoints([e for e in mine if e.kind == CHECKPOINT]),
     )
+
+
+def _checkpoints(told: Iterable[records.HealthEvent]) -> tuple[run_account.Checkpoint, ...]:
+    """Checkpoints as completed: an event tells of a begin and a duration, and of its process's total so far.
+
+    Not every checkpoint is told: what lies between two told ones is in the difference of their totals.
+    """
+    blocked_s: dict[str, float] = defaultdict(float)
+    found = []
+    for event in sorted(told, key=lambda e: (e.at, e.event_id)):
+        took_s, total_s = _number(event.detail, "duration_s"), _number(event.detail, "total_s")
+        process = f"{event.node} {event.detail.get('process')}"
+        held_up_s = took_s if total_s is None else max(0.0, total_s - blocked_s[process])
+        blocked_s[process] = max(blocked_s[process], total_s or 0.0)
+        done_at = event.at + timedelta(seconds=took_s or 0.0)
+        found.append(run_account.Checkpoint(at=done_at, duration_s=held_up_s or 0.0))
+    return tuple(found)
+
+
+def _number(detail: Mapping[str, object], name: str) -> float | None:
+    value = detail.get(name)
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1e9:
+        return None
+    return float(value)

@@ -220,6 +220,7 @@ class Agent:
             book=self.node.book,
             pages=self.node.pages,
             watch=self.node.watch,
+            page_reader=lambda job: self.ranks.last_words(job),
             at=self.clock,
         )
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from probing_cluster.probe_agent import collect_child
+from probing_cluster.probe_agent import collect_child, pages
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
 
 MAX_PAGES = 512
@@ -22,7 +22,7 @@ MAX_PAGES = 512
 
 def read_pages(directory: str, uid: int) -> dict[str, Any]:
     """The pages in `directory`, newest names cut off at MAX_PAGES."""
-    pages: dict[str, str] = {}
+    found: dict[str, str] = {}
     refused: dict[str, str] = {}
     more = 0
     with os.scandir(directory) as entries:
@@ -31,24 +31,24 @@ def read_pages(directory: str, uid: int) -> dict[str, Any]:
                 entry.name.startswith("p") and entry.name.endswith(".page") and entry.name[1:-5].isdigit()
             ):
                 continue
-            if len(pages) + len(refused) >= MAX_PAGES:
+            if len(found) + len(refused) >= MAX_PAGES:
                 more += 1
                 if more >= MAX_PAGES:
                     break
                 continue
             try:
-                data, _, told = collect_child.read_own(
-                    f"{directory}/{entry.name}",
-                    uid,
-                    most=layout.SIZE_BYTES,
-                    tail=False,
-                )
-                if told.st_size != layout.SIZE_BYTES:
-                    raise collect_child.Refused("not the size of a page")  # noqa: TRY301
-                pages[entry.name] = data.hex()
+                page = f"{directory}/{entry.name}"
+                found[entry.name] = pages.settled(_read(page, uid), _read(page, uid)).hex()
             except collect_child.Refused as exc:
                 refused[entry.name] = str(exc)
-    return {"pages": pages, "refused": refused, "more": more}
+    return {"pages": found, "refused": refused, "more": more}
+
+
+def _read(path: str, uid: int) -> bytes:
+    data, _, told = collect_child.read_own(path, uid, most=layout.SIZE_BYTES, tail=False)
+    if told.st_size != layout.SIZE_BYTES:
+        raise collect_child.Refused("not the size of a page")
+    return data
 
 
 def main() -> int:

@@ -71,6 +71,10 @@ class ProbePage:
     checkpoint_begin_ns: int | None
     checkpoint_end_ns: int | None
     checkpoints: int
+    first_step_ns: int | None
+    """When the first optimizer step ended."""
+    checkpoint_total_ns: int
+    """How long checkpoint writes have held the training up so far."""
     steps_unseen: bool
     recent_steps: Sequence[Step] = field(default=())
     """Oldest first, at most 64."""
@@ -87,6 +91,26 @@ class ProbePage:
     def realtime_s(self, monotonic_ns: int) -> float:
         """Unix seconds of one of the page's instants."""
         return (self.realtime_ns + monotonic_ns - self.monotonic_ns) / 1e9
+
+
+def settled(first: bytes, second: bytes) -> bytes:
+    """`second` without the ring entries that differ from `first`, which was read just before.
+
+    An entry's check word shows one that the writer is in the middle of; but the kernel copies a page in no
+    particular order, so that a single read can mix two whole entries.
+    """
+    if first == second or len(first) != len(second):
+        return second
+    kept = bytearray(second)
+    rings = (
+        (layout.STEPS_AT, layout.STEPS, layout.STEP_WORDS, layout.S_CHECK),
+        (layout.COLLECTIVES_AT, layout.COLLECTIVES, layout.COLLECTIVE_WORDS, layout.C_CHECK),
+    )
+    for at, count, words, check in rings:
+        for start in range(at * 8, (at + count * words) * 8, words * 8):
+            if first[start : start + words * 8] != second[start : start + words * 8]:
+                kept[start + check * 8 : start + check * 8 + 8] = bytes(8)
+    return bytes(kept)
 
 
 def parse(raw: bytes) -> ProbePage:
@@ -112,6 +136,8 @@ def parse(raw: bytes) -> ProbePage:
         checkpoint_begin_ns=_instant(progress[layout.P_CKPT_BEGIN]),
         checkpoint_end_ns=_instant(progress[layout.P_CKPT_END]),
         checkpoints=_bounded(progress[layout.P_CKPTS], 1 << 32) or 0,
+        first_step_ns=_instant(words[layout.H_FIRST_STEP_NS]),
+        checkpoint_total_ns=_instant(words[layout.H_CHECKPOINT_NS]) or 0,
         steps_unseen=bool(words[layout.H_FLAGS] & layout.FLAG_STEPS_UNSEEN),
         recent_steps=steps,
         recent_collectives=_collectives(words),

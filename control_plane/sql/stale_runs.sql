@@ -2,6 +2,7 @@
 -- inputs:  since           timestamptz  only runs with an attempt that ended since, or still runs
 --          refresh_before  timestamptz  the account of a still running run is renewed when made before this
 --          most            int          runs at most
+--          told_after      timestamptz  runs that ended since may still be told of by their nodes' last words
 -- output:  cluster text, "user" text, run_key text
 with recent as (
     select cluster, "user", run_key, max(end_at) as ended_at, bool_or(end_at is null) as running
@@ -16,5 +17,11 @@ where a.run_key is null
    or r.ended_at > a.end_at
    or (r.running and a.made_at < :refresh_before)
    or (not r.running and a.made_at < r.ended_at)
+   or (r.ended_at >= :told_after and exists (
+        select from probing.job_attempt j
+        join probing.health_event e on e.job_id = j.job_id and e.source = 'probe' and e.kind in ('first_step', 'last_progress', 'checkpoint')
+        join probing.event_key k on k.event_id = e.event_id and k.received_at > a.made_at
+        where j.run_key = r.run_key and j.cluster = r.cluster and j."user" = r."user" and e.at between j.start_at and j.end_at
+   ))
 order by r.ended_at nulls last
 limit :most

@@ -17,6 +17,8 @@ from probing_cluster.db import store as db_store
 _SQL = sa.text((Path(__file__).parents[1] / "sql" / "stale_runs.sql").read_text(encoding="utf-8"))
 _REFRESH = timedelta(minutes=5)
 """How old the account of a run that still goes on may get."""
+_TOLD_AFTER = timedelta(hours=2)
+"""How long after a run's end its nodes' last words still change its account."""
 _MOST = 500
 
 
@@ -37,7 +39,12 @@ def update(
     most: int = _MOST,
 ) -> int:
     """Make the accounts that are missing or stale; how many."""
-    given = {"since": since, "refresh_before": at.now() - _REFRESH, "most": most}
+    given = {
+        "since": since,
+        "refresh_before": at.now() - _REFRESH,
+        "told_after": at.now() - _TOLD_AFTER,
+        "most": most,
+    }
     with engines.translated(), store.engine.connect() as connection:
         keys = [tuple(row) for row in connection.execute(_SQL, given)]
     made = [a for key in keys if (a := _account(store, config, key, at)) is not None]

@@ -80,7 +80,7 @@ def test_what_the_probe_saw_is_measured(store, make, postgres_url):
     delivery.Delivery(postgres_url, "c", "n1").deliver(
         events=[
             told("first_step", 100),
-            told("checkpoint", 700, detail={"duration_s": 25.0}),
+            told("checkpoint", 675, detail={"duration_s": 25.0}),
             told("last_progress", 1000),
         ]
     )

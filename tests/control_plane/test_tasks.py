@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import fakes
@@ -302,6 +302,26 @@ def test_an_ended_attempt_is_judged_and_its_run_accounted(service: context.Conte
         "idle_s",
     )
     assert sum(getattr(account, p) for p in parts) == pytest.approx(account.wall_s)
+
+
+def test_last_words_that_come_late_make_the_account_measured(service: context.Context) -> None:
+    """The nodes tell of first step and checkpoints after the run's end was accounted: once more, then no more."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [fakes.row(7)]
+    accounting.run(service)
+    assert (accounts.run(service), accounts.run(service)) == ("1 run accounts", "")
+    before = service.store.run_account("7", user="alice")
+    told = [
+        xid(n, kind=kind, code=None, source="probe", severity=records.Severity.INFO, job_id=7, at=ago(at_s))
+        for n, kind, at_s in ((11, "first_step", 1100), (12, "last_progress", 700))
+    ]
+    fakes.deliver(service.store, "n2", *told, faults=False)
+    service.clock.at = datetime.now(UTC) + timedelta(seconds=1)
+    assert (accounts.run(service), accounts.run(service)) == ("1 run accounts", "")
+    after = service.store.run_account("7", user="alice")
+    assert before is not None
+    assert after is not None
+    assert (before.measured, after.measured, after.restart_s) == (False, True, 100)
 
 
 def test_a_task_that_breaks_is_recorded_and_the_next_goes_on(service: context.Context) -> None:

@@ -82,6 +82,19 @@ def test_the_page_is_its_owners_alone(tmp_path: Path) -> None:
     assert (tmp_path / f"p{process.pid}.page").stat().st_mode & 0o777 == 0o600
 
 
+def test_what_changed_between_two_reads_is_no_entry(tmp_path: Path) -> None:
+    """The kernel copies in any order: an entry mixed of two whole ones has a right check word and is dropped."""
+    process = write(tmp_path, 20)
+    process.communicate()
+    raw = read(tmp_path, process)
+    mixed = bytearray(raw)
+    numel = (layout.COLLECTIVES_AT + 20 * layout.COLLECTIVE_WORDS + layout.C_NUMEL) * 8
+    mixed[numel : numel + 8] = (7).to_bytes(8, "little")
+    assert pages.parse(bytes(mixed)).recent_collectives[-1].numel == 7
+    assert pages.parse(pages.settled(raw, bytes(mixed))).recent_collectives[-1].numel == 1019
+    assert pages.settled(raw, raw) == raw
+
+
 def test_a_reader_never_sees_a_torn_record(tmp_path: Path) -> None:
     """While a process writes as fast as it can, every whole read is consistent."""
     process = write(tmp_path, -1)
@@ -89,7 +102,7 @@ def test_a_reader_never_sees_a_torn_record(tmp_path: Path) -> None:
         torn = 0
         for _ in range(2000):
             try:
-                page = pages.parse(read(tmp_path, process))
+                page = pages.parse(pages.settled(read(tmp_path, process), read(tmp_path, process)))
             except errors.MalformedInput:
                 torn += 1  # a read that raced twice says so, and is read again
                 continue

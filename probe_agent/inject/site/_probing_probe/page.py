@@ -9,6 +9,7 @@ import os
 import struct
 import sys
 import time
+from _thread import get_ident
 
 from _probing_probe import layout
 
@@ -32,6 +33,9 @@ _phase_since = 0
 _ckpt_begin = 0
 _ckpt_end = 0
 _ckpts = 0
+_ckpt_depth = 0
+_ckpt_total_ns = 0
+_step_thread = None
 _progress_version = 0
 _identity_version = 0
 _collectives = 0
@@ -91,7 +95,9 @@ def _forget():
     global _words, _map, _steps, _phase, _phase_since, _ckpt_begin, _ckpt_end, _ckpts
     global _progress_version, _identity_version, _collectives
     global _input_ns, _collective_ns, _backward_ns, _checkpoint_ns
-    _words = _map = None
+    global _ckpt_depth, _ckpt_total_ns, _step_thread
+    _words = _map = _step_thread = None
+    _ckpt_depth = _ckpt_total_ns = 0
     _steps = _phase = _phase_since = _ckpt_begin = _ckpt_end = _ckpts = 0
     _progress_version = _identity_version = _collectives = 0
     _input_ns = _collective_ns = _backward_ns = _checkpoint_ns = 0
@@ -178,7 +184,7 @@ def set_phase(phase):
 
 def step_done():
     """One optimizer step has ended."""
-    global _steps, _phase, _phase_since
+    global _steps, _phase, _phase_since, _step_thread
     global _input_ns, _collective_ns, _backward_ns, _checkpoint_ns
     w = _words
     if w is None:
@@ -192,6 +198,9 @@ def step_done():
     _input_ns = _collective_ns = _backward_ns = _checkpoint_ns = 0
     _steps = steps
     if _phase != layout.TRAINING:
+        if steps == 1:
+            w[layout.H_FIRST_STEP_NS] = now
+            _step_thread = get_ident()
         _phase = layout.TRAINING
         _phase_since = now
         _publish()
@@ -210,25 +219,47 @@ def add_backward(ns):
 
 
 def checkpoint_begin():
-    """A checkpoint write begins."""
-    global _ckpt_begin
-    if _words is None:
-        return layout.NONE_PHASE
-    _ckpt_begin = _now()
-    return set_phase(layout.CHECKPOINTING)
+    """A checkpoint write begins; what it returns is for `checkpoint_end`.
 
-
-def checkpoint_end(phase_before, written):
-    """The write has ended; `written` is false when it raised, so that it is no checkpoint to resume from."""
-    global _ckpt_end, _ckpts, _checkpoint_ns
+    One inside another (torch.distributed.checkpoint calls torch.save) is part of it. One in another thread
+    than the steps' (asynchronous saving) does not hold the training up: it is no phase and blocks nothing.
+    """
+    global _ckpt_begin, _ckpt_depth
     if _words is None:
-        return
+        return None
     now = _now()
-    _checkpoint_ns += now - _ckpt_begin
+    if _step_thread is not None and get_ident() != _step_thread:
+        return (now, None)
+    _ckpt_depth += 1
+    if _ckpt_depth > 1:
+        return (None, None)
+    _ckpt_begin = now
+    return (now, set_phase(layout.CHECKPOINTING))
+
+
+def checkpoint_end(begun, written):
+    """The write has ended; `written` is false when it raised, so that it is no checkpoint to resume from."""
+    global _ckpt_begin, _ckpt_end, _ckpts, _ckpt_depth, _ckpt_total_ns, _checkpoint_ns
+    if _words is None or begun is None:
+        return
+    begin, phase_before = begun
+    blocking = begin is None or phase_before is not None
+    if blocking:
+        _ckpt_depth -= 1
+        if begin is None:
+            return
+    now = _now()
+    if blocking:
+        _checkpoint_ns += now - begin
+        if _step_thread is not None:  # what is saved before the first step is no checkpoint of a training
+            _ckpt_total_ns += now - begin
+            _words[layout.H_CHECKPOINT_NS] = _ckpt_total_ns
     if written:
+        _ckpt_begin = begin
         _ckpt_end = now
         _ckpts += 1
-    set_phase(phase_before)
+    if blocking:
+        set_phase(phase_before)
     _publish()
 
 

@@ -87,14 +87,14 @@ def _reopen():
 
 def _timed_checkpoint(inner):
     def outer(*args, **kwargs):
-        before = page.checkpoint_begin()
+        begun = page.checkpoint_begin()
         written = False
         try:
             result = inner(*args, **kwargs)
             written = True
             return result
         finally:
-            page.checkpoint_end(before, written)
+            page.checkpoint_end(begun, written)
 
     return outer
 
