@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from probing_cluster.control_plane import actions, hysteresis, journal
+from probing_cluster.control_plane import actions, gang_pace, hysteresis, journal
 from probing_cluster.core import clock, settings
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins import commands
@@ -29,6 +29,10 @@ class Context:
     silent: set[str] = field(default_factory=set)
     stalls: dict[int, uuid.UUID] = field(default_factory=dict)
     """Per job the last stall for which its nodes have been asked."""
+    paces: dict[int, gang_pace.GangPace] = field(default_factory=dict)
+    """Per running job what its steps take."""
+    looked: dict[int, float] = field(default_factory=dict)
+    """Per job when its nodes were last asked for stacks on somebody's request, by the monotonic clock."""
     stopping: threading.Event = field(default_factory=threading.Event)
 
 

@@ -369,6 +369,10 @@ class AgentHeartbeat(FromRow):
         default_factory=dict,
     )
     jobs: tuple[int, ...] = doc("job ids on the node right now, from Prolog and Epilog", default=())
+    ranks: Mapping[str, Any] = doc(
+        "training ranks on the node by the probe's pages: '<job id>:<rank>' to phase, steps, collective, step times",
+        default_factory=dict,
+    )
 
 
 @record

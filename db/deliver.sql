@@ -300,7 +300,7 @@ AS $heartbeat$
         NULL::probing.agent_heartbeat,
         '{"boot_id": "", "version": "", "beat_s": 10, "spool_depth": 0, "spool_bytes": 0, "lag_s": 0,
           "dropped_total": 0, "coalesced_total": 0, "rejected_total": 0, "hung_children": 0, "rss_bytes": 0,
-          "cpu_s": 0, "sources": {}, "faults": {}, "jobs": []}'::jsonb
+          "cpu_s": 0, "sources": {}, "faults": {}, "jobs": [], "ranks": {}}'::jsonb
         || p_heartbeat || jsonb_build_object('cluster', p_cluster, 'node', p_node, 'received_at', now())
     ) AS r
     ON CONFLICT (cluster, node) DO UPDATE SET
@@ -309,5 +309,5 @@ AS $heartbeat$
         lag_s = excluded.lag_s, dropped_total = excluded.dropped_total, coalesced_total = excluded.coalesced_total,
         rejected_total = excluded.rejected_total, hung_children = excluded.hung_children,
         rss_bytes = excluded.rss_bytes, cpu_s = excluded.cpu_s, sources = excluded.sources, faults = excluded.faults,
-        jobs = excluded.jobs, received_at = excluded.received_at
+        jobs = excluded.jobs, ranks = excluded.ranks, received_at = excluded.received_at
 $heartbeat$;

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql as pg
 
 from probing_cluster.core import records
 from probing_cluster.db import engines, store_base, tables
@@ -66,14 +67,20 @@ class EventRows(store_base.StoreBase):
             found += self._select(records.HealthEvent, query)
         return sorted(found, key=lambda event: (event.at, event.event_id))
 
-    def heartbeats(self, nodes: Iterable[str] | None = None) -> list[records.AgentHeartbeat]:
-        """The latest state of every agent, by node name."""
+    def heartbeats(
+        self, nodes: Iterable[str] | None = None, *, job_id: int | None = None, with_ranks: bool = False
+    ) -> list[records.AgentHeartbeat]:
+        """The latest state of every agent (or of those with a job), by node name.
+
+        `ranks` is left empty unless asked for: it is most of the row, and few need it.
+        """
         h = tables.agent_heartbeat.c
-        query = (
-            sa.select(tables.agent_heartbeat)
-            .where(store_base.some(h.node, nodes))
-            .order_by(h.cluster, h.node)
-        )
+        columns = [c for c in h if with_ranks or c.name != "ranks"]
+        query = sa.select(*columns).where(store_base.some(h.node, nodes)).order_by(h.cluster, h.node)
+        if not with_ranks:
+            query = query.add_columns(sa.cast(sa.literal_column("'{}'"), pg.JSONB).label("ranks"))
+        if job_id is not None:
+            query = query.where(h.jobs.contains([job_id]))
         return self._select(records.AgentHeartbeat, query)
 
     def heartbeat_ages_s(self) -> dict[str, float]:

@@ -142,7 +142,7 @@ class Agent:
 
     def status(self) -> dict[str, Any]:
         """The agent's state, for people."""
-        return report.status(self.node, self.delivery)
+        return report.status(self.node, self.delivery, self.ranks)
 
     def _parts(self) -> tuple[Work, ...]:
         """What an agent cannot live without."""
@@ -194,7 +194,7 @@ class Agent:
             door=door if url else None,
             queue=self.node.spool,
             taken=self.node.intake,
-            heartbeat=lambda: report.heartbeat(self.node, self.delivery),
+            heartbeat=lambda: report.heartbeat(self.node, self.delivery, self.ranks),
             beat_s=self.node.beat_s,
             on_request=lambda request: self.requests.handle(request),
             at=self.clock,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from probing_cluster.core import clock, records
-from probing_cluster.probe_agent import delivery_loop, node_state, self_watch
+from probing_cluster.probe_agent import delivery_loop, node_state, rank_watch, self_watch
 
 
-def heartbeat(node: node_state.NodeState, sent: delivery_loop.DeliveryLoop) -> records.AgentHeartbeat:
+def heartbeat(
+    node: node_state.NodeState, sent: delivery_loop.DeliveryLoop, ranks: rank_watch.RankWatch
+) -> records.AgentHeartbeat:
     """The agent's state at this moment."""
     totals = node.spool.totals
     return records.AgentHeartbeat(
@@ -30,12 +32,15 @@ def heartbeat(node: node_state.NodeState, sent: delivery_loop.DeliveryLoop) -> r
         sources={**node.watch.rows(), "spool": _spool(node), "delivery": _delivery(sent)},
         faults=node.faults.rows(),
         jobs=node.book.running,
+        ranks=ranks.rows(),
     )
 
 
-def status(node: node_state.NodeState, sent: delivery_loop.DeliveryLoop) -> dict[str, Any]:
+def status(
+    node: node_state.NodeState, sent: delivery_loop.DeliveryLoop, ranks: rank_watch.RankWatch
+) -> dict[str, Any]:
     """For `probing-agent --once` and the socket's `status`."""
-    beat = heartbeat(node, sent)
+    beat = heartbeat(node, sent, ranks)
     return {
         "node": beat.node,
         "version": beat.version,
@@ -51,6 +56,7 @@ def status(node: node_state.NodeState, sent: delivery_loop.DeliveryLoop) -> dict
         "jobs": list(beat.jobs),
         "faults": dict(beat.faults),
         "sources": dict(beat.sources),
+        "ranks": dict(beat.ranks),
     }
 
 

@@ -13,6 +13,7 @@ from probing_cluster.control_plane.tasks import (
     maintenance,
     resume,
     silence,
+    slow,
 )
 
 REGISTER: tuple[context.Task, ...] = (
@@ -22,6 +23,7 @@ REGISTER: tuple[context.Task, ...] = (
     accounts.TASK,
     silence.TASK,
     gangs.TASK,
+    slow.TASK,
     resume.TASK,
     maintenance.TASK,
     export.TASK,

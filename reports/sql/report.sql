@@ -72,7 +72,7 @@ select case when exists (select 1 from attempts) then jsonb_build_object(
     'others', (select jsonb_agg(to_jsonb(o) order by o.at) from (select * from others order by at limit 500) o),
     'drains', (select jsonb_agg(to_jsonb(d) order by d.at) from drains d),
     'account', (select to_jsonb(r) from probing.run_account r join run using (cluster, "user", run_key) limit 1),
-    'heartbeats', (select jsonb_agg(to_jsonb(h)) from probing.agent_heartbeat h
+    'heartbeats', (select jsonb_agg(to_jsonb(h) - 'ranks') from probing.agent_heartbeat h
                    where h.node in (select node from spans where end_at = 'infinity')),
     'run_jobs', (select jsonb_agg(job_id order by job_id) from (
                    select distinct a.job_id from probing.job_attempt a join run using (cluster, "user", run_key)

@@ -81,6 +81,12 @@ def upgrade() -> None:
             comment="job ids on the node right now, from Prolog and Epilog",
         ),
         sa.Column(
+            "ranks",
+            postgresql.JSONB(none_as_null=True, astext_type=sa.Text()),
+            nullable=False,
+            comment="training ranks on the node by the probe's pages: '<job id>:<rank>' to phase, steps, collective, step times",
+        ),
+        sa.Column(
             "received_at",
             sa.DateTime(timezone=True),
             server_default=sa.text("now()"),
@@ -656,12 +662,6 @@ def upgrade() -> None:
     )
     op.create_index("job_attempt_user", "job_attempt", ["user", "end_at"], unique=False, schema="probing")
     op.create_table(
-        "lemon_score",
-        sa.Column("cluster", sa.Text(), nullable=False, comment="Slurm cluster name"),
-        sa.Column("node", sa.Text(), nullable=False, comment="Slurm node name"),
-        sa.Column(
-            "day", sa.DateTime(timezone=True), nullable=False, comment="the day scored (its midnight, UTC)"
-    op.create_table(
         "job_exclusion",
         sa.Column("cluster", sa.Text(), nullable=False, comment="Slurm cluster name"),
         sa.Column("node", sa.Text(), nullable=False, comment="the node left out"),
@@ -673,6 +673,12 @@ def upgrade() -> None:
         comment="One node that one job's user told Slurm to leave out; accounting does not keep it, the controller does while the job lives.",
     )
     op.create_index("job_exclusion_at", "job_exclusion", ["at"], unique=False, schema="probing")
+    op.create_table(
+        "lemon_score",
+        sa.Column("cluster", sa.Text(), nullable=False, comment="Slurm cluster name"),
+        sa.Column("node", sa.Text(), nullable=False, comment="Slurm node name"),
+        sa.Column(
+            "day", sa.DateTime(timezone=True), nullable=False, comment="the day scored (its midnight, UTC)"
         ),
         sa.Column(
             "excl_jobid_count",

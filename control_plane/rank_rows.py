@@ -1,0 +1,127 @@
+"""The training ranks of a job as its nodes' heartbeats tell of them: the users' word, checked and bounded here."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from probing_cluster.attribution.gang import slow
+from probing_cluster.core import records, sanitize
+
+MAX_WORDS = 64
+_KEY = re.compile(r"(?P<job>[0-9]{1,10}):(?:(?P<rank>[0-9]{1,10})|pid[0-9]{1,10})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankNow:
+    """One rank at the last heartbeat of its node."""
+
+    job_id: int
+    rank: int | None
+    """None before its process group is up and nothing else has told."""
+    node: str
+    pid: int
+    alive: bool
+    state: str = ""
+    """Process state letter of /proc; empty when not read."""
+    phase: str = "none"
+    phase_age_s: float | None = None
+    steps: int = 0
+    step_age_s: float | None = None
+    """Since the last optimizer step; None before the first."""
+    inside: str = ""
+    """The collective it is in: `all_reduce 0#41`; empty when in none."""
+    inside_s: float | None = None
+    checkpoints: int = 0
+    world_size: int | None = None
+    stalled: bool = False
+    """It has not got on for longer than its own history allows."""
+    heard_s: float = 0.0
+    """Age of the heartbeat: every other age is as of then."""
+    window: slow.Window | None = None
+
+    @property
+    def name(self) -> str:
+        """Its number, or its process."""
+        return f"pid {self.pid}" if self.rank is None else str(self.rank)
+
+
+def of_heartbeats(
+    beats: Iterable[records.AgentHeartbeat],
+    ages_s: Mapping[str, float] | None = None,
+    job_id: int | None = None,
+) -> list[RankNow]:
+    """Every rank in some heartbeats (of one job), by job and rank; rows that are none are left out."""
+    heard = ages_s or {}
+    found = [
+        row
+        for beat in beats
+        for key, told in beat.ranks.items()
+        if (row := _row(beat.node, key, told, heard.get(beat.node, 0.0))) is not None
+        and (job_id is None or row.job_id == job_id)
+    ]
+    return sorted(found, key=lambda r: (r.job_id, r.rank is None, r.rank or 0, r.node, r.pid))
+
+
+def by_job(rows: Iterable[RankNow]) -> dict[int, list[RankNow]]:
+    """The ranks of each job, in the order given."""
+    jobs: dict[int, list[RankNow]] = {}
+    for row in rows:
+        jobs.setdefault(row.job_id, []).append(row)
+    return jobs
+
+
+def to_json(row: RankNow) -> dict[str, Any]:
+    """A rank's row with stable keys."""
+    plain = dataclasses.asdict(row)
+    return {key: value for key, value in plain.items() if key != "job_id"}
+
+
+def from_json(job_id: int, plain: Mapping[str, Any]) -> RankNow:
+    """The row that `to_json` made."""
+    told = {f.name: plain[f.name] for f in dataclasses.fields(RankNow) if f.name in plain}
+    window = told.pop("window", None)
+    return RankNow(job_id=job_id, window=slow.Window(**window) if window else None, **told)
+
+
+def _row(node: str, key: str, told: object, heard_s: float) -> RankNow | None:
+    named = _KEY.fullmatch(key)
+    if named is None or not isinstance(told, Mapping):
+        return None
+    try:
+        return RankNow(
+            job_id=int(named["job"]),
+            rank=int(named["rank"]) if named["rank"] else None,
+            node=node,
+            pid=int(told.get("pid") or 0),
+            alive=told.get("alive") is True,
+            state=_word(told.get("state"))[:1],
+            phase=_word(told.get("phase")) or "none",
+            phase_age_s=_seconds(told.get("phase_age_s")),
+            steps=int(told.get("steps") or 0),
+            step_age_s=_seconds(told.get("step_age_s")),
+            inside=_word(told.get("inside")),
+            inside_s=_seconds(told.get("inside_s")),
+            checkpoints=int(told.get("checkpoints") or 0),
+            world_size=int(told["world_size"]) if told.get("world_size") else None,
+            stalled=told.get("stalled") is True,
+            heard_s=round(heard_s, 3),
+            window=slow.Window.from_row(told.get("window")),
+        )
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _word(value: object) -> str:
+    return sanitize.clean(str(value), MAX_WORDS) if value is not None else ""
+
+
+def _seconds(value: Any) -> float | None:
+    if value is None:
+        return None
+    seconds = float(value)
+    return seconds if math.isfinite(seconds) else None
