@@ -230,14 +230,14 @@ def _free_port() -> int:
 def _configure(data: Path, directory: Path, port: int) -> None:
     with (data / "postgresql.conf").open("a") as conf:
         conf.write(
-            f"listen_addresses='127.0.0.1,127.0.0.2'\nport={port}\nunix_socket_directories='{directory}'\nssl=on\n"
+            f"listen_addresses='127.0.0.1'\nport={port}\nunix_socket_directories='{directory}'\nssl=on\n"
             f"ssl_cert_file='{directory}/server.crt'\nssl_key_file='{directory}/server.key'\n"
             f"ssl_ca_file='{directory}/ca.crt'\ntimezone='UTC'\nmax_connections=120\n"
         )
-    # On 127.0.0.2 certificates carry host names, which pg_ident maps.
+    # The certificates of m5 and m6 carry host names, which pg_ident maps.
     (data / "pg_hba.conf").write_text(
-        "local all all trust\nhostssl all all 127.0.0.1/32 cert\nhostssl all all 127.0.0.2/32 cert map=nodes\n"
-        "hostnossl all all 0.0.0.0/0 reject\n"
+        "local all all trust\nhostssl all agent-c-m5,agent-c-m6 127.0.0.1/32 cert map=nodes\n"
+        "hostssl all all 127.0.0.1/32 cert\nhostnossl all all 0.0.0.0/0 reject\n"
     )
     (data / "pg_ident.conf").write_text("nodes m5.example.org agent-c-m5\n")
 

@@ -436,9 +436,7 @@ class TestTls:
         tls = f"sslmode=verify-ca&sslcert={cert}&sslkey={key}"
         names = [roles.add_agent(debian_server.owner_url, "c", node) for node in ("m5", "m6")]
         try:
-            mine, other = (
-                self._url(debian_server, name, tls).replace("127.0.0.1", "127.0.0.2") for name in names
-            )
+            mine, other = (self._url(debian_server, name, tls) for name in names)
             assert delivery.Delivery(mine, "c", "m5").deliver(events=[make_event(node="m5")]).accepted == 1
             with pytest.raises(errors.DatabaseUnavailable):
                 delivery.Delivery(other, "c", "m6").deliver()

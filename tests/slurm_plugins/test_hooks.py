@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -336,3 +337,55 @@ def test_wrapper_without_a_site_program_is_ours_alone(hook: Hook) -> None:
     """A site that had none gets ours and exit status 0."""
     done = hook("wrapper", "task", "--", "/bin/echo", "export PROBING=on")
     assert (done.returncode, done.stdout) == (0, "export PROBING=on\n")
+
+
+@pytest.mark.parametrize("name", ["prolog", "epilog", "healthcheck"])
+@pytest.mark.parametrize(("what", "mode"), [(".", 0o777), ("agent_call.py", 0o666), ("agent_call.py", 0o646)])
+def test_hooks_run_nothing_that_others_could_have_written(
+    tmp_path: Path, fake_agent: Agent, name: str, what: str, mode: int
+) -> None:
+    """A directory or module that others can write is not imported, as root least of all: a line says so, the job goes on."""
+    agent = fake_agent(UNFIT)
+    copy = tmp_path / "hooks"
+    shutil.copytree(HOOKS, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    copy.chmod(0o755)
+    command = ["/usr/bin/python3", "-I", "-S", str(copy / f"{name}.py"), "--socket", str(agent.path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=PROLOG_ENVIRONMENT, check=False)
+    assert (done.returncode, len(agent.requests)) == (1 if name == "prolog" else 0, 1)
+    (copy / "agent_call.py").write_text("raise SystemExit(77)\n")
+    (copy / what).chmod(mode)
+    done = subprocess.run(command, capture_output=True, text=True, env=PROLOG_ENVIRONMENT, check=False)
+    assert (done.returncode, done.stderr.count("others can write")) == (0, 1)
+    (copy / "agent_call.py").unlink()
+    done = subprocess.run(command, capture_output=True, text=True, env=PROLOG_ENVIRONMENT, check=False)
+    assert (done.returncode, done.stderr.count("doing nothing")) == (0, 1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
+def test_root_runs_no_other_accounts_hooks(tmp_path: Path) -> None:
+    """A hook that belongs to another account is not run by root."""
+    copy = tmp_path / "hooks"
+    shutil.copytree(HOOKS, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    copy.chmod(0o755)
+    os.chown(copy / "agent_call.py", 65534, 65534)
+    done = subprocess.run(
+        ["/usr/bin/python3", "-I", "-S", str(copy / "prolog.py"), "--socket", "/nonexistent"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, "others can write" in done.stderr) == (0, True)
+
+
+def test_hooks_ignore_the_users_environment(tmp_path: Path, fake_agent: Agent, hook: Hook) -> None:
+    """Nothing that a job's environment can carry changes what the hook loads, whom it asks or what it says."""
+    agent = fake_agent(UNFIT)
+    (tmp_path / "evil").mkdir()
+    for module in ("sitecustomize", "usercustomize", "agent_call", "_signal", "json"):
+        (tmp_path / "evil" / f"{module}.py").write_text("import os; os._exit(66)\n")
+    hostile = {
+        "PYTHONPATH": f"{tmp_path}/evil", "PYTHONHOME": "/nonexistent", "PYTHONSTARTUP": f"{tmp_path}/evil/json.py",
+        "PYTHONUSERBASE": f"{tmp_path}/evil", "PYTHONINSPECT": "1", "PYTHONWARNINGS": "error", "HOME": f"{tmp_path}/evil",
+        "PATH": f"{tmp_path}/evil", "LC_ALL": "zz", "PROBING_CONFIG": "/nonexistent", "SLURM_JOB_GPUS": "0\n1",
+    }  # fmt: skip
+    done = hook("prolog", "--socket", str(agent.path), environment=PROLOG_ENVIRONMENT | hostile)
+    assert done.returncode == 1, done.stderr
+    assert [r["job_id"] for r in agent.requests] == [4242]
