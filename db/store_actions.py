@@ -85,6 +85,14 @@ class ActionRows(store_base.StoreBase):
             query = query.where(s.day == sa.select(sa.func.max(s.day)).scalar_subquery())
         return self._select(records.LemonScore, query)
 
+    def lemon_day_before(self, day: datetime, cluster: str) -> datetime | None:
+        """The last scored day before `day`; None when there is none."""
+        s = tables.lemon_score.c
+        query = sa.select(sa.func.max(s.day)).where(s.day < day, s.cluster == cluster)
+        with engines.translated(), self.engine.connect() as connection:
+            found: datetime | None = connection.scalar(query)
+            return found
+
     def save_exclusions(self, exclusions: Iterable[records.JobExclusion]) -> int:
         """Store what users excluded; a job's exclusion known already keeps its first time. How many were new."""
         given = [rows.to_row(e) for e in exclusions]

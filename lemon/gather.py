@@ -1,0 +1,167 @@
+"""What the signals are computed from: one cluster's rows of a window as Arrow tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from probing_cluster.core import records
+from probing_cluster.db import arrow
+
+_SQL = Path(__file__).parent / "sql"
+
+ATTEMPT = pa.schema(
+    [
+        ("job_id", pa.int64()),
+        ("attempt", pa.int64()),
+        ("start_us", pa.int64()),
+        ("end_us", pa.int64()),
+        ("state", pa.string()),
+        ("nodes", pa.list_(pa.string())),
+        ("n_nodes", pa.int64()),
+        ("n_gpus", pa.int64()),
+        ("user", pa.string()),
+        ("run_key", pa.string()),
+        ("cause", pa.string()),
+        ("domain", pa.string()),
+        ("component", pa.string()),
+        ("fault_node", pa.string()),
+        ("device", pa.string()),
+        ("confidence", pa.string()),
+        ("summary", pa.string()),
+        ("incident", pa.string()),
+        ("attested", pa.bool_()),
+    ]
+)
+"""One attempt with what its verdict says about a node; see sql/pg_attempts.sql."""
+
+EVENT = pa.schema(
+    [
+        ("node", pa.string()),
+        ("at_us", pa.int64()),
+        ("kind", pa.string()),
+        ("code", pa.string()),
+        ("severity", pa.string()),
+        ("source", pa.string()),
+        ("device", pa.string()),
+        ("gpu_uuid", pa.string()),
+        ("n", pa.int64()),
+    ]
+)
+OUTAGE = pa.schema(
+    [("node", pa.string()), ("start_us", pa.int64()), ("end_us", pa.int64()), ("reason", pa.string())]
+)
+"""One stretch in which a node was out of scheduling; `end_us` null while it still is."""
+NOTE = pa.schema(
+    [
+        ("node", pa.string()),
+        ("at_us", pa.int64()),
+        ("action", pa.string()),
+        ("author", pa.string()),
+        ("note", pa.string()),
+        ("about_lemon", pa.bool_()),
+    ]
+)
+EXCLUSION = pa.schema([("node", pa.string()), ("job_id", pa.int64()), ("at_us", pa.int64())])
+
+KINDS = (
+    "xid",
+    "sxid",
+    "gpu_lost",
+    "ecc",
+    "row_remap",
+    "retired_pages",
+    "edac",
+    "mce",
+    "ib_link",
+    "eth_link",
+    "nvlink",
+    "pcie_aer",
+    "pcie_replay",
+    "pcie_width",
+    "pcie_link",
+    "rank_stall",
+    "rank_dead",
+    "rank_stopped",
+)
+"""Kinds of event that any signal looks at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outage:
+    """One stretch of a node out of service, as Slurm's accounting has it."""
+
+    node: str
+    start_at: datetime
+    end_at: datetime | None
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """The rows of one window, since <= time < until."""
+
+    since: datetime
+    until: datetime
+    attempts: pa.Table
+    events: pa.Table
+    outages: pa.Table
+    notes: pa.Table
+    exclusions: pa.Table
+    outages_by_slurm: bool
+    """False: only our own drains were known, because Slurm's accounting could not be asked."""
+
+
+def read(
+    uri: str,
+    cluster: str,
+    since: datetime,
+    until: datetime,
+    *,
+    outages: Iterable[Outage] | None = None,
+) -> Facts:
+    """The facts of a database; `outages` None = take our own drains for them. Raises DatabaseUnavailable."""
+    span = (since, until, cluster)
+    told = outage_table(outages, since, until) if outages is not None else None
+    return Facts(
+        since=since,
+        until=until,
+        attempts=_rows(uri, "pg_attempts", ATTEMPT, *span, ",".join(sorted(records.JOB_SIDE_SOURCES))),
+        events=_rows(uri, "pg_events", EVENT, *span, ",".join(KINDS)),
+        outages=told if told is not None else _rows(uri, "pg_outages", OUTAGE, *span),
+        notes=_rows(uri, "pg_notes", NOTE, until, cluster),
+        exclusions=_rows(uri, "pg_exclusions", EXCLUSION, *span),
+        outages_by_slurm=told is not None,
+    )
+
+
+def outage_table(outages: Iterable[Outage], since: datetime, until: datetime) -> pa.Table:
+    """Slurm's outages that began in the window."""
+    rows = [
+        {
+            "node": o.node,
+            "start_us": to_us(o.start_at),
+            "end_us": None if o.end_at is None else to_us(o.end_at),
+            "reason": o.reason,
+        }
+        for o in outages
+        if since <= o.start_at < until
+    ]
+    return pa.Table.from_pylist(rows, schema=OUTAGE)
+
+
+def to_us(at: datetime) -> int:
+    """Microseconds since 1970, UTC."""
+    return round(at.timestamp() * 1e6)
+
+
+def _rows(uri: str, name: str, schema: pa.Schema, *given: Any) -> pa.Table:
+    query = (_SQL / f"{name}.sql").read_text("utf-8")
+    parameters: Sequence[Any] = given
+    with arrow.reading(uri, query, parameters) as reader:
+        return reader.read_all().select(schema.names).cast(schema)

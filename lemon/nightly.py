@@ -1,0 +1,314 @@
+"""One night: a day scored, each node's state beside the last night's, everything a report needs stored.
+
+Scoring a day twice gives the same rows: what was before is the last scored day before that day, and the
+window ends with the day.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from probing_cluster.core import clock, errors, records, settings
+from probing_cluster.db import store as db_store
+from probing_cluster.lemon import calibration, gather, model, reasons, signals, trends
+
+DAY = timedelta(days=1)
+STAYS_FROM = 0.5
+"""A lemon remains one until its probability falls below this: one good night is no recovery."""
+SUSPECT_FROM = 0.3
+LEMON, SUSPECT, RECOVERED, OK = "lemon", "suspect", "recovered", "ok"
+_MOST_FAILURES = 30
+"""Failures kept with a score, the latest; all of them are counted."""
+_REMEMBERED = "lemon.night"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Night:
+    """One scored day and what has changed since the scored day before."""
+
+    cluster: str
+    day: datetime
+    previous_day: datetime | None
+    scores: tuple[records.LemonScore, ...]
+    """Every node, the likeliest lemon first."""
+    window_days: int
+    remarks: tuple[str, ...]
+    """What the reader must know about how it was made."""
+
+    def of(self, *status: str) -> tuple[records.LemonScore, ...]:
+        """The scores with these states: new, still, suspect, recovered, denied."""
+        return tuple(s for s in self.scores if s.signals.get("status") in status)
+
+    @property
+    def new(self) -> tuple[records.LemonScore, ...]:
+        """Lemons since this night."""
+        return self.of("new")
+
+    @property
+    def still(self) -> tuple[records.LemonScore, ...]:
+        """Lemons the night before, too."""
+        return self.of("still")
+
+    @property
+    def gone(self) -> tuple[records.LemonScore, ...]:
+        """Lemons of the night before that are none any more: recovered or denied."""
+        return self.of("recovered", "denied")
+
+    @property
+    def suspects(self) -> tuple[records.LemonScore, ...]:
+        """Nodes to keep an eye on; no action yet."""
+        return self.of("suspect")
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing changed and no lemon stands."""
+        return not (self.new or self.still or self.gone)
+
+
+def day_of(at: datetime) -> datetime:
+    """Midnight UTC of that instant's day."""
+    return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def score(
+    store: db_store.Store,
+    config: settings.Settings,
+    day: datetime,
+    *,
+    outages: Iterable[gather.Outage] | None = None,
+    at: clock.Clock = clock.SYSTEM,
+) -> Night:
+    """Score `day` (its midnight, UTC) and store it; `outages` as Slurm's accounting tells them, None = not known."""
+    found, calibrated = measure(store, config, day, outages=outages)
+    before_day, before = _before(store, config.cluster.name, day)
+    rows = _rows(store, config, day, found, calibrated, before, at.now())
+    remarks = [calibrated.sentence()]
+    if not found.outages_by_slurm:
+        remarks.append("Slurm's accounting was not asked for outages: only our own drains are counted.")
+    store.save_lemon_scores(rows)
+    store.remember(
+        f"{_REMEMBERED} {config.cluster.name} {day:%Y-%m-%d}",
+        {"remarks": remarks, "window_days": config.lemon.window_days},
+    )
+    return _night(config, day, before_day, rows, config.lemon.window_days, remarks)
+
+
+def load(store: db_store.Store, config: settings.Settings, day: datetime | None = None) -> Night:
+    """A night as it was stored (None = the latest); raises NotFound."""
+    cluster = config.cluster.name
+    rows = [s for s in store.lemon_scores(day=day) if s.cluster == cluster]
+    if not rows:
+        raise errors.NotFound(f"no scores of {day:%Y-%m-%d}" if day else "no night has been scored yet")
+    day = rows[0].day
+    told = store.recall(f"{_REMEMBERED} {cluster} {day:%Y-%m-%d}", {})
+    before_day = store.lemon_day_before(day, cluster)
+    return _night(
+        config,
+        day,
+        before_day,
+        rows,
+        told.get("window_days", config.lemon.window_days),
+        told.get("remarks", ()),
+    )
+
+
+def measure(
+    store: db_store.Store,
+    config: settings.Settings,
+    day: datetime,
+    *,
+    outages: Iterable[gather.Outage] | None = None,
+) -> tuple[signals.Signals, calibration.Calibration]:
+    """The signals of the window that ends with `day`, and the map fitted to what people said until then."""
+    until = day + DAY
+    recent = until - timedelta(days=config.lemon.window_days)
+    since = min(recent, until - timedelta(days=config.lemon.history_days))
+    facts = gather.read(store.connection_uri(), config.cluster.name, since, until, outages=outages)
+    found = signals.compute(facts, recent=recent, cap_s=config.attribution.checkpoint_interval_s / 2)
+    notes = [n for n in store.notes() if n.cluster == config.cluster.name and n.at < until]
+    subjects = {n.subject.partition(":")[2] for n in notes if n.action in ("confirm", "deny")}
+    scores = {node: store.lemon_scores(node=node) for node in subjects}
+    return found, calibration.fit(calibration.labels(notes, scores))
+
+
+def _rows(
+    store: db_store.Store,
+    config: settings.Settings,
+    day: datetime,
+    found: signals.Signals,
+    calibrated: calibration.Calibration,
+    before: Mapping[str, records.LemonScore],
+    now: datetime,
+) -> list[records.LemonScore]:
+    scored = model.score(found.window)
+    raw = scored.probability
+    mapped = calibrated.apply(raw)
+    # People's answers make no proof where the model had none.
+    probability = np.where(raw > model.UNPROVEN, mapped, np.minimum(mapped, model.UNPROVEN))
+    words = _words_of_people(store, config.cluster.name, day + DAY)
+    unusual = {
+        sign: trends.log_ratio({sign: np.array([getattr(n, f"minor_{sign}") for n in found.nodes], np.float64)},
+                               np.array([n.exposure_days for n in found.nodes], np.float64)) > 0
+        for sign in signals.SIGN_WORDS
+    }  # fmt: skip
+    rows = []
+    for i, node in enumerate(found.nodes):
+        seen = {
+            "model": round(float(raw[i]), 6),
+            "usual": round(float(scored.usual_failures[i]), 4),
+            "expected": round(float(scored.expected_failures[i]), 4),
+            "shared": round(float(scored.shared[i]), 4),
+            "exposure_days": round(node.exposure_days, 4),
+            "fail_days": len({f.at.date() for f in node.failures if f.counts}),
+            "unusual": [sign for sign, shown in unusual.items() if shown[i]],
+        }
+        rows.append(
+            _row(
+                config,
+                day,
+                node,
+                seen,
+                float(probability[i]),
+                before.get(node.node),
+                words.get(node.node),
+                now,
+            )
+        )
+    return rows
+
+
+def _row(
+    config: settings.Settings,
+    day: datetime,
+    node: signals.Node,
+    seen: dict[str, Any],
+    probability: float,
+    before: records.LemonScore | None,
+    word: records.OperatorNote | None,
+    now: datetime,
+) -> records.LemonScore:
+    verdict, status = state(probability, before, word)
+    told = reasons.of(node, seen)
+    if word is not None and word.action == "confirm":
+        told = (
+            f"Confirmed by {word.author} on {word.at:%Y-%m-%d}{f': {word.note}' if word.note else '.'}",
+            *told,
+        )
+    elif status in ("recovered", "denied") and word is not None:
+        said = "Denied" if word.action == "deny" else "Repaired, says"
+        told = (f"{said} {'by ' if word.action == 'deny' else ''}{word.author} on {word.at:%Y-%m-%d}.", *told)
+    return records.LemonScore(
+        cluster=config.cluster.name,
+        node=node.node,
+        day=day,
+        excl_jobid_count=node.excl_jobid_count,
+        xid_cnt=node.xid_cnt,
+        tickets=node.tickets,
+        out_count=node.out_count,
+        multi_node_node_fails=node.multi_node_node_fails,
+        single_node_node_fails=node.single_node_node_fails,
+        single_node_node_failure_rate=node.single_node_node_failure_rate,
+        score=round(probability, 6),
+        reasons=told if verdict != OK or status else (),
+        verdict=verdict,
+        signals=_signals(day, node, seen, verdict, status, before),
+        made_at=now,
+    )
+
+
+def state(
+    probability: float, before: records.LemonScore | None, word: records.OperatorNote | None
+) -> tuple[str, str]:
+    """The verdict, and what is new about it: new, still, suspect, recovered, denied or nothing.
+
+    `word` is the last thing people said: a confirmed node is a lemon until it is repaired or denied.
+    """
+    was = before is not None and before.verdict == LEMON
+    confirmed = word is not None and word.action == "confirm"
+    if confirmed or probability >= (STAYS_FROM if was else model.LEMON_FROM):
+        return LEMON, "still" if was else "new"
+    if was:
+        denied = word is not None and word.action == "deny"
+        return (OK, "denied") if denied else (RECOVERED, "recovered")
+    return (SUSPECT, "suspect") if probability >= SUSPECT_FROM else (OK, "")
+
+
+def _signals(
+    day: datetime,
+    node: signals.Node,
+    seen: dict[str, Any],
+    verdict: str,
+    status: str,
+    before: records.LemonScore | None,
+) -> dict[str, Any]:
+    """What is stored beside the paper's seven; of ordinary nodes only what figures need."""
+    told: dict[str, Any] = {k: v for k, v in seen.items() if v or k in ("model", "usual")}
+    if node.failures:
+        told["failed_at"] = [clock.iso_z(f.at) for f in node.failures[-_MOST_FAILURES:]]
+    if verdict == OK and not status:
+        return told
+    since = before.signals.get("since") if before is not None and status == "still" else None
+    return told | {
+        "status": status,
+        "since": since or clock.iso_z(day),
+        "cost": {
+            "gpu_h": round(node.gpu_h, 3),
+            "jobs": node.n_jobs,
+            "users": node.n_users,
+            "unknown_gpus": node.n_unknown_gpus,
+        },
+        "attempts": node.n_attempts,
+        "recurrences": node.recurrences,
+        "minor": {sign: getattr(node, f"minor_{sign}") for sign in signals.SIGN_WORDS},
+        "rank_findings": node.rank_findings,
+        "xids": dict(node.xids),
+        "cards": [dataclasses.asdict(c) for c in node.cards],
+        "failures": [_failure(f) for f in node.failures[-_MOST_FAILURES:]],
+    }
+
+
+def _failure(failure: signals.Failure) -> dict[str, Any]:
+    return dataclasses.asdict(failure) | {"at": clock.iso_z(failure.at)}
+
+
+def _words_of_people(store: db_store.Store, cluster: str, until: datetime) -> dict[str, records.OperatorNote]:
+    """The last confirm, deny or repair of each node."""
+    found: dict[str, records.OperatorNote] = {}
+    for note in store.notes():
+        kind, _, node = note.subject.partition(":")
+        about = note.action in ("confirm", "deny") or (note.action == "repaired" and note.detail.get("lemon"))
+        if about and kind == "node" and note.cluster == cluster and note.at < until:
+            found[node] = note
+    return found
+
+
+def _before(
+    store: db_store.Store, cluster: str, day: datetime
+) -> tuple[datetime | None, dict[str, records.LemonScore]]:
+    before = store.lemon_day_before(day, cluster)
+    if before is None:
+        return None, {}
+    return before, {s.node: s for s in store.lemon_scores(day=before) if s.cluster == cluster}
+
+
+def _night(
+    config: settings.Settings,
+    day: datetime,
+    before_day: datetime | None,
+    rows: Sequence[records.LemonScore],
+    window_days: int,
+    remarks: Iterable[str],
+) -> Night:
+    return Night(
+        cluster=config.cluster.name,
+        day=day,
+        previous_day=before_day,
+        scores=tuple(sorted(rows, key=lambda s: (-s.score, s.node))),
+        window_days=window_days,
+        remarks=tuple(remarks),
+    )

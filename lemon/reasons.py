@@ -1,0 +1,114 @@
+"""Why a node has its score, in sentences, the strongest first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from probing_cluster.core import sanitize
+from probing_cluster.lemon import signals
+
+
+def of(node: signals.Node, seen: dict[str, Any]) -> tuple[str, ...]:
+    """Sentences about one node; `seen` is the model's part of its signals (see nightly.py)."""
+    told = [
+        _failures(node, seen),
+        _part(node),
+        *_cards(node),
+        _again(node),
+        _shared(seen),
+        *_minor(node, seen),
+        _xids(node),
+        _service(node),
+        _told_only(node),
+    ]
+    return tuple(sanitize.clean(t, 300) for t in told if t)
+
+
+def _failures(node: signals.Node, seen: dict[str, Any]) -> str:
+    counted = [f for f in node.failures if f.counts]
+    if not counted:
+        return ""
+    causes = ", ".join(f"{n} {cause}" for cause, n in Counter(f.cause for f in counted).most_common(3))
+    usual = f"; a node of this fleet with its load usually has {_number(seen['usual'])}"
+    spread = f"on {seen['fail_days']} days" if seen["fail_days"] > 1 else "on one day"
+    return f"{_count(len(counted), 'attempt')} failed because of it {spread} ({causes}){usual}."
+
+
+def _part(node: signals.Node) -> str:
+    parts = Counter((f.cause, f.device) for f in node.failures if f.counts and f.device)
+    (cause, device), n = parts.most_common(1)[0] if parts else (("", ""), 0)
+    return f"{n} of them were the same part again: {device} ({cause})." if n > 1 else ""
+
+
+def _cards(node: signals.Node) -> list[str]:
+    return [
+        (
+            f"The card {c.gpu_uuid} showed faults in {c.other} before ({_count(c.n_there, 'event')}) and shows them "
+            f"here now ({c.n_here}): the lemon may be the card, not the node."
+            if c.moved_here
+            else f"The card {c.gpu_uuid} showed faults here ({_count(c.n_here, 'event')}) and now shows them in {c.other} "
+            f"({c.n_there}): the lemon may have left with the card."
+        )
+        for c in node.cards
+    ]
+
+
+def _again(node: signals.Node) -> str:
+    n = node.recurrences
+    return f"It failed again after {_count(n, 'repair')}." if n else ""
+
+
+def _shared(seen: dict[str, Any]) -> str:
+    shared = seen["shared"]
+    if shared < 0.5:
+        return ""
+    return f"About {shared:.1f} of the failures that name no node are most likely its own, by who was there each time."
+
+
+def _minor(node: signals.Node, seen: dict[str, Any]) -> list[str]:
+    found = []
+    for sign, words in signals.SIGN_WORDS.items():
+        n = getattr(node, f"minor_{sign}")
+        if n >= 3:
+            found.append(f"{n} {words}{'' if sign in seen['unusual'] else ' (not unusual here)'}.")
+    return found
+
+
+def _xids(node: signals.Node) -> str:
+    if not node.xids:
+        return ""
+    told = ", ".join(
+        f"{code} ({n}×)" for code, n in sorted(node.xids.items(), key=lambda x: (-x[1], x[0]))[:5]
+    )
+    return f"Xid {told} in its kernel log."
+
+
+def _service(node: signals.Node) -> str:
+    parts = [f"out of service {_count(node.out_count, 'time')}"] if node.out_count else []
+    parts += [_count(node.tickets, "ticket")] if node.tickets else []
+    parts += (
+        [f"excluded by the users of {_count(node.excl_jobid_count, 'job')}"] if node.excl_jobid_count else []
+    )
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def _told_only(node: signals.Node) -> str:
+    if not node.rank_findings:
+        return ""
+    return f"Jobs told of {_count(node.rank_findings, 'stalled, dead or slow rank')} on it: shown only, it does not count."
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}" if value >= 0.1 else "fewer than 0.1"
+
+
+def _count(n: int, word: str) -> str:
+    return f"{n} {word}" if n == 1 else f"{n} {word}s"
+
+
+def listed(items: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""

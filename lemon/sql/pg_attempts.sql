@@ -1,0 +1,27 @@
+-- One cluster's attempts that ran in a span, with what their current verdict says about a node.
+-- Inputs   $1, $2 bounds (timestamptz); $3 cluster; $4 job-side sources, comma-separated.
+-- Output   one row per attempt; *_us are microseconds since 1970 UTC, null while not known; verdict columns null without one.
+--          attested: the word against fault_node does not come from the job alone: Slurm says it, a person does, or an event
+--          of that node's own sources is among the evidence.
+SELECT a.job_id, a.attempt,
+       (extract(epoch FROM a.start_at) * 1000000)::bigint AS start_us,
+       (extract(epoch FROM a.end_at) * 1000000)::bigint AS end_us,
+       a.state, a.nodes, cardinality(a.nodes)::bigint AS n_nodes, a.n_gpus, a."user", a.run_key,
+       v.cause, v.domain, v.component, v.node AS fault_node, v.device, v.confidence, v.summary,
+       v.incident_id::text AS incident,
+       CASE WHEN v.node IS NULL THEN false
+            WHEN v.author <> 'rules' THEN true
+            WHEN a.state IN ('NODE_FAIL', 'BOOT_FAIL') AND (a.failed_node = v.node OR cardinality(a.nodes) = 1) THEN true
+            ELSE EXISTS (
+                SELECT 1
+                FROM unnest(v.evidence) AS i(id)
+                JOIN probing.event_key k ON k.event_id = i.id
+                JOIN probing.health_event e ON e.node = v.node AND e.at = k.at AND e.event_id = k.event_id
+                WHERE NOT e.source = ANY (string_to_array($4, ',')))
+       END AS attested
+FROM probing.job_attempt a
+LEFT JOIN probing.verdict v
+  ON v.cluster = a.cluster AND v.job_id = a.job_id AND v.submit_at = a.submit_at AND v.superseded_at IS NULL
+WHERE a.cluster = $3
+  AND a.start_at < $2
+  AND (a.end_at IS NULL OR a.end_at >= $1)
