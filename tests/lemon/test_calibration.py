@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from probing_cluster.core import records
+from probing_cluster.lemon import calibration
+
+AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
+DAY = AT.replace(hour=0)
+
+
+def label(n: int, confirmed: bool, probability: float = 0.95) -> calibration.Label:
+    return calibration.Label(node=f"n{n}", at=AT, confirmed=confirmed, probability=probability)
+
+
+def note(action: str, node: str = "n1", at: datetime = AT) -> records.OperatorNote:
+    return records.OperatorNote(
+        note_id=uuid.uuid4(), cluster="c", at=at, author="eve", subject=f"node:{node}", action=action
+    )
+
+
+def score(day: datetime, value: float, **signals: float) -> records.LemonScore:
+    return records.LemonScore(
+        cluster="c", node="n1", day=day, score=value, verdict="lemon", signals=signals, made_at=day
+    )
+
+
+@pytest.mark.parametrize(("yes", "no"), [(10, 9), (30, 4), (4, 30), (0, 0)])
+def test_too_few_answers_change_nothing_and_say_so(yes: int, no: int) -> None:
+    """Fewer than twenty, or all of one kind: the identity, with the counts in words."""
+    found = calibration.fit([label(n, n < yes) for n in range(yes + no)])
+    assert not found.fitted
+    assert found.apply(np.array([0.2, 0.95])).tolist() == [0.2, 0.95]
+    assert f"{yes} confirmed and {no} denied so far" in found.sentence()
+
+
+def test_a_score_that_is_too_sure_is_taken_back() -> None:
+    """Of nodes named at 0.95 only half were confirmed: 0.95 then means about half, and the order stays."""
+    found = calibration.fit([label(n, n % 2 == 0) for n in range(200)])
+    assert found.fitted
+    mapped = found.apply(np.array([0.05, 0.5, 0.95]))
+    assert mapped[2] == pytest.approx(0.5, abs=0.1)
+    assert (np.diff(mapped) > 0).all()
+    assert "Recalibrated on 100 confirmed and 100 denied since 2026-11-20" in found.sentence()
+
+
+def test_a_score_that_is_right_stays() -> None:
+    """Answers as the score says leave it nearly alone."""
+    rng = np.random.default_rng(1)
+    told = rng.uniform(0.05, 0.95, 400)
+    given = [label(n, bool(rng.random() < p), float(p)) for n, p in enumerate(told)]
+    mapped = calibration.fit(given).apply(np.array([0.1, 0.5, 0.9]))
+    assert mapped == pytest.approx([0.1, 0.5, 0.9], abs=0.06)
+
+
+def test_an_answer_is_about_the_last_score_before_it() -> None:
+    """The model's own probability of that day, not the one people saw after an earlier map; the later answer counts."""
+    scores = {"n1": [score(DAY - timedelta(days=1), 0.3), score(DAY, 0.9, model=0.97), score(DAY + timedelta(days=1), 0.1)]}  # fmt: skip
+    told = [
+        note("deny"),
+        note("confirm", at=AT + timedelta(hours=1)),
+        note("ack"),
+        note("confirm", node="n2"),
+    ]
+    assert calibration.labels(told, scores) == [
+        calibration.Label(node="n1", at=AT + timedelta(hours=1), confirmed=True, probability=0.97)
+    ]
