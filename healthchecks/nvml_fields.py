@@ -213,6 +213,18 @@ def _usage(p: Any, ask: Ask) -> dict[str, Any]:
     }
 
 
+FIXED = frozenset({
+    "name", "serial", "minor", "pci_bus_id", "slowdown_c", "memory_max_c", "pcie_generation_max", "pcie_width_max",
+})  # fmt: skip
+"""What no GPU changes while its driver is loaded: a watcher asks once."""
+
+NOT_WATCHED = frozenset({
+    "mig", "vbios", "inforom", "gsp_firmware", "persistence", "shutdown_c", "power_w", "power_limit_w", "power_default_w",
+    "pstate", "sm_clock_mhz", "sm_clock_max_mhz", "memory_clock_mhz", "memory_clock_max_mhz", "application_sm_mhz",
+    "application_sm_default_mhz", "ecc_enabled", "ecc_corrected_aggregate_total", "memory", "processes",
+})  # fmt: skip
+"""Calls (by the field they fill) that only the check sweep judges: a watcher leaves them out."""
+
 PARTS = (_identity, _heat, _clocks, _ecc, _remap, _pcie, _fabric, _links, _usage)
 """Asked in this order; after each one a GPU that turned out to be lost is given up."""
 

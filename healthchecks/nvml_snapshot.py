@@ -49,10 +49,18 @@ def snapshot(
     return nvml.from_json(json.loads(answer.out))
 
 
-def read_here(library: str | None = None, *, links: bool = True) -> nvml.NvmlSnapshot | nvml.NvmlUnavailable:
+Known = dict[tuple[str, str], Any]
+"""What a watcher need not ask again: (UUID, field) to value."""
+
+
+def read_here(
+    library: str | None = None, *, links: bool = True, known: Known | None = None
+) -> nvml.NvmlSnapshot | nvml.NvmlUnavailable:
     """Every GPU now, read in this very process: may block for ever, so only ever called in a child.
 
-    NVLinks are two thirds of the calls; without `links` they are left out.
+    NVLinks are two thirds of the calls; without `links` they are left out. A watcher that asks again and again
+    passes the same `known` each time: what cannot change is then asked once, and what only the check
+    sweep judges is left out (see nvml_fields).
     """
     began = _cpu_s()
     try:
@@ -67,7 +75,7 @@ def read_here(library: str | None = None, *, links: bool = True) -> nvml.NvmlSna
         return _unavailable(pynvml, exc)
     try:
         count = pynvml.nvmlDeviceGetCount()
-        gpus = tuple(_gpu(pynvml, i, links=links) for i in range(count))
+        gpus = tuple(_gpu(pynvml, i, links=links, known=known) for i in range(count))
         return nvml.NvmlSnapshot(
             driver_version=_try(pynvml, {}, "driver", pynvml.nvmlSystemGetDriverVersion),
             nvml_version=_try(pynvml, {}, "nvml", pynvml.nvmlSystemGetNVMLVersion),
@@ -145,7 +153,7 @@ def _try(pynvml: Any, unread: dict[str, str], name: str, call: Callable[..., Any
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def _gpu(pynvml: Any, index: int, *, links: bool = True) -> nvml.Gpu:
+def _gpu(pynvml: Any, index: int, *, links: bool, known: Known | None) -> nvml.Gpu:
     unread: dict[str, str] = {}
     handle = _try(pynvml, unread, "handle", pynvml.nvmlDeviceGetHandleByIndex, index)
     if handle is None:
@@ -155,12 +163,34 @@ def _gpu(pynvml: Any, index: int, *, links: bool = True) -> nvml.Gpu:
         call = getattr(pynvml, function, None)
         return None if call is None else _try(pynvml, unread, name, call, handle, *args)
 
+    if known is not None:
+        ask = _sparing(ask, ask("uuid", "nvmlDeviceGetUUID"), known)
     facts: dict[str, Any] = {}
     for part in nvml_fields.PARTS if links else nvml_fields.WITHOUT_LINKS:
         facts |= part(pynvml, ask)
         if lost := next((w for w in unread.values() if w in _LOST), None):
             return nvml.Gpu(index=index, lost=lost, unread=unread, **facts)
     return nvml.Gpu(index=index, unread=unread, **facts)
+
+
+def _sparing(ask: nvml_fields.Ask, uuid: str | None, known: Known) -> nvml_fields.Ask:
+    """`ask` for a watcher: not what it does not judge, and only once what cannot change on this GPU."""
+
+    def sparing(name: str, function: str, *args: Any) -> Any:
+        if name == "uuid":
+            return uuid
+        if name in nvml_fields.NOT_WATCHED:
+            return None
+        if name not in nvml_fields.FIXED or uuid is None:
+            return ask(name, function, *args)
+        if (uuid, name) not in known:
+            value = ask(name, function, *args)
+            if value is None:
+                return None
+            known[uuid, name] = value
+        return known[uuid, name]
+
+    return sparing
 
 
 def main() -> int:

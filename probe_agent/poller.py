@@ -5,13 +5,34 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from probing_cluster.core import clock, records
 from probing_cluster.probe_agent import children, conditions, faults, identity, intake, self_watch, spool
 from probing_cluster.probe_agent.sources import polled
 
+STANDS_S = 60.0
+"""How long the judgement of a reading in which nothing was amiss stands for readings equal to it.
+
+Windows pass and grace periods end without any file changing, so it is judged again after this all the same.
+"""
+
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Quiet:
+    """A reading that said nothing and changed nothing, and what it was judged to be."""
+
+    raw: Any
+    judged: conditions.Judgement
+    boot_id: str
+    until_s: float
+
+    def speaks_for(self, raw: Any, context: polled.Context, now_s: float) -> bool:
+        asked = context.closely or context.relearn
+        return not asked and now_s < self.until_s and context.boot_id == self.boot_id and raw == self.raw
 
 
 class Poller:
@@ -44,6 +65,7 @@ class Poller:
         self._clock = at
         self._trackers: dict[str, conditions.Tracker] = {}
         self._memory: dict[str, Mapping[str, Any]] = {}
+        self._quiet: dict[str, _Quiet] = {}
         self._round = 0
         self.first_round = asyncio.Event()
         """Set once every source has been tried."""
@@ -66,7 +88,7 @@ class Poller:
         began_s = self._clock.monotonic_s()
         try:
             raw = await source.read(self._reach, memory, context)
-            judged = source.judge(raw, memory, context)
+            judged = self._judge(source, raw, memory, context)
         except children.ChildHung as exc:
             self._watch.failed(source.name, str(exc), state="hung")
             judged = _unseen(memory) if source.hung is None else source.hung(str(exc), memory)
@@ -81,6 +103,22 @@ class Poller:
             took_s = self._clock.monotonic_s() - began_s
             self._watch.read(source.name, self._clock.now(), state=judged.state, duration_s=took_s)
         self.settle(source, judged)
+
+    def _judge(
+        self, source: polled.Polled, raw: Any, memory: Mapping[str, Any], context: polled.Context
+    ) -> conditions.Judgement:
+        """What the reading means; an idle node says the same for hours and is not parsed for it each time."""
+        known, now_s = self._quiet.get(source.name), self._clock.monotonic_s()
+        if known is not None and known.speaks_for(raw, context, now_s):
+            return known.judged
+        judged = source.judge(raw, memory, context)
+        self._quiet.pop(source.name, None)
+        nothing = not (judged.present or judged.edges or judged.unknown or judged.reset or judged.inventory)
+        if nothing and dict(judged.memory) == dict(memory):
+            self._quiet[source.name] = _Quiet(
+                raw=raw, judged=judged, boot_id=context.boot_id, until_s=now_s + STANDS_S
+            )
+        return judged
 
     def settle(self, source: polled.Polled, judged: conditions.Judgement) -> None:
         """Take a judgement in: its events, its conditions, and what the source wants to remember."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -79,6 +80,7 @@ def cpu_s() -> float:
     return used.user + used.system + used.children_user + used.children_system
 
 
+@functools.cache
 def version() -> str:
     """The installed version; `unknown` in a tree that is not installed."""
     try:

@@ -93,6 +93,7 @@ def main() -> int:
     """Answer until the input ends."""
     library = sys.argv[1] if len(sys.argv) > 1 else None
     events = XidEvents(library)
+    known: nvml_snapshot.Known = {}
     while True:
         ready, _, _ = select.select([sys.stdin], [], [], DRAIN_S)
         if not ready:
@@ -103,7 +104,7 @@ def main() -> int:
             return 0
         events.drain()
         links = bool(json.loads(line).get("links", True))
-        told = nvml.to_json(nvml_snapshot.read_here(library, links=links))
+        told = nvml.to_json(nvml_snapshot.read_here(library, links=links, known=known))
         # Once more: a GPU that died while it was read has its Xid in the same answer.
         events.drain()
         answer = {"snapshot": told, "xids": events.xids, "events": events.state, "links": links}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.healthchecks import nvml, nvml_snapshot, processes
+from probing_cluster.healthchecks import nvml, nvml_fields, nvml_snapshot, processes
 from probing_cluster.sandbox import nvml_build, nvml_state
 from probing_cluster.sandbox.nodetree import build
 
@@ -162,6 +162,42 @@ def test_without_links(library: str, state: Path) -> None:
     assert isinstance(told, nvml.NvmlSnapshot)
     assert [g.links for g in told.gpus] == [()] * 8
     assert [dataclasses.replace(g, links=()) for g in whole.gpus] == list(told.gpus)
+
+
+def test_a_watcher_asks_less_and_sees_what_moves(library: str, state: Path) -> None:
+    """What cannot change is asked once per GPU, what only the sweep judges never; what moves is read each time."""
+    code = (
+        "import json, sys; from probing_cluster.healthchecks import nvml, nvml_snapshot as s; known = {}\n"
+        "for line in sys.stdin:\n"
+        "    print(json.dumps(nvml.to_json(s.read_here(sys.argv[1], links=False, known=known))), flush=True)"
+    )
+    whole = read(library)
+    with subprocess.Popen(
+        [sys.executable, "-I", "-c", code, library], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+
+        def look() -> tuple[nvml.Gpu, ...]:
+            assert child.stdin is not None
+            assert child.stdout is not None
+            child.stdin.write("\n")
+            child.stdin.flush()
+            told = nvml.from_json(json.loads(child.stdout.readline()))
+            assert isinstance(told, nvml.NvmlSnapshot)
+            return told.gpus
+
+        first = look()
+        nvml_state.set_gpu(state, 2, {"name": "another", "temperature_c": 91})
+        second = look()
+        child.stdin.close()
+    left_out = nvml_fields.NOT_WATCHED | {"memory_total_bytes", "memory_used_bytes", "links"}
+    for seen, gpu in zip(first, whole.gpus, strict=True):
+        for field in dataclasses.fields(nvml.Gpu):
+            if field.name not in left_out:
+                assert getattr(seen, field.name) == getattr(gpu, field.name), field.name
+        assert seen.power_w is seen.vbios is seen.processes is None
+    assert (second[2].name, second[2].temperature_c) == (first[2].name, 91)
 
 
 def test_json_is_lossless(library: str, state: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from probing_cluster.core import clock as clocks
 from probing_cluster.core import records
 from probing_cluster.probe_agent import (
     children,
@@ -33,6 +34,7 @@ class Scripted:
         self.memory: dict[str, Any] = {}
         self.given: list[Mapping[str, Any]] = []
         self.fails: Exception | None = None
+        self.raw = "raw"
         self.reads = 0
         self.source = polled.Polled(name=name, source="mount", read=self.read, judge=self.judge, every=every)
 
@@ -40,10 +42,10 @@ class Scripted:
         self.reads += 1
         if self.fails is not None:
             raise self.fails
-        return "raw"
+        return self.raw
 
     def judge(self, raw: Any, memory: Mapping[str, Any], context: polled.Context) -> conditions.Judgement:
-        assert raw == "raw"
+        assert raw == self.raw
         self.given.append(memory)
         return conditions.Judgement(present=tuple(self.present), memory=self.memory)
 
@@ -54,7 +56,9 @@ GONE = conditions.Condition(
 
 
 class Rig:
-    def __init__(self, who: identity.Identity, directory: Path, *sources: Scripted) -> None:
+    def __init__(
+        self, who: identity.Identity, directory: Path, *sources: Scripted, at: clocks.Clock = clocks.SYSTEM
+    ) -> None:
         self.spool = spool.Spool(directory, max_bytes=10_000_000)
         self.faults = faults.Faults(who.boot_id(), self.spool.state("faults"))
         self.watch = self_watch.SelfWatch()
@@ -75,6 +79,7 @@ class Rig:
                 relearn=relearn,
             ),
             on_change=self.changed,
+            at=at,
         )
 
     def changed(self) -> None:
@@ -181,4 +186,29 @@ def test_quiet_node_writes_nothing_to_its_disk(
         rig.poll()
     assert rig.spool._db.total_changes == before
     assert source.given[-1]["round"] == 3
+    rig.spool.close()
+
+
+def test_quiet_reading_that_repeats_itself_is_not_judged_again(
+    who: identity.Identity, source: Scripted, tmp_path: Path, clock: Any
+) -> None:
+    """It is read all the same; whatever changes, and a minute, and whoever asks, have it judged."""
+    rig = Rig(who, tmp_path / "s", source, at=clock)
+    source.memory = {"learned": 1}
+    rig.poll(2)  # the first one learns
+    rig.poll(5)
+    assert (source.reads, len(source.given)) == (7, 2)
+    source.raw = "other"
+    rig.poll(3)
+    assert len(source.given) == 3
+    rig.poll(everything=True)
+    assert len(source.given) == 4
+    clock.move(poller.STANDS_S + 1)
+    rig.poll(2)
+    assert len(source.given) == 5
+    source.present = [GONE]
+    source.raw = "gone"
+    rig.poll(3)
+    assert len(source.given) == 8  # what stands is confirmed by a judgement each time
+    assert list(rig.faults.rows()) == ["mount:/x"]
     rig.spool.close()

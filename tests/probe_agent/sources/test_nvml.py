@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import dataclasses
 import json
@@ -13,8 +14,9 @@ from typing import Any
 import pytest
 
 from probing_cluster.healthchecks import nvml as values
+from probing_cluster.healthchecks import nvml_fields
 from probing_cluster.probe_agent import children, gpus, identity, reach
-from probing_cluster.probe_agent.sources import nvml, polled
+from probing_cluster.probe_agent.sources import nvml, nvml_gpu, polled
 from probing_cluster.sandbox import nvml_state
 from probing_cluster.sandbox.nodetree import build
 
@@ -328,3 +330,12 @@ def test_inventory_of_the_real_child_names_minor_numbers(live: Any) -> None:
 
     inventory: gpus.Inventory = asyncio.run(work()).inventory
     assert sorted(g.minor or 0 for g in inventory.gpus) == list(range(8))
+
+
+def test_nothing_is_judged_that_the_watching_child_does_not_ask() -> None:
+    """A field left out for its cost is None for ever: judging it would look like health."""
+    left_out = nvml_fields.NOT_WATCHED | {"memory_total_bytes", "memory_used_bytes"}
+    for module in (nvml, nvml_gpu):
+        tree = ast.parse(Path(module.__file__ or "").read_text())
+        read = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        assert not read & left_out, module.__name__
