@@ -74,6 +74,7 @@ def _attempt(view: model.AttemptView) -> dict[str, Any]:
         "n_gpus": attempt.n_gpus,
         "verdict": None if view.verdict is None else _verdict(view.verdict, view.evidence),
         "other_events": [_event(e) for e in view.others],
+        "pace": [_event(e) | {"detail": dict(e.detail)} for e in view.pace],
         "actions": [_action(d) for d in view.actions],
     }
 

@@ -39,6 +39,9 @@ class AttemptView:
     others: tuple[records.HealthEvent, ...] = records.doc(
         "what else its nodes reported meanwhile", default=()
     )
+    pace: tuple[records.HealthEvent, ...] = records.doc(
+        "which ranks were slow in it, or that all of it slowed down, oldest first", default=()
+    )
     actions: tuple[records.Drain, ...] = records.doc("what was done because of it, oldest first", default=())
     lost_s: float | None = records.doc("work of it that was lost, seconds; null when not known", default=None)
     quiet_nodes: tuple[str, ...] = records.doc("its nodes with no fault recorded during it", default=())
@@ -161,6 +164,7 @@ def _view(attempt: records.JobAttempt, found: rows.Rows, later: Sequence[records
         verdict=verdict,
         evidence=evidence,
         others=others,
+        pace=tuple(e for e in found.pace if _concerns(attempt, e)),
         actions=tuple(
             sorted((d for d in found.drains if _acted_on(attempt, d, wanted, until)), key=lambda d: d.at)
         ),

@@ -46,6 +46,9 @@ class Rows:
     others: tuple[records.HealthEvent, ...] = records.doc(
         "further low and high events on its nodes", default=()
     )
+    pace: tuple[records.HealthEvent, ...] = records.doc(
+        "slow ranks and slow-downs that the probe's pages showed, oldest first", default=()
+    )
     drains: tuple[records.Drain, ...] = records.doc("what was done to its nodes, or to the job", default=())
     account: records.RunAccount | None = records.doc("the run's seconds; null until computed", default=None)
     heartbeats: tuple[records.AgentHeartbeat, ...] = records.doc(
@@ -99,6 +102,7 @@ def from_json(document: Mapping[str, Any]) -> Rows:
         verdicts=many("verdicts", records.Verdict),
         evidence=many("evidence", records.HealthEvent),
         others=many("others", records.HealthEvent),
+        pace=many("pace", records.HealthEvent),
         drains=many("drains", records.Drain),
         account=record_from_json(records.RunAccount, account) if account else None,
         heartbeats=many("heartbeats", records.AgentHeartbeat),

@@ -23,6 +23,7 @@ def render(
     for view in report.attempts:
         if attempt is None or view.attempt.attempt == attempt:
             lines += _why(view, width, days, brush)
+            lines += _pace(view, width, days, brush)
     lines += _ends(report, width, brush)
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -131,6 +132,20 @@ def _why(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) ->
     done = _done(view, days)
     if done:
         yield from _wrap(done, width, "  ", "    ")
+
+
+def _pace(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
+    """What held the training up without ending it; the pages are the user's own word."""
+    if not view.pace:
+        return
+    yield ""
+    title = _sides(f"Pace of attempt {view.attempt.attempt}", "as its ranks told", width)
+    yield from (brush.bold(line) for line in title)
+    for event in view.pace[:_MOST_EVIDENCE]:
+        lead = f"    {phrase.clock_z(event.at, with_day=days)}  {event.node}  "
+        yield from _wrap(phrase.message(event, 300), width, lead, " " * len(lead))
+    if len(view.pace) > _MOST_EVIDENCE:
+        yield f"    and {len(view.pace) - _MOST_EVIDENCE} more (--json lists all)"
 
 
 def domain_words(verdict: records.Verdict) -> str:

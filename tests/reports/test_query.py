@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+import uuid
 from datetime import timedelta
 
 import conftest_story as told
@@ -114,3 +116,21 @@ def test_other_faults_on_the_jobs_nodes_are_found_only_while_it_ran(
     )
     others = {e.event_id.int for e in read(store.connection_uri(), "4242").others}
     assert others - {79, 80} == {1}
+
+
+def test_the_pace_of_a_job_comes_with_its_report(store: db_store.Store, story: rows.Rows) -> None:
+    """Slow ranks are found by the job, whatever their severity; the probe's other events stay out."""
+    fill(store, story)
+    slow = told.event(
+        uuid.UUID(int=901), told.at("14:10:00"), kind="rank_slow", code="compute", source="probe",
+        severity=records.Severity.INFO, job_id=4242, detail={"rank": 5},
+    )  # fmt: skip
+    others = [
+        dataclasses.replace(slow, event_id=uuid.UUID(int=902), kind="rank_snapshot"),
+        dataclasses.replace(slow, event_id=uuid.UUID(int=903), source="joblog"),
+        dataclasses.replace(slow, event_id=uuid.UUID(int=904), job_id=7),
+        dataclasses.replace(slow, event_id=uuid.UUID(int=905), at=told.at("01:00:00")),
+    ]
+    delivery.Delivery(store.connection_uri(), "c", slow.node).deliver(events=[slow, *others])
+    found = read(store.connection_uri(), "4242").pace
+    assert [(e.event_id, e.detail) for e in found] == [(slow.event_id, {"rank": 5})]

@@ -154,3 +154,19 @@ def test_an_array_by_its_number_lists_what_did_not_complete() -> None:
     assert "Job array 500: 4 tasks started; 3 COMPLETED, 1 FAILED" in page
     assert re.search(r"500_7 +FAILED +2 starts +gpu_lost", page)
     assert "500_1 " not in page
+
+
+def test_a_slow_rank_is_told_of_a_job_that_completed() -> None:
+    """Nothing died, and yet somebody waited: which rank, on which node, within 80 columns."""
+    words = "rank 5 is slow: computing takes it 0.24 s a step, 1.20 times the median of 8 ranks (0.2 s)"
+    seen = told.event(
+        told.XID, told.at("14:10:00"), kind="rank_slow", code="compute", source="probe", message=words,
+        severity=records.Severity.INFO,
+    )  # fmt: skip
+    attempt = told.attempt(1, start_at=told.at("14:03:00"), end_at=told.at("14:30:00"), nodes=("n2",))
+    late = dataclasses.replace(seen, event_id=told.LOST, at=told.at("14:40:00"), message="of another attempt")
+    page = render(rows.Rows(attempts=(attempt,), pace=(seen, late)))
+    assert "Pace of attempt 1" in page
+    assert words in " ".join(page.split())
+    assert "of another attempt" not in page
+    assert max(len(line) for line in page.splitlines()) <= 80
