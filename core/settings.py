@@ -83,6 +83,10 @@ class AgentSettings:
         "keep the connection between deliveries: for PgBouncer, where a client is cheap and a TLS handshake is not",
         default=False,
     )
+    textfile: str = doc(
+        "file for node_exporter's textfile collector, such as /var/lib/node_exporter/probing.prom; empty = none",
+        default="",
+    )
     gpu_numbering: str = doc(
         "what the numbers in SLURM_JOB_GPUS count: nvml (the order of PCI addresses), minor (N of /dev/nvidiaN); auto = as gres.conf says, without one only where both agree",
         default="auto",

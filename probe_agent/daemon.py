@@ -29,6 +29,7 @@ from probing_cluster.probe_agent import (
     spool,
     stall,
     sweep,
+    textfile,
 )
 from probing_cluster.probe_agent.sources import kernel_log, registry
 
@@ -146,7 +147,7 @@ class Agent:
 
     def _parts(self) -> tuple[Work, ...]:
         """What an agent cannot live without."""
-        return (
+        parts: tuple[Work, ...] = (
             self.delivery.run(),
             self._poll_for_ever(),
             self._tick_for_ever(),
@@ -154,6 +155,7 @@ class Agent:
             self.sweeper.run(),
             self._watch_ranks(),
         )
+        return (*parts, self._write_textfile()) if self.config.agent.textfile else parts
 
     def _make_poller(self) -> poller.Poller:
         return poller.Poller(
@@ -281,6 +283,12 @@ class Agent:
         while True:
             await asyncio.sleep(self.config.agent.job_beat_s)
             await self.ranks.beat()
+
+    async def _write_textfile(self) -> None:
+        written = textfile.Textfile(Path(self.config.agent.textfile))
+        while True:
+            written.write(report.heartbeat(self.node, self.delivery, self.ranks))
+            await asyncio.sleep(self.node.beat_s())
 
     async def _tick_for_ever(self) -> None:
         while True:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
-from probing_cluster.core import clock, records
-from probing_cluster.probe_agent import delivery_loop, node_state, rank_watch, self_watch
+from probing_cluster.core import clock, errors, records
+from probing_cluster.probe_agent import codec, delivery_loop, node_state, rank_watch, self_watch
 
 
 def heartbeat(
@@ -23,6 +24,7 @@ def heartbeat(
         beat_s=node.beat_s(),
         spool_depth=node.spool.depth,
         spool_bytes=node.spool.bytes,
+        lag_s=_lag_s(node),
         dropped_total=totals.dropped,
         coalesced_total=totals.coalesced,
         rejected_total=totals.rejected,
@@ -47,6 +49,7 @@ def status(
         "boot_id": beat.boot_id,
         "spool_depth": beat.spool_depth,
         "spool_bytes": beat.spool_bytes,
+        "lag_s": beat.lag_s,
         "dropped_total": beat.dropped_total,
         "rss_bytes": beat.rss_bytes,
         "cpu_s": beat.cpu_s,
@@ -58,6 +61,19 @@ def status(
         "sources": dict(beat.sources),
         "ranks": dict(beat.ranks),
     }
+
+
+def _lag_s(node: node_state.NodeState) -> float:
+    """How long what waits longest in the spool has waited; 0 when nothing does."""
+    oldest = node.spool.oldest()
+    if oldest is None:
+        return 0.0
+    try:
+        record = codec.decode(oldest.body, codec.LANES[oldest.lane])
+    except errors.MalformedInput:  # counted when it is delivered
+        return 0.0
+    seen_at: datetime = getattr(record, "observed_at", None) or record.at
+    return max(0.0, round((node.clock.now() - seen_at).total_seconds(), 3))
 
 
 def _spool(node: node_state.NodeState) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import importlib.resources
+import itertools
 import json
 import os
 import sqlite3
@@ -118,6 +119,13 @@ class Spool:
             known = {i.id for i in found}
             found = sorted(found + [i for i in held if i.id not in known], key=lambda i: -i.rank)
         return found[:limit]
+
+    def oldest(self) -> Item | None:
+        """The complete item that has waited longest; None when nothing waits."""
+        rows = self._db.execute("SELECT id, lane, rank, folded, body FROM item WHERE open = 0 ORDER BY seq")
+        found = (Item(id=r[0], lane=r[1], rank=r[2], folded=r[3], body=r[4]) for r in rows)
+        held = (i for w in self._waiting for i in w.items if not i.open)
+        return next((i for i in itertools.chain(found, held) if i.id not in self._acked), None)
 
     def ack(self, items: Iterable[Item]) -> None:
         """Forget delivered items; where the disk refuses even that, remember to."""

@@ -268,3 +268,21 @@ def test_agent_whose_part_dies_ends_instead_of_pretending(
 
     with pytest.raises(daemon.PartFailed):
         asyncio.run(work())
+
+
+def test_what_cannot_be_delivered_is_seen_to_wait(node: Node) -> None:
+    """With the database away the lag grows in the status and in node_exporter's file, and both know of the delivery."""
+    text = node.config.read_text().replace(node.url, "postgresql://nobody@/none?host=/nonexistent")
+    prom = node.home / "probing.prom"
+    node.config.write_text(text.replace("[agent]", f'[agent]\ntextfile = "{prom}"'))
+    node.start()
+    node.line(node.xid(79, 3))
+    node.wait(lambda: node.ask("status")["lag_s"] > 2)
+
+    def lag_in_file() -> float:
+        lines = prom.read_text().splitlines() if prom.exists() else []
+        return next((float(x.split()[1]) for x in lines if x.startswith("probing_local_lag_seconds ")), 0)
+
+    node.wait(lambda: lag_in_file() > 2)
+    assert 'probing_local_source_up{source="delivery"} 0.0' in prom.read_text()
+    assert 'probing_local_faults{severity="high"} 1' in prom.read_text()

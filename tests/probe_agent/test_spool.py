@@ -222,3 +222,14 @@ def test_sigkill_at_random_moments_loses_and_repeats_nothing(tmp_path: Path) -> 
     assert len(stored) >= acknowledged
     assert made.state("cursor") == len(stored)
     made.close()
+
+
+def test_the_oldest_is_the_one_that_waits_longest(queue: spool.Spool) -> None:
+    """Whatever its rank; what is still being folded, delivered or gone does not count."""
+    assert queue.oldest() is None
+    queue.commit(spool.Write(items=[item(1, open=True), item(2), item(3, rank=2)]))
+    found = queue.oldest()
+    assert found is not None
+    assert numbers([found]) == [2]
+    queue.ack([item(2), item(3)])
+    assert queue.oldest() is None
