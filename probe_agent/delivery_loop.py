@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import uuid
 from collections import OrderedDict
@@ -87,7 +88,7 @@ class DeliveryLoop:
         self._on_request = on_request
         self._clock = at
         self._failures = 0
-        self._beat_due_s = 0.0
+        self._beaten_s = -math.inf
         self._seen: OrderedDict[uuid.UUID, bool] = OrderedDict()
         self._to_acknowledge: set[uuid.UUID] = set()
         self.error: str | None = None if door is not None else "no database is configured"
@@ -112,7 +113,7 @@ class DeliveryLoop:
         self._intake.urgent.clear()
         load = Load.of(self._spool.batch(BATCH))
         # An urgent event travels with a heartbeat: the service acts only on a fault the latest one confirms.
-        with_beat = beat or urgent or now_s >= self._beat_due_s
+        with_beat = beat or urgent or self._beat_left_s() <= 0.0
         if not load.items and not with_beat:
             return False
         ack = await self._deliver(load, self._heartbeat() if with_beat else None)
@@ -121,7 +122,7 @@ class DeliveryLoop:
                 self._intake.urgent.set()
             return False
         if with_beat:
-            self._beat_due_s = now_s + self._beat_s()
+            self._beaten_s = now_s
         self._settle(load, ack)
         return len(load.items) >= BATCH
 
@@ -146,7 +147,7 @@ class DeliveryLoop:
 
     def beat_now(self) -> None:
         """Let the next delivery carry a heartbeat, without delay: the fault state has changed."""
-        self._beat_due_s = 0.0
+        self._beaten_s = -math.inf
         self._intake.urgent.set()
 
     def acknowledge(self, request_id: uuid.UUID) -> None:
@@ -199,6 +200,10 @@ class DeliveryLoop:
         while len(self._seen) > _REMEMBERED_REQUESTS:
             self._seen.popitem(last=False)
 
+    def _beat_left_s(self) -> float:
+        """Until the next heartbeat; asked anew each time, since a job that starts makes the interval shorter."""
+        return max(0.0, self._beaten_s + self._beat_s() - self._clock.monotonic_s())
+
     async def _wait(self) -> None:
         """Until there is reason to deliver: the beat, something urgent, something at all; or the back-off has passed."""
         if self._failures:
@@ -206,7 +211,7 @@ class DeliveryLoop:
             # Full jitter: after an outage two thousand agents must not return in the same second.
             await asyncio.sleep(random.uniform(0.25, 1.0) * most_s)
             return
-        left_s = max(0.0, self._beat_due_s - self._clock.monotonic_s())
+        left_s = self._beat_left_s()
         waiting = [asyncio.create_task(e.wait()) for e in (self._intake.urgent, self._intake.arrived)]
         try:
             await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)

@@ -68,7 +68,9 @@ class Intake:
         self._report_drops()
         if any(not i.open for i in items):
             self.arrived.set()
-        if any(i.rank == spool.RANK[records.Severity.HIGH] and not i.open for i in items):
+        # Allocations are ranked as high so that a full spool keeps them; they can wait the second others wait.
+        grave = spool.RANK[records.Severity.HIGH]
+        if any(i.lane == "event" and i.rank == grave and not i.open for i in items):
             self.urgent.set()
 
     def tick(self, *, everything: bool = False) -> None:

@@ -130,6 +130,32 @@ def test_child_says_what_the_log_means_with_byte_offsets(tmp_path: Path) -> None
     assert path.read_bytes()[found["offset"] :].startswith((b"Traceback", b"ValueError"))
 
 
+@pytest.mark.parametrize("op", ["log", "dumps", "stdout"])
+def test_a_job_that_left_nothing_costs_no_reader(tmp_path: Path, op: str) -> None:
+    """Every job has an Epilog and most leave nothing: the grammars are not even imported."""
+    asked = {"op": op, "path": str(tmp_path / "none"), "directory": str(tmp_path), "job_id": 1, "node": "n1"}
+    code = (
+        "import sys; from probing_cluster.probe_agent import collect_child; collect_child.main(); "
+        "print([m for m in sys.modules if 'probing_cluster.evidence' in m])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code],
+        input=json.dumps({**asked, "uid": ME, "gid": os.getgid()}),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    answer, imported = done.stdout.splitlines()
+    expected = {
+        "log": {"refused": "ENOENT"},
+        "dumps": {"findings": [], "dumps": 0, "refused": {}},
+        "stdout": {},
+    }
+    assert json.loads(answer) == expected[op]
+    assert imported == "[]"
+
+
 def test_malicious_dump_is_refused_and_harms_nothing(tmp_path: Path) -> None:
     """A pickle that would run a program is a finding about itself."""
     import pickle

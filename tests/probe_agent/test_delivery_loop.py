@@ -114,13 +114,30 @@ def test_grave_event_travels_first_and_with_a_heartbeat(tmp_path: Path) -> None:
     """The service acts only on a fault that the latest heartbeat confirms, so they go together."""
     door = Broken(0)
     rig = Rig(tmp_path, lambda: door)
-    rig.loop._beat_due_s = 1e12
+    rig.loop._beaten_s = 1e12
     rig.see("b:1", "b:2")
     rig.see("b:3", severity=records.Severity.HIGH)
     asyncio.run(rig.loop.once())
     (call,) = door.calls
     assert [e.message for e in call["events"]] == ["b:3", "b:1", "b:2"]
     assert call["heartbeat"] is not None
+    rig.close()
+
+
+def test_a_job_that_starts_is_told_with_the_rest_and_shortens_the_beat(tmp_path: Path) -> None:
+    """A thousand short jobs are no thousand urgent calls; but from its start on the agent beats as often as it promised."""
+    door = Broken(0)
+    rig = Rig(tmp_path, lambda: door)
+    rig.intake.store([jobs.Job(job_id=7, started_at=NOW, uid=5).item(rig.who)])
+    assert not rig.intake.urgent.is_set()
+    assert rig.intake.arrived.is_set()
+    beat_s = 10.0
+    rig.loop._beat_s = lambda: beat_s
+    asyncio.run(rig.loop.once(beat=True))
+    before = rig.loop._beat_left_s()
+    beat_s = 5.0
+    assert 9.0 < before <= 10.0
+    assert rig.loop._beat_left_s() <= 5.0
     rig.close()
 
 
