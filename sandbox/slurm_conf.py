@@ -89,13 +89,16 @@ exec /usr/bin/python3 -I -S {shlex.quote(str(hook))} --socket {shlex.quote(str(l
 """
 
 
-def task_prolog(lay: layout.Layout, hook: Path) -> str:
-    """The TaskProlog: ours, and the mark by which `down` finds what a job leaves behind."""
-    return f"""#!/bin/sh
+def task_prolog(lay: layout.Layout, hook: Path, spank_plugin: Path | None) -> str:
+    """The TaskProlog: the mark by which `down` finds what a job leaves behind, and ours where no SPANK plugin does its work."""
+    marks = f"""#!/bin/sh
 # Made by probing-sandbox: prints the environment that every task gets.
 echo {shlex.quote(f"export {processes.MARK}={lay.directory}")}
 echo "export {processes.ROLE}=job-$SLURMD_NODENAME"
-[ -r {shlex.quote(str(hook))} ] || exit 0
+"""
+    if spank_plugin is not None:
+        return marks
+    return f"""{marks}[ -r {shlex.quote(str(hook))} ] || exit 0
 exec /usr/bin/python3 -I -S {shlex.quote(str(hook))} --probe-dir {shlex.quote(str(lay.probe))} \\
     --job-dir {shlex.quote(str(lay.directory))}/nodes/"$SLURMD_NODENAME"/run/jobs
 """
@@ -117,7 +120,7 @@ def write(lay: layout.Layout, hooks: Path, spank_plugin: Path | None) -> None:
         path.write_text(text)
     (lay.etc / "slurmdbd.conf").chmod(0o600)
     scripts = {lay.bin / name: node_hook(lay, hooks / script) for name, script in HOOKS.items()}
-    scripts[lay.bin / "taskprolog"] = task_prolog(lay, hooks / "task_prolog.py")
+    scripts[lay.bin / "taskprolog"] = task_prolog(lay, hooks / "task_prolog.py", spank_plugin)
     for path, text in scripts.items():
         path.write_text(text)
         path.chmod(0o755)
