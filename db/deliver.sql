@@ -166,6 +166,13 @@ BEGIN
         END IF;
     END IF;
 
+    IF v_given + cardinality(p_acks) + jsonb_array_length(p_checks) + jsonb_array_length(p_allocations)
+       + jsonb_array_length(p_refused) = 0 THEN
+        -- A heartbeat alone need not be on the disk when it is acknowledged: the next one is seconds away, and two
+        -- thousand agents at rest would ask for hundreds of syncs a second.
+        PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
+
     v_written := v_accepted + jsonb_array_length(p_refused);
     IF jsonb_array_length(p_checks) > 0 THEN
         v_written := v_written + probing.deliver_checks(v_cluster, v_node, p_checks);

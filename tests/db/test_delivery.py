@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -284,6 +285,33 @@ def test_the_epilog_completes_the_prologs_row(
             ]
         )
     assert store.allocations(5) == [dataclasses.replace(first, released_at=at, detail={"x": 1, "y": 2})]
+
+
+def test_only_a_heartbeat_alone_may_be_lost_in_a_crash(postgres_url: str, make_event: Make) -> None:
+    """Rows are on the disk when they are acknowledged; a beat that follows in seconds asks for no sync."""
+    beat = records.AgentHeartbeat(cluster="c", node="n1", at=make_event().at)
+    check = records.CheckResult(
+        cluster="c",
+        node="n1",
+        name="load",
+        outcome=records.Outcome.OK,
+        severity=records.Severity.LOW,
+        message="",
+        at=beat.at,
+    )
+    loads: list[tuple[dict[str, Any], str]] = [
+        ({"heartbeat": beat}, "off"),
+        ({"heartbeat": beat, "events": [make_event()]}, "on"),
+        ({"heartbeat": beat, "checks": [check]}, "on"),
+        ({"heartbeat": beat, "acknowledged": [uuid.uuid4()]}, "on"),
+    ]
+    for load, expected in loads:
+        with _delivery(postgres_url, keep_open=True) as door:
+            connection = door._open()
+            with connection.transaction():
+                door.deliver(**load)
+                row = connection.execute("SHOW synchronous_commit").fetchone()
+            assert row == (expected,), load
 
 
 def test_a_quota_holds_a_flood_back(postgres_url: str, make_event: Make) -> None:
