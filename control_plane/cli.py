@@ -22,9 +22,11 @@ GROUPS = (
     "fleet",
     "lemon",
     "nodes",
+    "ranks",
     "policy",
     "query",
     "doctor",
+    "dashboards",
 )
 """Command groups in the order of the help; each is `cli_<name>.py` and imports its tools when it runs."""
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
+import sqlalchemy as sa
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from probing_cluster.control_plane import budget, confirm, context, view
 from probing_cluster.core import errors, network_address, records
+from probing_cluster.db import engines
 
 LOG = logging.getLogger("probing.metrics")
 
@@ -101,7 +105,9 @@ def store_metrics(service: context.Context) -> Iterator[Metric]:
     limit.add_metric([], policy.budget_nodes)
     observing = GaugeMetricFamily("probing_observe_only", "1 while nothing is touched")
     observing.add_metric([], float(policy.observe_only))
-    yield from (taken, limit, observing, _verdicts(store.verdicts(since=since)))
+    yield from (taken, limit, observing)
+    yield from _waiting(_rows(service, _WAITING)[0])
+    yield _verdicts(_rows(service, _VERDICTS, since=since))
 
 
 def _agents(beats: Iterable[records.AgentHeartbeat], ages: dict[str, float]) -> Iterator[Metric]:
@@ -114,19 +120,28 @@ def _agents(beats: Iterable[records.AgentHeartbeat], ages: dict[str, float]) -> 
     lag = GaugeMetricFamily(
         "probing_agent_lag_seconds", "age of the oldest undelivered event", labels=["node"]
     )
-    dropped = CounterMetricFamily(
-        "probing_agent_dropped", "events dropped by the node's spool", labels=["node"]
-    )
     hung = GaugeMetricFamily(
         "probing_agent_hung_children", "children in D state past their deadline", labels=["node"]
     )
+    totals = {
+        name: CounterMetricFamily(f"probing_agent_{name}", meaning, labels=["node"])
+        for name, meaning in _TOTALS.items()
+    }
     for beat in beats:
         age.add_metric([beat.node], ages.get(beat.node, float("nan")))
         depth.add_metric([beat.node], beat.spool_depth)
         lag.add_metric([beat.node], beat.lag_s)
-        dropped.add_metric([beat.node], beat.dropped_total)
         hung.add_metric([beat.node], beat.hung_children)
-    yield from (age, depth, lag, dropped, hung)
+        for name, family in totals.items():
+            family.add_metric([beat.node], getattr(beat, f"{name}_total"))
+    yield from (age, depth, lag, hung, *totals.values())
+
+
+_TOTALS = {
+    "dropped": "events dropped by the node's spool",
+    "coalesced": "events folded into others on the node",
+    "rejected": "inputs the node refused as malformed",
+}
 
 
 def _faults(beats: Iterable[records.AgentHeartbeat], ages: dict[str, float]) -> Iterator[Metric]:
@@ -153,14 +168,48 @@ def _decisions(drains: Iterable[records.Drain]) -> Iterator[Metric]:
     yield made
 
 
-def _verdicts(verdicts: Iterable[records.Verdict]) -> Metric:
-    counts: dict[tuple[str, str], int] = {}
-    for verdict in verdicts:
-        key = (verdict.domain.value, verdict.cause)
-        counts[key] = counts.get(key, 0) + 1
+def _rows(service: context.Context, statement: sa.TextClause, **given: Any) -> list[Mapping[str, Any]]:
+    with engines.translated(), service.store.engine.connect() as connection:
+        asked = connection.execute(statement, {"cluster": service.config.cluster.name, **given})
+        return [dict(row) for row in asked.mappings()]
+
+
+def _waiting(row: Mapping[str, Any]) -> Iterator[Metric]:
+    for name, key, meaning in _WAITING_METRICS:
+        family = GaugeMetricFamily(f"probing_{name}", meaning)
+        family.add_metric([], row[key])
+        yield family
+    agents = GaugeMetricFamily(
+        "probing_agents",
+        "agents by whether they are heard; silent = two missed beats and 25 s",
+        labels=["state"],
+    )
+    for state in ("heard", "silent"):
+        agents.add_metric([state], row[state])
+    yield agents
+
+
+def _verdicts(rows: Iterable[Mapping[str, Any]]) -> Metric:
     found = GaugeMetricFamily(
         "probing_verdicts_24h", "attempts that ended in the last 24 h, by verdict", labels=["domain", "cause"]
     )
-    for (domain, cause), count in sorted(counts.items()):
-        found.add_metric([domain, cause], count)
+    for row in rows:
+        found.add_metric([row["domain"], row["cause"]], row["n_attempts"])
     return found
+
+
+_SQL = Path(__file__).parent / "sql"
+_WAITING = sa.text((_SQL / "waiting.sql").read_text(encoding="utf-8"))
+_VERDICTS = sa.text((_SQL / "verdicts_since.sql").read_text(encoding="utf-8"))
+_WAITING_METRICS = (
+    ("attempts_unjudged", "unjudged", "attempts that ended, not completed, and wait for a verdict"),
+    ("attempts_unjudged_oldest_seconds", "oldest_unjudged_s", "since the end of the one that waits longest"),
+    ("arrivals_waiting", "arrivals", "deliveries not yet held against the verdicts given"),
+    ("requests_open", "requests", "requests to nodes that are not acknowledged"),
+    ("drains_open", "drains", "drains of ours that stand"),
+    (
+        "delivery_rejected_24h",
+        "refused_24h",
+        "rows that the database refused of agents, on days with one in the last 24 h",
+    ),
+)

@@ -140,6 +140,53 @@ def test_metrics_tell_of_tasks_nodes_and_decisions(service: context.Context) -> 
     assert value(text, "probing_observe_only") == 0
 
 
+def test_metrics_tell_what_waits_and_who_is_silent(service: context.Context) -> None:
+    """Silent and heard agents, attempts without a verdict, open requests and drains, refused rows, losses: the rows' own."""
+    from datetime import timedelta
+
+    import psycopg
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    from probing_cluster.core import records
+    from probing_cluster.db import delivery
+
+    store, url = service.store, service.store.connection_uri()
+    for node in ("n1", "n2", "n3"):
+        fakes.deliver(store, node)
+    lost = records.AgentHeartbeat(
+        cluster="c", node="n2", at=fakes.NOW, dropped_total=5, rejected_total=6, coalesced_total=7, lag_s=8.5
+    )
+    door = delivery.Delivery(url, "c", "n2")
+    door.deliver(heartbeat=lost, events=[records.HealthEvent(
+        event_id=records.make_event_id("c", "n9", "kernel", "x"), cluster="c", node="n9", at=fakes.NOW, observed_at=fakes.NOW,
+        kind="xid", severity=records.Severity.HIGH, source="kernel", message="forged",
+    )])  # fmt: skip
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "UPDATE probing.agent_heartbeat SET received_at = now() - interval '1 hour' WHERE node = 'n3'"
+        )
+    store.upsert_attempts([records.JobAttempt(
+        cluster="c", job_id=7, submit_at=fakes.NOW - timedelta(hours=3), start_at=fakes.NOW - timedelta(hours=2),
+        end_at=fakes.NOW - timedelta(hours=1), state="FAILED", nodes=("n1",), user="alice", run_key="7",
+    )])  # fmt: skip
+    store.request("n1", "recheck", cluster="c")
+    registry = CollectorRegistry()
+    registry.register(metrics.ServiceCollector(service))
+    text = generate_latest(registry).decode()
+    assert (value(text, "probing_agents", state="heard"), value(text, "probing_agents", state="silent")) == (
+        2,
+        1,
+    )
+    assert value(text, "probing_attempts_unjudged") == 1
+    assert value(text, "probing_attempts_unjudged_oldest_seconds") >= 3600
+    assert value(text, "probing_requests_open") == 1
+    assert value(text, "probing_drains_open") == 0
+    assert value(text, "probing_delivery_rejected_24h") == 1
+    for name, number in (("dropped", 5), ("rejected", 6), ("coalesced", 7)):
+        assert value(text, f"probing_agent_{name}_total", node="n2") == number
+    assert value(text, "probing_agent_lag_seconds", node="n2") == 8.5
+
+
 def test_a_scrape_without_the_database_still_answers(
     service: context.Context, postgres_directory: Path
 ) -> None:

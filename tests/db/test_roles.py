@@ -257,7 +257,6 @@ READER_MAY_NOT = (
     "SELECT * FROM probing.reader_scope",
     "SELECT * FROM probing.agent_role",
     "SELECT * FROM probing.state",
-    "SELECT * FROM probing.operator_note",
     "SELECT * FROM ops.rejections",
     "SELECT * FROM probing.health_event_default",
     "UPDATE probing.job_attempt SET \"user\" = 'bob'",
@@ -267,6 +266,17 @@ READER_MAY_NOT = (
     "SELECT probing.deliver('c', 'n1')",
     "CREATE TEMPORARY TABLE mine (x int)",
 )
+
+
+def test_a_nodes_timeline_is_for_dashboards_of_its_cluster(loaded: Site) -> None:
+    """Notes and events of a node are shown to a reader of that cluster; one of a user's jobs sees neither."""
+    with psycopg.connect(loaded.url("t_operator"), autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO probing.operator_note VALUES (gen_random_uuid(), 'c', now(), session_user, 'node:n1', 'ticket', '', '{}')"
+        )
+    what = "SELECT what FROM ops.node_timeline('n1', now() - interval '1 day') WHERE what LIKE 'event%' OR what LIKE 'ticket%'"
+    assert _column(loaded.url("t_board"), what) == ["event xid 79", "ticket by t_operator"]
+    assert _column(loaded.url("t_bob"), what) == []
 
 
 def test_dashboards_cannot_widen_their_scope(loaded: Site) -> None:

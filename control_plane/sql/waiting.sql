@@ -1,0 +1,23 @@
+-- What waits, who is silent and what was refused, for the metrics: one row.
+-- inputs:  cluster  text
+-- output:  unjudged bigint, oldest_unjudged_s double precision (0 where none), arrivals bigint, requests bigint,
+--          drains bigint, refused_24h bigint (rows), heard bigint, silent bigint (agents)
+select
+    u.n as unjudged,
+    coalesce(extract(epoch from now() - u.oldest), 0)::double precision as oldest_unjudged_s,
+    (select count(*) from probing.arrival) as arrivals,
+    (select count(*) from ops.requests where cluster = :cluster and state in ('open', 'delivered')) as requests,
+    (select count(*) from ops.drains where cluster = :cluster and open) as drains,
+    (select coalesce(sum(n_rows), 0) from ops.rejections where last_at >= now() - interval '24 hours')::bigint as refused_24h,
+    a.heard,
+    a.silent
+from (
+    select count(*) as n, min(end_at) as oldest
+    from probing.job_attempt
+    where cluster = :cluster and judged_at is null and end_at is not null and state <> 'COMPLETED'
+) as u
+cross join (
+    select count(*) filter (where not silent) as heard, count(*) filter (where silent) as silent
+    from ops.agent_health
+    where cluster = :cluster
+) as a
