@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.control_plane import callers, context
+from probing_cluster.control_plane import callers, context, gang_board
 from probing_cluster.core import errors, network_address, secret_file, settings
 from probing_cluster.db import engines
 from probing_cluster.reports import door, job_ref, query
@@ -61,10 +61,13 @@ def _meant_for(service: context.Context, request: Mapping[str, Any]) -> bool:
 def _answered(
     service: context.Context, known: callers.Callers, caller: callers.Caller, request: Mapping[str, Any]
 ) -> dict[str, Any]:
-    if request.get("v") != door.VERSION or request.get("op") != "report":
-        msg = f"unknown request {str(request.get('op'))[:40]!r}"
+    op = request.get("op")
+    if request.get("v") != door.VERSION or op not in ("report", *gang_board.DOCUMENTS):
+        msg = f"unknown request {str(op)[:40]!r}"
         raise errors.UsageError(msg)
     ref = job_ref.parse(str(request.get("job", "")))
+    if op in gang_board.DOCUMENTS:
+        return {"rows": _gang(service, known, caller, ref, op=op, fresh=request.get("fresh") is True)}
     with engines.translated(), service.store.engine.connect() as connection:
         raw = connection.connection.driver_connection
         assert raw is not None
@@ -74,6 +77,34 @@ def _answered(
         msg = f"job {ref} is another user's"
         raise errors.NotPermitted(msg)
     return {"rows": rows}
+
+
+def _gang(
+    service: context.Context,
+    known: callers.Callers,
+    caller: callers.Caller,
+    ref: job_ref.JobRef,
+    *,
+    op: str,
+    fresh: bool,
+) -> dict[str, Any]:
+    now = service.clock.now()
+    gang = gang_board.find(service.store, service.config.cluster.name, ref, now)
+    if not known.may_read(caller, gang.owners):
+        msg = f"job {ref} is another user's"
+        raise errors.NotPermitted(msg)
+    if fresh:
+        _ask_nodes(service, gang)
+    return gang_board.DOCUMENTS[op](service.store, gang, now)
+
+
+def _ask_nodes(service: context.Context, gang: gang_board.Gang) -> None:
+    """Has the job's nodes take stacks, unless they have just been asked: any user may come again and again."""
+    now_s = service.clock.monotonic_s()
+    service.looked = {j: s for j, s in service.looked.items() if now_s - s < gang_board.ASK_TTL_S}
+    if gang.job_id not in service.looked:
+        service.looked[gang.job_id] = now_s
+        gang_board.ask(service.store, gang)
 
 
 class _Handler(socketserver.BaseRequestHandler):

@@ -53,6 +53,17 @@ class EventRows(store_base.StoreBase):
         query = query.where(_E.at < until) if until is not None else query
         return self._select(records.HealthEvent, query)
 
+    def latest_of_job(self, job_id: int, kind: str, since: datetime) -> list[records.HealthEvent]:
+        """The newest event of a kind that each node told of a job since then, by node."""
+        number = sa.func.row_number().over(partition_by=_E.node, order_by=(_E.at.desc(), _E.event_id))
+        told = (
+            sa.select(tables.health_event, number.label("number"))
+            .where(_E.job_id == job_id, _E.kind == kind, _E.at >= since)
+            .subquery()
+        )
+        query = sa.select(told).where(told.c.number == 1).order_by(told.c.node)
+        return self._select(records.HealthEvent, query)
+
     def events_by_id(self, ids: Iterable[uuid.UUID]) -> list[records.HealthEvent]:
         """The events with these ids that are still kept, oldest first."""
         wanted = list(ids)

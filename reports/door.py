@@ -36,13 +36,19 @@ class OtherDatabase(errors.DatabaseUnavailable):
 
 
 def request_for(
-    ref: job_ref.JobRef, database: str | None = None, cluster: str | None = None
+    ref: job_ref.JobRef,
+    database: str | None = None,
+    cluster: str | None = None,
+    *,
+    op: str = "report",
+    fresh: bool = False,
 ) -> dict[str, Any]:
-    """The request for one job's rows; only from the service of that very database and cluster, where named."""
-    meant_for = {"database": database, "cluster": cluster}
-    return {"v": VERSION, "op": "report", "job": str(ref)} | {
-        k: v for k, v in meant_for.items() if v is not None
-    }
+    """The request for what is known of one job; only from the service of that very database and cluster, where named.
+
+    `op`: report, ranks or stacks; `fresh` has the job's nodes take new stacks first.
+    """
+    meant_for = {"database": database, "cluster": cluster, "fresh": fresh or None}
+    return {"v": VERSION, "op": op, "job": str(ref)} | {k: v for k, v in meant_for.items() if v is not None}
 
 
 def database_id(config: settings.Settings) -> str:
@@ -64,9 +70,15 @@ def error_word(error: errors.ProbingError) -> str:
 
 
 def ask(
-    path: Path, ref: job_ref.JobRef, database: str | None = None, deadline_s: float = _DEADLINE_S
+    path: Path,
+    ref: job_ref.JobRef,
+    database: str | None = None,
+    deadline_s: float = _DEADLINE_S,
+    *,
+    op: str = "report",
+    fresh: bool = False,
 ) -> Mapping[str, Any]:
-    """The job's rows as the service sees fit to show us; raises what the service says."""
+    """The job's rows (or its ranks, its stacks) as the service sees fit to show us; raises what the service says."""
 
     def connect() -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -78,7 +90,8 @@ def ask(
             raise
         return sock
 
-    return _rows(_exchange(connect, request_for(ref, database), str(path)), str(path))
+    request = request_for(ref, database, op=op, fresh=fresh)
+    return _rows(_exchange(connect, request, str(path)), str(path))
 
 
 def ask_over_tls(
@@ -86,6 +99,9 @@ def ask_over_tls(
     ref: job_ref.JobRef,
     database: str | None = None,
     deadline_s: float = _DEADLINE_S,
+    *,
+    op: str = "report",
+    fresh: bool = False,
 ) -> Mapping[str, Any]:
     """The same from [service] address: the service shows its certificate, we a MUNGE credential."""
     import ssl  # a third of the command's start-up: only for those who need it
@@ -94,7 +110,7 @@ def ask_over_tls(
 
     service = config.service
     host, port = network_address.parse(service.address, "[service] address")
-    request = request_for(ref, database, config.cluster.name)
+    request = request_for(ref, database, config.cluster.name, op=op, fresh=fresh)
     request["credential"] = munge.encode(binding(request).encode(), service.munge_socket)
 
     def connect() -> socket.socket:

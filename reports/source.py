@@ -18,20 +18,30 @@ _SERVICE_S = 2.0
 
 def rows_document(config: settings.Settings, ref: job_ref.JobRef) -> Mapping[str, Any]:
     """The rows of `ref` as JSON; raises NotFound, NotPermitted or DatabaseUnavailable."""
+    return document(config, ref, lambda url: _direct(url, config.cluster.name, ref))
+
+
+def document(
+    config: settings.Settings,
+    ref: job_ref.JobRef,
+    direct: Callable[[str], Mapping[str, Any]],
+    **asked: Any,
+) -> Mapping[str, Any]:
+    """What the service answers (`asked`: op and fresh, see door.request_for), or `direct` finds in the database's URL."""
     ask = _service(config)
     if not config.database.url and not _owns(Path(config.database.directory)):
         if ask is not None:
-            return ask(ref)
+            return ask(ref, **asked)
         places = f"a service on {config.service.socket} or at [service] address"
         msg = f"neither a database of yours in {config.database.directory} nor {places}"
         raise errors.DatabaseUnavailable(msg)
     if ask is not None:
         # The service on this very database answers without our loading a driver: half the time.
         try:
-            return ask(ref, door.database_id(config), _SERVICE_S)
+            return ask(ref, door.database_id(config), _SERVICE_S, **asked)
         except (errors.DatabaseUnavailable, errors.NotPermitted):
             pass  # what follows says better what is wrong
-    return _direct(_url(config), config.cluster.name, ref)
+    return direct(_url(config))
 
 
 def _service(config: settings.Settings) -> Callable[..., Mapping[str, Any]] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from probing_cluster.attribution.gang import views
 
@@ -64,6 +65,43 @@ def merge(stacks: Iterable[tuple[int, Sequence[views.Frame]]]) -> Node:
             here = here.children.setdefault(str(frame), Node(frame=str(frame)))
             here.ranks.append(rank)
     return root
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fork:
+    """A stretch of frames that the same ranks share, and where these ranks part; nothing below = they end here."""
+
+    ranks: tuple[int, ...]
+    frames: tuple[str, ...]
+    """Outermost first; empty at the root of ranks that share nothing."""
+    forks: tuple[Fork, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The tree as plain values, ranks as ranges."""
+        return {
+            "ranks": ranges(self.ranks),
+            "frames": list(self.frames),
+            "forks": [f.to_json() for f in self.forks],
+        }
+
+
+def fold(root: Node) -> Fork:
+    """The merged tree with every chain of frames of the same ranks in one piece; the larger group comes first."""
+    frames, here = [], root
+    while len(here.children) == 1:
+        (only,) = here.children.values()
+        if len(only.ranks) != len(root.ranks):
+            break
+        here = only
+        frames.append(here.frame)
+    below = sorted(here.children.values(), key=lambda n: (-len(n.ranks), n.ranks))
+    forks = tuple(_fork(child) for child in below)
+    return Fork(ranks=tuple(root.ranks), frames=tuple(frames), forks=forks)
+
+
+def _fork(first: Node) -> Fork:
+    inner = fold(first)
+    return Fork(ranks=inner.ranks, frames=(first.frame, *inner.frames), forks=inner.forks)
 
 
 def render(root: Node) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import fakes
@@ -67,3 +69,45 @@ def attempt(job_id: int, *nodes: str, user: str = "alice", end: bool = False) ->
         cluster="c", job_id=job_id, submit_at=began, start_at=began, end_at=fakes.NOW if end else None,
         state="FAILED" if end else "RUNNING", nodes=nodes, run_key=str(job_id), user=user, account="lab",
     )  # fmt: skip
+
+
+LOOP = [("loop", "/home/alice/train.py", 31), ("main", "/home/alice/train.py", 40)]
+REDUCE = [
+    ("all_reduce", "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 2825),
+    ("step", "/home/alice/train.py", 33),
+    ("main", "/home/alice/train.py", 40),
+]
+
+
+def entry(rank: int, stack: Sequence[tuple[str, str, int]], **changes: Any) -> dict[str, Any]:
+    """One rank in a snapshot, in the middle of `stack` (innermost first)."""
+    frames = [{"function": f, "file": path, "line": line} for f, path, line in stack]
+    waits = stack is REDUCE
+    call = {"group": "0", "seq": 41, "op": "all_reduce", "numel": 4, "group_size": 4, "left": not waits}
+    calls = [call | {"seq": 40, "left": True}, *([call] if waits else [])]
+    usual = {"rank": rank, "pid": 1000 + rank, "alive": True, "state": "S", "phase": "training", "steps": 40}
+    return usual | {"stack": frames, "calls": calls} | changes
+
+
+def snapshot(
+    store: db_store.Store,
+    job_id: int,
+    node: str,
+    entries: Sequence[Mapping[str, Any]],
+    at: datetime = fakes.NOW,
+) -> None:
+    """What a node's agent tells of a job's ranks when it is asked."""
+    event = records.HealthEvent(
+        event_id=uuid.uuid4(), cluster="c", node=node, at=at, observed_at=at, kind="rank_snapshot", source="probe",
+        severity=records.Severity.INFO, message="ranks", job_id=job_id, detail={"ranks": list(entries), "world_size": 4},
+    )  # fmt: skip
+    delivery.Delivery(store.connection_uri(), "c", node).deliver(events=[event])
+
+
+def stall(store: db_store.Store, job_id: int, node: str = "n1", at: datetime = fakes.NOW) -> None:
+    """The word that a rank has stopped."""
+    event = records.HealthEvent(
+        event_id=uuid.uuid4(), cluster="c", node=node, at=at, observed_at=at, kind="rank_stall", source="probe",
+        severity=records.Severity.INFO, message="rank 0 has not got on", job_id=job_id,
+    )  # fmt: skip
+    delivery.Delivery(store.connection_uri(), "c", node).deliver(events=[event])

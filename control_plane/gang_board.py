@@ -1,0 +1,200 @@
+"""What is known of a running gang, as documents for its owner: the ranks now, and their merged stacks.
+
+The same documents are made by the service, for users who come through its doors, and by a command that may
+open the database itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pwd
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from probing_cluster.attribution.gang import stacks, stall, views
+from probing_cluster.control_plane import rank_rows
+from probing_cluster.core import clock, errors, records
+from probing_cluster.db import store as db_store
+from probing_cluster.reports import job_ref
+
+ONE_MOMENT = timedelta(seconds=60)
+"""Snapshots further apart than this show different moments and are not merged."""
+STOPPED_BEFORE = timedelta(seconds=120)
+"""A snapshot belongs to a stall told at most this long before it."""
+ASK_TTL_S = 30.0
+FINDINGS = ("rank_slow", "gang_drift", "rank_dead")
+MAX_FINDINGS = 20
+_UNKNOWN_START = timedelta(days=1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Gang:
+    """A job as its owner names it, with everything that says whose it is."""
+
+    ref: str
+    job_id: int
+    cluster: str
+    attempt: records.JobAttempt | None
+    """The latest; None while accounting does not know the job yet."""
+    owners: tuple[Mapping[str, Any], ...]
+    """`user` and `account` of every attempt under this name: who may read it."""
+    since: datetime
+    """Start of the latest attempt."""
+
+
+def find(store: db_store.Store, cluster: str, ref: job_ref.JobRef, now: datetime) -> Gang:
+    """The job; raises NotFound."""
+    known = [a for a in store.attempts(job_ids=[ref.base]) if _named(a, ref)]
+    here = [a for a in known if a.cluster == cluster] or known
+    if here:
+        last = here[-1]
+        return Gang(
+            ref=str(ref),
+            job_id=last.job_id,
+            cluster=last.cluster,
+            attempt=last,
+            owners=tuple({"user": a.user, "account": a.account} for a in here),
+            since=last.start_at or last.submit_at,
+        )
+    # Nodes know of a job seconds after its start, accounting half a minute later.
+    told = [a for a in store.allocations(job_id=ref.base) if a.uid is not None] if ref.plain else []
+    if not told:
+        msg = f"job {ref} (neither accounting nor any node has told of it)"
+        raise errors.NotFound(msg)
+    owners = tuple({"user": _user(a.uid), "account": ""} for a in told)
+    since = max(a.at for a in told) - ONE_MOMENT
+    return Gang(
+        ref=str(ref), job_id=ref.base, cluster=told[-1].cluster, attempt=None, owners=owners,
+        since=max(since, now - _UNKNOWN_START),
+    )  # fmt: skip
+
+
+def _named(attempt: records.JobAttempt, ref: job_ref.JobRef) -> bool:
+    if ref.task is not None:
+        return (attempt.array_job_id, attempt.array_task_id) == (ref.base, ref.task)
+    if ref.offset is not None:
+        return (attempt.het_job_id, attempt.het_offset) == (ref.base, ref.offset)
+    return attempt.job_id == ref.base
+
+
+def _user(uid: int | None) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name if uid is not None else ""
+    except KeyError:
+        return f"uid {uid}"
+
+
+def ranks(store: db_store.Store, gang: Gang, now: datetime) -> dict[str, Any]:
+    """Every rank at the last heartbeat of its node, and what has been found out about the gang."""
+    beats = store.heartbeats(job_id=gang.job_id, with_ranks=True)
+    ages_s = store.heartbeat_ages_s() if beats else {}
+    rows = rank_rows.of_heartbeats(beats, ages_s, gang.job_id)
+    events = store.events(job_id=gang.job_id, since=gang.since, kinds=FINDINGS)
+    standing = store.gang_verdicts(job_ids=[gang.job_id], since=gang.since, standing_only=True)
+    findings = [{"at": clock.iso_z(e.at), "kind": e.kind, "node": e.node, "words": e.message} for e in events]
+    findings += [
+        {"at": clock.iso_z(v.made_at), "kind": v.kind, "node": ",".join(v.nodes), "words": v.summary}
+        for v in standing
+    ]
+    return _head(gang, now) | {
+        "ranks": [rank_rows.to_json(r) for r in rows],
+        "world_size": max((r.world_size for r in rows if r.world_size), default=None),
+        "findings": sorted(findings, key=lambda f: f["at"])[-MAX_FINDINGS:],
+        "silent_nodes": sorted(_nodes(gang) - {r.node for r in rows}),
+    }
+
+
+def stacks_of(store: db_store.Store, gang: Gang, now: datetime) -> dict[str, Any]:
+    """The ranks' last stacks as one tree, and what they say together."""
+    told = store.latest_of_job(gang.job_id, "rank_snapshot", gang.since)
+    newest = max((e.at for e in told), default=None)
+    fresh = [e for e in told if newest is not None and e.at >= newest - ONE_MOMENT]
+    seen = [
+        view
+        for event in fresh
+        for entry in event.detail.get("ranks") or ()
+        if isinstance(entry, dict) and (view := views.from_snapshot(event.node, entry)) is not None
+    ]
+    world = max((w for e in fresh if isinstance(w := e.detail.get("world_size"), int)), default=None)
+    with_stack = [v for v in seen if v.stack]
+    return _head(gang, now) | {
+        "at": None if newest is None else clock.iso_z(newest),
+        "n_ranks": len(seen),
+        "world_size": world,
+        "tree": stacks.fold(stacks.merge((v.rank, v.stack) for v in with_stack)).to_json(),
+        "without": _without(fresh),
+        "finding": _finding(seen, world, store.heartbeats(job_id=gang.job_id))
+        if seen and newest is not None and _stopped(store, gang, newest)
+        else None,
+        "silent_nodes": sorted(_nodes(gang) - {e.node for e in fresh}),
+    }
+
+
+def ask(store: db_store.Store, gang: Gang) -> int:
+    """Asks every node of a running job for its ranks' stacks; how many were asked."""
+    if gang.attempt is not None and gang.attempt.end_at is not None:
+        return 0
+    running = {b.node for b in store.heartbeats(job_id=gang.job_id)}
+    for node in sorted(running):
+        store.request(node, "collect", gang.job_id, ASK_TTL_S, cluster=gang.cluster)
+    return len(running)
+
+
+Make = Callable[[db_store.Store, Gang, datetime], dict[str, Any]]
+DOCUMENTS: Mapping[str, Make] = {"ranks": ranks, "stacks": stacks_of}
+
+
+def _head(gang: Gang, now: datetime) -> dict[str, Any]:
+    attempt = gang.attempt
+    return {
+        "job": gang.ref,
+        "job_id": gang.job_id,
+        "name": attempt.name if attempt is not None else "",
+        "state": attempt.state if attempt is not None else "RUNNING",
+        "ended": attempt is not None and attempt.end_at is not None,
+        "started_at": clock.iso_z(gang.since),
+        "made_at": clock.iso_z(now),
+    }
+
+
+def _nodes(gang: Gang) -> set[str]:
+    return set(gang.attempt.nodes) if gang.attempt is not None else set()
+
+
+def _without(events: Iterable[records.HealthEvent]) -> dict[str, str]:
+    """Why some ranks have no stack, to their ranges."""
+    why: dict[str, list[int]] = {}
+    for event in events:
+        for entry in event.detail.get("ranks") or ():
+            view = views.from_snapshot(event.node, entry) if isinstance(entry, dict) else None
+            if view is not None and not view.stack:
+                reason = str(entry.get("stack_error") or "") or (
+                    "it is gone" if not view.alive else "not taken"
+                )
+                why.setdefault(reason, []).append(view.rank)
+    return {reason: stacks.ranges(ranks) for reason, ranks in sorted(why.items())}
+
+
+def _stopped(store: db_store.Store, gang: Gang, at: datetime) -> bool:
+    """Whether the ranks had stopped then: of a gang that gets on, nobody is at fault who is elsewhere just now."""
+    since = max(at - STOPPED_BEFORE, gang.since)
+    return bool(store.events(job_id=gang.job_id, since=since, kinds=("rank_stall", "rank_dead"), limit=1))
+
+
+def _finding(
+    seen: Sequence[views.RankView], world: int | None, beats: Iterable[records.AgentHeartbeat]
+) -> dict[str, Any]:
+    """What the gang's judge says of them now, with the faults that the nodes confirm at this moment."""
+    faults = {b.node: {key.partition(":")[0] for key in b.faults} for b in beats}
+    found = stall.judge(seen, world_size=world, node_faults=faults)
+    return {
+        "kind": found.kind,
+        "ranks": stacks.ranges(found.ranks),
+        "nodes": list(found.nodes),
+        "domain": found.domain.value,
+        "confidence": found.confidence.value,
+        "summary": found.summary,
+        "where": found.where,
+        "proof": list(found.proof),
+    }
