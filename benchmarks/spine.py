@@ -12,7 +12,6 @@ import argparse
 import os
 import statistics
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ from pathlib import Path
 import psycopg
 
 from probing_cluster.db import embedded
-from probing_cluster.sandbox import cluster, processes, services
+from probing_cluster.sandbox import cluster, processes, scratch, services
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -31,13 +30,11 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=3)
     parser.add_argument("--rest", type=float, default=60.0)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(
-        prefix="probing-bench-", dir="/var/tmp", ignore_cleanup_errors=True
-    ) as directory:
-        Path(directory).chmod(0o755)
+    nodes = max(4, 2 * options.faults)  # the sandbox's budget lets half of its nodes be drained
+    with scratch.directory("probing-bench-") as directory:
         began = time.monotonic()
-        with cluster.Sandbox.up(Path(directory) / "s") as sandbox:
-            print(f"sandbox of 4 nodes up in {time.monotonic() - began:.1f} s")
+        with cluster.Sandbox.up(directory / "s", nodes=nodes) as sandbox:
+            print(f"sandbox of {nodes} nodes up in {time.monotonic() - began:.1f} s")
             rest(sandbox, options.rest)
             fault_ways(sandbox, options.faults)
             report(sandbox)

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
+import os
 import re
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from probing_cluster.healthchecks import registry
-from probing_cluster.sandbox import recording
+from probing_cluster.sandbox import commands, recording, scratch
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDING = Path(__file__).with_name("recordings") / "gpu_off_the_bus.json"
@@ -22,15 +21,11 @@ def report_text() -> str:
     """What `probing-report` prints for the recorded incident, through a real database and real attribution."""
     incident = recording.load(RECORDING)
     command = Path(sys.executable).with_name("probing-sandbox")
-    with tempfile.TemporaryDirectory(
-        prefix="probing-readme-", dir="/var/tmp", ignore_cleanup_errors=True
-    ) as directory:
-        Path(directory).chmod(0o755)
-        done = subprocess.run(
-            [command, "demo", "--replay", "--dir", f"{directory}/replay"],
-            capture_output=True,
-            text=True,
-            check=True,
+    with scratch.directory("probing-readme-") as directory:
+        done = commands.run(
+            [str(command), "demo", "--replay", "--dir", str(directory / "replay")],
+            env=os.environ,
+            timeout_s=120,
         )
     start = done.stdout.index(f"Job {incident.job_id} ")
     text = done.stdout[start:]

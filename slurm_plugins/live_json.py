@@ -63,7 +63,8 @@ def job(item: Any) -> live_records.LiveJob:
         batch=_flag(told.get("batch_flag")),
         excluded_nodes=tuple(hostlist.expand(slurm_json.text(told.get("excluded_nodes")))),
         **_family(told),
-        **_words_of(told),
+        **_places(told),
+        **slurm_json.job_words(told),
     )
 
 
@@ -78,17 +79,9 @@ def _family(told: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _words_of(told: Mapping[str, Any]) -> dict[str, Any]:
-    uid = slurm_json.number(told.get("user_id"))
+def _places(told: Mapping[str, Any]) -> dict[str, Any]:
     stdout = slurm_json.text(told.get("stdout_expanded")) or slurm_json.text(told.get("standard_output"))
     return {
-        "name": slurm_json.text(told.get("name")),
-        "user": slurm_json.text(told.get("user_name")) or ("" if uid is None else str(uid)),
-        "uid": uid,
-        "account": slurm_json.text(told.get("account")),
-        "partition": slurm_json.text(told.get("partition")),
-        "qos": slurm_json.text(told.get("qos")),
-        "reason": slurm_json.text(told.get("state_reason")),
         "failed_node": slurm_json.text(told.get("failed_node")) or None,
         "work_dir": slurm_json.text(told.get("current_working_directory")) or None,
         # From 24.05 on standard_output is the pattern as written.

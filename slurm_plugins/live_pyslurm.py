@@ -64,8 +64,10 @@ def job(told: Mapping[str, Any], layout: Mapping[str, Any]) -> live_records.Live
         requeue=bool(told.get("is_requeueable")),
         batch=bool(told.get("is_batch_job")),
         excluded_nodes=tuple(hostlist.expand(slurm_json.text(told.get("excluded_nodes")))),
+        work_dir=slurm_json.text(told.get("working_directory")) or None,
+        stdout_path=slurm_json.text(told.get("standard_output")) or None,
         **_family(told),
-        **_words(told),
+        **slurm_json.job_words(told),
     )
 
 
@@ -80,21 +82,6 @@ def _family(told: Mapping[str, Any]) -> dict[str, Any]:
         "array_task_id": task if array else None,
         "het_job_id": het,
         "het_offset": slurm_json.number(told.get("heterogeneous_offset")) or 0 if het else None,
-    }
-
-
-def _words(told: Mapping[str, Any]) -> dict[str, Any]:
-    uid = slurm_json.number(told.get("user_id"))
-    return {
-        "name": slurm_json.text(told.get("name")),
-        "user": slurm_json.text(told.get("user_name")) or ("" if uid is None else str(uid)),
-        "uid": uid,
-        "account": slurm_json.text(told.get("account")),
-        "partition": slurm_json.text(told.get("partition")),
-        "qos": slurm_json.text(told.get("qos")),
-        "reason": slurm_json.text(told.get("state_reason")),
-        "work_dir": slurm_json.text(told.get("working_directory")) or None,
-        "stdout_path": slurm_json.text(told.get("standard_output")) or None,
     }
 
 

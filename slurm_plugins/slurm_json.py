@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -91,3 +92,17 @@ def said_errors(document: dict[str, Any]) -> list[str]:
         for item in listed
         if isinstance(item, dict)
     ]
+
+
+def job_words(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Who a job is: the fields that Slurm's JSON and pyslurm's dictionaries name alike."""
+    uid = number(told.get("user_id"))
+    return {
+        "name": text(told.get("name")),
+        "user": text(told.get("user_name")) or ("" if uid is None else str(uid)),
+        "uid": uid,
+        "account": text(told.get("account")),
+        "partition": text(told.get("partition")),
+        "qos": text(told.get("qos")),
+        "reason": text(told.get("state_reason")),
+    }

@@ -36,7 +36,7 @@ def test_every_figure_of_the_report_follows_from_the_recording() -> None:
     wall_s = (second.end_at - first.submit_at).total_seconds()
     ran_s = [(a.end_at - a.start_at).total_seconds() for a in (first, second) if a.end_at and a.start_at]
     requeue_gap_s = (second.submit_at - first.end_at).total_seconds()
-    queued_s = (second.start_at - second.submit_at).total_seconds()
+    queued_s = sum((a.start_at - a.submit_at).total_seconds() for a in (first, second) if a.start_at)
     assert wall_s == sum(ran_s) + requeue_gap_s + queued_s
     # The sandbox assumes a checkpoint every 10 s (half of it is lost) and one second of start-up.
     productive_s = sum(ran_s) - 2 * 1.0 - 5.0

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, TypeVar
 
 import psycopg
@@ -16,7 +14,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from probing_cluster.db import embedded
-from probing_cluster.sandbox import cluster, jobs
+from probing_cluster.sandbox import cluster, jobs, scratch
 
 T = TypeVar("T")
 
@@ -112,15 +110,8 @@ def up() -> Iterator[Cluster]:
     """Four nodes of eight GPUs, everything running; gone afterwards."""
     if os.geteuid() != 0 or shutil.which("slurmctld") is None:
         pytest.skip("needs root and Debian's slurm packages")
-    directory = Path(tempfile.mkdtemp(prefix="pce2e-", dir="/var/tmp"))
-    directory.chmod(0o755)
-    sandbox = cluster.Sandbox.up(directory / "s")
-    try:
+    with scratch.directory("pce2e-") as directory, cluster.Sandbox.up(directory / "s") as sandbox:
         found = Cluster(sandbox)
         for node in sandbox.layout.node_names:
             found.alive(node)
         yield found
-    finally:
-        if os.environ.get("KEEP_SANDBOX") != "1":
-            sandbox.down()
-            shutil.rmtree(directory, ignore_errors=True)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.core import settings
-from probing_cluster.sandbox import cluster, requirements
+from probing_cluster.sandbox import cluster, requirements, scratch
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HOOKS = REPOSITORY / "slurm_plugins" / "hooks"
@@ -97,14 +95,11 @@ def box() -> Iterator[cluster.Sandbox]:
     """A running Slurm cluster of three nodes, with our SPANK plugin and nothing else of ours."""
     if why := requirements.missing():
         pytest.skip(why)
-    # pytest's own directory is too deep for a Unix socket and closed to other accounts.
-    directory = Path(tempfile.mkdtemp(prefix="probing-slurm-"))
-    directory.chmod(0o755)
-    try:
-        with cluster.Sandbox.up(directory / "box", nodes=3, gpus=4, bare=True) as running:
-            yield running
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    with (
+        scratch.directory("probing-slurm-") as directory,
+        cluster.Sandbox.up(directory / "box", nodes=3, gpus=4, bare=True) as running,
+    ):
+        yield running
 
 
 @pytest.fixture(scope="session")
