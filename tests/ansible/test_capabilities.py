@@ -59,9 +59,9 @@ def where() -> Iterator[Path]:
 def done(deed: str, where: Path, capabilities: set[str]) -> subprocess.CompletedProcess[str]:
     """One deed, by root with these capabilities and no others, as systemd would start it."""
     names = ",".join(["-all", *(f"+{name.removeprefix('CAP_').lower()}" for name in sorted(capabilities))])
+    allowed = ("setpriv", f"--bounding-set={names}", "--inh-caps=-all", "--no-new-privs")
     return subprocess.run(
-        ["setpriv", f"--bounding-set={names}", "--inh-caps=-all", "--no-new-privs"]
-        + [sys.executable, deeds.__file__, deed, str(where)],
+        [*allowed, sys.executable, deeds.__file__, deed, str(where)],
         capture_output=True,
         text=True,
         check=False,
