@@ -21,6 +21,8 @@ DAY = timedelta(days=1)
 STAYS_FROM = 0.5
 """A lemon remains one until its probability falls below this: one good night is no recovery."""
 SUSPECT_FROM = 0.3
+SUSPECT_SIGNS = 1.5
+"""Failures that a suspect has at least, its share of the unnamed ones included: one is nobody's suspicion."""
 LEMON, SUSPECT, RECOVERED, OK = "lemon", "suspect", "recovered", "ok"
 _MOST_FAILURES = 30
 """Failures kept with a score, the latest; all of them are counted."""
@@ -192,7 +194,7 @@ def _row(
     word: records.OperatorNote | None,
     now: datetime,
 ) -> records.LemonScore:
-    verdict, status = state(probability, before, word)
+    verdict, status = state(probability, before, word, seen["expected"])
     told = reasons.of(node, seen)
     if word is not None and word.action == "confirm":
         told = (
@@ -222,11 +224,15 @@ def _row(
 
 
 def state(
-    probability: float, before: records.LemonScore | None, word: records.OperatorNote | None
+    probability: float,
+    before: records.LemonScore | None,
+    word: records.OperatorNote | None,
+    failures: float,
 ) -> tuple[str, str]:
     """The verdict, and what is new about it: new, still, suspect, recovered, denied or nothing.
 
     `word` is the last thing people said: a confirmed node is a lemon until it is repaired or denied.
+    `failures` are those laid at the node, its share of the unnamed ones included.
     """
     was = before is not None and before.verdict == LEMON
     confirmed = word is not None and word.action == "confirm"
@@ -235,7 +241,8 @@ def state(
     if was:
         denied = word is not None and word.action == "deny"
         return (OK, "denied") if denied else (RECOVERED, "recovered")
-    return (SUSPECT, "suspect") if probability >= SUSPECT_FROM else (OK, "")
+    suspicious = probability >= SUSPECT_FROM and failures >= SUSPECT_SIGNS
+    return (SUSPECT, "suspect") if suspicious else (OK, "")
 
 
 def _signals(

@@ -30,7 +30,7 @@ def _failures(node: signals.Node, seen: dict[str, Any]) -> str:
     counted = [f for f in node.failures if f.counts]
     if not counted:
         return ""
-    causes = ", ".join(f"{n} {cause}" for cause, n in Counter(f.cause for f in counted).most_common(3))
+    causes = ", ".join(f"{cause} {n}×" for cause, n in Counter(f.cause for f in counted).most_common(3))
     usual = f"; a node of this fleet with its load usually has {_number(seen['usual'])}"
     spread = f"on {seen['fail_days']} days" if seen["fail_days"] > 1 else "on one day"
     return f"{_count(len(counted), 'attempt')} failed because of it {spread} ({causes}){usual}."

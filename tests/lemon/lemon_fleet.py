@@ -14,6 +14,8 @@ DAY = datetime(2026, 11, 20, tzinfo=UTC)
 END = DAY + timedelta(days=1)
 NODES = tuple(f"n{n:02d}" for n in range(40))
 BAD = "n07"
+GPU = ("gpu_lost", "gpu", "gpu3")
+DIMM = ("main_memory", "memory", "DIMM_B2")
 CONFIG = settings.Settings(cluster=settings.ClusterSettings(name="c"))
 
 
@@ -41,23 +43,25 @@ def use(nodes: tuple[str, ...] = NODES, days: int = 28) -> list[records.JobAttem
 
 
 def fail(store: db_store.Store, job_id: int, days_ago: float, node: str, *others: str, source: str = "kernel",
-         state: str = "FAILED", confidence: str = "certain") -> None:  # fmt: skip
-    """A job that dies of a lost GPU of `node`, with its event and its verdict."""
+         state: str = "FAILED", confidence: str = "certain", part: tuple[str, str, str] = GPU) -> None:  # fmt: skip
+    """A job that dies of a part of `node` (cause, component, device), with its event and its verdict."""
+    cause, component, device = part
     died = attempt(job_id, days_ago + 0.2, days_ago, node, *others, state=state)
     assert died.end_at is not None
     event = records.HealthEvent(
         event_id=uuid.UUID(int=job_id), cluster="c", node=node, at=died.end_at - timedelta(seconds=4),
-        observed_at=died.end_at, kind="xid", code="79", severity=records.Severity.HIGH, device="gpu3",
-        gpu_uuid=f"GPU-{node}-3", source=source, message="GPU has fallen off the bus.",
+        observed_at=died.end_at, kind="xid" if component == "gpu" else "edac",
+        code="79" if component == "gpu" else "UE", severity=records.Severity.HIGH, device=device,
+        gpu_uuid=f"GPU-{node}-3" if component == "gpu" else None, source=source, message="It failed.",
     )  # fmt: skip
     delivery.Delivery(store.connection_uri(), "c", node).deliver(events=[event])
     store.upsert_attempts([died])
     store.save_verdicts(
         [
             records.Verdict(
-                cluster="c", job_id=job_id, submit_at=died.submit_at, cause="gpu_lost",
-                domain=records.Domain.HARDWARE, component="gpu", node=node, device="gpu3",
-                confidence=records.Confidence(confidence), summary=f"GPU 3 of {node} fell off the bus (Xid 79).",
+                cluster="c", job_id=job_id, submit_at=died.submit_at, cause=cause,
+                domain=records.Domain.HARDWARE, component=component, node=node, device=device,
+                confidence=records.Confidence(confidence), summary=f"{device} of {node} failed.",
                 evidence=(event.event_id,), rules_version="1", made_at=died.end_at,
             )
         ]

@@ -33,7 +33,7 @@ def test_the_node_that_keeps_killing_jobs_is_named_and_no_other(store: db_store.
         1,
     )
     assert bad.score >= model.LEMON_FROM
-    assert bad.reasons[0].startswith("6 attempts failed because of it on 6 days (6 gpu_lost)")
+    assert bad.reasons[0].startswith("6 attempts failed because of it on 6 days (gpu_lost 6×)")
     assert bad.reasons[1] == "6 of them were the same part again: gpu3 (gpu_lost)."
     gpus = sum(8 * (1 + n) for n in range(6))
     assert bad.signals["cost"] == {"gpu_h": gpus * 0.5, "jobs": 6, "users": 3, "unknown_gpus": 0}
@@ -175,4 +175,6 @@ def test_states(probability: float, was: str | None, word: str | None, expected:
         note = records.OperatorNote(
             note_id=records.uuid.UUID(int=1), cluster="c", at=DAY, author="eve", subject="node:n", action=word
         )
-    assert nightly.state(probability, before, note) == expected
+    assert nightly.state(probability, before, note, 3.0) == expected
+    if expected[0] == "suspect":
+        assert nightly.state(probability, before, note, 1.0) == ("ok", "")

@@ -1,0 +1,214 @@
+"""A night as its reader sees it: per node the verdict, the reasons, the price, the evidence, the commands."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from probing_cluster.core import records, sanitize
+from probing_cluster.lemon import nightly
+from probing_cluster.reports import phrase
+
+SHOWN_FAILURES = 5
+SHOWN_AGAIN = 2
+"""Of a lemon told of before."""
+SHOWN_SUSPECTS = 10
+
+
+@records.record
+class Failure:
+    """One failed attempt, for a line."""
+
+    at: datetime = records.doc("when it ended, UTC")
+    job_id: int = records.doc("Slurm job id")
+    what: str = records.doc("cause, part, confidence")
+    size: str = records.doc("nodes and GPUs")
+    command: str = records.doc("how to read all about it")
+    url: str = records.doc("the report's address; empty for none", default="")
+
+
+@records.record
+class Command:
+    """Something to type, and why."""
+
+    meaning: str = records.doc("when to type it")
+    text: str = records.doc("the command")
+
+
+@records.record
+class Card:
+    """One node of the report."""
+
+    node: str = records.doc("its name")
+    status: str = records.doc("new, still, recovered, denied or suspect")
+    chance: str = records.doc("the probability in words: 97 %")
+    since: datetime | None = records.doc("lemon since that day", default=None)
+    summary: str = records.doc("one sentence for lists", default="")
+    reasons: tuple[str, ...] = records.doc("sentences, the strongest first", default=())
+    cost: str = records.doc("what its failures cost", default="")
+    failures: tuple[Failure, ...] = records.doc("the latest", default=())
+    n_more: int = records.doc("failures not shown", default=0)
+    drained: str = records.doc("the drain of ours that stands, in words; empty for none", default="")
+    commands: tuple[Command, ...] = records.doc("what to do", default=())
+
+
+@records.record
+class View:
+    """The whole report."""
+
+    cluster: str = records.doc("Slurm cluster name")
+    day: datetime = records.doc("the day scored")
+    window_days: int = records.doc("days the signals look back")
+    subject: str = records.doc("what has changed, short")
+    headline: str = records.doc("the night in one line")
+    new: tuple[Card, ...] = records.doc("lemons since this night", default=())
+    still: tuple[Card, ...] = records.doc("lemons before, too", default=())
+    gone: tuple[Card, ...] = records.doc("no lemons any more", default=())
+    suspects: tuple[Card, ...] = records.doc("to keep an eye on", default=())
+    n_more_suspects: int = records.doc("suspects not shown", default=0)
+    total_cost: str = records.doc("what all lemons cost together; empty without lemons", default="")
+    remarks: tuple[str, ...] = records.doc("how it was made", default=())
+    quiet: bool = records.doc("nothing to tell", default=False)
+
+
+def of(night: nightly.Night, *, drains: Iterable[records.Drain] = (), report_url: str = "") -> View:
+    """The night's view; `drains` are ours that stand, `report_url` has `{job_id}` in it."""
+    standing = {d.node: d for d in drains if d.action == "drain" and d.ended_at is None}
+
+    def cards(scores: Iterable[records.LemonScore]) -> tuple[Card, ...]:
+        return tuple(_card(s, standing.get(s.node), night.window_days, report_url) for s in scores)
+
+    suspects = night.suspects
+    return View(
+        cluster=night.cluster,
+        day=night.day,
+        window_days=night.window_days,
+        subject=subject(night),
+        headline=headline(night),
+        new=cards(night.new),
+        still=cards(night.still),
+        gone=cards(night.gone),
+        suspects=cards(suspects[:SHOWN_SUSPECTS]),
+        n_more_suspects=max(0, len(suspects) - SHOWN_SUSPECTS),
+        total_cost=_total([*night.new, *night.still], night.window_days),
+        remarks=night.remarks,
+        quiet=night.quiet,
+    )
+
+
+def subject(night: nightly.Night) -> str:
+    """What has changed and what stands, short enough for a phone's list of mails."""
+    if night.quiet:
+        return "quiet night, no lemon"
+    parts = [f"{_count(len(night.new), 'new lemon')}: {_names(night.new)}"] if night.new else []
+    parts += [f"{len(night.still)} still: {_names(night.still)}"] if night.still else []
+    parts += [f"{len(night.gone)} gone: {_names(night.gone)}"] if night.gone else []
+    return "; ".join(parts)
+
+
+def headline(night: nightly.Night) -> str:
+    """The night in one line, with what was looked at: the whole of a quiet night's mail."""
+    looked_at = [f"{len(night.scores):,} {'node' if len(night.scores) == 1 else 'nodes'} scored"]
+    looked_at += [_count(len(night.suspects), "suspect")] if night.suspects else []
+    return f"{subject(night)} ({', '.join(looked_at)})"
+
+
+def chance(probability: float) -> str:
+    """`97 %`; never 100 %, never 0 %."""
+    if probability > 0.99:
+        return "over 99 %"
+    return f"{probability * 100:.0f} %" if probability >= 0.01 else "under 1 %"
+
+
+def _card(score: records.LemonScore, drain: records.Drain | None, window_days: int, report_url: str) -> Card:
+    told = score.signals
+    failures = [_failure(f, report_url) for f in reversed(told.get("failures", ()))]
+    failures = failures[: SHOWN_FAILURES if told.get("status") == "new" else SHOWN_AGAIN]
+    drained = (
+        f"drained since {phrase.stamp_z(drain.at)[:16]}Z ({sanitize.clean(drain.reason, 100)})"
+        if drain
+        else ""
+    )
+    return Card(
+        node=score.node,
+        status=str(told.get("status", "")),
+        chance=chance(score.score),
+        since=datetime.fromisoformat(told["since"]) if told.get("since") else None,
+        summary=score.reasons[0] if score.reasons else "",
+        reasons=score.reasons,
+        cost=_cost([score], window_days),
+        failures=tuple(failures),
+        n_more=max(0, score.multi_node_node_fails + score.single_node_node_fails - len(failures)),
+        drained=drained,
+        commands=_commands(score, drain is not None),
+    )
+
+
+def _failure(told: Mapping[str, Any], report_url: str) -> Failure:
+    part = f" {told['device']}" if told.get("device") else ""
+    n_nodes, n_gpus = told["n_nodes"], told.get("n_gpus")
+    nodes = _count(n_nodes, "node")
+    job_id = int(told["job_id"])
+    return Failure(
+        at=datetime.fromisoformat(told["at"]),
+        job_id=job_id,
+        what=sanitize.clean(f"{told['cause']}{part}, {told['confidence']}", 120),
+        size=f"{nodes}, {n_gpus} GPUs" if n_gpus is not None else nodes,
+        command=f"probing-report {job_id}",
+        url=report_url.replace("{job_id}", str(job_id))
+        if report_url.startswith(("https://", "http://"))
+        else "",
+    )
+
+
+def _commands(score: records.LemonScore, drained: bool) -> tuple[Command, ...]:
+    """The exact commands for this node in its state; a suspect only asks to be looked at."""
+    node, status = shlex.quote(score.node), score.signals.get("status")
+    n = score.multi_node_node_fails + score.single_node_node_fails
+    drain = Command(
+        meaning="take it out after its jobs",
+        text=f"probing-ctl drain {node} --reason {shlex.quote(f'lemon, {n} failures')}",
+    )
+    confirm = Command(meaning="it is one", text=f"probing-ctl lemon confirm {node} --note 'what you found'")
+    deny = Command(meaning="it is none", text=f"probing-ctl lemon deny {node} --note 'why not'")
+    repaired = Command(
+        meaning="once repaired", text=f"probing-ctl lemon repaired {node} --note 'what was done'"
+    )
+    look = Command(meaning="all that is known", text=f"probing-ctl lemon list {node}")
+    if status in ("new", "still"):
+        return (*(() if drained else (drain,)), confirm, deny, repaired)
+    return (look, confirm, deny) if status == "suspect" else (look,)
+
+
+def _cost(scores: Iterable[records.LemonScore], window_days: int) -> str:
+    costs = [s.signals["cost"] for s in scores if "cost" in s.signals]
+    if not any(c["jobs"] for c in costs):
+        return ""
+    jobs, users = sum(c["jobs"] for c in costs), sum(c["users"] for c in costs)
+    unknown = sum(c["unknown_gpus"] for c in costs)
+    words = (
+        f"{phrase.gpu_hours(sum(c['gpu_h'] for c in costs))} GPU-hours of lost work, {_count(jobs, 'job')}, "
+        f"{_count(users, 'user')} in {window_days} days"
+    )
+    return words + (f" ({unknown} attempts of unknown size not counted)" if unknown else "")
+
+
+def _total(scores: list[records.LemonScore], window_days: int) -> str:
+    """Of several nodes; their users may be the same people, so users are left out."""
+    costs = [s.signals["cost"] for s in scores if "cost" in s.signals]
+    if len(costs) < 2:
+        return ""
+    gpu_h, jobs = sum(c["gpu_h"] for c in costs), sum(c["jobs"] for c in costs)
+    return f"Together {phrase.gpu_hours(gpu_h)} GPU-hours of lost work and {jobs} jobs in {window_days} days."
+
+
+def _names(scores: Iterable[records.LemonScore], most: int = 4) -> str:
+    names = [s.node for s in scores]
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _count(n: int, word: str) -> str:
+    return f"{n} {word}" if n == 1 else f"{n} {word}s"
