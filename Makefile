@@ -43,7 +43,7 @@ bench: setup
 	$(BIN)/python -m benchmarks
 
 campaign: setup
-	$(BIN)/python benchmarks/campaign/run.py
+	$(BIN)/python -m benchmarks.campaign
 
 clean:
 	-$(BIN)/probing-sandbox down --purge

@@ -52,6 +52,8 @@ class Claim:
     """What happened, for the summary, where the cause's own sentence does not do."""
     explains: frozenset[str] = frozenset()
     """Causes it explains here beyond what the taxonomy says it leads to."""
+    by_elimination: bool = False
+    """True when only the way it ended speaks for it: any fault that may have ended it so takes its place."""
 
     @property
     def info(self) -> taxonomy.Cause:
@@ -100,7 +102,9 @@ def weigh(seen: scene.Sighting) -> float:
     if seen.hold is gpus.Hold.WHOLE:
         weight = min(weight, 0.93)
     elif seen.hold is gpus.Hold.MAYBE:
-        weight = min(weight * 0.75, 0.7)
+        # Of a job on one node only its storage uses a link.
+        link = signature.scope is signatures.Scope.LINK
+        weight = weight * 0.5 if link else min(weight * 0.75, 0.7)
     if seen.standing:
         weight = min(weight, 0.95)
     if seen.when is scene.When.BEFORE_START:
@@ -110,6 +114,22 @@ def weigh(seen: scene.Sighting) -> float:
     elif seen.when is scene.When.AFTER_END:
         weight *= 0.9 if seen.event.source in POLLED else 0.6
     return weight
+
+
+def repaired(case: scene.Scene, seen: scene.Sighting) -> bool:
+    """True for a fault of before the attempt that was seen to go, or whose node restarted, before it began."""
+    if seen.when is not scene.When.BEFORE_START:
+        return False
+    since = [
+        s
+        for s in case.sightings
+        if s.event.node == seen.event.node and seen.at < s.at <= case.start_at + scene.SLACK
+    ]
+    return any(
+        s.cause == "node_reboot"
+        or (s.signature.recovery and (s.gpu or s.device) == (seen.gpu or seen.device))
+        for s in since
+    )
 
 
 def joined(weights: Sequence[float]) -> float:
@@ -134,7 +154,8 @@ def supported(weight: float, case: scene.Scene, cause: str) -> float:
             continue
         if found.signature.role is findings.FindingRole.HINT:
             best = min(best, 0.4)
-        elif found.signature.role is findings.FindingRole.PROXIMAL:
+        elif found.signature.role is findings.FindingRole.PROXIMAL and weight >= POSSIBLE:
+            # What every failure looks like makes no suspect of what was none.
             best = min(best, 0.7)
     return 1.0 - (1.0 - weight) * best
 
@@ -190,7 +211,11 @@ def _claim(
     group: Sequence[scene.Sighting],
     adjust: Adjust | None,
 ) -> Claim:
-    weights = {s.event.event_id: adjust(s, weigh(s)) if adjust else weigh(s) for s in group}
+    plain = {s.event.event_id: 0.0 if repaired(case, s) else weigh(s) for s in group}
+    weights = {
+        s.event.event_id: adjust(s, plain[s.event.event_id]) if adjust else plain[s.event.event_id]
+        for s in group
+    }
     ordered = sorted(group, key=lambda s: (-weights[s.event.event_id], s.at, s.event.event_id))
     by_family: dict[str, float] = {}
     for s in ordered:
@@ -220,8 +245,8 @@ def _claim(
 
 
 def _ceiling(convicting: Sequence[scene.Sighting]) -> float:
-    """What no support can lift: a part the attempt may not have held, a fault from before it began."""
-    if all(s.hold is gpus.Hold.MAYBE for s in convicting):
+    """What no support can lift: weak signs, a part the attempt may not have held, a fault from before it began."""
+    if all(s.hold is gpus.Hold.MAYBE or s.signature.role is signatures.Role.WEAK for s in convicting):
         return 0.79
     if all(s.when is scene.When.BEFORE_START for s in convicting):
         return 0.79
@@ -257,7 +282,9 @@ def hints(case: scene.Scene, cause: str, rule: str, role: findings.FindingRole) 
 
 def _told_node(case: scene.Scene, event: records.HealthEvent) -> str | None:
     """The node a finding names, when it is one of the attempt's."""
-    for name in (event.detail.get("culprit_node"), event.detail.get("host"), event.node):
+    # A log is written on the first node, whichever rank speaks.
+    written = event.node if event.source != "joblog" or len(case.attempt.nodes) == 1 else None
+    for name in (event.detail.get("culprit_node"), event.detail.get("host"), written):
         if isinstance(name, str) and name in case.attempt.nodes:
             return name
     return None

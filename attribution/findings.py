@@ -16,12 +16,18 @@ from probing_cluster.core import errors, records
 _FILE = Path(__file__).with_name("findings.toml")
 
 
+_FILE_ERRORS = frozenset(
+    {"FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "OSError", "IOError"}
+)
+
+
 class FindingRole(StrEnum):
     """What a finding may do in an argument."""
 
     PROXIMAL = "proximal"
     HINT = "hint"
     OWN = "own"
+    EXIT = "exit"
     SCHEDULER = "scheduler"
     CONTEXT = "context"
 
@@ -81,6 +87,8 @@ def find(event: records.HealthEvent) -> FindingSignature:
     known = table.kinds.get(event.kind)
     own = _only_user(event)
     if known is not None:
+        if event.kind == "python_exception" and str(event.detail.get("exception")) in _FILE_ERRORS:
+            return table.kinds["python_file_error"]
         # Two ranks in one collective with different sizes: the timeout explains itself.
         mismatch = own and known.role is FindingRole.PROXIMAL and known.symptom == "nccl_timeout"
         return table.kinds["collective_mismatch"] if mismatch else known

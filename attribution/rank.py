@@ -15,7 +15,13 @@ _CHAIN = timedelta(seconds=60)
 _ORDER_SLACK = timedelta(seconds=5)
 """A program's error this much before the fault is not its consequence."""
 
+_SKEW = timedelta(minutes=5)
+"""The last rank may still compute this long after the first began to wait for it."""
+
 _SEVERITY = {records.Severity.HIGH: 2, records.Severity.LOW: 1, records.Severity.INFO: 0}
+_INFRASTRUCTURE = frozenset({records.Domain.HARDWARE, records.Domain.SYSTEM_SOFTWARE})
+_BY_STATE = frozenset({"scheduler", "node_lost"})
+"""Rules that go by Slurm's own word."""
 _SOFT = frozenset({"user_error", "unknown", "missing_rank", "requeued_by_user"})
 """Causes that only say how the job felt it."""
 
@@ -53,10 +59,11 @@ def rank(case: scene.Scene, made: Iterable[claims.Claim]) -> Ranking | None:
 
 
 def _key(case: scene.Scene, claim: claims.Claim) -> tuple[object, ...]:
-    """Strength of evidence, severity, specificity, nearness, share of nodes, independence; then names."""
+    """Strength of evidence, a node's word before the job's, severity, specificity, nearness, share of nodes, independence; then names."""
     minutes = int(abs((claim.at - case.onset_at).total_seconds()) // 60)
     return (
         -claims.rank_of(claim.confidence),
+        claim.info.domain in _INFRASTRUCTURE and not _seen_on_a_node(claim) and claim.rule not in _BY_STATE,
         -_SEVERITY[claim.info.severity],
         -claim.info.specificity,
         minutes,
@@ -82,12 +89,17 @@ def _explains(root: claims.Claim, claim: claims.Claim) -> bool:
     if root.cause in claim.info.leads_to and not _before(root, claim):
         return False
     soft = claim.cause in _SOFT
-    if root.weight < (claims.POSSIBLE if claim.cause == "unknown" else claims.LIKELY):
+    yields = claim.cause == "unknown" or (claim.by_elimination and _seen_on_a_node(root))
+    if root.weight < (claims.POSSIBLE if yields else claims.LIKELY):
         return False
     if soft:
         return root.at <= claim.at + _ORDER_SLACK
     near = root.at <= claim.at + _CHAIN
     return near and (root.info.gang or claim.node is None or root.node == claim.node)
+
+
+def _seen_on_a_node(claim: claims.Claim) -> bool:
+    return bool(claim.evidence) and claim.evidence[0].source not in records.JOB_SIDE_SOURCES
 
 
 def _before(root: claims.Claim, claim: claims.Claim) -> bool:
@@ -101,19 +113,21 @@ def _in_context(case: scene.Scene, claim: claims.Claim) -> claims.Claim:
     if claim.rule in ("scheduler", "memory_limit") or claim.cause in ("node_lost", "unknown"):
         return claim
     if case.state in ("NODE_FAIL", "BOOT_FAIL"):
-        lost = _lost_node(case)
+        lost = case.lost_node
         weight = min(weight, 0.95) if lost is None or lost == claim.node else weight * 0.5
     elif case.state == "OUT_OF_MEMORY":
         weight *= 0.9
     elif case.state in ("TIMEOUT", "DEADLINE", "CANCELLED") and claim.weight < claims.CERTAIN:
         weight *= 0.7
+    if _came_into_the_hang(case, claim):
+        weight *= 0.5
     return dataclasses.replace(claim, weight=weight)
 
 
-def _lost_node(case: scene.Scene) -> str | None:
-    if case.attempt.failed_node:
-        return case.attempt.failed_node
-    return case.attempt.nodes[0] if len(case.attempt.nodes) == 1 else None
+def _came_into_the_hang(case: scene.Scene, claim: claims.Claim) -> bool:
+    """True for a fault first seen well after the job had begun to hang: it did not begin it."""
+    hung = case.end_at - case.onset_at > _SKEW and case.state not in ("NODE_FAIL", "BOOT_FAIL")
+    return hung and _seen_on_a_node(claim) and claim.at > case.onset_at + _SKEW
 
 
 def _confidence(winner: claims.Claim, rivals: Sequence[claims.Claim]) -> records.Confidence:

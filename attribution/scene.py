@@ -119,6 +119,17 @@ class Scene:
         return tuple(n for n in self.attempt.nodes if n not in unwatched)
 
     @functools.cached_property
+    def lost_node(self) -> str | None:
+        """The node whose silence ended the attempt: as Slurm names it, else the one that fell silent; None when that is open."""
+        if self.attempt.failed_node:
+            return self.attempt.failed_node
+        if len(self.attempt.nodes) == 1:
+            return self.attempt.nodes[0]
+        told = next((s.event.node for s in self.of("node_lost")), None)
+        quiet = [n for n in self.unwatched_nodes if self.case.watched.get(n) is not None]
+        return told or (quiet[0] if len(quiet) == 1 else None)
+
+    @functools.cached_property
     def node_list(self) -> str:
         """The attempt's nodes as Slurm writes them."""
         return hostlist.compress(self.attempt.nodes)
@@ -161,7 +172,9 @@ def build(case: cases.Case) -> Scene | None:
 
 def _told(job_side: list[records.HealthEvent]) -> tuple[Finding, ...]:
     """The findings; where the log's reader knows which one began the failure, other errors of the program are its echo."""
-    told = [Finding(event=e, signature=findings.find(e)) for e in job_side]
+    # What the training went on after ended nothing.
+    caused = [e for e in job_side if e.detail.get("survived") is not True]
+    told = [Finding(event=e, signature=findings.find(e)) for e in caused]
     if not any(f.event.detail.get("first_cause") is True for f in told):
         return tuple(told)
     return tuple(
@@ -280,7 +293,8 @@ class _Looker:
         )
         if signature.scope is signatures.Scope.GPU:
             if event.kind.startswith("pcie") and known.is_gpu(event) is False:
-                return gpus.Hold.HELD  # a port or another device: everyone on the node sits behind it
+                # A port or another device: whoever has the whole node sits behind it.
+                return gpus.Hold.HELD if alone else gpus.Hold.MAYBE
             return gpus.hold_of_gpu(event, attempt, known, self._allocation.get(event.node), alone=alone)
         if signature.scope is signatures.Scope.LINK and len(attempt.nodes) < 2:
             return gpus.Hold.MAYBE

@@ -46,6 +46,8 @@ def summary(case: scene.Scene, ranking: rank.Ranking) -> str:
         node=winner.node or "a node",
         on_node=f" on {winner.node}" if winner.node else "",
     )
+    if winner.words and winner.evidence and winner.evidence[0].source in records.JOB_SIDE_SOURCES:
+        return _sentence(f"{text} (only the job's own side says so: {_clean(winner.words)})")
     if winner.words:
         text = (
             f"{phrases.device_of_node(winner.device, winner.node)} {_clean(winner.words)}"
@@ -106,7 +108,7 @@ def _unknown(case: scene.Scene, ranking: rank.Ranking) -> str:
 def _user_error(_case: scene.Scene, ranking: rank.Ranking) -> str:
     winner = ranking.winner
     first = next(iter(winner.evidence), None)
-    if first is not None and first.source in records.JOB_SIDE_SOURCES:
+    if first is not None and first.source in records.JOB_SIDE_SOURCES and not winner.by_elimination:
         return _sentence(f"The program failed by itself: {_clean(winner.words)}")
     return _sentence(f"The program {_clean(winner.words)}")
 

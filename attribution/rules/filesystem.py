@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import PurePosixPath
 
 from probing_cluster.attribution import claims, findings, scene
+
+_SHORT = timedelta(seconds=120)
+"""A stall shorter than this ends no job: its reads and writes wait."""
 
 MOUNT, DISK = "filesystem_mount", "disk"
 
 
 def rule(case: scene.Scene) -> Iterable[claims.Claim]:
-    """One claim per file system and per disk; a server that answered again weighs less."""
-    recovered = {(s.event.node, s.device) for s in case.of(MOUNT) if s.signature.recovery}
+    """One claim per file system and per disk; a server that answered again weighs less, least before the trouble began."""
+    back = {(s.event.node, s.device): s.at for s in case.of(MOUNT) if s.signature.recovery}
 
     def adjust(seen: scene.Sighting, weight: float) -> float:
         if weight > 0 and _works_under(case, seen.device):
             weight = max(weight, min(0.97, weight + 0.1))
-        return weight * 0.7 if (seen.event.node, seen.device) in recovered else weight
+        again = back.get((seen.event.node, seen.device))
+        if again is None or again < seen.at:
+            return weight
+        short = again - seen.at < _SHORT
+        return weight * (0.4 if short or again < case.onset_at else 0.7)
 
     yield from claims.collect(case, MOUNT, "filesystem", case.of(MOUNT), adjust)
     yield from claims.collect(case, DISK, "filesystem", case.of(DISK))

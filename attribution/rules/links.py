@@ -8,6 +8,11 @@ from datetime import datetime, timedelta
 from probing_cluster.attribution import claims, findings, scene, signatures
 
 _FLAP = timedelta(seconds=30)
+_FELT = timedelta(seconds=120)
+"""A gang that trains feels a dead link within its transport's retries, well within this."""
+_LOOKED = timedelta(seconds=40)
+"""Within this a port that is down is found so by the agent's own readings."""
+_DOWN = frozenset({"down", "port_down", "state", "phys_state", "missing"})
 
 
 def rule(case: scene.Scene) -> Iterable[claims.Claim]:
@@ -15,7 +20,7 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     for cause in ("ib_link", "eth_link"):
         seen = case.of(cause)
         backs = _recoveries(seen)
-        yield from claims.collect(case, cause, "links", seen, _staying_down(backs))
+        yield from claims.collect(case, cause, "links", seen, _staying_down(case, seen, backs))
     if not any(claims.weigh(s) > 0 for s in case.of("ib_link")):
         yield from claims.hints(case, "ib_link", "links", findings.FindingRole.HINT)
 
@@ -28,13 +33,39 @@ def _recoveries(seen: Iterable[scene.Sighting]) -> dict[tuple[str, str | None], 
     return back
 
 
-def _staying_down(backs: dict[tuple[str, str | None], list[datetime]]) -> claims.Adjust:
+def _staying_down(
+    case: scene.Scene,
+    every: Iterable[scene.Sighting],
+    backs: dict[tuple[str, str | None], list[datetime]],
+) -> claims.Adjust:
+    read = [s for s in every if s.event.source == "sysfs" and s.signature.role is not signatures.Role.CONTEXT]
+
     def adjust(seen: scene.Sighting, weight: float) -> float:
-        if weight == 0 or seen.signature.role is not signatures.Role.ROOT:
+        if weight == 0:
             return weight
         later = [t for t in backs.get((seen.event.node, seen.device), []) if t > seen.at]
-        if later and min(later) - seen.at <= _FLAP:
-            return weight * 0.6
-        return weight
+        near = abs(case.onset_at - seen.at) <= _FELT
+        if later and (case.onset_at - min(later) > _FELT or min(later) - seen.at <= _FLAP):
+            return weight * (0.4 if near else 0.2)
+        if not later and _came_back_unseen(case, seen, read):
+            return weight * (0.4 if near else 0.2)
+        return weight if near or _felt(case) else weight * 0.5
 
     return adjust
+
+
+def _came_back_unseen(case: scene.Scene, seen: scene.Sighting, read: Iterable[scene.Sighting]) -> bool:
+    """True when the agent's readings counted a port's going down, and did not find it down although there was time."""
+    if seen.event.code in _DOWN and seen.event.source == "sysfs":
+        return False
+    there = [s for s in read if s.event.node == seen.event.node and s.at >= seen.at - _LOOKED]
+    # Kernel lines name an interface, readings its adapter: where the names differ, every adapter is looked at.
+    mine = [s for s in there if s.device == seen.device] or there
+    looked = bool(mine) and case.end_at - seen.at >= _LOOKED
+    return looked and not any(s.event.code in _DOWN for s in mine)
+
+
+def _felt(case: scene.Scene) -> bool:
+    """False when the job's own side was read and tells of no trouble with the network."""
+    hints = [f for f in case.findings if f.signature.role is findings.FindingRole.HINT]
+    return not case.findings or any(f.signature.supports("ib_link") for f in hints)

@@ -20,14 +20,8 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
 
 
 def _lost(case: scene.Scene) -> claims.Claim:
-    silent = list(case.of(LOST))
-    node = case.attempt.failed_node or next((s.event.node for s in silent), None)
-    if node is None:
-        quiet = [n for n in case.unwatched_nodes if case.case.watched.get(n) is not None]
-        node = quiet[0] if len(quiet) == 1 else None
-    if node is None and len(case.attempt.nodes) == 1:
-        node = case.attempt.nodes[0]
-    told = [s.event for s in (*silent, *case.of(REBOOT)) if s.event.node == node]
+    node = case.lost_node
+    told = [s.event for s in (*case.of(LOST), *case.of(REBOOT)) if s.event.node == node]
     confirmed = case.attempt.failed_node is not None or bool(told) or len(case.attempt.nodes) == 1
     return claims.Claim(
         cause=LOST,

@@ -16,6 +16,9 @@ _ENDED_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY", "TIMEOUT", "CANCELLED",
 _DOUBTFUL_SIGNALS = {9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6}
 """Killed, terminated, bus error, abort: often somebody else's doing (a watchdog, a server, memory)."""
 
+_CRASHES = frozenset({4, 8, 11})
+"""Illegal instruction, arithmetic, segmentation: a program does these to itself, whoever else went away."""
+
 
 def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     """Findings first; without any, the exit code alone is likely the program's, where somebody watched."""
@@ -37,19 +40,21 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
         yield dataclasses.replace(claim, evidence=claim.evidence + tuple(marked.values()))
     if told or case.state != "FAILED":
         return
+    hung = any(f.signature.onset for f in case.findings)
+    if hung:
+        # Such an error ends its process at once; one that came later did not begin the hang.
+        xids = [s for s in xids if s.at <= case.onset_at + NEAR]
     if xids:
-        yield _by_xid(xids)
-    elif not any(
-        f.signature.onset or f.signature.role is findings.FindingRole.PROXIMAL for f in case.findings
-    ):
+        yield _by_xid(xids, 0.6 if hung else 0.85)
+    elif not hung:
         yield from _by_exit(case)
 
 
-def _by_xid(xids: list[scene.Sighting]) -> claims.Claim:
+def _by_xid(xids: list[scene.Sighting], weight: float) -> claims.Claim:
     last = xids[-1]
     return claims.Claim(
         cause=CAUSE,
-        weight=0.85,
+        weight=weight,
         at=last.at,
         rule="user_error",
         node=last.event.node,
@@ -67,9 +72,19 @@ def _by_exit(case: scene.Scene) -> Iterable[claims.Claim]:
     if not signal and not attempt.exit_code:
         return
     weight = _DOUBTFUL_SIGNALS.get(signal, 0.85)
-    if case.unwatched_nodes:
+    left = any(f.signature.role is findings.FindingRole.PROXIMAL for f in case.findings)
+    if case.unwatched_nodes or (left and signal not in _CRASHES):
         weight = min(weight, 0.7)
+    if any(f.signature.role is findings.FindingRole.HINT for f in case.findings):
+        weight = min(weight, 0.6)
+    exits = [f.event for f in case.findings if f.signature.role is findings.FindingRole.EXIT]
     how = f"was ended by signal {signal}" if signal else f"exited with code {attempt.exit_code}"
     yield claims.Claim(
-        cause=CAUSE, weight=weight, at=case.end_at, rule="user_error", words=f"{how}, with no fault beside it"
+        cause=CAUSE,
+        weight=weight,
+        at=case.end_at,
+        rule="user_error",
+        evidence=tuple(exits),
+        by_elimination=True,
+        words=f"{how}, with no fault beside it",
     )

@@ -3,17 +3,29 @@
 The rules, in order of strength: an earlier initiating failure is never replaced by what follows from it;
 a peer that went away and a bad exit give way to a failure that explains itself, whenever it is printed;
 what Slurm reports long after the event (memory, lost nodes) and what only hardware can say gives the
-cause even behind a timeout; Slurm's own endings count from where they are printed.
+cause even behind a timeout; Slurm's own endings count from where they are printed. An error behind which the
+training went on was survived and caused nothing.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from probing_cluster.evidence.joblog.grammar import JobFinding, Role
 
 _FORCED_ENDS = frozenset({"slurm_timeout", "slurm_preempted", "slurm_requeued"})
 _FILLED = ("op", "seq", "group", "rank", "timeout_ms", "host", "pid")
+_STEP = re.compile(
+    r"\b(?:iteration|global_step|step|iter|batch)s?\b[\s=:#\[]{1,8}(?P<a>\d{1,9})\b|\|\s{0,3}(?P<b>\d{1,9})/\d{1,9} \[|'epoch': (?P<c>\d{1,6}\.\d+)",
+    re.IGNORECASE,
+)
+_STEPS = 3
+"""So many further steps say that the training went on."""
+_BUFFERED_CHARS = 9_000
+"""Steps of before the failure can stand this far behind it: error output is not buffered, standard output is, by 8 KiB."""
+_DOUBT_CHARS = 262_144
+"""Without further steps in so much text it did not go on."""
 _SAME = {"watchdog_timeout_init": "watchdog_timeout", "host_oom_kill": "slurm_oom"}
 
 
@@ -70,19 +82,50 @@ class Story:
         self.best: int | None = None
         self.held: list[JobFinding] = []
         self.settled = False
+        self._steps: set[str] = set()
+        self._late_steps: set[str] = set()
+        self._chars = 0
 
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
+        if finding.role is Role.ROOT and self.in_doubt and len(self._steps) >= _STEPS:
+            self._survived()
         self.held.append(finding)
         if self.settled:
             return
         best = self.held[self.best] if self.best is not None else None
         if outranks(finding, best):
             self.best = len(self.held) - 1
+            self._steps, self._late_steps, self._chars = set(), set(), 0
             for earlier in self.held[:-1]:
                 self.held[self.best] = enrich(self.held[self.best], earlier)
         elif self.best is not None:
             self.held[self.best] = enrich(self.held[self.best], finding)
+
+    @property
+    def in_doubt(self) -> bool:
+        """True while further lines could show that the program lived on."""
+        if self.best is None or self.settled or self._chars > _DOUBT_CHARS:
+            return False
+        return self.held[self.best].role is Role.ROOT and not self.held[self.best].late
+
+    def passed(self, text: str) -> None:
+        """A line behind a failure `in_doubt`: does the training go on?"""
+        self._chars += len(text)
+        if found := _STEP.search(text):
+            step = found["a"] or found["b"] or found["c"]
+            (self._late_steps if self._chars > _BUFFERED_CHARS else self._steps).add(step)
+            if len(self._late_steps) >= _STEPS:
+                self._survived()
+
+    def _survived(self) -> None:
+        """The program lived on: every failure so far caused nothing."""
+        self.held = [
+            replace(f, detail={**f.detail, "survived": True}) if f.role is Role.ROOT and not f.late else f
+            for f in self.held
+        ]
+        self.best = None
+        self._steps, self._late_steps, self._chars = set(), set(), 0
 
     def fill_rank(self, line: int, rank: int) -> None:
         """A launcher named the rank of the failure printed just before `line`."""

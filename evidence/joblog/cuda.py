@@ -106,14 +106,15 @@ _KINDS = (
     (
         "cuda_unavailable",
         re.compile(
-            r"no CUDA-capable device|busy or unavailable|initialization error|not yet initialized|invalid device ordinal|driver shutting down|system driver mismatch|CUDA_ERROR_(?:NO_DEVICE|NOT_INITIALIZED|SYSTEM_NOT_READY)|No CUDA GPUs are available|driver/library version mismatch",
+            r"no CUDA-capable device|busy or unavailable|initialization error|driver initialization failed|not yet initialized|invalid device ordinal|driver shutting down|system driver mismatch|CUDA_ERROR_(?:NO_DEVICE|NOT_INITIALIZED|SYSTEM_NOT_READY)|No CUDA GPUs are available|driver/library version mismatch",
             re.IGNORECASE,
         ),
     ),
 )
 _ANCHOR = re.compile(
     r"CUDA error(?: \d+)?(?: in [^:]*)?: (?P<a>[^\n]{2,300})|\bcudaError\w{2,60}(?:: (?P<b>[^\n]{2,200}))?|cuda runtime error \(\d+\) ?: (?P<c>[^\n]{2,200})"
-    r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|CUDA (?P<f>out of memory)\b|CUDA (?:initialization|call).*?: (?P<g>[^\n]{2,200})",
+    r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|CUDA (?P<f>out of memory)\b|CUDA (?:initialization|call).*?: (?P<g>[^\n]{2,200})"
+    r"|CUDA driver (?P<h>initialization failed)|from cudaGetDeviceCount\(\).*?\bError \d{1,4}: (?P<i>[^\n]{2,200})",
 )
 _TORCH_OOM = re.compile(
     r"OutOfMemoryError: (?:CUDA|HIP|Tried to allocate)|(?:XlaRuntimeError: |\b)RESOURCE_EXHAUSTED: [Oo]ut of memory|OOM when allocating tensor"

@@ -160,7 +160,12 @@ class JobLogReader:
 
     def following(self, line: int) -> bool:
         """Whether `line`, the next one, matters whatever it contains."""
-        return self._cut is not None or bool(self._tracebacks) or self._context.listing(line)
+        return (
+            self._cut is not None
+            or bool(self._tracebacks)
+            or self._context.listing(line)
+            or self._story.in_doubt
+        )
 
     def feed(self, line: int, text: str) -> Iterator[JobFinding]:
         """Read one line; yields findings only once the first cause is settled.
@@ -185,6 +190,8 @@ class JobLogReader:
             self._take(found)
         elif cut and len(text.rstrip()) >= _MIN_WRAP_CHARS:
             self._cut = _Cut(record)
+        if not found and self._story.in_doubt:
+            self._story.passed(text)
 
     def close(self) -> list[JobFinding]:
         """The findings still held, the first cause marked."""

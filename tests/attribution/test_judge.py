@@ -487,3 +487,121 @@ def test_only_the_first_cause_of_a_log_is_the_programs_own(make):
     v = make.judge(make.xid(94, severity=records.Severity.LOW), first, echo)
     assert (v.cause, v.confidence) == ("gpu_memory_contained", C.CERTAIN)
     assert make.judge(first, echo).cause == "gpu_memory_uncorrectable"
+
+
+# ---- what the campaign taught --------------------------------------------------------------------------------
+
+
+def test_an_error_the_training_went_on_after_ended_nothing(make):
+    """A traceback that was survived neither convicts the program nor doubts the hardware."""
+    caught = make.finding("python_exception", detail={"survived": True, "exception": "ConnectionError"})
+    v = make.judge(caught, make.xid(79))
+    assert (v.cause, v.confidence) == ("gpu_lost", C.CERTAIN)
+    assert make.judge(caught).evidence == ()
+
+
+def test_an_exit_line_of_the_launcher_says_no_more_than_the_exit_code(make):
+    """Beside a hang it is the watchdog's doing: nobody knows why."""
+    hung = make.finding("watchdog_timeout", detail={"timeout_ms": 600_000})
+    v = make.judge(hung, make.finding("process_aborted"), attempt=make.attempt(exit_code=134))
+    assert v.cause == "unknown"
+    alone = make.judge(make.finding("task_exit"))
+    assert (alone.cause, alone.confidence) == ("user_error", C.LIKELY)
+
+
+def test_an_exit_code_gives_way_to_a_fault_that_may_have_been_its_own(make):
+    """GPUs unknown on a shared node, an uncorrectable error there, and nothing but an exit code: possible, and hardware."""
+    mine = make.attempt(nodes=("n2",), n_gpus=1, gpus=None)
+    v = make.judge(make.xid(48), attempt=mine, shared={"n2": ((make.start, None),)})
+    assert (v.cause, v.confidence) == ("gpu_memory_uncorrectable", C.POSSIBLE)
+    own = make.finding("python_exception", detail={"exception": "ValueError"})
+    v = make.judge(make.xid(48), own, attempt=mine, shared={"n2": ((make.start, None),)})
+    assert v.cause == "user_error"
+
+
+def test_a_flap_minutes_before_the_end_convicts_nobody(make):
+    """The kernel saw the port go, the agent counted it and did not find it down: it came back."""
+    down = make.event(300, kind="ib_link", code="port_down", device="mlx5_0")
+    counted = make.event(
+        295,
+        kind="ib_link",
+        code="link_downed",
+        device="mlx5_0",
+        source="sysfs",
+        severity=records.Severity.LOW,
+    )
+    assert make.judge(down, counted).cause == "user_error"
+    stays = make.event(285, kind="ib_link", code="down", device="mlx5_0", source="sysfs")
+    hung = make.finding("watchdog_timeout", detail={"timeout_ms": 290_000})
+    assert make.judge(down, counted, stays, hung).cause == "ib_link"
+
+
+def test_a_fault_that_came_well_into_a_hang_did_not_begin_it(make):
+    """The gang hung for half an hour; the port went down in its last minute."""
+    hung = make.finding("watchdog_timeout", detail={"timeout_ms": 1_000_000})
+    late = make.event(60, kind="ib_link", code="down", device="mlx5_0", source="sysfs")
+    early = make.event(1_010, kind="ib_link", code="down", device="mlx5_0", source="sysfs")
+    assert make.judge(hung, late).cause == "unknown"
+    assert make.judge(hung, early).cause == "ib_link"
+
+
+def test_a_short_stall_of_a_file_server_ends_no_job(make):
+    """Not responding, then OK half a minute later; a server that stays away is another matter."""
+    stall = make.event(200, kind="nfs", code="not_responding", device="stor9", severity=records.Severity.INFO)
+    again = make.event(170, kind="nfs", code="recovered", device="stor9", severity=records.Severity.INFO)
+    hung = make.finding("watchdog_timeout", detail={"timeout_ms": 190_000})
+    assert make.judge(stall, again, hung).cause == "unknown"
+    assert make.judge(stall, hung).cause == "filesystem_mount"
+
+
+def test_a_file_that_cannot_be_opened_may_have_gone_with_its_mount(make):
+    """FileNotFoundError alone is the program's; beside a mount that is missing it is the mount."""
+    missing = make.finding("python_exception", detail={"exception": "FileNotFoundError"})
+    gone = make.event(20, kind="mount", code="missing", device="/scratch", source="mount")
+    assert make.judge(missing).cause == "user_error"
+    assert make.judge(missing, gone).cause == "filesystem_mount"
+
+
+def test_a_fault_repaired_before_the_job_began_is_none_of_its(make):
+    """Lost, then seen again (or the node restarted) before the start."""
+    before = make.start - timedelta(seconds=120)
+    attempt = make.attempt(start_at=make.end - timedelta(seconds=60))
+    lost = make.xid(79, at=make.end - timedelta(seconds=200))
+    again = make.event(
+        100,
+        kind="gpu_lost",
+        source="nvml",
+        device="gpu3",
+        gpu_uuid=make.uuid("n2", 3),
+        severity=records.Severity.INFO,
+        detail={"recovered": True},
+    )
+    boot = make.event(100, kind="node_boot", source="agent", severity=records.Severity.LOW)
+    assert before < lost.at
+    assert make.judge(lost, attempt=attempt).cause == "gpu_lost"
+    assert make.judge(lost, again, attempt=attempt).cause == "user_error"
+    assert make.judge(lost, boot, attempt=attempt).cause == "user_error"
+
+
+def test_the_log_of_a_gang_names_no_node(make):
+    """It is written on the first node, whichever rank speaks."""
+    v = make.judge(make.finding("cuda_ecc", node="n1"))
+    assert (v.cause, v.node) == ("gpu_memory_uncorrectable", None)
+    alone = make.judge(make.finding("cuda_ecc", node="n2"), attempt=make.attempt(nodes=("n2",)))
+    assert alone.node == "n2"
+
+
+def test_an_uncorrected_machine_check_bank_convicts(make):
+    """The bank's own status says that it was not corrected."""
+    bank = make.event(60, kind="mce", code="bank", device="cpu17")
+    v = make.judge(bank, attempt=make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2"))
+    assert v.cause == "cpu_mce"
+
+
+def test_one_bad_port_and_a_flap_elsewhere_are_no_shared_switch(make):
+    """A lost GPU with its PCIe error, and a counted flap of an adapter, are the GPU."""
+    aer = make.event(5, kind="pcie_aer", code="fatal", pci_bus_id="0000:50:00.0")
+    flap = make.event(
+        20, kind="ib_link", code="link_downed", device="mlx5_3", source="sysfs", severity=records.Severity.LOW
+    )
+    assert make.judge(aer, make.xid(79), flap).cause == "gpu_lost"

@@ -451,3 +451,45 @@ def test_a_progress_bar_hides_nothing() -> None:
     failure = "[E ProcessGroupNCCL.cpp:458] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=96120, OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 25624887 milliseconds before timing out."
     found = first(bar + failure)
     assert (found.line, found.kind, found.seq) == (1, "watchdog_timeout", 96120)
+
+
+PROGRESS = [f"iteration {n} | loss 2.{n} | " + "x" * 80 for n in range(200)]
+CAUGHT = [
+    "Traceback (most recent call last):",
+    '  File "hub.py", line 3, in get',
+    "ConnectionError: try again",
+]
+
+
+def test_a_traceback_behind_which_the_training_went_on_is_no_cause() -> None:
+    """Hundreds of steps later it is certain that the error was handled; what comes then is the cause."""
+    found = list(
+        reader.read(
+            [*CAUGHT, *PROGRESS, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"]
+        )
+    )
+    assert [(f.kind, f.first_cause, f.detail.get("survived")) for f in found] == [
+        ("python_exception", False, True),
+        ("cuda_oom", True, None),
+    ]
+    (alone,) = reader.read([*CAUGHT, *PROGRESS])
+    assert (alone.first_cause, alone.detail["survived"]) == (False, True)
+
+
+def test_steps_that_were_only_buffered_do_not_acquit_a_traceback() -> None:
+    """Standard output of before the failure may stand some KiB behind it."""
+    (found,) = reader.read([*CAUGHT, *PROGRESS[:40]])
+    assert found.first_cause
+    assert "survived" not in found.detail
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.",
+        "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before? Error 802: system not yet initialized",
+    ],
+)
+def test_cuda_that_does_not_start_is_not_the_programs_exception(text: str) -> None:
+    """PyTorch's own words for a driver or fabric that is not ready."""
+    assert [f.kind for f in reader.read([*CAUGHT[:2], text])] == ["cuda_unavailable"]

@@ -1,0 +1,206 @@
+"""Replayed cases: kernel lines and job logs as text, through classification and attribution as they are."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from benchmarks.campaign import bugs, faults, noise, score, story
+from probing_cluster.attribution import case as cases
+from probing_cluster.attribution import judge
+from probing_cluster.control_plane.imports import joblog as import_joblog
+from probing_cluster.control_plane.imports import kernel as import_kernel
+from probing_cluster.core import records, sanitize
+from probing_cluster.probe_agent import collect_words, gpus, identity, kernel_words, sighting
+
+CLUSTER = "campaign"
+__all__ = ["bugs", "faults", "judged", "make", "stories"]
+
+
+def stories(n: int, seed: int) -> Iterator[story.Story]:
+    """`n` cases: half program bugs, so that a false accusation shows; every second one with noise."""
+    names = {
+        g: sorted(k for k, v in story.KINDS.items() if v.group == g)
+        for g in ("fault", "bug", "scheduler", "silent")
+    }
+    for number in range(n):
+        rng = random.Random(f"{seed}:{number}")
+        group = rng.choices(["fault", "bug", "scheduler", "silent"], [0.45, 0.45, 0.07, 0.03])[0]
+        yield make(rng.choice(names[group]), rng, number, noisy=number % 2 == 0)
+
+
+def make(name: str, rng: random.Random, number: int, *, noisy: bool) -> story.Story:
+    """One case of this kind."""
+    wanted = story.KINDS[name]
+    shapes = [
+        s for s in story.SHAPES if s.nodes >= wanted.least_nodes and (s.gpus == 8 or not wanted.whole_nodes)
+    ]
+    told = story.Story(rng=rng, shape=rng.choice(shapes), number=number, kind=name)
+    wanted.tell(told)
+    if noisy:
+        noise.add(told)
+    return told
+
+
+def judged(told: story.Story, path: str) -> score.Judged:
+    """The verdict on a story; `path` is live or files."""
+    attempt = attempt_of(told, live=path == "live")
+    events = [
+        *kernel_events(told, path),
+        *readings(told, told.readings),
+        *log_events(told, attempt, path),
+    ]
+    last = attempt.end_at
+    assert last is not None
+    heard = {n: last - timedelta(seconds=told.silent.get(n, -20.0)) for n in told.nodes}
+    case = cases.Case(
+        attempt=attempt,
+        events=tuple(events),
+        standing=tuple(readings(told, told.standing)),
+        shared={told.nodes[0]: ((attempt.submit_at, None),)} if told.shape.shared else {},
+        watched=heard,
+    )
+    verdict = judge.judge(case, made_at=last + timedelta(minutes=6))
+    assert verdict is not None
+    broken = broken_node(told)
+    return score.Judged(
+        kind=told.kind,
+        group=story.KINDS[told.kind].group,
+        shape=told.shape.name,
+        noisy=bool(told.noise),
+        path=path,
+        causes=told.causes,
+        domain=told.domain,
+        said=verdict.cause,
+        said_domain=verdict.domain,
+        confidence=verdict.confidence,
+        node_right=None if broken is None or verdict.node is None else verdict.node == broken,
+        note=f"#{told.number} {told.state} {told.exit_code} noise={','.join(told.noise)}: {verdict.summary} | {'; '.join(verdict.ruled_out[:3])}",
+    )
+
+
+def broken_node(told: story.Story) -> str | None:
+    """The node at fault; None where it is nobody's or many."""
+    return told.broken
+
+
+def attempt_of(told: story.Story, *, live: bool) -> records.JobAttempt:
+    """The attempt as accounting tells it; live, the Prolog told its GPUs."""
+    start = told.end_at - timedelta(seconds=told.ran_s)
+    held = {n: tuple(story.gpu_uuid(n, g) for g in told.held) for n in told.nodes}
+    return records.JobAttempt(
+        cluster=CLUSTER,
+        job_id=told.job_id,
+        submit_at=start - timedelta(seconds=90),
+        eligible_at=start - timedelta(seconds=90),
+        start_at=start,
+        end_at=told.end_at,
+        state=told.state,
+        exit_code=told.exit_code,
+        exit_signal=told.exit_signal,
+        reason=told.reason,
+        failed_node=told.failed_node,
+        cancelled_by=told.cancelled_by,
+        nodes=tuple(told.nodes),
+        n_gpus=told.ranks,
+        gpus=held if live else None,
+        user=told.user,
+        partition="gpu",
+        time_limit_s=told.time_limit_s,
+        work_dir="/scratch/u" if told.number % 3 == 0 else "/home/u/proj",
+    )
+
+
+def inventory(node: str) -> gpus.Inventory:
+    """The GPUs the node's agent knows."""
+    return gpus.Inventory(
+        gpus=tuple(
+            gpus.Gpu(uuid=story.gpu_uuid(node, i), index=i, minor=i, pci_bus_id=story.pci(i))
+            for i in range(8)
+        )
+    )
+
+
+def kernel_events(told: story.Story, path: str) -> Iterator[records.HealthEvent]:
+    """Each node's lines in order, through the agent's reader or the file import's."""
+    for node in sorted({line.node for line in told.lines}):
+        mine = sorted((line for line in told.lines if line.node == node), key=lambda line: -line.before_s)
+        if path == "live":
+            yield from _agent(told, node, mine)
+            continue
+        place = import_kernel.Place(
+            file="kern.log",
+            node=node,
+            cluster=CLUSTER,
+            read_at=told.end_at + timedelta(days=1),
+            reference=told.end_at,
+        )
+        text = [
+            f"{(told.end_at - timedelta(seconds=x.before_s)).isoformat(timespec='microseconds')} {node} kernel: {x.text}\n".encode()
+            for x in mine
+        ]
+        yield from import_kernel.read(text, place).events
+
+
+def _agent(told: story.Story, node: str, lines: list[story.Line]) -> Iterator[records.HealthEvent]:
+    reader, who, known = (
+        kernel_words.KernelWords(),
+        identity.Identity(cluster=CLUSTER, node=node, root=Path("/")),
+        inventory(node),
+    )
+    for number, line in enumerate(lines):
+        at = told.end_at - timedelta(seconds=line.before_s)
+        if line.before_s < told.silent.get(node, -1e9) and node in told.silent:
+            return  # nobody reads any more
+        found = reader(line.text, at.timestamp())
+        if found is None:
+            continue
+        seen = sighting.Sighting(
+            source="kernel", position=f"boot:{number}", at=at, kind=found.kind, code=found.code, severity=found.severity,
+            message=found.message, device=found.device, pci_bus_id=found.pci_bus_id, pid=found.pid, process=found.process,
+            job_id=found.job_id, detail=found.detail,
+        )  # fmt: skip
+        yield sighting.to_event(seen, who=who, inventory=known, observed_at=at)
+
+
+def readings(told: story.Story, found: list[story.Reading]) -> Iterator[records.HealthEvent]:
+    """What the agents' other sources saw."""
+    for number, r in enumerate(found):
+        at = told.end_at - timedelta(seconds=r.before_s)
+        seen = sighting.Sighting(
+            source=r.source, position=f"boot:{r.kind}:{number}", at=at, kind=r.kind, code=r.code, severity=r.severity,
+            message=f"{r.device} {r.code}", device=r.device, gpu_uuid=None if r.gpu is None else story.gpu_uuid(r.node, r.gpu),
+            detail={"recovered": True} if r.recovered else {},
+        )  # fmt: skip
+        yield sighting.to_event(
+            seen,
+            who=identity.Identity(cluster=CLUSTER, node=r.node, root=Path("/")),
+            inventory=inventory(r.node),
+            observed_at=at,
+        )
+
+
+def log_events(told: story.Story, attempt: records.JobAttempt, path: str) -> list[records.HealthEvent]:
+    """The job's log through the agent's collecting child or the file import."""
+    if not told.has_log or not told.log:
+        return []
+    if path == "files":
+        return import_joblog.read(
+            [f"{x}\n".encode() for x in told.log], attempt, told.end_at + timedelta(days=1)
+        )
+    rows = collect_words.log_findings("\n".join(told.log).encode(), 0)
+    at = told.end_at + timedelta(seconds=told.rng.uniform(0.2, 4))
+    node = told.nodes[0]
+    return [
+        records.HealthEvent(
+            event_id=records.make_event_id(CLUSTER, node, "joblog", f"{told.job_id}:{r['offset']}:{r['kind']}"),
+            cluster=CLUSTER, node=node, at=at, observed_at=at, kind=r["kind"], severity=records.Severity.INFO, job_id=told.job_id,
+            source="joblog", message=sanitize.clean(r["message"]), pid=r["pid"], detail={**r["detail"], "restart_count": 0},
+        )
+        for r in rows
+    ]  # fmt: skip
+
+
+EPOCH = datetime(2026, 5, 1, tzinfo=UTC)
