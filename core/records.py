@@ -237,9 +237,9 @@ class Verdict(FromRow):
 
 @record
 class GangVerdict(FromRow):
-    """Why the ranks of one attempt do not get on, or not as fast as they could, named while it still runs."""
+    """Why the ranks of one attempt do not get on, named while it still runs."""
 
-    gang_id: uuid.UUID = doc("identity: the same stall or slowness judged again replaces its row")
+    gang_id: uuid.UUID = doc("identity: the same stall judged again replaces its row")
     cluster: str = doc("Slurm cluster name")
     job_id: int = doc("Slurm job id")
     submit_at: datetime = doc("submit time of the attempt, UTC")
@@ -258,8 +258,10 @@ class GangVerdict(FromRow):
     evidence: tuple[uuid.UUID, ...] = doc("event ids it rests on", default=())
     onset_at: datetime = doc("when the gang last got on, UTC")
     made_at: datetime = doc("when it was named, UTC")
-    ended_at: datetime | None = doc("when the gang got on again, UTC; null while it stands", default=None)
-    detail: Mapping[str, Any] = doc("further facts: merged stacks, seconds slower …", default_factory=dict)
+    ended_at: datetime | None = doc(
+        "when the gang got on again or its attempt ended, UTC; null while it stands", default=None
+    )
+    detail: Mapping[str, Any] = doc("further facts: merged stacks, ranks seen …", default_factory=dict)
 
 
 @record

@@ -281,7 +281,7 @@ class Agent:
 
     async def _watch_ranks(self) -> None:
         while True:
-            await asyncio.sleep(self.config.agent.job_beat_s)
+            await self.ranks.wait(self.config.agent.job_beat_s)
             await self.ranks.beat()
 
     async def _write_textfile(self) -> None:

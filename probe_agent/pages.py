@@ -75,6 +75,8 @@ class ProbePage:
     """When the first optimizer step ended."""
     checkpoint_total_ns: int
     """How long checkpoint writes have held the training up so far."""
+    loader_ends: int
+    """How often a data loader has come to its end."""
     steps_unseen: bool
     recent_steps: Sequence[Step] = field(default=())
     """Oldest first, at most 64."""
@@ -138,6 +140,7 @@ def parse(raw: bytes) -> ProbePage:
         checkpoints=_bounded(progress[layout.P_CKPTS], 1 << 32) or 0,
         first_step_ns=_instant(words[layout.H_FIRST_STEP_NS]),
         checkpoint_total_ns=_instant(words[layout.H_CHECKPOINT_NS]) or 0,
+        loader_ends=_bounded(words[layout.H_LOADER_ENDS], 1 << 32) or 0,
         steps_unseen=bool(words[layout.H_FLAGS] & layout.FLAG_STEPS_UNSEEN),
         recent_steps=steps,
         recent_collectives=_collectives(words),

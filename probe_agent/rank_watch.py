@@ -10,16 +10,19 @@ the user's word, never by itself a reason to touch a node.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import clock, errors, records, sanitize
 from probing_cluster.probe_agent import (
     children,
+    deaths,
     identity,
     jobs,
     page_directories,
@@ -60,11 +63,23 @@ class Rank:
     progress: stall.Progress | None = None
     dead_told: bool = False
     was_alive: bool = False
+    died_s: float | None = None
+    """When it was found to have ended, by the monotonic clock."""
 
     @property
     def alive(self) -> bool:
         """The process that made the page still runs (a recycled pid has another start time)."""
         return self.facts is not None and self.facts.state != "Z"
+
+    @property
+    def end(self) -> deaths.End | None:
+        """How it ended; None while it lives."""
+        if self.died_s is None:
+            return None
+        in_order = self.page.phase == "ended"
+        return deaths.End(
+            died_s=self.page.phase_since_ns / 1e9 if in_order else self.died_s, in_order=in_order
+        )
 
 
 @dataclass
@@ -116,18 +131,40 @@ class RankWatch:
         self._clock = at
         self._jobs: dict[int, Watched] = {}
         self._turn = asyncio.Semaphore(STACKS_AT_ONCE)
+        self._deaths = deaths.DeathWatch(at.monotonic_s)
 
     async def beat(self) -> None:
         """One look at every running job; takes a snapshot of a job that has just stalled."""
         running = set(self._book.running)
-        for job_id in [j for j in self._jobs if j not in running]:
-            await self._jobs.pop(job_id).lane.close()
+        for job_id in [j for j in self._jobs if j not in running and self._is_over(j)]:
+            await self._drop(job_id)
         for job_id in running:
             seen = await self.look(job_id)
             if seen:
                 self._take(seen)
             if any(s.kind == "rank_stall" for s in seen):
                 await self.snapshot(job_id)
+
+    def _is_over(self, job_id: int) -> bool:
+        """Its last words have been taken, or nobody will ask for them."""
+        job = self._book.get(job_id)
+        return job is None or job.collected
+
+    async def _drop(self, job_id: int) -> Watched | None:
+        watched = self._jobs.pop(job_id, None)
+        if watched is not None:
+            await watched.lane.close()
+            for pid in watched.ranks:
+                self._deaths.forget(pid)
+        return watched
+
+    async def wait(self, seconds: float) -> None:
+        """Until it is time to look again: after `seconds`, or when the death of a rank has settled."""
+        self._deaths.somebody.clear()
+        with contextlib.suppress(TimeoutError):  # nobody died
+            async with asyncio.timeout(seconds):
+                await self._deaths.somebody.wait()
+            await asyncio.sleep(deaths.SETTLE_S)
 
     async def look(self, job_id: int) -> list[Sighting]:
         """Reads a job's pages and says what is new."""
@@ -144,18 +181,13 @@ class RankWatch:
         known = self._book.get(job.job_id)
         if job.released_at is None or known is None or known.restart_count != job.restart_count:
             return []
-        before = self._jobs.pop(job.job_id, None)
-        if before is not None:
-            await before.lane.close()
         watched = await self._read(job.job_id)
         if watched is None:
             return []
-        if before is not None and before.job.restart_count == job.restart_count:
-            watched.told = before.told
-            watched.ranks = before.ranks | watched.ranks
-        self._jobs.pop(job.job_id, None)
-        await watched.lane.close()
-        return self._news(watched, last=True)
+        gone = [r for r in watched.ranks.values() if not r.alive]
+        dead = [s for rank in gone for s in self._judge_dead(watched, rank, settled=True)]
+        await self._drop(job.job_id)
+        return dead + self._news(watched, last=True)
 
     def _news(self, watched: Watched, *, last: bool = False) -> list[Sighting]:
         when = progress.Moment(now=self._clock.now(), monotonic_s=self._clock.monotonic_s())
@@ -190,6 +222,7 @@ class RankWatch:
         """Ends the readers."""
         for watched in self._jobs.values():
             await watched.lane.close()
+        self._deaths.close()
 
     async def _read(self, job_id: int) -> Watched | None:
         job = self._book.get(job_id)
@@ -198,8 +231,7 @@ class RankWatch:
             return None
         watched = self._jobs.get(job_id)
         if watched is None or watched.job.restart_count != job.restart_count:
-            if watched is not None:
-                await watched.lane.close()
+            await self._drop(job_id)
             lane = children.Lane(self._children, f"pages {job_id}", _CHILD)
             watched = self._jobs[job_id] = Watched(job=job, lane=lane)
         request = {
@@ -238,6 +270,7 @@ class RankWatch:
             rank = watched.ranks[pid]
             rank.facts = self._facts(watched, rank.page)
             if rank.alive or rank.dead_told or not rank.was_alive:
+                self._deaths.forget(pid)
                 del watched.ranks[pid]
 
     def _facts(self, watched: Watched, page: pages.ProbePage) -> processes.Facts | None:
@@ -253,6 +286,8 @@ class RankWatch:
             if found is not None and processes.job_of(page.pid, self._proc) not in (None, watched.job.job_id):
                 return
             rank = watched.ranks[page.pid] = Rank(page=page, facts=found)
+        if found is not None and not rank.was_alive:
+            self._deaths.add(page.pid)
         rank.page, rank.facts = page, found
         rank.was_alive |= rank.alive
 
@@ -269,10 +304,20 @@ class RankWatch:
         rank.progress, found = stall.follow(rank.progress, look, self._limits)
         return [self._told_stall(watched.job, rank, found)] if found is not None else []
 
-    def _judge_dead(self, watched: Watched, rank: Rank) -> list[Sighting]:
-        if rank.dead_told or not rank.was_alive or rank.page.phase == "ended":
+    def _judge_dead(self, watched: Watched, rank: Rank, *, settled: bool = False) -> list[Sighting]:
+        if rank.dead_told or not rank.was_alive:
+            return []
+        now_s = self._clock.monotonic_s()
+        for one in watched.ranks.values():
+            if one.died_s is None and not one.alive:
+                one.died_s = self._deaths.died_s(one.page.pid) or now_s
+        assert rank.end is not None
+        if not settled and now_s - rank.end.died_s < deaths.SETTLE_S:
             return []
         rank.dead_told = True
+        others = [r.end for r in watched.ranks.values() if r is not rank and r.was_alive]
+        if not deaths.is_news(rank.end, others):
+            return []
         watched.deaths += 1
         if watched.deaths > MAX_DEATHS:
             return []  # a user may start and kill processes for ever: the first thousand have told the story
@@ -283,8 +328,9 @@ class RankWatch:
                 "rank_dead",
                 f"{page.pid}:{page.start_ticks}:dead",
                 f"{_said(page)} is gone after step {page.steps} in phase {page.phase}",
-                {"rank": page.rank, "steps": page.steps, "phase": page.phase},
+                {"rank": page.rank, "steps": page.steps, "phase": page.phase, "step_id": page.step_id},
                 pid=page.pid,
+                at=self._clock.now() - timedelta(seconds=max(0.0, now_s - rank.end.died_s)),
             )
         ]
 
@@ -322,17 +368,21 @@ class RankWatch:
         entry: dict[str, Any] = {
             "rank": page.rank,
             "pid": page.pid,
+            "step_id": page.step_id,
             "alive": rank.alive,
             "phase": page.phase,
             "phase_age_s": _age_s(now_ns, page.phase_since_ns),
+            "stalled": rank.progress is not None and rank.progress.told,
             "steps": page.steps,
+            "loader_ends": page.loader_ends,
             "step_age_s": _age_s(now_ns, page.step_ns),
             "calls": [_call(c, now_ns) for c in page.recent_collectives[-MAX_CALLS:]],
             "window": step_windows.latest(page.recent_steps),
         }
         if rank.facts is not None:
             entry |= {"state": rank.facts.state, "wchan": rank.facts.wchan}
-            entry["workers_alive"] = len(processes.children_of(page.pid, self._proc))
+            workers = [processes.facts(p, self._proc) for p in processes.children_of(page.pid, self._proc)]
+            entry["workers"] = "".join(w.state for w in workers if w is not None)
             async with self._turn:
                 entry |= await pyspy.stacks(self._children, page.pid)
         return entry
@@ -348,11 +398,12 @@ class RankWatch:
         pid: int | None = None,
         measured: float | None = None,
         threshold: float | None = None,
+        at: datetime | None = None,
     ) -> Sighting:
         return Sighting(
             source="probe",
             position=f"{self._who.boot_id()}:{job.job_id}:{position}",
-            at=self._clock.now(),
+            at=at or self._clock.now(),
             kind=kind,
             severity=records.Severity.INFO,
             message=sanitize.clean(message),

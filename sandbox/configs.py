@@ -62,6 +62,9 @@ def agent_toml(lay: layout.Layout, node: str, nvml_library: Path) -> str:
                 "sweep_s": 60.0,
                 "poll_s": 2.0,
                 "call_deadline_s": 3.0,
+                # Jobs here live for seconds, and so do their hangs.
+                "stall_least_s": 10.0,
+                "stall_startup_s": 60.0,
             },
             "checks": {
                 "state_file": str(home / "spool/checks.json"),

@@ -13,13 +13,40 @@ LINK_FAULTS = frozenset({"ib_link", "eth_link"})
 STORAGE_FAULTS = frozenset({"mount", "nfs", "lustre", "gpfs", "beegfs", "block_io", "filesystem"})
 
 
+BUSY_PHASES = frozenset({"importing", "loading", "compiling", "checkpointing", "validating"})
+"""What legitimately takes long, and has patience of its own."""
+SLEEPING = frozenset({"S", "D", "I"})
+
+KINDS = {
+    "rank_dead": "a rank ended out of order while the others went on",
+    "rank_ended": "a rank left its program in order while the others went on",
+    "rank_stopped": "a rank was stopped by a signal and never continued",
+    "uneven_input": "a rank's data loader came to its end before the others'",
+    "collective_mismatch": "ranks called different collectives, or one with different sizes, at the same place",
+    "deadlock": "ranks wait for each other in different collectives or point-to-point calls",
+    "checkpoint_io": "a rank is writing a checkpoint that does not end",
+    "storage_io": "a rank, or its data loader's worker, sleeps uninterruptibly in the kernel",
+    "dataloader": "a rank waits for its data loader",
+    "gil_held": "a rank is in C code that holds the GIL",
+    "python_loop": "a rank is elsewhere in the user's program",
+    "missing": "a rank did not arrive and its stack could not be seen",
+    "gpu_lost": "a rank did not arrive and a GPU of its node failed",
+    "link_down": "a rank did not arrive and a network link of its node went down",
+    "inside_collective": "every rank is inside the same collective and none leaves it",
+    "busy": "the others wait for a rank that compiles, validates or saves, within what its own history allows",
+    "unknown": "no rank stands out",
+}
+"""Every kind of finding and its meaning; docs/probe.md tells them."""
+PATIENT = frozenset({"busy"})
+"""Findings that are no stall."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class GangFinding:
     """What stopped a gang."""
 
     kind: str
-    """rank_dead, rank_stopped, gpu_lost, link_down, checkpoint_io, dataloader, python_loop, gil_held,
-    collective_mismatch, deadlock, inside_collective, or unknown."""
+    """A word of KINDS."""
     ranks: tuple[int, ...]
     nodes: tuple[str, ...]
     domain: Domain
@@ -43,7 +70,7 @@ def judge(
     """
     ordered = sorted(ranks, key=lambda r: r.rank)
     faults = node_faults or {}
-    for rule in (_stopped, _dead, _mismatch, _missing, _apart, _inside):
+    for rule in (_stopped, _dead, _ended, _mismatch, _missing, _apart, _inside):
         finding = rule(ordered, world_size, faults)
         if finding is not None:
             return finding
@@ -115,6 +142,44 @@ def _dead(ranks: _Ranks, _world: int | None, faults: _Faults) -> GangFinding | N
     )
 
 
+def _ended(ranks: _Ranks, _world: int | None, _faults: _Faults) -> GangFinding | None:
+    """Some have left their program in order, the others wait: with NCCL for ever."""
+    found = [r for r in ranks if r.phase == "ended"]
+    waiting = [r for r in ranks if r.alive and r.phase != "ended"]
+    if not found or not waiting or len(found) > len(waiting):
+        return None
+    proof = [f"rank {r.rank}: ended after step {r.steps}" for r in found]
+    if _uneven(found, ranks):
+        return _uneven_finding(found, proof)
+    return _finding(
+        "rank_ended",
+        found,
+        Domain.UNKNOWN,
+        Confidence.POSSIBLE,
+        f"{_names(found)} left the program while the others went on",
+        proof,
+    )
+
+
+def _uneven(found: _Ranks, ranks: _Ranks) -> bool:
+    """Their data loaders have come to their end as often as nobody else's."""
+    theirs = {r.loader_ends for r in found}
+    others = {r.loader_ends for r in ranks if r not in found}
+    return None not in theirs | others and bool(others) and not theirs & others
+
+
+def _uneven_finding(found: _Ranks, proof: Sequence[str]) -> GangFinding:
+    said = [f"rank {r.rank}: its data loaders came to their end {r.loader_ends} times" for r in found]
+    return _finding(
+        "uneven_input",
+        found,
+        Domain.USER_PROGRAM,
+        Confidence.LIKELY,
+        f"{_names(found)} got another number of batches than the others",
+        [*said, *proof],
+    )
+
+
 def _mismatch(ranks: _Ranks, world: int | None, _faults: _Faults) -> GangFinding | None:
     for meeting in align.meetings(ranks, world):
         if not meeting.mismatched:
@@ -130,6 +195,8 @@ def _mismatch(ranks: _Ranks, world: int | None, _faults: _Faults) -> GangFinding
                 proof.append(
                     f"rank {r.rank}: {call.op} of {call.numel} elements at group {call.group} #{call.seq}"
                 )
+        if _uneven(found, ranks):
+            return _uneven_finding(found, proof)
         return _finding(
             "collective_mismatch",
             found,
@@ -157,10 +224,22 @@ def _missing(ranks: _Ranks, world: int | None, faults: _Faults) -> GangFinding |
     found = [r for r in ranks if r.rank in ends]
     if not found:
         return None
+    in_pairs = [r for r in found if (c := r.inside()) is not None and c.is_p2p]
+    if len(in_pairs) > 1 and in_pairs == found:
+        return _finding(
+            "deadlock",
+            found,
+            Domain.USER_PROGRAM,
+            Confidence.POSSIBLE,
+            f"{_names(found)} wait in point-to-point calls that nobody answers",
+            _waiting(found),
+        )
     waiting = sorted({p for m in open_meetings for p in m.present})
     proof = [
         f"ranks {stacks.ranges(waiting)} wait in {m.op} at group {m.group} #{m.seq}" for m in open_meetings
     ]
+    if _uneven(found, ranks):
+        return _uneven_finding(found, proof)
     return _absent(found, faults, proof)
 
 
@@ -184,6 +263,10 @@ def _apart(ranks: _Ranks, _world: int | None, faults: _Faults) -> GangFinding | 
 def _absent(found: _Ranks, faults: _Faults, proof: list[str]) -> GangFinding:
     """Ranks that did not arrive: what were they doing, and does their node explain it?"""
     kinds = {k for r in found for k in faults.get(r.node, ())}
+    if all(r.phase in BUSY_PHASES and r.stalled is False for r in found):
+        doing = ", ".join(dict.fromkeys(r.phase for r in found))
+        words = f"the others wait for {_names(found)}: {doing}, for no longer than its own history allows"
+        return _finding("busy", found, Domain.UNKNOWN, Confidence.UNKNOWN, words, proof)
     kind, domain, confidence, words = _occupation(found[0], kinds)
     proof += [f"rank {r.rank}: {r.stack[0]}" for r in found if r.stack]
     return _finding(kind, found, domain, confidence, f"{_names(found)} did not arrive: {words}", proof)
@@ -204,18 +287,20 @@ def _occupation(rank: views.RankView, kinds: Collection[str]) -> tuple[str, Doma
             confidence,
             "it is writing a checkpoint that does not end",
         )
-    if rank.state == "D":
+    if rank.state == "D" or (busy == "dataloader" and "D" in rank.workers):
+        where = rank.wchan if rank.state == "D" else "a worker of its data loader"
         return (
             "storage_io",
             Domain.SYSTEM_SOFTWARE,
             Confidence.POSSIBLE,
-            f"it sleeps in the kernel ({rank.wchan or 'D state'})",
+            f"it sleeps in the kernel ({where or 'D state'})",
         )
     if busy == "dataloader":
         return "dataloader", Domain.USER_PROGRAM, Confidence.LIKELY, "it waits for its data loader"
     if not rank.stack:
         return "missing", Domain.UNKNOWN, Confidence.POSSIBLE, "what it is doing could not be seen"
-    if rank.holds_gil and not rank.stack[0].file.endswith(".py"):
+    # Whoever sleeps in Python lets go of the GIL: only C code sleeps while it holds it.
+    if rank.holds_gil and (rank.state in SLEEPING or not rank.stack[0].file.endswith(".py")):
         return "gil_held", Domain.USER_PROGRAM, Confidence.LIKELY, "it is in C code that holds the GIL"
     return "python_loop", Domain.USER_PROGRAM, Confidence.LIKELY, "it is elsewhere in the user's program"
 

@@ -57,6 +57,8 @@ class RankView:
     state: str = ""
     """Process state letter of /proc: R, S, D, T, t, Z; empty when not read."""
     wchan: str = ""
+    step_id: int | None = None
+    """The job step it runs in; None when not told."""
     phase: str = "none"
     phase_age_s: float = 0.0
     steps: int = 0
@@ -68,8 +70,12 @@ class RankView:
     """The main thread, innermost first; empty when it could not be taken."""
     holds_gil: bool | None = None
     other_stacks: Sequence[Sequence[Frame]] = ()
-    workers_alive: int | None = None
-    """Child processes (data-loader workers) still there; None when not counted."""
+    workers: str = ""
+    """State letters of its child processes (data-loader workers)."""
+    loader_ends: int | None = None
+    """How often a data loader has come to its end; None when not told."""
+    stalled: bool | None = None
+    """It has not got on for longer than its own history allows; None when not told."""
     exit_note: str = ""
     """What is known of how it died: 'signal 9', 'exit 1' …"""
 
@@ -95,6 +101,7 @@ def from_snapshot(node: str, entry: Mapping[str, Any]) -> RankView | None:
             alive=bool(entry.get("alive", True)),
             state=_word(entry.get("state"))[:1],
             wchan=_word(entry.get("wchan")),
+            step_id=int(entry["step_id"]) if entry.get("step_id") is not None else None,
             phase=_word(entry.get("phase")) or "none",
             phase_age_s=float(entry.get("phase_age_s") or 0.0),
             steps=int(entry.get("steps") or 0),
@@ -103,7 +110,9 @@ def from_snapshot(node: str, entry: Mapping[str, Any]) -> RankView | None:
             stack=_frames(entry.get("stack")),
             holds_gil=entry.get("holds_gil"),
             other_stacks=tuple(_frames(s) for s in list(entry.get("other_stacks") or ())[:32]),
-            workers_alive=entry.get("workers_alive"),
+            workers=_word(entry.get("workers")),
+            loader_ends=int(entry["loader_ends"]) if entry.get("loader_ends") is not None else None,
+            stalled=entry.get("stalled") if isinstance(entry.get("stalled"), bool) else None,
             exit_note=_word(entry.get("exit_note")),
         )
     except (KeyError, TypeError, ValueError, AttributeError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from probing_cluster.attribution import claims, scene, signatures
-from probing_cluster.attribution.gang import stall, views
+from probing_cluster.attribution.gang import snapshots
 from probing_cluster.core import records
 
 _CAUSES = {
@@ -15,6 +15,8 @@ _CAUSES = {
     "python_loop": "missing_rank",
     "gil_held": "missing_rank",
     "missing": "missing_rank",
+    "rank_ended": "missing_rank",
+    "uneven_input": "missing_rank",
     "deadlock": "missing_rank",
     "collective_mismatch": "collective_mismatch",
     "checkpoint_io": "filesystem_mount",
@@ -31,19 +33,10 @@ _WEIGHTS = {
 
 def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     """At most one claim, from the last snapshot of every node; pages can be forged, so never certain."""
-    last: dict[str, records.HealthEvent] = {}
-    for found in case.findings:
-        if found.event.kind == "rank_snapshot" and found.event.source == "probe":
-            last[found.event.node] = found.event
-    ranks = [
-        view
-        for node, event in sorted(last.items())
-        for entry in event.detail.get("ranks") or ()
-        if isinstance(entry, dict) and (view := views.from_snapshot(node, entry)) is not None
-    ]
-    if not ranks:
+    found = snapshots.gang((f.event for f in case.findings), end_at=case.end_at)
+    if found is None:
         return
-    said = stall.judge(ranks, world_size=_world(last.values()), node_faults=_faults(case))
+    said = snapshots.judge(found, _faults(case))
     cause = _CAUSES.get(said.kind)
     weight = _WEIGHTS.get(said.confidence, 0.0)
     if cause is None or not weight:
@@ -52,19 +45,14 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     yield claims.Claim(
         cause=cause,
         weight=weight if cause != "filesystem_mount" else min(weight, 0.6),
-        at=min(e.at for e in last.values()),
+        at=min(e.at for e in found.evidence),
         rule="gang",
         node=first,
-        evidence=tuple(sorted(last.values(), key=lambda e: (e.node != first, e.node))),
+        evidence=tuple(sorted(found.evidence, key=lambda e: (e.node != first, e.node))),
         cap=records.Confidence.LIKELY,
         n_sources=1,
         words=f"{said.summary}{f' ({said.where})' if said.where else ''}",
     )
-
-
-def _world(snapshots: Iterable[records.HealthEvent]) -> int | None:
-    sizes = [s.detail.get("world_size") for s in snapshots]
-    return max((s for s in sizes if isinstance(s, int)), default=None)
 
 
 def _faults(case: scene.Scene) -> dict[str, set[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from datetime import timedelta
 
@@ -55,3 +56,91 @@ def test_a_job_that_has_ended_is_not_asked_about(service: context.Context) -> No
     service.store.upsert_attempts([attempt(7, "n1", "n2", end=True)])
     fakes.deliver(service.store, "n2", stall(1, 7))
     assert gangs.run(service) == "jobs 7: 0 nodes asked"
+
+
+def rank(number: int, *, arrived: bool = True, **over: object) -> dict[str, object]:
+    """A rank in a node's snapshot: inside the eighth all_reduce, or in a loop after the seventh."""
+    call = {
+        "group": "0", "seq": 8 if arrived else 7, "op": "all_reduce", "numel": 4, "group_size": 6, "left": not arrived,
+    }  # fmt: skip
+    spin = [{"function": "spin", "file": "/home/alice/train.py", "line": 12}]
+    values = {
+        "rank": number,
+        "pid": 100 + number,
+        "alive": True,
+        "phase": "training",
+        "steps": 7,
+        "stalled": True,
+    }
+    return {**values, "calls": [call], "stack": [] if arrived else spin, **over}
+
+
+def snapshot(n: int, node: str, *ranks: dict[str, object]) -> records.HealthEvent:
+    """What an agent tells when it is asked."""
+    return dataclasses.replace(
+        stall(n, 7, node), kind="rank_snapshot", detail={"ranks": list(ranks), "world_size": 6}
+    )
+
+
+def stopped(service: context.Context) -> None:
+    """A gang on three nodes of which n2 has told of its stall."""
+    service.store.upsert_attempts([attempt(7, "n1", "n2", "n3")])
+    fakes.deliver(service.store, "n2", stall(1, 7), snapshot(2, "n2", rank(2), rank(3)))
+
+
+def test_who_is_at_fault_is_named_when_all_nodes_have_told(service: context.Context) -> None:
+    """Not before; then once, with the rank, its node, its line and everybody's stacks."""
+    stopped(service)
+    assert "2 nodes asked" in gangs.run(service)
+    fakes.deliver(service.store, "n1", snapshot(3, "n1", rank(0), rank(1)))
+    assert gangs.run(service) == ""
+    fakes.deliver(service.store, "n3", snapshot(4, "n3", rank(4), rank(5, arrived=False)))
+    assert "rank 5 on n3 did not arrive" in gangs.run(service)
+    assert gangs.run(service) == ""
+    (found,) = service.store.gang_verdicts(job_ids=[7])
+    assert (found.kind, found.ranks, found.nodes) == ("python_loop", (5,), ("n3",))
+    assert (found.domain, found.confidence) == (records.Domain.USER_PROGRAM, records.Confidence.LIKELY)
+    assert found.location == "spin (/home/alice/train.py:12)"
+    assert found.detail["tree"] == ["[5] spin (/home/alice/train.py:12)"]
+    assert len(found.evidence) == 3
+
+
+def test_a_node_that_does_not_answer_is_not_waited_for_for_ever(service: context.Context) -> None:
+    """After a while those that came are judged."""
+    stopped(service)
+    fakes.deliver(service.store, "n3", snapshot(4, "n3", rank(4), rank(5, arrived=False)))
+    assert "nodes asked" in gangs.run(service)
+    assert service.store.gang_verdicts() == []
+    service.clock.at += gangs.PATIENCE
+    assert "rank 5" in gangs.run(service)
+
+
+def test_a_long_checkpoint_is_waited_for(service: context.Context) -> None:
+    """Everybody waits for rank 5, which saves within its own patience: that is no stall."""
+    stopped(service)
+    fakes.deliver(service.store, "n1", snapshot(3, "n1", rank(0), rank(1)))
+    saving = rank(5, arrived=False, phase="checkpointing", stalled=False)
+    fakes.deliver(service.store, "n3", snapshot(4, "n3", rank(4), saving))
+    gangs.run(service)
+    assert service.store.gang_verdicts() == []
+
+
+def test_a_gang_that_gets_on_again_is_over(service: context.Context) -> None:
+    """A further step ends it; so does the attempt's end."""
+    test_who_is_at_fault_is_named_when_all_nodes_have_told(service)
+    beat = service.store.heartbeats(["n1"])[0]
+    ranks = {"7:0": {"pid": 100, "alive": True, "steps": 8}}
+    delivery.Delivery(service.store.connection_uri(), "c", "n1").deliver(
+        events=[], heartbeat=dataclasses.replace(beat, at=fakes.NOW, ranks=ranks)
+    )
+    gangs.run(service)
+    (found,) = service.store.gang_verdicts(job_ids=[7])
+    assert found.ended_at == service.clock.now()
+
+
+def test_a_gang_whose_job_has_ended_is_over(service: context.Context) -> None:
+    """Nothing stands of an attempt that is no more."""
+    test_who_is_at_fault_is_named_when_all_nodes_have_told(service)
+    service.store.upsert_attempts([attempt(7, "n1", "n2", "n3", end=True)])
+    gangs.run(service)
+    assert service.store.gang_verdicts(standing_only=True) == []

@@ -129,6 +129,7 @@ def test_a_killed_rank_is_told_once(rig: Rig) -> None:
         await rig.watch.beat()
         victim.send_signal(signal.SIGKILL)
         victim.wait()
+        await rig.watch.wait(30)
         await rig.watch.beat()
         await rig.watch.beat()
         await rig.watch.close()

@@ -27,7 +27,7 @@ def page(
         "world_size": 4, "local_rank": 0, "host": "n1", "torch": "2.13", "python": "3.11", "backend": "gloo", "phase": phase,
         "phase_since_ns": int(since_s * NS) or 1, "steps": steps, "step_ns": int(steps * step_s * NS) or None,
         "checkpoint_begin_ns": None, "checkpoint_end_ns": None, "checkpoints": 0, "steps_unseen": False,
-        "first_step_ns": None, "checkpoint_total_ns": 0,
+        "first_step_ns": None, "loader_ends": 0, "checkpoint_total_ns": 0,
         "recent_steps": ring, "recent_collectives": (),
     }  # fmt: skip
     return pages.ProbePage(**(values | more))

@@ -1,5 +1,6 @@
 """A stopped gang: the right rank, kind and domain, from cases small enough to check by eye."""
 
+import dataclasses
 import random
 from typing import Any
 
@@ -77,6 +78,15 @@ CASES = [
     (rank(2, DONE, call(8, op="broadcast")), {}, "collective_mismatch", Domain.USER_PROGRAM, ""),
     (rank(2, DONE, call(8, numel=5)), {}, "collective_mismatch", Domain.USER_PROGRAM, ""),
     (rank(2, DONE), {}, "missing", Domain.UNKNOWN, ""),
+    (
+        rank(2, DONE, stack=LOOP, state="S", holds_gil=True),
+        {},
+        "gil_held",
+        Domain.USER_PROGRAM,
+        "train.py:12",
+    ),
+    (rank(2, DONE, stack=LOADER, workers="SD"), {}, "storage_io", Domain.SYSTEM_SOFTWARE, "train.py:30"),
+    (rank(2, DONE, phase="ended", alive=False), {}, "rank_ended", Domain.UNKNOWN, ""),
 ]
 
 
@@ -89,6 +99,45 @@ def test_the_rank_that_did_not_arrive(
     assert (found.kind, found.ranks, found.nodes, found.domain) == (kind, (2,), ("n2",), domain)
     assert where in found.where
     assert found.confidence is not Confidence.CERTAIN
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        rank(2, DONE, call(8, op="barrier"), loader_ends=1),
+        rank(2, DONE, stack=LOOP, loader_ends=1),
+        rank(2, DONE, phase="ended", alive=False, loader_ends=1),
+    ],
+    ids=["waits at the end of its loop", "goes on elsewhere", "has left"],
+)
+def test_a_rank_with_fewer_batches(odd: views.RankView) -> None:
+    """Its data loader has come to its end, the others' have not: whatever it does next, that is why."""
+    others = [dataclasses.replace(r, loader_ends=0) for r in gang(odd) if r is not odd]
+    found = stall.judge([odd, *others], world_size=4)
+    assert (found.kind, found.ranks, found.domain) == ("uneven_input", (2,), Domain.USER_PROGRAM)
+
+
+@pytest.mark.parametrize("phase", sorted(stall.BUSY_PHASES))
+def test_what_legitimately_takes_long_is_no_stall(phase: str) -> None:
+    """The others wait for a rank that saves or compiles; only when its own patience has ended it is at fault."""
+    patient = stall.judge(gang(rank(2, DONE, stack=SAVE, phase=phase, stalled=False)), world_size=4)
+    assert (patient.kind, patient.ranks, patient.confidence) == ("busy", (2,), Confidence.UNKNOWN)
+    assert patient.kind in stall.PATIENT
+    stuck = stall.judge(gang(rank(2, DONE, stack=SAVE, phase=phase, stalled=True)), world_size=4)
+    assert stuck.kind == "checkpoint_io"
+
+
+def test_two_that_receive_from_each_other_are_a_deadlock() -> None:
+    """Both wait in point-to-point calls, and the others for both."""
+    receive = views.Call(group="0", seq=3, op="recv", numel=4, dtype_code=1, group_size=4, is_p2p=True)
+    ranks = [rank(0, DONE, call(8)), rank(1, DONE, call(8)), rank(2, DONE, receive), rank(3, DONE, receive)]
+    found = stall.judge(ranks, world_size=4)
+    assert (found.kind, found.ranks, found.domain) == ("deadlock", (2, 3), Domain.USER_PROGRAM)
+
+
+def test_every_kind_has_a_meaning() -> None:
+    """What judge says can be looked up."""
+    assert {case[2] for case in CASES} <= set(stall.KINDS)
 
 
 def test_a_fault_on_another_node_convicts_nobody_else() -> None:

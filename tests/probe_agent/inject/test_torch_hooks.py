@@ -186,7 +186,7 @@ step()
     process = start(tmp_path, code)
     finish(process)
     page = page_of(tmp_path, process)
-    assert (page.steps, page.checkpoints) == (2, 0)
+    assert (page.steps, page.checkpoints, page.loader_ends) == (2, 0, 1)
     assert page.recent_steps[-1].input_ns > 0
     assert len(list((tmp_path / "pages").glob("*.page"))) == 1
 

@@ -23,8 +23,9 @@ MASK = 0xFFFFFFFFFFFFFFFF
 # Header words.
 H_MAGIC, H_VERSION, H_SIZE, H_PID, H_START_TICKS, H_REALTIME_NS, H_MONOTONIC_NS, H_FLAGS = range(8)
 H_IDENTITY, H_PROGRESS, H_STEPS, H_COLLECTIVES = 8, 9, 10, 11
-H_FIRST_STEP_NS, H_CHECKPOINT_NS = 12, 13
-"""When the first optimizer step ended; nanoseconds of training blocked by checkpoint writes so far."""
+H_FIRST_STEP_NS, H_CHECKPOINT_NS, H_LOADER_ENDS = 12, 13, 14
+"""When the first optimizer step ended; nanoseconds of training blocked by checkpoint writes so far; how often
+a data loader has come to its end."""
 
 FLAG_STEPS_UNSEEN = 1
 """This torch has no global optimizer hook (before 2.0): no step will ever be counted."""

@@ -212,6 +212,12 @@ def add_input(ns):
     _input_ns += ns
 
 
+def loader_ended():
+    """A data loader has no more batches."""
+    if _words is not None:
+        _words[layout.H_LOADER_ENDS] += 1
+
+
 def add_backward(ns):
     """`ns` spent inside a backward pass (gradient collectives included)."""
     global _backward_ns

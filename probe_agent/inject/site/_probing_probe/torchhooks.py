@@ -148,6 +148,9 @@ def _loader(torch):
             begin = _now()
             try:
                 return inner(self)
+            except StopIteration:
+                page.loader_ended()
+                raise
             finally:
                 page.add_input(_now() - begin)
 

@@ -1,0 +1,120 @@
+"""From what agents delivered of a gang to what stopped it: events in, a finding out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from probing_cluster.attribution.gang import stall, views
+from probing_cluster.core import records
+
+SNAPSHOT, DEAD, STALL = "rank_snapshot", "rank_dead", "rank_stall"
+KINDS = (SNAPSHOT, DEAD, STALL)
+TEARDOWN = timedelta(seconds=3)
+"""Slurm ends the tasks of a job within about this before the job counts as ended: who dies then was ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gang:
+    """All that was told of a gang's ranks at one time."""
+
+    ranks: tuple[views.RankView, ...]
+    world_size: int | None
+    evidence: tuple[records.HealthEvent, ...]
+    """The last snapshot of every node, and the deaths."""
+    nodes: frozenset[str]
+    """Nodes whose snapshot there is."""
+    onset_at: datetime
+    """When it last got on."""
+
+
+def gang(events: Iterable[records.HealthEvent], *, end_at: datetime | None = None) -> Gang | None:
+    """The gang as the last snapshots before the teardown show it; None when nothing was told of its ranks."""
+    told = [e for e in events if e.source == "probe" and e.kind in KINDS]
+    until = end_at - TEARDOWN if end_at is not None else None
+    before = [e for e in told if until is None or e.at <= until]
+    told = before if any(e.kind in (SNAPSHOT, DEAD) for e in before) else told
+    last: dict[str, records.HealthEvent] = {}
+    for event in sorted((e for e in told if e.kind == SNAPSHOT), key=lambda e: (e.at, e.event_id)):
+        last[event.node] = event
+    deaths = [e for e in told if e.kind == DEAD]
+    ranks = _one_step(_with_deaths(_views(last), deaths))
+    if not ranks:
+        return None
+    evidence = (*(last[n] for n in sorted(last)), *deaths)
+    began = [e.at - timedelta(seconds=e.measured or 0.0) for e in told if e.kind == STALL]
+    return Gang(
+        ranks=tuple(ranks),
+        world_size=_world(last.values()),
+        evidence=evidence,
+        nodes=frozenset(last),
+        onset_at=max(began) if began else min(e.at for e in evidence),
+    )
+
+
+def judge(found: Gang, node_faults: Mapping[str, Collection[str]]) -> stall.GangFinding:
+    """Why the gang does not get on."""
+    return stall.judge(found.ranks, world_size=found.world_size, node_faults=node_faults)
+
+
+def _views(last: Mapping[str, records.HealthEvent]) -> list[views.RankView]:
+    return [
+        view
+        for node, event in sorted(last.items())
+        for entry in event.detail.get("ranks") or ()
+        if isinstance(entry, dict) and (view := views.from_snapshot(node, entry)) is not None
+    ]
+
+
+def _one_step(ranks: Sequence[views.RankView]) -> list[views.RankView]:
+    """The ranks of the job step that is in trouble, each number once.
+
+    Pages outlive their processes: an earlier step's, or those that a launcher has started anew.
+    """
+    by_step: dict[int | None, dict[int, views.RankView]] = {}
+    for rank in ranks:
+        step = by_step.setdefault(rank.step_id, {})
+        if rank.rank not in step or _now(rank) > _now(step[rank.rank]):
+            step[rank.rank] = rank
+    steps = [list(step.values()) for step in by_step.values()]
+    return max(steps, key=_trouble, default=[])
+
+
+def _now(rank: views.RankView) -> tuple[bool, bool, float]:
+    return (rank.alive, rank.phase != "ended", -rank.phase_age_s)
+
+
+def _trouble(step: Sequence[views.RankView]) -> tuple[int, int]:
+    open_ranks = [r for r in step if r.phase != "ended"]
+    return (sum(r.stalled is True for r in open_ranks), len(open_ranks))
+
+
+def _with_deaths(
+    ranks: Sequence[views.RankView], deaths: Sequence[records.HealthEvent]
+) -> list[views.RankView]:
+    """The ranks, those dead that died after (or without) their node's snapshot."""
+    found = {(r.node, r.pid): r for r in ranks}
+    for event in deaths:
+        key = (event.node, event.pid or 0)
+        known = found.get(key)
+        rank = event.detail.get("rank")
+        if known is not None:
+            found[key] = replace(known, alive=False)
+        elif isinstance(rank, int) and not isinstance(rank, bool):
+            steps, step_id = event.detail.get("steps"), event.detail.get("step_id")
+            found[key] = views.RankView(
+                rank=rank,
+                node=event.node,
+                pid=event.pid or 0,
+                alive=False,
+                step_id=step_id if isinstance(step_id, int) else None,
+                phase=str(event.detail.get("phase") or "none"),
+                steps=steps if isinstance(steps, int) else 0,
+            )
+    return list(found.values())
+
+
+def _world(last: Iterable[records.HealthEvent]) -> int | None:
+    sizes = [s.detail.get("world_size") for s in last]
+    return max((s for s in sizes if isinstance(s, int)), default=None)

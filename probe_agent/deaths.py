@@ -1,0 +1,92 @@
+"""When a training process ends, and which ends are worth telling.
+
+The kernel says through a pidfd that a process has ended, within milliseconds; nothing is ever sent to
+the process. A process that leaves Python in order writes `ended` on its page. One that does not was
+killed or crashed, and either began a failure or was ended because of it; the times of the others tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+SETTLE_S = 1.0
+"""How long the fate of the other ranks is waited for before a death is judged."""
+AT_ONCE_S = 1.0
+"""Ranks of a node that all die within this were ended from outside: Slurm ends a job's tasks so."""
+BECAUSE_S = 30.0
+"""A rank that is killed within this after another one ended was ended because of it (srun --kill-on-bad-exit)."""
+MAX_WATCHED = 512
+"""Processes watched at once; a flood of pages must not use up our descriptors."""
+
+
+class DeathWatch:
+    """Pidfds of the ranks on this node."""
+
+    def __init__(self, monotonic_s: Callable[[], float]) -> None:
+        self._monotonic_s = monotonic_s
+        self._fds: dict[int, int] = {}
+        self._died_s: dict[int, float] = {}
+        self.somebody = asyncio.Event()
+        """Set when a watched process has ended; cleared by whoever waits for it."""
+
+    def add(self, pid: int) -> None:
+        """Watch a process; silently not where the kernel has no pidfds, the process is gone or too many are watched."""
+        if pid in self._fds or len(self._fds) >= MAX_WATCHED:
+            return
+        try:
+            fd = os.pidfd_open(pid)
+        except OSError:
+            return
+        self._fds[pid] = fd
+        self._died_s.pop(pid, None)
+        asyncio.get_running_loop().add_reader(fd, self._ended, pid)
+
+    def died_s(self, pid: int) -> float | None:
+        """When a watched process ended, by the monotonic clock; None when it has not, or was never watched."""
+        return self._died_s.get(pid)
+
+    def forget(self, pid: int) -> None:
+        """Watch a process no longer."""
+        fd = self._fds.pop(pid, None)
+        self._died_s.pop(pid, None)
+        if fd is not None:
+            self._close(fd)
+
+    def close(self) -> None:
+        for pid in list(self._fds):
+            self.forget(pid)
+
+    def _ended(self, pid: int) -> None:
+        self._died_s[pid] = self._monotonic_s()
+        self._close(self._fds.pop(pid))
+        self.somebody.set()
+
+    @staticmethod
+    def _close(fd: int) -> None:
+        with contextlib.suppress(RuntimeError):  # no loop runs any more
+            asyncio.get_running_loop().remove_reader(fd)
+        os.close(fd)
+
+
+@dataclass(frozen=True, kw_only=True)
+class End:
+    """How one rank of a node ended."""
+
+    died_s: float
+    in_order: bool
+    """Its page says `ended`."""
+
+
+def is_news(one: End, others: Sequence[End | None]) -> bool:
+    """True for an end out of order that may have begun a failure; `others` are the job's ranks here, None = lives."""
+    if one.in_order:
+        return False
+    known = [o for o in others if o is not None]
+    if any(o.in_order and one.died_s - BECAUSE_S <= o.died_s <= one.died_s for o in known):
+        return False
+    together = [o for o in known if not o.in_order and abs(o.died_s - one.died_s) <= AT_ONCE_S]
+    return not others or len(together) < len(others)

@@ -1,0 +1,91 @@
+"""What agents delivered of a gang becomes one picture of it: the right step, each rank once, before the teardown."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from probing_cluster.attribution.gang import snapshots
+
+
+def entry(rank: int, *, pid: int | None = None, seq: int = 8, **over: Any) -> dict[str, Any]:
+    """A rank that waits in a collective of four."""
+    waits = {"group": "0", "seq": seq, "op": "all_reduce", "numel": 4, "group_size": 4, "left": False}
+    values = {"rank": rank, "pid": pid or 100 + rank, "alive": True, "phase": "training", "steps": seq, "step_id": 0, "stalled": True, "calls": [waits]}  # fmt: skip
+    return values | over
+
+
+def lost(rank: int, **over: Any) -> dict[str, Any]:
+    """A rank that has not arrived, and loops."""
+    done = {"group": "0", "seq": 7, "op": "all_reduce", "numel": 4, "group_size": 4, "left": True}
+    spin = {"function": "spin", "file": "/home/alice/train.py", "line": 7}
+    return entry(rank, **{"calls": [done], "stack": [spin], **over})
+
+
+def snapshot(make: Any, node: str, *entries: dict[str, Any], before_end_s: float = 60) -> Any:
+    """What one node told."""
+    detail = {"ranks": list(entries), "world_size": 4}
+    return make.finding("rank_snapshot", before_end_s, node=node, source="probe", detail=detail)
+
+
+def test_the_last_snapshot_of_each_node_counts(make: Any) -> None:
+    """Of two pictures of one node the later; the gang stopped when its last rank had got on."""
+    stall = make.finding("rank_stall", 70, node="n1", source="probe", measured=30.0)
+    told = [
+        snapshot(make, "n2", entry(2), entry(3), before_end_s=80),
+        snapshot(make, "n1", entry(0), entry(1)),
+        snapshot(make, "n2", lost(2), entry(3)),
+        stall,
+    ]
+    gang = snapshots.gang(told)
+    assert gang is not None
+    assert (gang.world_size, gang.nodes) == (4, {"n1", "n2"})
+    assert gang.onset_at == make.end - timedelta(seconds=100)
+    found = snapshots.judge(gang, {})
+    assert (found.kind, found.ranks, found.nodes) == ("python_loop", (2,), ("n2",))
+
+
+def test_the_teardown_of_a_job_is_no_evidence(make: Any) -> None:
+    """What was seen while Slurm killed its tasks does not hide what was seen before."""
+    before = [snapshot(make, "n1", entry(0), entry(1)), snapshot(make, "n2", lost(2), entry(3))]
+    dying = snapshot(make, "n1", entry(0, alive=False), entry(1), before_end_s=1)
+    gang = snapshots.gang([*before, dying], end_at=make.end)
+    assert gang is not None
+    assert snapshots.judge(gang, {}).ranks == (2,)
+    only = snapshots.gang([dying], end_at=make.end)
+    assert only is not None
+    assert len(only.ranks) == 2
+
+
+def test_a_rank_that_died_is_dead_in_an_older_snapshot_too(make: Any) -> None:
+    """And one that nobody has a snapshot of is known by its death."""
+    told = [snapshot(make, "n1", entry(0), entry(1))]
+    for rank in (1, 3):
+        detail = {"rank": rank, "steps": 7, "phase": "training", "step_id": 0}
+        told.append(
+            make.finding(
+                "rank_dead", 30, node=f"n{rank // 2 + 1}", pid=100 + rank, source="probe", detail=detail
+            )
+        )
+    gang = snapshots.gang(told)
+    assert gang is not None
+    assert {r.rank: r.alive for r in gang.ranks} == {0: True, 1: False, 3: False}
+    assert snapshots.judge(gang, {}).kind == "rank_dead"
+
+
+def test_pages_of_an_earlier_step_are_not_the_gang(make: Any) -> None:
+    """Preprocessing by srun has left four ended ranks with the same numbers; a launcher has started rank 1 anew."""
+    past = [entry(i, pid=50 + i, step_id=0, phase="ended", alive=False, stalled=False) for i in range(2)]
+    replaced = entry(1, pid=77, step_id=1, alive=False)
+    gang = snapshots.gang([snapshot(make, "n1", *past, replaced, entry(0, step_id=1), entry(1, step_id=1))])
+    assert gang is not None
+    assert [(r.rank, r.step_id, r.alive) for r in sorted(gang.ranks, key=lambda r: r.rank)] == [
+        (0, 1, True),
+        (1, 1, True),
+    ]
+
+
+def test_nothing_told_is_no_gang(make: Any) -> None:
+    """Neither a stall alone nor another source makes one."""
+    assert snapshots.gang([make.finding("rank_stall", 70, source="probe", measured=30.0)]) is None
+    assert snapshots.gang([make.finding("rank_snapshot", 70, detail={"ranks": [entry(0)]})]) is None
