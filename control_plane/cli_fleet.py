@@ -1,10 +1,13 @@
-"""`probing-ctl fleet FIGURE`: the reliability figures of the whole cluster, as tables or JSON."""
+"""`probing-ctl fleet FIGURE`: the reliability figures of the whole cluster, as tables, JSON or a page."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from probing_cluster.control_plane import commands, span, table
@@ -14,7 +17,7 @@ FIGURES = {
     "state-breakdown": "jobs and GPU time by final state",
     "job-sizes": "jobs and GPU time by size",
     "failure-rates": "attributed failures per component and GPU-hour, with intervals",
-    "failures-over-time": "the same over time",
+    "failures-over-time": "attributed failures over time, by component",
     "large-job-rate": "failures per node-day of large jobs (r_f)",
     "mttf-by-size": "mean time to failure by job size, with intervals and projection",
     "goodput-loss": "GPU-hours lost by size, first and second order",
@@ -34,7 +37,12 @@ def register(register: commands.Commands) -> None:
     """Adds `fleet`."""
     made = register.add("fleet", _fleet, "reliability figures of the cluster", epilog=_EPILOG)
     made.add_argument(
-        "figure", metavar="FIGURE", choices=(*FIGURES, "all"), help="one of those below, or all"
+        "figure",
+        metavar="FIGURE",
+        choices=(*FIGURES, "all"),
+        nargs="?",
+        default="all",
+        help="one of those below, or all (the default)",
     )
     made.add_argument("--since", default="28d", metavar="WHEN", help="28d (ago, the default), 2026-01-31 …")
     made.add_argument("--until", metavar="WHEN", help="end of the span (default now)")
@@ -48,6 +56,9 @@ def register(register: commands.Commands) -> None:
         help="a parameter of the figure, such as min_gpus=64",
     )
     made.add_argument("--json", action="store_true", help="one JSON object")
+    made.add_argument(
+        "--html", metavar="FILE", type=Path, help="write a self-contained page with drawn charts instead"
+    )
 
 
 def _fleet(args: argparse.Namespace) -> int:
@@ -69,11 +80,27 @@ def _fleet(args: argparse.Namespace) -> int:
             )
             for name in names
         }
+    if args.html:
+        return _page(args.html, config, found, now)
     if args.json:
         plain = {name: figure.to_json() for name, figure in found.items()}
         print(json.dumps(plain if args.figure == "all" else plain[args.figure], indent=2))
     else:
         print("\n\n".join(text(name, figure) for name, figure in found.items()))
+    return 0
+
+
+def _page(target: Path, config: settings.Settings, found: Mapping[str, Any], made_at: datetime) -> int:
+    from probing_cluster.reports import fleet_page
+
+    plain = {name: figure.to_json() for name, figure in found.items()}
+    try:
+        target.write_text(
+            fleet_page.render(config.cluster.name, plain, FIGURES, made_at=made_at), encoding="utf-8"
+        )
+    except OSError as exc:
+        raise errors.UsageError(f"{target} cannot be written: {exc.strerror}") from exc
+    print(f"probing-ctl: wrote {target}", file=sys.stderr)
     return 0
 
 

@@ -275,3 +275,17 @@ def test_bad_spans_are_refused(text: str) -> None:
 
     with pytest.raises(errors.UsageError):
         span.instant(text, clock.SYSTEM.now())
+
+
+def test_the_fleet_as_a_page(run: Run, history: list[str], tmp_path: Path) -> None:
+    """--html writes every figure drawn, self-contained; a place that cannot be written is one clear line."""
+    run(*history)
+    run("attribute")
+    target = tmp_path / "fleet.html"
+    code, out, err = run("fleet", "--html", str(target), "--since", "2026-11-01", "--until", "2026-12-01")
+    assert (code, out, err) == (0, "", f"probing-ctl: wrote {target}\n")
+    text = target.read_text()
+    assert text.startswith("<!DOCTYPE html>")
+    assert [name for name in cli_fleet.FIGURES if f'<section id="{name}"' not in text] == []
+    assert text.count("<svg") >= 6
+    assert run("fleet", "--html", str(tmp_path / "no" / "x.html"))[0] == 2
