@@ -96,8 +96,9 @@ class Agent:
         reader.close()
         self.node.intake.tick(everything=True)
         await self.delivery.drain(DRAIN_S)
+        said = self.status()
         await self._close()
-        return self.status()
+        return said
 
     async def stop(self) -> None:
         """Take no more in, deliver what there is, and close."""

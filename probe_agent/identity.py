@@ -49,7 +49,7 @@ class Identity:
 def identify(config: settings.Settings) -> Identity:
     """The identity the configuration gives; the node name falls back to Slurm's, then the host's."""
     node = config.agent.node or os.environ.get("SLURMD_NODENAME", "") or socket.gethostname().split(".")[0]
-    return Identity(cluster=config.cluster.name, node=node, root=Path(config.agent.root))
+    return Identity(cluster=config.cluster.name, node=node, root=Path(config.agent.root).absolute())
 
 
 def uptime_s(identity: Identity, at: clock.Clock) -> float | None:
