@@ -15,6 +15,11 @@ def register(register: commands.Commands) -> None:
     made = register.add(
         "doctor", _doctor, "check what we assume about Slurm, database, agents and rights; exit 1 on a fail"
     )
+    made.add_argument(
+        "--node",
+        action="store_true",
+        help="on a compute node: what only it can tell, without database and service",
+    )
     made.add_argument("--json", action="store_true", help="one JSON array")
     made.add_argument("--all", action="store_true", help="show what is in order, too")
 
@@ -24,7 +29,8 @@ def _doctor(args: argparse.Namespace) -> int:
     from probing_cluster.slurm_plugins import commands as slurm_commands
 
     config = settings.load(args.config)
-    found = site_checks.examine(config, slurm_commands.SlurmCommands(settings=config.slurm))
+    examine = site_checks.examine_node if args.node else site_checks.examine
+    found = examine(config, slurm_commands.SlurmCommands(settings=config.slurm), args.config)
     if args.json:
         print(json.dumps([dataclasses.asdict(f) for f in found], indent=2))
     else:
