@@ -11,12 +11,11 @@ import contextlib
 import smtplib
 import socket
 import ssl
-import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from probing_cluster.core import errors, sanitize, settings
+from probing_cluster.core import errors, sanitize, secret_file, settings
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -57,17 +56,7 @@ def send(config: settings.MailSettings, message: bytes, recipients: Iterable[str
 
 def read_secret(file: str) -> str:
     """The content of a file that only its owner can read; raises SettingsError."""
-    path = Path(file)
-    try:
-        mode = path.stat().st_mode
-        secret = path.read_text("utf-8").strip()
-    except OSError as exc:
-        raise errors.SettingsError(f"{path} cannot be read: {exc.strerror}") from exc
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise errors.SettingsError(f"{path} can be read by others; chmod 0600 it")
-    if not secret:
-        raise errors.SettingsError(f"{path} is empty")
-    return secret
+    return secret_file.read(Path(file))
 
 
 class _Trouble(Exception):
