@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from probing_cluster.attribution import case as cases
-from probing_cluster.attribution import gpus, onset, signatures, window
+from probing_cluster.attribution import gpus, onset, scene, signatures, window
 from probing_cluster.attribution.rules import user_error
 from probing_cluster.core import records
 from probing_cluster.db import engines, rows, store
@@ -356,6 +356,8 @@ def _needs_neighbours(event: records.HealthEvent, attempt: records.JobAttempt) -
     signature = signatures.of(event)
     if signature.role is signatures.Role.CONTEXT:
         return False
+    if attempt.end_at is not None and event.at > attempt.end_at + scene.SLACK:
+        return True  # the next one there may have met it
     if event.kind == "oom":
         return event.job_id is None
     return signature.scope is signatures.Scope.GPU and (

@@ -40,6 +40,8 @@ class Sighting:
     """True for a condition that began before the window and stood in it."""
     ours: bool
     """True when our own handling had begun: it may be a consequence of that."""
+    taken: bool
+    """True for what came after the end while another attempt, begun since, already ran there: it is that one's."""
     gpu: str | None
     """One name for the GPU, when the event means one."""
     device: str | None
@@ -269,9 +271,16 @@ class _Looker:
             at=at,
             standing=standing,
             ours=self._acted_at is not None and at > self._acted_at and event.event_id not in self._own_ids,
+            taken=not standing and self._taken(event, at),
             gpu=gpu,
             device=device or gpus.pci_key(event.pci_bus_id),
         )
+
+    def _taken(self, event: records.HealthEvent, at: datetime) -> bool:
+        end = self._case.attempt.end_at
+        assert end is not None
+        since = [begin for begin, _ in self._case.shared.get(event.node, ()) if end - SLACK <= begin <= at]
+        return bool(since) and at > end + SLACK
 
     def _when(self, at: datetime) -> When:
         attempt = self._case.attempt

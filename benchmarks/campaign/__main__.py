@@ -64,8 +64,8 @@ _REPLAYED = (
     "tasks, user-type Xids that were survived, errors the program handled. Seed {seed}; the rules were looked at with seeds 1 to 99."
 )
 _REAL = (
-    "Real jobs on a sandbox of 8 nodes: real slurmctld, slurmd, sacct, agents, Prolog and Epilog, Postgres and service; simulated GPUs, links and mounts that "
-    "are broken while the job runs. Six groups of nodes work at once and again and again, so that every case has the faults of others before, beside and after it. "
+    "Real jobs on a sandbox of 12 nodes: real slurmctld, slurmd, sacct, agents, Prolog and Epilog, Postgres and service; simulated GPUs, links and mounts that "
+    "are broken while the job runs. Ten groups of nodes work at once and again and again, so that every case has the faults of others before, beside and after it. "
     "Observe-only: what is measured is the verdict."
 )
 

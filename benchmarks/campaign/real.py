@@ -13,10 +13,21 @@ from pathlib import Path
 from benchmarks.campaign import real_kinds, score, story
 from probing_cluster.core import records, settings
 from probing_cluster.db import store
-from probing_cluster.sandbox import cluster, commands, nvml_state, scratch
+from probing_cluster.sandbox import cluster, commands, scratch
 from probing_cluster.sandbox.nodetree import build
 
-GROUPS = (("n1",), ("n2",), ("n3",), ("n4",), ("n5", "n6"), ("n7", "n8"))
+GROUPS = (
+    ("n1",),
+    ("n2",),
+    ("n3",),
+    ("n4",),
+    ("n5",),
+    ("n6",),
+    ("n7",),
+    ("n8",),
+    ("n9", "n10"),
+    ("n11", "n12"),
+)
 """Nodes that work in turn, each group by itself."""
 _ACTING = "observe_only = false"
 
@@ -133,14 +144,19 @@ class Campaign:
         return self._box.gpu_of_slurm(node, 0).index
 
     def _repair(self, nodes: Sequence[str], kind: real_kinds.RealKind) -> None:
+        time.sleep(3)  # the Epilog's collection
         for node in nodes:
-            if kind.crashes or kind.reboot:
+            if kind.crashes:
                 self._box.fault(node, "node-reboot")
+            elif kind.reboot:  # the node as new, with a boot of its own, while Slurm thinks nothing of it
+                lay = self._box.layout
+                build.reboot(lay.node(node), node, number=lay.node_names.index(node) + 1, gpus=lay.gpus)
             else:
                 self._box.fault(node, "heal")
-        time.sleep(3)
-        for node in nodes:
-            self._box.run(["scontrol", "update", f"nodename={node}", "state=resume"], check=False)
+        time.sleep(2.5)
+        if kind.crashes:
+            for node in nodes:
+                self._box.run(["scontrol", "update", f"nodename={node}", "state=resume"], check=False)
 
 
 def _exit_code(kind: real_kinds.RealKind, told: story.Story) -> int:
@@ -159,7 +175,7 @@ def run(
     """Every judged case, and what could not be run."""
     with (
         scratch.directory("probing-campaign-") as where,
-        cluster.Sandbox.up(where / "s", nodes=8, gpus=8, say=say) as box,
+        cluster.Sandbox.up(where / "s", nodes=sum(map(len, GROUPS)), gpus=8, say=say) as box,
     ):
         _observe_only(box)
         campaign = Campaign(box, jobs, seed, minutes, say)
@@ -202,6 +218,3 @@ def _score(ran: Ran, verdict: records.Verdict | None) -> score.Judged:
         said=verdict.cause, said_domain=verdict.domain, confidence=verdict.confidence, node_right=verdict.node == ran.broken if named else None,
         note=f"job {ran.job_id} on {','.join(ran.nodes)} noise={','.join(ran.noise)}: {verdict.summary} | {'; '.join(verdict.ruled_out[:3])}",
     )  # fmt: skip
-
-
-__all__ = ["Campaign", "Ran", "build", "nvml_state", "run"]

@@ -605,3 +605,11 @@ def test_one_bad_port_and_a_flap_elsewhere_are_no_shared_switch(make):
         20, kind="ib_link", code="link_downed", device="mlx5_3", source="sysfs", severity=records.Severity.LOW
     )
     assert make.judge(aer, make.xid(79), flap).cause == "gpu_lost"
+
+
+def test_what_the_next_job_on_the_node_met_is_not_ours(make):
+    """The GPU was lost half a minute after the end, ten seconds after another job had begun there."""
+    after = make.event(-30, kind="gpu_lost", source="nvml", device="gpu3", gpu_uuid=make.uuid("n2", 3))
+    assert make.judge(after).cause == "gpu_lost"
+    following = {"n2": ((make.end + timedelta(seconds=20), None),)}
+    assert make.judge(after, shared=following).cause == "user_error"
