@@ -1,0 +1,81 @@
+"""The pages for those who install and operate: every alarm, cause, finding and variable has its words."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from probing_cluster.attribution import taxonomy
+from probing_cluster.control_plane import site_checks, site_database, site_rights
+from probing_cluster.slurm_plugins import doctor
+from tests.ansible import conftest
+
+DOCS = conftest.ROOT / "docs"
+LOUD = {"warning", "error", "critical", "exception"}
+
+
+def loud_words(room: str) -> Iterator[tuple[str, str]]:
+    """(where, literal words) of every message of a room's daemons that is a warning or worse."""
+    for path in sorted((conftest.ROOT / room).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            if not (isinstance(node.func.value, ast.Name) and node.func.value.id in {"LOG", "_log"}):
+                continue
+            told = node.args[1:] if node.func.attr == "log" else node.args
+            if node.func.attr not in LOUD | {"log"} or not told or not isinstance(told[0], ast.Constant):
+                continue
+            for part in re.split(r"%[a-z]", str(told[0].value)):
+                if words := part.strip(" :,;"):
+                    yield f"{path.relative_to(conftest.ROOT)}:{node.lineno}", words
+
+
+def test_every_alarm_has_its_paragraph() -> None:
+    """What a daemon says as a warning or worse stands in docs/operate.md, in its own words."""
+    page = " ".join((DOCS / "operate.md").read_text(encoding="utf-8").split())
+    said = [pair for room in ("control_plane", "slurm_plugins", "probe_agent") for pair in loud_words(room)]
+    assert len(said) > 20
+    assert [pair for pair in said if pair[1] not in page] == []
+
+
+def test_every_cause_has_its_runbook() -> None:
+    """A verdict's word is a heading with something below it; no heading names a cause that is gone."""
+    page = (
+        (DOCS / "operate.md").read_text(encoding="utf-8").partition("## Causes")[2].partition("## Routine")[0]
+    )
+    sections = dict(re.findall(r"^### (\w+)\n\n(.+?)(?=\n\n###|\Z)", page, re.MULTILINE | re.DOTALL))
+    assert set(sections) == set(taxonomy.load().causes)
+    assert all(text.strip() for text in sections.values())
+
+
+def test_every_finding_of_the_doctor_is_listed() -> None:
+    """Each name that `probing-ctl doctor` may print has its row."""
+    pages = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("install.md", "slurm.md"))
+    names: set[str] = set()
+    for module in (doctor, site_checks, site_database, site_rights):
+        text = Path(str(module.__file__)).read_text(encoding="utf-8")
+        names |= set(re.findall(r'\bname="(\w+)"', text))
+    names |= {f"{key.lower()}_path" for key in (*site_rights.ROOTS_HOOKS, *site_rights.EVERYBODYS)}
+    assert len(names) > 30
+    assert sorted(name for name in names if f"| `{name}` |" not in pages) == []
+
+
+def test_every_variable_of_the_roles_is_explained() -> None:
+    """Each variable a site may set has its row, with the default that is in force."""
+    page = (DOCS / "install.md").read_text(encoding="utf-8")
+    text = (conftest.ROOT / "ansible/roles/common/defaults/main.yml").read_text(encoding="utf-8")
+    ours = yaml.safe_load(text.partition("# What the roles compute for themselves.")[0])
+    assert sorted(name for name in ours if f"| `{name}` |" not in page) == []
+    rows = set(re.findall(r"^\| `(probing_\w+)` \|", page, re.MULTILINE))
+    assert sorted(rows - set(ours)) == []
+
+
+def test_the_pages_are_reachable() -> None:
+    """The first screen links to installing, operating and the limits."""
+    readme = (conftest.ROOT / "README.md").read_text(encoding="utf-8")
+    for name in ("install", "operate", "limits"):
+        assert f"docs/{name}.md" in readme
