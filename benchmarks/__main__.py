@@ -80,6 +80,11 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     ),
     Benchmark(module="hooks", about="wall time of Prolog, Epilog and TaskProlog", short=("--runs", "15")),
     Benchmark(
+        module="probe_overhead",
+        about="start, memory, call-heavy code and hooks of the probe, beside PyPI probing",
+        short=("--runs", "12"),
+    ),
+    Benchmark(
         module="job_start",
         about="start of short jobs on a real Slurm, with us and without",
         short=("--jobs", "12", "--blocks", "2"),
