@@ -328,7 +328,13 @@ class RankWatch:
                 "rank_dead",
                 f"{page.pid}:{page.start_ticks}:dead",
                 f"{_said(page)} is gone after step {page.steps} in phase {page.phase}",
-                {"rank": page.rank, "steps": page.steps, "phase": page.phase, "step_id": page.step_id},
+                {
+                    "rank": page.rank,
+                    "steps": page.steps,
+                    "phase": page.phase,
+                    "step_id": page.step_id,
+                    "world_size": page.world_size,
+                },
                 pid=page.pid,
                 at=self._clock.now() - timedelta(seconds=max(0.0, now_s - rank.end.died_s)),
             )

@@ -75,7 +75,24 @@ def _attempt(view: model.AttemptView) -> dict[str, Any]:
         "verdict": None if view.verdict is None else _verdict(view.verdict, view.evidence),
         "other_events": [_event(e) for e in view.others],
         "pace": [_event(e) | {"detail": dict(e.detail)} for e in view.pace],
+        "gangs": [_gang(g) for g in view.gangs],
         "actions": [_action(d) for d in view.actions],
+    }
+
+
+def _gang(gang: records.GangVerdict) -> dict[str, Any]:
+    return {
+        "kind": gang.kind,
+        "ranks": list(gang.ranks),
+        "nodes": list(gang.nodes),
+        "domain": gang.domain.value,
+        "confidence": gang.confidence.value,
+        "summary": gang.summary,
+        "location": gang.location,
+        "proof": list(gang.proof),
+        "onset_at": _at(gang.onset_at),
+        "made_at": _at(gang.made_at),
+        "ended_at": _at(gang.ended_at),
     }
 
 

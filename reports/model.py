@@ -42,6 +42,9 @@ class AttemptView:
     pace: tuple[records.HealthEvent, ...] = records.doc(
         "which ranks were slow in it, or that all of it slowed down, oldest first", default=()
     )
+    gangs: tuple[records.GangVerdict, ...] = records.doc(
+        "why its ranks did not get on while it ran, oldest first", default=()
+    )
     actions: tuple[records.Drain, ...] = records.doc("what was done because of it, oldest first", default=())
     lost_s: float | None = records.doc("work of it that was lost, seconds; null when not known", default=None)
     quiet_nodes: tuple[str, ...] = records.doc("its nodes with no fault recorded during it", default=())
@@ -165,6 +168,7 @@ def _view(attempt: records.JobAttempt, found: rows.Rows, later: Sequence[records
         evidence=evidence,
         others=others,
         pace=tuple(e for e in found.pace if _concerns(attempt, e)),
+        gangs=tuple(g for g in found.gangs if g.submit_at == attempt.submit_at),
         actions=tuple(
             sorted((d for d in found.drains if _acted_on(attempt, d, wanted, until)), key=lambda d: d.at)
         ),

@@ -49,6 +49,9 @@ class Rows:
     pace: tuple[records.HealthEvent, ...] = records.doc(
         "slow ranks and slow-downs that the probe's pages showed, oldest first", default=()
     )
+    gangs: tuple[records.GangVerdict, ...] = records.doc(
+        "why its ranks did not get on while it ran, oldest first", default=()
+    )
     drains: tuple[records.Drain, ...] = records.doc("what was done to its nodes, or to the job", default=())
     account: records.RunAccount | None = records.doc("the run's seconds; null until computed", default=None)
     heartbeats: tuple[records.AgentHeartbeat, ...] = records.doc(
@@ -103,6 +106,7 @@ def from_json(document: Mapping[str, Any]) -> Rows:
         evidence=many("evidence", records.HealthEvent),
         others=many("others", records.HealthEvent),
         pace=many("pace", records.HealthEvent),
+        gangs=many("gangs", records.GangVerdict),
         drains=many("drains", records.Drain),
         account=record_from_json(records.RunAccount, account) if account else None,
         heartbeats=many("heartbeats", records.AgentHeartbeat),

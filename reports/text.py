@@ -23,6 +23,7 @@ def render(
     for view in report.attempts:
         if attempt is None or view.attempt.attempt == attempt:
             lines += _why(view, width, days, brush)
+            lines += _stalls(view, width, days, brush)
             lines += _pace(view, width, days, brush)
     lines += _ends(report, width, brush)
     return "\n".join(line.rstrip() for line in lines) + "\n"
@@ -132,6 +133,20 @@ def _why(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) ->
     done = _done(view, days)
     if done:
         yield from _wrap(done, width, "  ", "    ")
+
+
+def _stalls(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
+    """Where its ranks stood still while it ran; the pages are the user's own word."""
+    if not view.gangs:
+        return
+    yield ""
+    title = _sides(f"Stalls of attempt {view.attempt.attempt}", "as its ranks told", width)
+    yield from (brush.bold(line) for line in title)
+    for gang in view.gangs[-_MOST_EVIDENCE:]:
+        until = "still" if gang.ended_at is None else f"until {phrase.clock_z(gang.ended_at, with_day=days)}"
+        yield f"    {phrase.clock_z(gang.onset_at, with_day=days)} {until}  {gang.kind}, {gang.domain.replace('_', ' ')}, {gang.confidence}"
+        where = f" ({sanitize.clean(gang.location, 200)})" if gang.location else ""
+        yield from _wrap(f"{sanitize.clean(gang.summary, 300)}{where}", width, " " * 6)
 
 
 def _pace(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:

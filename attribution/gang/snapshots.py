@@ -46,7 +46,7 @@ def gang(events: Iterable[records.HealthEvent], *, end_at: datetime | None = Non
     began = [e.at - timedelta(seconds=e.measured or 0.0) for e in told if e.kind == STALL]
     return Gang(
         ranks=tuple(ranks),
-        world_size=_world(last.values()),
+        world_size=_world((*last.values(), *deaths)),
         evidence=evidence,
         nodes=frozenset(last),
         onset_at=max(began) if began else min(e.at for e in evidence),

@@ -124,10 +124,10 @@ def _stopped(ranks: _Ranks, _world: int | None, _faults: _Faults) -> GangFinding
     )
 
 
-def _dead(ranks: _Ranks, _world: int | None, faults: _Faults) -> GangFinding | None:
+def _dead(ranks: _Ranks, world: int | None, faults: _Faults) -> GangFinding | None:
     found = [r for r in ranks if not r.alive and r.phase != "ended"]
-    survivors = [r for r in ranks if r.alive]
-    if not found or not survivors:
+    # Deaths are told where others lived on: of a gang whose every rank died, none is told from the others.
+    if not found or len(found) >= max(len(ranks), world or 0):
         return None
     proof = [f"rank {r.rank}: pid {r.pid} is gone after step {r.steps} {r.exit_note}".rstrip() for r in found]
     kinds = {k for r in found for k in faults.get(r.node, ())}

@@ -9,8 +9,8 @@ from probing_cluster.attribution.gang import snapshots
 from probing_cluster.core import records
 
 _CAUSES = {
-    "rank_dead": "missing_rank",
-    "rank_stopped": "missing_rank",
+    "rank_dead": "rank_killed",
+    "rank_stopped": "rank_stopped",
     "dataloader": "missing_rank",
     "python_loop": "missing_rank",
     "gil_held": "missing_rank",

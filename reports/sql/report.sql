@@ -2,7 +2,7 @@
 -- whether it is read here or sent over the service's socket.
 -- inputs:  cluster  text   the cluster preferred when several have such a job
 --          job_id   bigint the raw job id, or null; array_id + task, het_id + component likewise
--- output:  document jsonb  attempts, verdicts, evidence, others, pace, drains, account, heartbeats,
+-- output:  document jsonb  attempts, verdicts, evidence, others, pace, gangs, drains, account, heartbeats,
 --                          run_jobs, siblings, n_siblings; null when no attempt is known.
 --                          Times ISO 8601 in UTC, durations in seconds.
 with named as (
@@ -47,6 +47,10 @@ with named as (
     where e.job_id in (select job_id from picked) and e.source = 'probe'
       and e.kind in ('rank_slow', 'gang_drift') and e.at >= (select min(submit_at) from attempts)
     order by e.at limit 100
+), gangs as (
+    select g.* from probing.gang_verdict g join picked using (cluster, job_id)
+    where g.kind <> 'unknown' or g.ended_at is null
+    order by g.made_at desc limit 100
 ), drains as (
     select d.* from probing.drain d
     where d.job_id in (select job_id from picked)
@@ -76,6 +80,7 @@ select case when exists (select 1 from attempts) then jsonb_build_object(
     'evidence', (select jsonb_agg(to_jsonb(e) order by e.at) from evidence e),
     'others', (select jsonb_agg(to_jsonb(o) order by o.at) from (select * from others order by at limit 500) o),
     'pace', (select jsonb_agg(to_jsonb(p) order by p.at) from pace p),
+    'gangs', (select jsonb_agg(to_jsonb(g) order by g.made_at) from gangs g),
     'drains', (select jsonb_agg(to_jsonb(d) order by d.at) from drains d),
     'account', (select to_jsonb(r) from probing.run_account r join run using (cluster, "user", run_key) limit 1),
     'heartbeats', (select jsonb_agg(to_jsonb(h) - 'ranks') from probing.agent_heartbeat h

@@ -134,3 +134,17 @@ def test_the_pace_of_a_job_comes_with_its_report(store: db_store.Store, story: r
     delivery.Delivery(store.connection_uri(), "c", slow.node).deliver(events=[slow, *others])
     found = read(store.connection_uri(), "4242").pace
     assert [(e.event_id, e.detail) for e in found] == [(slow.event_id, {"rank": 5})]
+
+
+def test_the_stalls_of_a_job_come_with_its_report(store: db_store.Store, story: rows.Rows) -> None:
+    """Those of this job, with every field."""
+    fill(store, story)
+    stall = records.GangVerdict(
+        gang_id=uuid.UUID(int=1), cluster="c", job_id=4242, submit_at=told.at("14:00:00"), kind="python_loop",
+        ranks=(5,), nodes=("n2",), domain=records.Domain.USER_PROGRAM, confidence=records.Confidence.LIKELY,
+        summary="rank 5", location="train.py:7", proof=("waits",), evidence=(uuid.UUID(int=2),),
+        onset_at=told.at("14:10:00"), made_at=told.at("14:10:12"), detail={"steps": 7},
+    )  # fmt: skip
+    other = dataclasses.replace(stall, gang_id=uuid.UUID(int=3), job_id=7)
+    store.save_gang_verdicts([stall, other])
+    assert read(store.connection_uri(), "4242").gangs == (stall,)

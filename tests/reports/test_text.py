@@ -170,3 +170,27 @@ def test_a_slow_rank_is_told_of_a_job_that_completed() -> None:
     assert words in " ".join(page.split())
     assert "of another attempt" not in page
     assert max(len(line) for line in page.splitlines()) <= 80
+
+
+def test_a_stall_is_told_while_the_job_runs() -> None:
+    """Which rank, on which node, in which line, since when; of another attempt nothing."""
+    running = told.attempt(1, start_at=told.at("14:03:00"), end_at=None, state="RUNNING", nodes=("n2",))
+    stall = records.GangVerdict(
+        gang_id=told.XID, cluster="c", job_id=running.job_id, submit_at=running.submit_at, kind="python_loop",
+        ranks=(5,), nodes=("n2",), domain=records.Domain.USER_PROGRAM, confidence=records.Confidence.LIKELY,
+        summary="rank 5 on n2 did not arrive: it is elsewhere in the user's program",
+        location="endless (/home/alice/train.py:74)", onset_at=told.at("14:10:00"), made_at=told.at("14:10:12"),
+    )  # fmt: skip
+    other = dataclasses.replace(stall, submit_at=told.at("01:00:00"), summary="of another attempt")
+    page = render(rows.Rows(attempts=(running,), gangs=(other, stall)))
+    assert "Stalls of attempt 1" in page
+    assert re.search(r"14:10:00Z? still  python_loop, user program, likely", page)
+    assert "it is elsewhere in the user's program (endless (/home/alice/train.py:74))" in " ".join(
+        page.split()
+    )
+    assert "of another attempt" not in page
+    assert max(len(line) for line in page.splitlines()) <= 80
+    over = render(
+        rows.Rows(attempts=(running,), gangs=(dataclasses.replace(stall, ended_at=told.at("14:11:00")),))
+    )
+    assert "until 14:11:00" in over

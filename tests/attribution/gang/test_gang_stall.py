@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -136,8 +137,11 @@ def test_two_that_receive_from_each_other_are_a_deadlock() -> None:
 
 
 def test_every_kind_has_a_meaning() -> None:
-    """What judge says can be looked up."""
+    """What judge says can be looked up, in the code and in the manual."""
     assert {case[2] for case in CASES} <= set(stall.KINDS)
+    page = (Path(__file__).resolve().parents[3] / "docs" / "probe.md").read_text("utf-8")
+    for kind, meaning in stall.KINDS.items():
+        assert f"| `{kind}` | {meaning} |" in page
 
 
 def test_a_fault_on_another_node_convicts_nobody_else() -> None:
