@@ -105,9 +105,7 @@ class Cluster:
         )
 
 
-@pytest.fixture
-def up() -> Iterator[Cluster]:
-    """Four nodes of eight GPUs, everything running; gone afterwards."""
+def _booted() -> Iterator[Cluster]:
     if os.geteuid() != 0 or shutil.which("slurmctld") is None:
         pytest.skip("needs root and Debian's slurm packages")
     with scratch.directory("pce2e-") as directory, cluster.Sandbox.up(directory / "s") as sandbox:
@@ -115,3 +113,15 @@ def up() -> Iterator[Cluster]:
         for node in sandbox.layout.node_names:
             found.alive(node)
         yield found
+
+
+@pytest.fixture
+def up() -> Iterator[Cluster]:
+    """Four nodes of eight GPUs, everything running; gone afterwards."""
+    yield from _booted()
+
+
+@pytest.fixture(scope="module")
+def gangs() -> Iterator[Cluster]:
+    """The same for all gangs of a module, one after another."""
+    yield from _booted()
