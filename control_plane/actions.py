@@ -39,6 +39,14 @@ class Hands(Protocol):
         """The job right now, None when it does not run."""
         ...
 
+    def exclusions(self) -> Iterable[view.Exclusion]:
+        """The nodes that jobs' users excluded."""
+        ...
+
+    def outages(self, since: datetime, until: datetime) -> Iterable[view.Outage]:
+        """Every node's stretches out of service that began in the span."""
+        ...
+
     def drain(self, name: str, reason: str) -> slurm_nodes.Outcome:
         """Drain a node that is nobody else's."""
         ...

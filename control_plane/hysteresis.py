@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from probing_cluster.control_plane import confirm
+from probing_cluster.control_plane import confirm, view
 from probing_cluster.core import records, settings
 
 _FOLDED = re.compile(r" \(\+\d+ more\)$")
@@ -85,6 +85,11 @@ def judge(patient: Patient, policy: settings.PolicySettings, now: datetime) -> t
         return (
             Next.ESCALATE,
             f"the same fault again after {cures(patient, policy)} cures: inspect the hardware",
+        )
+    if patient.drain.reason.startswith(view.LEMON_PREFIX):
+        return (
+            Next.WAIT,
+            "a lemon passes every check: it comes back by a person's word (probing-ctl lemon repaired)",
         )
     if not policy.auto_resume:
         return Next.WAIT, "policy.auto_resume is off"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from probing_cluster.control_plane import budget, confirm, context, view
+from probing_cluster.control_plane import letters as post
 from probing_cluster.core import errors, network_address, records
 from probing_cluster.db import engines
 
@@ -86,6 +88,13 @@ def task_metrics(service: context.Context) -> Iterator[Metric]:
         for outcome in ("ok", "unavailable", "failed"):
             passes.add_metric([name, outcome], getattr(done, f"n_{outcome}"))
     yield from (last, took, passes)
+    letters = GaugeMetricFamily(
+        "probing_outbox_letters", "mails and posts that are not delivered, by state", labels=["state"]
+    )
+    counts = Counter(x.state for x in post.box(service.config).letters())
+    for state in ("waiting", "failed"):
+        letters.add_metric([state], counts[state])
+    yield letters
 
 
 def store_metrics(service: context.Context) -> Iterator[Metric]:
@@ -108,6 +117,16 @@ def store_metrics(service: context.Context) -> Iterator[Metric]:
     yield from (taken, limit, observing)
     yield from _waiting(_rows(service, _WAITING)[0])
     yield _verdicts(_rows(service, _VERDICTS, since=since))
+    yield _lemons(service)
+
+
+def _lemons(service: context.Context) -> Metric:
+    found = GaugeMetricFamily(
+        "probing_lemon_nodes", "nodes of the last scored day, by verdict", labels=["verdict"]
+    )
+    for verdict, count in sorted(service.store.lemon_counts(service.config.cluster.name).items()):
+        found.add_metric([verdict], count)
+    return found
 
 
 def _agents(beats: Iterable[records.AgentHeartbeat], ages: dict[str, float]) -> Iterator[Metric]:

@@ -146,8 +146,8 @@ class Outbox:
                 yield _letter(json.loads(path.read_text("utf-8")))
             except FileNotFoundError:
                 continue  # another process took it away meanwhile
-            except (OSError, ValueError, KeyError, TypeError, AssertionError) as exc:
-                LOG.error("letter unreadable, set aside", extra={"fields": {"file": str(path), "why": str(exc)}})  # noqa: TRY400 - the words suffice
+            except (OSError, ValueError, KeyError, TypeError, AssertionError):
+                LOG.exception("letter unreadable, set aside", extra={"fields": {"file": str(path)}})
                 path.replace(path.with_suffix(".unreadable"))
 
 

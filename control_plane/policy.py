@@ -95,15 +95,15 @@ def _about(
     )
     node = seen.nodes.get(name)
     if node is None:
-        yield _hold(base, "skipped", "Slurm knows no such node")
+        yield held(base, "skipped", "Slurm knows no such node")
         return
     if node.hands_off:
-        yield _hold(base, "skipped", node.hands_off)
+        yield held(base, "skipped", node.hands_off)
         return
     if not node.ours:
         denied = ledger.refuses(name)
         if denied:
-            yield _hold(base, "denied", denied)
+            yield held(base, "denied", denied)
             return
         ledger.take(name)
         yield base
@@ -123,7 +123,7 @@ def _requeues(base: Decision, events: Sequence[records.HealthEvent], seen: view.
         if guilty:
             yield dataclasses.replace(found, reason=reason_for(guilty))
         elif events:
-            yield _hold(found, "skipped", next(iter(spared.values())) or "")
+            yield held(found, "skipped", next(iter(spared.values())) or "")
 
 
 def _refusals(seen: view.View, policy: settings.PolicySettings, ledger: budget.Ledger) -> Iterator[Decision]:
@@ -148,7 +148,7 @@ def _refusals(seen: view.View, policy: settings.PolicySettings, ledger: budget.L
         denied = ledger.refuses(name)
         if not denied:
             ledger.take(name)
-        yield _hold(made, "denied", denied) if denied else made
+        yield held(made, "denied", denied) if denied else made
 
 
 def _adoptions(seen: view.View) -> Iterator[Decision]:
@@ -189,7 +189,8 @@ def _overruled(node: str, ids: Sequence[uuid.UUID], seen: view.View) -> bool:
     )
 
 
-def _hold(decision: Decision, held: str, why: str) -> Decision:
+def held(decision: Decision, held: str, why: str) -> Decision:
+    """The decision, not to be done for that reason."""
     return dataclasses.replace(decision, held=held, why=why)
 
 

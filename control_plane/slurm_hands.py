@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from probing_cluster.control_plane import view
-from probing_cluster.core import settings
-from probing_cluster.slurm_plugins import commands, live, live_records
+from probing_cluster.core import clock, settings
+from probing_cluster.slurm_plugins import commands, live, live_records, node_events
 from probing_cluster.slurm_plugins import nodes as slurm_nodes
 
 
@@ -12,6 +14,7 @@ class SlurmHands:
     """Reads through `slurm_plugins.live`, acts through `slurm_plugins.nodes`."""
 
     def __init__(self, config: settings.Settings, run: commands.Runner) -> None:
+        self._run = run
         self._live = live.connect(config.slurm, run)
         self._acts = slurm_nodes.connect(config.slurm, run)
 
@@ -32,6 +35,27 @@ class SlurmHands:
         """One job, read now; None when it does not hold nodes."""
         found = self._live.job(job_id)
         return job_of(found) if found and found.running else None
+
+    def exclusions(self) -> list[view.Exclusion]:
+        """What users excluded, by the jobs that the controller remembers, pending ones included."""
+        return [
+            view.Exclusion(job_id=j.job_id, user=j.user, nodes=j.excluded_nodes)
+            for j in self._live.jobs()
+            if j.excluded_nodes
+        ]
+
+    def outages(self, since: datetime, until: datetime) -> list[view.Outage]:
+        """Every stretch in which a node was out of service that began in the span, by slurmdbd."""
+        told = node_events.outages(self._run, int(since.timestamp()), int(until.timestamp()))
+        return [
+            view.Outage(
+                node=o.node,
+                start_at=clock.from_epoch_s(o.start_s),
+                end_at=None if o.end_s is None else clock.from_epoch_s(o.end_s),
+                reason=o.reason,
+            )
+            for o in told
+        ]
 
     def drain(self, name: str, reason: str) -> slurm_nodes.Outcome:
         """Drain a node that is nobody else's."""

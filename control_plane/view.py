@@ -11,6 +11,9 @@ from probing_cluster.slurm_plugins import node_events
 OWN_PREFIX = "probing:"
 """How every reason that we write begins; only such drains are ours."""
 
+LEMON_PREFIX = "probing: lemon"
+"""How the reason begins when a node is drained as a lemon: it passes every check, so only a person brings it back."""
+
 UNTOUCHABLE = frozenset(
     {
         "DRAIN",
@@ -76,6 +79,25 @@ class Job:
     nodes: tuple[str, ...] = records.doc("its nodes", default=())
     requeue: bool = records.doc("false with --no-requeue", default=True)
     batch: bool = records.doc("false for salloc and srun", default=True)
+
+
+@records.record
+class Exclusion:
+    """The nodes that one job's user told Slurm to leave out."""
+
+    job_id: int = records.doc("raw job id")
+    user: str = records.doc("its owner")
+    nodes: tuple[str, ...] = records.doc("node names")
+
+
+@records.record
+class Outage:
+    """One stretch of a node out of service, as Slurm's accounting has it."""
+
+    node: str = records.doc("node name")
+    start_at: datetime = records.doc("when it began")
+    end_at: datetime | None = records.doc("when it ended; null while it lasts")
+    reason: str = records.doc("Slurm's reason")
 
 
 @records.record

@@ -85,6 +85,14 @@ class ActionRows(store_base.StoreBase):
             query = query.where(s.day == sa.select(sa.func.max(s.day)).scalar_subquery())
         return self._select(records.LemonScore, query)
 
+    def lemon_counts(self, cluster: str) -> dict[str, int]:
+        """Nodes by verdict on the latest scored day; empty before the first."""
+        s = tables.lemon_score.c
+        latest = sa.select(sa.func.max(s.day)).where(s.cluster == cluster).scalar_subquery()
+        query = sa.select(s.verdict, sa.func.count()).where(s.cluster == cluster, s.day == latest)
+        with engines.translated(), self.engine.connect() as connection:
+            return {row[0]: row[1] for row in connection.execute(query.group_by(s.verdict))}
+
     def lemon_day_before(self, day: datetime, cluster: str) -> datetime | None:
         """The last scored day before `day`; None when there is none."""
         s = tables.lemon_score.c

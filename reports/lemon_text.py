@@ -36,6 +36,11 @@ def render(view: lemon_view.View) -> str:
     return "\n".join(_clean(line) for line in lines) + "\n"
 
 
+def card(given: lemon_view.Card) -> str:
+    """One node."""
+    return "\n".join(_clean(line) for line in _card(given))
+
+
 def _card(card: lemon_view.Card) -> Iterator[str]:
     since = f", since {card.since:%Y-%m-%d}" if card.since and card.status == "still" else ""
     yield f"{card.node}  {card.chance}{since}"

@@ -122,6 +122,17 @@ def chance(probability: float) -> str:
     return f"{probability * 100:.0f} %" if probability >= 0.01 else "under 1 %"
 
 
+def card(
+    score: records.LemonScore,
+    night: nightly.Night,
+    drains: Iterable[records.Drain] = (),
+    report_url: str = "",
+) -> Card:
+    """One node of the night."""
+    standing = {d.node: d for d in drains if d.action == "drain" and d.ended_at is None}
+    return _card(score, standing.get(score.node), night.window_days, report_url)
+
+
 def _card(score: records.LemonScore, drain: records.Drain | None, window_days: int, report_url: str) -> Card:
     told = score.signals
     failures = [_failure(f, report_url) for f in reversed(told.get("failures", ()))]

@@ -37,7 +37,7 @@ def send(config: settings.MailSettings, message: bytes, recipients: Iterable[str
     """One attempt to hand `message` over; raises SettingsError for settings that can never work."""
     wanted = tuple(recipients)
     _check(config)
-    password = read_secret(config.password_file) if config.username else ""
+    password = secret_file.read(Path(config.password_file)) if config.username else ""
     try:
         server = _connected(config, password)
         try:
@@ -52,11 +52,6 @@ def send(config: settings.MailSettings, message: bytes, recipients: Iterable[str
         return _answered(wanted, exc.smtp_code, exc.smtp_error)
     except (OSError, smtplib.SMTPException) as exc:
         return Outcome(later=dict.fromkeys(wanted, f"{config.host}:{config.port}: {_words(exc)}"))
-
-
-def read_secret(file: str) -> str:
-    """The content of a file that only its owner can read; raises SettingsError."""
-    return secret_file.read(Path(file))
 
 
 class _Trouble(Exception):

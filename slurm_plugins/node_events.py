@@ -59,6 +59,17 @@ class Event:
     reason: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Outage:
+    """One stretch of one node out of service."""
+
+    node: str
+    start_s: int
+    end_s: int | None
+    """None while it lasts."""
+    reason: str
+
+
 class NodeEvents:
     """`sacctmgr show event`; where slurmdbd does not answer nothing is known, and that is no failure."""
 
@@ -83,6 +94,35 @@ class NodeEvents:
         except errors.SlurmUnavailable:
             return None
         return judge(parse(output), since_s, ours, self._us)
+
+
+def outages(run: commands.Runner, since_s: int, until_s: int) -> list[Outage]:
+    """Every stretch in which any node was down or drained, that began in the span; raises SlurmUnavailable."""
+    output = run(
+        "sacctmgr",
+        "-n",
+        "-P",
+        "show",
+        "event",
+        "event=node",
+        f"start={_utc(since_s)}",
+        f"end={_utc(until_s)}",
+        "format=NodeName,TimeStart,TimeEnd,Reason",
+        environment={"SLURM_TIME_FORMAT": "%s"},
+    )
+    found = []
+    for line in output.decode("utf-8", "replace").split("\n"):
+        parts = line.split("|", 3)
+        if len(parts) == 4 and parts[0] and parts[1].isdigit() and since_s <= int(parts[1]) < until_s:
+            end_s = int(parts[2]) if parts[2].isdigit() else None
+            found.append(
+                Outage(node=parts[0], start_s=int(parts[1]), end_s=end_s, reason=sanitize.clean(parts[3]))
+            )
+    return found
+
+
+def _utc(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 def parse(output: bytes) -> list[Event]:

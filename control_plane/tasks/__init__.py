@@ -8,8 +8,11 @@ from probing_cluster.control_plane.tasks import (
     accounts,
     actions,
     attribution,
+    exclusions,
     export,
     gangs,
+    lemon,
+    mail,
     maintenance,
     resume,
     silence,
@@ -27,5 +30,8 @@ REGISTER: tuple[context.Task, ...] = (
     resume.TASK,
     maintenance.TASK,
     export.TASK,
+    exclusions.TASK,
+    lemon.TASK,
+    mail.TASK,
 )
 """Every task, the most urgent first."""

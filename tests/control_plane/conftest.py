@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+# Twins of other rooms: the fleet with a lemon in it, and the SMTP server.
+sys.path.extend(str(Path(__file__).parents[1] / room) for room in ("lemon", "reports"))
 
 import fakes
 

@@ -37,6 +37,8 @@ class Hands:
         }
         self.running: dict[int, view.Job] = {}
         self.acts: list[tuple[str, ...]] = []
+        self.excluded: list[view.Exclusion] = []
+        self.out: list[view.Outage] = []
         self.down = False
         self.says: slurm_nodes.Outcome | None = None
 
@@ -55,6 +57,14 @@ class Hands:
     def job(self, job_id: int) -> view.Job | None:
         self._answer()
         return self.running.get(job_id)
+
+    def exclusions(self) -> list[view.Exclusion]:
+        self._answer()
+        return self.excluded
+
+    def outages(self, since: datetime, until: datetime) -> list[view.Outage]:
+        self._answer()
+        return [o for o in self.out if since <= o.start_at < until]
 
     def drain(self, name: str, reason: str) -> slurm_nodes.Outcome:
         return self._act("drain", name, reason, {"DRAIN"})

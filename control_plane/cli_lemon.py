@@ -1,0 +1,392 @@
+"""`probing-ctl lemon …`: the night's report, the lemons of today, and what people say about them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from probing_cluster.control_plane import commands, table
+from probing_cluster.control_plane.cli_nodes import who
+from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings
+
+if TYPE_CHECKING:
+    from probing_cluster.control_plane import outbox, tickets
+    from probing_cluster.db import store as db_store
+    from probing_cluster.lemon import nightly
+
+_THRESHOLD_POINTS = (50.0, 90.0, 95.0, 99.0, 99.5, 100.0)
+
+
+def register(register: commands.Commands) -> None:
+    """Adds `lemon report|list|thresholds|confirm|deny|repaired|tickets|exclude-list|outbox`."""
+    group = register.group("lemon", "nodes that keep killing jobs")
+    _register_reading(group)
+    for name, meaning in (
+        ("confirm", "say that a node is a lemon; it stays one until it is repaired"),
+        ("deny", "say that a node is no lemon: what was known so far no longer counts"),
+        ("repaired", "say that a lemon has been repaired: it starts afresh, and is watched for recurrence"),
+    ):
+        made = group.add(name, _say, meaning)
+        made.add_argument("node", nargs="+", metavar="NODE", help="hostlists")
+        made.add_argument("--note", default="", help="your words, kept with the node")
+        made.add_argument("--json", action="store_true", help="one JSON array")
+    made = group.add(
+        "tickets", _tickets, "read repair tickets from a CSV file; a ticket read twice counts once"
+    )
+    made.add_argument(
+        "file", metavar="FILE", help="CSV with the columns node, ticket, opened and, if you like, note"
+    )
+    made.add_argument("--json", action="store_true", help="one JSON object")
+    made = group.add("outbox", _outbox, "letters that wait or could not be delivered")
+    made.add_argument("--retry", action="store_true", help="try all of them now, the failed ones too")
+    made.add_argument("--json", action="store_true", help="one JSON array")
+
+
+def _register_reading(group: commands.Commands) -> None:
+    made = group.add("report", _report, "the night's report; a day not scored yet is scored first")
+    made.add_argument("--day", metavar="D", help="the day, 2026-11-20 (default: the last whole day, UTC)")
+    made.add_argument("--again", action="store_true", help="score it again, and with --send mail it again")
+    made.add_argument(
+        "--html", metavar="FILE", help="also write the mail as a page ('-': to standard output, alone)"
+    )
+    made.add_argument(
+        "--send", action="store_true", help="mail it (and post it) now, if that night was not yet"
+    )
+    made.add_argument("--json", action="store_true", help="one JSON object")
+    made = group.add("list", _list, "lemons and suspects of the latest scored day; of named nodes everything")
+    made.add_argument("node", nargs="*", metavar="NODE", help="hostlists; default lemons and suspects")
+    made.add_argument("--json", action="store_true", help="one JSON array")
+    made = group.add(
+        "thresholds",
+        _thresholds,
+        "the paper's seven thresholds from this site's own distribution, and whom they name",
+    )
+    made.add_argument(
+        "--day", metavar="D", help="the day the window ends with (default: the last whole day, UTC)"
+    )
+    made.add_argument(
+        "--percentile", type=float, default=99.0, metavar="P", help="of the site's nodes (default 99)"
+    )
+    made.add_argument(
+        "--votes", type=int, default=2, metavar="N", help="signals that must reach theirs (default 2)"
+    )
+    made.add_argument("--json", action="store_true", help="one JSON object")
+    made = group.add(
+        "exclude-list", _exclude_list, "the lemons as a hostlist for --exclude, or as node features"
+    )
+    made.add_argument("--suspects", action="store_true", help="suspects, too")
+    made.add_argument(
+        "--format",
+        choices=("exclude", "features", "weight"),
+        default="exclude",
+        help="hostlist; or scontrol lines that give every other node the feature 'sound'; or that use lemons last",
+    )
+    made.add_argument("--json", action="store_true", help="one JSON array of node names")
+
+
+def _open(args: argparse.Namespace) -> tuple[settings.Settings, db_store.Store]:
+    from probing_cluster.db import store as db_store
+
+    config = settings.load(args.config)
+    return config, db_store.Store.open(config)
+
+
+def _day(text: str | None) -> datetime:
+    from probing_cluster.lemon import nightly
+
+    today = nightly.day_of(clock.SYSTEM.now())
+    if text is None:
+        return today - nightly.DAY
+    try:
+        day = datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError as exc:
+        raise errors.UsageError(f"{text!r} is no day; write 2026-11-20") from exc
+    if day != nightly.day_of(day) or day >= today:
+        raise errors.UsageError(f"{text} is not a whole day that has passed (UTC)")
+    return day
+
+
+def _report(args: argparse.Namespace) -> int:
+    from probing_cluster.control_plane import letters
+    from probing_cluster.reports import lemon_json, lemon_text, lemon_view
+
+    config, store = _open(args)
+    with store:
+        night = _night(config, store, _day(args.day), again=args.again)
+        drains = store.drains(open_only=True)
+        if args.html:
+            _write_html(args.html, night, config, drains)
+        if args.json:
+            print(lemon_json.dumps(lemon_json.document(night)), end="")
+        elif args.html != "-":
+            view = lemon_view.of(night, drains=drains, report_url=config.mail.report_url)
+            print(lemon_text.render(view), end="")
+        if not args.send:
+            return 0
+        now = clock.SYSTEM.now()
+        new = letters.put(config, night, drains, now, again=args.again)
+        tried = letters.flush(config, now)
+    return _say_sent(config, new, tried)
+
+
+def _night(config: settings.Settings, store: db_store.Store, day: datetime, *, again: bool) -> nightly.Night:
+    """The stored night, or a fresh one."""
+    from probing_cluster.lemon import nightly
+
+    if not again:
+        try:
+            return nightly.load(store, config, day)
+        except errors.NotFound:
+            pass
+    return nightly.score(store, config, day, outages=_outages(config, day))
+
+
+def _outages(config: settings.Settings, day: datetime) -> Any:
+    """Slurm's, where it can be asked from here."""
+    from probing_cluster.control_plane import slurm_hands
+    from probing_cluster.control_plane.tasks import lemon as task
+    from probing_cluster.slurm_plugins import commands as slurm_commands
+
+    try:
+        hands = slurm_hands.SlurmHands(config, slurm_commands.SlurmCommands(settings=config.slurm))
+        return task.outages_of(hands, config, day)
+    except errors.SlurmUnavailable:
+        return None
+
+
+def _write_html(
+    target: str, night: nightly.Night, config: settings.Settings, drains: Sequence[records.Drain]
+) -> None:
+    from probing_cluster.reports import mail
+
+    markup = mail.page_of(night, config.mail, drains=drains)
+    if target == "-":
+        print(markup)
+        return
+    path = Path(target)
+    try:
+        fresh = path.with_name(f".{path.name}.{os.getpid()}")
+        fresh.write_text(markup, encoding="utf-8")
+        fresh.replace(path)
+    except OSError as exc:
+        raise errors.UsageError(f"{path} cannot be written: {exc.strerror}") from exc
+
+
+def _say_sent(config: settings.Settings, new: Sequence[str], tried: Sequence[outbox.Letter]) -> int:
+    import sys
+
+    def tell(text: str) -> None:
+        print(f"probing-ctl: {text}", file=sys.stderr)
+
+    if not (config.mail.host and config.mail.recipients) and not config.lemon.webhook_url:
+        raise errors.SettingsError("[mail] host and recipients are empty, and so is [lemon] webhook_url")
+    for letter in tried:
+        tell(f"{letter.kind} {letter.key}: {letter.state}{f' ({letter.why})' if letter.why else ''}")
+    if not new and not tried:
+        tell("that night was sent before; --again sends it once more")
+    return 0 if all(letter.state == "sent" for letter in tried) else 1
+
+
+def _list(args: argparse.Namespace) -> int:
+    from probing_cluster.lemon import nightly
+    from probing_cluster.reports import lemon_json, lemon_text, lemon_view
+
+    config, store = _open(args)
+    with store:
+        night = nightly.load(store, config)
+        drains = store.drains(open_only=True)
+    wanted = [name for text in args.node for name in hostlist.expand(text)]
+    known = {s.node: s for s in night.scores}
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise errors.NotFound(f"{hostlist.compress(unknown)} in the scores of {night.day:%Y-%m-%d}")
+    shown = [known[n] for n in wanted] if wanted else [*night.new, *night.still, *night.suspects]
+    if args.json:
+        print(lemon_json.dumps([lemon_json.score(s) for s in shown]), end="")
+        return 0
+    if wanted:
+        cards = [lemon_view.card(s, night, drains, config.mail.report_url) for s in shown]
+        print("\n\n".join(lemon_text.card(c) for c in cards))
+        return 0
+    rows = [
+        (s.node, s.verdict, lemon_view.chance(s.score), str(s.signals.get("since", ""))[:10] or None,
+         s.multi_node_node_fails, s.single_node_node_fails, s.xid_cnt, s.out_count, s.reasons[0] if s.reasons else "")
+        for s in shown
+    ]  # fmt: skip
+    print(f"{night.cluster}, {night.day:%Y-%m-%d}: {lemon_view.headline(night)}")
+    if rows:
+        heads = ("NODE", "VERDICT", "CHANCE", "SINCE", "MULTI", "SINGLE", "XIDS", "OUT", "WHY")
+        print(table.render(heads, rows, right=frozenset({"CHANCE", "MULTI", "SINGLE", "XIDS", "OUT"})))
+    return 0
+
+
+def _thresholds(args: argparse.Namespace) -> int:
+    import numpy as np
+
+    from probing_cluster.lemon import baseline, nightly
+
+    if not 0 < args.percentile <= 100 or args.votes < 1:
+        raise errors.UsageError("--percentile lies between 0 and 100, --votes is 1 or more")
+    config, store = _open(args)
+    day = _day(args.day)
+    with store:
+        found, _ = nightly.measure(store, config, day, outages=_outages(config, day))
+    if not found.nodes:
+        raise errors.NotFound(
+            f"no node was in use in the {config.lemon.window_days} days until {day:%Y-%m-%d}"
+        )
+    arrays = found.arrays()
+    rule = baseline.Rule(percentile=args.percentile, votes=args.votes)
+    limits = baseline.thresholds(arrays, rule)
+    named = [n.node for n, hit in zip(found.nodes, baseline.named(arrays, limits, rule), strict=True) if hit]
+    spread = {
+        name: {
+            f"p{p:g}": _number(np.nanpercentile(v, p)) if np.isfinite(v).any() else None
+            for p in _THRESHOLD_POINTS
+        }
+        for name, v in arrays.items()
+    }
+    if args.json:
+        told = {
+            "day": f"{day:%Y-%m-%d}", "n_nodes": len(found.nodes), "percentile": args.percentile, "votes": args.votes,
+            "thresholds": {n: _number(v) for n, v in limits.items()}, "distribution": spread, "named": named,
+            "outages_by_slurm": found.outages_by_slurm,
+        }  # fmt: skip
+        print(json.dumps(told, indent=2))
+        return 0
+    heads = ("SIGNAL", *(f"P{p:g}" if p < 100 else "MAX" for p in _THRESHOLD_POINTS), "THRESHOLD")
+    rows = [(name, *spread[name].values(), _number(limits[name])) for name in baseline.SIGNALS]
+    print(f"{len(found.nodes)} nodes, {config.lemon.window_days} days until {day:%Y-%m-%d}")
+    print(table.render(heads, rows, right=frozenset(heads[1:])))
+    print(
+        f"{args.votes} of seven, one of them a failure signal, name: {hostlist.compress(named) or 'nobody'}"
+    )
+    return 0
+
+
+def _number(value: Any) -> float | None:
+    number = float(value)
+    return round(number, 4) if math.isfinite(number) else None
+
+
+def _say(args: argparse.Namespace) -> int:
+    action = args.lemon_command
+    config, store = _open(args)
+    names = [name for text in args.node for name in hostlist.expand(text)]
+    with store:
+        notes = [_note(config, name, action, args.note) for name in names]
+        for note in notes:
+            store.add_note(note)
+        ours = {d.node for d in store.drains(open_only=True) if d.action == "drain"}
+    if args.json:
+        told = [
+            {
+                "node": n,
+                "action": action,
+                "author": note.author,
+                "at": clock.iso_z(note.at),
+                "note": note.note,
+            }
+            for n, note in zip(names, notes, strict=True)
+        ]
+        print(json.dumps(told, indent=2))
+        return 0
+    for name in names:
+        print(f"{name}: noted; it counts from the next night on")
+        if action in ("repaired", "deny") and name in ours:
+            print(f"  it is still drained: probing-ctl resume {name}")
+    return 0
+
+
+def _note(config: settings.Settings, node: str, action: str, words: str) -> records.OperatorNote:
+    return records.OperatorNote(
+        note_id=uuid.uuid4(),
+        cluster=config.cluster.name,
+        at=clock.SYSTEM.now(),
+        author=who(),
+        subject=f"node:{node}",
+        action=action,
+        note=sanitize.clean(words),
+        detail={"lemon": True},
+    )
+
+
+def _tickets(args: argparse.Namespace) -> int:
+    from probing_cluster.control_plane import tickets
+
+    config, store = _open(args)
+    found = tickets.read(Path(args.file), config.cluster.name, who())
+    with store:
+        new = _store_tickets(store, found)
+    if args.json:
+        print(
+            json.dumps(
+                {"new": new, "known": len(found.notes) - new, "rejected": list(found.rejected)}, indent=2
+            )
+        )
+    else:
+        print(f"{new} tickets new, {len(found.notes) - new} known, {len(found.rejected)} rows rejected")
+        for line in found.rejected[:10]:
+            print(f"  {line}")
+    return 1 if found.rejected else 0
+
+
+def _store_tickets(store: db_store.Store, found: tickets.Tickets) -> int:
+    known = {n.note_id for n in store.notes(action="ticket")}
+    fresh = [n for n in found.notes if n.note_id not in known]
+    for note in fresh:
+        store.add_note(note)
+    return len(fresh)
+
+
+def _exclude_list(args: argparse.Namespace) -> int:
+    from probing_cluster.control_plane import exclude_list
+    from probing_cluster.lemon import nightly
+
+    config, store = _open(args)
+    with store:
+        night = nightly.load(store, config)
+    bad = sorted(s.node for s in (*night.new, *night.still, *(night.suspects if args.suspects else ())))
+    if args.json:
+        print(json.dumps(bad))
+    elif args.format == "exclude":
+        print(hostlist.compress(bad))
+    else:
+        nodes = exclude_list.slurms_nodes(config)
+        lines = (
+            exclude_list.features(bad, nodes)
+            if args.format == "features"
+            else exclude_list.weights(bad, nodes)
+        )
+        print("\n".join(lines))
+    return 0
+
+
+def _outbox(args: argparse.Namespace) -> int:
+    from probing_cluster.control_plane import letters
+
+    config = settings.load(args.config)
+    if args.retry:
+        letters.flush(config, clock.SYSTEM.now(), all_now=True)
+    waiting = [x for x in letters.box(config).letters() if x.state != "sent"]
+    if args.json:
+        told = [
+            {"key": x.key, "kind": x.kind, "state": x.state, "recipients": list(x.recipients), "tries": x.tries,
+             "made_at": clock.iso_z(x.made_at), "next_at": clock.iso_z(x.next_at) if x.next_at else None, "why": x.why}
+            for x in waiting
+        ]  # fmt: skip
+        print(json.dumps(told, indent=2))
+        return 0
+    if not waiting:
+        print("nothing waits")
+        return 0
+    rows = [(x.key, x.state, x.tries, clock.iso_z(x.next_at) if x.next_at else None, ", ".join(x.recipients), x.why) for x in waiting]  # fmt: skip
+    print(table.render(("LETTER", "STATE", "TRIES", "NEXT", "TO", "WHY"), rows, right=frozenset({"TRIES"})))
+    return 0

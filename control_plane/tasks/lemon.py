@@ -1,0 +1,121 @@
+"""The nightly search for lemons: the day scored, the letters in the outbox, the lemons dealt with; once a day.
+
+Asked every minute whether a night is due, so that a night missed because the service or its database was
+away is made up for as soon as both are back, in one go and not once per night missed.
+"""
+
+from __future__ import annotations
+
+import zoneinfo
+from datetime import datetime, time, timedelta
+from typing import TYPE_CHECKING
+
+from probing_cluster.control_plane import actions, context, turn
+from probing_cluster.core import errors, settings
+
+if TYPE_CHECKING:
+    from probing_cluster.lemon import gather, nightly
+
+DONE = "lemon.done"
+"""The last day whose night is over, by cluster."""
+
+
+def run(service: context.Context) -> str:
+    """One look at the clock; what the night found."""
+    day = due_day(service.clock.now(), service.config)
+    if _done(service, day):
+        return ""
+    with turn.taken(service.store, "lemon") as mine:
+        # Asked again inside: another service may have finished this very night in between.
+        if not mine or _done(service, day):
+            return ""
+        said = _night(service, day)
+        service.store.remember(_key(service), f"{day:%Y-%m-%d}")
+    return said
+
+
+def due_day(now: datetime, config: settings.Settings) -> datetime:
+    """The day (midnight UTC) whose night was due last: the latest that had ended by then."""
+    zone = _zone(config.service.timezone)
+    at = _time_of(config.lemon.run_at)
+    local = now.astimezone(zone)
+    due = datetime.combine(local.date(), at, zone)
+    if due > local:
+        due = datetime.combine(local.date() - timedelta(days=1), at, zone)
+    from probing_cluster.lemon import nightly
+
+    return nightly.day_of(due) - nightly.DAY
+
+
+def _zone(name: str) -> zoneinfo.ZoneInfo:
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError) as exc:
+        raise errors.SettingsError(f"[service] timezone: no zone {name!r} is known") from exc
+
+
+def _time_of(text: str) -> time:
+    try:
+        return time.fromisoformat(text)
+    except ValueError as exc:
+        raise errors.SettingsError(f"[lemon] run_at must be HH:MM, not {text!r}") from exc
+
+
+def outages_of(hands: actions.Hands, config: settings.Settings, day: datetime) -> list[gather.Outage] | None:
+    """What Slurm's accounting knows about nodes out of service; None while it does not answer."""
+    from probing_cluster.lemon import gather, nightly
+
+    until = day + nightly.DAY
+    since = until - timedelta(days=config.lemon.window_days)
+    try:
+        told = hands.outages(since, until)
+    except errors.SlurmUnavailable:
+        return None
+    return [gather.Outage(node=o.node, start_at=o.start_at, end_at=o.end_at, reason=o.reason) for o in told]
+
+
+def _night(service: context.Context, day: datetime) -> str:
+    from probing_cluster.control_plane import lemon_action, letters
+    from probing_cluster.lemon import nightly
+    from probing_cluster.reports import lemon_view
+
+    config, store, now = service.config, service.store, service.clock.now()
+    lemon_action.check(config.lemon.action)
+    night = nightly.score(
+        store, config, day, outages=outages_of(service.hands, config, day), at=service.clock
+    )
+    if not night.scores:
+        return ""
+    # Before the letters, so that they say what was done.
+    acted = _acted(service, night)
+    new = letters.put(config, night, store.drains(open_only=True), now)
+    store.forget_exclusions(now - timedelta(days=config.database.retention_days))
+    words = [lemon_view.headline(night), *acted]
+    return "; ".join([*words, *(f"{kind} queued" for kind in new)])
+
+
+def _acted(service: context.Context, night: nightly.Night) -> list[str]:
+    """What was done about the lemons; with Slurm away the letters go out all the same, and the next night acts."""
+    from probing_cluster.control_plane import lemon_action
+
+    try:
+        return [f"{d.action} {d.node} {d.state}" for d in lemon_action.carry_out(service, night)]
+    except errors.SlurmUnavailable as exc:
+        return [f"not acted: {exc}"]
+
+
+def _done(service: context.Context, day: datetime) -> bool:
+    done = service.store.recall(_key(service))
+    return done is not None and str(done) >= f"{day:%Y-%m-%d}"
+
+
+def _key(service: context.Context) -> str:
+    return f"{DONE} {service.config.cluster.name}"
+
+
+TASK = context.Task(
+    name="lemon",
+    meaning="scores nodes at lemon.run_at, queues the mail, drains new lemons where asked to",
+    run=run,
+    every_s=lambda _: 60.0,
+)
