@@ -54,12 +54,19 @@ WITH made AS (
 INSERT INTO probing.event_key (event_id, at, received_at) SELECT event_id, at, at FROM made
 """
 OTHERS = """
-INSERT INTO probing.agent_heartbeat SELECT 'bench', 'n' || n, now(), '', '1', now(), 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, '{}', '{}', '{}', now()
-    FROM generate_series(0, 1999) AS n;
-INSERT INTO probing.check_now SELECT 'bench', 'n' || n, 'check' || c, 'ok', 'low', '', NULL, NULL, NULL, NULL, 0, false, '1', now(), '{}'
-    FROM generate_series(0, 1999) AS n, generate_series(1, 15) AS c;
-INSERT INTO probing.lemon_score SELECT 'bench', 'n' || n, date_trunc('day', now()) - d * interval '1 day', 0, 0, 0, 0, 0, 0, NULL, 0.1,
-    '{}', CASE WHEN n < 20 THEN 'lemon' ELSE 'ok' END, '{}', now() FROM generate_series(0, 1999) AS n, generate_series(0, 30) AS d;
+INSERT INTO probing.agent_heartbeat SELECT r.* FROM generate_series(0, 1999) AS n, LATERAL jsonb_populate_record(
+    NULL::probing.agent_heartbeat,
+    '{"cluster": "bench", "boot_id": "", "version": "1", "beat_s": 10, "spool_depth": 0, "spool_bytes": 0, "lag_s": 0, "dropped_total": 0,
+      "coalesced_total": 0, "rejected_total": 0, "hung_children": 0, "rss_bytes": 0, "cpu_s": 0, "sources": {}, "faults": {}, "jobs": [], "ranks": {}}'
+    || jsonb_build_object('node', 'n' || n, 'at', now(), 'received_at', now())) AS r;
+INSERT INTO probing.check_now SELECT r.* FROM generate_series(0, 1999) AS n, generate_series(1, 15) AS c, LATERAL jsonb_populate_record(
+    NULL::probing.check_now,
+    '{"cluster": "bench", "outcome": "ok", "severity": "low", "message": "", "duration_s": 0, "timed_out": false, "version": "1", "detail": {}}'
+    || jsonb_build_object('node', 'n' || n, 'name', 'check' || c, 'at', now())) AS r;
+INSERT INTO probing.lemon_score (cluster, node, day, excl_jobid_count, xid_cnt, tickets, out_count, multi_node_node_fails,
+    single_node_node_fails, score, reasons, verdict, signals, made_at)
+SELECT 'bench', 'n' || n, date_trunc('day', now()) - d * interval '1 day', 0, 0, 0, 0, 0, 0, 0.1, '{}',
+    CASE WHEN n < 20 THEN 'lemon' ELSE 'ok' END, '{}', now() FROM generate_series(0, 1999) AS n, generate_series(0, 30) AS d;
 """
 QUESTIONS = (
     "SELECT * FROM ops.node_now",

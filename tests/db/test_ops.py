@@ -13,9 +13,10 @@ from typing import Any
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 
 from probing_cluster.core import records
-from probing_cluster.db import bulk, delivery, embedded
+from probing_cluster.db import bulk, delivery, embedded, migrate
 from probing_cluster.db import store as store_module
 
 Make = Callable[..., Any]
@@ -201,6 +202,16 @@ def big_url(postgres_directory: Path, postgres_template: str) -> Iterator[str]:
     bulk.load_attempts(url, attempts)
     bulk.load_events(url, events)
     with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            """
+            INSERT INTO probing.verdict (cluster, job_id, submit_at, attempt, cause, domain, confidence, summary, evidence,
+                ruled_out, next_step, author, rules_version, made_at)
+            SELECT cluster, job_id, submit_at, 1, 'gpu_lost', 'hardware', 'certain', repeat('s', 200), '{}', '{}', '', 'rules', '1', end_at
+            FROM probing.job_attempt WHERE state = 'FAILED'"""
+        )
+        connection.execute(
+            (Path(migrate.__file__).parent / "planner.sql").read_text()
+        )  # a copy has not its template's
         connection.execute("VACUUM ANALYZE")
     yield url
     with psycopg.connect(embedded.url(postgres_directory), autocommit=True) as connection:
@@ -227,4 +238,31 @@ def test_views_read_no_big_table_whole(query: str, big_url: str) -> None:
     """Everyday questions are answered from indexes, whatever the size of attempts and events."""
     plan = json.dumps(_rows(big_url, f"EXPLAIN (FORMAT JSON) {query}")[0])
     scans = re.findall(r'"Node Type": "Seq Scan".{0,200}?"Relation Name": "(\w+)"', plan)
-    assert not {s for s in scans if s == "job_attempt" or s.startswith("health_event")}, plan
+    assert not {s for s in scans if s in {"job_attempt", "verdict"} or s.startswith("health_event")}, plan
+
+
+def test_the_store_reads_a_days_verdicts_from_indexes(big_url: str) -> None:
+    """What the metrics and the service ask for all day does not read every verdict ever given."""
+    with store_module.Store.open(big_url) as store:
+        statements: list[str] = []
+        sa.event.listen(store.engine, "before_cursor_execute", lambda *a: statements.append((a[2], a[3])))  # type: ignore[arg-type]
+        found = store.verdicts(since=NOW - timedelta(days=1))
+    assert 5 <= len(found) <= 30
+    statement, given = next(s for s in statements if "probing.verdict" in s[0])  # type: ignore[misc]
+    with psycopg.connect(big_url) as connection:
+        plan = json.dumps(connection.execute(f"EXPLAIN (FORMAT JSON) {statement}", given).fetchone())  # type: ignore[arg-type]
+    assert "Seq Scan" not in plan
+
+
+def test_the_planner_is_told_and_every_new_connection_hears_it(postgres_directory: Path) -> None:
+    """`db upgrade` leaves the settings with the database."""
+    with psycopg.connect(embedded.url(postgres_directory), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE probing_test_planner")
+    url = embedded.url(postgres_directory, database="probing_test_planner")
+    try:
+        migrate.upgrade(url)
+        assert _rows(url, "SHOW random_page_cost") == [{"random_page_cost": "1.1"}]
+        assert _rows(url, "SHOW jit") == [{"jit": "off"}]
+    finally:
+        with psycopg.connect(embedded.url(postgres_directory), autocommit=True) as connection:
+            connection.execute("DROP DATABASE probing_test_planner WITH (FORCE)")
