@@ -98,6 +98,11 @@ def find(event: records.HealthEvent) -> FindingSignature:
     return table.by_role.get(str(role), table.fallback)
 
 
+def named(kind: str) -> FindingSignature:
+    """The signature of a kind the table knows."""
+    return _load().kinds[kind]
+
+
 def _only_user(event: records.HealthEvent) -> bool:
     return list(event.detail.get("domains") or ()) == [records.Domain.USER_PROGRAM.value]
 

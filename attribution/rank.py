@@ -22,7 +22,9 @@ _SEVERITY = {records.Severity.HIGH: 2, records.Severity.LOW: 1, records.Severity
 _INFRASTRUCTURE = frozenset({records.Domain.HARDWARE, records.Domain.SYSTEM_SOFTWARE})
 _BY_STATE = frozenset({"scheduler", "node_lost"})
 """Rules that go by Slurm's own word."""
-_SOFT = frozenset({"user_error", "unknown", "missing_rank", "requeued_by_user"})
+_SOFT = frozenset(
+    {"user_error", "unknown", "missing_rank", "rank_killed", "rank_stopped", "requeued_by_user"}
+)
 """Causes that only say how the job felt it."""
 
 
@@ -89,7 +91,8 @@ def _explains(root: claims.Claim, claim: claims.Claim) -> bool:
     if root.cause in claim.info.leads_to and not _before(root, claim):
         return False
     soft = claim.cause in _SOFT
-    yields = claim.cause == "unknown" or (claim.by_elimination and _seen_on_a_node(root))
+    told = _seen_on_a_node(root) or root.info.domain not in _INFRASTRUCTURE
+    yields = claim.cause == "unknown" or (claim.by_elimination and told)
     if root.weight < (claims.POSSIBLE if yields else claims.LIKELY):
         return False
     if soft:

@@ -121,6 +121,14 @@ class Scene:
         return tuple(n for n in self.attempt.nodes if n not in unwatched)
 
     @functools.cached_property
+    def hung(self) -> bool:
+        """True when the job's own side tells of ranks that waited in vain."""
+        told = [
+            f.event for f in self.findings if f.event.kind == "dump" and f.event.detail.get("outstanding")
+        ]
+        return bool(told) or any(f.signature.onset for f in self.findings)
+
+    @functools.cached_property
     def lost_node(self) -> str | None:
         """The node whose silence ended the attempt: as Slurm names it, else the one that fell silent; None when that is open."""
         if self.attempt.failed_node:

@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from probing_cluster.core import errors
-from probing_cluster.evidence.flight_recorder import load, model, verdict
+from probing_cluster.evidence.flight_recorder import digest, load, model, verdict
 from probing_cluster.evidence.joblog import grammar, reader
 
 MAX_FINDINGS = 200
 """Findings of one log that are kept: the first half and the last half of what it says."""
-MAX_GROUPS = 32
-MAX_OUTSTANDING = 8
 
 
 def log_findings(data: bytes, start: int) -> list[dict[str, Any]]:
@@ -85,28 +83,11 @@ def _complete(parsed: list[model.RankDump]) -> bool:
 
 
 def _digest(dump: model.RankDump) -> dict[str, Any]:
-    groups = {
-        name: {**dataclasses.asdict(status), "size": len(dump.members.get(name, ()))}
-        for name, status in list(dump.status.items())[:MAX_GROUPS]
-    }
-    waiting = [_entry(e) for e in dump.entries if e.outstanding][:MAX_OUTSTANDING]
-    last = max((e for e in dump.entries if not e.is_p2p), key=lambda e: (e.created_ns, e.seq), default=None)
-    detail: dict[str, Any] = {"rank": dump.rank, "groups": groups, "outstanding": waiting}
-    if last is not None:
-        detail |= {"last": _entry(last), "frames": list(last.frames)}
-    said = f"rank {dump.rank} left a flight-recorder dump: {len(waiting)} operations outstanding"
+    detail = digest.make(dump)
+    said = (
+        f"rank {dump.rank} left a flight-recorder dump: {len(detail['outstanding'])} operations outstanding"
+    )
     return {"kind": "dump", "message": said, "detail": detail}
-
-
-def _entry(entry: model.Entry) -> dict[str, Any]:
-    return {
-        "group": entry.group,
-        "seq": entry.seq,
-        "op": entry.op,
-        "state": entry.state,
-        "created_ns": entry.created_ns,
-        "timeout_ms": entry.timeout_ms,
-    }
 
 
 def _verdict(found: verdict.FlightVerdict) -> dict[str, Any]:

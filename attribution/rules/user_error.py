@@ -40,13 +40,12 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
         yield dataclasses.replace(claim, evidence=claim.evidence + tuple(marked.values()))
     if told or case.state != "FAILED":
         return
-    hung = any(f.signature.onset for f in case.findings)
-    if hung:
+    if case.hung:
         # Such an error ends its process at once; one that came later did not begin the hang.
         xids = [s for s in xids if s.at <= case.onset_at + NEAR]
     if xids:
-        yield _by_xid(xids, 0.6 if hung else 0.85)
-    elif not hung:
+        yield _by_xid(xids, 0.6 if case.hung else 0.85)
+    elif not case.hung:
         yield from _by_exit(case)
 
 

@@ -10,8 +10,8 @@ from probing_cluster.core import records
 LOW, INFO = records.Severity.LOW, records.Severity.INFO
 
 
-def snapshots(make):
-    """Rank 0 waits in a collective that rank 1, elsewhere in the user's code, never entered."""
+def snapshots(make, **second):
+    """Rank 0 waits in a collective that rank 1, elsewhere in the user's code (or as told), never entered."""
 
     def entry(rank: int, seq: int, left: bool, function: str) -> dict:
         call = {"group": "world", "seq": seq, "op": "all_reduce", "numel": 8, "group_size": 2, "left": left}
@@ -26,11 +26,31 @@ def snapshots(make):
             "stack": [frame],
         }
 
-    ranks = [("n1", entry(0, 4, False, "wait")), ("n2", entry(1, 3, True, "preprocess"))]
+    ranks = [("n1", entry(0, 4, False, "wait")), ("n2", entry(1, 3, True, "preprocess") | second)]
     told = {"source": "probe"}
     return [
         make.finding("rank_snapshot", 20, node=n, detail={"ranks": [e], "world_size": 2}, **told)
         for n, e in ranks
+    ]
+
+
+def digests(make):
+    """Flight-recorder digests of two nodes: rank 1 did not issue what rank 0 waits for."""
+    call = {"group": "0", "seq": 4, "op": "all_reduce", "state": "scheduled", "created_ns": 9}
+    told = [(0, 4, [call]), (1, 3, [])]
+    return [
+        make.finding(
+            "dump",
+            2,
+            node=f"n{rank + 1}",
+            source="dump",
+            detail={
+                "rank": rank,
+                "groups": {"0": {"enqueued": enqueued, "started": -1, "completed": 3, "size": 2}},
+                "outstanding": waiting,
+            },
+        )
+        for rank, enqueued, waiting in told
     ]
 
 
@@ -87,7 +107,9 @@ def build(make, name):
         "oom_gpu": ([make.finding("cuda_oom")], failed, {}),
         "user_error": ([make.finding("python_traceback")], failed, {}),
         "collective_mismatch": ([make.finding("collective_mismatch")], failed, {}),
-        "missing_rank": (snapshots(make), failed, {}),
+        "missing_rank": ([*snapshots(make), *digests(make)], failed, {}),
+        "rank_killed": (snapshots(make, alive=False), failed, {}),
+        "rank_stopped": (snapshots(make, state="T"), failed, {}),
         "time_limit": ([], make.attempt(state="TIMEOUT"), {}),
         "user_cancelled": ([], make.attempt(state="CANCELLED"), {}),
         "preempted": ([], make.attempt(state="PREEMPTED"), {}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -192,6 +193,75 @@ def test_the_parts_always_add_up(made, random):
     assert a.idle_s >= -1e-6
     random.shuffle(made)
     assert accounts.account(made, now=at(5000), assume=ASSUME) == a
+
+
+ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/St_Johns")
+NIGHTS = (
+    datetime(2026, 3, 29, 0, 0, tzinfo=UTC),  # Europe forward
+    datetime(2026, 10, 25, 0, 0, tzinfo=UTC),  # Europe back
+    datetime(2026, 11, 1, 5, 0, tzinfo=UTC),  # New York back
+    datetime(2026, 4, 4, 14, 30, tzinfo=UTC),  # Lord Howe back, by half an hour
+)
+
+
+@st.composite
+def runs(draw):
+    """One run as Slurm makes them: requeues of one id, an array's task, het components, or all by chance."""
+    begin = draw(st.sampled_from(NIGHTS)) + timedelta(minutes=draw(st.integers(-180, 60)))
+    sort = draw(st.sampled_from(["requeued", "array", "het"]))
+    ids = {"requeued": {}, "array": {"array_job_id": 7, "array_task_id": 3}, "het": {"het_job_id": 1}}[sort]
+    made, seen, submit = [], {}, begin
+    for number in range(draw(st.integers(1, 5))):
+        held = timedelta(seconds=draw(st.sampled_from([0, 5, 121, 2000])) if number else 0)
+        start = submit + held + timedelta(seconds=draw(st.integers(0, 4000)))
+        end = start + timedelta(seconds=draw(st.integers(0, 9000)))
+        state = draw(st.sampled_from(["REQUEUED", "NODE_FAIL", "PREEMPTED", "COMPLETED"]))
+        for offset in range(draw(st.integers(1, 3)) if sort == "het" else 1):
+            late = start + timedelta(seconds=offset)
+            one = attempt(
+                0,
+                0,
+                0,
+                state,
+                **ids,
+                **({"het_offset": offset} if sort == "het" else {}),
+                job_id=1 + offset,
+                attempt=number + 1,
+                submit_at=submit,
+                eligible_at=submit + held,
+                start_at=late,
+                end_at=max(late, end),
+                suspended_s=float(draw(st.sampled_from([0, 60, 600, 100_000]))),
+            )
+            made.append(one)
+            if draw(st.booleans()):
+                first = late + timedelta(seconds=draw(st.integers(0, 600)))
+                saved = [
+                    first + timedelta(seconds=s) for s in draw(st.lists(st.integers(0, 9000), max_size=3))
+                ]
+                written = tuple(
+                    accounts.Checkpoint(at=s, duration_s=draw(st.floats(0, 50))) for s in sorted(saved)
+                )
+                key = (one.cluster, one.job_id, one.submit_at)
+                seen[key] = accounts.Progress(first_step_at=first, checkpoints=written)
+        submit = end
+    return made, seen
+
+
+@given(runs(), st.sampled_from(ZONES))
+def test_requeues_arrays_and_het_jobs_add_up_in_every_zone_and_night(made, zone):
+    """The identity holds to the microsecond, and an account does not depend on the zone its times are written in."""
+    attempts, seen = made
+    now = NIGHTS[1] + timedelta(days=30)
+    a = accounts.account(attempts, now=now, progress=seen, assume=ASSUME)
+    assert round(parts(a) * 1e6) == round(a.wall_s * 1e6)
+    assert min(a.queued_s, a.productive_s, a.lost_to_replay_s, a.restart_s, a.suspended_s, a.idle_s) >= 0
+    names = ("submit_at", "eligible_at", "start_at", "end_at")
+    there = [
+        dataclasses.replace(x, **{n: getattr(x, n).astimezone(ZoneInfo(zone)) for n in names})
+        for x in attempts
+    ]
+    assert accounts.account(there, now=now, progress=seen, assume=ASSUME) == a
 
 
 def test_a_start_nobody_saw_takes_at_most_a_tenth():
