@@ -167,16 +167,17 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             if self._at_once.total() >= MOST or self._at_once[source] >= MOST_OF_ONE:
                 return False
             self._at_once[source] += 1
-            self._sources[request.fileno()] = source
+            self._sources[id(request)] = source  # a descriptor's number is reused before its thread has ended
             return True
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        number = request.fileno()
+        with self._lock:
+            source = self._sources.pop(id(request))
         try:
             super().process_request_thread(request, client_address)
         finally:
             with self._lock:
-                self._at_once[self._sources[number]] -= 1
+                self._at_once[source] -= 1
                 self._at_once += Counter()  # forgets the zeros
 
     def handle_error(self, request: Any, client_address: Any) -> None:

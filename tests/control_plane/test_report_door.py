@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import dataclasses
 import json
 import os
@@ -125,6 +127,32 @@ def test_the_kernel_says_who_asks(opened: Path) -> None:
         check=False, capture_output=True, text=True, user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[], timeout=30,
     )  # fmt: skip
     assert json.loads(done.stdout)["error"] == "not_permitted", done.stderr
+
+
+def test_a_busy_caller_is_held_back_and_later_served_again(opened: Path) -> None:
+    """So many connections of one uid at once; each that ends gives its place back, however fast they follow."""
+
+    def connect() -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(str(opened))
+        connection.settimeout(10)
+        return connection
+
+    def ask(connection: socket.socket) -> bytes:
+        with connection:
+            connection.sendall(b'{"v": 1, "op": "nothing"}\n')
+            return connection.makefile("rb").read()
+
+    idle = [connect() for _ in range(report_door.MOST_OF_ONE)]
+    with contextlib.suppress(ConnectionError), connect() as one_more:  # closed without a word
+        assert one_more.recv(1) == b""
+    assert [b"unknown request" in ask(connection) for connection in idle] == [True] * len(idle)
+
+    def many(_: int) -> int:
+        return sum(b"unknown request" in ask(connect()) for _ in range(60))
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(many, range(4))) == [60] * 4
 
 
 def test_the_service_never_answers_for_another_database(told: context.Context) -> None:
