@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.evidence.flight_recorder import load, model, verdict
+from probing_cluster.evidence.flight_recorder import digest, load, model, verdict
 
 CASES = {
     "gloo_healthy": "healthy",
@@ -47,6 +47,18 @@ def test_the_order_of_the_dumps_changes_nothing(shared_samples: Path, case: str)
     for _ in range(10):
         shuffler.shuffle(dumps)
         assert verdict.judge(dumps) == first
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_digests_of_every_rank_say_what_their_dumps_say(shared_samples: Path, case: str) -> None:
+    """A few kilobytes a rank, through JSON, and the same ranks are named."""
+    dumps = dumps_of(shared_samples / "flight_recorder" / case, "")
+    digests = [json.loads(json.dumps(digest.make(d))) for d in dumps]
+    assert max(len(json.dumps(d)) for d in digests) < 8192
+    again = [d for g in digests if (d := digest.parse(g)) is not None]
+    full = verdict.judge(dumps)
+    found = verdict.judge(again, world_size=digest.world_size(digests))
+    assert (found.kind, found.ranks) == (full.kind, full.ranks)
 
 
 def test_a_rank_without_a_dump_is_listed(shared_samples: Path) -> None:
