@@ -81,6 +81,8 @@ QUESTIONS = (
     "SELECT * FROM ops.drains WHERE open",
     "SELECT * FROM ops.incidents WHERE onset_at >= now() - interval '28 days'",
     "SELECT * FROM ops.runs WHERE end_at >= now() - interval '7 days'",
+    "SELECT * FROM ops.requests WHERE made_at >= now() - interval '1 day'",
+    "SELECT * FROM ops.rejections",
 )
 
 

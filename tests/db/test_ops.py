@@ -165,6 +165,27 @@ def test_every_view_is_in_the_cookbook(store: store_module.Store) -> None:
         assert any(re.search(rf"\bops\.{name}\b", query) for query in QUERIES), name
 
 
+def test_every_view_is_priced_on_a_full_size_database(store: store_module.Store) -> None:
+    """benchmarks/db_full_size.py asks every view, and the cookbook says what it costs."""
+    asked = (COOKBOOK.parents[1] / "benchmarks" / "db_full_size.py").read_text(encoding="utf-8")
+    costs = COOKBOOK.read_text(encoding="utf-8").split("## What they cost")[1]
+    for row in _rows(
+        store.url,
+        "SELECT relname AS name FROM pg_class WHERE relnamespace = 'ops'::regnamespace AND relkind = 'v'",
+    ):
+        assert re.search(rf"FROM ops\.{row['name']}\b", asked), row["name"]
+    assert {"node_now", "causes_daily", "failures_24h", "lemons"} <= set(re.findall(r"`ops\.(\w+)", costs))
+
+
+def test_every_table_and_column_explains_itself(store: store_module.Store) -> None:
+    """The same for the tables: what a row is, what a column means, with its unit."""
+    bare = """
+        SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+        WHERE c.relnamespace = 'probing'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+          AND c.relname <> 'alembic_version' AND (obj_description(c.oid) IS NULL OR col_description(c.oid, a.attnum) IS NULL)"""
+    assert _rows(store.url, bare) == []
+
+
 def test_every_view_and_column_explains_itself(store: store_module.Store) -> None:
     """psql's \\d+ has a sentence for every view and every column of it."""
     bare = """
