@@ -47,6 +47,8 @@ def _one(service: context.Context, drain: records.Drain, node: view.Node | None)
             )
             return f"{drain.node} lifted by another"
         return ""
+    if drain.owner != "probing":
+        return ""  # a person drained it through probing-ctl: theirs to lift
     past = service.store.drains(
         node=drain.node, since=drain.at - timedelta(days=service.config.policy.escalate_days)
     )

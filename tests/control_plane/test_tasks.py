@@ -213,6 +213,21 @@ def test_a_node_a_person_put_back_is_no_longer_ours(service: context.Context, ha
     assert actions.run(service) == ""
 
 
+def test_a_persons_drain_stays_theirs(service: context.Context, hands: fakes.Hands) -> None:
+    """`probing-ctl drain` carries our prefix and no fault of ours: its row stays open until a person lifts it."""
+    hands.drain("n2", "probing: lemon, 6 failures (eve)")
+    drain = records.Drain(
+        drain_id=uuid.UUID(int=9), cluster="c", node="n2", at=NOW, action="drain", state="done",
+        reason="probing: lemon, 6 failures (eve)", owner="eve",
+    )  # fmt: skip
+    service.store.save_drain(drain)
+    fakes.deliver(service.store, "n2")
+    assert resume.run(service) == ""
+    assert service.store.drains(open_only=True) == [drain]
+    hands.state["n2"] = view.Node(name="n2", states=frozenset({"IDLE"}), partitions=("gpu",))
+    assert resume.run(service) == "n2 lifted by another"
+
+
 def test_a_silent_agent_is_told_once(service: context.Context) -> None:
     """Two missed beats make one event, also when the service is restarted and asks again."""
     fakes.deliver(service.store, "n1", beat_s=0.0, jobs=(7,))

@@ -15,7 +15,15 @@ import pytest
 
 from probing_cluster.core import settings
 from probing_cluster.sandbox import cluster
-from probing_cluster.slurm_plugins import accounting, commands, live, live_records, nodes, sacct_json
+from probing_cluster.slurm_plugins import (
+    accounting,
+    commands,
+    live,
+    live_records,
+    node_events,
+    nodes,
+    sacct_json,
+)
 
 pytestmark = pytest.mark.cluster
 
@@ -338,6 +346,26 @@ def test_spank_mistakes_are_seen_at_submission_only(box: cluster.Sandbox, spank:
     assert "--probing=on|off" in box.run(["srun", "--help"]).stdout
     spank.write_text("optional /nowhere/probing.so\n")
     assert box.run(["srun", "-n1", "echo", "ran"]).stdout == "ran\n"
+
+
+@pytest.mark.usefixtures("clean")
+def test_accounting_knows_every_outage(slurm: settings.SlurmSettings) -> None:
+    """A drain and its end appear with node, times and reason; another span has none of it."""
+    run = commands.SlurmCommands(settings=slurm)
+    began = int(time.time()) - 1
+    assert nodes.connect(slurm).drain("n2", REASON).state == "done"
+
+    def known() -> list[node_events.Outage]:
+        return [
+            o for o in node_events.outages(run, began, began + 3600) if o.node == "n2" and o.reason == REASON
+        ]
+
+    (out,) = until(known)  # type: ignore[misc]
+    assert began <= out.start_s <= time.time() + 1
+    assert out.end_s is None
+    assert nodes.connect(slurm).resume_own("n2").state == "done"
+    until(lambda: [o for o in known() if o.end_s is not None])
+    assert [o for o in node_events.outages(run, began - 86400, began - 3600) if o.node == "n2"] == []
 
 
 @contextlib.contextmanager
