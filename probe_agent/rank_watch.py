@@ -65,6 +65,8 @@ class Rank:
     was_alive: bool = False
     died_s: float | None = None
     """When it was found to have ended, by the monotonic clock."""
+    died_first: bool = False
+    """Its death was news: it was not ended because of others."""
 
     @property
     def alive(self) -> bool:
@@ -186,8 +188,18 @@ class RankWatch:
             return []
         gone = [r for r in watched.ranks.values() if not r.alive]
         dead = [s for rank in gone for s in self._judge_dead(watched, rank, settled=True)]
+        news = [*dead, *self._last_snapshot(watched), *self._news(watched, last=True)]
         await self._drop(job.job_id)
-        return dead + self._news(watched, last=True)
+        return news
+
+    def _last_snapshot(self, watched: Watched) -> list[Sighting]:
+        """The pages as an attempt that did not end in order left them: who was inside what when it was torn down."""
+        chosen = [r for r in watched.chosen() if r.page.steps or r.page.recent_collectives]
+        if all(r.page.phase == "ended" and not _raised(r.page) for r in chosen):
+            return []
+        # Who was ended with the job lived until then: only a death that was news is one.
+        entries = [self._told(r) | {"alive": r.page.phase != "ended" and not r.died_first} for r in chosen]
+        return [self._told_snapshot(watched, entries, last=True)]
 
     def _news(self, watched: Watched, *, last: bool = False) -> list[Sighting]:
         when = progress.Moment(now=self._clock.now(), monotonic_s=self._clock.monotonic_s())
@@ -318,6 +330,7 @@ class RankWatch:
         others = [r.end for r in watched.ranks.values() if r is not rank and r.was_alive]
         if not deaths.is_news(rank.end, others):
             return []
+        rank.died_first = True
         watched.deaths += 1
         if watched.deaths > MAX_DEATHS:
             return []  # a user may start and kill processes for ever: the first thousand have told the story
@@ -354,24 +367,27 @@ class RankWatch:
             threshold=round(found.bound_s, 3),
         )
 
-    def _told_snapshot(self, watched: Watched, entries: list[dict[str, Any]]) -> Sighting:
+    def _told_snapshot(
+        self, watched: Watched, entries: list[dict[str, Any]], *, last: bool = False
+    ) -> Sighting:
         worlds = [r.page.world_size for r in watched.ranks.values() if r.page.world_size]
         return self._sighting(
             watched.job,
             "rank_snapshot",
-            f"{watched.job.restart_count}:{watched.job.started_at.timestamp():.3f}:snapshot:{watched.snapshots}",
+            f"{watched.job.restart_count}:{watched.job.started_at.timestamp():.3f}:snapshot:{'last' if last else watched.snapshots}",
             f"{len(entries)} ranks of job {watched.job.job_id} on {self._who.node}",
             {
                 "ranks": entries,
                 "world_size": max(worlds, default=None),
                 "more": max(0, len(watched.ranks) - len(entries)),
                 "refused_pages": watched.refused,
+                "last": last,
             },
         )
 
-    async def _entry(self, rank: Rank) -> dict[str, Any]:
+    def _told(self, rank: Rank) -> dict[str, Any]:
         page, now_ns = rank.page, self._now_ns()
-        entry: dict[str, Any] = {
+        return {
             "rank": page.rank,
             "pid": page.pid,
             "step_id": page.step_id,
@@ -385,6 +401,9 @@ class RankWatch:
             "calls": [_call(c, now_ns) for c in page.recent_collectives[-MAX_CALLS:]],
             "window": step_windows.latest(page.recent_steps),
         }
+
+    async def _entry(self, rank: Rank) -> dict[str, Any]:
+        page, entry = rank.page, self._told(rank)
         if rank.facts is not None:
             entry |= {"state": rank.facts.state, "wchan": rank.facts.wchan}
             workers = [processes.facts(p, self._proc) for p in processes.children_of(page.pid, self._proc)]
@@ -438,6 +457,11 @@ def _age_s(now_ns: int, then_ns: int | None) -> float | None:
     return None if then_ns is None else round(max(0.0, (now_ns - then_ns) / 1e9), 3)
 
 
+def _raised(page: pages.ProbePage) -> bool:
+    """Its last collective ended with an exception."""
+    return bool(page.recent_collectives) and page.recent_collectives[-1].raised
+
+
 def _call(call: pages.Collective, now_ns: int) -> dict[str, Any]:
     return {
         "group": call.group,
@@ -447,6 +471,7 @@ def _call(call: pages.Collective, now_ns: int) -> dict[str, Any]:
         "dtype_code": call.dtype_code,
         "group_size": call.group_size,
         "left": call.leave_ns is not None,
+        "raised": call.raised,
         "is_p2p": call.is_p2p,
         "waited_s": round(max(0, (call.leave_ns or now_ns) - call.enter_ns) / 1e9, 6),
     }

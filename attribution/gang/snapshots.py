@@ -34,7 +34,7 @@ def gang(events: Iterable[records.HealthEvent], *, end_at: datetime | None = Non
     told = [e for e in events if e.source == "probe" and e.kind in KINDS]
     until = end_at - TEARDOWN if end_at is not None else None
     before = [e for e in told if until is None or e.at <= until]
-    told = before if any(e.kind in (SNAPSHOT, DEAD) for e in before) else told
+    told = before if any(e.kind == SNAPSHOT for e in before) else told
     last: dict[str, records.HealthEvent] = {}
     for event in sorted((e for e in told if e.kind == SNAPSHOT), key=lambda e: (e.at, e.event_id)):
         last[event.node] = event
@@ -53,9 +53,15 @@ def gang(events: Iterable[records.HealthEvent], *, end_at: datetime | None = Non
     )
 
 
-def judge(found: Gang, node_faults: Mapping[str, Collection[str]]) -> stall.GangFinding:
-    """Why the gang does not get on."""
-    return stall.judge(found.ranks, world_size=found.world_size, node_faults=node_faults)
+def judge(
+    found: Gang, node_faults: Mapping[str, Collection[str]], nodes: Sequence[str] = ()
+) -> stall.GangFinding:
+    """Why the gang does not get on; ranks that nothing was told of are on those of the attempt's `nodes` that are silent."""
+    said = stall.judge(found.ranks, world_size=found.world_size, node_faults=node_faults)
+    if said.kind != "missing" or said.nodes:
+        return said
+    silent = tuple(n for n in nodes if n not in found.nodes)
+    return replace(said, nodes=silent, summary=f"{said.summary} (silent: {', '.join(silent) or 'no node'})")
 
 
 def _views(last: Mapping[str, records.HealthEvent]) -> list[views.RankView]:

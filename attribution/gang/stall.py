@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,7 +30,7 @@ KINDS = {
     "dataloader": "a rank waits for its data loader",
     "gil_held": "a rank is in C code that holds the GIL",
     "python_loop": "a rank is elsewhere in the user's program",
-    "missing": "a rank did not arrive and its stack could not be seen",
+    "missing": "a rank did not arrive, and it or its stack could not be seen",
     "gpu_lost": "a rank did not arrive and a GPU of its node failed",
     "link_down": "a rank did not arrive and a network link of its node went down",
     "inside_collective": "every rank is inside the same collective and none leaves it",
@@ -70,7 +71,7 @@ def judge(
     """
     ordered = sorted(ranks, key=lambda r: r.rank)
     faults = node_faults or {}
-    for rule in (_stopped, _dead, _ended, _mismatch, _missing, _apart, _inside):
+    for rule in (_mismatch, _stopped, _dead, _ended, _missing, _apart, _inside):
         finding = rule(ordered, world_size, faults)
         if finding is not None:
             return finding
@@ -136,7 +137,11 @@ def _dead(ranks: _Ranks, world: int | None, faults: _Faults) -> GangFinding | No
     elif "oom" in kinds:
         domain, confidence, tail = Domain.USER_PROGRAM, Confidence.LIKELY, "; the kernel killed it for memory"
     else:
-        domain, confidence, tail = Domain.UNKNOWN, Confidence.POSSIBLE, ""
+        domain, confidence, tail = (
+            Domain.UNKNOWN,
+            Confidence.LIKELY,
+            "",
+        )  # likely dead first; of what is unknown
     return _finding(
         "rank_dead", found, domain, confidence, f"{_names(found)} died while the others went on{tail}", proof
     )
@@ -144,7 +149,8 @@ def _dead(ranks: _Ranks, world: int | None, faults: _Faults) -> GangFinding | No
 
 def _ended(ranks: _Ranks, _world: int | None, _faults: _Faults) -> GangFinding | None:
     """Some have left their program in order, the others wait: with NCCL for ever."""
-    found = [r for r in ranks if r.phase == "ended"]
+    # Who ended because a collective failed under it is a victim.
+    found = [r for r in ranks if r.phase == "ended" and not (r.calls and r.calls[-1].raised)]
     waiting = [r for r in ranks if r.alive and r.phase != "ended"]
     if not found or not waiting or len(found) > len(waiting):
         return None
@@ -222,6 +228,9 @@ def _missing(ranks: _Ranks, world: int | None, faults: _Faults) -> GangFinding |
             _waiting(found),
         )
     found = [r for r in ranks if r.rank in ends]
+    unseen = sorted(ends - {r.rank for r in found})
+    if unseen and not found:
+        return _unseen(unseen, open_meetings)
     if not found:
         return None
     in_pairs = [r for r in found if (c := r.inside()) is not None and c.is_p2p]
@@ -234,6 +243,8 @@ def _missing(ranks: _Ranks, world: int | None, faults: _Faults) -> GangFinding |
             f"{_names(found)} wait in point-to-point calls that nobody answers",
             _waiting(found),
         )
+    if all((c := r.inside()) is not None and not c.is_p2p for r in found):
+        return _each_inside(found, ranks)
     waiting = sorted({p for m in open_meetings for p in m.present})
     proof = [
         f"ranks {stacks.ranges(waiting)} wait in {m.op} at group {m.group} #{m.seq}" for m in open_meetings
@@ -241,6 +252,42 @@ def _missing(ranks: _Ranks, world: int | None, faults: _Faults) -> GangFinding |
     if _uneven(found, ranks):
         return _uneven_finding(found, proof)
     return _absent(found, faults, proof)
+
+
+def _each_inside(found: _Ranks, ranks: _Ranks) -> GangFinding:
+    """Those that the others wait for wait themselves, in collectives of smaller groups."""
+    inside = [c for r in found if (c := r.inside()) is not None]
+    came = Counter((c.group, c.seq) for r in ranks for c in r.calls if not c.is_p2p)
+    if all(came[c.group, c.seq] >= c.group_size for c in inside):
+        return _finding(
+            "inside_collective",
+            found,
+            Domain.UNKNOWN,
+            Confidence.POSSIBLE,
+            f"{_names(found)} are all inside one collective that does not end: suspect the network between them",
+            _waiting(found),
+        )
+    return _finding(
+        "deadlock",
+        found,
+        Domain.USER_PROGRAM,
+        Confidence.LIKELY,
+        f"{_names(found)} wait in collectives that others, who wait for them, have not entered",
+        _waiting(found),
+    )
+
+
+def _unseen(unseen: Sequence[int], open_meetings: Sequence[align.Meeting]) -> GangFinding:
+    waiting = stacks.ranges(p for m in open_meetings for p in m.present)
+    return GangFinding(
+        kind="missing",
+        ranks=tuple(unseen),
+        nodes=(),
+        domain=Domain.UNKNOWN,
+        confidence=Confidence.POSSIBLE,
+        summary=f"nothing was told of ranks {stacks.ranges(unseen)}, which the others wait for",
+        proof=(f"ranks {waiting} wait",),
+    )
 
 
 def _waiting(ranks: _Ranks) -> list[str]:

@@ -12,6 +12,12 @@ MAX_FRAMES = 200
 MAX_CALLS = 64
 
 
+UNEVEN_OPS = frozenset(
+    {"all_to_all", "all_to_all_single", "all_gather", "gather", "scatter", "reduce_scatter"}
+)
+"""Collectives whose ranks may bring different sizes (mixtures of experts do), or lists on some ranks only."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Call:
     """One collective a rank entered."""
@@ -24,6 +30,8 @@ class Call:
     group_size: int
     entered: bool = True
     left: bool = False
+    raised: bool = False
+    """The call ended with an exception."""
     is_p2p: bool = False
     waited_s: float | None = None
     """How long the call took, or has taken so far."""
@@ -31,6 +39,8 @@ class Call:
     @property
     def what(self) -> tuple[str, int, int]:
         """What must be equal on every rank of the group at one sequence number."""
+        if self.op in UNEVEN_OPS or "object" in self.op:
+            return (self.op, 0, 0)
         return (self.op, self.numel, self.dtype_code)
 
 
@@ -132,6 +142,7 @@ def _call(raw: Mapping[str, Any]) -> Call:
         dtype_code=int(raw.get("dtype_code") or 0),
         group_size=int(raw.get("group_size") or 0),
         left=bool(raw.get("left")),
+        raised=bool(raw.get("raised")),
         is_p2p=bool(raw.get("is_p2p")),
         waited_s=None if raw.get("waited_s") is None else float(raw["waited_s"]),
     )

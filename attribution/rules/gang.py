@@ -36,7 +36,7 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     found = snapshots.gang((f.event for f in case.findings), end_at=case.end_at)
     if found is None:
         return
-    said = snapshots.judge(found, _faults(case))
+    said = snapshots.judge(found, _faults(case), case.attempt.nodes)
     cause = _CAUSES.get(said.kind)
     weight = _WEIGHTS.get(said.confidence, 0.0)
     if cause is None or not weight:

@@ -75,7 +75,7 @@ def _verdict(
     deaths = [e.at for e in mine if e.kind == snapshots.DEAD]
     if deaths and (now - max(deaths) < SETTLE or not any(r.alive for r in rows)):
         return None
-    found = snapshots.judge(gang, _faults(service, attempt, gang.onset_at))
+    found = snapshots.judge(gang, _faults(service, attempt, gang.onset_at), attempt.nodes)
     if found.kind in stall.PATIENT or _got_on(gang, rows):
         return None
     position = f"{attempt.job_id}:{attempt.submit_at.timestamp():.3f}:{_steps(gang)}"

@@ -136,6 +136,55 @@ def test_two_that_receive_from_each_other_are_a_deadlock() -> None:
     assert (found.kind, found.ranks, found.domain) == ("deadlock", (2, 3), Domain.USER_PROGRAM)
 
 
+def test_groups_entered_in_another_order_are_a_deadlock() -> None:
+    """Rank 2 is in group a, rank 3 in group b, each of both; the page does not say who is a member."""
+    done = call(7, left=True)
+    ranks = [
+        rank(0, done, call(8)),
+        rank(1, done, call(8)),
+        rank(2, done, call(1, group="a", size=2)),
+        rank(3, done, call(1, group="b", size=2)),
+    ]
+    found = stall.judge(ranks, world_size=4)
+    assert (found.kind, found.ranks, found.domain) == ("deadlock", (2, 3), Domain.USER_PROGRAM)
+
+
+def test_a_smaller_group_that_has_met_is_not_a_deadlock() -> None:
+    """Both members are inside and do not come out: that is between them."""
+    done = call(7, left=True)
+    ranks = [rank(i, done, call(8)) for i in (0, 1)]
+    ranks += [rank(i, done, call(1, group="a", size=2)) for i in (2, 3)]
+    found = stall.judge(ranks, world_size=4)
+    assert (found.kind, found.ranks, found.domain) == ("inside_collective", (2, 3), Domain.UNKNOWN)
+
+
+def test_uneven_sizes_of_mixtures_of_experts_are_no_mismatch() -> None:
+    """all_to_all brings what each rank has; only another operation is one."""
+    many = [rank(i, call(8, op="all_to_all_single", numel=10 + i)) for i in range(4)]
+    assert stall.judge(many, world_size=4).kind == "inside_collective"
+    odd = [*many[:3], rank(3, call(8, op="all_reduce"))]
+    assert stall.judge(odd, world_size=4).kind == "collective_mismatch"
+
+
+def test_ranks_that_nobody_told_of() -> None:
+    """The others wait for them: their node is lost, or its agent."""
+    found = stall.judge(gang(rank(2, DONE))[:2] + gang(rank(2, DONE))[3:], world_size=4)
+    assert (found.kind, found.ranks, found.nodes, found.confidence) == (
+        "missing",
+        (2,),
+        (),
+        Confidence.POSSIBLE,
+    )
+
+
+def test_who_left_because_a_collective_failed_is_a_victim() -> None:
+    """Rank 2 was killed; the others got an exception and ended in order, or were ended."""
+    failed = dataclasses.replace(call(8, left=True), raised=True)
+    others = [rank(i, call(7, left=True), failed, phase="ended") for i in (0, 1, 3)]
+    found = stall.judge([*others, rank(2, DONE, alive=False)], world_size=4)
+    assert (found.kind, found.ranks) == ("rank_dead", (2,))
+
+
 def test_every_kind_has_a_meaning() -> None:
     """What judge says can be looked up, in the code and in the manual."""
     assert {case[2] for case in CASES} <= set(stall.KINDS)

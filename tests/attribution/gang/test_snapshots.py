@@ -60,6 +60,7 @@ def test_the_teardown_of_a_job_is_no_evidence(make: Any) -> None:
 def test_a_rank_that_died_is_dead_in_an_older_snapshot_too(make: Any) -> None:
     """And one that nobody has a snapshot of is known by its death."""
     told = [snapshot(make, "n1", entry(0), entry(1))]
+    assert snapshots.gang(told) is not None
     for rank in (1, 3):
         detail = {"rank": rank, "steps": 7, "phase": "training", "step_id": 0}
         told.append(
