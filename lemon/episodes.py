@@ -28,6 +28,8 @@ OWN_PART = 0.7
 Our assumption. The root causes of 39 repaired lemons are one part each (arXiv 2410.21680, Table II), but
 a bad PCIe contact shows as a lost GPU 43 % of the time (ibid., co-occurrence).
 """
+HAS_OWN_PART = 0.85
+"""Share of lemons with a part of their own; BIOS, PSU and CPU, 15 % (ibid.), show anywhere."""
 PART_FLOOR = 1.0 / 32.0
 """No part is taken for rarer than this, so that keys unique to a node (serial numbers) prove no more."""
 PART_PRIOR = 16.0

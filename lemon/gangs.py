@@ -1,6 +1,6 @@
 """Failures that name nobody: how much likelier each node of the gang makes them.
 
-A gang of two says a lot about either, one of five hundred hardly anything. What is known of the others
+A gang of two says a lot about either, one of five hundred nothing and is left out. What is known of the others
 counts: beside a node that is surely bad, its peers are acquitted (mean field: the others' rates are those
 of the round before).
 """
@@ -18,10 +18,14 @@ from probing_cluster.lemon import episodes
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+LARGEST = 32
+"""Nodes of the largest gang that is heard: beyond, each failure says next to nothing of each node, and what
+is wrongly assumed of hundreds of them (how often whose jobs fail) would add up to evidence."""
+
 
 @dataclass(frozen=True)
 class Gangs:
-    """All unnamed failures as flat (event, node) pairs."""
+    """Unnamed failures of not too many nodes as flat (event, node) pairs."""
 
     event: Ints
     node: Ints
@@ -31,6 +35,8 @@ class Gangs:
     """Per event: nodes."""
     age_days: Floats
     """Per event: days before the end of the window."""
+    heard: float
+    """Share of all unnamed failures that these are, each by its chance of hardware."""
 
     @classmethod
     def of(cls, gangs: Sequence[tuple[Ints, float]], age_days: Floats | None) -> Gangs:
@@ -41,6 +47,8 @@ class Gangs:
         """
         ages = np.zeros(len(gangs)) if age_days is None else np.asarray(age_days, np.float64)
         kept = _distinct(gangs, ages)
+        every = sum(gangs[i][1] for i in kept)
+        kept = kept[[gangs[i][0].size <= LARGEST for i in kept]]
         gangs, ages = [gangs[i] for i in kept], ages[kept]
         sizes = np.array([nodes.size for nodes, _ in gangs], np.int64)
         hardware = np.clip(np.array([w for _, w in gangs], np.float64), 0.01, 0.99)
@@ -50,15 +58,21 @@ class Gangs:
             other_odds=(1 - hardware) / hardware,
             size=sizes.astype(np.float64),
             age_days=ages,
+            heard=sum(w for _, w in gangs) / every if every else 1.0,
         )
 
-    def rate_beside(self, mean: Floats, usual: float) -> Floats:
-        """Per pair: failures per day of the gang's other nodes and of all that is no hardware."""
+    def rate_beside(self, mean: Floats, noise: float) -> Floats:
+        """Per pair: failures per day of the gang's other nodes and of all that is no hardware.
+
+        `mean`: each node's unnamed hardware failures per day. `noise`: what befalls a node's jobs otherwise, per
+        node-day, on average; an event that is likely hardware has less of it than one that likely is not.
+        """
         if self.event.size == 0:
             return np.zeros(0)
         total = np.bincount(self.event, weights=mean[self.node], minlength=self.size.size)
-        beside = (total + self.other_odds * self.size * usual)[self.event] - mean[self.node]
-        return np.maximum(beside, 1e-3 * usual)
+        other = noise * self.other_odds / self.other_odds.mean()
+        beside: Floats = (total + other * self.size)[self.event] - mean[self.node]
+        return np.maximum(beside, 1e-9)
 
     def hint(self, nodes: int) -> Floats:
         """Per node: how much unnamed failures may say of it; a gang of k nodes counts 1/k²."""
@@ -67,14 +81,13 @@ class Gangs:
         )
         return hints
 
-    def share_out(self, mean: Floats, usual: float, nodes: int) -> Floats:
+    def share_out(self, mean: Floats, noise: float, nodes: int) -> Floats:
         """Each node's expected part of the unnamed failures."""
         if self.event.size == 0:
             return np.zeros(nodes)
         own = mean[self.node]
-        shares: Floats = np.bincount(
-            self.node, weights=own / (own + self.rate_beside(mean, usual)), minlength=nodes
-        ).astype(np.float64)
+        parts = own / (own + self.rate_beside(mean, noise))
+        shares: Floats = np.bincount(self.node, weights=parts, minlength=nodes).astype(np.float64)
         return shares
 
 

@@ -1,16 +1,17 @@
 """The probability that a node is a lemon: exposure-aware, uncertain where little was seen.
 
 An ordinary node's hardware failures are Poisson with a rate that scatters (log-normally) around the
-fleet's. A lemon was such a node until some day, and has failed 10 to 1,000 times as often since. Neither
+fleet's. A lemon was such a node until some day, and has failed 20 to 1,000 times as often since. Neither
 the day nor the factor is known, so both are summed over: a node that broke last week is not excused by
-three good weeks before it. The share of lemons is learnt from the fleet, so that one without any names none.
+three good weeks before it. A third kind was bad for a while and has been mended, told or not. The share of
+lemons is learnt from the fleet, so that one without any names none.
 
 Evidence, each as a likelihood ratio:
 
 * Failures whose verdict names the node, as episodes (`episodes.py`). How much one says follows from how
   often ordinary nodes of this fleet get such a verdict: where "possible" ones are dealt out freely, they
   prove little. Failures of the same cause on many nodes at once prove little, too.
-* The same part again. A lemon has one bad part (a GPU, a DIMM, an HCA), ordinary failures are of any part:
+* The same part again. Most lemons have one bad part (a GPU, a DIMM, an HCA), ordinary failures are of any:
   given k failures, sum over parts c of P(c) x prod(own part or any) against prod(any).
 * Gang failures that name nobody (`gangs.py`).
 * Minor signs (`trends.py`), tempered and capped.
@@ -37,23 +38,31 @@ Ints = npt.NDArray[np.int64]
 
 HEALTHY_SIGMA = 0.8
 """Scatter of healthy nodes' rates: log-normal sigma; loads, ages and racks differ."""
-LEMON_FACTORS = np.geomspace(10.0, 1000.0, 13)
-"""Rates of lemons, relative to the fleet's: log-uniform."""
+LEMON_FACTORS = np.geomspace(20.0, 1000.0, 10)
+"""Rates of lemons, relative to the fleet's: log-uniform.
+
+RSC-1's 1.2 % had 10 of 14 failures (512-GPU jobs failed 14 % of the time with them, 4 % without): 208 times an
+ordinary node's on average (arXiv 2410.21680).
+"""
 ONSETS_DAYS = np.array([4.0, 8.0, 12.0, 16.0, 22.0, 28.0, 42.0, 56.0, 84.0, 112.0])
 """Days since a lemon turned bad: any time in the last four months, one as likely as the other."""
+MENDED = 0.5
+"""For each lemon, how many nodes were one within those months and were mended: our assumption."""
+MENDED_AT = (2, 5)
+"""When, as places in ONSETS_DAYS: 12 or 28 days ago."""
 PRIOR_SHARE = 0.012
 """Share of lemons before anything is known (RSC-1: 24 of 2,000; arXiv 2410.21680)."""
 PRIOR_NODES = 300.0
 """How many nodes' worth of belief the prior share has."""
 MIN_RATE_PER_DAY = 2e-4
 """A fleet that has hardly failed is not taken for one that cannot."""
-ROUNDS = 4
+ROUNDS = 3
 HINT = 0.05
 """Nodes with less than this from unnamed failures (less than one of a gang of four) are taken for quiet."""
 LEMON_FROM = 0.9
 """A node of this probability or more is named."""
 
-_Z, _W = np.polynomial.hermite_e.hermegauss(9)
+_Z, _W = np.polynomial.hermite_e.hermegauss(7)
 _HEALTHY_FACTORS = np.exp(HEALTHY_SIGMA * _Z - HEALTHY_SIGMA**2 / 2)
 _HEALTHY_LOG_WEIGHTS = np.log(_W / _W.sum())
 _ONSET_LOG_WEIGHTS = np.log(np.diff(ONSETS_DAYS, prepend=0.0) / ONSETS_DAYS[-1])
@@ -123,23 +132,24 @@ def score(window: Window) -> Scores:
     share = PRIOR_SHARE
     since = np.zeros(nodes)
     mean = np.zeros(nodes)
-    rate = _Rate.of(seen, named, window, np.minimum(1.0, 1.0 / np.maximum(seen.episodes, 1.0)))
+    rate = _Rate.of(seen, named, window, gangs.heard, np.minimum(1.0, 1.0 / np.maximum(seen.episodes, 1.0)))
     for turn in range(ROUNDS):
         if turn:
-            rate = _Rate.of(seen, named, window, 1.0 - probability)
+            rate = _Rate.of(seen, named, window, gangs.heard, 1.0 - probability)
         else:
             mean = np.full(nodes, rate.unnamed)
-        log_odds, factor, since = _log_odds(seen, named, gangs, rate, mean)
+        noise = _noise(gangs, float((probability * shared).sum()), seen, rate)
+        log_odds, factor, since = _log_odds(seen, named, gangs, rate, mean, share, noise)
         odds = log_odds + np.log(share / (1 - share))
         if window.auxiliary is not None:
             odds = odds + window.auxiliary
         probability = special.expit(odds)
         share = _share(probability)
         mean = rate.unnamed * (1.0 + probability * (factor - 1.0))
-        shared = gangs.share_out(mean, rate.unnamed, nodes)
+        shared = gangs.share_out(mean, noise, nodes)
     repeats = episodes.repeats(named, nodes)
     return Scores(
-        probability=_with_proof(probability, window.auxiliary, seen.episodes, repeats, shared),
+        probability=_with_proof(probability, window.auxiliary, named, repeats, shared),
         expected_failures=count + shared,
         usual_failures=seen.exposure * (rate.hardware + rate.unnamed),
         shared=shared,
@@ -230,13 +240,13 @@ class _Rate:
     hardware: float
     """Named hardware failures."""
     unnamed: float
-    """Hardware failures that name nobody."""
+    """Hardware failures that name nobody and are heard (`gangs.LARGEST`)."""
     mix: Floats
     """Levels of rightly named hardware failures."""
 
     @classmethod
-    def of(cls, seen: _Seen, named: Failures, window: Window, ordinary: Floats) -> _Rate:
-        """`ordinary`: each node's probability of being one."""
+    def of(cls, seen: _Seen, named: Failures, window: Window, heard: float, ordinary: Floats) -> _Rate:
+        """`heard`: share of unnamed failures used. `ordinary`: each node's probability of being one."""
         level = episodes.level(named.weight)
         weight = ordinary[named.node]
         exposure = float((ordinary * seen.exposure).sum())
@@ -249,7 +259,7 @@ class _Rate:
         return cls(
             levels=total * counts / counts.sum(),
             hardware=hardware,
-            unnamed=hardware * frac / (1.0 - frac),
+            unnamed=hardware * frac / (1.0 - frac) * heard,
             mix=mix,
         )
 
@@ -312,12 +322,13 @@ def _log_parts(named: Failures, bins: Ints, row: Ints, rows: int) -> Floats:
     same = np.where(of_pair > 0, same, 0.0)
     by_node = np.zeros_like(total)
     np.add.at(by_node, pair[0], same - seen)
-    log_parts: Floats = np.log(np.maximum(1.0 + by_node, 1e-12)) + total * np.log(1 - own)
+    one = np.log(np.maximum(1.0 + by_node, 1e-12)) + total * np.log(1 - own)
+    log_parts: Floats = np.logaddexp(np.log(episodes.HAS_OWN_PART) + one, np.log(1 - episodes.HAS_OWN_PART))
     return log_parts
 
 
 def _log_odds(
-    seen: _Seen, named: Failures, gangs: Gangs, rate: _Rate, mean: Floats
+    seen: _Seen, named: Failures, gangs: Gangs, rate: _Rate, mean: Floats, share: float, noise: float
 ) -> tuple[Floats, Floats, Floats]:
     """Per node: log likelihood ratio of lemon to ordinary, and as a lemon its mean factor and days since onset."""
     level = episodes.level(named.weight)
@@ -326,23 +337,32 @@ def _log_odds(
     pairs = np.flatnonzero(seen.row[gangs.node] >= 0)
     at = seen.row[gangs.node[pairs]] * ONSETS_DAYS.size + seen.gang_bin[pairs]
     named_at = seen.row[named.node] * ONSETS_DAYS.size + seen.bin
-    per_gang = rate.unnamed / (gangs.rate_beside(mean, rate.unnamed)[pairs] + rate.unnamed)
+    per_gang = rate.unnamed / (gangs.rate_beside(mean, noise)[pairs] + rate.unnamed)
     rows, usual = seen.after.shape[0], float(rate.levels.sum())
     rest = _log_ordinary(seen.count[:, None] - seen.count_after, usual * (seen.of_row[:, None] - seen.after))
     rest += seen.log_parts + _ONSET_LOG_WEIGHTS[None, :] - usual * seen.after
-    log_p = np.empty((_EXTRA.size, rows, ONSETS_DAYS.size))
+    bad = np.empty((_EXTRA.size, rows, ONSETS_DAYS.size))
     both, spots = np.concatenate([named_at, at]), rows * ONSETS_DAYS.size
     each = np.log1p(_EXTRA[:, None] * np.concatenate([per_extra, per_gang])[None, :])
     for column in range(_EXTRA.size):
-        log_p[column] = np.bincount(both, each[column], minlength=spots).reshape(rows, -1)
-    np.cumsum(log_p, axis=2, out=log_p)
-    log_p += rest[None] - (_EXTRA * (rate.hardware + rate.unnamed))[:, None, None] * seen.after[None]
+        bad[column] = np.bincount(both, each[column], minlength=spots).reshape(rows, ONSETS_DAYS.size)
+    np.cumsum(bad, axis=2, out=bad)
+    bad -= (_EXTRA * (rate.hardware + rate.unnamed))[:, None, None] * seen.after[None]
+    log_p = bad + rest[None]
     top = log_p.max(axis=(0, 2))
     weight = np.exp(log_p - top[None, :, None])
     by_factor = weight.sum(axis=2)
     total = by_factor.sum(axis=0)
     healthy = _log_ordinary(seen.count[:, None], usual * seen.of_row[:, None])[:, 0]
-    odds = np.log(total / _EXTRA.size) + top - healthy
+    mended = np.zeros(rows)
+    for end in MENDED_AT:
+        # Bad from an earlier onset until then: what came after is an ordinary node's.
+        mended += np.exp(log_p[:, :, end + 1 :] - bad[:, :, end : end + 1] - top[None, :, None]).sum(
+            axis=(0, 2)
+        )
+    log_mended = np.log(mended / len(MENDED_AT) / _EXTRA.size + 1e-300) + top
+    ordinary_now = np.logaddexp(healthy, log_mended + np.log(MENDED * share / (1 - share)))
+    odds = np.log(total / _EXTRA.size) + top - ordinary_now
     factor = (LEMON_FACTORS @ by_factor) / total
     since = (weight.sum(axis=0) @ ONSETS_DAYS) / total
     return odds[seen.at], factor[seen.at], since[seen.at]
@@ -360,6 +380,12 @@ def _log_ordinary(count: Floats, expected: Floats) -> Floats:
     return answer
 
 
+def _noise(gangs: Gangs, by_lemons: float, seen: _Seen, rate: _Rate) -> float:
+    """Failures per node-day that name nobody and are nobody's hardware: what the nodes do not explain."""
+    left = (gangs.size.size - by_lemons) / max(float(seen.exposure.sum()), 1e-9)
+    return max(left - rate.unnamed, 0.5 * rate.unnamed)
+
+
 def _unnamed_frac(window: Window, named: Failures) -> float:
     """Share of hardware failures whose verdict names nobody."""
     unnamed = sum(hardware for _, hardware in window.gangs)
@@ -374,21 +400,29 @@ def _share(probability: Floats) -> float:
 
 MIN_SIGNS = 3
 MIN_EPISODES = 2
+MIN_SPAN_DAYS = 4.0
+"""A fault that nobody has mended yet can come back for some days: two episodes closer than this are not proof."""
 STRONG_SIGN = 2.0
 """A log likelihood ratio of this much from further signs stands for one failure."""
 UNPROVEN = 0.49
 
 
 def _with_proof(
-    probability: Floats, auxiliary: Floats | None, count: Floats, repeats: Ints, shared: Floats
+    probability: Floats, auxiliary: Floats | None, named: Failures, repeats: Ints, shared: Floats
 ) -> Floats:
-    """Two failures, or any number within two days, are not proof: such a node is at most a suspect.
+    """Two failures within four days, or any number within two, are not proof: such a node is at most a suspect.
 
-    A third sign can be another episode, the same part again, a full share of unnamed failures, or a trend.
+    Nor are two far apart without a third sign: the same part again, a full share of unnamed failures, or a trend.
     """
+    nodes = probability.size
+    count = np.bincount(named.node, minlength=nodes)
+    oldest, newest = np.zeros(nodes), np.full(nodes, np.inf)
+    np.maximum.at(oldest, named.node, named.age_days)
+    np.minimum.at(newest, named.node, named.age_days)
     signs = count + (repeats >= 2) + np.floor(shared)
     if auxiliary is not None:
         signs = signs + (auxiliary >= STRONG_SIGN)
-    enough = (signs >= MIN_SIGNS) & (count >= MIN_EPISODES)
+    apart = (count > MIN_EPISODES) | (oldest - newest >= MIN_SPAN_DAYS)
+    enough = (signs >= MIN_SIGNS) & (count >= MIN_EPISODES) & apart
     capped: Floats = np.where(enough, probability, np.minimum(probability, UNPROVEN))
     return capped

@@ -1,7 +1,7 @@
 """Signs short of a failure: correctable errors, link flaps, recurrence after repair, compared with the fleet.
 
-Each gives a log likelihood ratio, tempered and capped: overlapping signs of one fault must not add up
-to proof, and a node that only shows signs is a suspect, never a lemon.
+Together they give one log likelihood ratio, capped: overlapping signs of one fault must not add up to
+proof, and a node that only shows signs is a suspect, never a lemon.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ Floats = npt.NDArray[np.float64]
 TAIL = 1e-3
 """A count this unlikely on an ordinary node is a sign."""
 SIGN = 2.5
-"""Log likelihood ratio of a sign: about half of lemons show one, about 4 % of healthy nodes do."""
-NO_SIGN = -0.5
-MAX_TOTAL = 3.5
+"""Most that a sign says, as a log likelihood ratio."""
+SHOWN_BY_LEMONS = 0.5
+"""Share of lemons believed to show a sign. How many ordinary nodes do is counted, on this fleet."""
 DISPERSION = 2.0
 """Variance of ordinary nodes' counts, relative to Poisson: minor events come in bursts."""
 
 
 def log_ratio(counts: Mapping[str, Floats], exposure_days: Floats) -> Floats:
     """The evidence of all minor signs per node; `counts` maps sign to events in the window."""
-    total = np.zeros_like(exposure_days)
     shown = np.zeros(exposure_days.shape, bool)
     for values in counts.values():
         shown |= _unusual(values, exposure_days)
-    if counts:
-        total = np.where(shown, SIGN, NO_SIGN)
-    capped: Floats = np.clip(total, NO_SIGN, MAX_TOTAL)
-    return capped
+    if not shown.any():
+        return np.zeros_like(exposure_days)
+    # Where signs are common they say little; on a fleet where half the nodes show one, nothing at all.
+    among_all = float(np.clip(shown.mean(), 0.01, SHOWN_BY_LEMONS))
+    sign = min(SIGN, np.log(SHOWN_BY_LEMONS / among_all))
+    return np.where(shown, sign, np.log((1 - SHOWN_BY_LEMONS) / (1 - among_all)))
 
 
 def _unusual(values: Floats, exposure_days: Floats) -> npt.NDArray[np.bool_]:

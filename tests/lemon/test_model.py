@@ -64,9 +64,21 @@ def test_a_busy_node_is_not_worse() -> None:
 
 
 def test_two_failures_in_two_days_are_not_proof() -> None:
-    """Whatever the odds say, such a node is at most a suspect; a third sign can make it one."""
+    """Whatever the odds say, such a node is at most a suspect, were it the same part and a trend beside it."""
+    close = dataclasses.replace(
+        one_by_one((7, 3.4, 3), (7, 1.0, 3)), auxiliary=np.where(np.arange(NODES) == 7, 4.0, 0.0)
+    )
+    scores = model.score(close)
+    assert scores.episodes[7] == 2
+    assert scores.probability[7] == model.UNPROVEN
+    far = dataclasses.replace(close, failures=one_by_one((7, 8.0, 3), (7, 1.0, 3)).failures)
+    assert model.score(far).probability[7] > 0.9
+
+
+def test_two_different_failures_are_not_proof_however_far_apart() -> None:
+    """A third sign can make them one: the same part, a trend."""
     assert model.score(window({7: 2})).probability[7] <= model.UNPROVEN
-    assert model.score(window({7: 2}, auxiliary={7: 3.0})).probability[7] > model.UNPROVEN
+    assert model.score(window({7: 2}, auxiliary={7: 4.0})).probability[7] > model.UNPROVEN
 
 
 def test_ten_failures_on_one_day_are_one_bad_day() -> None:
@@ -150,12 +162,12 @@ def test_the_same_part_again_tells_more_than_two_different_ones() -> None:
 
 
 def test_part_likelihood_by_hand() -> None:
-    """Two failures of one part of share 1/32: 1/32 (0.7 x 32 + 0.3)² + 31/32 0.3² = 16.2 times as likely."""
-    window = one_by_one((7, 9.0, 3), (7, 3.5, 3))
-    named = episodes.merged(window.failures)
+    """Two failures of a part of share 1/32: 1/32 (0.7 x 32 + 0.3)² + 31/32 0.3² times as likely, if it has a part of its own."""
+    named = episodes.merged(one_by_one((7, 9.0, 3), (7, 3.5, 3)).failures)
     bins = np.zeros(named.node.size, np.int64)
     log_parts = model._log_parts(named, bins, np.arange(NODES), NODES)
-    assert np.exp(log_parts[7, -1]) == pytest.approx((0.7 * 32 + 0.3) ** 2 / 32 + 31 / 32 * 0.3**2, rel=0.01)
+    own = (0.7 * 32 + 0.3) ** 2 / 32 + 31 / 32 * 0.3**2
+    assert np.exp(log_parts[7, -1]) == pytest.approx(0.85 * own + 0.15, rel=0.01)
     assert log_parts[20, -1] == pytest.approx(0.0)  # one failure says nothing about parts
 
 
