@@ -82,3 +82,21 @@ def test_the_last_step_before_an_evaluation_is_no_onset(make):
     assert fetch.last_progress(make.attempt(), training) == make.end - timedelta(seconds=900)
     forged = [probe(make, "last_progress", 10**5, detail={"phase": "training"})]
     assert fetch.last_progress(make.attempt(), forged) is None
+
+
+def test_what_a_dump_shows_outstanding_began_when_it_was_issued(make):
+    """Twelve minutes before the end; a number that is no time moves nothing."""
+    issued = make.end - timedelta(minutes=12)
+    detail = {
+        "outstanding": [
+            {"created_ns": int(issued.timestamp() * 1e9)},
+            {"created_ns": 1 << 62},
+            {"created_ns": "x"},
+        ]
+    }
+    dump = make.finding("dump", source="dump", detail=detail)
+    assert abs(onset.onset(make.attempt(), [dump]) - issued) < timedelta(seconds=1)
+    assert (
+        onset.onset(make.attempt(), [make.finding("dump", source="dump", detail={"outstanding": 7})])
+        == make.end
+    )
