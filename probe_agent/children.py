@@ -143,8 +143,12 @@ class Lane:
         self._busy = asyncio.Lock()
         self.key = key
 
-    async def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
-        """The child's answer; raises ChildHung past the deadline (the child is killed), ChildFailed when it died."""
+    async def ask(self, request: Mapping[str, Any], *, deadline_s: float, key: str = "") -> dict[str, Any]:
+        """The child's answer; raises ChildHung past the deadline (the child is killed), ChildFailed when it died.
+
+        A child that answers for many is remembered as stuck under the `key` of the one it hung for.
+        """
+        key = key or self.key
         async with self._busy:
             child = self._child or self._children.start(
                 self.key, self._argv, environment=self._environment, quiet=True
@@ -157,32 +161,32 @@ class Lane:
                     os.write(child.stdin.fileno(), json.dumps(request).encode() + b"\n")
                     return _answer(await _line(child.stdout.fileno()))
             except TimeoutError as exc:
-                await self._drop(child)
-                raise ChildHung(f"{self.key}: no answer within {deadline_s:g} s") from exc
+                await self._drop(child, key)
+                raise ChildHung(f"{key}: no answer within {deadline_s:g} s") from exc
             except (OSError, ValueError) as exc:
-                await self._drop(child)
-                raise ChildFailed(f"{self.key}: {exc}") from exc
+                await self._drop(child, key)
+                raise ChildFailed(f"{key}: {exc}") from exc
             except BaseException:
-                await self._drop(child)
+                await self._drop(child, key)
                 raise
 
     async def close(self) -> None:
         """End the child."""
         if self._child is not None:
-            await self._drop(self._child)
+            await self._drop(self._child, self.key)
 
     @property
     def pid(self) -> int | None:
         """The child's process id while one runs."""
         return None if self._child is None else self._child.pid
 
-    async def _drop(self, child: Child) -> None:
+    async def _drop(self, child: Child, key: str) -> None:
         self._child = None
         assert child.stdin is not None
         assert child.stdout is not None
         child.stdin.close()
         child.stdout.close()
-        await self._children.kill(self.key, child)
+        await self._children.kill(key, child)
 
 
 async def _ended(child: Child) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ from typing import Any
 from probing_cluster.probe_agent import children, identity
 
 _FILE_CHILD = Path(__file__).with_name("file_child.py")
+TROUBLE_S = 600.0
+"""After a mount hung, every remote mount is asked by a child of its own for so long."""
 _TOOL_DIRECTORIES = ("usr/sbin", "usr/bin", "sbin", "bin", "usr/local/sbin", "usr/local/bin", "opt/bin")
 
 
@@ -29,6 +33,9 @@ class NodeReach:
         self._children = started
         self._deadline_s = deadline_s
         self._files = children.Lane(started, "files", _file_child())
+        self._mounts = children.Lane(started, "mounts", _file_child())
+        self._asking = asyncio.Lock()
+        self._trouble_until_s = 0.0
         nvml = [sys.executable, "-I", "-m", "probing_cluster.probe_agent.sources.nvml_child"]
         environment = {k: v for k, v in os.environ.items() if k.startswith(("PROBING_", "LD_LIBRARY_PATH"))}
         self._nvml = children.Lane(
@@ -48,11 +55,23 @@ class NodeReach:
         return await self._files.ask(request, deadline_s=self._deadline_s)
 
     async def touch(self, path: str, *, remote: bool) -> Mapping[str, Any]:
-        """A remote mount gets a child of its own: a server that does not answer holds up nothing else."""
+        """While all is well one child asks every remote mount in turn; once one has hung, each gets a child of its own.
+
+        So a server that does not answer holds up nothing else for longer than its own deadline, and a healthy
+        node starts no process a minute and mount.
+        """
         request = {"op": "touch", "root": str(self._who.root), "path": path}
         if not remote:
             return await self._files.ask(request, deadline_s=self._deadline_s)
-        lane = children.Lane(self._children, f"mount {path}", _file_child())
+        key = f"mount {path}"
+        async with self._asking:
+            if time.monotonic() >= self._trouble_until_s and key not in self._children.hung:
+                try:
+                    return await self._mounts.ask(request, deadline_s=self._deadline_s, key=key)
+                except children.ChildHung:
+                    self._trouble_until_s = time.monotonic() + TROUBLE_S
+                    raise
+        lane = children.Lane(self._children, key, _file_child())
         try:
             return await lane.ask(request, deadline_s=self._deadline_s)
         finally:
@@ -70,6 +89,7 @@ class NodeReach:
     async def close(self) -> None:
         """End the resident children."""
         await self._files.close()
+        await self._mounts.close()
         await self._nvml.close()
 
     def _which(self, name: str) -> str | None:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,4 +102,56 @@ def test_mount_that_hangs_costs_one_child_and_is_known(
             break
         time.sleep(0.05)
     assert stuck in ((), ("mount /hung",))
+    assert started.hung == ()
+
+
+ANSWERS_BUT_FOR_HUNG = """
+import json, sys, time
+for line in sys.stdin:
+    if json.loads(line)["path"].startswith("/hung"):
+        time.sleep(600)
+    print(json.dumps({"bytes_total": 1}), flush=True)
+"""
+
+
+def test_healthy_remote_mounts_share_a_child_and_a_hang_parts_them(
+    who: identity.Identity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No process a minute and mount on a healthy node; after one hang the others wait for nobody."""
+    monkeypatch.setattr(
+        reach, "_file_child", lambda: [sys.executable, "-I", "-S", "-c", ANSWERS_BUT_FOR_HUNG]
+    )
+    started = children.Children()
+    keys: list[str] = []
+    start = started.start
+
+    def counted(key: str, *args: Any, **kwargs: Any) -> children.Child:
+        keys.append(key)
+        return start(key, *args, **kwargs)
+
+    monkeypatch.setattr(started, "start", counted)
+
+    async def touched(made: reach.NodeReach, *paths: str) -> list[Any]:
+        asked = (made.touch(p, remote=True) for p in paths)
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    async def work() -> None:
+        made = reach.NodeReach(who, started, deadline_s=10.0)
+        for _ in range(3):
+            assert await touched(made, "/home", "/scratch") == [{"bytes_total": 1}] * 2
+        assert keys == ["mounts"]
+        made._deadline_s = 3.0
+        first, second, home = await touched(made, "/hung1", "/hung2", "/home")
+        assert isinstance(first, children.ChildHung)
+        assert isinstance(second, children.ChildHung)
+        assert "mount /hung1" in str(first)
+        assert home == {"bytes_total": 1}
+        assert keys == ["mounts", "mount /hung2", "mount /home"]
+        monkeypatch.setattr(reach, "TROUBLE_S", 0.0)
+        made._trouble_until_s = 0.0
+        assert await touched(made, "/home") == [{"bytes_total": 1}]
+        assert keys[3:] == ["mounts"]
+        await made.close()
+
+    asyncio.run(work())
     assert started.hung == ()
