@@ -10,11 +10,7 @@ from probing_cluster.core import records
 LOW, INFO = records.Severity.LOW, records.Severity.INFO
 
 
-<<<<<<< 0df6f7e6e235c2b97cd364d2cecb580dd1a95154
-def snapshots(make, **second):
-=======
 def snapshots(make, **of_the_second):
->>>>>>> c484e7a530a13755e916e6a43ab829f0e55f1040
     """Rank 0 waits in a collective that rank 1, elsewhere in the user's code (or as told), never entered."""
 
     def entry(rank: int, seq: int, left: bool, function: str, **more: object) -> dict:
@@ -31,11 +27,7 @@ def snapshots(make, **of_the_second):
             **more,
         }
 
-<<<<<<< 0df6f7e6e235c2b97cd364d2cecb580dd1a95154
-    ranks = [("n1", entry(0, 4, False, "wait")), ("n2", entry(1, 3, True, "preprocess") | second)]
-=======
     ranks = [("n1", entry(0, 4, False, "wait")), ("n2", entry(1, 3, True, "preprocess", **of_the_second))]
->>>>>>> c484e7a530a13755e916e6a43ab829f0e55f1040
     told = {"source": "probe"}
     return [
         make.finding("rank_snapshot", 20, node=n, detail={"ranks": [e], "world_size": 2}, **told)
@@ -116,11 +108,7 @@ def build(make, name):
         "oom_gpu": ([make.finding("cuda_oom")], failed, {}),
         "user_error": ([make.finding("python_traceback")], failed, {}),
         "collective_mismatch": ([make.finding("collective_mismatch")], failed, {}),
-<<<<<<< 0df6f7e6e235c2b97cd364d2cecb580dd1a95154
         "missing_rank": ([*snapshots(make), *digests(make)], failed, {}),
-=======
-        "missing_rank": (snapshots(make), failed, {}),
->>>>>>> c484e7a530a13755e916e6a43ab829f0e55f1040
         "rank_killed": (snapshots(make, alive=False), failed, {}),
         "rank_stopped": (snapshots(make, state="T"), failed, {}),
         "time_limit": ([], make.attempt(state="TIMEOUT"), {}),
