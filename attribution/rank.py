@@ -122,13 +122,29 @@ def _in_context(case: scene.Scene, claim: claims.Claim) -> claims.Claim:
         weight *= 0.9
     elif case.state in ("TIMEOUT", "DEADLINE", "CANCELLED") and claim.weight < claims.CERTAIN:
         weight *= 0.7
-    if _came_into_the_hang(case, claim):
-        weight *= 0.5
+    if came_into_the_hang(case, claim):
+        # A part that is gone beside a hang is seldom chance: often it is only found out when the job is ended.
+        gone = claim.cause in _DOES_NOT_COME_BACK and weight >= claims.LIKELY
+        weight = claims.POSSIBLE if gone else weight * 0.5
     return dataclasses.replace(claim, weight=weight)
 
 
-def _came_into_the_hang(case: scene.Scene, claim: claims.Claim) -> bool:
-    """True for a fault first seen well after the job had begun to hang: it did not begin it."""
+_DOES_NOT_COME_BACK = frozenset(
+    {
+        "gpu_gsp_timeout",
+        "gpu_lost",
+        "gpu_memory_uncorrectable",
+        "gpu_nvlink",
+        "gpu_row_remap_failure",
+        "nvswitch",
+        "pcie",
+    }
+)
+"""Causes that stay until somebody acts; links and file systems come and go, so theirs may well be chance."""
+
+
+def came_into_the_hang(case: scene.Scene, claim: claims.Claim) -> bool:
+    """True for a fault first seen well after the job had begun to hang: it may not be what began it."""
     hung = case.end_at - case.onset_at > _SKEW and case.state not in ("NODE_FAIL", "BOOT_FAIL")
     return hung and _seen_on_a_node(claim) and claim.at > case.onset_at + _SKEW
 

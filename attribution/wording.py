@@ -76,7 +76,8 @@ def _when(case: scene.Scene, winner: claims.Claim) -> str:
         return f", first seen {phrases.duration(-before.total_seconds())} after the job ended"
     if before < timedelta(seconds=1):
         return " as the job ended"
-    return f" {phrases.duration(before.total_seconds())} before the job ended"
+    late = ", when it already hung" if rank.came_into_the_hang(case, winner) else ""
+    return f" {phrases.duration(before.total_seconds())} before the job ended{late}"
 
 
 def _node_lost(case: scene.Scene, ranking: rank.Ranking) -> str:

@@ -212,6 +212,17 @@ def test_illegal_access_after_a_lost_gpu_is_its_consequence(make):
     assert v.confidence is C.CERTAIN
 
 
+def test_a_hard_fault_that_came_into_a_hang_is_named_but_only_possible(make):
+    """The GPU was first seen lost 29 minutes after the collective began to wait: perhaps the cause, perhaps not."""
+    start = make.end - timedelta(hours=2)
+    hang = make.finding("watchdog_timeout", detail={"timeout_ms": 1800000}, message="ALLREDUCE timed out")
+    v = make.judge(make.xid(79, 3, 60), hang, attempt=make.attempt(start_at=start))
+    assert (v.cause, str(v.confidence)) == ("gpu_lost", "possible")
+    assert "when it already hung" in v.summary
+    soft = make.judge(make.xid(31, 3, 60), hang, attempt=make.attempt(start_at=start))
+    assert soft.cause == "unknown"
+
+
 def test_nccl_timeout_moves_the_onset_back(make):
     """A GPU fault hangs the gang; the watchdog ends it 30 minutes later."""
     start = make.end - timedelta(hours=5)
