@@ -23,7 +23,7 @@ ONE_MOMENT = timedelta(seconds=60)
 STOPPED_BEFORE = timedelta(seconds=120)
 """A snapshot belongs to a stall told at most this long before it."""
 ASK_TTL_S = 30.0
-FINDINGS = ("rank_slow", "gang_drift", "rank_dead")
+FINDINGS = ("rank_slow", "gang_drift", "rank_dead", "nccl_ras")
 MAX_FINDINGS = 20
 _UNKNOWN_START = timedelta(days=1)
 

@@ -22,9 +22,11 @@ from typing import Any
 from probing_cluster.core import clock, errors, records, sanitize
 from probing_cluster.probe_agent import (
     children,
+    collect,
     deaths,
     identity,
     jobs,
+    nccl_ras,
     page_directories,
     pages,
     processes,
@@ -134,6 +136,7 @@ class RankWatch:
         self._jobs: dict[int, Watched] = {}
         self._turn = asyncio.Semaphore(STACKS_AT_ONCE)
         self._deaths = deaths.DeathWatch(at.monotonic_s)
+        self._asking: set[asyncio.Task[None]] = set()
 
     async def beat(self) -> None:
         """One look at every running job; takes a snapshot of a job that has just stalled."""
@@ -219,7 +222,32 @@ class RankWatch:
         chosen = watched.chosen()
         entries = await asyncio.gather(*(self._entry(r) for r in chosen))
         self._take([self._told_snapshot(watched, list(entries))])
+        if self._has_ras(watched):
+            # Beside everything else: it may take its 14 s, and other jobs' ranks are watched meanwhile.
+            asking = asyncio.create_task(self._ask_ras(watched))
+            self._asking.add(asking)
+            asking.add_done_callback(self._asking.discard)
         return True
+
+    def _has_ras(self, watched: Watched) -> bool:
+        """One node asks for all, of a job whose listener cannot be mistaken for that of the user's other job here."""
+        mine = [
+            j for j in map(self._book.get, self._book.running) if j is not None and j.uid == watched.job.uid
+        ]
+        nccl = any("nccl" in rank.page.backend for rank in watched.ranks.values())
+        return nccl and len(mine) == 1 and collect.writes_here(watched.job, self._who.node)
+
+    async def _ask_ras(self, watched: Watched) -> None:
+        told = await nccl_ras.ask(self._children, watched.job)
+        if told is None or isinstance(told, str):
+            if told is not None:
+                self._watch.failed(NAME, f"job {watched.job.job_id}: NCCL RAS: {told}", state="ok")
+            return
+        position = (
+            f"{watched.job.restart_count}:{watched.job.started_at.timestamp():.3f}:ras:{watched.snapshots}"
+        )
+        said = nccl_ras.words(told)
+        self._take([self._sighting(watched.job, "nccl_ras", position, said, nccl_ras.detail(told))])
 
     def rows(self) -> dict[str, Any]:
         """For the heartbeat: `<job>:<rank>` to what that rank does, how far it is and what its steps take."""
@@ -232,6 +260,8 @@ class RankWatch:
 
     async def close(self) -> None:
         """Ends the readers."""
+        for asking in self._asking:
+            asking.cancel()
         for watched in self._jobs.values():
             await watched.lane.close()
         self._deaths.close()
