@@ -26,7 +26,7 @@ from probing_cluster.reports import door, job_ref, query
 
 LOG = logging.getLogger("probing.door")
 REQUEST_S = 5.0
-"""From the connection to the end of its request line, handshake included."""
+"""For the request line, however it comes in; for the TLS handshake as much again."""
 _REPLY_S = 15.0
 MOST = 64
 MOST_OF_ONE = 16

@@ -28,6 +28,7 @@ def service_toml(lay: layout.Layout) -> str:
                 "action_poll_s": 0.5,
                 "settle_s": 3.0,
                 "socket": str(lay.run / "report.sock"),
+                "munge_socket": str(lay.munge_socket),
             },
             "slurm": {"conf": str(lay.slurm_conf)},
             # A handful of nodes: the shares of a real cluster would round to none.
