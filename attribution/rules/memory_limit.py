@@ -37,7 +37,8 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
 def _killed(case: scene.Scene) -> claims.Adjust:
     """A job of which a process died by SIGKILL just when the kernel killed one for memory."""
     attempt = case.attempt
-    sigkill = attempt.exit_signal == _KILLED or attempt.exit_code == 128 + _KILLED
+    # Slurm itself takes 128 off a script's exit code: 137 is told as 9:0.
+    sigkill = attempt.exit_signal == _KILLED or attempt.exit_code in (_KILLED, 128 + _KILLED)
     told = any(f.signature.cause == HOST for f in case.findings)
 
     def adjust(seen: scene.Sighting, weight: float) -> float:

@@ -116,7 +116,8 @@ class Campaign:
         gpus = rng.choice([1, 8]) if len(nodes) == 1 and not kind.whole_nodes else 8
         jobs = self._box.layout.jobs
         go, tail = jobs / f"go-{number}", jobs / f"tail-{number}"
-        end = kind.end or f"exit {_exit_code(kind, told)}"
+        kind.tells(told)
+        end = kind.end or f"exit {told.exit_code or 1}"
         tail.write_text("\n".join(told.log) + "\n" if told.log else "")
         script = f"echo step 1; echo step 2\nuntil [ -e {go} ]; do sleep 0.2; done\ncat {tail}\n{end}"
         job_id = self._box.submit(
@@ -157,11 +158,6 @@ class Campaign:
         if kind.crashes:
             for node in nodes:
                 self._box.run(["scontrol", "update", f"nodename={node}", "state=resume"], check=False)
-
-
-def _exit_code(kind: real_kinds.RealKind, told: story.Story) -> int:
-    kind.tells(told)
-    return told.exit_code or 1
 
 
 def _plan(jobs: int, seed: int) -> Iterator[tuple[int, random.Random]]:

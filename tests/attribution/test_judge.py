@@ -624,3 +624,10 @@ def test_what_the_next_job_on_the_node_met_is_not_ours(make):
     assert make.judge(after).cause == "gpu_lost"
     following = {"n2": ((make.end + timedelta(seconds=20), None),)}
     assert make.judge(after, shared=following).cause == "user_error"
+
+
+def test_slurm_tells_an_exit_by_sigkill_without_its_128(make):
+    """`exit 137` of a batch script is 9:0 in accounting: with the kernel's kill beside it, it is memory."""
+    kill = make.event(2, kind="oom", code="memcg", node="n1")
+    v = make.judge(kill, attempt=make.attempt(nodes=("n1",), exit_code=9))
+    assert (v.cause, v.confidence) == ("oom_host", C.LIKELY)
