@@ -166,7 +166,7 @@ def test_our_drains_and_users_exclusions_are_read(store: db_store.Store) -> None
     ],
 )
 def test_states(probability: float, was: str | None, word: str | None, expected: tuple[str, str]) -> None:
-    """Named from 0.9 on, a lemon until below 0.5, and people's words above the number."""
+    """Named from 0.75 on, a lemon until below 0.5, and people's words above the number."""
     before = None
     if was:
         before = records.LemonScore(cluster="c", node="n", day=DAY, score=0.5, verdict=was, made_at=DAY)
