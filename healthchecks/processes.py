@@ -6,17 +6,19 @@ The only module of this room that starts processes by name (`subprocess`).
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import selectors
 import signal
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NoReturn
 
 from probing_cluster.core import errors
 
@@ -180,6 +182,16 @@ class ChildFailed(errors.ProbingError):
     """A child process did not answer."""
 
 
+@dataclass(kw_only=True)
+class _Forked:
+    """A child made by `JsonChild.fork`, with the part of Popen's face that is used here."""
+
+    pid: int
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+    returncode: int | None = None
+
+
 class JsonChild:
     """A child that answers JSON lines: started when first asked, replaced when it died or fell silent.
 
@@ -190,13 +202,18 @@ class JsonChild:
         self.argv = list(argv)
         self.stuck: Identity | None = None
         self._edge = edge
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: subprocess.Popen[bytes] | _Forked | None = None
         self._lock = threading.Lock()
 
     @property
     def pid(self) -> int | None:
         """The child's process id while it runs."""
         return self._child.pid if self._child is not None else None
+
+    @property
+    def forked(self) -> bool:
+        """Whether it is a copy of this process, which costs little to keep."""
+        return isinstance(self._child, _Forked)
 
     def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> Any:
         """Its reply; raises ChildFailed when there is none in time, and ends the child then."""
@@ -208,12 +225,30 @@ class JsonChild:
                 self._end()
                 raise ChildFailed(f"{type(exc).__name__}: {exc}") from exc
 
+    def fork(self, serve: Callable[[], int]) -> None:
+        """Start it now as a copy of this process that runs `serve`, which answers on its standard input and output.
+
+        It shares the memory of what is imported already. To be called while there are no threads; a
+        replacement, should it die, is started by `argv` as ever.
+        """
+        ours_in, theirs_out = os.pipe()
+        theirs_in, ours_out = os.pipe()
+        # Set apart, so that the copy's collector never writes to them: what it writes to is no longer shared.
+        gc.collect()
+        gc.freeze()
+        pid = os.fork()
+        if pid == 0:
+            _become(serve, theirs_in, theirs_out)
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self._child = _Forked(pid=pid, stdin=os.fdopen(ours_out, "wb", 0), stdout=os.fdopen(ours_in, "rb", 0))
+
     def close(self) -> None:
         """End the child."""
         with self._lock:
             self._end()
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> subprocess.Popen[bytes] | _Forked:
         if self.stuck is not None:
             if self._edge.alive(self.stuck):
                 raise ChildFailed(f"pid {self.stuck.pid} is stuck in the kernel; no other is started")
@@ -224,7 +259,7 @@ class JsonChild:
             )
         return self._child
 
-    def _exchange(self, child: subprocess.Popen[bytes], line: bytes, deadline_s: float) -> bytes:
+    def _exchange(self, child: subprocess.Popen[bytes] | _Forked, line: bytes, deadline_s: float) -> bytes:
         assert child.stdin is not None
         assert child.stdout is not None
         until = time.monotonic() + deadline_s
@@ -252,3 +287,21 @@ class JsonChild:
                     pipe.close()
         self.stuck = self._edge.end(child.pid)
         child.returncode = -signal.SIGKILL
+
+
+def _become(serve: Callable[[], int], stdin: int, stdout: int) -> NoReturn:
+    """In the fork: only the two pipes and standard error are left of what the parent had open."""
+    status = 1
+    try:
+        os.setsid()
+        os.chdir("/")
+        os.dup2(stdin, 0)
+        os.dup2(stdout, 1)
+        os.closerange(3, 1 << 20)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        sys.stdin = os.fdopen(0, encoding="utf-8")
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8")
+        status = serve()
+    finally:
+        os._exit(status)

@@ -67,6 +67,18 @@ class Sweep:
         """The sweep process while it runs."""
         return self._child.pid
 
+    @property
+    def forked(self) -> bool:
+        """Whether the sweep process is a copy of this one."""
+        return self._child.forked
+
+    def fork(self) -> None:
+        """Start the sweep process now as a copy of this one, to be kept; only while there are no threads.
+
+        Importing the checks costs five times a sweep: a process of its own for each sweep pays it every time.
+        """
+        self._child.fork(lambda: serve(self.config))
+
     def run(
         self,
         now: datetime | None = None,
@@ -174,12 +186,17 @@ def answer(engine: runner.Runner, ask: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main() -> int:
-    """The sweep process: one JSON request per line on stdin, one reply per line on stdout, until stdin closes."""
+    """The sweep process as a program of its own."""
     config = json.loads(sys.argv[1])
-    engine = make_runner(Config(**{**config, "command_dirs": tuple(config["command_dirs"])}))
+    return serve(Config(**{**config, "command_dirs": tuple(config["command_dirs"])}))
+
+
+def serve(config: Config) -> int:
+    """One JSON request per line on stdin, one reply per line on stdout, until stdin closes."""
+    engine = make_runner(config)
     registry.load()
     with contextlib.suppress(OSError):  # no library: no GPU lane worth preparing
-        nvml_snapshot.load(config["nvml_library"] or None)
+        nvml_snapshot.load(config.nvml_library or None)
     gc.collect()
     gc.freeze()  # children forked from here share these pages instead of copying them
     for line in sys.stdin.buffer:

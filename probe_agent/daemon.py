@@ -337,4 +337,6 @@ async def _once(config: settings.Settings) -> dict[str, Any]:
 
 
 async def _live(config: settings.Settings) -> None:
-    await Agent(config).run()
+    agent = Agent(config)
+    agent.sweeper.fork()
+    await agent.run()

@@ -49,6 +49,10 @@ class Sweeper:
         self._stored: dict[str, records.CheckResult] = {}
         self._sweep = sweeps.Sweep(_config(config, who))
 
+    def fork(self) -> None:
+        """Make the sweep process, a copy of this one; before there are threads."""
+        self._sweep.fork()
+
     async def run(self) -> None:
         """Sweep for ever."""
         wait_s = min(FIRST_AFTER_S, self._every_s)
@@ -88,8 +92,9 @@ class Sweeper:
                 expected=expected,
                 agent={"agent_problem": self._spool.error or ""},
             )
-            # The process is not kept: between two sweeps its memory would serve nobody.
-            await asyncio.to_thread(self._sweep.close)
+            if not self._sweep.forked:
+                # One that shares no memory with us is not kept: between two sweeps it would serve nobody.
+                await asyncio.to_thread(self._sweep.close)
         finally:
             self._running = False
             self._wanted.clear()

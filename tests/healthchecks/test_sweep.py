@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -140,3 +143,48 @@ def test_it_ends_with_its_agent(node: Any, tmp_path: Path) -> None:
     process.stdin.close()
     assert process.wait(timeout=30) == 0
     child.close()
+
+
+FORKED = """
+import json, os, signal, sys, time
+from probing_cluster.healthchecks import sweep
+held = open(sys.argv[2], "w")
+made = sweep.Sweep(sweep.Config(node="n1", root=sys.argv[1], nvml_library="/none.so"))
+made.fork()
+first, told = made.pid, {}
+told["answers"] = [len(made.run(names=["uptime"])) for _ in range(2)]
+told["kept"] = (made.forked, made.pid == first)
+told["open"] = sorted(os.listdir(f"/proc/{first}/fd"))
+told["leads"] = os.getpgid(first) == first
+os.kill(first, signal.SIGKILL)
+told["dead"] = made.run(names=["uptime"])[0].outcome
+told["again"] = (made.run(names=["uptime"])[0].name, made.forked)
+made.close()
+made.fork()
+second = made.pid
+made._child._child.stdin.close()
+told["ends"] = os.waitpid(second, 0)[1]
+print(json.dumps(told))
+"""
+
+
+def test_a_fork_of_the_agent_is_kept_holds_nothing_of_it_and_is_replaced_when_it_dies(
+    node: Any, tmp_path: Path
+) -> None:
+    """It costs no import and holds neither lock nor socket; without it the sweep goes on in a program of its own."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", FORKED, str(node.root), str(tmp_path / "lock")],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert json.loads(done.stdout) == {
+        "answers": [1, 1],
+        "kept": [True, True],
+        "open": ["0", "1", "2"],
+        "leads": True,
+        "dead": "error",
+        "again": ["uptime", False],
+        "ends": 0,
+    }
