@@ -163,6 +163,8 @@ _SPECIAL = {
     "oom_gpu": _oom_gpu,
     "collective_mismatch": _own_words,
     "missing_rank": _own_words,
+    "rank_killed": _own_words,
+    "rank_stopped": _own_words,
     "time_limit": _time_limit,
     "user_cancelled": _cancelled,
     "requeued_by_user": _requeued,

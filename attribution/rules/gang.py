@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from probing_cluster.attribution import claims, scene, signatures
+from probing_cluster.attribution import claims, scene, signatures, taxonomy
 from probing_cluster.attribution.gang import snapshots
 from probing_cluster.core import records
 
@@ -42,15 +42,23 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     if cause is None or not weight:
         return
     first = said.nodes[0] if said.nodes else None
+    # The job's log or dumps may say the same without knowing who: together they weigh more, and the rank is named.
+    same = [f for f in case.findings if f.signature.cause == cause and f.event not in found.evidence]
+    own = taxonomy.cause(cause).domain is records.Domain.USER_PROGRAM
+    told = max((f.signature.weight for f in same), default=0.0)
     yield claims.Claim(
         cause=cause,
-        weight=weight if cause != "filesystem_mount" else min(weight, 0.6),
+        weight=claims.joined([min(weight, 0.6) if cause == "filesystem_mount" else weight, told]),
         at=min(e.at for e in found.evidence),
         rule="gang",
         node=first,
-        evidence=tuple(sorted(found.evidence, key=lambda e: (e.node != first, e.node))),
-        cap=records.Confidence.LIKELY,
-        n_sources=1,
+        evidence=(
+            *sorted(found.evidence, key=lambda e: (e.node != first, e.node)),
+            *(f.event for f in same),
+        ),
+        # Pages can be forged; but of the program's own mistake its owner's word may be certain, as in other rules.
+        cap=records.Confidence.CERTAIN if same and own else records.Confidence.LIKELY,
+        n_sources=1 + bool(same),
         words=f"{said.summary}{f' ({said.where})' if said.where else ''}",
     )
 

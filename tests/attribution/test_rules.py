@@ -156,3 +156,16 @@ def test_flat_evidence_of_the_jobs_side_is_never_certain_hardware(make):
         verdict = make.judge(make.finding(kind))
         if verdict.domain is records.Domain.HARDWARE:
             assert verdict.confidence is not records.Confidence.CERTAIN, kind
+
+
+def test_the_rank_is_named_where_the_log_only_knows_what_happened(make):
+    """The log tells of a mismatch, the pages of whose it was: one verdict that says both, on both as evidence."""
+    call = {"group": "world", "seq": 4, "op": "broadcast", "numel": 8, "group_size": 2, "left": False}
+    told = snapshots(make, calls=[call])
+    third = make.finding("rank_snapshot", 20, node="n1", source="probe", detail={"ranks": [{**told[0].detail["ranks"][0], "rank": 2, "pid": 12}, *told[0].detail["ranks"]], "world_size": 3})  # fmt: skip
+    log = make.finding("collective_mismatch")
+    verdict = make.judge(third, told[1], log)
+    assert verdict.cause == "collective_mismatch"
+    assert "rank 1 on n2" in verdict.summary
+    assert {third.event_id, told[1].event_id, log.event_id} <= set(verdict.evidence)
+    assert "n2" not in make.judge(log).summary
