@@ -20,6 +20,8 @@ from probing_cluster.lemon import calibration, gather, model, reasons, signals, 
 DAY = timedelta(days=1)
 STAYS_FROM = 0.5
 """A lemon remains one until its probability falls below this: one good night is no recovery."""
+_HELD = 0.49
+"""Most that answers make of a score below STAYS_FROM, where the model holds what is not proven (proof.py)."""
 SUSPECT_FROM = 0.3
 SUSPECT_SIGNS = 1.5
 """Failures that a suspect has at least, its share of the unnamed ones included: one is nobody's suspicion."""
@@ -151,7 +153,7 @@ def _rows(
     raw = scored.probability
     mapped = calibrated.apply(raw)
     # People's answers make no proof where the model had none.
-    probability = np.where(raw > model.UNPROVEN, mapped, np.minimum(mapped, model.UNPROVEN))
+    probability = np.where(raw >= STAYS_FROM, mapped, np.minimum(mapped, _HELD))
     words = _words_of_people(store, config.cluster.name, day + DAY)
     unusual = {
         sign: trends.log_ratio({sign: np.array([getattr(n, f"minor_{sign}") for n in found.nodes], np.float64)},
