@@ -124,9 +124,7 @@ def stacks_of(store: db_store.Store, gang: Gang, now: datetime) -> dict[str, Any
         "world_size": world,
         "tree": stacks.fold(stacks.merge((v.rank, v.stack) for v in with_stack)).to_json(),
         "without": _without(fresh),
-        "finding": _finding(seen, world, store.heartbeats(job_id=gang.job_id))
-        if seen and newest is not None and _stopped(store, gang, newest)
-        else None,
+        "finding": _standing(store, gang) or _judged(store, gang, seen, world, newest),
         "silent_nodes": sorted(_nodes(gang) - {e.node for e in fresh}),
     }
 
@@ -176,25 +174,53 @@ def _without(events: Iterable[records.HealthEvent]) -> dict[str, str]:
     return {reason: stacks.ranges(ranks) for reason, ranks in sorted(why.items())}
 
 
-def _stopped(store: db_store.Store, gang: Gang, at: datetime) -> bool:
-    """Whether the ranks had stopped then: of a gang that gets on, nobody is at fault who is elsewhere just now."""
+def _standing(store: db_store.Store, gang: Gang) -> dict[str, Any] | None:
+    """What the service says of the gang at present."""
+    said = store.gang_verdicts(job_ids=[gang.job_id], since=gang.since, standing_only=True)
+    if not said:
+        return None
+    last = said[-1]
+    return _said(last.kind, last.ranks, last.nodes, last.domain, last.confidence) | {
+        "summary": last.summary,
+        "where": last.location,
+        "proof": list(last.proof),
+    }
+
+
+def _judged(
+    store: db_store.Store,
+    gang: Gang,
+    seen: Sequence[views.RankView],
+    world: int | None,
+    at: datetime | None,
+) -> dict[str, Any] | None:
+    """What the gang's judge says of the ranks, had they stopped then: of a gang that gets on, nobody is at fault."""
+    if not seen or at is None:
+        return None
     since = max(at - STOPPED_BEFORE, gang.since)
-    return bool(store.events(job_id=gang.job_id, since=since, kinds=("rank_stall", "rank_dead"), limit=1))
-
-
-def _finding(
-    seen: Sequence[views.RankView], world: int | None, beats: Iterable[records.AgentHeartbeat]
-) -> dict[str, Any]:
-    """What the gang's judge says of them now, with the faults that the nodes confirm at this moment."""
+    if not store.events(job_id=gang.job_id, since=since, kinds=("rank_stall", "rank_dead"), limit=1):
+        return None
+    beats = store.heartbeats(job_id=gang.job_id)
     faults = {b.node: {key.partition(":")[0] for key in b.faults} for b in beats}
     found = stall.judge(seen, world_size=world, node_faults=faults)
-    return {
-        "kind": found.kind,
-        "ranks": stacks.ranges(found.ranks),
-        "nodes": list(found.nodes),
-        "domain": found.domain.value,
-        "confidence": found.confidence.value,
+    return _said(found.kind, found.ranks, found.nodes, found.domain, found.confidence) | {
         "summary": found.summary,
         "where": found.where,
         "proof": list(found.proof),
+    }
+
+
+def _said(
+    kind: str,
+    ranks: Iterable[int],
+    nodes: Iterable[str],
+    domain: records.Domain,
+    confidence: records.Confidence,
+) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "ranks": stacks.ranges(ranks),
+        "nodes": list(nodes),
+        "domain": domain.value,
+        "confidence": confidence.value,
     }

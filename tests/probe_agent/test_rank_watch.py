@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from probing_cluster.attribution.gang import slow
 from probing_cluster.probe_agent import (
     children,
     identity,
@@ -22,11 +23,13 @@ from probing_cluster.probe_agent import (
     jobs,
     page_child,
     page_directories,
+    pages,
     processes,
     pyspy,
     rank_watch,
     self_watch,
     stall,
+    step_windows,
 )
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
 from probing_cluster.probe_agent.sighting import Sighting
@@ -219,3 +222,54 @@ def test_the_job_of_a_process_is_never_its_own_word(tmp_path: Path) -> None:
     assert processes.job_of(50, proc) is None
     assert processes.facts(30, proc) is not None
     assert processes.facts(31, proc) is None
+
+
+def test_rows_for_the_heartbeat_tell_phase_steps_and_pace(rig: Rig) -> None:
+    """One bounded row per rank: how far, doing what, and the medians of its last window of steps."""
+    rig.rank(0, steps=40)
+    rig.rank(1, steps=3)
+
+    async def look() -> dict[str, dict[str, object]]:
+        await rig.watch.beat()
+        rows = rig.watch.rows()
+        await rig.watch.close()
+        return rows
+
+    rows = asyncio.run(look())
+    assert set(rows) == {"7:0", "7:1"}
+    first = rows["7:0"]
+    assert (first["alive"], first["phase"], first["steps"], first["world_size"]) == (True, "training", 40, 2)
+    window = slow.Window.from_row(first["window"])
+    assert window is not None
+    assert (window.index, window.steps) == (1, 16)
+    assert window.total_s >= window.compute_s >= 0.005
+    assert "window" not in rows["7:1"]
+    assert len(str(first)) < 600
+
+
+def test_windows_are_of_the_same_steps_on_every_rank() -> None:
+    """Ranks that are read at different moments tell of the same steps; the first window does without its first step."""
+    steps = [
+        pages.Step(
+            step=n,
+            end_ns=n * 10**6,
+            input_ns=10_000,
+            collective_ns=200_000,
+            backward_ns=300_000,
+            checkpoint_ns=0,
+        )
+        for n in range(1, 60)
+    ]
+    early, late = step_windows.latest(steps[:50]), step_windows.latest(steps[:59])
+    assert early == late
+    assert early is not None
+    assert (early["index"], early["steps"]) == (2, 16)
+    assert early["compute_s"] == pytest.approx(790e-6)
+    assert early["host_s"] == pytest.approx(490e-6)
+    assert step_windows.latest(steps[:15]) is None
+    assert step_windows.latest([]) is None
+    first = step_windows.latest(steps[:16])
+    assert first is not None
+    assert (first["index"], first["steps"]) == (0, 15)
+    torn = [s for s in steps if s.step not in {36, 37, 38}]
+    assert step_windows.latest(torn[:45]) is None
