@@ -1,0 +1,92 @@
+"""The roles applied to this machine: to a directory that is a node's configuration, and to a real Slurm's.
+
+What they put there comes out again to the byte, `--check` and the second run change nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from probing_cluster.sandbox import scratch
+from tests.ansible import conftest, playbooks
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(os.geteuid() != 0, reason="the roles are root's"),
+]
+SLURM_CONF = """ClusterName=c
+Prolog=/etc/site/prolog.sh  # ours since 2019
+HealthCheckProgram=/usr/sbin/nhc
+SchedulerParameters=defer
+PartitionName=gpu Nodes=ALL"""
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    with scratch.directory("probing-ansible-") as directory:
+        yield directory
+
+
+def variables(place: Path) -> dict[str, object]:
+    """Every path of the roles below `place`; no package, no systemd."""
+    return {
+        "probing_prefix": str(conftest.ROOT / ".venv"),
+        "probing_lib": f"{place}/lib",
+        "probing_etc": f"{place}/etc",
+        "probing_state_directory": f"{place}/state",
+        "probing_run": f"{place}/run",
+        "probing_units": f"{place}/units",
+        "probing_bin": f"{place}/bin",
+        "probing_slurm_etc": f"{place}/slurm",
+        "probing_start": False,
+        "probing_enable": False,
+        "probing_manage_package": False,
+        "probing_spank_manage_packages": False,
+        "probing_slurm_reconfigure": False,
+        "probing_user": "nobody",
+        "probing_group": "nogroup",
+        "probing_slurm_user": "root",
+        "probing_database_url": "postgresql:///probing?host=/var/run/postgresql",
+        "probing_agent_database_url": "postgresql:///probing?host=/var/run/postgresql",
+    }
+
+
+def test_applied_twice_and_undone(place: Path) -> None:
+    """A first look changes nothing; then everything is there, once; then nothing is, and slurm.conf is the site's again."""
+    for name in ("slurm", "units", "bin"):
+        (place / name).mkdir()
+    (place / "slurm/slurm.conf").write_text(SLURM_CONF)
+    (place / "slurm/slurm.conf").chmod(0o640)
+    before = playbooks.picture(*(place / n for n in ("slurm", "units", "bin")))
+    site = playbooks.Site(
+        directory=place,
+        groups=("probing_slurm_conf", "probing_compute", "probing_login"),
+        variables={**variables(place), "probing_inside_jobs": "spank" if shutil.which("gcc") else "none"},
+    )
+    assert site.play("site", "--check") > 0
+    assert playbooks.picture(*(place / n for n in ("slurm", "units", "bin"))) == before
+    assert site.play("site") > 0
+    text = (place / "slurm/slurm.conf").read_text()
+    assert f"Prolog={place}/lib/slurm/prolog.d/*" in text
+    assert "SchedulerParameters=defer,nohold_on_prolog_fail" in text
+    assert "/etc/site/prolog.sh" in (place / "lib/slurm/prolog.d/10-site").read_text()
+    assert "wrapper.py health --site /usr/sbin/nhc" in (place / "lib/slurm/healthcheck").read_text()
+    assert (place / "units/probing-agent.service").exists()
+    installed = playbooks.picture(
+        place / "slurm", place / "lib", place / "units", place / "etc", place / "bin"
+    )
+    assert site.play("site") == 0, site.last()
+    assert site.play("site", "--check") == 0, site.last()
+    assert playbooks.picture(*(place / n for n in ("slurm", "lib", "units", "etc", "bin"))) == installed
+    assert site.play("uninstall", "--check") > 0
+    assert playbooks.picture(*(place / n for n in ("slurm", "lib", "units", "etc", "bin"))) == installed
+    site.play("uninstall", probing_purge=True)
+    assert playbooks.picture(*(place / n for n in ("slurm", "units", "bin"))) == before
+    assert not any((place / n).exists() for n in ("lib", "etc", "run"))
+    assert site.play("uninstall", probing_purge=True) == 0, site.last()
