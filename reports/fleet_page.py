@@ -88,7 +88,7 @@ def _tables(figure: Figure) -> Sequence[Table]:
         if isinstance(value, list) and value and isinstance(value[0], dict):
             made.append(_table(key, [_flat(row) for row in value]))
         elif isinstance(value, dict) and value and key not in _ABOUT:
-            made.append(_table(key, [{"": k, key: v} for k, v in _flat(value).items()]))
+            made.append(_table(key, [{"what": k, key: v} for k, v in _flat(value).items()]))
     return made
 
 
