@@ -37,6 +37,8 @@ class Gangs:
     """Per event: days before the end of the window."""
     heard: float
     """Share of all unnamed failures that these are, each by its chance of hardware."""
+    hardware: float
+    """How many of all unnamed failures hardware is believed to have caused."""
 
     @classmethod
     def of(cls, gangs: Sequence[tuple[Ints, float]], age_days: Floats | None) -> Gangs:
@@ -45,6 +47,7 @@ class Gangs:
         The same nodes dying together again are one job's story, not a second witness: a set counts once,
         a single node once per episode.
         """
+        told = float(sum(hardware for _, hardware in gangs))
         ages = np.zeros(len(gangs)) if age_days is None else np.asarray(age_days, np.float64)
         kept = _distinct(gangs, ages)
         every = sum(gangs[i][1] for i in kept)
@@ -58,6 +61,7 @@ class Gangs:
             other_odds=(1 - hardware) / hardware,
             size=sizes.astype(np.float64),
             age_days=ages,
+            hardware=told,
             heard=sum(w for _, w in gangs) / every if every else 1.0,
         )
 

@@ -34,7 +34,8 @@ def log_ratio(counts: Mapping[str, Floats], exposure_days: Floats) -> Floats:
     # Where signs are common they say little; on a fleet where half the nodes show one, nothing at all.
     among_all = float(np.clip(shown.mean(), 0.01, SHOWN_BY_LEMONS))
     sign = min(SIGN, np.log(SHOWN_BY_LEMONS / among_all))
-    return np.where(shown, sign, np.log((1 - SHOWN_BY_LEMONS) / (1 - among_all)))
+    ratio: Floats = np.where(shown, sign, np.log((1 - SHOWN_BY_LEMONS) / (1 - among_all)))
+    return ratio
 
 
 def _unusual(values: Floats, exposure_days: Floats) -> npt.NDArray[np.bool_]:

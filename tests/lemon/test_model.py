@@ -161,16 +161,6 @@ def test_the_same_part_again_tells_more_than_two_different_ones() -> None:
     assert (same.repeats[7], mixed.repeats[7], unknown.repeats[7]) == (3, 1, 0)
 
 
-def test_part_likelihood_by_hand() -> None:
-    """Two failures of a part of share 1/32: 1/32 (0.7 x 32 + 0.3)² + 31/32 0.3² times as likely, if it has a part of its own."""
-    named = episodes.merged(one_by_one((7, 9.0, 3), (7, 3.5, 3)).failures)
-    bins = np.zeros(named.node.size, np.int64)
-    log_parts = model._log_parts(named, bins, np.arange(NODES), NODES)
-    own = (0.7 * 32 + 0.3) ** 2 / 32 + 31 / 32 * 0.3**2
-    assert np.exp(log_parts[7, -1]) == pytest.approx(0.85 * own + 0.15, rel=0.01)
-    assert log_parts[20, -1] == pytest.approx(0.0)  # one failure says nothing about parts
-
-
 def test_a_node_that_broke_last_week_is_not_excused_by_good_weeks_before() -> None:
     """Three failures in the last ten days, and three spread over twelve weeks."""
     late = model.score(one_by_one((7, 9.0, 3), (7, 6.0, 3), (7, 1.0, 3), span=84.0))

@@ -1,0 +1,269 @@
+"""How likely what was seen is on a lemon, beside an ordinary node: sums over when it turned bad and how bad.
+
+Three stories of each node: ordinary throughout; bad since some day, 20 to 1,000 times an ordinary node's rate;
+bad for a while and mended since. Everything is an array over rows (nodes that have failed somebody, and a few
+rows that stand for all others by exposure), possible onsets and rates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from probing_cluster.lemon import episodes
+from probing_cluster.lemon.episodes import Failures
+from probing_cluster.lemon.gangs import Gangs
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+HEALTHY_SIGMA = 0.8
+"""Scatter of healthy nodes' rates: log-normal sigma; loads, ages and racks differ."""
+LEMON_FACTORS = np.geomspace(20.0, 1000.0, 10)
+"""Rates of lemons, relative to the fleet's: log-uniform.
+
+RSC-1's 1.2 % had 10 of 14 failures (512-GPU jobs failed 14 % of the time with them, 4 % without): 208 times an
+ordinary node's on average (arXiv 2410.21680).
+"""
+ONSETS_DAYS = np.array([4.0, 8.0, 12.0, 16.0, 22.0, 28.0, 42.0, 56.0, 84.0, 112.0])
+"""Days since a lemon turned bad: any time in the last four months, one as likely as the other."""
+MENDED = 0.5
+"""For each lemon, how many nodes were one within those months and were mended: our assumption."""
+MENDED_AT = (2, 5)
+"""When, as places in ONSETS_DAYS: 12 or 28 days ago."""
+MIN_RATE_PER_DAY = 2e-4
+"""A fleet that has hardly failed is not taken for one that cannot."""
+HINT = 0.05
+"""Nodes with less than this from unnamed failures (less than one of a gang of four) are taken for quiet."""
+
+_Z, _W = np.polynomial.hermite_e.hermegauss(7)
+_HEALTHY_FACTORS = np.exp(HEALTHY_SIGMA * _Z - HEALTHY_SIGMA**2 / 2)
+_HEALTHY_LOG_WEIGHTS = np.log(_W / _W.sum())
+_ONSET_LOG_WEIGHTS = np.log(np.diff(ONSETS_DAYS, prepend=0.0) / ONSETS_DAYS[-1])
+_EXTRA = LEMON_FACTORS - 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """How much the nodes were in use by jobs."""
+
+    days: Floats
+    """Node-days in the window."""
+    span_days: float
+    """Calendar days in the window."""
+    daily_days: Floats | None
+    """(nodes, days) by calendar day, newest first; None = even over the window."""
+
+    def after(self, exposure: Floats) -> Floats:
+        """(nodes, onsets): use since each possible onset."""
+        if self.daily_days is None:
+            return exposure[:, None] * np.minimum(ONSETS_DAYS / self.span_days, 1.0)[None, :]
+        daily = np.cumsum(self.daily_days, axis=1)
+        last = np.clip(ONSETS_DAYS.astype(np.int64), 1, daily.shape[1]) - 1
+        answer: Floats = daily[:, last].astype(np.float64)
+        return answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What does not change from round to round.
+
+    Most nodes have failed nobody: those share a few rows by exposure, all others have their own.
+    """
+
+    exposure: Floats
+    episodes: Floats
+    at: Ints
+    """Per node: its row in what follows."""
+    row: Ints
+    """Per node: its own row; -1 where it has none of its own."""
+    of_row: Floats
+    """(rows): exposure."""
+    after: Floats
+    """(rows, onsets): exposure since each possible onset."""
+    count: Floats
+    """(rows): episodes."""
+    count_after: Floats
+    """(rows, onsets): episodes since each possible onset."""
+    log_parts: Floats
+    """(rows, onsets): log likelihood ratio of which parts failed since."""
+    bin: Ints
+    """Per episode: the first onset it comes after."""
+    gang_bin: Ints
+    """Per pair of gang and node: the same."""
+    surplus: Floats
+    beside: Floats
+
+    @classmethod
+    def of(cls, use: Use, named: Failures, gangs: Gangs, place: Ints | None) -> Seen:
+        """`place`: what nodes share that can fail, as a number per node."""
+        exposure = np.maximum(use.days, 1e-9)
+        nodes = exposure.size
+        count = np.bincount(named.node, minlength=nodes).astype(np.float64)
+        own = (count > 0) | (gangs.hint(nodes) >= HINT)
+        example, at, row = _rows(exposure, own)
+        bins = _bins(named.age_days)
+        surplus, beside = episodes.crowding(named, use.span_days, place)
+        return cls(
+            exposure=exposure,
+            episodes=count,
+            at=at,
+            row=row,
+            of_row=exposure[example],
+            after=use.after(exposure)[example],
+            count=np.where(own[example], count[example], 0.0),
+            count_after=_since(row[named.node], bins, np.ones(bins.size), example.size),
+            log_parts=_log_parts(named, bins, row, example.size),
+            bin=bins,
+            gang_bin=_bins(gangs.age_days)[gangs.event],
+            surplus=surplus,
+            beside=beside,
+        )
+
+
+def _rows(exposure: Floats, own: npt.NDArray[np.bool_]) -> tuple[Ints, Ints, Ints]:
+    """An example node per row, each node's row, and its own row or -1."""
+    listed = np.flatnonzero(own)
+    quiet = np.flatnonzero(~own)
+    step = np.round(np.log2(exposure[quiet]) * 8).astype(np.int64)
+    _, first, shared = np.unique(step, return_index=True, return_inverse=True)
+    row = np.full(exposure.size, -1, np.int64)
+    row[listed] = np.arange(listed.size)
+    at = row.copy()
+    at[quiet] = listed.size + shared.reshape(-1)
+    return np.concatenate([listed, quiet[first]]), at, row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """What ordinary nodes have per day in use."""
+
+    levels: Floats
+    """Named failures by the verdict's level, rightly named or not."""
+    hardware: float
+    """Named hardware failures."""
+    unnamed: float
+    """Hardware failures that name nobody and are heard (`gangs.LARGEST`)."""
+    mix: Floats
+    """Levels of rightly named hardware failures."""
+
+    @classmethod
+    def of(cls, seen: Seen, named: Failures, gangs: Gangs, ordinary: Floats) -> Rate:
+        """`ordinary`: each node's probability of being one."""
+        level = episodes.level(named.weight)
+        weight = ordinary[named.node]
+        exposure = float((ordinary * seen.exposure).sum())
+        mix = episodes.hardware_mix(named)
+        total = max(weight.sum() / max(exposure, 1e-9), MIN_RATE_PER_DAY)
+        counts = np.bincount(level, weights=weight, minlength=mix.size) + mix
+        right = float((weight * named.weight).sum() / weight.sum()) if weight.sum() > 0 else 1.0
+        hardware = max(total * right, MIN_RATE_PER_DAY)
+        frac = _unnamed_frac(gangs, named)
+        return cls(
+            levels=total * counts / counts.sum(),
+            hardware=hardware,
+            unnamed=hardware * frac / (1.0 - frac) * gangs.heard,
+            mix=mix,
+        )
+
+
+def _bins(age_days: Floats) -> Ints:
+    bins: Ints = np.minimum(np.searchsorted(ONSETS_DAYS, age_days), ONSETS_DAYS.size - 1).astype(np.int64)
+    return bins
+
+
+def _since(row: Ints, bins: Ints, values: Floats, rows: int) -> Floats:
+    """(rows, onsets): sums of `values` since each onset."""
+    flat = np.bincount(row * ONSETS_DAYS.size + bins, weights=values, minlength=rows * ONSETS_DAYS.size)
+    summed: Floats = flat.reshape(rows, ONSETS_DAYS.size).cumsum(axis=1)
+    return summed
+
+
+def _log_parts(named: Failures, bins: Ints, row: Ints, rows: int) -> Floats:
+    """Which parts failed, if one of them is the lemon's own: log sum_c P(c) prod_i (own [c_i = c]/P(c) + 1 - own)."""
+    known = named.part >= 0
+    if not known.any():
+        return np.zeros((rows, ONSETS_DAYS.size))
+    own = episodes.OWN_PART
+    usual = episodes.part_share(named)[known]
+    node, part, first = row[named.node[known]], named.part[known], bins[known]
+    pair, inverse = np.unique(np.stack([node, part]), axis=1, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    share = np.ones(pair.shape[1])
+    share[inverse] = usual
+    of_pair = _since(inverse, first, np.ones(first.size), share.size)
+    total = _since(node, first, np.ones(first.size), rows)
+    same = share[:, None] * ((own / share + 1 - own)[:, None] ** of_pair) * (1 - own) ** -of_pair
+    seen = np.where(of_pair > 0, share[:, None], 0.0)
+    same = np.where(of_pair > 0, same, 0.0)
+    by_node = np.zeros_like(total)
+    np.add.at(by_node, pair[0], same - seen)
+    one = np.log(np.maximum(1.0 + by_node, 1e-12)) + total * np.log(1 - own)
+    log_parts: Floats = np.logaddexp(np.log(episodes.HAS_OWN_PART) + one, np.log(1 - episodes.HAS_OWN_PART))
+    return log_parts
+
+
+def log_odds(
+    seen: Seen, named: Failures, gangs: Gangs, rate: Rate, mean: Floats, share: float, noise: float
+) -> tuple[Floats, Floats, Floats]:
+    """Per node: log likelihood ratio of lemon to ordinary, and as a lemon its mean factor and days since onset."""
+    level = episodes.level(named.weight)
+    ordinary = rate.levels[level] * seen.surplus + seen.beside
+    per_extra = rate.hardware * rate.mix[level] / ordinary
+    pairs = np.flatnonzero(seen.row[gangs.node] >= 0)
+    at = seen.row[gangs.node[pairs]] * ONSETS_DAYS.size + seen.gang_bin[pairs]
+    named_at = seen.row[named.node] * ONSETS_DAYS.size + seen.bin
+    per_gang = rate.unnamed / (gangs.rate_beside(mean, noise)[pairs] + rate.unnamed)
+    rows, usual = seen.after.shape[0], float(rate.levels.sum())
+    rest = _log_ordinary(seen.count[:, None] - seen.count_after, usual * (seen.of_row[:, None] - seen.after))
+    rest += seen.log_parts + _ONSET_LOG_WEIGHTS[None, :] - usual * seen.after
+    bad = np.empty((_EXTRA.size, rows, ONSETS_DAYS.size))
+    both, spots = np.concatenate([named_at, at]), rows * ONSETS_DAYS.size
+    each = np.log1p(_EXTRA[:, None] * np.concatenate([per_extra, per_gang])[None, :])
+    for column in range(_EXTRA.size):
+        bad[column] = np.bincount(both, each[column], minlength=spots).reshape(rows, ONSETS_DAYS.size)
+    np.cumsum(bad, axis=2, out=bad)
+    bad -= (_EXTRA * (rate.hardware + rate.unnamed))[:, None, None] * seen.after[None]
+    log_p = bad + rest[None]
+    top = log_p.max(axis=(0, 2))
+    weight = np.exp(log_p - top[None, :, None])
+    by_factor = weight.sum(axis=2)
+    total = by_factor.sum(axis=0)
+    healthy = _log_ordinary(seen.count[:, None], usual * seen.of_row[:, None])[:, 0]
+    mended = np.zeros(rows)
+    for end in MENDED_AT:
+        # Bad from an earlier onset until then: what came after is an ordinary node's.
+        mended += np.exp(log_p[:, :, end + 1 :] - bad[:, :, end : end + 1] - top[None, :, None]).sum(
+            axis=(0, 2)
+        )
+    log_mended = np.log(mended / len(MENDED_AT) / _EXTRA.size + 1e-300) + top
+    ordinary_now = np.logaddexp(healthy, log_mended + np.log(MENDED * share / (1 - share)))
+    odds = np.log(total / _EXTRA.size) + top - ordinary_now
+    factor = (LEMON_FACTORS @ by_factor) / total
+    since = (weight.sum(axis=0) @ ONSETS_DAYS) / total
+    return odds[seen.at], factor[seen.at], since[seen.at]
+
+
+def _log_ordinary(count: Floats, expected: Floats) -> Floats:
+    """log P(so many failures | an ordinary node), the same factors left out as for lemons."""
+    log_p = (
+        count[..., None] * np.log(_HEALTHY_FACTORS)
+        - expected[..., None] * _HEALTHY_FACTORS
+        + _HEALTHY_LOG_WEIGHTS
+    )
+    top = log_p.max(axis=-1)
+    answer: Floats = top + np.log(np.exp(log_p - top[..., None]).sum(axis=-1))
+    return answer
+
+
+def noise_per_day(gangs: Gangs, by_lemons: float, seen: Seen, rate: Rate) -> float:
+    """Failures per node-day that name nobody and are nobody's hardware: what the nodes do not explain."""
+    left = (gangs.size.size - by_lemons) / max(float(seen.exposure.sum()), 1e-9)
+    return max(left - rate.unnamed, 0.5 * rate.unnamed)
+
+
+def _unnamed_frac(gangs: Gangs, named: Failures) -> float:
+    """Share of hardware failures whose verdict names nobody."""
+    return float(np.clip((gangs.hardware + 1.0) / (gangs.hardware + named.weight.sum() + 3.0), 0.05, 0.8))

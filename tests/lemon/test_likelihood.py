@@ -1,0 +1,78 @@
+"""The likelihood's terms by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from probing_cluster.lemon import episodes, likelihood
+from probing_cluster.lemon.gangs import Gangs
+
+NODES = 50
+
+
+def failures(*rows: tuple[int, float, int]) -> episodes.Failures:
+    """Sure failures from (node, age in days, part)."""
+    node, age, part = (np.array(c) for c in zip(*rows, strict=True))
+    return episodes.Failures(
+        node=node,
+        age_days=age.astype(float),
+        weight=np.full(node.size, 0.99),
+        part=part,
+        cause=np.full(node.size, -1),
+    )
+
+
+def seen(named: episodes.Failures, days: float = 24.0) -> likelihood.Seen:
+    """The same use for every node, even over 28 days."""
+    use = likelihood.Use(days=np.full(NODES, days), span_days=28.0, daily_days=None)
+    return likelihood.Seen.of(use, named, Gangs.of([], None), None)
+
+
+def test_the_same_part_twice() -> None:
+    """A part of share 1/32: 1/32 (0.7 x 32 + 0.3)² + 31/32 0.3² times as likely, if the lemon has a part of its own."""
+    got = seen(failures((7, 9.0, 3), (7, 3.5, 3), (20, 5.0, 3), (21, 5.0, 4), (22, 5.0, 5)))
+    share = episodes.part_share(failures((7, 9.0, 3), (7, 3.5, 3), (20, 5.0, 3), (21, 5.0, 4), (22, 5.0, 5)))[
+        0
+    ]
+    own = share * (0.7 / share + 0.3) ** 2 + (1 - share) * 0.3**2
+    assert np.exp(got.log_parts[got.row[7], -1]) == pytest.approx(0.85 * own + 0.15)
+    assert got.log_parts[got.row[7], 0] == pytest.approx(
+        0.0
+    )  # since four days ago it is one failure: no repetition
+    assert got.log_parts[got.row[20], -1] == pytest.approx(0.0)
+
+
+def test_nodes_that_failed_nobody_share_rows() -> None:
+    """Fifty nodes of one exposure, one with a failure: two rows, and each node knows its own."""
+    got = seen(failures((7, 9.0, 3)))
+    assert got.of_row.size == 2
+    assert got.row[7] == got.at[7] == 0
+    assert (np.delete(got.row, 7) == -1).all()
+    assert (np.delete(got.at, 7) == 1).all()
+
+
+def test_use_since_each_onset() -> None:
+    """24 of 28 days in use: 12 of the last fortnight, unless the daily use says that it was drained then."""
+    even = likelihood.Use(days=np.array([24.0]), span_days=28.0, daily_days=None)
+    assert even.after(np.array([24.0]))[0, :3] == pytest.approx(np.array([4.0, 8.0, 12.0]) * 24 / 28)
+    daily = np.array([[0.0] * 10 + [1.0] * 18])
+    drained = likelihood.Use(days=np.array([18.0]), span_days=28.0, daily_days=daily)
+    assert drained.after(np.array([18.0]))[0, :4].tolist() == [0.0, 0.0, 2.0, 6.0]
+
+
+def test_rates_are_those_of_ordinary_nodes() -> None:
+    """Node 7's five failures do not count where node 7 is known to be a lemon."""
+    named = failures(*((7, 3.0 + 4 * i, 3) for i in range(5)), (20, 5.0, 3))
+    got, gangs = seen(named), Gangs.of([], None)
+    all_alike = likelihood.Rate.of(got, named, gangs, np.ones(NODES))
+    without = likelihood.Rate.of(got, named, gangs, (np.arange(NODES) != 7).astype(float))
+    assert all_alike.levels.sum() == pytest.approx(6 / (50 * 24))
+    assert without.levels.sum() == pytest.approx(1 / (49 * 24))
+
+
+def test_a_fleet_that_hardly_fails_has_a_rate_nevertheless() -> None:
+    """One failure in 28 days would be proof of anything."""
+    none = episodes.Failures.none()
+    rate = likelihood.Rate.of(seen(none), none, Gangs.of([], None), np.ones(NODES))
+    assert rate.levels.sum() == pytest.approx(likelihood.MIN_RATE_PER_DAY)
