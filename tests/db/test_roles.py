@@ -454,3 +454,26 @@ class TestTls:
             for name in names:
                 roles.remove(debian_server.owner_url, name)
             _empty(debian_server.owner_url)
+
+    def test_the_manuals_pg_hba_is_one_that_postgres_takes(self, debian_server: Any) -> None:
+        """docs/database.md's block parses on the real server, asks agents for certificates and refuses what is not TLS."""
+        page = (Path(__file__).resolve().parents[2] / "docs" / "database.md").read_text(encoding="utf-8")
+        block = next(b for b in page.split("```") if "hostssl" in b)
+        path = debian_server.directory / "data" / "pg_hba.conf"
+        before = path.read_text()
+        try:
+            path.write_text(block)  # the view reads the file; the server itself is not told to
+            with psycopg.connect(debian_server.owner_url) as connection:
+                rules = connection.execute(
+                    "SELECT type, user_name, auth_method, error FROM pg_hba_file_rules ORDER BY line_number"
+                ).fetchall()
+        finally:
+            path.write_text(before)
+        assert [rule[3] for rule in rules if rule[3]] == []
+        assert ("hostssl", ["+probing_agent"], "cert") in [rule[:3] for rule in rules]
+        assert [rule[0] for rule in rules if rule[0].startswith("host")] == [
+            "hostssl",
+            "hostssl",
+            "hostnossl",
+        ]
+        assert rules[-1][2] == "reject"
