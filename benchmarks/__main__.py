@@ -114,7 +114,10 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         needs=("bench",),
     ),
     Benchmark(
-        module="lemon.evaluate", about="finding lemons, beside the paper's thresholds", short=("--seeds", "1")
+        module="lemon.evaluate",
+        about="finding lemons, beside the paper's thresholds",
+        whole=("--held-out", "--every", "2"),
+        short=("--seeds", "1", "--every", "7", "--ours-only"),
     ),
     Benchmark(module="report_wall", about="wall time of probing-report", short=("--runs", "5")),
     Benchmark(
