@@ -15,6 +15,7 @@ import pwd
 import socket
 import struct
 import threading
+from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -65,7 +66,7 @@ class Callers:
     def __init__(self, service: context.Context) -> None:
         self._service = service
         self._standing = standing.Remembered(service.run_slurm, service.clock)
-        self._taken: dict[bytes, float] = {}
+        self._taken: OrderedDict[bytes, float] = OrderedDict()
         self._lock = threading.Lock()
 
     def identify(self, connection: socket.socket, request: Mapping[str, Any]) -> Caller:
@@ -100,7 +101,9 @@ class Callers:
         """Once only, even when munged has forgotten it in a restart."""
         key = hashlib.blake2b(credential.encode(), digest_size=16).digest()
         with self._lock:
-            self._taken = {k: until for k, until in self._taken.items() if until > now_s}
+            # Oldest first, so a flood of good credentials costs each of them the same.
+            while self._taken and next(iter(self._taken.values())) <= now_s:
+                self._taken.popitem(last=False)
             if key in self._taken:
                 raise munge.Refused("it was used before")
             self._taken[key] = now_s + munge.TTL_S + SKEW_S
