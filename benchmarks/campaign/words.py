@@ -58,21 +58,31 @@ def xid(rng: random.Random, code: int, gpu: int, *, pid: int | None = None) -> s
     return f"NVRM: Xid (PCI:{pci(gpu)}): {code}{', ' + rest if rest else ''}"
 
 
+_STYLES = (
+    " iteration {step:8d}/  500000 | consumed samples: {samples:12d} | elapsed time per iteration (ms): {ms:.1f} | learning rate: 3.000E-04 | lm loss: {loss:.6E} |",
+    "step={step} loss={loss:.4f} lr=3.0e-04 tokens/s={samples} grad_norm={part:.4f} mfu=0.41 mem=61.2GiB",
+    "{{'loss': {loss:.4f}, 'grad_norm': {part:.4f}, 'learning_rate': 0.0003, 'epoch': {epoch:.4f}}}",
+    " {percent:2d}%|███████   | {step}/50000 [1:03:12<2:33:10,  1.{percent:02d}s/it, loss={loss:.3f}]",
+)
+
+
 def progress(rng: random.Random, steps: int) -> list[str]:
     """What a healthy training prints."""
-    style = rng.randrange(4)
-    step = rng.randrange(100, 40_000)
+    style, first = rng.choice(_STYLES), rng.randrange(100, 40_000)
     made = []
-    for i in range(steps):
-        loss = 2.0 + rng.random()
+    for step in range(first, first + steps):
+        part = rng.random()
         made.append(
-            [
-                f" iteration {step + i:8d}/  500000 | consumed samples: {512 * (step + i):12d} | elapsed time per iteration (ms): {rng.uniform(400, 9000):.1f} | lm loss: {loss:.6E} |",
-                f"step={step + i} loss={loss:.4f} lr=3.0e-04 tokens/s={rng.randrange(9000, 60000)}",
-                f"{{'loss': {loss:.4f}, 'grad_norm': {rng.random():.4f}, 'learning_rate': 0.0003, 'epoch': {rng.random():.2f}}}",
-                f" {rng.randrange(1, 99)}%|███████   | {step + i}/50000 [1:0{rng.randrange(9)}:1{rng.randrange(9)}<2:33:10,  1.{rng.randrange(99):02d}s/it]",
-            ][style]
-        )  # fmt: skip
+            style.format(
+                step=step,
+                samples=512 * step,
+                ms=400 + 8000 * part,
+                loss=2 + part,
+                part=part,
+                epoch=step / 5000,
+                percent=10 + step * 89 // 50_000,
+            )
+        )
     return made
 
 

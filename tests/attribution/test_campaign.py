@@ -1,0 +1,72 @@
+"""The campaign's replayed cases in small: every kind once, through lines and logs as text."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from benchmarks.campaign import replay, score, story
+from probing_cluster.core import records
+
+
+@pytest.mark.parametrize("name", sorted(story.KINDS))
+def test_each_kind_is_told_right_where_nothing_else_goes_on(name):
+    """As the agents deliver it: GPUs known, no noise, three job shapes."""
+    for seed in range(3):
+        told = replay.make(name, random.Random(f"test:{name}:{seed}"), seed, noisy=False)
+        said = replay.judged(told, "live")
+        assert said.right, said.note
+        assert said.node_right is not False, said.note
+
+
+def test_noise_makes_no_program_bug_a_fault_of_the_cluster():
+    """Sixty bugs, each with noise of every sort that chance brings."""
+    names = sorted(k for k, v in story.KINDS.items() if v.group == "bug")
+    for number in range(60):
+        told = replay.make(names[number % len(names)], random.Random(f"noise:{number}"), number, noisy=True)
+        said = replay.judged(told, "live")
+        assert not said.blames_infrastructure, said.note
+
+
+def test_the_same_seed_gives_the_same_cases():
+    """A figure can be looked up again."""
+    one, two = ([replay.judged(t, "live") for t in replay.stories(12, 3)] for _ in range(2))
+    assert one == two
+
+
+def test_bounds_are_clopper_pearsons():
+    """All of 300 right: at least 0.05^(1/300); none of 600 wrong: at most 1 - 0.05^(1/600); one of four by hand."""
+    assert score.Share(k=300, n=300).low == pytest.approx(0.05 ** (1 / 300))
+    assert score.Share(k=0, n=600).high == pytest.approx(1 - 0.05 ** (1 / 600))
+    low = score.Share(k=1, n=4).low
+    assert 1 - (1 - low) ** 4 == pytest.approx(0.05)
+    assert (score.Share(k=0, n=9).low, score.Share(k=9, n=9).high, score.Share(k=0, n=0).value) == (
+        0.0,
+        1.0,
+        None,
+    )
+
+
+def test_unknown_is_wrong_of_all_and_left_out_of_those_answered():
+    """An honest unknown costs recall, not precision; against a silent case it is right."""
+
+    def case(said: str, group: str = "fault") -> score.Judged:
+        truth = "unknown" if group == "silent" else "gpu_lost"
+        return score.Judged(
+            kind="k",
+            group=group,
+            shape="",
+            noisy=False,
+            path="live",
+            causes=(truth,),
+            domain=records.Domain.HARDWARE,
+            said=said,
+            said_domain=records.Domain.UNKNOWN,
+            confidence=records.Confidence.LIKELY,
+        )
+
+    found = score.figures([case("gpu_lost"), case("unknown"), case("unknown", "silent")])
+    assert (found["cause, of all"][0].k, found["cause, of all"][0].n) == (1, 2)
+    assert (found["cause, of those answered"][0].k, found["cause, of those answered"][0].n) == (1, 1)
+    assert found["silent cases left unknown"][0].k == 1
