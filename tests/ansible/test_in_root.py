@@ -1,0 +1,145 @@
+"""All roles on one host that is a debootstrapped Debian: installed, used, upgraded by a second run, and gone again.
+
+Not part of `make test`: it takes root, debootstrap, a mirror, a package index and some minutes.
+
+    PROBING_ROOTS=/var/tmp/probing-roots pytest tests/ansible/test_in_root.py
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from probing_cluster.sandbox import ports
+from tests.ansible import playbooks
+
+ROOTS = os.environ.get("PROBING_ROOTS", "")
+SUITE = os.environ.get("PROBING_SUITE", "bookworm")
+MIRROR = os.environ.get("MIRROR", "http://deb.debian.org/debian")
+# What a node of a site has before we come; apt needs python3-apt to be asked by Ansible.
+BEFORE = "python3,python3-apt,systemd,dbus,ca-certificates,slurm-client,munge"
+SLURM_CONF = "ClusterName=c\nSlurmctldHost=n1\nProlog=/etc/site/prolog\nTaskProlog=/etc/site/task\nNodeName=n1\nPartitionName=p Nodes=n1\n"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(3600),
+    pytest.mark.skipif(
+        not ROOTS, reason="takes minutes and a mirror: set PROBING_ROOTS to a directory for the roots"
+    ),
+]
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Below /tmp on both sides of the chroot."""
+    directory = Path(tempfile.mkdtemp(prefix="probing-ansible-"))
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def root(place: Path) -> Iterator[Path]:
+    """A root as debootstrap made it, with the site's slurm.conf; what is written is thrown away."""
+    lower = Path(ROOTS) / f"ansible-{SUITE}"
+    if not (lower / "usr/bin/scontrol").exists():
+        subprocess.run(
+            ["debootstrap", "--variant=minbase", f"--include={BEFORE}", SUITE, str(lower), MIRROR], check=True
+        )
+    layers = Path(tempfile.mkdtemp(prefix="probing-layers-", dir=ROOTS))
+    for name in ("up", "work", "root"):
+        (layers / name).mkdir(mode=0o755)
+    made = layers / "root"
+    told = f"lowerdir={lower},upperdir={layers}/up,workdir={layers}/work"
+    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", told, str(made)], check=True)
+    (made / place.relative_to("/")).mkdir(parents=True)
+    binds = ("/proc", "/sys", "/dev", str(place))
+    for path in binds:
+        subprocess.run(["mount", "--bind", path, f"{made}{path}"], check=True)
+    (made / "usr/sbin/policy-rc.d").write_text("#!/bin/sh\nexit 101\n")
+    (made / "usr/sbin/policy-rc.d").chmod(0o755)
+    shutil.copy("/etc/resolv.conf", made / "etc/resolv.conf")
+    (made / "etc/hosts").write_text("127.0.0.1 localhost n1\n")
+    (made / "etc/slurm").mkdir(exist_ok=True)
+    (made / "etc/slurm/slurm.conf").write_text(SLURM_CONF)
+    subprocess.run(["chroot", str(made), "apt-get", "-qq", "update"], check=True)
+    try:
+        yield made
+    finally:
+        subprocess.run(
+            ["chroot", str(made), "sh", "-c", "pg_ctlcluster --force 15 main stop || true"], check=False
+        )
+        for path in reversed(binds):
+            subprocess.run(["umount", "-l", f"{made}{path}"], check=False)
+        subprocess.run(["umount", "-l", str(made)], check=False)
+        shutil.rmtree(layers, ignore_errors=True)
+
+
+def test_a_whole_site_on_one_debian(place: Path, root: Path) -> None:
+    """Installed from nothing, it works; again, and nothing changes; uninstalled, and the configuration is as before."""
+    interpreter = place / "python-in-root"
+    interpreter.write_text(f'#!/bin/sh\nexec chroot {root} /usr/bin/python3 "$@"\n')
+    interpreter.chmod(0o755)
+    configured = [root / name for name in ("etc/slurm", "usr/local/bin")]
+    before = playbooks.picture(*configured)
+    site = playbooks.Site(
+        directory=place,
+        groups=(
+            "probing_database",
+            "probing_control",
+            "probing_login",
+            "probing_compute",
+            "probing_slurm_conf",
+        ),
+        interpreter=str(interpreter),
+        variables={
+            "probing_start": False,
+            "probing_slurm_reconfigure": False,
+            "probing_cluster_name": "c",
+            "probing_database_port": ports.choose(1)[0],
+            "probing_wheelhouse": os.environ.get("PROBING_WHEELHOUSE", ""),
+            "probing_inside_jobs": "spank",
+            "probing_serial": 1,
+        },
+    )
+    assert site.play("site") > 0
+
+    def said(*argv: str) -> str:
+        done = subprocess.run(["chroot", str(root), *argv], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{argv}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+        return done.stdout
+
+    bin_directory = "/opt/probing-cluster/bin"
+    assert "ok" in said(
+        f"{bin_directory}/probing-agent", "--once", "--config", "/etc/probing-cluster/agent.toml"
+    )
+    owner = ("runuser", "-u", "postgres", "--", f"{bin_directory}/probing-ctl")
+    heard = said(
+        *owner, "query", "SELECT node FROM ops.agent_health", "--config", "/etc/probing-cluster/owner.toml"
+    )
+    assert "n1" in heard, "the agent came in by TLS with its own certificate"
+    assert "up to date" in said(
+        "runuser", "-u", "probing", "--", f"{bin_directory}/probing-ctl", "db", "status"
+    )
+    assert "probing.so" in (root / "etc/slurm/plugstack.conf").read_text()
+    assert (root / "usr/lib/probing-cluster/probing.so").stat().st_size > 0
+    said("systemd-analyze", "verify", "--man=no", "probing-agent.service", "probing-serve.service")
+    assert (root / "etc/systemd/system/multi-user.target.wants/probing-agent.service").is_symlink()
+    assert said("/usr/lib/probing-cluster/slurm/epilog.d/50-probing") == ""
+    assert site.play("site") == 0, site.last()
+    assert site.play("site", "--check") == 0, site.last()
+    site.play("uninstall", probing_purge=True)
+    assert playbooks.picture(*configured) == before
+    for gone in (
+        "opt/probing-cluster",
+        "usr/lib/probing-cluster",
+        "etc/probing-cluster",
+        "var/lib/probing-cluster",
+    ):
+        assert not (root / gone).exists(), gone
+    assert site.play("uninstall", probing_purge=True) == 0, site.last()
