@@ -118,7 +118,7 @@ class _Handler(socketserver.BaseRequestHandler):
             caller = self.server.known.identify(self.request, request)
         except errors.NotPermitted as exc:
             LOG.info("a caller was refused", extra={"fields": {"why": str(exc)}})
-            reply = _refusal(exc)
+            reply = _refusal(exc) | {"message": str(exc)}  # whose fault: the credential's, or munged's
         else:
             reply = answer(self.server.service, self.server.known, caller, request)
         self.request.settimeout(_REPLY_S)
