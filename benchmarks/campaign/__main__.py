@@ -14,6 +14,7 @@ import json
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.campaign import page, replay, score
@@ -39,19 +40,20 @@ def main() -> int:
     if args.replayed:
         told = replay.stories(args.replayed, args.seed)
         cases = [replay.judged(t, "files" if t.rng.random() < FILES_SHARE else "live") for t in told]
-        parts["replayed"] = page.Part(title="Replayed", how=_REPLAYED.format(seed=args.seed), cases=cases)
+        parts["replayed"] = page.Part(
+            title="Replayed", how=_REPLAYED.format(seed=args.seed), cases=cases, ran=_ran()
+        )
         _tell(parts["replayed"], say)
     if args.jobs:
         from benchmarks.campaign import real
 
         done, failed = real.run(args.jobs, args.seed, args.minutes, say)
-        parts["real"] = page.Part(title="Real jobs", how=_REAL, cases=done, failed=failed)
+        parts["real"] = page.Part(title="Real jobs", how=_REAL, cases=done, failed=failed, ran=_ran())
         _tell(parts["real"], say)
     parts = _kept(args.keep, parts)
     if args.write:
         page.write(
             [parts[k] for k in ("real", "replayed") if k in parts],
-            _commit(),
             "python -m benchmarks.campaign --write",
         )
     return 0
@@ -106,13 +108,20 @@ def _kept(path: Path | None, parts: dict[str, page.Part]) -> dict[str, page.Part
             "how": p.how,
             "title": p.title,
             "failed": list(p.failed),
+            "ran": p.ran,
             "cases": [dataclasses.asdict(c) for c in p.cases],
         }
         for k, p in parts.items()
     }
     path.write_text(json.dumps(held))
     return {
-        k: page.Part(title=v["title"], how=v["how"], failed=v["failed"], cases=[_case(c) for c in v["cases"]])
+        k: page.Part(
+            title=v["title"],
+            how=v["how"],
+            failed=v["failed"],
+            ran=v["ran"],
+            cases=[_case(c) for c in v["cases"]],
+        )
         for k, v in held.items()
     }
 
@@ -127,11 +136,11 @@ def _case(row: dict[str, object]) -> score.Judged:
     return score.Judged(**row)  # type: ignore[arg-type]
 
 
-def _commit() -> str:
+def _ran() -> str:
     done = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     )
-    return done.stdout.strip() or "unknown"
+    return f"{datetime.now(UTC):%Y-%m-%d}, commit `{done.stdout.strip() or 'unknown'}`"
 
 
 if __name__ == "__main__":

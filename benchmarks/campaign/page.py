@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.campaign import score
@@ -20,14 +19,16 @@ class Part:
     how: str
     cases: Sequence[score.Judged]
     failed: Sequence[str] = field(default_factory=tuple)
+    ran: str = ""
+    """Date and commit of the run."""
 
 
-def write(parts: Sequence[Part], commit: str, command: str) -> None:
+def write(parts: Sequence[Part], command: str) -> None:
     """The whole page, written anew."""
     lines = [
         "# How often the verdict is right",
         "",
-        f"Written by `{command}` on {datetime.now(UTC):%Y-%m-%d} at commit `{commit}`. How the cases are made: `benchmarks/campaign`.",
+        f"Written by `{command}`. How the cases are made: `benchmarks/campaign`.",
         "",
         "A case is one job whose true cause is known because we caused it. Bounds are exact (Clopper–Pearson), one-sided at 95 %; a goal",
         "is met when the **bound** meets it. A verdict is right when it names the true cause. *Infrastructure* = hardware or system",
@@ -51,7 +52,7 @@ def _part(part: Part) -> list[str]:
     lines = [
         f"## {part.title}",
         "",
-        part.how,
+        f"{part.how} Run on {part.ran}.",
         "",
         (
             f"{len(cases)} cases of {len(kinds)} kinds ({sum(1 for k in kinds if any(c.kind == k and c.group == 'fault' for c in cases))} of them faults), "
