@@ -114,6 +114,11 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         needs=("bench",),
     ),
     Benchmark(
+        module="probe_overhead",
+        about="what the probe costs a training process",
+        short=("--runs", "20", "--no-theirs"),
+    ),
+    Benchmark(
         module="lemon.evaluate",
         about="finding lemons, beside the paper's thresholds",
         whole=("--held-out", "--every", "2"),

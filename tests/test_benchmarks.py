@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -46,20 +45,12 @@ def test_every_measurement_has_its_row_in_the_manual(listed: ModuleType) -> None
 
 
 def test_every_command_is_understood(listed: ModuleType) -> None:
-    """The arguments of the list are ones that the benchmark knows."""
+    """The arguments of the list are ones that the benchmark has."""
     for one in listed.BENCHMARKS:
-        if listed.missing(one):
-            continue
-        said = subprocess.run(
-            [sys.executable, "-m", f"benchmarks.{one.module}", "--help"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        source = (ROOT / "benchmarks" / f"{one.module.replace('.', '/')}.py").read_text()
         for word in (*one.short, *one.whole):
             if word.startswith("--"):
-                assert word in said, (one.module, word)
+                assert f'"{word}"' in source, (one.module, word)
 
 
 def test_what_cannot_run_here_is_left_out_and_said(
