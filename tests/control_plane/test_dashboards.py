@@ -139,7 +139,7 @@ def test_queries_use_the_stable_views_only() -> None:
 
 
 def test_every_metric_asked_for_is_exported(service: context.Context) -> None:
-    """No panel waits for a metric that nobody serves, or for a label it does not have."""
+    """No panel and no alarm of the manual waits for a metric that nobody serves."""
     fakes.deliver(service.store, "n1")
     journal.one_pass(service.journal, "actions", lambda: "", service.clock)
     registry = CollectorRegistry()
@@ -147,7 +147,10 @@ def test_every_metric_asked_for_is_exported(service: context.Context) -> None:
     registry.register(collector)
     exported = {f"{m.name}{'_total' if m.type == 'counter' else ''}" for m in registry.collect()}
     assert len(PROMQL) >= 15
-    asked = {name for expr in PROMQL for name in re.findall(r"\bprobing_\w+", expr)}
+    page = (Path(__file__).resolve().parents[2] / "docs" / "operate.md").read_text(encoding="utf-8")
+    alarms = re.findall(r"^\| `(.*?)`", page.split("## What to alert on")[1].split("\n## ")[0], re.MULTILINE)
+    assert len(alarms) >= 5
+    asked = {name for expr in [*PROMQL, *alarms] for name in re.findall(r"\bprobing_\w+", expr)}
     assert asked - exported == set()
 
 
