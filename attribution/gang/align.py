@@ -45,7 +45,7 @@ def _meeting(group: str, ranks: Sequence[views.RankView], world_size: int | None
     members, known = _members(ranks, calls, world_size)
     at = {rank: calls[rank][seq] for rank in members if seq in calls.get(rank, {})}
     # A ring holds the last 64 calls: a rank that is further on has been here, too.
-    beyond = {rank for rank in members if rank not in at and max(calls.get(rank) or {0: None}) > seq}
+    beyond = {rank for rank in members if rank not in at and max(calls.get(rank) or (0,)) > seq}
     majority = Counter(c.what for c in at.values()).most_common(1)[0][0]
     mismatched = tuple(sorted(rank for rank, c in at.items() if c.what != majority))
     return Meeting(

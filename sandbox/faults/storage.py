@@ -39,6 +39,18 @@ def mount_hang(target: registry.Target, path: str) -> None:
         target.kernel(f"nfs: server {row.split(':')[0]} not responding, still trying", level=kmsg.INFO)
 
 
+@registry.fault("directory-hang")
+def directory_hang(target: registry.Target, path: str) -> None:
+    """Every access to a directory that is none of the node's mounts hangs: only its users notice."""
+    hanging_mount.start(target.layout, target.env, target.node, path)
+
+
+@registry.fault("directory-free")
+def directory_free(target: registry.Target) -> None:
+    """Nothing of the node hangs any more; whoever waited gets an error."""
+    hanging_mount.stop(target.layout, target.node)
+
+
 @registry.fault("nvme-gone")
 def nvme_gone(target: registry.Target) -> None:
     """The NVMe disk stops answering and its controller is given up."""

@@ -1,0 +1,170 @@
+"""A user's training of eight ranks in which one thing goes wrong: `python gang_job.py CASE DIRECTORY [CHECKPOINTS]`.
+
+It knows nothing of Probing Cluster. Compute is modelled by sleeping, since the ranks share few cores, with a seeded
+jitter; gradients are averaged by an all_reduce of the whole world, as real as gloo makes it.
+The cases are those of sandbox.gangs. `STEPS` in the environment bounds the training.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import signal
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+
+CULPRIT = 5
+"""On the third node of two ranks each."""
+FAILS_AT = 20
+"""The step at which it goes wrong."""
+STEP_S = 0.1
+JITTER_FRAC = 0.02
+LONG_S = 18.0
+"""How long what legitimately takes long takes."""
+TIMEOUT_S = 40.0
+"""Of gloo's collectives."""
+FOR_EVER_S = 3600
+
+
+class Batches:
+    """A data set; the batches of one rank may never come."""
+
+    def __init__(self, n: int, *, stuck: bool) -> None:
+        self.n, self.stuck = n, stuck
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, i: int) -> Any:
+        if self.stuck and i >= FAILS_AT:
+            time.sleep(FOR_EVER_S)
+        return torch.full((8, 64), float(i))
+
+
+class SlowFile:
+    """Takes a megabyte a second, for a while."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = path.open("wb")
+
+    def write(self, data: bytes) -> int:
+        """Everything written takes as long."""
+        end = time.monotonic() + LONG_S
+        while time.monotonic() < end:
+            self.file.write(bytes(1 << 20))
+            self.file.flush()
+            time.sleep(1.0)
+        return len(data)
+
+    def flush(self) -> None:
+        """As of a file."""
+        self.file.flush()
+
+
+class Training:
+    """One rank."""
+
+    def __init__(self, case: str, directory: Path, checkpoints: Path) -> None:
+        self.case, self.directory, self.checkpoints = case, directory, checkpoints
+        self.rank, self.world = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
+        self.mine = self.rank == CULPRIT
+        self.jitter = random.Random(self.rank)
+        torch.set_num_threads(1)
+        self.model = torch.nn.Linear(64, 64)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        dist.init_process_group(
+            "gloo",
+            init_method=f"file://{directory}/store",
+            rank=self.rank,
+            world_size=self.world,
+            timeout=timedelta(seconds=TIMEOUT_S),
+        )
+        self.groups = [dist.new_group([CULPRIT - 1, CULPRIT]) for _ in range(2)]
+
+    def train(self, steps: int) -> None:
+        """To the end of the data."""
+        n = FAILS_AT if self.case == "uneven_input" and self.mine else steps
+        stuck = self.case == "dataloader"
+        data: Any = Batches(n, stuck=stuck and self.mine)
+        for step, batch in enumerate(DataLoader(data, batch_size=None, num_workers=int(stuck))):
+            self.optimizer.zero_grad()
+            self.model(batch).pow(2).mean().backward()
+            self.compute()
+            if self.case.startswith("checkpoint") and step in (4, 8):
+                self.save(step)
+            if step == FAILS_AT:
+                self.go_wrong(step)
+            for parameter in self.model.parameters():
+                dist.all_reduce(parameter.grad)
+            self.optimizer.step()
+        dist.barrier()
+
+    def compute(self) -> None:
+        """A step's forward and backward pass."""
+        factor = 1.2 if self.case == "slow" and self.mine else 1.0
+        time.sleep(STEP_S * factor * (1 + self.jitter.uniform(-JITTER_FRAC, JITTER_FRAC)))
+
+    def go_wrong(self, step: int) -> None:
+        """What this case is about."""
+        if self.case in ("checkpoint_io", "checkpoint_long"):
+            self.save(step)
+        elif self.case == "compile_long":
+            torch.compile(lambda x: x * 2 + 1, backend=slow_compiler)(torch.ones(4))
+        elif self.case == "deadlock" and self.rank in (CULPRIT - 1, CULPRIT):
+            for group in self.groups if self.mine else self.groups[::-1]:
+                dist.all_reduce(torch.zeros(8), group=group)
+        elif self.mine:
+            self.go_wrong_alone()
+
+    def go_wrong_alone(self) -> None:
+        """What only the culprit does."""
+        if self.case == "python_loop":
+            endless()
+        elif self.case == "gil_held":
+            ctypes.PyDLL(None).sleep(FOR_EVER_S)
+        elif self.case == "rank_stopped":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        elif self.case == "rank_dead":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif self.case == "other_collective":
+            dist.broadcast(torch.zeros(64 * 64), 0)
+        elif self.case == "other_shape":
+            dist.all_reduce(torch.zeros(7))
+
+    def save(self, step: int) -> None:
+        """The culprit's shard of a checkpoint; everybody waits for it."""
+        if self.mine:
+            target: Any = self.directory / f"step{step}.pt"
+            if step >= FAILS_AT:
+                slow = self.case == "checkpoint_long"
+                target = SlowFile(self.directory / "slow.pt") if slow else self.checkpoints / "step.pt"
+            torch.save(self.model.state_dict(), target)
+        dist.barrier()
+
+
+def endless() -> None:
+    """A loop that never ends."""
+    count = 0
+    while count >= 0:
+        count += 1
+        if count > 1000:
+            count = 0
+
+
+def slow_compiler(graph: Any, _inputs: Any) -> Any:
+    """A compiler that takes its time."""
+    time.sleep(LONG_S)
+    return graph.forward
+
+
+if __name__ == "__main__":
+    words = [*sys.argv[1:], "."]
+    Training(words[0], Path(words[1]), Path(words[2])).train(int(os.environ.get("STEPS", "5000")))

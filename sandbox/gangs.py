@@ -1,0 +1,63 @@
+"""Gangs of real PyTorch ranks that go wrong in known ways, for tests and campaigns: what is to be said of each.
+
+Every gang is four nodes with two ranks each; the culprit is rank 5, on the third node.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from probing_cluster.sandbox import cluster
+
+JOB = Path(__file__).with_name("gang_job.py")
+CHECKPOINTS = "/probing-checkpoints"
+"""A directory of the third node that is none of its mounts: only the ranks notice that it hangs."""
+
+HANGS = {
+    "python_loop": ("python_loop", "user_program", "endless"),
+    "gil_held": ("gil_held", "user_program", "go_wrong_alone"),
+    "rank_stopped": ("rank_stopped", "system_software", "go_wrong_alone"),
+    "other_collective": ("collective_mismatch", "user_program", "go_wrong_alone"),
+    "dataloader": ("dataloader", "user_program", "train"),
+    "uneven_input": ("uneven_input", "user_program", "train"),
+    "deadlock": ("deadlock", "user_program", "go_wrong"),
+    "checkpoint_io": ("checkpoint_io", "system_software", "save"),
+}
+"""Cases that hang: kind and domain to be named, and the function it hangs in."""
+ENDS = {
+    "rank_dead": ("rank_killed", "unknown"),
+    "other_shape": ("collective_mismatch", "user_program"),
+    "node_lost": ("node_lost", "hardware"),
+}
+"""Cases that gloo or Slurm ends before they hang: cause and domain of the verdict."""
+HEALTHY = ("checkpoint_long", "compile_long")
+"""Cases in which nobody is to be named."""
+SLOW = "slow"
+"""Rank 5 computes 1.2 times as long as the others."""
+
+
+def culprits(case: str) -> list[int]:
+    """The ranks at fault."""
+    return [4, 5] if case == "deadlock" else [5]
+
+
+def submit(sandbox: cluster.Sandbox, case: str, *, steps: int = 5000) -> int:
+    """A user's unchanged `sbatch` script with its `srun`; the job id."""
+    directory = sandbox.layout.jobs / f"{case}-{time.monotonic_ns()}"
+    directory.mkdir()
+    words = [sys.executable, str(JOB), case, str(directory), str(_checkpoints(sandbox))]
+    script = f"export OMP_NUM_THREADS=1 STEPS={steps}\nsrun --kill-on-bad-exit=1 {' '.join(words)}"
+    return sandbox.submit(
+        script, nodes=4, ntasks=8, ntasks_per_node=2, cpus_per_task=1, job_name=case, no_requeue=True
+    )
+
+
+def third_node(sandbox: cluster.Sandbox) -> str:
+    """Where the culprit runs."""
+    return sandbox.layout.node_names[2]
+
+
+def _checkpoints(sandbox: cluster.Sandbox) -> Path:
+    return sandbox.layout.node(third_node(sandbox)) / "root" / CHECKPOINTS.lstrip("/")
