@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 from probing_cluster.control_plane import outbox
 from probing_cluster.core import records, secret_file, settings
 from probing_cluster.lemon import nightly
 from probing_cluster.reports import smtp
-
-
-def box(config: settings.Settings) -> outbox.Outbox:
-    """The outbox of these settings."""
-    mail = config.mail
-    return outbox.Outbox(
-        Path(mail.spool_directory),
-        retry=timedelta(seconds=mail.retry_s),
-        keep_trying=timedelta(days=mail.keep_trying_days),
-    )
 
 
 def put(
@@ -33,13 +23,13 @@ def put(
 ) -> list[str]:
     """Put the night's letters into the outbox, each once per night unless `again`; the kinds that are new there."""
     made = [*_mail(config, night, drains, now), *_webhook(config, night, now)]
-    into = box(config)
+    into = outbox.of(config)
     return [letter.kind for letter in made if into.put(letter, again=again)]
 
 
 def flush(config: settings.Settings, now: datetime, *, all_now: bool = False) -> list[outbox.Letter]:
     """Deliver what is due; the letters tried, as they are afterwards."""
-    return box(config).flush(lambda letter: _deliver(config, letter, now), now, all_now=all_now)
+    return outbox.of(config).flush(lambda letter: _deliver(config, letter, now), now, all_now=all_now)
 
 
 def _mail(

@@ -16,8 +16,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from probing_cluster.control_plane import budget, confirm, context, view
-from probing_cluster.control_plane import letters as post
+from probing_cluster.control_plane import budget, confirm, context, outbox, view
 from probing_cluster.core import errors, network_address, records
 from probing_cluster.db import engines
 
@@ -91,7 +90,7 @@ def task_metrics(service: context.Context) -> Iterator[Metric]:
     letters = GaugeMetricFamily(
         "probing_outbox_letters", "mails and posts that are not delivered, by state", labels=["state"]
     )
-    counts = Counter(x.state for x in post.box(service.config).letters())
+    counts = Counter(x.state for x in outbox.of(service.config).letters())
     for state in ("waiting", "failed"):
         letters.add_metric([state], counts[state])
     yield letters

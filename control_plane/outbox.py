@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from probing_cluster.core import clock, errors
+from probing_cluster.core import clock, errors, settings
 from probing_cluster.reports import smtp
 
 LOG = logging.getLogger("probing.outbox")
@@ -149,6 +149,16 @@ class Outbox:
             except (OSError, ValueError, KeyError, TypeError, AssertionError):
                 LOG.exception("letter unreadable, set aside", extra={"fields": {"file": str(path)}})
                 path.replace(path.with_suffix(".unreadable"))
+
+
+def of(config: settings.Settings) -> Outbox:
+    """The outbox of these settings."""
+    mail = config.mail
+    return Outbox(
+        Path(mail.spool_directory),
+        retry=timedelta(seconds=mail.retry_s),
+        keep_trying=timedelta(days=mail.keep_trying_days),
+    )
 
 
 def _due(letter: Letter, now: datetime, *, all_now: bool) -> bool:

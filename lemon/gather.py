@@ -85,9 +85,6 @@ KINDS = (
     "pcie_replay",
     "pcie_width",
     "pcie_link",
-    "rank_stall",
-    "rank_dead",
-    "rank_stopped",
 )
 """Kinds of event that any signal looks at."""
 

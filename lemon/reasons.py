@@ -98,7 +98,7 @@ def _service(node: signals.Node) -> str:
 def _told_only(node: signals.Node) -> str:
     if not node.rank_findings:
         return ""
-    return f"Jobs told of {_count(node.rank_findings, 'stalled, dead or slow rank')} on it: shown only, it does not count."
+    return f"Ranks on it were found slow or stuck {_count(node.rank_findings, 'time')}: told by jobs, it does not count."
 
 
 def _number(value: float) -> str:

@@ -112,7 +112,7 @@ class Node:
     minor_link: int
     minor_pcie: int
     rank_findings: int
-    """Ranks found stalled or dead on it, told by jobs: shown, never counted."""
+    """Times that ranks on it were found at fault, slow or stuck, by what jobs tell: shown, never counted."""
     recurrences: int
     """Repairs of a failing node after which it failed again."""
     failures: tuple[Failure, ...] = ()

@@ -16,6 +16,7 @@ from probing_cluster.core import errors, settings
 if TYPE_CHECKING:
     from probing_cluster.lemon import gather, nightly
 
+SCORED = "lemon.scored"
 DONE = "lemon.done"
 """The last day whose night is over, by cluster."""
 
@@ -76,14 +77,11 @@ def outages_of(hands: actions.Hands, config: settings.Settings, day: datetime) -
 
 def _night(service: context.Context, day: datetime) -> str:
     from probing_cluster.control_plane import lemon_action, letters
-    from probing_cluster.lemon import nightly
     from probing_cluster.reports import lemon_view
 
     config, store, now = service.config, service.store, service.clock.now()
     lemon_action.check(config.lemon.action)
-    night = nightly.score(
-        store, config, day, outages=outages_of(service.hands, config, day), at=service.clock
-    )
+    night = _scored(service, day)
     if not night.scores:
         return ""
     # Before the letters, so that they say what was done.
@@ -92,6 +90,20 @@ def _night(service: context.Context, day: datetime) -> str:
     store.forget_exclusions(now - timedelta(days=config.database.retention_days))
     words = [lemon_view.headline(night), *acted]
     return "; ".join([*words, *(f"{kind} queued" for kind in new)])
+
+
+def _scored(service: context.Context, day: datetime) -> nightly.Night:
+    """The day scored by this night; not again where only its letters or acts are to be tried again."""
+    from probing_cluster.lemon import nightly
+
+    store, config, key = service.store, service.config, f"{SCORED} {service.config.cluster.name}"
+    if store.recall(key) == f"{day:%Y-%m-%d}":
+        return nightly.load(store, config, day)
+    outages = outages_of(service.hands, config, day)
+    night = nightly.score(store, config, day, outages=outages, at=service.clock)
+    if night.scores:
+        store.remember(key, f"{day:%Y-%m-%d}")
+    return night
 
 
 def _acted(service: context.Context, night: nightly.Night) -> list[str]:

@@ -31,7 +31,7 @@ WITH own AS (
     WHERE NOT e.job_side AND e.at_us >= $recent_us AND (c.at_us IS NULL OR e.at_us >= c.at_us)
     GROUP BY e.node
 ), ranks AS (
-    SELECT node, count(*) AS n FROM event WHERE kind LIKE '%rank%' AND job_side AND at_us >= $recent_us GROUP BY node
+    SELECT node, count(*) AS n FROM event WHERE kind = 'rank_finding' AND job_side AND at_us >= $recent_us GROUP BY node
 ), again AS (
     SELECT r.node, count(*) AS n FROM (
         SELECT DISTINCT n.node, n.at_us FROM note n

@@ -11,7 +11,7 @@ import lemon_fleet as fleet
 import mail_server
 import pytest
 
-from probing_cluster.control_plane import context, hysteresis, lemon_action, letters, view
+from probing_cluster.control_plane import context, hysteresis, lemon_action, outbox, view
 from probing_cluster.control_plane.tasks import exclusions, lemon, mail
 from probing_cluster.core import errors, records, settings
 from probing_cluster.lemon import nightly
@@ -45,7 +45,7 @@ def set_clock(service: context.Context, at: datetime) -> None:
 
 
 def waiting(service: context.Context) -> list[str]:
-    return [x.key for x in letters.box(service.config).letters()]
+    return [x.key for x in outbox.of(service.config).letters()]
 
 
 def with_lemon(service: context.Context, **changes: object) -> None:
@@ -170,7 +170,7 @@ def test_a_new_lemon_is_drained_after_its_jobs(night: context.Context, hands: fa
         "probing",
         records.Severity.LOW,
     )
-    (letter,) = letters.box(night.config).letters()
+    (letter,) = outbox.of(night.config).letters()
     assert b"drained since" in letter.body
     # A person puts it back: the next night does not fight them.
     hands.state["n07"] = view.Node(name="n07", states=frozenset({"IDLE"}), partitions=("gpu",))
@@ -293,7 +293,7 @@ def test_the_webhook_gets_the_night_signed(night: context.Context, tmp_path: Pat
     with_lemon(night, webhook_url="http://127.0.0.1:1/hook", webhook_secret_file=str(secret))
     assert lemon.run(night).endswith("mail queued; webhook queued")
     assert mail.run(night) == "2 waiting"
-    (hook,) = [x for x in letters.box(night.config).letters() if x.kind == "webhook"]
+    (hook,) = [x for x in outbox.of(night.config).letters() if x.kind == "webhook"]
     assert [s["node"] for s in json.loads(hook.body)["new"]] == ["n07"]
 
 

@@ -9,14 +9,16 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import fakes
+import mail_server
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from probing_cluster.control_plane import context, journal, metrics, serve, tasks
-from probing_cluster.core import settings
+from probing_cluster.core import records, settings
 from probing_cluster.db import store as db_store
 
 SLURM = """#!/bin/sh
@@ -85,6 +87,38 @@ def test_the_service_runs_and_ends_cleanly_on_sigterm(home: Path, store: db_stor
     assert not (home / "report.sock").exists()
 
 
+def test_the_night_is_mailed_by_the_running_service(home: Path, store: db_store.Store) -> None:
+    """Real process, scheduler, Postgres and SMTP: the night due last is made up for at once and mailed, once."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    start_at, end_at = now - timedelta(days=5), now - timedelta(days=3)
+    store.upsert_attempts(
+        [
+            records.JobAttempt(
+                cluster="c", job_id=1, submit_at=start_at, start_at=start_at, end_at=end_at, state="COMPLETED",
+                nodes=("n1", "n2"), n_gpus=16, user="alice", run_key="1",
+            )
+        ]
+    )  # fmt: skip
+    box, log = mail_server.Box(), home / "log"
+    with mail_server.running(box) as port:
+        config = write_config(home, store.connection_uri())
+        with config.open("a") as stream:
+            stream.write(
+                f'[mail]\nhost = "localhost"\nport = {port}\nsecurity = "none"\nrecipients = ["ops@example.org"]\n'
+                f'spool_directory = "{home}/mail"\n'
+            )
+        process = start(config, log)
+        try:
+            until(lambda: bool(box.mails))
+        finally:
+            process.send_signal(signal.SIGTERM)
+            code = process.wait(60)
+    assert code == 0
+    assert [to for to, _ in box.mails] == [["ops@example.org"]]
+    assert box.message()["Subject"] == "[c] quiet night, no lemon"
+    assert store.recall("lemon.done c") == f"{store.lemon_scores()[0].day:%Y-%m-%d}"
+
+
 def test_the_service_waits_for_its_database_and_can_be_stopped_meanwhile(home: Path) -> None:
     """No server at start: each task says once that it waits, and SIGTERM still ends it."""
     log = home / "log"
@@ -121,6 +155,10 @@ def test_metrics_tell_of_tasks_nodes_and_decisions(service: context.Context) -> 
     from probing_cluster.control_plane.tasks import actions
 
     fakes.deliver(service.store, "n2", test_tasks.xid())
+    day = fakes.NOW.replace(hour=0, minute=0, second=0)
+    service.store.save_lemon_scores(
+        [records.LemonScore(cluster="c", node="n2", day=day, score=0.95, verdict="lemon", made_at=fakes.NOW)]
+    )
     journal.one_pass(service.journal, "actions", lambda: actions.run(service), service.clock)
     service.config = settings.Settings(
         cluster=service.config.cluster,
@@ -138,6 +176,8 @@ def test_metrics_tell_of_tasks_nodes_and_decisions(service: context.Context) -> 
     assert value(text, "probing_budget_nodes_taken") == 1
     assert value(text, "probing_database_up") == 1
     assert value(text, "probing_observe_only") == 0
+    assert value(text, "probing_outbox_letters", state="failed") == 0
+    assert value(text, "probing_lemon_nodes", verdict="lemon") == 1
 
 
 def test_metrics_tell_what_waits_and_who_is_silent(service: context.Context) -> None:

@@ -118,3 +118,19 @@ def test_slurms_outages_replace_our_drains() -> None:
     table = gather.outage_table(out, SINCE, fleet.END)
     assert table["start_us"].to_pylist() == [gather.to_us(fleet.at(d)) for d in (1, 28)]
     assert table["end_us"].null_count == 2
+
+
+def test_what_was_found_out_about_ranks_is_read_as_the_jobs_word(store: db_store.Store) -> None:
+    """A gang's verdict names nodes; it comes with a source that users can write, so it can only be shown."""
+    made = records.GangVerdict(
+        gang_id=uuid.UUID(int=1), cluster="c", job_id=1, submit_at=fleet.at(3), kind="rank_dead", ranks=(3,),
+        nodes=("n1", "n2"), domain=records.Domain.UNKNOWN, confidence=records.Confidence.POSSIBLE, summary="x",
+        onset_at=fleet.at(2), made_at=fleet.at(2),
+    )  # fmt: skip
+    store.save_gang_verdicts([made])
+    rows = read(store).events.to_pylist()
+    assert sorted((r["node"], r["kind"], r["code"]) for r in rows) == [
+        ("n1", "rank_finding", "rank_dead"),
+        ("n2", "rank_finding", "rank_dead"),
+    ]
+    assert {r["source"] for r in rows} <= records.JOB_SIDE_SOURCES

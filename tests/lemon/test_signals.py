@@ -92,7 +92,10 @@ def test_a_job_alone_convicts_nobody() -> None:
 def test_what_jobs_tell_of_ranks_is_shown_and_never_counts() -> None:
     """Stalled ranks stand beside the node; the model sees nothing of them."""
     attempts = [f.attempt(1, 1, 9, "n1", "n2")]
-    told = [f.event("n1", 2, "rank_stall", source="probe"), f.event("n1", 3, "ib_link", source="joblog")]
+    told = [
+        f.event("n1", 2, "rank_finding", code="slow", source="probe"),
+        f.event("n1", 3, "ib_link", source="joblog"),
+    ]
     found, without = signals.compute(f.facts(attempts, told)), signals.compute(f.facts(attempts))
     assert of(found, "n1").rank_findings == 1
     assert of(found, "n1").minor_link == 0
