@@ -31,7 +31,7 @@ from probing_cluster.probe_agent import (
     sweep,
     textfile,
 )
-from probing_cluster.probe_agent.sources import kernel_log, registry
+from probing_cluster.probe_agent.sources import kernel_log, nvml, registry
 
 DRAIN_S = 5.0
 """How long a stopping agent tries to empty its spool; what is left is delivered by the next one."""
@@ -237,6 +237,7 @@ class Agent:
             take=self.node.intake.take,
             watch=self.node.watch,
             limits=stall.Limits(least_s=agent.stall_least_s, startup_s=agent.stall_startup_s),
+            gpus=lambda: self.poller.last.get(nvml.SOURCE.name),
             at=self.clock,
         )
 

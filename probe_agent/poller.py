@@ -66,6 +66,8 @@ class Poller:
         self._trackers: dict[str, conditions.Tracker] = {}
         self._memory: dict[str, Mapping[str, Any]] = {}
         self._quiet: dict[str, _Quiet] = {}
+        self.last: dict[str, Any] = {}
+        """The last reading of every source, as it came."""
         self._round = 0
         self.first_round = asyncio.Event()
         """Set once every source has been tried."""
@@ -87,7 +89,7 @@ class Poller:
         memory = self._memory_of(source)
         began_s = self._clock.monotonic_s()
         try:
-            raw = await source.read(self._reach, memory, context)
+            raw = self.last[source.name] = await source.read(self._reach, memory, context)
             judged = self._judge(source, raw, memory, context)
         except children.ChildHung as exc:
             self._watch.failed(source.name, str(exc), state="hung")

@@ -24,6 +24,7 @@ from probing_cluster.probe_agent import (
     children,
     collect,
     deaths,
+    gpu_load,
     identity,
     jobs,
     nccl_ras,
@@ -121,6 +122,7 @@ class RankWatch:
         take: Take,
         watch: self_watch.SelfWatch,
         limits: stall.Limits,
+        gpus: Callable[[], Mapping[str, Any] | None] = lambda: None,
         proc: Path = processes.PROC,
         at: clock.Clock = clock.SYSTEM,
     ) -> None:
@@ -131,6 +133,7 @@ class RankWatch:
         self._take = take
         self._watch = watch
         self._limits = limits
+        self._gpus = gpus
         self._proc = proc
         self._clock = at
         self._jobs: dict[int, Watched] = {}
@@ -410,6 +413,7 @@ class RankWatch:
                 "ranks": entries,
                 "world_size": max(worlds, default=None),
                 "more": max(0, len(watched.ranks) - len(entries)),
+                "gpus": gpu_load.of_job(self._gpus(), watched.job.gpu_uuids),
                 "refused_pages": watched.refused,
                 "last": last,
             },

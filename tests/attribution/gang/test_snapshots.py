@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import timedelta
 from typing import Any
 
@@ -90,3 +91,26 @@ def test_nothing_told_is_no_gang(make: Any) -> None:
     """Neither a stall alone nor another source makes one."""
     assert snapshots.gang([make.finding("rank_stall", 70, source="probe", measured=30.0)]) is None
     assert snapshots.gang([make.finding("rank_snapshot", 70, detail={"ranks": [entry(0)]})]) is None
+
+
+def test_gpus_that_spin_on_little_power_are_proof_of_waiting(make: Any) -> None:
+    """100 % busy at idle watts: a collective that does not end, not training; forged or missing figures say nothing."""
+
+    def seen(*gpus: Any) -> tuple[str, ...]:
+        told = snapshot(make, "n1", entry(0), entry(1), entry(2), entry(3))
+        told = dataclasses.replace(told, detail={**told.detail, "gpus": list(gpus)})
+        gang = snapshots.gang([told])
+        assert gang is not None
+        return tuple(p for p in snapshots.judge(gang, {}).proof if "GPUs" in p)
+
+    spins = {"uuid": "GPU-1", "utilization_frac": 1.0, "power_w": 118.0, "power_limit_w": 700.0}
+    trains = {**spins, "power_w": 640.0}
+    assert seen(spins, trains) == (
+        "n1: 1 of 2 GPUs are fully busy on at most 118 of 700 W: their kernels wait",
+    )
+    assert seen(trains, {**spins, "utilization_frac": 0.3}) == ()
+    assert (
+        seen({**spins, "power_w": None}, {**spins, "power_limit_w": "x"}, {**spins, "power_w": True}, 7, None)
+        == ()
+    )
+    assert seen() == ()
