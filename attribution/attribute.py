@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -69,7 +70,8 @@ def attribute(
     attempts = [a for a in attempts if a.end_at is not None and a.end_at <= settled]
     verdicts: list[records.Verdict] = []
     changed: list[Change] = []
-    for batch in _batches(attempts):
+    # Why the preemptor had to start again is told by its own verdict: that comes first.
+    for batch in _batches(sorted(attempts, key=lambda a: a.state == "PREEMPTED")):
         made = judge_batch(source, batch, policy, made_at=at.now())
         known = {_key(v): v for v in source.verdicts(job_ids=sorted({v.job_id for v in made}))}
         changed += [
@@ -78,9 +80,10 @@ def attribute(
         if not dry_run:
             source.save_verdicts(made)
         verdicts += made
+    place = {fetch.key(a): i for i, a in enumerate(attempts)}
     return AttributionRun(
         n_attempts=len(attempts),
-        verdicts=tuple(verdicts),
+        verdicts=tuple(sorted(verdicts, key=lambda v: place[_key(v)])),
         changed=tuple(changed),
         dry_run=dry_run,
         counts=dict(Counter(v.cause for v in verdicts)),
@@ -150,8 +153,11 @@ def _chosen(
 
 
 def _batches(attempts: Sequence[records.JobAttempt]) -> Iterator[Sequence[records.JobAttempt]]:
-    for at in range(0, len(attempts), BATCH):
-        yield attempts[at : at + BATCH]
+    """At most BATCH at a time, attempts of one kind (preempted or not) together."""
+    for _, same in itertools.groupby(attempts, key=lambda a: a.state == "PREEMPTED"):
+        mine = list(same)
+        for at in range(0, len(mine), BATCH):
+            yield mine[at : at + BATCH]
 
 
 def _key(verdict: records.Verdict) -> tuple[str, int, datetime]:

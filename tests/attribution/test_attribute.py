@@ -193,10 +193,11 @@ def test_the_preemptor_is_found_with_the_fault_behind_it(store, make, deliver):
     store.upsert_attempts([first, second, make.attempt(state="PREEMPTED", exit_code=0)])
     run = attribute.attribute(store, at=later(make))
     told = next(v for v in run.verdicts if v.job_id == 4242)
-    again = attribute.attribute(store, job_ids=[4242], at=later(make)).verdicts[0]
     assert told.cause == "preempted"
     assert "job 99" in told.summary
-    assert "gpu_lost on n9" in again.summary
+    assert "gpu_lost on n9" in told.summary
+    assert [v.job_id for v in run.verdicts] == [99, 4242]
+    assert attribute.attribute(store, job_ids=[4242], at=later(make)).changed == ()
 
 
 def test_xids_that_follow_a_gpu_across_users_are_found_in_the_database(store, make, deliver):
