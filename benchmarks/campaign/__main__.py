@@ -23,7 +23,6 @@ from probing_cluster.core import records
 TUNED_ON = range(1, 100)
 """Seeds the rules were looked at with; the figures are made with others."""
 SEED = 20261121
-FILES_SHARE = 0.25
 
 
 def main() -> int:
@@ -38,8 +37,7 @@ def main() -> int:
 
     parts: dict[str, page.Part] = {}
     if args.replayed:
-        told = replay.stories(args.replayed, args.seed)
-        cases = [replay.judged(t, "files" if t.rng.random() < FILES_SHARE else "live") for t in told]
+        cases = list(replay.run(args.replayed, args.seed))
         parts["replayed"] = page.Part(
             title="Replayed", how=_REPLAYED.format(seed=args.seed), cases=cases, ran=_ran()
         )

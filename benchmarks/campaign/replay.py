@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent import futures
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,19 +17,40 @@ from probing_cluster.core import records, sanitize
 from probing_cluster.probe_agent import collect_words, gpus, identity, kernel_words, sighting
 
 CLUSTER = "campaign"
-__all__ = ["bugs", "faults", "judged", "make", "stories"]
+__all__ = ["bugs", "faults", "judged", "make", "run", "stories"]
 
 
-def stories(n: int, seed: int) -> Iterator[story.Story]:
-    """`n` cases: half program bugs, so that a false accusation shows; every second one with noise."""
+CHUNK = 50
+"""Cases a process takes at once."""
+FILES_SHARE = 0.25
+"""Of the cases, those read from files as `import` does; the others as agents deliver them."""
+
+
+def stories(numbers: Iterable[int], seed: int) -> Iterator[story.Story]:
+    """These cases: nearly half program bugs, so that a false accusation shows; every second one with noise."""
     names = {
         g: sorted(k for k, v in story.KINDS.items() if v.group == g)
         for g in ("fault", "bug", "scheduler", "silent")
     }
-    for number in range(n):
+    for number in numbers:
         rng = random.Random(f"{seed}:{number}")
         group = rng.choices(["fault", "bug", "scheduler", "silent"], [0.45, 0.45, 0.07, 0.03])[0]
         yield make(rng.choice(names[group]), rng, number, noisy=number % 2 == 0)
+
+
+def run(n: int, seed: int) -> Iterator[score.Judged]:
+    """The first `n` cases of a seed, judged on every core, in order."""
+    firsts = range(0, n, CHUNK)
+    with futures.ProcessPoolExecutor() as pool:
+        for chunk in pool.map(
+            _chunk, firsts, [min(n, first + CHUNK) for first in firsts], [seed] * len(firsts)
+        ):
+            yield from chunk
+
+
+def _chunk(first: int, until: int, seed: int) -> list[score.Judged]:
+    told = stories(range(first, until), seed)
+    return [judged(t, "files" if t.rng.random() < FILES_SHARE else "live") for t in told]
 
 
 def make(name: str, rng: random.Random, number: int, *, noisy: bool) -> story.Story:
