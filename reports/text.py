@@ -143,7 +143,8 @@ def _stalls(view: model.AttemptView, width: int, days: bool, brush: paint.Brush)
     title = _sides(f"Stalls of attempt {view.attempt.attempt}", "as its ranks told", width)
     yield from (brush.bold(line) for line in title)
     for gang in view.gangs[-_MOST_EVIDENCE:]:
-        until = "still" if gang.ended_at is None else f"until {phrase.clock_z(gang.ended_at, with_day=days)}"
+        over_at = gang.ended_at or view.attempt.end_at
+        until = "still" if over_at is None else f"until {phrase.clock_z(over_at, with_day=days)}"
         yield f"    {phrase.clock_z(gang.onset_at, with_day=days)} {until}  {gang.kind}, {gang.domain.replace('_', ' ')}, {gang.confidence}"
         where = f" ({sanitize.clean(gang.location, 200)})" if gang.location else ""
         yield from _wrap(f"{sanitize.clean(gang.summary, 300)}{where}", width, " " * 6)

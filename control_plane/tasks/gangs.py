@@ -19,6 +19,8 @@ PATIENCE = timedelta(seconds=20)
 """How long all nodes' snapshots are waited for before those that came are judged."""
 SETTLE = timedelta(seconds=5)
 """How long after a death the gang is looked at again before it is told: a job that ends kills all its ranks."""
+STANDS = timedelta(days=30)
+"""No gang stands still for longer than a job may run."""
 FAULTS_BEFORE = timedelta(minutes=10)
 MAX_TREE_LINES = 60
 
@@ -30,7 +32,7 @@ def run(service: context.Context) -> str:
     latest = {e.job_id: e for e in told if e.job_id is not None}
     fresh = {job: e for job, e in latest.items() if service.stalls.get(job) != e.event_id}
     service.stalls = {job: e.event_id for job, e in latest.items()}
-    standing = service.store.gang_verdicts(standing_only=True, since=now - timedelta(days=1))
+    standing = service.store.gang_verdicts(standing_only=True, since=now - STANDS)
     wanted = sorted({*latest, *(v.job_id for v in standing)})
     if not wanted:
         return ""
@@ -39,7 +41,8 @@ def run(service: context.Context) -> str:
     asked = sum(_ask(service, running[j], told_on=e.node) for j, e in sorted(fresh.items()) if j in running)
     if fresh:
         words.append(f"jobs {', '.join(map(str, sorted(fresh)))}: {asked} nodes asked")
-    rows = rank_rows.by_job(rank_rows.of_heartbeats(service.store.heartbeats(with_ranks=True)))
+    nodes = sorted({n for a in running.values() for n in a.nodes})
+    rows = rank_rows.by_job(rank_rows.of_heartbeats(service.store.heartbeats(nodes, with_ranks=True)))
     over = [v for v in standing if _is_over(v, running.get(v.job_id), rows.get(v.job_id, ()))]
     service.store.save_gang_verdicts([replace(v, ended_at=now) for v in over])
     known = {v.gang_id: v for v in standing if v not in over}
