@@ -17,17 +17,25 @@ from probing_cluster.probe_agent.inject.site._probing_probe import layout
 
 WRITER = """
 import sys
-from _probing_probe import page, layout
+from _probing_probe import page, layout, torchhooks
 page.open_page()
 page.write_identity(rank=3, world=8, backend="gloo")
 print("open", flush=True)
-group, op = tuple(layout.words_of("7", 2)), tuple(layout.words_of("all_reduce", 2))
+class Group:
+    group_name = "7"
+    def size(self): return 2
+class c10d:
+    ProcessGroup = Group
+    _get_default_group = Group
+class Tensor:
+    dtype = "float32"
+    def numel(self): return 1000 + i
+all_reduce = torchhooks._timed_collective("all_reduce", c10d, lambda tensor: None)
 steps = int(sys.argv[1])
 i = 0
 while steps < 0 or i < steps:
     i += 1
-    number = page.collective_enter(group, op, i, 1000 + i, 2 << 16)
-    page.collective_leave(number, False)
+    all_reduce(Tensor())
     page.step_done()
     if i % 7 == 0:
         before = page.checkpoint_begin()
@@ -151,3 +159,52 @@ def test_a_page_of_another_size_is_refused(size: int) -> None:
     """A truncated or grown file is not a page."""
     with pytest.raises(errors.MalformedInput):
         pages.parse(b"\0" * size)
+
+
+NESTED = """
+import time
+from _probing_probe import page, torchhooks
+page.open_page()
+class Group:
+    group_name = "0"
+    def size(self): return 4
+class c10d:
+    ProcessGroup = Group
+    _get_default_group = Group
+class Tensor:
+    dtype = "float32"
+    def numel(self): return 8
+inner = torchhooks._timed_collective("all_gather", c10d, lambda tensor: time.sleep(0.02))
+outer = torchhooks._timed_collective("all_gather_object", c10d, lambda tensor: inner(tensor))
+def fail(tensor): raise RuntimeError("theirs")
+failing = torchhooks._timed_collective("broadcast", c10d, fail)
+page.step_done()
+begin = time.monotonic_ns()
+outer(Tensor())
+took = time.monotonic_ns() - begin
+page.step_done()
+try:
+    failing(Tensor())
+except RuntimeError as exc:
+    assert str(exc) == "theirs"
+torchhooks._forget_groups()
+inner(Tensor())
+print(took, flush=True)
+"""
+
+
+def test_calls_inside_a_call_are_waited_for_once(tmp_path: Path) -> None:
+    """all_gather_object calls all_gather: both are told, the waiting is counted once; what raises is marked, and goes on."""
+    env = {"PROBING_PAGE_DIR": str(tmp_path), "PYTHONPATH": str(inject.SITE_DIRECTORY)}
+    process = subprocess.Popen([sys.executable, "-S", "-c", NESTED], env=env, stdout=subprocess.PIPE)
+    out, _ = process.communicate()
+    page = pages.parse(read(tmp_path, process))
+    told = [(c.op, c.seq, c.group_size, c.raised, c.leave_ns is not None) for c in page.recent_collectives]
+    assert told == [
+        ("all_gather_objec", 1, 4, False, True),
+        ("all_gather", 2, 4, False, True),
+        ("broadcast", 3, 4, True, True),
+        ("all_gather", 4, 4, False, True),
+    ]
+    waited_ns = page.recent_steps[1].collective_ns
+    assert 20_000_000 <= waited_ns <= int(out)

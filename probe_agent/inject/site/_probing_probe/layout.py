@@ -76,9 +76,14 @@ META_ASYNC, META_P2P, META_RAISED = 1 << 40, 1 << 41, 1 << 42
 assert COLLECTIVES_AT + COLLECTIVES * COLLECTIVE_WORDS <= WORDS  # noqa: S101
 
 
+def bytes_of(text: str, count: int) -> bytes:
+    """`text` as the bytes of `count` words of ASCII, cut to fit, padded with zero bytes."""
+    return text.encode("ascii", "replace")[: count * 8].ljust(count * 8, b"\0")
+
+
 def words_of(text: str, count: int) -> "list[int]":
     """`text` as `count` little-endian words of ASCII, cut to fit, padded with zero bytes."""
-    raw = text.encode("ascii", "replace")[: count * 8].ljust(count * 8, b"\0")
+    raw = bytes_of(text, count)
     return [int.from_bytes(raw[i : i + 8], "little") for i in range(0, count * 8, 8)]
 
 

@@ -16,14 +16,16 @@ from _probing_probe import layout
 _now = time.monotonic_ns
 # Native 64-bit fields at aligned offsets: each is one store.
 _pack_step = struct.Struct("@7Q").pack_into
-_pack_collective = struct.Struct("@11Q").pack_into
+pack_collective = struct.Struct("@6Q32sQ").pack_into
+# What the hooks use at every step and call, as this module's own: looking it up elsewhere costs as much as writing it.
+_STEPS_AT, _STEP_SIZE = layout.STEPS_AT * 8, layout.STEP_WORDS * 8
+_TRAINING = layout.TRAINING
 _words = None
 _map = None
 _pid = 0
 
 # What has been waited for since the last optimizer step, nanoseconds.
 _input_ns = 0
-_collective_ns = 0
 _backward_ns = 0
 _checkpoint_ns = 0
 
@@ -38,7 +40,8 @@ _ckpt_total_ns = 0
 _step_thread = None
 _progress_version = 0
 _identity_version = 0
-_collectives = 0
+counts = [0, 0]
+"""Collectives so far, and nanoseconds waited in them since the last step: a list, whose items are cheaper than globals."""
 
 
 def open_page():
@@ -93,14 +96,15 @@ def _start_ticks():
 
 def _forget():
     global _words, _map, _steps, _phase, _phase_since, _ckpt_begin, _ckpt_end, _ckpts
-    global _progress_version, _identity_version, _collectives
-    global _input_ns, _collective_ns, _backward_ns, _checkpoint_ns
+    global _progress_version, _identity_version
+    global _input_ns, _backward_ns, _checkpoint_ns
     global _ckpt_depth, _ckpt_total_ns, _step_thread
     _words = _map = _step_thread = None
     _ckpt_depth = _ckpt_total_ns = 0
     _steps = _phase = _phase_since = _ckpt_begin = _ckpt_end = _ckpts = 0
-    _progress_version = _identity_version = _collectives = 0
-    _input_ns = _collective_ns = _backward_ns = _checkpoint_ns = 0
+    _progress_version = _identity_version = 0
+    _input_ns = _backward_ns = _checkpoint_ns = 0
+    counts[:] = 0, 0
 
 
 def close_in_child():
@@ -185,21 +189,20 @@ def set_phase(phase):
 def step_done():
     """One optimizer step has ended."""
     global _steps, _phase, _phase_since, _step_thread
-    global _input_ns, _collective_ns, _backward_ns, _checkpoint_ns
-    w = _words
-    if w is None:
+    global _input_ns, _backward_ns, _checkpoint_ns
+    if _words is None:
         return
     now = _now()
-    steps = _steps + 1
-    at = layout.STEPS_AT + (steps & 63) * layout.STEP_WORDS
-    w[at + 6] = 0  # no valid entry while it is rewritten
-    _pack_step(_map, at * 8, steps, now, _input_ns, _collective_ns, _backward_ns, _checkpoint_ns, steps ^ now)
-    w[layout.H_STEPS] = steps
-    _input_ns = _collective_ns = _backward_ns = _checkpoint_ns = 0
-    _steps = steps
-    if _phase != layout.TRAINING:
+    _steps = steps = _steps + 1
+    # The first word written makes the old entry invalid, the last one the new entry valid.
+    _pack_step(
+        _map, _STEPS_AT + (steps & 63) * _STEP_SIZE,
+        steps, now, _input_ns, counts[1], _backward_ns, _checkpoint_ns, steps ^ now,
+    )  # fmt: skip
+    counts[1] = _input_ns = _backward_ns = _checkpoint_ns = 0
+    if _phase != _TRAINING:
         if steps == 1:
-            w[layout.H_FIRST_STEP_NS] = now
+            _words[layout.H_FIRST_STEP_NS] = now
             _step_thread = get_ident()
         _phase = layout.TRAINING
         _phase_since = now
@@ -267,37 +270,3 @@ def checkpoint_end(begun, written):
     if blocking:
         set_phase(phase_before)
     _publish()
-
-
-def collective_enter(group, op, seq, numel, meta):
-    """A collective begins; `group` and `op` are pairs of words. Returns its number for `collective_leave`."""
-    global _collectives
-    w = _words
-    if w is None:
-        return 0
-    now = _now()
-    number = _collectives + 1
-    _collectives = number
-    g0, g1 = group
-    o0, o1 = op
-    at = layout.COLLECTIVES_AT + (number & 63) * layout.COLLECTIVE_WORDS
-    w[at + 10] = 0
-    _pack_collective(_map, at * 8, number, seq, now, 0, numel, meta, g0, g1, o0, o1, number ^ now)
-    w[layout.H_COLLECTIVES] = number
-    return number
-
-
-def collective_leave(number, raised):
-    """The call has returned (or raised); its entry is closed unless the ring has gone past it."""
-    global _collective_ns
-    w = _words
-    if w is None or not number:
-        return
-    at = layout.COLLECTIVES_AT + (number & 63) * layout.COLLECTIVE_WORDS
-    if w[at] != number:
-        return
-    now = _now()
-    if raised:
-        w[at + 5] |= layout.META_RAISED
-    w[at + 3] = now
-    _collective_ns += now - w[at + 2]

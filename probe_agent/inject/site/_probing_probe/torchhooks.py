@@ -21,18 +21,21 @@ COLLECTIVES = (
 )  # fmt: skip
 POINT_TO_POINT = ("send", "recv", "isend", "irecv", "batch_isend_irecv")
 
-_sequences = {}
+_may_compile = False
+"""Whether the compiler has been loaded: until then nobody traces us."""
 _groups = {}
-_compiling = None
+"""Name to [calls, point-to-point calls] of each group: sequence numbers go on for as long as the process lives."""
+_known = []
+"""Per operation what is known of each group object; emptied when groups come and go."""
 failures = []
 """What could not be hooked, for tests; never shown to the user."""
 
 
 def install(torch):
     """Hooks the torch that has just been imported."""
-    global _compiling
+    global _is_compiling
     compiler = getattr(torch, "compiler", None)
-    _compiling = getattr(compiler, "is_compiling", None)
+    _is_compiling = getattr(compiler, "is_compiling", _is_compiling)
     os.register_at_fork(after_in_child=page.close_in_child)
     atexit.register(page.set_phase, layout.ENDED)
     page.write_identity()
@@ -45,8 +48,8 @@ def install(torch):
 
 
 def _is_compiling():
-    # A constant to torch.compile, so that nothing of ours is ever traced into a graph.
-    return _compiling is not None and _compiling()
+    # torch's own where it has one: a constant to torch.compile, so that nothing of ours is ever traced into a graph.
+    return False
 
 
 def _wrap(owner, name, make):
@@ -67,11 +70,13 @@ def _optimizer(torch):
         page.flag(layout.FLAG_STEPS_UNSEEN)
         return
 
+    done = page.step_done
+
     def after_step(optimizer, args, kwargs):
         if not _is_compiling():
             if page._words is None:
                 _reopen()
-            page.step_done()
+            done()
 
     register(after_step)
 
@@ -112,6 +117,8 @@ def install_checkpoint(module):
 
 def install_compiler(module):
     """torch._dynamo has been imported: a compilation is a phase of its own, not a stall."""
+    global _may_compile
+    _may_compile = True
     before = []
 
     def begin(*_):
@@ -190,6 +197,9 @@ def _distributed(torch):
     outer = _wrap(c10d, "init_process_group", functools.partial(_timed_init, c10d))
     if outer is not None:
         dist.init_process_group = outer
+    outer = _wrap(c10d, "destroy_process_group", _forgetting)
+    if outer is not None:
+        dist.destroy_process_group = outer
 
 
 def _tell_dynamo(originals):
@@ -202,8 +212,23 @@ def _tell_dynamo(originals):
                 table[outer] = table[inner]
 
 
+def _forget_groups():
+    # What is kept of a group holds the group itself: it must not outlive its end.
+    for known in _known:
+        known.clear()
+
+
+def _forgetting(inner):
+    def outer(*args, **kwargs):
+        _forget_groups()
+        return inner(*args, **kwargs)
+
+    return outer
+
+
 def _timed_init(c10d, inner):
     def outer(*args, **kwargs):
+        _forget_groups()
         before = page.set_phase(layout.INIT)
         try:
             return inner(*args, **kwargs)
@@ -216,52 +241,88 @@ def _timed_init(c10d, inner):
 
 
 def _timed_collective(name, c10d, inner):
-    op = tuple(layout.words_of(name, 2))
-    p2p = layout.META_P2P if name in POINT_TO_POINT else 0
-    barrier = "barrier" in name
+    p2p = int(name in POINT_TO_POINT)  # an int: a list indexed by a bool takes CPython's slow path
+    flags = layout.META_P2P if p2p else 0
+    if name in ("isend", "irecv", "batch_isend_irecv"):
+        flags |= layout.META_ASYNC
+    op = layout.bytes_of(name, 2)
+    bare = "barrier" in name
+    known = {}
+    _known.append(known)
+    pack, counts, first, size = (
+        page.pack_collective,
+        page.counts,
+        layout.COLLECTIVES_AT,
+        layout.COLLECTIVE_WORDS,
+    )
+
+    def learn(group):
+        # (group and operation as bytes, its size as meta bits, its counters); a call without a group counts nowhere
+        try:
+            real = c10d._get_default_group() if group is None else group
+            label, members = str(real.group_name), min(real.size(), 0xFFFFFF)
+        except (ValueError, AttributeError, RuntimeError):
+            return op.rjust(32, b"\0"), 0, [0, 0]
+        counted = _groups.setdefault(label, [0, 0])
+        known[group] = found = layout.bytes_of(label, 2) + op, members << 16, counted
+        return found
 
     def outer(*args, **kwargs):
-        if page._words is None or _is_compiling():
+        # Everything here is paid for at each call of a training loop (benchmarks/probe_overhead.py): one body, no
+        # helpers, nothing looked up twice.
+        words = page._words
+        if words is None or _may_compile and _is_compiling():
             return inner(*args, **kwargs)
-        group, words, size = _group_of(c10d, kwargs.get("group"), args)
-        key = (group, p2p)
-        sequence = _sequences.get(key, 0) + 1
-        _sequences[key] = sequence
-        tensor = None if barrier or not args else args[0]
-        numel = _numel(tensor) if tensor is not None else _numel(kwargs.get("tensor"))
-        meta = _dtype(tensor) | size << 16 | p2p
-        if kwargs.get("async_op") or name in ("isend", "irecv", "batch_isend_irecv"):
-            meta |= layout.META_ASYNC
-        number = page.collective_enter(words, op, sequence, numel, meta)
-        raised = True
+        group, is_async = None, flags
+        if kwargs:
+            group = kwargs.get("group")
+            if kwargs.get("async_op"):
+                is_async |= layout.META_ASYNC
+        if group is None and len(args) > 1:
+            group = _positional(c10d, args)
+        try:
+            what, size_bits, counted = known[group]
+        except KeyError:
+            what, size_bits, counted = learn(group)
+        counted[p2p] = seq = counted[p2p] + 1
+        if bare:
+            meta, numel = size_bits | is_async, 0
+        else:
+            value = args[0] if args else kwargs.get("tensor")
+            try:
+                meta = size_bits | is_async | _dtypes[value.dtype]
+                numel = value.numel()
+            except (AttributeError, KeyError, TypeError):
+                meta, numel = size_bits | is_async | _dtype(value), _numel(value)
+        waited_ns = counts[1]
+        counts[0] = number = counts[0] + 1
+        at = first + (number & 63) * size
+        began = _now()
+        # The first word written makes the old entry invalid, the last one the new entry valid.
+        pack(page._map, at * 8, number, seq, began, 0, numel, meta, what, number ^ began)
         try:
             result = inner(*args, **kwargs)
-            raised = False
-            return result
-        finally:
-            page.collective_leave(number, raised)
-            if raised:
-                _dump()
+        except BaseException:
+            if page._words is words and counts[0] - number < 64:
+                words[at + 5] |= layout.META_RAISED
+                words[at + 3] = _now()
+            _dump()
+            raise
+        left = _now()
+        if counts[0] - number < 64:  # else the ring has gone past it
+            words[at + 3] = left
+        counts[1] = waited_ns + left - began  # what calls inside this one have waited is part of it
+        return result
 
     return outer
 
 
-def _group_of(c10d, group, args):
-    """(name, name as words, size) of the group a call speaks of; the default group without one."""
-    if group is None:
-        for value in args[1:]:
-            if isinstance(value, c10d.ProcessGroup):
-                group = value
-                break
-    try:
-        real = c10d._get_default_group() if group is None else group
-        name = real.group_name
-    except (ValueError, AttributeError, RuntimeError):
-        return "", (0, 0), 0
-    known = _groups.get(name)
-    if known is None:
-        known = _groups[name] = (name, tuple(layout.words_of(str(name), 2)), min(real.size(), 0xFFFFFF))
-    return known
+def _positional(c10d, args):
+    """The process group among positional arguments; None for the default one."""
+    for value in args[1:]:
+        if isinstance(value, c10d.ProcessGroup):
+            return value
+    return None
 
 
 def _numel(value):
