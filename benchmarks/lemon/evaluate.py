@@ -5,8 +5,9 @@
 
 Development seeds are for tuning, ours and the rule's; held-out seeds are for the figures reported and were
 never tuned on. The rule's thresholds are percentiles of the fleet's own nodes over its whole history; its
-percentile, floor and votes are those that did best on the development fleets of the same regime, once by F1
-and once as the quickest of those that reach a precision of 0.95 there. That is more than the paper's hand
+percentile, floor and votes are those that did best on the development fleets of the same regime: by F1 with two
+votes or more, by F1 with any number (one vote of a high count is no more than counting failures), and as the
+quickest of those that reach a precision of 0.95 there. That is more than the paper's hand
 tuning had: its thresholds see the future, and its rule was picked knowing the truth.
 """
 
@@ -82,10 +83,17 @@ def tuned(pool: concurrent.futures.Executor, regime: str) -> dict[str, baseline.
         lemons = sum(len(o.delays) for o in outcomes)
         precision = right / named if named else 0.0
         scored.append((rule, precision, right / lemons, figures.median_days(outcomes)))
-    f1 = max(scored, key=lambda s: 2 * s[1] * s[2] / max(s[1] + s[2], 1e-9))
+
+    def best(several: bool) -> baseline.Rule:
+        able = [s for s in scored if s[0].votes >= 2 or not several]
+        return max(able, key=lambda s: 2 * s[1] * s[2] / max(s[1] + s[2], 1e-9))[0]
+
     precise = [s for s in scored if s[1] >= PRECISION] or [max(scored, key=lambda s: (s[1], s[2]))]
-    quick = min(precise, key=lambda s: (s[3], -s[2]))
-    return {"paper, best F1": f1[0], "paper, precise": quick[0]}
+    return {
+        "paper, several signals": best(several=True),
+        "paper, any signals": best(several=False),
+        "paper, quickest precise": min(precise, key=lambda s: (s[3], -s[2]))[0],
+    }
 
 
 def row(
