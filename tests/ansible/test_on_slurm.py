@@ -1,0 +1,89 @@
+"""The roles beside a real Slurm: the site's own hooks first, then ours; afterwards the site's alone, and no byte changed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from probing_cluster.sandbox import cluster, requirements, scratch
+from tests.ansible import playbooks
+from tests.ansible.test_roles import variables
+from tests.slurm_plugins.conftest import FakeAgent
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.slow,
+    pytest.mark.timeout(1200),
+    pytest.mark.skipif(os.geteuid() != 0, reason="the roles are root's"),
+]
+PATIENCE_S = 120.0
+
+
+@pytest.fixture
+def box() -> Iterator[cluster.Sandbox]:
+    """One node, whose Prolog, Epilog, HealthCheckProgram and TaskProlog play the site's own."""
+    if why := requirements.missing():
+        pytest.skip(why)
+    with (
+        scratch.directory("probing-site-") as directory,
+        cluster.Sandbox.up(directory / "box", nodes=1, gpus=0, bare=True) as made,
+    ):
+        yield made
+
+
+def until(holds: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.2)
+
+
+def test_beside_the_sites_own_and_gone_again(box: cluster.Sandbox, tmp_path: Path) -> None:
+    """A job passes the site's hooks and ours, in this order, and rides with the probe; after uninstalling it does not."""
+    lay = box.layout
+    marks = lay.directory / "marks"
+    for kind in ("prolog", "epilog", "healthcheck"):
+        script = lay.etc / f"{kind}.d/site"
+        script.write_text(f"#!/bin/sh\necho {kind} >>{marks}\n")
+        script.chmod(0o755)
+    before = lay.slurm_conf.read_bytes()
+    with scratch.directory("probing-ours-") as place:
+        for name in ("units", "bin"):
+            (place / name).mkdir()
+        site = playbooks.Site(
+            directory=place,
+            groups=("probing_slurm_conf", "probing_compute"),
+            environment={"PATH": box.env["PATH"]},
+            variables={
+                **variables(place),
+                "probing_slurm_etc": str(lay.etc),
+                "probing_plugstack": str(place / "nowhere/plugstack.conf"),
+                "probing_inside_jobs": "taskprolog",
+                "probing_slurm_reconfigure": True,
+            },
+        )
+        site.play("site")
+        agent = FakeAgent(place / "run/agent.sock", lambda c, _: c.sendall(b'{"v":1,"ok":true,"fit":true}\n'))
+        try:
+            job = box.submit(f"echo path=$PYTHONPATH; cat {marks}", output=str(tmp_path / "out"))
+            box.wait(job, ["COMPLETED"], timeout_s=PATIENCE_S)
+            said = (tmp_path / "out").read_text().splitlines()
+            assert said[0].startswith(f"path={place}/lib/probe:")
+            assert "prolog" in said[1:]
+            until(lambda: {"prolog", "epilog", "healthcheck"} <= {r["op"] for r in agent.requests})
+            until(lambda: {"prolog", "epilog", "healthcheck"} <= set(marks.read_text().split()))
+            assert {r["job_id"] for r in agent.requests if r["op"] == "prolog"} == {job}
+            site.play("uninstall", probing_purge=True)
+            assert lay.slurm_conf.read_bytes() == before
+            assert not (place / "lib").exists()
+            heard = len(agent.requests)
+            job = box.submit("echo path=$PYTHONPATH", output=str(tmp_path / "after"))
+            box.wait(job, ["COMPLETED"], timeout_s=PATIENCE_S)
+            assert str(place) not in (tmp_path / "after").read_text()
+            assert [r["op"] for r in agent.requests[heard:] if r["op"] == "prolog"] == []
+        finally:
+            agent.close()
