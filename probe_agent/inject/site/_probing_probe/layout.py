@@ -22,7 +22,7 @@ MASK = 0xFFFFFFFFFFFFFFFF
 
 # Header words.
 H_MAGIC, H_VERSION, H_SIZE, H_PID, H_START_TICKS, H_REALTIME_NS, H_MONOTONIC_NS, H_FLAGS = range(8)
-H_IDENTITY, H_PROGRESS, H_STEPS, H_COLLECTIVES = 8, 9, 10, 11
+H_IDENTITY, H_PROGRESS = 8, 9
 H_FIRST_STEP_NS, H_CHECKPOINT_NS, H_LOADER_ENDS = 12, 13, 14
 """When the first optimizer step ended; nanoseconds of training blocked by checkpoint writes so far; how often
 a data loader has come to its end."""
