@@ -206,13 +206,18 @@ BEGIN
         UPDATE probing.node_request q SET acknowledged_at = now()
         WHERE q.request_id = ANY (p_acks) AND q.cluster = v_cluster AND q.node = v_node AND q.acknowledged_at IS NULL;
     END IF;
-    SELECT coalesce(jsonb_agg(jsonb_build_object(
-               'request_id', q.request_id, 'verb', q.verb, 'job_id', q.job_id,
-               'expires_at', q.expires_at, 'detail', q.detail) ORDER BY q.made_at), '[]')
-    INTO v_requests
-    FROM probing.node_request q
-    WHERE q.cluster = v_cluster AND q.node = v_node AND q.acknowledged_at IS NULL AND q.expires_at > now();
-    IF v_requests <> '[]' THEN
+    -- Asked first, since nearly always there is none: an agent's backend is new, and each plan is made for one call.
+    v_requests := '[]';
+    IF EXISTS (
+        SELECT FROM probing.node_request q
+        WHERE q.cluster = v_cluster AND q.node = v_node AND q.acknowledged_at IS NULL AND q.expires_at > now()
+    ) THEN
+        SELECT coalesce(jsonb_agg(jsonb_build_object(
+                   'request_id', q.request_id, 'verb', q.verb, 'job_id', q.job_id,
+                   'expires_at', q.expires_at, 'detail', q.detail) ORDER BY q.made_at), '[]')
+        INTO v_requests
+        FROM probing.node_request q
+        WHERE q.cluster = v_cluster AND q.node = v_node AND q.acknowledged_at IS NULL AND q.expires_at > now();
         UPDATE probing.node_request q SET delivered_at = now()
         WHERE q.cluster = v_cluster AND q.node = v_node AND q.acknowledged_at IS NULL
           AND q.expires_at > now() AND q.delivered_at IS NULL;
