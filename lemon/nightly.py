@@ -29,6 +29,7 @@ LEMON, SUSPECT, RECOVERED, OK = "lemon", "suspect", "recovered", "ok"
 _MOST_FAILURES = 30
 """Failures kept with a score, the latest; all of them are counted."""
 _REMEMBERED = "lemon.night"
+_EVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,10 +106,11 @@ def score(
 def load(store: db_store.Store, config: settings.Settings, day: datetime | None = None) -> Night:
     """A night as it was stored (None = the latest); raises NotFound."""
     cluster = config.cluster.name
-    rows = [s for s in store.lemon_scores(day=day) if s.cluster == cluster]
-    if not rows:
+    # The latest of this cluster: a database may hold several.
+    day = day or store.lemon_day_before(_EVER, cluster)
+    rows = [s for s in store.lemon_scores(day=day) if s.cluster == cluster] if day else []
+    if day is None or not rows:
         raise errors.NotFound(f"no scores of {day:%Y-%m-%d}" if day else "no night has been scored yet")
-    day = rows[0].day
     told = store.recall(f"{_REMEMBERED} {cluster} {day:%Y-%m-%d}", {})
     before_day = store.lemon_day_before(day, cluster)
     return _night(
@@ -136,7 +138,10 @@ def measure(
     found = signals.compute(facts, recent=recent, cap_s=config.attribution.checkpoint_interval_s / 2)
     notes = [n for n in store.notes() if n.cluster == config.cluster.name and n.at < until]
     subjects = {n.subject.partition(":")[2] for n in notes if n.action in ("confirm", "deny")}
-    scores = {node: store.lemon_scores(node=node) for node in subjects}
+    scores = {
+        node: [s for s in store.lemon_scores(node=node) if s.cluster == config.cluster.name]
+        for node in subjects
+    }
     return found, calibration.fit(calibration.labels(notes, scores))
 
 

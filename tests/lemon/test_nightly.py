@@ -58,6 +58,18 @@ def test_a_night_told_twice_is_the_same_rows(store: db_store.Store) -> None:
         nightly.load(store, CONFIG, DAY.replace(day=1))
 
 
+def test_another_clusters_nights_are_its_own(store: db_store.Store) -> None:
+    """Two clusters in one database, scored on different days, with a node of the same name."""
+    fleet.story(store)
+    nightly.score(store, CONFIG, DAY)
+    other = records.LemonScore(
+        cluster="d", node=BAD, day=DAY + NEXT, score=0.1, verdict="ok", made_at=fleet.END
+    )
+    store.save_lemon_scores([other])
+    night = nightly.load(store, CONFIG)
+    assert (night.day, [s.node for s in night.new], len(night.scores)) == (DAY, [BAD], len(fleet.NODES))
+
+
 def test_new_then_still_then_recovered_after_its_repair(store: db_store.Store) -> None:
     """A lemon is new once, still there the next night since the same day, and gone after `lemon repaired`."""
     fleet.story(store)
