@@ -24,6 +24,10 @@ _CAUSES = {
 }
 """Findings about links and GPUs make no claim here: the node's own events do."""
 
+_UNSEEN = frozenset({"missing", "rank_ended"})
+"""Findings that a death in the teardown, too near to the others' to be told apart, would look like."""
+_KILLED = frozenset({"oom_kill_suspected", "process_crashed", "process_aborted", "bus_error", "segfault"})
+
 _WEIGHTS = {
     records.Confidence.CERTAIN: 0.85,
     records.Confidence.LIKELY: 0.82,
@@ -39,6 +43,10 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     said = snapshots.judge(found, _faults(case), case.attempt.nodes)
     cause = _CAUSES.get(said.kind)
     weight = _WEIGHTS.get(said.confidence, 0.0)
+    words = f"{said.summary}{f' ({said.where})' if said.where else ''}"
+    if said.kind in _UNSEEN and said.ranks and set(said.ranks) <= (killed := _killed(case)):
+        cause, weight = "rank_killed", _WEIGHTS[records.Confidence.LIKELY]
+        words = f"{said.summary.partition(':')[0]}, and Slurm says that {'it was' if len(killed) == 1 else 'they were'} killed"
     if cause is None or not weight:
         return
     first = said.nodes[0] if said.nodes else None
@@ -59,8 +67,14 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
         # Pages can be forged; but of the program's own mistake its owner's word may be certain, as in other rules.
         cap=records.Confidence.CERTAIN if same and own else records.Confidence.LIKELY,
         n_sources=1 + bool(same),
-        words=f"{said.summary}{f' ({said.where})' if said.where else ''}",
+        words=words,
     )
+
+
+def _killed(case: scene.Scene) -> set[int]:
+    """The ranks of which Slurm's own lines say that a signal ended them; those it ended itself were terminated."""
+    found = (f.event.detail for f in case.findings if f.event.kind in _KILLED)
+    return {d["rank"] for d in found if isinstance(d.get("rank"), int) and str(d.get("tasks", "")).isdigit()}
 
 
 def _faults(case: scene.Scene) -> dict[str, set[str]]:

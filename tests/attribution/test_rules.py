@@ -169,3 +169,15 @@ def test_the_rank_is_named_where_the_log_only_knows_what_happened(make):
     assert "rank 1 on n2" in verdict.summary
     assert {third.event_id, told[1].event_id, log.event_id} <= set(verdict.evidence)
     assert "n2" not in make.judge(log).summary
+
+
+def test_a_missing_rank_that_slurm_says_was_killed(make):
+    """Its death was too near to the others' to be told apart by time; srun's line names its task."""
+    told = snapshots(make, stack=[])
+    assert make.judge(*told).cause != "rank_killed"
+    srun = make.finding("oom_kill_suspected", detail={"rank": 1, "tasks": "1", "host": "n2"})
+    verdict = make.judge(*told, srun)
+    assert (verdict.cause, verdict.node) == ("rank_killed", "n2")
+    assert "rank 1 on n2" in verdict.summary
+    terminated = make.finding("process_terminated", detail={"rank": 1, "tasks": "1", "host": "n2"})
+    assert make.judge(*told, terminated).cause != "rank_killed"

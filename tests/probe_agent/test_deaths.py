@@ -25,7 +25,9 @@ def end(died_s: float, *, in_order: bool = False) -> deaths.End:
         (end(100), [end(130)], True),
         (end(100, in_order=True), [None], False),
         (end(100), [end(99, in_order=True)], False),
-        (end(100), [end(100.2), end(99.9)], False),
+        (end(100), [end(100.02), end(100.2)], False),
+        (end(100), [end(100.4), end(100.6)], True),
+        (end(100), [end(98), None], False),
         (end(100), [end(10, in_order=True), None], True),
     ],
     ids=[
@@ -36,6 +38,8 @@ def end(died_s: float, *, in_order: bool = False) -> deaths.End:
         "an orderly end",
         "killed because its sibling had ended",
         "all ended from outside",
+        "clearly before the others, which Slurm then ended",
+        "killed because its sibling was",
         "its sibling had finished long before",
     ],
 )

@@ -18,6 +18,7 @@ import pytest
 from probing_cluster.attribution.gang import slow
 from probing_cluster.probe_agent import (
     children,
+    deaths,
     identity,
     inject,
     jobs,
@@ -140,6 +141,58 @@ def test_a_killed_rank_is_told_once(rig: Rig) -> None:
     asyncio.run(kill_in_between())
     dead = [s for s in rig.taken if s.kind == "rank_dead"]
     assert [(s.pid, s.detail["rank"], s.detail["steps"]) for s in dead] == [(victim.pid, 3, 20)]
+
+
+def test_the_last_words_of_an_attempt_that_failed(rig: Rig) -> None:
+    """A rank was killed, then Slurm ended the rest: who died first, how far they were, and where everybody was."""
+    victim, other = rig.rank(0), rig.rank(1, steps=21)
+
+    async def fail() -> list[Sighting]:
+        await rig.watch.beat()
+        job = rig.book.get(7)
+        assert job is not None
+        assert await rig.watch.last_words(job) == []
+        victim.send_signal(signal.SIGKILL)
+        victim.wait()
+        await asyncio.sleep(deaths.AT_ONCE_S + 0.2)
+        other.send_signal(signal.SIGTERM)
+        other.wait()
+        said = await rig.watch.last_words(rig.book.end(job, datetime.now(UTC)))
+        await rig.watch.close()
+        return said
+
+    said = {s.kind: s for s in asyncio.run(fail())}
+    assert set(said) == {"rank_dead", "rank_snapshot", "last_progress"}
+    assert [s.kind for s in rig.taken] == ["first_step"]
+    assert said["rank_dead"].detail["rank"] == 0
+    assert said["last_progress"].detail["steps"] == 21
+    seen = said["rank_snapshot"].detail
+    assert seen["last"] is True
+    assert [(r["rank"], r["alive"]) for r in seen["ranks"]] == [(0, False), (1, True)]
+
+
+def test_an_attempt_that_ended_in_order_leaves_no_snapshot(rig: Rig) -> None:
+    """Its ranks have left Python by themselves."""
+    process = rig.rank(0)
+    path = rig.directory / f"p{process.pid}.page"
+    process.kill()
+    process.wait()
+    page = bytearray(path.read_bytes())
+    at = layout.PROGRESS_AT[page[layout.H_PROGRESS * 8] & 1]
+    words = [int.from_bytes(page[(at + i) * 8 : (at + i) * 8 + 8], "little") for i in range(5)]
+    words[layout.P_PHASE] = layout.ENDED
+    for i, word in enumerate([*words, layout.check_of(words)]):
+        page[(at + i) * 8 : (at + i) * 8 + 8] = word.to_bytes(8, "little")
+    path.write_bytes(page)
+
+    async def end() -> list[Sighting]:
+        job = rig.book.get(7)
+        assert job is not None
+        said = await rig.watch.last_words(rig.book.end(job, datetime.now(UTC)))
+        await rig.watch.close()
+        return said
+
+    assert [s.kind for s in asyncio.run(end())] == ["first_step", "last_progress"]
 
 
 def test_a_page_that_names_another_process_is_not_believed(rig: Rig) -> None:
