@@ -12,6 +12,8 @@ _FELT = timedelta(seconds=120)
 """A gang that trains feels a dead link within its transport's retries, well within this."""
 _LOOKED = timedelta(seconds=40)
 """Within this a port that is down is found so by the agent's own readings."""
+_ADAPTER = frozenset({"health_compromised", "health_fatal", "cmd_timeout", "init_failed"})
+"""What an adapter says of itself: a port that comes back takes nothing of it away."""
 _DOWN = frozenset({"down", "port_down", "state", "phys_state", "missing"})
 
 
@@ -56,7 +58,9 @@ def _staying_down(
 
 def _came_back_unseen(case: scene.Scene, seen: scene.Sighting, read: Iterable[scene.Sighting]) -> bool:
     """True when the agent's readings counted a port's going down, and did not find it down although there was time."""
-    if seen.event.code in _DOWN and seen.event.source == "sysfs":
+    if seen.event.source == "sysfs" and seen.event.code in _DOWN:
+        return False
+    if seen.event.code in _ADAPTER:
         return False
     there = [s for s in read if s.event.node == seen.event.node and s.at >= seen.at - _LOOKED]
     # Kernel lines name an interface, readings its adapter: where the names differ, every adapter is looked at.

@@ -20,9 +20,9 @@ from pathlib import Path
 from benchmarks.campaign import page, replay, score
 from probing_cluster.core import records
 
-TUNED_ON = range(1, 100)
+TUNED_ON = frozenset({*range(1, 100), 20261121})
 """Seeds the rules were looked at with; the figures are made with others."""
-SEED = 20261121
+SEED = 20261122
 
 
 def main() -> int:
@@ -61,7 +61,7 @@ _REPLAYED = (
     "Kernel lines and job logs as text, put through the classification and the rules as they are: three quarters as the agents deliver them (GPUs known from "
     "the Prolog), one quarter as `probing-ctl import` reads files (GPUs unknown). Job shapes from 1 GPU on a shared node to 32 nodes. Half of the cases with "
     "noise: faults on other nodes and on neighbours' GPUs, old and later faults, corrected errors, flapping links, file servers that come back, hung "
-    "tasks, user-type Xids that were survived, errors the program handled. Seed {seed}; the rules were looked at with seeds 1 to 99."
+    "tasks, user-type Xids that were survived, errors the program handled. Seed {seed}; the rules were looked at with others."
 )
 _REAL = (
     "Real jobs on a sandbox of 12 nodes: real slurmctld, slurmd, sacct, agents, Prolog and Epilog, Postgres and service; simulated GPUs, links and mounts that "

@@ -631,3 +631,19 @@ def test_slurm_tells_an_exit_by_sigkill_without_its_128(make):
     kill = make.event(2, kind="oom", code="memcg", node="n1")
     v = make.judge(kill, attempt=make.attempt(nodes=("n1",), exit_code=9))
     assert (v.cause, v.confidence) == ("oom_host", C.LIKELY)
+
+
+def test_an_adapter_whose_firmware_died_is_no_flap(make):
+    """Another port of the node was counted down and came back; the adapter did not."""
+    dead = make.event(300, kind="ib_link", code="health_compromised", device="mlx5_0")
+    counted = make.event(
+        280,
+        kind="ib_link",
+        code="link_downed",
+        device="mlx5_4",
+        source="sysfs",
+        severity=records.Severity.LOW,
+    )
+    hung = make.finding("watchdog_timeout", detail={"timeout_ms": 290_000})
+    v = make.judge(dead, counted, hung)
+    assert (v.cause, v.confidence) == ("ib_link", C.LIKELY)
