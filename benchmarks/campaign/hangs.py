@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import subprocess
@@ -62,10 +63,11 @@ def main() -> int:
     third = ""
     with scratch.directory("pchang-") as directory, cluster.Sandbox.up(directory / "s") as sandbox:
         third = gangs.third_node(sandbox)
-        for turn in range(args.repeat):
-            for case in args.cases.split(","):
-                outcomes.append(run(sandbox, case))
-                print(turn, outcomes[-1], "right" if outcomes[-1].right(third) else "WRONG", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):  # what has been run by then is told
+            for turn in range(args.repeat):
+                for case in args.cases.split(","):
+                    outcomes.append(run(sandbox, case))
+                    print(turn, outcomes[-1], "right" if outcomes[-1].right(third) else "WRONG", flush=True)
     text = page(outcomes, third)
     print(text)
     if args.write:
