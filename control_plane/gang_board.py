@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import pwd
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from probing_cluster.attribution.gang import stacks, stall, views
+from probing_cluster.attribution.gang import snapshots, stacks, views
 from probing_cluster.control_plane import rank_rows
 from probing_cluster.core import clock, errors, records
 from probing_cluster.db import store as db_store
@@ -107,24 +107,19 @@ def ranks(store: db_store.Store, gang: Gang, now: datetime) -> dict[str, Any]:
 
 def stacks_of(store: db_store.Store, gang: Gang, now: datetime) -> dict[str, Any]:
     """The ranks' last stacks as one tree, and what they say together."""
-    told = store.latest_of_job(gang.job_id, "rank_snapshot", gang.since)
+    told = store.latest_of_job(gang.job_id, snapshots.SNAPSHOT, gang.since)
     newest = max((e.at for e in told), default=None)
     fresh = [e for e in told if newest is not None and e.at >= newest - ONE_MOMENT]
-    seen = [
-        view
-        for event in fresh
-        for entry in event.detail.get("ranks") or ()
-        if isinstance(entry, dict) and (view := views.from_snapshot(event.node, entry)) is not None
-    ]
-    world = max((w for e in fresh if isinstance(w := e.detail.get("world_size"), int)), default=None)
-    with_stack = [v for v in seen if v.stack]
+    deaths = store.events(job_id=gang.job_id, since=gang.since, kinds=(snapshots.DEAD,))
+    seen = snapshots.gang([*fresh, *deaths]) if fresh else None
+    ranks = seen.ranks if seen is not None else ()
     return _head(gang, now) | {
         "at": None if newest is None else clock.iso_z(newest),
-        "n_ranks": len(seen),
-        "world_size": world,
-        "tree": stacks.fold(stacks.merge((v.rank, v.stack) for v in with_stack)).to_json(),
+        "n_ranks": len(ranks),
+        "world_size": seen.world_size if seen is not None else None,
+        "tree": stacks.fold(stacks.merge((v.rank, v.stack) for v in ranks if v.stack)).to_json(),
         "without": _without(fresh),
-        "finding": _standing(store, gang) or _judged(store, gang, seen, world, newest),
+        "finding": _standing(store, gang) or _judged(store, gang, seen, newest),
         "silent_nodes": sorted(_nodes(gang) - {e.node for e in fresh}),
     }
 
@@ -188,21 +183,17 @@ def _standing(store: db_store.Store, gang: Gang) -> dict[str, Any] | None:
 
 
 def _judged(
-    store: db_store.Store,
-    gang: Gang,
-    seen: Sequence[views.RankView],
-    world: int | None,
-    at: datetime | None,
+    store: db_store.Store, gang: Gang, seen: snapshots.Gang | None, at: datetime | None
 ) -> dict[str, Any] | None:
     """What the gang's judge says of the ranks, had they stopped then: of a gang that gets on, nobody is at fault."""
-    if not seen or at is None:
+    if seen is None or at is None:
         return None
     since = max(at - STOPPED_BEFORE, gang.since)
-    if not store.events(job_id=gang.job_id, since=since, kinds=("rank_stall", "rank_dead"), limit=1):
+    if not store.events(job_id=gang.job_id, since=since, kinds=(snapshots.STALL, snapshots.DEAD), limit=1):
         return None
     beats = store.heartbeats(job_id=gang.job_id)
     faults = {b.node: {key.partition(":")[0] for key in b.faults} for b in beats}
-    found = stall.judge(seen, world_size=world, node_faults=faults)
+    found = snapshots.judge(seen, faults, sorted(_nodes(gang)))
     return _said(found.kind, found.ranks, found.nodes, found.domain, found.confidence) | {
         "summary": found.summary,
         "where": found.where,
