@@ -45,12 +45,14 @@ class Rig:
     def processes(self) -> dict[int, str]:
         """The agent and its children: pid to what it is."""
         found = {self.agent.pid: "agent"}
+        own = Path(f"/proc/{self.agent.pid}/cmdline").read_bytes()
         for stat in Path("/proc").glob("[0-9]*/stat"):
             with contextlib.suppress(OSError, ValueError, IndexError):
                 parent = int(stat.read_text().rpartition(")")[2].split()[1])
                 if parent == self.agent.pid:
-                    line = stat.with_name("cmdline").read_bytes().split(b"\0")
-                    found[int(stat.parent.name)] = Path(line[-2].decode()).name or "child"
+                    line = stat.with_name("cmdline").read_bytes()
+                    name = "sweep" if line == own else Path(line.split(b"\0")[-2].decode()).name
+                    found[int(stat.parent.name)] = name or "child"
         return found
 
 
