@@ -72,8 +72,7 @@ class Runner:
         self.site_file = site_file
         self.watchdog_s = watchdog_s
         self.results: dict[str, records.CheckResult] = {}
-        boot_id = nodeview.NodeView(spec).text("/proc/sys/kernel/random/boot_id") or ""
-        self.memory = memory.Memory(state_file, boot_id)
+        self.memory = memory.Memory(state_file, _boot_id(spec))
         self.lanes = lanes.Lanes(spec.edge)
         self._measured_s: dict[str, float] = {}
         self._recall()
@@ -84,6 +83,7 @@ class Runner:
         With `names`, only those are measured and returned.
         """
         began, cpu = time.monotonic(), _cpu_s()
+        self._follow_boot()
         plans = {n: p for n, p in self.site_file.current().plan(self.spec.node).items() if p.enabled}
         if names is not None:
             plans = {registry.get(n).name: plans[n] for n in names if registry.get(n).name in plans}
@@ -99,6 +99,14 @@ class Runner:
         wall_s, cpu_s = time.monotonic() - began, _cpu_s() - cpu
         beat = self._heartbeat(standing, len(due), wall_s, cpu_s)
         return Sweeped(results=standing, heartbeat=beat, wall_s=wall_s, cpu_s=cpu_s, ran=len(due))
+
+    def _follow_boot(self) -> None:
+        """Nothing of another boot stands; on a real node a reboot ends this process, a directory can play one."""
+        boot_id = _boot_id(self.spec)
+        if boot_id and boot_id != self.memory.boot_id:
+            self.memory = memory.Memory(self.memory.path, boot_id)
+            self.results.clear()
+            self._measured_s.clear()
 
     def learn(self, plans: Mapping[str, site.Plan]) -> dict[str, lanes.Answer]:
         """What the checks of `plans` would put into a site file, as genconf asks."""
@@ -276,6 +284,10 @@ class Runner:
 
 
 _WORST_FIRST = (records.Outcome.FAIL, records.Outcome.ERROR, records.Outcome.WARN, records.Outcome.OK)
+
+
+def _boot_id(spec: nodeview.NodeSpec) -> str:
+    return nodeview.NodeView(spec).text("/proc/sys/kernel/random/boot_id") or ""
 
 
 def _cpu_s() -> float:

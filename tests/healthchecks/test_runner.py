@@ -101,8 +101,13 @@ def test_memory_outlives_the_runner_within_a_boot(
     state = node.root / "state/checks.json"
     sweep_on(state_file=state).run()
     assert runs(sweep_on(state_file=state).run().results)["quick"] == 2
+    kept = sweep_on(state_file=state)
+    assert runs(kept.run().results)["quick"] == 3
     node.put("proc/sys/kernel/random/boot_id", "boot-2")
     assert runs(sweep_on(state_file=state).run().results)["quick"] == 1
+    assert runs(kept.run().results)["quick"] == 2  # one that lived on follows the boot, and the file
+    (node.root / "proc/sys/kernel/random/boot_id").unlink()
+    assert runs(kept.run().results)["quick"] == 3  # not being told is no reboot
 
 
 def test_clearing_keeps_the_last_counts_as_the_new_zero(node: Any, sweep_on: MakeRunner) -> None:
