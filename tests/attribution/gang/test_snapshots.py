@@ -114,3 +114,12 @@ def test_gpus_that_spin_on_little_power_are_proof_of_waiting(make: Any) -> None:
         == ()
     )
     assert seen() == ()
+
+
+def test_ranks_that_nobody_told_of_are_on_the_silent_nodes(make: Any) -> None:
+    """n1 told, n2 did not: who is waited for is there."""
+    gang = snapshots.gang([snapshot(make, "n1", entry(0), entry(1))])
+    assert gang is not None
+    found = snapshots.judge(gang, {}, ("n1", "n2"))
+    assert (found.kind, found.ranks, found.nodes) == ("missing", (2, 3), ("n2",))
+    assert "n2" in found.summary
