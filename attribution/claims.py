@@ -112,7 +112,7 @@ def weigh(seen: scene.Sighting) -> float:
             return 0.0
         weight = min(weight * 0.7, 0.7)
     elif seen.taken:
-        weight *= 0.6 if seen.event.source in POLLED else 0.0
+        return 0.0
     elif seen.when is scene.When.AFTER_END:
         weight *= 0.9 if seen.event.source in POLLED else 0.6
     return weight

@@ -90,7 +90,8 @@ def _node_lost(case: scene.Scene, ranking: rank.Ranking) -> str:
         seen = "; nothing was seen on it before"
     else:
         seen = "; nobody watched it"
-    back = [s for s in case.of("node_reboot") if s.event.node == winner.node]
+    boots = [s for s in case.of("node_reboot") if s.event.node == winner.node]
+    back = [s for s in boots if s.when is not scene.When.BEFORE_START]
     return _sentence(f"{node} stopped answering Slurm{seen}{'; it has restarted since' if back else ''}")
 
 

@@ -19,7 +19,7 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     uncontained = {
         (s.event.node, s.gpu)
         for s in case.of(UNCORRECTABLE)
-        if s.event.kind == "xid" and s.event.code in _NOT_CONTAINED
+        if s.event.kind == "xid" and s.event.code in _NOT_CONTAINED and s.when is scene.When.RUNNING
     }
     contained = [s for s in case.of(CONTAINED) if (s.event.node, s.gpu) not in uncontained]
     escaped = [s for s in case.of(CONTAINED) if (s.event.node, s.gpu) in uncontained]

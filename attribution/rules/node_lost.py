@@ -21,7 +21,8 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
 
 def _lost(case: scene.Scene) -> claims.Claim:
     node = case.lost_node
-    told = [s.event for s in (*case.of(LOST), *case.of(REBOOT)) if s.event.node == node]
+    seen = [s for s in (*case.of(LOST), *case.of(REBOOT)) if s.when is not scene.When.BEFORE_START]
+    told = [s.event for s in seen if s.event.node == node]
     confirmed = case.attempt.failed_node is not None or bool(told) or len(case.attempt.nodes) == 1
     return claims.Claim(
         cause=LOST,

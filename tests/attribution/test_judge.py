@@ -647,3 +647,22 @@ def test_an_adapter_whose_firmware_died_is_no_flap(make):
     hung = make.finding("watchdog_timeout", detail={"timeout_ms": 290_000})
     v = make.judge(dead, counted, hung)
     assert (v.cause, v.confidence) == ("ib_link", C.LIKELY)
+
+
+def test_a_reboot_before_the_job_does_not_date_the_loss_of_its_node(make):
+    """The node restarted, the job began, the kernel panicked, the node was lost: the panic."""
+    attempt = make.attempt(
+        state="NODE_FAIL", exit_code=0, failed_node="n2", start_at=make.end - timedelta(seconds=90)
+    )
+    boot = make.event(300, kind="node_boot", source="agent", severity=records.Severity.INFO)
+    panic = make.event(60, kind="panic", code="panic")
+    later = make.event(-30, kind="node_boot", source="agent", severity=records.Severity.INFO)
+    v = make.judge(boot, panic, later, attempt=attempt)
+    assert (v.cause, v.node) == ("kernel_panic", "n2")
+
+
+def test_an_uncontained_error_of_before_the_job_leaves_its_own_contained(make):
+    """Xid 95 hit the job before on this GPU; this one met Xid 94."""
+    attempt = make.attempt(start_at=make.end - timedelta(seconds=60))
+    before, own = make.xid(95, 3, 200), make.xid(94, 3, 4)
+    assert make.judge(before, own, attempt=attempt).cause == "gpu_memory_contained"
