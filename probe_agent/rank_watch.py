@@ -168,10 +168,10 @@ class RankWatch:
 
     async def wait(self, seconds: float) -> None:
         """Until it is time to look again: after `seconds`, or when the death of a rank has settled."""
-        self._deaths.somebody.clear()
         with contextlib.suppress(TimeoutError):  # nobody died
             async with asyncio.timeout(seconds):
                 await self._deaths.somebody.wait()
+            self._deaths.somebody.clear()  # before settling: who dies meanwhile wakes the next wait
             await asyncio.sleep(deaths.SETTLE_S)
 
     async def look(self, job_id: int) -> list[Sighting]:
