@@ -17,8 +17,6 @@ SETTLE_S = 1.0
 """How long the fate of the other ranks is waited for before a death is judged."""
 AT_ONCE_S = 1.0
 """Ranks of a node that all die within this were ended from outside: Slurm ends a job's tasks so."""
-FIRST_S = 0.1
-"""Unless one is this much ahead of all others: signals sent together arrive within some milliseconds."""
 BECAUSE_S = 30.0
 """A rank that is killed within this after another one ended, however it did, was ended because of it (srun --kill-on-bad-exit)."""
 MAX_WATCHED = 512
@@ -91,6 +89,4 @@ def is_news(one: End, others: Sequence[End | None]) -> bool:
     if any(one.died_s - BECAUSE_S <= o.died_s < one.died_s for o in known):
         return False
     together = [o for o in known if not o.in_order and abs(o.died_s - one.died_s) <= AT_ONCE_S]
-    if len(together) < len(others) or not others:
-        return True
-    return min(o.died_s for o in together) - one.died_s > FIRST_S
+    return not others or len(together) < len(others)

@@ -15,6 +15,8 @@ BUSY_FRAC = 0.95
 WAITING_POWER_FRAC = 0.4
 """NCCL's waiting kernels keep a GPU at 100 % on a fifth to a third of its power; training takes well over half."""
 MAX_SPINNING = 4
+BECAUSE = timedelta(seconds=30)
+"""A rank that dies within this after another was ended because of it: Slurm ends a failed step, gloo's peers give up."""
 TEARDOWN = timedelta(seconds=3)
 """Slurm ends the tasks of a job within about this before the job counts as ended: who dies then was ended."""
 
@@ -125,10 +127,18 @@ def _trouble(step: Sequence[views.RankView]) -> tuple[int, int]:
 def _with_deaths(
     ranks: Sequence[views.RankView], deaths: Sequence[records.HealthEvent]
 ) -> list[views.RankView]:
-    """The ranks, those dead that died after (or without) their node's snapshot."""
+    """The ranks, the first to die dead, also where it died after (or without) its node's snapshot.
+
+    Who died soon after the first was ended because of it, and counts as one that waited.
+    """
     found = {(r.node, r.pid): r for r in ranks}
-    for event in deaths:
+    first = min((e.at for e in deaths), default=None)
+    for event in sorted(deaths, key=lambda e: (e.at, e.event_id)):
         key = (event.node, event.pid or 0)
+        if first is not None and first < event.at <= first + BECAUSE:
+            if key in found:
+                found[key] = replace(found[key], alive=True)
+            continue
         known = found.get(key)
         rank = event.detail.get("rank")
         if known is not None:

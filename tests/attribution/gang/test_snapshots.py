@@ -58,21 +58,26 @@ def test_the_teardown_of_a_job_is_no_evidence(make: Any) -> None:
     assert len(only.ranks) == 2
 
 
-def test_a_rank_that_died_is_dead_in_an_older_snapshot_too(make: Any) -> None:
-    """And one that nobody has a snapshot of is known by its death."""
+def test_the_first_to_die_is_dead_and_takes_others_with_it(make: Any) -> None:
+    """Also in an older snapshot, or without one; who died soon after was ended because of it."""
     told = [snapshot(make, "n1", entry(0), entry(1))]
-    assert snapshots.gang(told) is not None
-    for rank in (1, 3):
+    for rank, before_end_s in ((3, 30.5), (1, 30)):
         detail = {"rank": rank, "steps": 7, "phase": "training", "step_id": 0}
         told.append(
             make.finding(
-                "rank_dead", 30, node=f"n{rank // 2 + 1}", pid=100 + rank, source="probe", detail=detail
+                "rank_dead",
+                before_end_s,
+                node=f"n{rank // 2 + 1}",
+                pid=100 + rank,
+                source="probe",
+                detail=detail,
             )
         )
     gang = snapshots.gang(told)
     assert gang is not None
-    assert {r.rank: r.alive for r in gang.ranks} == {0: True, 1: False, 3: False}
-    assert snapshots.judge(gang, {}).kind == "rank_dead"
+    assert {r.rank: r.alive for r in gang.ranks} == {0: True, 1: True, 3: False}
+    found = snapshots.judge(gang, {})
+    assert (found.kind, found.ranks, found.nodes) == ("rank_dead", (3,), ("n2",))
 
 
 def test_pages_of_an_earlier_step_are_not_the_gang(make: Any) -> None:
