@@ -166,10 +166,30 @@ def test_systemd_waits_longer_than_the_programs_take() -> None:
 
 def test_the_mount_unit_is_named_after_its_path(analyze: str) -> None:
     """systemd refuses a mount unit whose name is not its escaped path; the role computes it."""
+    path = "/run/probing-cluster/jobs"
     escaped = subprocess.run(
-        ["systemd-escape", "--path", "--suffix=mount", "/run/probing-cluster/jobs"],
-        capture_output=True,
-        text=True,
-        check=False,
+        ["systemd-escape", "--path", "--suffix=mount", path], capture_output=True, text=True, check=True
     ).stdout.strip()
     assert escaped in UNITS
+    told = subprocess.run(
+        [
+            conftest.program("ansible"),
+            "localhost",
+            "-i",
+            "localhost,",
+            "-c",
+            "local",
+            "-m",
+            "ansible.builtin.debug",
+            "-e",
+            f"@{ROLES}/compute_node/defaults/main.yml",
+            "-e",
+            "probing_run=/run/probing-cluster",
+            "-a",
+            "msg={{ probing_jobs_mount }}",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert json.loads(told.partition("=>")[2])["msg"] == escaped
