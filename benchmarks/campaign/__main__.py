@@ -1,6 +1,6 @@
 """`python -m benchmarks.campaign`: faults of known cause, and how often the verdict is right.
 
-    python -m benchmarks.campaign [--replayed 6000] [--jobs 320] [--minutes 40] [--seed N] [--keep FILE] [--write]
+    python -m benchmarks.campaign [--replayed 5000] [--jobs 320] [--minutes 40] [--seed N] [--keep FILE] [--write]
 
 `--jobs 0` leaves the real cases out, `--replayed 0` the replayed ones. `--write` writes docs/campaign.md; a part that was not
 run is taken from `--keep`, where each run leaves its cases.
@@ -72,7 +72,7 @@ _REAL = (
 
 def _arguments() -> argparse.Namespace:
     told = argparse.ArgumentParser(prog="python -m benchmarks.campaign")
-    told.add_argument("--replayed", type=int, default=6000)
+    told.add_argument("--replayed", type=int, default=5000)
     told.add_argument("--jobs", type=int, default=320)
     told.add_argument("--minutes", type=float, default=40.0, help="no further real job is begun after this")
     told.add_argument("--seed", type=int, default=SEED)
