@@ -30,7 +30,7 @@ def main() -> int:
     args = _arguments()
     if args.seed in TUNED_ON:
         print(f"seed {args.seed}: the rules were tuned on it; its figures say nothing", flush=True)
-    began = time.monotonic()
+    began, ran = time.monotonic(), _ran()
 
     def say(line: str) -> None:
         print(f"[{time.monotonic() - began:6.1f} s] {line}", flush=True)
@@ -39,14 +39,14 @@ def main() -> int:
     if args.replayed:
         cases = list(replay.run(args.replayed, args.seed))
         parts["replayed"] = page.Part(
-            title="Replayed", how=_REPLAYED.format(seed=args.seed), cases=cases, ran=_ran()
+            title="Replayed", how=_REPLAYED.format(seed=args.seed), cases=cases, ran=ran
         )
         _tell(parts["replayed"], say)
     if args.jobs:
         from benchmarks.campaign import real
 
         done, failed = real.run(args.jobs, args.seed, args.minutes, say)
-        parts["real"] = page.Part(title="Real jobs", how=_REAL, cases=done, failed=failed, ran=_ran())
+        parts["real"] = page.Part(title="Real jobs", how=_REAL, cases=done, failed=failed, ran=ran)
         _tell(parts["real"], say)
     parts = _kept(args.keep, parts)
     if args.write:
