@@ -73,7 +73,15 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
 
 def _killed(case: scene.Scene) -> set[int]:
     """The ranks of which Slurm's own lines say that a signal ended them; those it ended itself were terminated."""
-    found = (f.event.detail for f in case.findings if f.event.kind in _KILLED)
+    # Not among the findings where the log's reader holds another line for the first cause: peers say so sooner.
+    found = (
+        e.detail
+        for e in case.case.events
+        if e.source == "joblog"
+        and e.kind in _KILLED
+        and e.job_id == case.attempt.job_id
+        and e.at >= case.start_at
+    )
     return {d["rank"] for d in found if isinstance(d.get("rank"), int) and str(d.get("tasks", "")).isdigit()}
 
 

@@ -175,8 +175,11 @@ def test_a_missing_rank_that_slurm_says_was_killed(make):
     """Its death was too near to the others' to be told apart by time; srun's line names its task."""
     told = snapshots(make, stack=[])
     assert make.judge(*told).cause != "rank_killed"
-    srun = make.finding("oom_kill_suspected", detail={"rank": 1, "tasks": "1", "host": "n2"})
-    verdict = make.judge(*told, srun)
+    srun = make.finding(
+        "oom_kill_suspected", detail={"rank": 1, "tasks": "1", "host": "n2", "first_cause": False}
+    )
+    peer = make.finding("gloo_connection_closed", detail={"rank": 0, "first_cause": True})
+    verdict = make.judge(*told, srun, peer)
     assert (verdict.cause, verdict.node) == ("rank_killed", "n2")
     assert "rank 1 on n2" in verdict.summary
     terminated = make.finding("process_terminated", detail={"rank": 1, "tasks": "1", "host": "n2"})
