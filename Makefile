@@ -8,6 +8,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # TORCH=1 adds the test extra torch==2.13.0; without it the probe's torch tests skip and say so.
 TORCH  ?= 0
+# Tests mostly wait for Slurm and servers: more workers than cores, within reason.
+JOBS   ?= 3
 READY  := $(VENV)/.ready-$(TORCH)
 
 .DELETE_ON_ERROR:
@@ -35,7 +37,7 @@ lint: setup
 	$(BIN)/lint-imports --no-cache
 
 unit: setup
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses $(JOBS)
 
 test: lint unit
 
