@@ -129,6 +129,8 @@ def paper(signals: dict[str, np.ndarray], limits: dict[str, float], rule: baseli
     """The paper's rule with these thresholds, night by night: node to the day it is named."""
     fails = signals["multi_node_node_fails"] + signals["single_node_node_fails"]
     able = np.flatnonzero(fails.max(axis=0) >= rule.floor)  # no other node can reach a failure signal
+    if able.size == 0:
+        return {}
     flat = {k: v[:, able].ravel() for k, v in signals.items()}
     hit = baseline.named(flat, limits, rule).reshape(-1, able.size)
     hit[:FIRST_DAY] = False
