@@ -92,7 +92,10 @@ class Collector:
         path = stdout_path(job)
         if path is None or not writes_here(job, self._who.node):
             return []
-        answer = await self._ask(job, {"op": "log", "path": path})
+        asked: dict[str, Any] = {"op": "log", "path": path}
+        if job.restart_count:
+            asked["began_s"] = job.started_at.timestamp()
+        answer = await self._ask(job, asked)
         shared = answer.get("filesystem") in mounts.NETWORK
         # On a network file system every node knows the file by its inode; elsewhere the path names this node's own.
         file = f"inode {answer['inode']}" if shared else sanitize.clean(path, 1024)

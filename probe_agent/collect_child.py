@@ -19,6 +19,7 @@ import resource
 import stat
 import sys
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,8 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
     from probing_cluster.probe_agent import collect_words
 
     data, start, told = read_own(request["path"], request["uid"], most=MAX_TAIL_BYTES, tail=True)
-    found = collect_words.log_findings(data, start)
+    began = datetime.fromtimestamp(request["began_s"]) if "began_s" in request else None  # noqa: DTZ006  # as slurmd writes it
+    found = collect_words.log_findings(data, start, began)
     where = {"inode": told.st_ino, "filesystem": filesystem(told.st_dev)}
     return {"size": told.st_size, "from": start, **where, "findings": found}
 

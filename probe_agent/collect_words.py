@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from probing_cluster.core import errors
 from probing_cluster.evidence.flight_recorder import digest, load, model, verdict
-from probing_cluster.evidence.joblog import grammar, reader
+from probing_cluster.evidence.joblog import grammar, reader, slurm
 
 MAX_FINDINGS = 200
 """Findings of one log that are kept: the first half and the last half of what it says."""
 
 
-def log_findings(data: bytes, start: int) -> list[dict[str, Any]]:
-    """The findings of a log's tail that begins at byte `start` of the file, each with its line's byte `offset`."""
+def log_findings(data: bytes, start: int, began: datetime | None = None) -> list[dict[str, Any]]:
+    """The findings of a log's tail that begins at byte `start` of the file, each with its line's byte `offset`.
+
+    What an attempt before `began` (naive, this node's zone) wrote into the same file is left out.
+    """
     engine = reader.JobLogReader()
     offsets: dict[int, int] = {}
     found: list[grammar.JobFinding] = []
@@ -25,7 +29,11 @@ def log_findings(data: bytes, start: int) -> list[dict[str, Any]]:
         at += len(raw) + 1
         if number == 1 and start:
             continue  # the tail begins in the middle of a line
-        found += engine.feed(number, raw.decode("utf-8", "replace").rstrip("\r"))
+        text = raw.decode("utf-8", "replace").rstrip("\r")
+        if slurm.ended_before(text, began):
+            found, engine = [], reader.JobLogReader()
+            continue
+        found += engine.feed(number, text)
     found += engine.close()
     kept = _both_ends(found)
     return [_row(f, offsets.get(f.line, start), left_out=len(found) - len(kept)) for f in kept]

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any
 
 from probing_cluster.core import records, sanitize
-from probing_cluster.evidence.joblog import grammar, reader
+from probing_cluster.evidence.joblog import grammar, reader, slurm
 
 _COLUMNS = frozenset({"kind", "message", "pid", "detail", "meaning"})
 
 
-def read(lines: Iterable[bytes], attempt: records.JobAttempt, read_at: datetime) -> list[records.HealthEvent]:
-    """The findings of one attempt's output, placed at its end: a job's own clock is not evidence."""
-    texts = (raw.decode("utf-8", "replace") for raw in lines)
-    return [_event(found, attempt, read_at) for found in reader.read(texts)]
+def read(
+    lines: Iterable[bytes], attempt: records.JobAttempt, read_at: datetime, zone: tzinfo | None = None
+) -> list[records.HealthEvent]:
+    """The findings of one attempt's output, placed at its end: a job's own clock is not evidence.
+
+    What former attempts wrote into the same file is left out; Slurm dates their ends in the cluster's `zone`.
+    """
+    began = attempt.start_at.astimezone(zone).replace(tzinfo=None) if attempt.start_at else None
+    engine, found = reader.JobLogReader(), list[grammar.JobFinding]()
+    for number, raw in enumerate(lines, 1):
+        text = raw.decode("utf-8", "replace").rstrip("\r\n")
+        if slurm.ended_before(text, began):
+            engine, found = reader.JobLogReader(), []
+            continue
+        found += engine.feed(number, text)
+    return [_event(f, attempt, read_at) for f in [*found, *engine.close()]]
 
 
 def _event(found: grammar.JobFinding, attempt: records.JobAttempt, read_at: datetime) -> records.HealthEvent:

@@ -146,7 +146,7 @@ def _store_events(store: db_store.Store, done: Loaded, path: Path, found: kernel
 def _job_output(store: db_store.Store, order: Order, done: Loaded, job: str, path: Path) -> None:
     attempt = attempt_of(store, job)
     with _opened(path) as stream:
-        events = joblog.read(stream, attempt, order.now)
+        events = joblog.read(stream, attempt, order.now, zone_of(order.timezone))
     new = bulk.load_events(store.connection_uri(), events) if events else 0
     done.n_events += new
     done.lines.append(f"{path} (output of job {job}, attempt {attempt.attempt}): {new} findings")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 
 from probing_cluster.evidence.joblog import grammar
 from probing_cluster.evidence.joblog.grammar import (
@@ -105,6 +106,24 @@ _HOW = (
     ("process_crashed", "illegal instruction"),
     ("task_exit", "exited with exit code"),
 )
+
+
+_JOB_ENDED = re.compile(
+    r"\*\*\* (?:JOB|JobId=)\s?\S* (?:(?:ON|on) \S+ )?CANCELLED AT (?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)"
+)
+
+
+def ended_before(text: str, began: datetime | None) -> bool:
+    """True for Slurm's line about the end of an attempt of this job that ended before `began` (naive, the cluster's zone).
+
+    Attempts write into one file where the job or the site appends (`--open-mode=append`, JobFileAppend).
+    """
+    if began is None or "CANCELLED AT" not in text or not (found := _JOB_ENDED.search(text)):
+        return False
+    try:
+        return datetime.fromisoformat(found["at"]) <= began
+    except ValueError:
+        return False
 
 
 def of_signal(signal: int) -> str:

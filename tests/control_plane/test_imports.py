@@ -155,6 +155,31 @@ def test_a_jobs_output_is_evidence_of_the_job_and_nothing_more() -> None:
     assert all(e.source in records.JOB_SIDE_SOURCES for e in events)
 
 
+def test_an_output_that_attempts_appended_to_speaks_for_the_last_only() -> None:
+    """Slurm dates the end of the former attempt in the cluster's zone."""
+    attempt = records.JobAttempt(
+        cluster="c",
+        job_id=7,
+        submit_at=NOW,
+        start_at=NOW,
+        end_at=NOW + timedelta(hours=1),
+        nodes=("n1",),
+        state="FAILED",
+    )
+    zone = zoneinfo.ZoneInfo("Asia/Tokyo")
+    ended = f"{(NOW - timedelta(minutes=2)).astimezone(zone):%Y-%m-%dT%H:%M:%S}"
+    lines = [
+        b"torch.OutOfMemoryError: CUDA out of memory.\n",
+        f"slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT {ended} DUE TO NODE FAILURE ***\n".encode(),
+        b"Traceback (most recent call last):\n",
+        b'  File "t.py", line 3, in <module>\n',
+        b"KeyError: 'lr'\n",
+    ]
+    told = {e.message for e in joblog.read(lines, attempt, NOW, zone)}
+    assert len(told) == 1
+    assert "KeyError" in told.pop()
+
+
 def test_what_is_kept_aside_can_be_read_again(tmp_path: Path) -> None:
     """The file holds every bad row as written, with file, line and reason; nothing bad makes no file."""
     assert kept_aside.write([], tmp_path) is None

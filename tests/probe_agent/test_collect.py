@@ -130,6 +130,19 @@ def test_child_says_what_the_log_means_with_byte_offsets(tmp_path: Path) -> None
     assert path.read_bytes()[found["offset"] :].startswith((b"Traceback", b"ValueError"))
 
 
+def test_child_leaves_out_what_an_earlier_attempt_wrote_into_the_same_file(tmp_path: Path) -> None:
+    """--open-mode=append: after Slurm's line about the requeue the file is the present attempt's."""
+    path = tmp_path / "out"
+    requeued = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-03-01T10:00:00 DUE TO JOB REQUEUE ***\n"
+    path.write_text("RuntimeError: NCCL error: unhandled system error\n" + requeued + TRACE)
+    asked = {"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()}
+    began = datetime(2026, 3, 1, 10, 0, 7).timestamp()  # noqa: DTZ001  # the node's own zone, as slurmd writes
+    kinds = {f["kind"] for f in child({**asked, "began_s": began})["findings"]}
+    own_end = {f["kind"] for f in child({**asked, "began_s": began - 60})["findings"]}
+    assert "slurm_requeued" not in kinds
+    assert kinds < own_end == {f["kind"] for f in child(asked)["findings"]}
+
+
 @pytest.mark.parametrize("op", ["log", "dumps", "stdout"])
 def test_a_job_that_left_nothing_costs_no_reader(tmp_path: Path, op: str) -> None:
     """Every job has an Epilog and most leave nothing: the grammars are not even imported."""
