@@ -37,7 +37,8 @@ lint: setup
 	$(BIN)/lint-imports --no-cache
 
 unit: setup
-	$(BIN)/pytest --numprocesses $(JOBS)
+	$(BIN)/pytest --numprocesses $(JOBS) -m "not alone"
+	$(BIN)/pytest -m alone
 
 test: lint unit
 

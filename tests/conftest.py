@@ -11,16 +11,20 @@ shared_samples   the directory of real-world samples beside the checkout; skips 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import itertools
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import psycopg
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from probing_cluster.db import embedded, migrate
 from probing_cluster.db import store as store_module
@@ -30,9 +34,41 @@ from probing_cluster.sandbox import daemons, layout, processes, scratch
 hypothesis.settings.register_profile("ours", deadline=None)
 hypothesis.settings.load_profile("ours")
 
+# Benchmarks are no package of the product, and the checkout is not on the path: tests of them import them from here.
+_spec = importlib.util.spec_from_file_location(
+    "benchmarks", Path(__file__).parents[1] / "benchmarks/__init__.py"
+)
+assert _spec is not None
+assert _spec.loader is not None
+sys.modules["benchmarks"] = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(sys.modules["benchmarks"])
+
+_LONG = ("tests/ansible", "tests/e2e", "tests/sandbox", "tests/slurm_plugins")
+"""Folders whose files take longest: begun first, so that no worker is left with one at the end."""
+_TOGETHER = ("tests/healthchecks", "tests/slurm_plugins")
+"""Folders that one worker runs: they share a cluster, or a last test that looks at all the others."""
+
 _TEMPLATE = "probing_template"
 _SBIN = "/usr/sbin:/usr/bin:/sbin:/bin"
 _NAMES = (f"probing_test_{n}" for n in itertools.count())
+
+
+class FolderScheduling(LoadScopeScheduling):
+    """A worker takes a file at a time, or a whole folder of `_TOGETHER`."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return next((folder for folder in _TOGETHER if file.startswith(folder)), file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FolderScheduling:
+    """xdist's hook: how tests are dealt out with --numprocesses."""
+    return FolderScheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long files first; everything else keeps its order."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
 
 
 @pytest.fixture(scope="session")

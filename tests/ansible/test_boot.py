@@ -186,6 +186,9 @@ def machine() -> Iterator[Machine]:
         up = directory / "up"
         for name in UNITS:
             _put(up, f"etc/systemd/system/{name}", rendered(name))
+            if name.endswith(".service"):  # a checkout in /tmp would be hidden by PrivateTmp
+                seen = f"[Service]\nBindReadOnlyPaths={conftest.ROOT} {_path()[0]}\n"
+                _put(up, f"etc/systemd/system/{name}.d/checkout.conf", seen)
         wants = (
             "systemd-journald.service probing-agent.service probing-serve.service probing-node-helper.service"
         )

@@ -14,7 +14,7 @@ import pytest
 from probing_cluster.sandbox import gangs as cases
 
 pytest.importorskip("torch", reason="needs the test extra torch (make test TORCH=1)")
-pytestmark = [pytest.mark.cluster, pytest.mark.torch, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.alone, pytest.mark.cluster, pytest.mark.torch, pytest.mark.timeout(900)]
 
 PATIENCE_S = 240.0
 AT_ONCE = 3

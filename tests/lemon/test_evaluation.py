@@ -6,8 +6,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from lemon_benchmarks import evaluate, figures, fleet, replay
 
+from benchmarks.lemon import evaluate, figures, fleet, replay
 from probing_cluster.lemon import baseline
 
 RSC1 = evaluate.REGIMES["rsc1"]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lemon_benchmarks import titan
+
+from benchmarks.lemon import titan
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ def _global_files() -> set[str]:
                 # Others work there too; only what Slurm and its friends are known to make.
                 folders[:] = [f for f in folders if re.search("slurm|munge|mysql|maria", f)]
                 files = [f for f in files if re.search("slurm|munge|mysql|maria|sock", f)]
-            folders[:] = [f for f in folders if not f.startswith("probing-")]
+            folders[:] = [f for f in folders if not f.startswith(("probing-", "pce2e-"))]
             # Other tests' servers and multiprocessing locks come and go in /dev/shm.
             found.update(
                 f"{directory}/{name}" for name in files if not name.startswith(("PostgreSQL.", "sem.mp-"))

@@ -303,7 +303,8 @@ def test_spank_in_batch_jobs_and_their_steps(box: cluster.Sandbox, spank: Path) 
     script = "echo $PROBING; srun -n1 sh -c 'echo $PROBING'; srun -n1 --probing=on sh -c 'echo $PROBING $PYTHONPATH'"
     job_id = box.submit(script, probing="off", output=str(out))
     box.wait(job_id, ["COMPLETED"])
-    assert until(out.read_text) == "off\noff\non /opt/probe\n"
+    told = [line for line in until(out.read_text).splitlines() if not line.startswith("srun: ")]
+    assert told == ["off", "off", "on /opt/probe"]  # srun itself may say that it waits for the node
 
 
 def test_parts_of_a_het_job_find_their_own_directories(box: cluster.Sandbox, spank: Path) -> None:
