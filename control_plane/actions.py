@@ -1,6 +1,7 @@
 """Carrying decisions out, each recorded before it is done and again with what became of it.
 
-Slurm is read again just before every act: what has changed since the decision makes it evidence only.
+Slurm, and before a requeue the node's latest heartbeat, is read again just before every act: what has
+changed since the decision makes it evidence only.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Protocol
 
-from probing_cluster.control_plane import policy, view
+from probing_cluster.control_plane import confirm, policy, view
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.slurm_plugins import nodes as slurm_nodes
 
@@ -66,6 +67,8 @@ class Hands(Protocol):
 
 class Ledger(Protocol):
     """The part of the store that actions need."""
+
+    def heartbeats(self, nodes: Iterable[str]) -> list[records.AgentHeartbeat]: ...
 
     def save_drain(self, drain: records.Drain) -> None: ...
 
@@ -136,13 +139,16 @@ def _do(
     return (
         hands.drain(decision.node, decision.reason)
         if decision.action == "drain"
-        else _requeue(decision, hands)
+        else _requeue(decision, hands, ledger)
     )
 
 
-def _requeue(decision: policy.Decision, hands: Hands) -> slurm_nodes.Outcome:
-    """Only off a node that is drained by us: elsewhere the job could come straight back."""
+def _requeue(decision: policy.Decision, hands: Hands, ledger: Ledger) -> slurm_nodes.Outcome:
+    """Only off a node that is drained by us (elsewhere the job could come straight back) and still broken."""
     assert decision.job is not None
+    beats = ledger.heartbeats([decision.node])
+    if not any(confirm.fault_of(beat, event) for beat in beats for event in decision.events):
+        return slurm_nodes.Outcome(state="skipped", why="the agent no longer sees the fault")
     node = hands.node(decision.node)
     if node is None or not node.ours:
         return slurm_nodes.Outcome(state="skipped", why="its node is not drained by us")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from probing_cluster.control_plane import confirm, context, view
-from probing_cluster.core import records
+from probing_cluster.core import records, settings
 
 REFUSED = "prolog_refused"
 """The code of the event by which an agent says that it refused a job."""
@@ -39,14 +39,14 @@ def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
     )
 
 
-def asks_for_more(seen: view.View, fresh_s: float) -> bool:
+def asks_for_more(seen: view.View, policy: settings.PolicySettings) -> bool:
     """Whether anything in it could lead to an action, so that Slurm has to be asked."""
-    if any(not confirm.why_not(e, seen, fresh_s) for e in seen.events):
+    if any(not confirm.why_not(e, seen, policy) for e in seen.events):
         return True
     answered = {i for d in seen.drains for i in d.event_ids}
     if any(e.event_id not in answered for e in seen.refusals):
         return True
-    return any(confirm.high_faults(b) for b in seen.heartbeats.values())
+    return any(confirm.high_faults(b, policy) for b in seen.heartbeats.values())
 
 
 def with_slurm(seen: view.View, service: context.Context) -> view.View:

@@ -31,6 +31,9 @@ class Decision:
     reason: str = records.doc("as it will stand in Slurm")
     severity: records.Severity = records.doc("of the fault behind it")
     event_ids: tuple[uuid.UUID, ...] = records.doc("the evidence")
+    events: tuple[records.HealthEvent, ...] = records.doc(
+        "of a requeue: the faults that must still stand when it is done", default=()
+    )
     held: str = records.doc(
         "denied or skipped when it must not be done, empty when it is to be done", default=""
     )
@@ -42,7 +45,7 @@ class Decision:
 def decide(seen: view.View, policy: settings.PolicySettings) -> tuple[Decision, ...]:
     """What to do now, drains before their requeues, gravest and oldest fault first."""
     ledger = budget.Ledger(seen, policy)
-    acting = [e for e in seen.events if not confirm.why_not(e, seen, policy.fresh_s)]
+    acting = [e for e in seen.events if not confirm.why_not(e, seen, policy)]
     made: list[Decision] = []
     for node, events in _by_node(acting):
         made += _about(node, events, seen, policy, ledger)
@@ -121,7 +124,7 @@ def _requeues(base: Decision, events: Sequence[records.HealthEvent], seen: view.
             base, action="requeue", job=job, event_ids=tuple(e.event_id for e in guilty or events)
         )
         if guilty:
-            yield dataclasses.replace(found, reason=reason_for(guilty))
+            yield dataclasses.replace(found, reason=reason_for(guilty), events=tuple(guilty))
         elif events:
             yield held(found, "skipped", next(iter(spared.values())) or "")
 
@@ -131,7 +134,9 @@ def _refusals(seen: view.View, policy: settings.PolicySettings, ledger: budget.L
     if policy.observe_only:
         return
     for name, beat in sorted(seen.heartbeats.items()):
-        faults = confirm.high_faults(beat) if confirm.is_current(beat, seen.silent_s.get(name)) else {}
+        faults = (
+            confirm.high_faults(beat, policy) if confirm.is_current(beat, seen.silent_s.get(name)) else {}
+        )
         node = seen.nodes.get(name)
         if not faults or node is None or node.hands_off or node.ours or _still_permitted(name, seen, policy):
             continue

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.control_plane import confirm, policy, view
-from probing_cluster.core import records, settings
+from probing_cluster.core import clock, records, settings
 
 BAD_ENDS = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "TIMEOUT", "REQUEUED"})
 
@@ -40,16 +40,20 @@ def replay(
     made: list[tuple[datetime, policy.Decision]] = []
     drains: list[records.Drain] = []
     n_events = 0
-    for event in sorted((_as_seen(e) for e in events), key=lambda e: (e.at, e.event_id)):
+    known = [_as_seen(e) for e in events]
+    recovered = _recoveries(known)
+    for at, event in sorted(((_acts_at(e, config), e) for e in known), key=lambda x: (x[0], x[1].event_id)):
         if event.source not in confirm.ACTING_SOURCES or event.severity is records.Severity.INFO:
             continue
         n_events += 1
-        running = [a for a in by_node.get(event.node, ()) if _runs_at(a, event.at)]
-        seen = _picture(event, running, nodes, drains, by_node)
+        if any(event.at <= over <= at for over in recovered.get(_part(event), ())):
+            continue
+        running = [a for a in by_node.get(event.node, ()) if _runs_at(a, at)]
+        seen = _picture(event, at, running, nodes, drains, by_node)
         for decision in policy.decide(seen, enforced):
             if decision.action != "refuse":
-                made.append((event.at, decision))
-                drains.append(_row(decision, event))
+                made.append((at, decision))
+                drains.append(_row(decision, event, at))
     return _with_truth(made, n_events, attempts)
 
 
@@ -80,6 +84,25 @@ def _as_seen(event: records.HealthEvent) -> records.HealthEvent:
     return dataclasses.replace(event, source="kernel") if event.source == "import" else event
 
 
+def _acts_at(event: records.HealthEvent, config: settings.PolicySettings) -> datetime:
+    """When the fault has stood for long enough to act."""
+    held_s = config.hold_s if event.kind in config.hold_kinds else 0.0
+    return event.at + timedelta(seconds=held_s)
+
+
+def _part(event: records.HealthEvent) -> tuple[str, str, str]:
+    return event.node, event.kind, event.device or event.pci_bus_id or ""
+
+
+def _recoveries(events: Iterable[records.HealthEvent]) -> dict[tuple[str, str, str], list[datetime]]:
+    """When each part was told to be well again."""
+    found: dict[tuple[str, str, str], list[datetime]] = {}
+    for event in events:
+        if event.detail.get("recovered"):
+            found.setdefault(_part(event), []).append(event.at)
+    return found
+
+
 def _runs_at(attempt: records.JobAttempt, at: datetime) -> bool:
     return (
         attempt.start_at is not None
@@ -90,20 +113,26 @@ def _runs_at(attempt: records.JobAttempt, at: datetime) -> bool:
 
 def _picture(
     event: records.HealthEvent,
+    at: datetime,
     running: Sequence[records.JobAttempt],
     nodes: dict[str, view.Node],
     drains: Sequence[records.Drain],
     by_node: dict[str, list[records.JobAttempt]],
 ) -> view.View:
-    fault = {"severity": event.severity.value, "event_id": str(event.event_id), "code": event.code}
+    fault = {
+        "severity": event.severity.value,
+        "event_id": str(event.event_id),
+        "code": event.code,
+        "since": clock.iso_z(event.at),
+    }
     beat = records.AgentHeartbeat(
         cluster=event.cluster,
         node=event.node,
-        at=event.observed_at,
+        at=max(event.observed_at, at),
         faults={f"{event.kind}:{event.device or ''}": fault},
     )
     drained = {d.node: d for d in drains if d.action == "drain" and d.state == "done"}
-    out = {n: d for n, d in drained.items() if not _back(d, by_node.get(n, ()), event.at)}
+    out = {n: d for n, d in drained.items() if not _back(d, by_node.get(n, ()), at)}
     states = {
         name: dataclasses.replace(
             node, states=frozenset({"DRAIN"}), reason=out[name].reason, reason_at=out[name].at
@@ -114,7 +143,7 @@ def _picture(
     }
     states.setdefault(event.node, view.Node(name=event.node, partitions=("all",)))
     return view.View(
-        now=event.last_at or event.at,
+        now=max(event.last_at or event.at, at),
         events=(event,),
         heartbeats={event.node: beat},
         silent_s={event.node: 0.0},
@@ -149,12 +178,12 @@ def _allocations(attempt: records.JobAttempt) -> list[records.JobAllocation]:
     ]  # fmt: skip
 
 
-def _row(decision: policy.Decision, event: records.HealthEvent) -> records.Drain:
+def _row(decision: policy.Decision, event: records.HealthEvent, at: datetime) -> records.Drain:
     return records.Drain(
         drain_id=uuid.uuid5(event.event_id, f"{decision.action}{decision.job and decision.job.job_id}"),
         cluster=event.cluster,
         node=decision.node,
-        at=event.at,
+        at=at,
         action=decision.action,
         reason=decision.reason,
         owner="probing",

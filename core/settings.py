@@ -181,6 +181,14 @@ class PolicySettings:
 
     observe_only: bool = doc("true: decide and record, touch nothing (the installed default)", default=True)
     fresh_s: float = doc("an event older than this causes no action, seconds", default=300.0)
+    hold_s: float = doc(
+        "how long a fault of `hold_kinds` must stand before it acts; longer than `agent.poll_s`, seconds",
+        default=15.0,
+    )
+    hold_kinds: tuple[str, ...] = doc(
+        "kinds of fault that often end by themselves: links retrain, file servers fail over",
+        default=("ib_link", "eth_link", "mount", "nfs", "lustre", "gpfs", "beegfs"),
+    )
     budget_nodes: int = doc("most nodes drained per window, whole cluster", default=5)
     budget_frac: float = doc("most of the cluster's nodes drained per window, 0..1", default=0.05)
     budget_partition_frac: float = doc("most of one partition's nodes drained per window, 0..1", default=0.25)

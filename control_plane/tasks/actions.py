@@ -14,7 +14,7 @@ def run(service: context.Context) -> str:
     if everywhere:
         service.looked_everywhere_s = service.clock.monotonic_s()
     seen = picture.waiting(service, everywhere=everywhere)
-    if not picture.asks_for_more(seen, service.config.policy.fresh_s):
+    if not picture.asks_for_more(seen, service.config.policy):
         return ""
     with turn.taken(service.store, "actions") as mine:
         if not mine:

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from probing_cluster.control_plane import policy, view
-from probing_cluster.core import records, settings
+from probing_cluster.control_plane import policy, simulate, view
+from probing_cluster.core import clock, records, settings
 
 NOW = datetime(2026, 11, 21, 14, 20, 40, tzinfo=UTC)
 START = NOW - timedelta(minutes=20)
@@ -45,6 +45,7 @@ def fault(e: records.HealthEvent) -> dict[str, object]:
         "event_id": str(e.event_id),
         "event_ids": [str(e.event_id)],
         "code": e.code,
+        "since": clock.iso_z(e.at),
     }
 
 
@@ -186,6 +187,48 @@ def test_a_fault_not_confirmed_by_the_present_state_does_nothing(beats: object, 
     assert acts(scene(heartbeats=beats, silent_s=silent)) == []
 
 
+def link(since_s: float, **standing: object) -> view.View:
+    """An InfiniBand link of n2 that has been down for `since_s`, by the latest beat (1 s old)."""
+    down = event(
+        kind="ib_link",
+        code="down",
+        device="mlx5_2",
+        gpu_uuid=None,
+        at=ago(since_s + 1),
+        observed_at=ago(since_s + 1),
+    )
+    row = fault(down) | standing
+    return scene(events=(down,), heartbeats={"n2": beat("n2", faults={"ib_link:mlx5_2": row})})
+
+
+@pytest.mark.parametrize(("since_s", "expected"), [(14.0, []), (15.0, BOTH)])
+def test_a_link_that_may_come_back_acts_only_once_it_has_stood(since_s: float, expected: object) -> None:
+    """A link retrains, a file server fails over: until hold_s has passed nothing is drained, requeued or refused."""
+    assert acts(link(since_s)) == expected
+    assert refusals(link(since_s)) == []
+
+
+def test_a_link_that_flaps_has_not_stood_since_its_first_flap() -> None:
+    """What the kernel said stands since it was last said."""
+    flapping = link(60.0, latched=True, confirmed_at=clock.iso_z(ago(3)))
+    assert acts(flapping) == []
+    still = link(60.0, latched=True, confirmed_at=clock.iso_z(ago(30)))
+    assert acts(still) == BOTH
+
+
+def test_a_held_fault_lets_no_prolog_refuse() -> None:
+    """The permission to refuse waits as the drain does."""
+    assert refusals(dataclasses.replace(link(5.0), events=())) == []
+    assert refusals(dataclasses.replace(link(20.0), events=())) == [("n2", "")]
+
+
+def test_what_is_held_is_a_setting() -> None:
+    """hold_kinds and hold_s move the rule."""
+    assert acts(link(5.0), dataclasses.replace(ENFORCE, hold_s=5.0)) == BOTH
+    assert acts(link(0.0), dataclasses.replace(ENFORCE, hold_kinds=())) == BOTH
+    assert acts(scene(), dataclasses.replace(ENFORCE, hold_kinds=("xid",))) == []
+
+
 def test_a_repeating_fault_is_confirmed_by_part_and_code() -> None:
     """The agent remembers few event ids; kind, device and code name the fault as well, another code does not."""
     other = event(2)
@@ -257,7 +300,9 @@ def test_of_two_jobs_on_a_node_only_the_holder_of_the_gpu_is_requeued() -> None:
 
 def test_a_fault_of_the_node_hits_every_job_on_it() -> None:
     """A lost mount concerns everybody on the node, whatever GPUs they hold."""
-    mount = event(kind="mount", code=None, device="/scratch", gpu_uuid=None, source="mount")
+    mount = event(
+        kind="mount", code=None, device="/scratch", gpu_uuid=None, source="mount", at=ago(40), observed_at=ago(40)
+    )  # fmt: skip
     seen = scene(
         events=(mount,), heartbeats={"n2": beat("n2", mount)}, allocations=(),
         jobs=(job(1, nodes=("n2",)), job(2, nodes=("n2", "n3")), job(3, nodes=("n3",))),
@@ -501,3 +546,30 @@ def test_the_order_of_the_input_changes_nothing() -> None:
         seen, events=seen.events[::-1], heartbeats=dict(reversed(list(seen.heartbeats.items())))
     )
     assert policy.decide(mirrored, ENFORCE) == policy.decide(seen, ENFORCE)
+
+
+def attempt(end_s: float) -> records.JobAttempt:
+    return records.JobAttempt(
+        cluster="c", job_id=4242, attempt=1, run_key="4242", submit_at=START, start_at=START,
+        end_at=NOW + timedelta(seconds=end_s), state="COMPLETED", nodes=("n2",), n_gpus=8,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("back_s", "expected"), [(10.0, []), (16.0, ["drain", "requeue"]), (None, ["drain", "requeue"])]
+)
+def test_a_simulation_holds_what_the_policy_holds(back_s: float | None, expected: list[str]) -> None:
+    """A link of the past that was up again within hold_s would have cost nothing, and the act comes at its end."""
+    down = event(1, kind="ib_link", code="down", device="mlx5_2", gpu_uuid=None, at=NOW, observed_at=NOW)
+    events = [down]
+    if back_s is not None:
+        over = NOW + timedelta(seconds=back_s)
+        events.append(
+            dataclasses.replace(
+                down, event_id=uuid.UUID(int=2), severity=records.Severity.INFO, at=over, observed_at=over,
+                detail={"recovered": True},
+            )
+        )  # fmt: skip
+    found = simulate.replay(events, [attempt(3600.0)], {"n2": node("n2")}, ENFORCE)
+    assert [d.action for _, d in found.decisions] == expected
+    assert {at - NOW for at, _ in found.decisions} <= {timedelta(seconds=ENFORCE.hold_s)}

@@ -142,6 +142,25 @@ def test_a_job_that_changed_meanwhile_is_not_requeued(
     assert [a[0] for a in hands.acts] == ["drain"]
 
 
+def test_a_fault_that_ended_while_its_node_was_drained_takes_no_job(
+    service: context.Context, hands: fakes.Hands
+) -> None:
+    """The latest heartbeat is read again just before: what the agent no longer sees requeues nothing."""
+    hands.running[7] = running(7)
+    fakes.deliver(service.store, "n2", xid(), allocations=[holds(7)])
+    drain = hands.drain
+
+    def slowly(name: str, reason: str) -> object:
+        fakes.deliver(service.store, name)
+        return drain(name, reason)
+
+    hands.drain = slowly  # type: ignore[assignment]
+    actions.run(service)
+    (row,) = [d for d in service.store.drains() if d.action == "requeue"]
+    assert (row.state, row.why_state) == ("skipped", "the agent no longer sees the fault")
+    assert 7 in hands.running
+
+
 def test_with_the_database_away_nothing_is_done(
     service: context.Context, hands: fakes.Hands, postgres_directory: object
 ) -> None:
