@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks.campaign import faults, words
+from benchmarks.campaign import words
+from benchmarks.campaign.faults import common
 from benchmarks.campaign.story import HCA_PCI, Story, pci
 
-HIGH, LOW, INFO = faults.HIGH, faults.LOW, faults.INFO
+HIGH, LOW, INFO = common.HIGH, common.LOW, common.INFO
 
 
 def elsewhere(s: Story) -> None:
@@ -48,7 +49,7 @@ def corrected(s: Story) -> None:
             node, at,
             *s.rng.choice(
                 [
-                    faults.aer(s, "corrected", pci(s.rng.randrange(8)) + ".0"),
+                    common.aer(s, "corrected", pci(s.rng.randrange(8)) + ".0"),
                     [f"EDAC MC1: {s.rng.randrange(1, 9)} CE memory read error on CPU_SrcID#2_Channel#2_DIMM#0 (channel:2 slot:0 page:0x2007e9ea offset:0x100 grain:32 syndrome:0x0 -  OVERFLOW area:DRAM err_code:0001:0092)"],
                     ["CPU0: Package temperature above threshold, cpu clock throttled (total events = 1)"],
                     ["mce: CMCI storm detected: switching to poll mode"],
