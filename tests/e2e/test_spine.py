@@ -156,9 +156,9 @@ def test_6_an_unfit_node_at_job_start(up: Any) -> None:
         "drain or fault",
         lambda: up.rows("SELECT 1 FROM probing.health_event WHERE kind = 'xid' AND node = %s", victim),
     )
-    job = up.sandbox.submit(
-        "sleep 4; hostname; echo $SLURM_JOB_NODELIST", nodes=3, gres="gpu:8", job_name="start"
-    )
+    # On a dead GPU training hangs; a sleep would complete there where the drain comes late on a busy machine.
+    script = f'[ "$SLURMD_NODENAME" != {victim} ] || sleep 300\nsleep 4; hostname; echo $SLURM_JOB_NODELIST'
+    job = up.sandbox.submit(script, nodes=3, gres="gpu:8", job_name="start")
     report = up.reported(job, lambda r: ended(r) and r["state"] == "COMPLETED", 90)
     assert victim not in report["attempts"][-1]["nodes"]
     assert up.drained(victim) is not None
