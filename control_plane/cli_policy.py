@@ -7,7 +7,7 @@ import json
 from datetime import timedelta
 
 from probing_cluster.control_plane import commands, span
-from probing_cluster.core import clock, errors, settings
+from probing_cluster.core import clock, errors, settings, settings_manual
 
 
 def register(register: commands.Commands) -> None:
@@ -22,7 +22,7 @@ def register(register: commands.Commands) -> None:
 
 def _show(args: argparse.Namespace) -> int:
     config = settings.load(args.config).policy
-    for section, key, _, meaning in settings.describe():
+    for section, key, _, meaning in settings_manual.describe():
         if section == "policy":
             print(f"{key} = {getattr(config, key)!r}\n    {meaning}")
     return 0

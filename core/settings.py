@@ -1,8 +1,8 @@
 """One TOML file configures everything; an unknown key is an error that lists the valid ones.
 
 The file is `$PROBING_CONFIG`, else `/etc/probing-cluster/probing.toml`; without one the
-defaults stand. Each section is a frozen dataclass; a field's `doc` is its manual entry, and a
-test asserts that `docs/configuration.md` has a row for every one.
+defaults stand. Each section is a frozen dataclass; a field's `doc` is its entry in the manual that
+settings_manual.py prints.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -384,44 +384,3 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
         return value
     msg = f"{where} must be {getattr(kind, '__name__', kind)}, not {type(value).__name__} ({value!r})"
     raise SettingsError(msg)
-
-
-def describe() -> list[tuple[str, str, Any, str]]:
-    """(section, key, default, meaning) of every setting, for the manual and its test."""
-    rows: list[tuple[str, str, Any, str]] = []
-    defaults = Settings()
-    for section in fields(Settings):
-        values = getattr(defaults, section.name)
-        rows += [(section.name, f.name, getattr(values, f.name), f.metadata["doc"]) for f in fields(values)]
-    return rows
-
-
-def manual_row(section: str, key: str) -> str:
-    """The row of docs/configuration.md for one setting, as a Markdown table row."""
-    default, meaning = next((d, m) for s, k, d, m in describe() if (s, k) == (section, key))
-    shown = '""' if default == "" else str(default).lower() if isinstance(default, bool) else str(default)
-    if isinstance(default, tuple):
-        shown = "[" + ", ".join(f'"{v}"' for v in default) + "]"
-    return f"| `{key}` | `{shown}` | {meaning} |"
-
-
-def manual() -> str:
-    """docs/configuration.md, whole; `python -m probing_cluster.core.settings` prints it."""
-    parts = [
-        "# Configuration",
-        "",
-        "One TOML file: `$PROBING_CONFIG`, else `/etc/probing-cluster/probing.toml`. Unknown sections and keys are",
-        "errors that list the valid ones. This page is generated: `python -m probing_cluster.core.settings`.",
-    ]
-    hints = typing.get_type_hints(Settings)
-    for section in fields(Settings):
-        title = (hints[section.name].__doc__ or "").strip()
-        rows = [manual_row(s, k) for s, k, _, _ in describe() if s == section.name]
-        parts += ["", f"## {title}", "", "| key | default | meaning |", "|---|---|---|", *rows]
-    return "\n".join(parts) + "\n"
-
-
-if __name__ == "__main__":
-    import sys
-
-    sys.stdout.write(manual())
