@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,9 @@ import pytest
 from probing_cluster.core import records
 from probing_cluster.probe_agent import identity, spool
 from probing_cluster.sandbox.nodetree import build
+
+sys.path.insert(0, str(Path(__file__).parent))  # for rank_rig
+import rank_rig
 
 
 class MovableClock:
@@ -99,3 +103,13 @@ def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from probing_cluster.sandbox import nvml_build
 
     return nvml_build.build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def rig(tmp_path: Path, who: identity.Identity) -> Iterator[rank_rig.Rig]:
+    """A watcher of ranks over a job of this user, and no process left behind."""
+    made = rank_rig.Rig(tmp_path, who)
+    yield made
+    for process in made.started:
+        process.kill()
+        process.communicate()

@@ -29,7 +29,9 @@ from probing_cluster.probe_agent import (
     page_directories,
     processes,
     pyspy,
+    rank_deaths,
     rank_watch,
+    ranks,
     self_watch,
     stall,
 )
@@ -285,7 +287,7 @@ def test_a_flood_of_pages_costs_the_others_nothing(rig: Rig) -> None:
     assert done.returncode == 0, done.stderr
     rows = rig.look(2)
     assert rows["8:0"]["alive"] is True  # type: ignore[index]
-    assert len(rows) <= rank_watch.MAX_RANKS + 1
+    assert len(rows) <= ranks.MAX_RANKS + 1
     answer = _as_reader(rig.mallorys, MALLORY)
     assert len(answer["pages"]) + len(answer["refused"]) <= page_child.MAX_PAGES
     assert len(json.dumps(rows)) < 100_000
@@ -302,7 +304,7 @@ def test_ever_new_pages_fill_no_memory(rig: Rig) -> None:
             for i in range(100):
                 rig.write(7, MALLORY, 100_000 + turn * 100 + i, 1, i)
             await rig.watch.beat()
-            most = max(most, len(rig.watch._jobs[7].ranks))
+            most = max(most, len(rig.watch._pages.jobs[7].ranks))
         await rig.watch.close()
         return most
 
@@ -311,7 +313,7 @@ def test_ever_new_pages_fill_no_memory(rig: Rig) -> None:
 
 def test_deaths_are_told_so_often_and_no_more(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user who starts and kills processes for ever floods no spool."""
-    monkeypatch.setattr(rank_watch, "MAX_DEATHS", 3)
+    monkeypatch.setattr(rank_deaths, "MAX_TOLD", 3)
     monkeypatch.setattr(deaths, "SETTLE_S", 0.0)
     # Whoever spaces them out makes each death look like the first.
     monkeypatch.setattr(deaths, "is_news", lambda *_: True)

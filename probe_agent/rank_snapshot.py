@@ -1,0 +1,114 @@
+"""Everything about a job's ranks on this node at one moment: pages, process states, stacks, GPUs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.core import clock
+from probing_cluster.probe_agent import (
+    children,
+    gpu_load,
+    pages,
+    processes,
+    pyspy,
+    rank_rows,
+    step_windows,
+)
+from probing_cluster.probe_agent.ranks import Rank, Watched
+
+MAX_CALLS = 16
+"""Collectives of each rank."""
+STACKS_AT_ONCE = 2
+
+
+class SnapshotTaker:
+    """For one agent: `live` asks the processes, `last` goes by what an ended attempt has left."""
+
+    def __init__(
+        self,
+        *,
+        started: children.Children,
+        gpus: Callable[[], Mapping[str, Any] | None],
+        proc: Path = processes.PROC,
+        at: clock.Clock = clock.SYSTEM,
+    ) -> None:
+        self._children = started
+        self._gpus = gpus
+        self._proc = proc
+        self._clock = at
+        self._turn = asyncio.Semaphore(STACKS_AT_ONCE)
+
+    async def live(self, watched: Watched) -> dict[str, Any]:
+        """The detail of a `rank_snapshot`, stacks included."""
+        entries = await asyncio.gather(*(self._entry(r) for r in watched.chosen()))
+        return self._detail(watched, list(entries), last=False)
+
+    def last(self, watched: Watched) -> dict[str, Any] | None:
+        """The pages as an attempt that did not end in order left them: who was inside what when it was torn down."""
+        chosen = [r for r in watched.chosen() if r.page.steps or r.page.recent_collectives]
+        if all(r.page.phase == "ended" and not _raised(r.page) for r in chosen):
+            return None
+        # Who was ended with the job lived until then: only a death that was news is one.
+        entries = [self._told(r) | {"alive": r.page.phase != "ended" and not r.died_first} for r in chosen]
+        return self._detail(watched, entries, last=True)
+
+    def _detail(self, watched: Watched, entries: list[dict[str, Any]], *, last: bool) -> dict[str, Any]:
+        worlds = [r.page.world_size for r in watched.ranks.values() if r.page.world_size]
+        return {
+            "ranks": entries,
+            "world_size": max(worlds, default=None),
+            "more": max(0, len(watched.ranks) - len(entries)),
+            "gpus": gpu_load.of_job(self._gpus(), watched.job.gpu_uuids),
+            "refused_pages": watched.refused,
+            "last": last,
+        }
+
+    def _told(self, rank: Rank) -> dict[str, Any]:
+        page, now_ns = rank.page, int(self._clock.monotonic_s() * 1e9)
+        return {
+            "rank": page.rank,
+            "pid": page.pid,
+            "step_id": page.step_id,
+            "alive": rank.alive,
+            "phase": page.phase,
+            "phase_age_s": rank_rows.age_s(now_ns, page.phase_since_ns),
+            "stalled": rank.stalled,
+            "steps": page.steps,
+            "loader_ends": page.loader_ends,
+            "step_age_s": rank_rows.age_s(now_ns, page.step_ns),
+            "calls": [_call(c, now_ns) for c in page.recent_collectives[-MAX_CALLS:]],
+            "window": step_windows.latest(page.recent_steps),
+        }
+
+    async def _entry(self, rank: Rank) -> dict[str, Any]:
+        page, entry = rank.page, self._told(rank)
+        if rank.facts is not None:
+            entry |= {"state": rank.facts.state, "wchan": rank.facts.wchan}
+            workers = [processes.facts(p, self._proc) for p in processes.children_of(page.pid, self._proc)]
+            entry["workers"] = "".join(w.state for w in workers if w is not None)
+            async with self._turn:
+                entry |= await pyspy.stacks(self._children, page.pid)
+        return entry
+
+
+def _raised(page: pages.ProbePage) -> bool:
+    """Its last collective ended with an exception."""
+    return bool(page.recent_collectives) and page.recent_collectives[-1].raised
+
+
+def _call(call: pages.Collective, now_ns: int) -> dict[str, Any]:
+    return {
+        "group": call.group,
+        "seq": call.seq,
+        "op": call.op,
+        "numel": call.numel,
+        "dtype_code": call.dtype_code,
+        "group_size": call.group_size,
+        "left": call.leave_ns is not None,
+        "raised": call.raised,
+        "is_p2p": call.is_p2p,
+        "waited_s": round(max(0, (call.leave_ns or now_ns) - call.enter_ns) / 1e9, 6),
+    }

@@ -1,0 +1,84 @@
+"""One agent's watcher over a job of real processes with pages, for the tests of the ranks' modules."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from probing_cluster.probe_agent import (
+    children,
+    identity,
+    inject,
+    jobs,
+    page_directories,
+    rank_watch,
+    self_watch,
+    stall,
+)
+from probing_cluster.probe_agent.sighting import Sighting
+
+TRAIN = """
+import sys, time
+from _probing_probe import page, layout
+page.open_page()
+page.write_identity(rank=int(sys.argv[1]), world=2, backend="gloo")
+def train(steps):
+    for _ in range(steps):
+        time.sleep(0.005)
+        page.step_done()
+def dataloader():
+    while True: time.sleep(0.05)
+train(int(sys.argv[2]))
+print("stopped", flush=True)
+dataloader()
+"""
+
+
+class Rig:
+    """One agent's watcher over one job of this user."""
+
+    def __init__(self, tmp_path: Path, who: identity.Identity) -> None:
+        self.taken: list[Sighting] = []
+        self.book = jobs.JobBook(who.boot_id())
+        uid, gid = os.getuid(), os.getgid()
+        self.book.start(jobs.Job(job_id=7, started_at=datetime.now(UTC), uid=uid, gid=gid))
+        self.directories = page_directories.PageDirectories(tmp_path / "pages")
+        self.directory = self.directories.make(7, uid, gid)
+        self.watch = rank_watch.RankWatch(
+            who=who,
+            started=children.Children(),
+            book=self.book,
+            directories=self.directories,
+            take=self.taken.extend,
+            watch=self_watch.SelfWatch(),
+            limits=stall.Limits(least_s=0.4, startup_s=600),
+        )
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def rank(self, number: int, steps: int = 20) -> subprocess.Popen[bytes]:
+        """A training process that has stopped after `steps` steps."""
+        env = {"PROBING_PAGE_DIR": str(self.directory), "PYTHONPATH": str(inject.SITE_DIRECTORY)}
+        argv = [sys.executable, "-S", "-c", TRAIN, str(number), str(steps)]
+        process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE)
+        self.started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"stopped\n"
+        return process
+
+    def beats(self, seconds: float) -> list[str]:
+        """Watches for a while; the kinds that were told."""
+
+        async def live() -> None:
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
+                await self.watch.beat()
+                await asyncio.sleep(0.1)
+            await self.watch.close()
+
+        asyncio.run(live())
+        return [s.kind for s in self.taken]
