@@ -125,8 +125,8 @@ def _verdict(args: argparse.Namespace) -> int:
     cause = taxonomy.cause(args.cause)
     from probing_cluster.control_plane.cli_nodes import who
 
-    author = who()
     with db_store.Store.open(config) as store:
+        author = store.speaker(who())
         attempt = load.attempt_of(store, args.job, args.attempt)
         before = next(
             (v for v in store.verdicts(job_ids=[attempt.job_id]) if v.submit_at == attempt.submit_at), None

@@ -52,7 +52,8 @@ def _say(args: argparse.Namespace) -> int:
     names = [name for text in args.node for name in hostlist.expand(text)]
     with store:
         _require_known(store, names)
-        notes = [_note(config, name, action, args.note) for name in names]
+        author = store.speaker(cli_nodes.who())
+        notes = [_note(config, name, action, author, args.note) for name in names]
         for note in notes:
             store.add_note(note)
         ours = {d.node for d in store.drains(open_only=True) if d.action == "drain"}
@@ -84,12 +85,12 @@ def _require_known(store: db_store.Store, names: list[str]) -> None:
         raise errors.NotFound(f"{hostlist.compress(unknown)}: neither scored nor heard of")
 
 
-def _note(config: settings.Settings, node: str, action: str, words: str) -> records.OperatorNote:
+def _note(config: settings.Settings, node: str, action: str, author: str, words: str) -> records.OperatorNote:
     return records.OperatorNote(
         note_id=uuid.uuid4(),
         cluster=config.cluster.name,
         at=clock.SYSTEM.now(),
-        author=cli_nodes.who(),
+        author=author,
         subject=f"node:{node}",
         action=action,
         note=sanitize.clean(words),
@@ -101,8 +102,8 @@ def _tickets(args: argparse.Namespace) -> int:
     from probing_cluster.control_plane import tickets
 
     config, store = _open(args)
-    found = tickets.read(Path(args.file), config.cluster.name, cli_nodes.who())
     with store:
+        found = tickets.read(Path(args.file), config.cluster.name, store.speaker(cli_nodes.who()))
         new = _store_tickets(store, found)
     if args.json:
         print(

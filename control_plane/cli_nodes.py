@@ -138,10 +138,10 @@ def _age(silent_s: float | None) -> str:
 
 def _drain(args: argparse.Namespace) -> int:
     config, store = _open(args)
-    person = who()
-    reason = sanitize.clean(f"{view.OWN_PREFIX} {args.reason} ({person})", 200)
     failed = 0
     with store:
+        person = store.speaker(who())
+        reason = sanitize.clean(f"{view.OWN_PREFIX} {args.reason} ({person})", 200)
         hands = _hands(config)
         for name in _names(args):
             failed += _attempt(name, lambda name=name: _drain_one(config, store, hands, name, reason, person))
@@ -156,13 +156,21 @@ def _drain_one(
     reason: str,
     person: str,
 ) -> str:
-    _require_done(hands.drain(name, reason))
-    store.save_drain(
-        records.Drain(
-            drain_id=uuid.uuid4(), cluster=config.cluster.name, node=name, at=clock.SYSTEM.now(),
-            action="drain", reason=reason, owner=person, state="done",
-        )
+    from probing_cluster.control_plane import actions
+
+    # First the row: what cannot be recorded is not done.
+    row = records.Drain(
+        drain_id=uuid.uuid4(), cluster=config.cluster.name, node=name, at=clock.SYSTEM.now(),
+        action="drain", reason=reason, owner=person, state="failed", why_state=actions.BEGUN,
     )  # fmt: skip
+    store.add_drain(row)
+    try:
+        outcome = hands.drain(name, reason)
+    except errors.SlurmUnavailable as exc:
+        store.update_drain(row.drain_id, why_state=str(exc))
+        raise
+    store.update_drain(row.drain_id, state=outcome.state, why_state=outcome.why)
+    _require_done(outcome)
     return "drained"
 
 
@@ -189,7 +197,7 @@ def _resume_one(store: db_store.Store, hands: slurm_hands.SlurmHands, name: str)
     _require_done(hands.resume(name))
     for drain in store.drains(node=name, open_only=True):
         if drain.action == "drain":
-            why = f"resumed by {who()}"
+            why = f"resumed by {store.speaker(who())}"
             store.update_drain(drain.drain_id, state="resumed", ended_at=clock.SYSTEM.now(), why_state=why)
     return "resumed"
 
@@ -218,7 +226,7 @@ def _heal_one(
     config: settings.Settings, store: db_store.Store, hands: slurm_hands.SlurmHands, name: str, note: str
 ) -> str:
     _note(config, store, name, "repaired", note)
-    store.request(name, "recheck", ttl_s=600, detail={"clear": True, "by": who()})
+    store.request(name, "recheck", ttl_s=600, detail={"clear": True, "by": store.speaker(who())})
     node = hands.node(name)
     if node is None or not node.ours:
         return "noted as repaired; it is not drained by us"
@@ -228,7 +236,7 @@ def _heal_one(
 def _note(config: settings.Settings, store: db_store.Store, name: str, action: str, note: str) -> None:
     store.add_note(
         records.OperatorNote(
-            note_id=uuid.uuid4(), cluster=config.cluster.name, at=clock.SYSTEM.now(), author=who(),
+            note_id=uuid.uuid4(), cluster=config.cluster.name, at=clock.SYSTEM.now(), author=store.speaker(who()),
             subject=f"node:{name}", action=action, note=sanitize.clean(note),
         )
     )  # fmt: skip

@@ -1,7 +1,8 @@
 -- Who may do what: grants to the group roles and row-level security. Applied anew whenever it changes.
 -- Inputs   the group roles of roles.sql; probing.reader_scope for dashboards.
 -- Agents may call one function and nothing else. The service writes rows but owns nothing. Operators
--- read all. Readers see what reader_scope gives their own login role: session_user, which no SET changes.
+-- read all, and write what a person says, under their login role's own name. Readers see what reader_scope
+-- gives their own login role: session_user, which no SET changes.
 
 REVOKE ALL ON SCHEMA probing FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA probing FROM PUBLIC;
@@ -71,8 +72,29 @@ BEGIN
     END LOOP;
 END
 $policies$;
+-- What an operator may write, each bounded by its policy; the columns are in the grants below.
 DROP POLICY IF EXISTS own_words ON probing.operator_note;
 CREATE POLICY own_words ON probing.operator_note FOR INSERT TO probing_operator WITH CHECK (author = session_user);
+-- A verdict of their own, which takes the place of the current one: the one before stays, and says when it was replaced.
+DROP POLICY IF EXISTS own_verdict ON probing.verdict;
+CREATE POLICY own_verdict ON probing.verdict FOR INSERT TO probing_operator
+    WITH CHECK (author = session_user AND author <> 'rules' AND superseded_at IS NULL);
+DROP POLICY IF EXISTS replacing ON probing.verdict;
+CREATE POLICY replacing ON probing.verdict FOR UPDATE TO probing_operator
+    USING (superseded_at IS NULL) WITH CHECK (superseded_at IS NOT NULL);
+DROP POLICY IF EXISTS judging ON probing.job_attempt;
+CREATE POLICY judging ON probing.job_attempt FOR UPDATE TO probing_operator USING (true) WITH CHECK (judged_at IS NOT NULL);
+-- Drains made by hand, and that one was lifted; never a decision of the policy's, which has events and refuses or requeues.
+DROP POLICY IF EXISTS own_drain ON probing.drain;
+CREATE POLICY own_drain ON probing.drain FOR INSERT TO probing_operator
+    WITH CHECK (owner = session_user AND owner <> 'probing' AND action = 'drain' AND event_ids = '{}');
+DROP POLICY IF EXISTS outcome ON probing.drain;
+CREATE POLICY outcome ON probing.drain FOR UPDATE TO probing_operator
+    USING (action = 'drain' AND (owner = session_user OR state = 'done'))
+    WITH CHECK (action = 'drain' AND (owner = session_user OR state = 'resumed'));
+-- To look again and to collect; a permission to refuse jobs is the service's alone.
+DROP POLICY IF EXISTS asking ON probing.node_request;
+CREATE POLICY asking ON probing.node_request FOR INSERT TO probing_operator WITH CHECK (verb IN ('collect', 'recheck'));
 
 GRANT USAGE ON SCHEMA probing TO probing_agent, probing_service, probing_operator, probing_reader;
 GRANT USAGE ON SCHEMA ops TO probing_service, probing_operator, probing_reader;
@@ -81,7 +103,10 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA probing TO probing_
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA probing TO probing_service;
 REVOKE INSERT, UPDATE, DELETE ON probing.alembic_version, probing.agent_role, probing.reader_scope FROM probing_service;
 GRANT SELECT ON ALL TABLES IN SCHEMA probing, ops TO probing_operator;
-GRANT INSERT ON probing.operator_note TO probing_operator;
+GRANT INSERT ON probing.operator_note, probing.verdict, probing.drain, probing.node_request TO probing_operator;
+GRANT UPDATE (superseded_at) ON probing.verdict TO probing_operator;
+GRANT UPDATE (judged_at) ON probing.job_attempt TO probing_operator;
+GRANT UPDATE (state, why_state, ended_at) ON probing.drain TO probing_operator;
 GRANT SELECT ON ALL TABLES IN SCHEMA ops TO probing_service, probing_reader;
 GRANT SELECT ON
     probing.health_event, probing.check_now, probing.check_result, probing.job_attempt, probing.verdict,

@@ -55,9 +55,24 @@ class ActionRows(store_base.StoreBase):
         query = query.where(_D.at >= since) if since is not None else query
         return self._select(records.Drain, query.where(_D.at < until) if until is not None else query)
 
+    def add_drain(self, drain: records.Drain) -> None:
+        """Record a decision that is new; what an operator's role may do, who may replace none."""
+        self._execute(sa.insert(tables.drain).values(rows.to_row(drain)))
+
     def add_note(self, note: records.OperatorNote) -> None:
-        """Record what a person said."""
-        self._upsert(records.OperatorNote, [note])
+        """Record what a person said; a note of that id that is there already stays as it is."""
+        insert = pg.insert(tables.operator_note).values(rows.to_row(note))
+        self._execute(insert.on_conflict_do_nothing())
+
+    def speaker(self, person: str) -> str:
+        """The name that `person` writes under: an operator's own login role, whatever their account is called; else theirs."""
+        role = sa.text(
+            "SELECT session_user::text FROM pg_roles r, pg_roles s"
+            " WHERE r.rolname = 'probing_operator' AND s.rolname = 'probing_service'"
+            " AND pg_has_role(session_user, r.oid, 'MEMBER') AND NOT pg_has_role(session_user, s.oid, 'MEMBER')"
+        )
+        with engines.translated(), self.engine.connect() as connection:
+            return connection.scalar(role) or person
 
     def notes(
         self, subject: str | None = None, since: datetime | None = None, action: str | None = None

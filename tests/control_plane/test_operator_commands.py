@@ -1,0 +1,207 @@
+"""Every write command of probing-ctl, run as an operator's own database role and as roles that may not."""
+
+from __future__ import annotations
+
+import argparse
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import fakes
+import psycopg
+import pytest
+from test_docs import commands
+
+from probing_cluster.control_plane import cli, cli_nodes
+from probing_cluster.core import records
+from probing_cluster.db import delivery, embedded, migrate, roles
+from probing_cluster.db import store as db_store
+
+NAME = "probing_test_operators"
+OPERATOR, READER, SERVICE = "t_eve", "t_screen", "t_serve"
+
+OPERATOR_WRITES: dict[str, tuple[str, ...]] = {
+    "ack": ("n1", "--note", "RMA"),
+    "drain": ("n2", "--reason", "smells"),
+    "resume": ("n3",),
+    "set-healthy": ("n1", "--note", "new riser"),
+    "verdict": ("7", "--cause", "gpu_lost", "--node", "n1", "--note", "seen on site"),
+    "lemon confirm": ("n1", "--note", "again"),
+    "lemon deny": ("n1",),
+    "lemon repaired": ("n1",),
+    "lemon tickets": ("{tickets}",),
+    "stacks": ("7", "--wait", "0"),
+}
+"""What a person says or asks, with words that do something on the site below."""
+SERVICE_WRITES = {"serve", "import", "attribute", "lemon report"}
+"""They judge, score and import: the service's account runs them."""
+OWNER_WRITES = {
+    "db upgrade", "db start", "db stop", "db add-agent", "db remove-agent", "db add-login", "db remove-login",
+    "db logins", "db pgbouncer-users",
+}  # fmt: skip
+READS = {
+    "classify", "dashboards", "db status", "doctor", "fleet", "lemon exclude-list", "lemon list", "lemon outbox",
+    "lemon thresholds", "nodes", "policy show", "policy simulate", "query", "ranks", "watch",
+}  # fmt: skip
+
+Run = Callable[..., int]
+
+
+@pytest.fixture(scope="module")
+def url(postgres_directory: Path) -> Iterator[str]:
+    """A database with its own rights (a copied template has them not), and a login of each group."""
+    with psycopg.connect(embedded.url(postgres_directory), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {NAME}")
+    made = embedded.url(postgres_directory, database=NAME)
+    migrate.upgrade(made)
+    logins = {OPERATOR: "probing_operator", READER: "probing_reader", SERVICE: "probing_service"}
+    for login, group in logins.items():
+        scopes = [("cluster", "*")] if login == READER else []
+        roles.add_login(made, login, group, scopes=scopes)
+    yield made
+    for login in logins:
+        roles.remove(made, login)
+    with psycopg.connect(embedded.url(postgres_directory), autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {NAME} WITH (FORCE)")
+
+
+@pytest.fixture
+def site(url: str, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch) -> Iterator[db_store.Store]:
+    """Job 7 failed on n1 and the rules do not know why; job 9 runs on n1; n3 is drained by hand."""
+    hands.drain("n3", "probing: test (bob)")
+    hands.acts.clear()
+    monkeypatch.setattr(cli_nodes, "_hands", lambda config: hands)
+    monkeypatch.setattr(cli_nodes, "who", lambda: "keyboard")
+    attempt = records.JobAttempt(
+        cluster="c", job_id=7, submit_at=fakes.NOW - timedelta(hours=2), start_at=fakes.NOW - timedelta(hours=1),
+        state="RUNNING", nodes=("n1",), n_gpus=8, user="alice",
+    )  # fmt: skip
+    judged = records.Verdict(
+        cluster="c", job_id=7, submit_at=attempt.submit_at, cause="unknown", domain=records.Domain.UNKNOWN,
+        confidence=records.Confidence.UNKNOWN, summary="?", rules_version="1", made_at=fakes.NOW,
+    )  # fmt: skip
+    with db_store.Store.open(url.replace(f"{embedded.OWNER}@", f"{SERVICE}@")) as service:
+        service.upsert_attempts([attempt])
+        service.save_verdicts([judged])
+        service.save_drain(
+            records.Drain(
+                drain_id=uuid.UUID(int=3), cluster="c", node="n3", at=fakes.NOW, action="drain",
+                reason="probing: test (bob)", owner="bob", state="done",
+            )
+        )  # fmt: skip
+    beat = records.AgentHeartbeat(cluster="c", node="n1", at=fakes.NOW, jobs=(7,))
+    delivery.Delivery(url, "c", "n1").deliver(heartbeat=beat)
+    with db_store.Store.open(url) as store:
+        yield store
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "TRUNCATE probing.job_attempt, probing.verdict, probing.drain, probing.operator_note,"
+            " probing.node_request, probing.agent_heartbeat"
+        )
+
+
+@pytest.fixture
+def run(url: str, site: db_store.Store, tmp_path: Path) -> Run:
+    """Runs probing-ctl as a database role."""
+    tickets = tmp_path / "tickets.csv"
+    tickets.write_text("node,ticket,opened\nn1,T-1,2026-11-01\n")
+
+    def one(role: str, name: str) -> int:
+        path = tmp_path / f"{role}.toml"
+        there = url.replace(f"{embedded.OWNER}@", f"{role}@")
+        path.write_text(
+            f'[cluster]\nname = "c"\n[database]\nurl = "{there}"\n[service]\nsocket = "{tmp_path}/none"\n'
+        )
+        words = [word.replace("{tickets}", str(tickets)) for word in OPERATOR_WRITES[name]]
+        return cli.main([*name.split(), *words, "--config", str(path)])
+
+    return one
+
+
+def test_somebody_decided_of_every_command_who_may_run_it() -> None:
+    """A new command of probing-ctl stands in one of the lists above, so that its rights were thought of."""
+    listed = [*OPERATOR_WRITES, *SERVICE_WRITES, *OWNER_WRITES, *READS]
+    parser: argparse.ArgumentParser = cli.parser()
+    assert sorted(listed) == sorted(name for name, _ in commands(parser))
+
+
+@pytest.mark.parametrize("name", OPERATOR_WRITES)
+def test_an_operator_may(name: str, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a person says is taken from an operator's role, with the grants that a site has."""
+    code = run(OPERATOR, name)
+    said = capsys.readouterr()
+    assert (code, said.err) == (0, ""), said.out
+
+
+# Resuming is Slurm's to refuse: the row only follows.
+@pytest.mark.parametrize("name", sorted(OPERATOR_WRITES.keys() - {"resume"}))
+def test_a_dashboard_may_not(
+    name: str, run: Run, site: db_store.Store, hands: fakes.Hands, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A reader's role changes nothing by any of them, not even in Slurm."""
+    assert run(READER, name) != 0
+    said = capsys.readouterr()
+    assert "permission denied" in said.out + said.err or "read-only" in said.out + said.err
+    assert (site.notes(), hands.acts) == ([], [])
+    assert [v.author for v in site.verdicts()] == ["rules"]
+    assert [d.owner for d in site.drains()] == ["bob"]
+
+
+def test_what_an_operator_says_carries_their_roles_name(
+    run: Run, site: db_store.Store, hands: fakes.Hands
+) -> None:
+    """Whatever the account at the keyboard is called, the database knows who came in; the service speaks for its caller."""
+    for name in OPERATOR_WRITES:
+        assert run(OPERATOR, name) == 0
+    assert {n.author for n in site.notes()} == {OPERATOR}
+    assert [v.author for v in site.verdict_history(7)] == ["rules", OPERATOR]
+    assert [v.cause for v in site.verdicts(job_ids=[7])] == ["gpu_lost"]
+    drained = {d.node: d for d in site.drains()}
+    assert (drained["n2"].owner, drained["n2"].state, drained["n2"].why_state) == (OPERATOR, "done", "")
+    assert (drained["n3"].state, drained["n3"].why_state) == ("resumed", f"resumed by {OPERATOR}")
+    assert ("drain", "n2", f"probing: smells ({OPERATOR})") in hands.acts
+    assert run(SERVICE, "ack") == 0
+    assert {n.author for n in site.notes()} == {OPERATOR, "keyboard"}
+
+
+def test_a_drain_that_slurm_refused_is_on_record(run: Run, site: db_store.Store, hands: fakes.Hands) -> None:
+    """The row is written before Slurm is asked, and says what became of it."""
+    hands.down = True
+    assert run(OPERATOR, "drain") == 1
+    row, = (d for d in site.drains() if d.node == "n2")  # fmt: skip
+    assert (row.state, row.ended_at) == ("failed", None)
+    assert "slurmctld is away" in row.why_state
+
+
+REFUSED = (
+    "INSERT INTO probing.verdict SELECT cluster, job_id, submit_at FROM probing.verdict",
+    "UPDATE probing.verdict SET superseded_at = NULL",
+    "UPDATE probing.verdict SET author = session_user",
+    "UPDATE probing.job_attempt SET judged_at = NULL",
+    "UPDATE probing.job_attempt SET state = 'COMPLETED'",
+    "UPDATE probing.drain SET owner = session_user",
+    "UPDATE probing.drain SET state = 'failed'",
+    "UPDATE probing.operator_note SET note = ''",
+    "DELETE FROM probing.drain",
+    "DELETE FROM probing.verdict",
+    (
+        "INSERT INTO probing.node_request (request_id, cluster, node, verb, expires_at)"
+        " VALUES (gen_random_uuid(), 'c', 'n1', 'refusal_permission', now() + interval '1 hour')"
+    ),
+    (
+        "INSERT INTO probing.drain (drain_id, cluster, node, at, action, reason, owner, state, why_state, severity, event_ids)"
+        " VALUES (gen_random_uuid(), 'c', 'n1', now(), 'drain', 'x', 'probing', 'done', '', 'high', '{}')"
+    ),
+    "INSERT INTO probing.health_event SELECT * FROM probing.health_event",
+)
+
+
+@pytest.mark.parametrize("statement", REFUSED)
+def test_an_operator_may_no_more_than_that(statement: str, url: str, site: db_store.Store) -> None:
+    """No other's words, no rewriting of history, no permission to refuse jobs, nothing in an agent's or the policy's name."""
+    with (
+        psycopg.connect(url.replace(f"{embedded.OWNER}@", f"{OPERATOR}@"), autocommit=True) as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        connection.execute(statement)
