@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -46,6 +46,10 @@ class Hands(Protocol):
 
     def outages(self, since: datetime, until: datetime) -> Iterable[view.Outage]:
         """Every node's stretches out of service that began in the span."""
+        ...
+
+    def places(self) -> Mapping[str, str]:
+        """Each node's leaf switch or block; empty where Slurm has no topology."""
         ...
 
     def drain(self, name: str, reason: str) -> slurm_nodes.Outcome:

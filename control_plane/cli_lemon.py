@@ -17,7 +17,7 @@ from probing_cluster.core import clock, errors, hostlist, records, settings
 if TYPE_CHECKING:
     from probing_cluster.control_plane import outbox
     from probing_cluster.db import store as db_store
-    from probing_cluster.lemon import nightly
+    from probing_cluster.lemon import gather, nightly
 
 _THRESHOLD_POINTS = (50.0, 90.0, 95.0, 99.0, 99.5, 100.0)
 
@@ -125,20 +125,21 @@ def _night(config: settings.Settings, store: db_store.Store, day: datetime, *, a
             return nightly.load(store, config, day)
         except errors.NotFound:
             pass
-    return nightly.score(store, config, day, outages=_outages(config, day))
+    return nightly.score(store, config, day, told=_told(config, day))
 
 
-def _outages(config: settings.Settings, day: datetime) -> Any:
-    """Slurm's, where it can be asked from here."""
+def _told(config: settings.Settings, day: datetime) -> gather.Told:
+    """What Slurm tells, where it can be asked from here."""
     from probing_cluster.control_plane import slurm_hands
     from probing_cluster.control_plane.tasks import lemon as task
+    from probing_cluster.lemon import gather
     from probing_cluster.slurm_plugins import commands as slurm_commands
 
     try:
         hands = slurm_hands.SlurmHands(config, slurm_commands.SlurmCommands(settings=config.slurm))
-        return task.outages_of(hands, config, day)
+        return task.told_by(hands, config, day)
     except errors.SlurmUnavailable:
-        return None
+        return gather.Told()
 
 
 def _write_html(
@@ -217,7 +218,7 @@ def _thresholds(args: argparse.Namespace) -> int:
     config, store = _open(args)
     day = _day(args.day)
     with store:
-        found, _ = nightly.measure(store, config, day, outages=_outages(config, day))
+        found, _ = nightly.measure(store, config, day, told=_told(config, day))
     if not found.nodes:
         raise errors.NotFound(
             f"no node was in use in the {config.lemon.window_days} days until {day:%Y-%m-%d}"

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from probing_cluster.control_plane import view
 from probing_cluster.core import clock, settings
-from probing_cluster.slurm_plugins import commands, live, live_records, node_events
+from probing_cluster.slurm_plugins import commands, live, live_records, node_events, topology
 from probing_cluster.slurm_plugins import nodes as slurm_nodes
 
 
@@ -56,6 +56,10 @@ class SlurmHands:
             )
             for o in told
         ]
+
+    def places(self) -> dict[str, str]:
+        """Each node's leaf switch or block, where Slurm has a topology."""
+        return topology.places(self._run)
 
     def drain(self, name: str, reason: str) -> slurm_nodes.Outcome:
         """Drain a node that is nobody else's."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,19 @@ class Outage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Told:
+    """What Slurm tells of its nodes, beside our own rows."""
+
+    outages: Sequence[Outage] | None = None
+    """None where its accounting could not be asked: our own drains are taken for them."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Node to the switch or block it shares with others; empty where that is not known."""
+
+
+NOTHING_TOLD = Told()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     """The rows of one window, since <= time < until."""
 
@@ -112,6 +125,8 @@ class Facts:
     exclusions: pa.Table
     outages_by_slurm: bool
     """False: only our own drains were known, because Slurm's accounting could not be asked."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """See Told."""
 
 
 def read(
@@ -120,20 +135,21 @@ def read(
     since: datetime,
     until: datetime,
     *,
-    outages: Iterable[Outage] | None = None,
+    told: Told = NOTHING_TOLD,
 ) -> Facts:
-    """The facts of a database; `outages` None = take our own drains for them. Raises DatabaseUnavailable."""
+    """The facts of a database, and what Slurm tells. Raises DatabaseUnavailable."""
     span = (since, until, cluster)
-    told = outage_table(outages, since, until) if outages is not None else None
+    out = outage_table(told.outages, since, until) if told.outages is not None else None
     return Facts(
         since=since,
         until=until,
         attempts=_rows(uri, "pg_attempts", ATTEMPT, *span, ",".join(sorted(records.JOB_SIDE_SOURCES))),
         events=_rows(uri, "pg_events", EVENT, *span, ",".join(KINDS)),
-        outages=told if told is not None else _rows(uri, "pg_outages", OUTAGE, *span),
+        outages=out if out is not None else _rows(uri, "pg_outages", OUTAGE, *span),
         notes=_rows(uri, "pg_notes", NOTE, until, cluster),
         exclusions=_rows(uri, "pg_exclusions", EXCLUSION, *span),
-        outages_by_slurm=told is not None,
+        outages_by_slurm=out is not None,
+        places=told.places,
     )
 
 

@@ -85,11 +85,11 @@ def score(
     config: settings.Settings,
     day: datetime,
     *,
-    outages: Iterable[gather.Outage] | None = None,
+    told: gather.Told = gather.NOTHING_TOLD,
     at: clock.Clock = clock.SYSTEM,
 ) -> Night:
-    """Score `day` (its midnight, UTC) and store it; `outages` as Slurm's accounting tells them, None = not known."""
-    found, calibrated = measure(store, config, day, outages=outages)
+    """Score `day` (its midnight, UTC) and store it."""
+    found, calibrated = measure(store, config, day, told=told)
     before_day, before = _before(store, config.cluster.name, day)
     rows = _rows(store, config, day, found, calibrated, before, at.now())
     remarks = [calibrated.sentence()]
@@ -128,13 +128,13 @@ def measure(
     config: settings.Settings,
     day: datetime,
     *,
-    outages: Iterable[gather.Outage] | None = None,
+    told: gather.Told = gather.NOTHING_TOLD,
 ) -> tuple[signals.Signals, calibration.Calibration]:
     """The signals of the window that ends with `day`, and the map fitted to what people said until then."""
     until = day + DAY
     recent = until - timedelta(days=config.lemon.window_days)
     since = min(recent, until - timedelta(days=config.lemon.history_days))
-    facts = gather.read(store.connection_uri(), config.cluster.name, since, until, outages=outages)
+    facts = gather.read(store.connection_uri(), config.cluster.name, since, until, told=told)
     found = signals.compute(facts, recent=recent, cap_s=config.attribution.checkpoint_interval_s / 2)
     notes = [n for n in store.notes() if n.cluster == config.cluster.name and n.at < until]
     subjects = {n.subject.partition(":")[2] for n in notes if n.action in ("confirm", "deny")}

@@ -203,7 +203,18 @@ def _window(
         daily_exposure_days=daily,
         span_days=(facts.until - facts.since) / timedelta(days=1),
         auxiliary=trends.log_ratio(counts, recent_days) + again,
+        place=_places(facts.places, nodes),
     )
+
+
+def _places(known: Mapping[str, str], nodes: Sequence[Node]) -> model.Ints | None:
+    """What each node shares with others, as a number; a node nobody tells of shares nothing."""
+    if not any(n.node in known for n in nodes):
+        return None
+    number: dict[str, int] = {}
+    # The node's own name cannot be taken for a switch's: the two are keyed apart.
+    keys = [f"at {known[n.node]}" if n.node in known else f"alone {n.node}" for n in nodes]
+    return np.array([number.setdefault(k, len(number)) for k in keys], np.int64)
 
 
 def _failures(

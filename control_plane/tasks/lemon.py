@@ -62,17 +62,24 @@ def _time_of(text: str) -> time:
         raise errors.SettingsError(f"[lemon] run_at must be HH:MM, not {text!r}") from exc
 
 
-def outages_of(hands: actions.Hands, config: settings.Settings, day: datetime) -> list[gather.Outage] | None:
-    """What Slurm's accounting knows about nodes out of service; None while it does not answer."""
+def told_by(hands: actions.Hands, config: settings.Settings, day: datetime) -> gather.Told:
+    """What Slurm knows about its nodes: when they were out of service, and which hang together."""
     from probing_cluster.lemon import gather, nightly
 
     until = day + nightly.DAY
     since = until - timedelta(days=config.lemon.window_days)
     try:
+        places = hands.places()
+    except errors.SlurmUnavailable:
+        places = {}
+    try:
         told = hands.outages(since, until)
     except errors.SlurmUnavailable:
-        return None
-    return [gather.Outage(node=o.node, start_at=o.start_at, end_at=o.end_at, reason=o.reason) for o in told]
+        return gather.Told(places=places)
+    outages = [
+        gather.Outage(node=o.node, start_at=o.start_at, end_at=o.end_at, reason=o.reason) for o in told
+    ]
+    return gather.Told(outages=outages, places=places)
 
 
 def _night(service: context.Context, day: datetime) -> str:
@@ -99,8 +106,8 @@ def _scored(service: context.Context, day: datetime) -> nightly.Night:
     store, config, key = service.store, service.config, f"{SCORED} {service.config.cluster.name}"
     if store.recall(key) == f"{day:%Y-%m-%d}":
         return nightly.load(store, config, day)
-    outages = outages_of(service.hands, config, day)
-    night = nightly.score(store, config, day, outages=outages, at=service.clock)
+    told = told_by(service.hands, config, day)
+    night = nightly.score(store, config, day, told=told, at=service.clock)
     if night.scores:
         store.remember(key, f"{day:%Y-%m-%d}")
     return night

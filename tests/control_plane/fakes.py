@@ -39,6 +39,7 @@ class Hands:
         self.acts: list[tuple[str, ...]] = []
         self.excluded: list[view.Exclusion] = []
         self.out: list[view.Outage] = []
+        self.switches: dict[str, str] = {}
         self.down = False
         self.says: slurm_nodes.Outcome | None = None
 
@@ -65,6 +66,10 @@ class Hands:
     def outages(self, since: datetime, until: datetime) -> list[view.Outage]:
         self._answer()
         return [o for o in self.out if since <= o.start_at < until]
+
+    def places(self) -> dict[str, str]:
+        self._answer()
+        return self.switches
 
     def drain(self, name: str, reason: str) -> slurm_nodes.Outcome:
         return self._act("drain", name, reason, {"DRAIN"})

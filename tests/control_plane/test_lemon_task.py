@@ -230,6 +230,21 @@ def test_slurms_outages_are_asked_for(night: context.Context, hands: fakes.Hands
     assert score.out_count == 2
 
 
+def test_the_switches_are_asked_for(night: context.Context, hands: fakes.Hands) -> None:
+    """Which nodes hang together is asked of slurmctld, whatever becomes of the accounting; away itself, none are known."""
+    hands.switches = {f"n{i:02}": f"leaf{i // 8}" for i in range(40)}
+
+    def away(since: datetime, until: datetime) -> list[view.Outage]:
+        raise errors.SlurmUnavailable("slurmdbd is away")
+
+    hands.outages = away  # type: ignore[method-assign]
+    told = lemon.told_by(hands, night.config, datetime(2026, 11, 20, tzinfo=UTC))
+    assert told.outages is None
+    assert told.places["n09"] == "leaf1"
+    hands.down = True
+    assert lemon.told_by(hands, night.config, datetime(2026, 11, 20, tzinfo=UTC)).places == {}
+
+
 def test_a_wrong_action_is_named_before_anything_is_done(night: context.Context) -> None:
     """A typo does not pass for off."""
     with_lemon(night, action="darin")

@@ -139,7 +139,7 @@ def test_slurms_outages_are_counted_and_their_absence_said(store: db_store.Store
         gather.Outage(node=BAD, start_at=fleet.at(d), end_at=fleet.at(d - 0.2), reason="Not responding")
         for d in (3, 9, 40)
     ]
-    night = nightly.score(store, CONFIG, DAY, outages=out)
+    night = nightly.score(store, CONFIG, DAY, told=gather.Told(outages=out))
     assert of(night, BAD).out_count == 2
     assert not any("outages" in r for r in night.remarks)
     again = nightly.score(store, CONFIG, DAY)

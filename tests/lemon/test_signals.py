@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from datetime import timedelta
 
 import lemon_facts as f
@@ -254,3 +255,14 @@ def test_an_empty_fleet() -> None:
     found = signals.compute(f.facts([]))
     assert found.nodes == ()
     assert found.window.exposure_days.size == 0
+
+
+def test_nodes_on_one_switch_share_a_place() -> None:
+    """As Slurm tells it; a node it does not tell of stands alone, and without any telling there are no places."""
+    facts = f.facts([f.attempt(i, i, i + 1, f"n{i}") for i in range(1, 5)])
+    known = dataclasses.replace(facts, places={"n1": "leaf1", "n2": "leaf1", "n3": "n4"})
+    found = signals.compute(known)
+    place = dict(zip([n.node for n in found.nodes], found.window.place, strict=True))
+    assert place["n1"] == place["n2"]
+    assert len({place["n1"], place["n3"], place["n4"]}) == 3
+    assert signals.compute(facts).window.place is None
