@@ -22,6 +22,9 @@ from probing_cluster.sandbox.nodetree import build, identity, kmsg
 
 PATIENCE_S = 60.0
 
+KILL_ROUNDS = int(os.environ.get("PROBING_KILL_ROUNDS", "4"))
+"""As in tests/db/test_kill.py, which kills the server; the long version has 200."""
+
 
 class Node:
     """A simulated node with an agent that can be started, asked and killed."""
@@ -116,7 +119,7 @@ def test_sigkill_at_random_moments_under_load_loses_no_line_and_repeats_none(nod
     """Lines written while the agent lives, dies and starts again: one sighting each, whatever is folded."""
     rng = random.Random(11)
     written = 0
-    for _ in range(4):
+    for _ in range(KILL_ROUNDS):
         node.start()
         for _ in range(5):
             for _ in range(rng.randrange(1, 60)):
@@ -131,6 +134,7 @@ def test_sigkill_at_random_moments_under_load_loses_no_line_and_repeats_none(nod
     total, n_rows, n_ids = node.rows(query)[0]
     assert total == written
     assert n_rows == n_ids
+    print(f"{KILL_ROUNDS} kills, {written} lines, {n_rows} rows")
 
 
 def test_storm_keeps_its_count_and_does_not_delay_what_is_grave(node: Node) -> None:
