@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,9 @@ from dataclasses import dataclass
 SETTLE_S = 1.0
 """How long the fate of the other ranks is waited for before a death is judged."""
 AT_ONCE_S = 1.0
-"""Ranks of a node that all die within this were ended from outside: Slurm ends a job's tasks so."""
+"""Ranks of a node that all die within this were mostly ended from outside: Slurm ends a job's tasks so."""
+TEARDOWN_S = 8.0
+"""The Epilog follows the end of a job's tasks sooner; a job that still runs after this has lost its ranks here."""
 BECAUSE_S = 30.0
 """A rank that is killed within this after another one ended, however it did, was ended because of it (srun --kill-on-bad-exit)."""
 MAX_WATCHED = 512
@@ -81,12 +84,27 @@ class End:
     """Its page says `ended`."""
 
 
-def is_news(one: End, others: Sequence[End | None]) -> bool:
-    """True for an end out of order that may have begun a failure; `others` are the job's ranks here, None = lives."""
+class Fate(enum.Enum):
+    """What one end says, held against the ends of the job's other ranks here."""
+
+    NEWS = enum.auto()
+    """Out of order, and it may have begun a failure."""
+    TOGETHER = enum.auto()
+    """All ranks here died at once: with their job, or the node lost them; what becomes of the job tells."""
+    NOTHING = enum.auto()
+    """In order, or because another one had ended."""
+
+
+def fate(one: End, others: Sequence[End | None]) -> Fate:
+    """What an end says; `others` are the job's other ranks here, None = lives."""
     if one.in_order:
-        return False
-    known = [o for o in others if o is not None]
-    if any(one.died_s - BECAUSE_S <= o.died_s < one.died_s for o in known):
-        return False
-    together = [o for o in known if not o.in_order and abs(o.died_s - one.died_s) <= AT_ONCE_S]
-    return not others or len(together) < len(others)
+        return Fate.NOTHING
+    # Who had ended long before belongs to another chapter.
+    peers = [o for o in others if o is None or o.died_s >= one.died_s - BECAUSE_S]
+    ends = [one, *(o for o in peers if o is not None and not o.in_order)]
+    times = [o.died_s for o in ends]
+    if peers and len(ends) == len(peers) + 1 and max(times) - min(times) <= AT_ONCE_S:
+        return Fate.TOGETHER
+    if any(o is not None and o.died_s < one.died_s for o in peers):
+        return Fate.NOTHING
+    return Fate.NEWS

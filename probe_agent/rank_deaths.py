@@ -27,25 +27,39 @@ def judge(
     for rank in gone:
         if rank.died_s is None:
             rank.died_s = watcher.died_s(rank.page.pid) or now_s
-    told = [r for r in gone if not r.dead_told and _is_told(watched, r, now_s, settled)]
-    return [
-        tell.dead(watched.job, r.page, at.now() - timedelta(seconds=max(0.0, now_s - _ended(r).died_s)))
-        for r in told
-    ]
+    told = []
+    for rank in (r for r in gone if not r.dead_told):
+        fate = _settle(watched, rank, now_s, settled=settled)
+        if fate is None:
+            continue
+        rank.dead_told = True
+        if fate is not deaths.Fate.NOTHING:
+            rank.died_first = True
+            watched.deaths += 1
+            if watched.deaths <= MAX_TOLD:
+                at_s = now_s - _ended(rank).died_s
+                when = at.now() - timedelta(seconds=max(0.0, at_s))
+                together = fate is deaths.Fate.TOGETHER
+                told.append(tell.dead(watched.job, rank.page, when, together=together))
+    return told
 
 
-def _is_told(watched: Watched, rank: Rank, now_s: float, settled: bool) -> bool:
-    """Judges a death once the fate of the others is known."""
+def _settle(watched: Watched, rank: Rank, now_s: float, *, settled: bool) -> deaths.Fate | None:
+    """What a death says, now that the fate of the others is known; None while it is not."""
     end = _ended(rank)
-    if not settled and now_s - end.died_s < deaths.SETTLE_S:
-        return False
-    rank.dead_told = True
-    others = [r.end for r in watched.ranks.values() if r is not rank and r.was_alive]
-    if not deaths.is_news(end, others):
-        return False
-    rank.died_first = True
-    watched.deaths += 1
-    return watched.deaths <= MAX_TOLD
+    passed_s = now_s - end.died_s
+    if not settled and passed_s < deaths.SETTLE_S:
+        return None
+    others = [r for r in watched.ranks.values() if r is not rank and r.was_alive]
+    # Who has been started since (by torchrun, or by the script's next srun) says nothing about this end.
+    before = [r.end for r in others if r.page.monotonic_ns / 1e9 <= end.died_s]
+    fate = deaths.fate(end, before)
+    if fate is not deaths.Fate.TOGETHER:
+        return fate
+    if settled or (len(before) < len(others) and any(r.alive for r in others)):
+        return deaths.Fate.NOTHING
+    # Slurm ends all of a job's tasks so, and then runs the Epilog; it has not where the job still runs.
+    return None if passed_s < deaths.TEARDOWN_S else fate
 
 
 def _ended(rank: Rank) -> deaths.End:

@@ -19,16 +19,18 @@ class RankEvents:
         self._who = who
         self._clock = at
 
-    def dead(self, job: jobs.Job, page: pages.ProbePage, at: datetime) -> Sighting:
-        """The process of a page ended out of order."""
+    def dead(self, job: jobs.Job, page: pages.ProbePage, at: datetime, *, together: bool) -> Sighting:
+        """The process of a page ended out of order; `together` with all the job's ranks here."""
         detail = {
             "rank": page.rank,
             "steps": page.steps,
             "phase": page.phase,
             "step_id": page.step_id,
             "world_size": page.world_size,
+            "together": together,
         }
         words = f"{_said(page)} is gone after step {page.steps} in phase {page.phase}"
+        words += ", with all ranks of its job on this node" if together else ""
         return self._sighting(job, "rank_dead", f"{_process(page)}:dead", words, detail, pid=page.pid, at=at)
 
     def stall(self, job: jobs.Job, found: stall.Stall) -> Sighting:

@@ -44,6 +44,10 @@ def gang(events: Iterable[records.HealthEvent], *, end_at: datetime | None = Non
     last: dict[str, records.HealthEvent] = {}
     for event in sorted((e for e in told if e.kind == SNAPSHOT), key=lambda e: (e.at, e.event_id)):
         last[event.node] = event
+    dropped = [e for e in told if e.kind == DEAD and not _borne_out(e, last.values())]
+    told = [e for e in told if e not in dropped]
+    if dropped and end_at is None and all(e.kind == SNAPSHOT for e in told):
+        return None  # nothing else was a reason to look at a gang that runs
     deaths = [e for e in told if e.kind == DEAD]
     ranks = _one_step(_with_deaths(_views(last), deaths))
     if not ranks:
@@ -124,18 +128,33 @@ def _trouble(step: Sequence[views.RankView]) -> tuple[int, int]:
     return (sum(r.stalled is True for r in open_ranks), len(open_ranks))
 
 
+def _borne_out(death: records.HealthEvent, snapshots: Iterable[records.HealthEvent]) -> bool:
+    """False for ranks that died with all others of their node, unless one of their step was seen alive since.
+
+    A step that its script starts anew, or that Slurm ends before the job, loses its ranks in the same way.
+    """
+    if death.detail.get("together") is not True:
+        return True
+    step = death.detail.get("step_id")
+    since = [e for e in snapshots if e.at >= death.at]
+    return any(
+        r.alive and r.phase != "ended" and r.step_id == step for r in _views({e.node: e for e in since})
+    )
+
+
 def _with_deaths(
     ranks: Sequence[views.RankView], deaths: Sequence[records.HealthEvent]
 ) -> list[views.RankView]:
     """The ranks, the first to die dead, also where it died after (or without) its node's snapshot.
 
-    Who died soon after the first was ended because of it, and counts as one that waited.
+    Who died soon after the first was ended because of it, and counts as one that waited; of those that
+    a node lost all at once nobody can tell which was first.
     """
     found = {(r.node, r.pid): r for r in ranks}
-    first = min((e.at for e in deaths), default=None)
-    for event in sorted(deaths, key=lambda e: (e.at, e.event_id)):
+    first = min(deaths, key=_order, default=None)
+    for event in sorted(deaths, key=_order):
         key = (event.node, event.pid or 0)
-        if first is not None and first < event.at <= first + BECAUSE:
+        if first is not None and first.at < event.at <= first.at + BECAUSE and not _with(first, event):
             if key in found:
                 found[key] = replace(found[key], alive=True)
             continue
@@ -155,6 +174,16 @@ def _with_deaths(
                 steps=steps if isinstance(steps, int) else 0,
             )
     return list(found.values())
+
+
+def _order(event: records.HealthEvent) -> tuple[datetime, object]:
+    return (event.at, event.event_id)
+
+
+def _with(first: records.HealthEvent, event: records.HealthEvent) -> bool:
+    """Both died when their node lost all its ranks."""
+    together = event.detail.get("together") is True and first.detail.get("together") is True
+    return together and event.node == first.node
 
 
 def _world(last: Iterable[records.HealthEvent]) -> int | None:

@@ -11,23 +11,27 @@ import pytest
 
 from probing_cluster.probe_agent import deaths
 
+NEWS, TOGETHER, NOTHING = deaths.Fate
+
 
 def end(died_s: float, *, in_order: bool = False) -> deaths.End:
     return deaths.End(died_s=died_s, in_order=in_order)
 
 
 @pytest.mark.parametrize(
-    ("one", "others", "news"),
+    ("one", "others", "said"),
     [
-        (end(100), [None, None], True),
-        (end(100), [], True),
-        (end(100), [end(101.5, in_order=True)], True),
-        (end(100), [end(130)], True),
-        (end(100, in_order=True), [None], False),
-        (end(100), [end(99, in_order=True)], False),
-        (end(100), [end(100.02), end(100.2)], False),
-        (end(100), [end(98), None], False),
-        (end(100), [end(10, in_order=True), None], True),
+        (end(100), [None, None], NEWS),
+        (end(100), [], NEWS),
+        (end(100), [end(101.5, in_order=True)], NEWS),
+        (end(100), [end(130)], NEWS),
+        (end(100, in_order=True), [None], NOTHING),
+        (end(100), [end(99, in_order=True)], NOTHING),
+        (end(100), [end(100.02), end(100.2)], TOGETHER),
+        (end(100), [end(98), None], NOTHING),
+        (end(100), [end(10, in_order=True), None], NEWS),
+        (end(100.2), [end(100), end(10, in_order=True)], TOGETHER),
+        (end(100.8), [end(100), end(101.6)], NOTHING),
     ],
     ids=[
         "the others live",
@@ -39,13 +43,15 @@ def end(died_s: float, *, in_order: bool = False) -> deaths.End:
         "all ended from outside",
         "killed because its sibling was",
         "its sibling had finished long before",
+        "all ended from outside after others had finished",
+        "one of many that fell one after another",
     ],
 )
 def test_a_death_that_may_have_begun_a_failure(
-    one: deaths.End, others: list[deaths.End | None], *, news: bool
+    one: deaths.End, others: list[deaths.End | None], said: deaths.Fate
 ) -> None:
-    """Slurm kills every task of a failed step: those deaths tell nothing."""
-    assert deaths.is_news(one, others) is news
+    """Slurm kills every task of a failed step: those deaths tell nothing, or only later."""
+    assert deaths.fate(one, others) is said
 
 
 def process() -> subprocess.Popen[bytes]:

@@ -316,7 +316,7 @@ def test_deaths_are_told_so_often_and_no_more(rig: Rig, monkeypatch: pytest.Monk
     monkeypatch.setattr(rank_deaths, "MAX_TOLD", 3)
     monkeypatch.setattr(deaths, "SETTLE_S", 0.0)
     # Whoever spaces them out makes each death look like the first.
-    monkeypatch.setattr(deaths, "is_news", lambda *_: True)
+    monkeypatch.setattr(deaths, "fate", lambda *_: deaths.Fate.NEWS)
     for rank in range(6):
         rig.write(7, MALLORY, *rig.sleeper(MALLORY), rank)
 

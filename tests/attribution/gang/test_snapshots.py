@@ -80,6 +80,30 @@ def test_the_first_to_die_is_dead_and_takes_others_with_it(make: Any) -> None:
     assert (found.kind, found.ranks, found.nodes) == ("rank_dead", (3,), ("n2",))
 
 
+def together(make: Any, rank: int, before_end_s: float, step_id: int = 0) -> Any:
+    """A death of a rank that all others of its node died with."""
+    detail = {"rank": rank, "steps": 7, "phase": "training", "step_id": step_id, "together": True}
+    node = f"n{rank // 2 + 1}"
+    return make.finding("rank_dead", before_end_s, node=node, pid=100 + rank, source="probe", detail=detail)
+
+
+def test_a_node_that_lost_all_its_ranks_is_named_with_all_of_them(make: Any) -> None:
+    """Nobody can tell who of them was first; the ranks of n1 wait."""
+    lost_ranks = [together(make, 3, 70.1), together(make, 2, 70)]
+    gang = snapshots.gang([snapshot(make, "n1", entry(0), entry(1)), *lost_ranks])
+    assert gang is not None
+    found = snapshots.judge(gang, {})
+    assert (found.kind, found.ranks, found.nodes) == ("rank_dead", (2, 3), ("n2",))
+
+
+def test_ranks_that_a_script_starts_anew_have_not_failed_now(make: Any) -> None:
+    """All of step 0 died everywhere, step 1 imports torch: no reason to judge a gang that runs."""
+    dead = [together(make, rank, 70 + rank / 100) for rank in range(4)]
+    now = [snapshot(make, "n1", entry(0, pid=7, step_id=1, phase="importing", calls=[], stalled=False))]
+    assert snapshots.gang([*now, *dead]) is None
+    assert snapshots.gang([*now, *dead], end_at=make.end) is not None
+
+
 def test_pages_of_an_earlier_step_are_not_the_gang(make: Any) -> None:
     """Preprocessing by srun has left four ended ranks with the same numbers; a launcher has started rank 1 anew."""
     past = [entry(i, pid=50 + i, step_id=0, phase="ended", alive=False, stalled=False) for i in range(2)]
