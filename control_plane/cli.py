@@ -59,6 +59,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except errors.ProbingError as exc:
         print(f"probing-ctl: {exc}", file=sys.stderr)
         return exc.exit_code
+    except ModuleNotFoundError as exc:
+        library = (exc.name or "probing_cluster").partition(".")[0]
+        if library in {"probing_cluster", *sys.stdlib_module_names}:
+            raise
+        # Nodes get the agent's few libraries only (docs/install.md).
+        print(
+            f"probing-ctl: {library} is not installed on this host: run this on the service's host",
+            file=sys.stderr,
+        )
+        return errors.UsageError.exit_code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE

@@ -28,9 +28,10 @@ def _doctor(args: argparse.Namespace) -> int:
     from probing_cluster.control_plane import site_checks
     from probing_cluster.slurm_plugins import commands as slurm_commands
 
-    config = settings.load(args.config)
+    path = args.config or (site_checks.node_settings_path() if args.node else None)
+    config = settings.load(path)
     examine = site_checks.examine_node if args.node else site_checks.examine
-    found = examine(config, slurm_commands.SlurmCommands(settings=config.slurm), args.config)
+    found = examine(config, slurm_commands.SlurmCommands(settings=config.slurm), path)
     if args.json:
         print(json.dumps([dataclasses.asdict(f) for f in found], indent=2))
     else:

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from probing_cluster.control_plane import site_database, site_rights
+from probing_cluster.control_plane import site_doors, site_names, site_rights
 from probing_cluster.core import errors, settings
 from probing_cluster.slurm_plugins import commands, doctor
 
 Ask = Callable[[], Iterable[doctor.Finding]]
+NODE_SETTINGS = Path("/etc/probing-cluster/agent.toml")
+"""Where a compute node has its settings; it has no others."""
 
 
 def examine(
     config: settings.Settings, run: commands.Runner, path: Path | None = None
 ) -> list[doctor.Finding]:
     """Every finding, ours and Slurm's, worst first; a check that cannot run is a finding itself."""
+    from probing_cluster.control_plane import site_database  # its libraries are not on compute nodes
+
     where = path or settings_path()
     return _sorted([
-        *_slurm(run),
+        *_slurm(run, config),
         *_each(
             ("accounting", lambda: _sacct(run)),
             ("admin_level", lambda: site_rights.account(config, run)),
-            ("database", lambda: site_database.schema(config)),
-            ("postgres", lambda: site_database.server(config)),
-            ("agents", lambda: site_database.agents(config)),
+            ("database", lambda: site_database.everything(config, run)),
             ("policy", lambda: _policy(config)),
             ("helper", lambda: site_rights.helper(config)),
-            ("report_socket", lambda: _door(config)),
+            ("report_socket", lambda: site_doors.own_socket(config)),
+            ("munge", lambda: site_doors.munged(config)),
+            ("network_door", lambda: site_doors.network_door(config)),
             ("settings", lambda: site_rights.settings_file(where)),
             ("secrets", lambda: site_rights.secrets(config, where)),
         ),
@@ -40,9 +43,9 @@ def examine_node(
     config: settings.Settings, run: commands.Runner, path: Path | None = None
 ) -> list[doctor.Finding]:
     """What only the compute node itself can tell: the hooks' files, the agent's socket, the pages' file system."""
-    where = path or settings_path()
+    where = path or node_settings_path() or settings_path()
     return _sorted([
-        *(f for f in _slurm(run) if f.level == "fail" or f.name.endswith("_path")),
+        *(f for f in _slurm(run, config) if f.level == "fail" or f.name.endswith("_path")),
         *_each(
             ("agent_socket", lambda: site_rights.agent_socket(config)),
             ("pages", lambda: site_rights.pages(config)),
@@ -50,6 +53,12 @@ def examine_node(
             ("secrets", lambda: site_rights.secrets(config, where)),
         ),
     ])  # fmt: skip
+
+
+def node_settings_path() -> Path | None:
+    """The agent's settings where nothing else is named or in the usual place; None = as everywhere."""
+    usual = os.environ.get("PROBING_CONFIG") or settings.DEFAULT_PATH.exists()
+    return NODE_SETTINGS if not usual and NODE_SETTINGS.exists() else None
 
 
 def settings_path() -> Path:
@@ -71,13 +80,14 @@ def _sorted(found: list[doctor.Finding]) -> list[doctor.Finding]:
     return sorted(found, key=lambda finding: order.index(finding.level))
 
 
-def _slurm(run: commands.Runner) -> list[doctor.Finding]:
+def _slurm(run: commands.Runner, config: settings.Settings) -> list[doctor.Finding]:
     try:
         text = run("scontrol", "show", "config").decode("utf-8", "replace")
     except errors.SlurmUnavailable as exc:
         fix = "check [slurm] conf and bin_directory, and that slurmctld runs"
         return [doctor.Finding(name="slurmctld", level="fail", found="no answer", why=str(exc), fix=fix)]
-    return [*doctor.findings(text), *site_rights.hooks(doctor.parse(text))]
+    told = doctor.parse(text)
+    return [*doctor.findings(text), *site_names.cluster(config, told), *site_rights.hooks(told)]
 
 
 def _sacct(run: commands.Runner) -> Iterator[doctor.Finding]:
@@ -99,13 +109,3 @@ def _policy(config: settings.Settings) -> Iterator[doctor.Finding]:
     limit = f"{config.policy.budget_nodes} nodes, {config.policy.budget_frac:.0%} of the cluster"
     found = f"enforcing, at most {limit} per {config.policy.budget_window_s:.0f} s"
     yield doctor.Finding(name="policy", level="ok", found=found)
-
-
-def _door(config: settings.Settings) -> Iterator[doctor.Finding]:
-    path = Path(config.service.socket)
-    if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
-        yield doctor.Finding(name="report_socket", level="ok", found=str(path))
-        return
-    why = "users' probing-report is answered only while probing-ctl serve runs"
-    fix = "start probing-ctl serve"
-    yield doctor.Finding(name="report_socket", level="warn", found=f"no socket at {path}", why=why, fix=fix)

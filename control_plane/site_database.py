@@ -9,10 +9,11 @@ from typing import Any
 
 import psycopg
 
-from probing_cluster.core import clock, records, settings
+from probing_cluster.control_plane import site_names
+from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db import embedded, engines, migrate
 from probing_cluster.db import store as db_store
-from probing_cluster.slurm_plugins import doctor
+from probing_cluster.slurm_plugins import commands, doctor
 
 MOST_SKEW_S = 2.0
 """Clocks further apart than this put evidence at a visibly wrong place in the window."""
@@ -29,14 +30,31 @@ FROM pg_roles r WHERE r.rolname = session_user
 """Inputs: none. One row about the server and the role we came in as."""
 
 
-def schema(config: settings.Settings) -> Iterator[doctor.Finding]:
-    """A server is there and has this version's schema."""
+def everything(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.Finding]:
+    """Every finding; one alone where no server answers, and none is started by asking."""
     directory = config.database.directory
     if not config.database.url and not embedded.running(directory):
-        fix = "probing-ctl db upgrade"
-        yield doctor.Finding(name="database", level="fail", found=f"no server runs in {directory}", fix=fix)
+        why = "nothing is stored: agents keep what they see, and no job is judged"
+        fix = "probing-ctl db upgrade makes and starts it; for a site: [database] url"
+        found = f"no server runs in {directory}"
+        yield doctor.Finding(name="database", level="fail", found=found, why=why, fix=fix)
         return
-    status = migrate.status(config.database.url or embedded.url(directory))
+    try:
+        yield from schema(config)
+        yield from server(config)
+    except errors.ProbingError as exc:
+        fix = (
+            "as the service's account, which its socket knows (sudo -u probing probing-ctl doctor);"
+            " else [database] url, pg_hba.conf and the server's log"
+        )
+        yield doctor.Finding(name="database", level="fail", found="does not let us in", why=str(exc), fix=fix)
+        return
+    yield from agents(config, run)
+
+
+def schema(config: settings.Settings) -> Iterator[doctor.Finding]:
+    """The server has this version's schema."""
+    status = migrate.status(_url(config))
     if status.up_to_date:
         yield doctor.Finding(name="database", level="ok", found=f"schema {status.current}")
     else:
@@ -58,10 +76,9 @@ def schema(config: settings.Settings) -> Iterator[doctor.Finding]:
 
 def server(config: settings.Settings) -> Iterator[doctor.Finding]:
     """The server's release, how we came in and as whom, and what time it has."""
-    url = config.database.url or embedded.url(config.database.directory)
     with (
         engines.translated(),
-        psycopg.connect(url, connect_timeout=10, row_factory=psycopg.rows.dict_row) as link,
+        psycopg.connect(_url(config), connect_timeout=10, row_factory=psycopg.rows.dict_row) as link,
     ):
         before = clock.SYSTEM.now()
         facts = link.execute(_FACTS).fetchone()
@@ -117,12 +134,22 @@ def judge_server(facts: Mapping[str, Any], here: dt.datetime, *, own: bool) -> I
         yield doctor.Finding(name="clock", level="ok", found=f"{skew_s:+.2f} s")
 
 
-def agents(config: settings.Settings) -> Iterator[doctor.Finding]:
-    """Every agent: heard, of our version, on time, losing nothing."""
-    with db_store.Store.open(config) as store:
+def agents(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.Finding]:
+    """Every agent: heard, of our version, on time, losing nothing, and called as Slurm calls its node."""
+    with db_store.Store.open(_url(config)) as store:
         beats, ages = store.heartbeats(), store.heartbeat_ages_s()
         now = clock.SYSTEM.now()
     yield from judge_agents(beats, ages, now)
+    try:
+        known = site_names.gpu_nodes(run)
+    except errors.SlurmUnavailable:
+        return  # said already, by the finding slurmctld
+    yield from site_names.judge(config, known, beats)
+
+
+def _url(config: settings.Settings) -> str:
+    """Where the rows are; never starts a server."""
+    return config.database.url or embedded.url(config.database.directory)
 
 
 def judge_agents(

@@ -278,6 +278,19 @@ def _private_data(config: Config) -> Finding | None:
     )
 
 
+def _slurmd_user(config: Config) -> Finding | None:
+    user = config.get("SlurmdUser", "root")
+    if re.match(r"(root|0)\b", user):
+        return None
+    return Finding(
+        name="slurmd_user",
+        level="warn",
+        found=user,
+        why="our hooks then run as that account, and the agent answers root and itself only",
+        fix="SlurmdUser=root, which is the default",
+    )
+
+
 def _power_saving(config: Config) -> Finding | None:
     if not config.get("SuspendProgram"):
         return None
@@ -311,5 +324,6 @@ CHECKS: Iterable[Check] = (
     _node_timeout,
     _process_tracking,
     _private_data,
+    _slurmd_user,
     _power_saving,
 )

@@ -28,6 +28,7 @@ PrologFlags             = Alloc,Contain
 SchedulerParameters     = defer,nohold_on_prolog_fail,bf_continue
 SLURM_VERSION           = 24.11.5
 SlurmdTimeout           = 300 sec
+SlurmdUser              = root(0)
 SuspendProgram          = (null)
 
 Cgroup Support Configuration:
@@ -66,6 +67,7 @@ def test_a_good_site_has_nothing_to_mend() -> None:
         ("SchedulerParameters = defer", "nohold_on_prolog_fail", "fail"),
         ("SLURM_VERSION = 20.11.9", "release", "fail"),
         ("SLURM_VERSION = 27.05.0", "release", "note"),
+        ("SlurmdUser = slurm(64030)", "slurmd_user", "warn"),
         ("SlurmdTimeout = 0 sec", "slurmd_timeout", "warn"),
         ("SlurmdTimeout = 3600 sec", "slurmd_timeout", "note"),
         ("SuspendProgram = /usr/sbin/off", "power_saving", "note"),

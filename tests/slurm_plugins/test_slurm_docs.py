@@ -13,9 +13,11 @@ PAGE = (REPOSITORY / "docs" / "slurm.md").read_text()
 
 def test_every_finding_of_the_doctor_is_documented() -> None:
     """Each name a finding can have stands in the table, and the table has no other."""
-    power = "SuspendProgram = /x\nPrivateData = jobs\nPrologEpilogTimeout = 1\n"
+    power = "SuspendProgram = /x\nPrivateData = jobs\nPrologEpilogTimeout = 1\nSlurmdUser = slurm(64030)\n"
     kept = "\n".join(
-        line for line in GOOD.splitlines() if not line.startswith(("Suspend", "Private", "PrologEpilog"))
+        line
+        for line in GOOD.splitlines()
+        if not line.startswith(("Suspend", "Private", "PrologEpilog", "SlurmdUser"))
     )
     names = {finding.name for finding in doctor.findings(kept + "\n" + power)}
     table = PAGE.split("## What `probing-ctl doctor` checks")[1]
