@@ -63,6 +63,14 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
         ),
     ),
     ("buffer_io", re.compile(rf"Buffer I/O error on dev(?:ice)? {_DEV}, logical block \d+")),
+    (
+        "medium_error",
+        re.compile(rf"\b{_DEV}: [\w ]+\(0x[0-9a-f]+\) @ LBA \d+, .*\(sct 0x2 / sc 0x[0-9a-f]+\)"),
+    ),
+    (
+        "io_error",
+        re.compile(rf"\b{_DEV}: [\w/ ]+\(0x[0-9a-f]+\) @ LBA \d+, .*\(sct 0x[0-9a-f]+ / sc 0x[0-9a-f]+\)"),
+    ),
     ("no_path", re.compile(rf"\b{_DEV}: no (?:available|usable) path - (?:failing|requeuing) I/O")),
     ("beyond_end", re.compile(r"attempt to access beyond end of device")),
     (
@@ -74,27 +82,33 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "md_fail",
         re.compile(
-            r"\bmd/raid[^ ]{0,40}: (?:not enough operational|Cannot continue operation)|\bmd: (?P<device>\S+) failed - array is dead"
+            r"\bmd/raid[^ ]{0,40}: (?:not enough operational|Cannot continue operation|Too many read errors on (?P<disk>[\w!.-]{1,64}),)|\bmd: (?P<device>\S+) failed - array is dead"
         ),
     ),
     (
         "md_degraded",
         re.compile(
-            r"\bmd: kicking non-fresh (?P<device>\S+) from array|\bmd/raid[^ ]{0,40}: raid level \d+ active with \d+ out of \d+ devices"
+            r"\bmd: kicking non-fresh (?P<device>\S+) from array|\bmd/raid[^ ]{0,40}: (?:raid level \d+ )?active with (?P<left>\d+) out of (?!(?P=left) )\d+ (?:devices|mirrors)|\bmd/raid[^ ]{0,40}: Operation continuing on \d+ devices"
         ),
     ),
     ("md_degraded", re.compile(r"\bmd: super_written gets error=")),
     (
+        "medium_error",
+        re.compile(
+            r"\bmd/raid[^ ]{0,40}: read error (?:not correctable|corrected) \(.* on (?P<device>[\w!.-]{1,64})\)"
+        ),
+    ),
+    (
         "nvme_disabled",
         re.compile(
-            rf"\bnvme {_DEV}: (?:Disabling device after reset failure|Removing after probe failure|Device not ready; aborting|Device shutdown incomplete; abort shutdown|failed to set queue count|.*dead controller)"
+            rf"\bnvme {_DEV}: (?:Disabling device after reset failure|Removing after probe failure|Device not ready; aborting|Device shutdown incomplete; abort shutdown|failed to set queue count|Identify Controller failed|.*dead controller)"
         ),
     ),
     ("nvme_timeout", re.compile(rf"\bnvme {_DEV}: I/O (?:tag )?\d+ .*\btimeout\b")),
     (
         "nvme_reset",
         re.compile(
-            rf"\bnvme {_DEV}: (?:controller is down; will reset|resetting controller|Abort status: 0x(?!0\b)|frozen state error detected)"
+            rf"\bnvme {_DEV}: (?:controller is down; will reset|resetting controller|Abort status: 0x(?!0\b)|frozen state error detected|starting error recovery|Failed reconnect attempt)"
         ),
     ),
     (
@@ -103,37 +117,49 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
             rf"critical medium error, dev {_DEV},|\[(?P<disk>sd\w+)\].*(?:Sense Key ?: (?:Medium|Hardware) Error|Unrecovered read error)"
         ),
     ),
-    ("target_error", re.compile(rf"critical (?:target|space allocation|nexus) error, dev {_DEV},")),
+    (
+        "target_error",
+        re.compile(
+            rf"(?:critical (?:target|space allocation|nexus)|reservation conflict) error, dev {_DEV},"
+        ),
+    ),
     (
         "io_error",
         re.compile(
-            rf"\bI/O error, dev {_DEV},? sector \d+|JBD2: Detected IO errors while flushing file data on (?P<journal>\S+)"
+            rf"\b(?:I/O|timeout|recoverable transport|protection) error, dev {_DEV},? sector \d+"
+            r"|JBD2: (?:Detected IO errors while flushing file data on|(?:Error -5 detected|I/O error(?: detected)?) when updating journal superblock for) (?P<journal>\S+?)\.?(?:\s|$)"
         ),
     ),
     (
         "offline",
         re.compile(
-            r"\[(?P<disk>sd\w+)\].*(?:rejecting I/O to (?:offline|dead) device|killing request)|Device offlined - not ready after error recovery|rejecting I/O to offline device"
+            rf"\[(?P<disk>sd\w+)\].*(?:rejecting I/O to (?:offline|dead) device|killing request)|Device offlined - not ready after error recovery|rejecting I/O to offline device|device offline error, dev {_DEV},"
+        ),
+    ),
+    (
+        "io_error",
+        re.compile(
+            r"\bs[dr] \d+:\d+:\d+:\d+: (?:\[(?P<disk>s[dr]\w+)\])?.*(?:FAILED Result: hostbyte=|Sense Key ?: (?:Not Ready|Aborted Command)|timing out command, waited|attempting (?:task abort|(?:device|target|host) reset))"
         ),
     ),
     (
         "ata_error",
         re.compile(
-            r"\b(?P<device>ata\d+(?:\.\d+)?): (?:exception Emask|failed command:|error: \{|.*frozen\b)"
+            r"\b(?P<device>ata\d+(?:\.\d+)?): (?:exception Emask|failed command:|(?:error|status|SError): \{|.*frozen\b|disabled$|COMRESET failed|hard resetting link|limiting (?:SATA link )?speed|qc timeout|failed to IDENTIFY|NCQ disabled due to excessive errors)"
         ),
     ),
-    ("path_failed", re.compile(r"multipath: \S+: Failing path (?P<device>[\w:.-]+)")),
+    ("path_failed", re.compile(r"multipath: (?:\S+: )?Failing path (?P<device>[\w:.-]+?)\.?(?:\s|$)")),
     (
         "raid_fault",
         re.compile(
-            r"(?P<device>megaraid_sas|mpt[23]sas\w*|smartpqi|hpsa|aacraid)\b.*(?:FAULT state|fault_state|controller (?:is )?(?:offline|lockup)|Controller lockup|adapter dead)",
+            r"(?P<device>megaraid_sas|mpt[23]sas\w*|smartpqi|hpsa|aacraid)\b.*(?:FAULT state|fault_state|controller (?:is )?(?:offline|lockup)|Controller lockup|adapter dead|host is non-operational)",
             re.IGNORECASE,
         ),
     ),
     (
         "fs_shutdown",
         re.compile(
-            rf"XFS \({_DEV}\): .*(?:[Ss]hutting down (?:the )?filesystem|[Ff]ilesystem has been shut down|xfs_do_force_shutdown|Block device removal)"
+            rf"XFS \({_DEV}\): .*(?:[Ss]hutting down (?:the )?filesystem|[Ff]ilesystem has been shut down|xfs_do_force_shutdown|Block device removal|User initiated shutdown)"
         ),
     ),
     (
@@ -145,24 +171,26 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "data_loss",
         re.compile(
-            rf"EXT4-fs \({_DEV}\): (?:.*This should not happen!! Data will be lost|Delayed block allocation failed)"
+            rf"EXT4-fs \({_DEV}\): (?:.*This should not happen!! Data will be lost|Delayed block allocation failed|.*potential data loss!)"
         ),
     ),
     (
         "io_error",
         re.compile(
-            rf"XFS \({_DEV}\): .*(?:(?:[Mm]etadata|[Ll]og) I/O [Ee]rror|writeback error)|BTRFS(?: error| warning| critical|:)? \(device {_DEV.replace('device', 'volume')}\).*(?:bdev .* errs: |IO failure)"
+            rf"XFS \({_DEV}\): .*(?:(?:[Mm]etadata|[Ll]og) I/O [Ee]rror|writeback error)|BTRFS:?(?: error| warning| critical)? \(device {_DEV.replace('device', 'volume')}(?:: state \w+)?\).*(?:bdev .* errs: |IO failure)|EXT[234]-fs warning \(device (?P<disk>[\w.-]+)\): .*I/O error"
         ),
     ),
     (
         "fs_error",
         re.compile(
-            rf"EXT[234]-fs error \(device {_DEV}\)|XFS \({_DEV.replace('device', 'xfs')}\): .*(?:[Cc]orruption|Internal error)|BTRFS (?:error|critical|warning) \(device (?P<volume>[\w-]+)(?:: state \w+)?\)"
+            rf"EXT[234]-fs error \(device {_DEV}\)|XFS \({_DEV.replace('device', 'xfs')}\): .*(?:[Cc]orruption|Internal error)|BTRFS:? (?:(?:error|critical) \(device (?P<volume>[\w-]+)(?:: state \w+)?\)|warning \(device (?P<disk>[\w-]+)(?:: state \w+)?\): .*(?:csum|checksum|transid|corrupt|bad tree|i/o error|lost page write|is missing))"
         ),
     ),
     ("io_error", re.compile(r"Pool '(?P<device>[\w.-]+)' has encountered an uncorrectable I/O failure")),
 )
-_RECOVERED = re.compile(r"completion polled|read-write")
+_RECOVERED = re.compile(r"completion polled|read-write|read error corrected")
+_NO_DISK = re.compile(r"\bdev(?:ice)? (?:loop|fd|sr)\d+,|\[sr\d+\]")
+"""Loop devices whose file went, floppies that are not there and discs that are not in say nothing of storage."""
 
 
 def _device(found: re.Match[str]) -> str | None:
@@ -175,7 +203,7 @@ def _device(found: re.Match[str]) -> str | None:
 
 def read(message: str, _context: Context) -> KernelFinding | None:
     """A line about local storage; the first production that fits speaks."""
-    if "loop" in message[:40] and "beyond end" not in message and "I/O error, dev loop" in message:
+    if _NO_DISK.search(message):
         return None
     for code, pattern in _PRODUCTIONS:
         if found := pattern.search(message):
@@ -198,6 +226,25 @@ FAMILY = grammar.Family(
         "medium error",
         "target error",
         "nexus error",
+        " error, dev ",
+        " @ LBA ",
+        "FAILED Result",
+        "killing request",
+        "timing out command",
+        "attempting task abort",
+        "attempting device reset",
+        "attempting target reset",
+        "attempting host reset",
+        ": status: {",
+        ": SError: {",
+        ": disabled",
+        "COMRESET",
+        "hard resetting link",
+        "limiting speed",
+        "limiting SATA link speed",
+        "qc timeout",
+        "failed to IDENTIFY",
+        "NCQ disabled",
         "space allocation error",
         "read-only",
         "readonly",
@@ -215,6 +262,7 @@ FAMILY = grammar.Family(
         "Aborting journal",
         "raid_sas",
         "mpt",
+        "non-operational",
         "Controller lockup",
         "smartpqi",
         "hpsa",

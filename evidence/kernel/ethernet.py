@@ -21,7 +21,7 @@ FACTS = {
 }
 _DOWN = re.compile(
     rf"(?:\b(?P<driver>[a-z][\w-]{{1,20}})\s+(?P<pci>{grammar.FULL_PCI})(?:\s+(?P<unnamed>\(unnamed net_device\)[^:]*))?:?\s+)?"
-    r"(?:(?P<device>[A-Za-z][\w.-]{0,31}):\s+)?(?:NIC )?[Ll]ink (?:is )?[Dd]own\b"
+    r"(?:(?P<device>[A-Za-z][\w.-]{0,31})(?::\s+|\s+(?=NIC )))?(?:NIC )?[Ll]ink (?:is )?[Dd]own\b"
 )
 _SLAVE = re.compile(
     r"(?P<bond>\w+): (?:\(slave (?P<slave>[\w.-]+)\): )?link status definitely down(?: for interface (?P<interface>[\w.-]+))?"
@@ -32,7 +32,7 @@ _BEHIND = re.compile(
     rf"(?P<driver>[a-z][\w-]{{1,20}})\s+(?P<pci>{grammar.FULL_PCI})\s+(?P<device>[\w.-]+): NETDEV WATCHDOG"
 )
 _HANG = re.compile(
-    r"(?:Detected Tx Unit Hang|\bTx Unit Hang\b|TX timeout detected, starting reset|tx_timeout: VSI_seid|tx timeout recovery)"
+    r"(?:Detected (?:Tx|Hardware) Unit Hang|\bTx Unit Hang\b|\bTx timeout\. Index \d|Keep alive watchdog timeout|TX timeout detected, starting reset|tx_timeout: VSI_seid|tx timeout recovery)"
 )
 _VIRTUAL = re.compile(
     r"(?:veth|vnet|docker|br-|virbr|tap|tun|cali|cilium|lxc|flannel|cni|dummy|ata\d|usb\d)", re.ASCII
@@ -97,6 +97,8 @@ FAMILY = grammar.Family(
         "TX timeout",
         "tx timeout",
         "tx_timeout",
+        "Tx timeout",
+        "Keep alive watchdog",
     ),
     read=read,
     facts=FACTS,

@@ -54,7 +54,10 @@ FACTS = {
     ),
 }
 _PCI = re.compile(
-    rf"\bmlx[45]_core\s+(?P<pci>{grammar.FULL_PCI})(?::(?P<port>\d))?(?:\s+(?P<device>[A-Za-z][\w.-]{{0,31}}))?(?=:)"
+    rf"\b(?:mlx[45]_core|hfi1|ib_qib|efa|irdma|bnxt_re)\s+(?P<pci>{grammar.FULL_PCI})(?::(?P<port>\d))?(?:\s+(?P<device>[A-Za-z][\w.-]{{0,31}}))?(?=:)"
+)
+_PROBE = re.compile(
+    rf"\b(?:mlx[45]_core|hfi1|efa|irdma): probe of (?P<pci>{grammar.FULL_PCI}) failed with error"
 )
 _CALL = re.compile(r"\b\w+:\d+:\((?P<who>pid)\s(?P<pid>\d{1,18})\):")
 _MODULE = re.compile(r"Port module event(?:\[\w+\])?:\s*(?:module (?P<module>\d{1,18}),\s*)?(?P<text>.*)")
@@ -69,7 +72,7 @@ _MANAGER = re.compile(
 )
 _IPOIB = re.compile(r"(?:^|\s)(?P<device>ib\d[\w.]{0,12}): transmit timeout: latency")
 _OPA = re.compile(
-    r"(?P<device>hfi1_\d+):.*(?:logical state changed to PORT_DOWN|[Ll]ink down\b|physical state changed to PHYS_OFFLINE)"
+    r"(?P<device>hfi1_\d+):.*(?:logical state changed to PORT_DOWN|[Ll]ink down\b|physical state changed to PHYS_OFFLINE|set_link_state: current ACTIVE, new OFFLINE)"
 )
 _VIRTUAL = re.compile(
     r"(?:veth|vnet|docker|br-?|virbr|tap|tun|cali|cilium|lxc|flannel|cni|dummy|bond|team|lo|vlan|wlan|wl|wg)(?![A-Za-z]{4})",
@@ -79,14 +82,14 @@ _PHRASES = (
     (
         "cmd_timeout",
         re.compile(
-            r"timeout\. Will cause a leak of a command resource|mlx4_\w*.* command 0x[0-9a-f]+ timed out"
+            r"timeout\. Will cause a leak of a command resource|\) No done completion|FW did not return all pages|mlx4_\w*.* command 0x[0-9a-f]+ timed out"
         ),
     ),
     ("health_compromised", re.compile(r"device's health compromised")),
     (
         "health_fatal",
         re.compile(
-            r"\bsynd 0x0*[1-9a-f][0-9a-f]*: |Fatal error \d+ detected|device is in fatal|health recovery (?:flow aborted|failed)|Health issue observed.*severity\([0-3]\)|Internal error detected|mlx[45]_\w*: .*handling bad device"
+            r"\bsynd 0x0*[1-9a-f][0-9a-f]*: |Fatal error \d+ detected|device is in fatal|health recovery (?:flow aborted|failed)|Health issue observed.*severity\([0-3]\)|Internal error detected|handling bad device here|mlx5_error_sw_reset:\d+:\(pid \d+\): start"
         ),
     ),
     (
@@ -99,7 +102,13 @@ _PHRASES = (
     ("rx_timeout", re.compile(r"\bRX timeout on channel")),
     ("high_temp", re.compile(r"High temperature on sensors")),
     ("pcie_power_insufficient", re.compile(r"Detected insufficient power on the PCIe slot")),
-    ("cqe_error", re.compile(r"\b(?:dump error cqe|ERR CQE on|Error cqe on cqn|error CQE)", re.IGNORECASE)),
+    (
+        "cqe_error",
+        re.compile(
+            r"\b(?:dump error cqe|ERR CQE on|Error cqe on cqn|error CQE|WC error: \d+, Message)",
+            re.IGNORECASE,
+        ),
+    ),
 )
 
 
@@ -145,6 +154,9 @@ def read(message: str, _context: Context) -> KernelFinding | None:
         code = next((name for name, pattern in _PHRASES if pattern.search(message)), None)
         if code is not None and "mlx" not in message and not call:
             code = None
+    probed = _PROBE.search(message)
+    if probed:
+        code = "init_failed"
     if code is None and (named := _interface(message)):
         code, device = named[0], named[1] or device
     if code is None:
@@ -154,7 +166,7 @@ def read(message: str, _context: Context) -> KernelFinding | None:
         "ib_link",
         code,
         message,
-        pci_bus_id=grammar.pci(where["pci"]) if where else None,
+        pci_bus_id=grammar.pci(found["pci"]) if (found := where or probed) else None,
         device=device,
         pid=grammar.number(call["pid"]) if call else None,
     )
@@ -162,7 +174,17 @@ def read(message: str, _context: Context) -> KernelFinding | None:
 
 FAMILY = grammar.Family(
     name="fabric",
-    triggers=("mlx", "Link DOWN", "arrier", "Port module event", "hfi", "transmit timeout", "WATCHDOG"),
+    triggers=(
+        "mlx",
+        "Link DOWN",
+        "arrier",
+        "Port module event",
+        "hfi",
+        "transmit timeout",
+        "WATCHDOG",
+        "efa: probe",
+        "irdma: probe",
+    ),
     read=read,
     facts=FACTS,
 )

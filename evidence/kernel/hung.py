@@ -55,20 +55,22 @@ FACTS = {
     ),
 }
 _TASK = re.compile(
-    r"\btask (?P<name>.{1,64}?)(?::(?P<pid>\d{1,10}))?(?: <[^>]*>)?\s+(?:is )?blocked for more than (?P<s>\d{1,9}) seconds"
+    r"\btask (?P<name>.{1,64}?)(?::(?P<pid>\d{1,10}))?(?: <[^>]*>)?\s+(?:is )?blocked (?:in I/O wait )?for more than (?P<s>\d{1,9}) seconds"
 )
 _MUTEX = re.compile(r"\bINFO: task (?P<name>.{1,64}?):(?P<pid>\d{1,10}) (?:is )?blocked on an? \w+")
 _SOFT = re.compile(
     r"\bsoft lockup\b.*?(?:CPU#(?P<cpu>\d{1,18}))(?:.*?\[(?P<name>.{1,64}?):(?P<pid>\d{1,10})\])?"
 )
-_HARD = re.compile(r"hard LOCKUP on cpu ?(?P<cpu>\d{1,18})")
+_HARD = re.compile(
+    r"hard LOCKUP on (?:cpu ?|other CPUs )(?P<cpu>\d{1,18})|\bwatchdog: CPU (?P<other>\d{1,18}) (?:self-detected )?[Hh]ard LOCKUP"
+)
 _RCU = re.compile(
     r"\bself-detected stall on CPU|\bdetected (?:expedited )?stalls on CPUs/tasks|kthread (?:starved for|timer wakeup didn't happen)"
 )
 _WORKQUEUE = re.compile(r"BUG: workqueue lockup")
 _PANIC = re.compile(r"[Kk]ernel [Pp]anic - (?:not )?syncing: (?P<why>.*)")
 _OOPS = re.compile(
-    r"BUG: unable to handle|\bOops: |general protection fault[,:]|kernel BUG at |BUG: kernel NULL pointer|Internal error: Oops"
+    r"BUG: unable to handle|\bOops: |general protection fault[,:]|kernel BUG at |BUG: kernel NULL pointer|Internal error: Oops|BUG: Bad page (?:state|map) in process|Unable to handle kernel (?:NULL pointer|paging request)|\binvalid opcode: 0000 \[#\d"
 )
 _FILES = re.compile(r"VFS: file-max limit (?P<limit>\d{1,18}) reached")
 _PIDS = re.compile(r"cgroup: fork rejected by pids controller in (?P<cgroup>\S+)")
@@ -100,7 +102,7 @@ def _lockup(message: str) -> KernelFinding | None:
             detail=cpu,
         )
     if found := _HARD.search(message):
-        return make(FACTS, "hung_task", "hard_lockup", message, device=f"cpu{found['cpu']}")
+        return make(FACTS, "hung_task", "hard_lockup", message, device=f"cpu{found['cpu'] or found['other']}")
     return None
 
 
@@ -133,6 +135,7 @@ FAMILY = grammar.Family(
     name="hung",
     triggers=(
         "blocked for more than",
+        "blocked in I/O wait",
         " blocked on a",
         "lockup",
         "LOCKUP",
@@ -144,6 +147,8 @@ FAMILY = grammar.Family(
         "kernel BUG",
         "Oops",
         "general protection",
+        "Unable to handle kernel",
+        "invalid opcode: ",
         "file-max",
         "fork rejected",
     ),

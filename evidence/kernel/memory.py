@@ -27,14 +27,20 @@ FACTS = {
     ("mce", "memory_failure"): fact(
         LOW, "hardware", "A page of main memory is bad and was taken out of use.", _DIMM
     ),
+    ("mce", "soft_offline"): fact(
+        INFO, "hardware", "A page of main memory with too many corrected errors was given up in time.", _DIMM
+    ),
     ("mce", "uncorrected"): fact(HIGH, "hardware", "A processor reported an uncorrected error.", _CPU),
+    ("mce", "nmi"): fact(
+        LOW, "hardware", "The chipset reported a parity or system error by a non-maskable interrupt.", _CPU
+    ),
 }
 _EDAC = re.compile(
     r"EDAC (?:\w+ )?(?P<mc>MC\d{1,3}|DEVICE\d{1,3}):? ?(?:(?P<count>\d{1,9}) )?(?P<type>CE|UE)\b(?P<text>.*)"
 )
 _ON = re.compile(r"\bon (?P<label>\S+(?: \S*#\S*)*)|label \"(?P<old>[^\"]{1,64})\"")
 _EDAC_PART = re.compile(
-    r"EDAC \w+ ?(?:MC\d+)?: (?:HANDLING MCE MEMORY ERROR|CPU \d+: Machine Check|TSC |ADDR |MISC |PROCESSOR )"
+    r"(?:EDAC \w+ ?(?:MC\d+)?|sbridge): (?:HANDLING MCE MEMORY ERROR|CPU \d+: Machine Check|TSC |ADDR |MISC |PROCESSOR )"
 )
 _BANK = re.compile(
     r"Machine Check(?: Exception| Event)?: *(?P<mcg>[0-9a-fx]{1,16}) Bank (?P<bank>\d{1,3}): (?P<status>[0-9a-f]{8,16})"
@@ -47,11 +53,19 @@ _STORM = re.compile(r"CMCI storm detected")
 _FAILURE = re.compile(
     r"\bMemory failure: 0x[0-9a-f]+:|hardware memory corruption|hardware memory error|corrupted page"
 )
-_KILLED = re.compile(r"[Kk]illing (?P<name>[^:]{1,32}):(?P<pid>\d{1,18}) due to hardware memory corruption")
+_SOFT = re.compile(r"\b[Ss]oft[ -]offlin(?:e|ing)\b")
+_KILLED = re.compile(
+    r"(?:[Kk]illing|Sending SIGBUS to) (?P<name>[^:]{1,32}):(?P<pid>\d{1,18}) due to hardware memory corruption"
+)
 _FATAL = re.compile(
     r"event severity: (?P<sev>fatal|recoverable|corrected|info)|Uncorrected(?:, |\b.*error)|Deferred error"
 )
-_PANIC = re.compile(r"Kernel panic - not syncing: (?:Fatal [Mm]achine check|.*[Hh]ardware [Ee]rror)")
+_PANIC = re.compile(
+    r"Kernel panic - not syncing: (?:Fatal (?:local )?[Mm]achine check|.*[Hh]ardware [Ee]rror|Timeout: Not all CPUs entered broadcast exception|Timeout synchronizing machine check)"
+    r"|CPUs not responding to MCE broadcast|GHES: Fatal hardware error"
+)
+_NMI = re.compile(r"NMI: (?:PCI system error \(SERR\)|IOCK error|memory parity error)")
+_LOGGED = re.compile(r"\bMachine check events logged|\bBERT: Error records from previous boot")
 _UNCORRECTED_BIT, _CONTEXT_CORRUPT_BIT = 61, 57
 
 
@@ -96,7 +110,7 @@ def _bank(message: str) -> KernelFinding | None:
 
 def read(message: str, _context: Context) -> KernelFinding | None:
     """A line about main memory or the processor's own checks."""
-    if "EDAC" in message:
+    if "EDAC" in message or "HANDLING MCE" in message:
         return _edac(message)
     if finding := _bank(message):
         return finding
@@ -113,13 +127,17 @@ def read(message: str, _context: Context) -> KernelFinding | None:
         )
     if _FAILURE.search(message):
         return make(FACTS, "mce", "memory_failure", message)
+    if _SOFT.search(message):
+        return make(FACTS, "mce", "soft_offline", message)
     if _PANIC.search(message):
         return make(FACTS, "mce", "uncorrected", message)
+    if _NMI.search(message):
+        return make(FACTS, "mce", "nmi", message)
     if "[Hardware Error]" in message:
         graded = _FATAL.search(message)
         bad = graded and graded["sev"] in ("fatal", "recoverable", None)
         return make(FACTS, "mce", "detail", message, severity=HIGH if bad else INFO)
-    return None
+    return make(FACTS, "mce", "detail", message) if _LOGGED.search(message) else None
 
 
 FAMILY = grammar.Family(
@@ -132,6 +150,14 @@ FAMILY = grammar.Family(
         "CMCI storm",
         "emory failure",
         "hardware memory",
+        "HANDLING MCE",
+        "oft offlin",
+        "oft-offlin",
+        "entered broadcast exception",
+        "MCE broadcast",
+        "GHES: Fatal",
+        "NMI: ",
+        "BERT: Error",
     ),
     read=read,
     facts=FACTS,

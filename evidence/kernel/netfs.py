@@ -65,13 +65,15 @@ _NFS = (
     ("reclaim", re.compile(r"Lock reclaim failed|reclaim\w* .*failed", re.IGNORECASE)),
     (
         "lease",
-        re.compile(r"NFS: state manager: .*(?:failed|lease expired).*?(?:server (?P<device>\S{1,253}))?"),
+        re.compile(
+            r"NFS: state manager(?::| encountered) .*(?:failed|expired).*?(?:server (?P<device>\S{1,253}))?"
+        ),
     ),
     ("lease", re.compile(r"NFS: .*lease.*(?:expired|lost)")),
     (
         "error",
         re.compile(
-            r"NFS: server (?P<device>\S{1,253}) error|nfs4?\w*: .*unhandled error|NFS: v4 server .* (?:returned|failed)|nfs: RPC call returned error|NFS: \w+ .*error[ =:]+-?\d+"
+            r"NFS: server (?P<device>\S{1,253}) error|nfs4?\w*:? .*unhandled error|NFS: Server (?P<other>\S{1,253}) reports our clientid is in use|NFSv4: state recovery failed|NFS: v4 server .* (?:returned|failed)|nfs: RPC call returned error|NFS: \w+ .*error[ =:]+-?\d+"
         ),
     ),
 )
@@ -120,7 +122,7 @@ _OTHER = (
     (
         "not_responding",
         re.compile(
-            r"libceph: (?:mon|osd|mds)\d+ .*(?:session lost|socket (?:closed|error)|down\b|connect error)|libceph: (?P<device>osd\d+) down|ceph: (?P<mds>mds\d+) (?:hung|caps stale|reconnect denied|caps went stale)"
+            r"libceph: (?:mon|osd|mds)\d+ .*(?:session lost|socket (?:closed|error)|down\b|connect error|connection reset|bad crc|integrity error)|libceph: (?P<device>osd\d+) down|ceph: (?P<mds>mds\d+) (?:hung|caps stale|reconnect denied|caps went stale)"
         ),
     ),
     (
@@ -160,7 +162,7 @@ def _lustre(message: str) -> KernelFinding | None:
         elif pattern.search(text):
             return make(FACTS, "lustre", code, message)
     if found["who"] == "LNetError" or (
-        found["who"] == "LNet" and re.search(r"[Tt]imed out|failed|error", text)
+        found["who"] == "LNet" and re.search(r"[Tt]imed out|failed|error|was inactive for", text)
     ):
         return make(FACTS, "lustre", "network", message)
     return make(FACTS, "lustre", "error", message) if found["who"] == "LustreError" else None

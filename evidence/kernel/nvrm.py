@@ -38,6 +38,12 @@ FACTS = {
         "The firmware of the GPU's system processor (GSP) crashed.",
         "Keep the report below it; drain the node and reset the GPU.",
     ),
+    ("gsp", "boot_failed"): fact(
+        HIGH,
+        "system_software hardware",
+        "The firmware of the GPU's system processor (GSP) did not start; the GPU cannot be used.",
+        "Drain the node and power-cycle it; check that driver and firmware files are of one release if it returns.",
+    ),
     ("nvlink", "rx_detect"): fact(
         LOW,
         "hardware system_software",
@@ -90,14 +96,17 @@ _GSP = (
     ("rpc_timeout", re.compile(r"rpcRecvPoll timed\s?out")),
     (
         "unresponsive",
-        re.compile(r"GSP core unresponsive|GSP-RM unresponsive|(?:GSP RM|LibOS|GSP) heartbeat timed out"),
+        re.compile(
+            r"GSP core unresponsive|GSP-RM unresponsive|[Hh]eartbeat timed out|_kgsp\w+: .*sanity check failed"
+        ),
     ),
+    ("boot_failed", re.compile(r"Cannot initialize GSP firmware RM|cannot proceed with booting GSP")),
     ("crash", re.compile(r"GSP-CrashCat Report")),
 )
 _NVLINK = re.compile(r"\bknvlink\w*:|\bnvidia-nvlink:|NVRM:.*\bNVLink\b")
 _FAILED = re.compile(r"[Ff]ail(?:ed|ure)|\b[Ee]rror\b|timed out")
 _INIT = re.compile(
-    rf"NVRM:\s+{_GPU}(?:RmInitAdapter failed|rm_init_adapter failed)|nvidia\s+(?P<probe>{grammar.PCI}):.*probe .*failed"
+    rf"NVRM:\s+{_GPU}(?:RmInitAdapter failed|rm_init_adapter(?:\(\d+\))? failed)|nvidia\s+(?P<probe>{grammar.PCI}):.*probe .*failed"
 )
 _PROBE = re.compile(rf"\bnvidia: probe of (?P<pci>{grammar.PCI}) failed with error")
 _MISMATCH = re.compile(

@@ -52,7 +52,9 @@ _INVOKED = re.compile(r"(?:^|\s)(?P<name>\S.{0,63}?) invoked oom-killer:")
 _REAPED = re.compile(
     r"oom_reaper: (?:reaped process (?P<pid>\d{1,18}) \((?P<name>.{1,64}?)\)|unable to reap pid:(?P<stuck>\d{1,18}) \((?P<who>.{1,64}?)\))"
 )
-_ALLOC = re.compile(r"(?:^|\s)(?P<name>\S{1,64}): page allocation failure: order:(?P<order>\d{1,18})")
+_ALLOC = re.compile(r"(?:^|\s)(?P<name>\S{1,64}): page allocation failure[:.] order:(?P<order>\d{1,18})")
+_NOBODY = re.compile(r"[Oo]ut of memory and no killable processes")
+_SLAB = re.compile(r"\bSLUB: Unable to allocate memory on node|\bSLAB: Unable to allocate memory on node")
 _SIZES = re.compile(r"(?P<what>total-vm|anon-rss|file-rss|shmem-rss):(?P<kb>\d{1,15})kB")
 
 
@@ -136,6 +138,10 @@ def read(message: str, context: Context) -> KernelFinding | None:
         )
     if found := _INVOKED.search(message):
         return make(FACTS, "oom", "invoked", message, process=grammar.name(found["name"]))
+    if _NOBODY.search(message) and "panic" not in message:
+        return make(FACTS, "oom", "memcg" if "cgroup" in message else "global", message)
+    if _SLAB.search(message):
+        return make(FACTS, "oom", "alloc_failure", message)
     if found := _ALLOC.search(message):
         return make(
             FACTS,
@@ -157,6 +163,8 @@ FAMILY = grammar.Family(
         "Killed process ",
         "killed as a result of limit",
         "page allocation failure",
+        "no killable processes",
+        "Unable to allocate memory on node",
         "memory.oom.group",
     ),
     read=read,

@@ -53,20 +53,20 @@ _BUS = re.compile(
 )
 _TYPE = re.compile(r"type=(?P<type>[^,]{1,40}),.*\((?P<agent>[^()]{1,40})\)")
 _STATUS = re.compile(
-    r"error status/mask=(?P<status>[0-9a-f]{8})/(?P<mask>[0-9a-f]{8})|AER: aer_status: 0x(?P<aer>[0-9a-f]{8})"
+    r"error status/mask=(?P<status>[0-9a-f]{8})/(?P<mask>[0-9a-f]{8})|:\s+aer_status: 0x(?P<aer>[0-9a-f]{8})"
 )
 _BIT = re.compile(
     r":\s{1,6}\[\s?(?P<bit>\d{1,2})\]\s(?P<name>[A-Za-z][\w/ -]{2,40}?)\s*(?P<first>\(First\))?\s*$"
 )
 _REST = re.compile(
-    r"AER:\s+(?:TLP Header|Error of this Agent|\s*aer_(?:layer|uncor_severity|agent))|:\s{2,}TLP Header:|Error of this Agent"
+    r":\s+(?:AER:\s+)?(?:TLP Header:|aer_(?:layer|uncor_severity|agent)\b)|AER:\s+TLP Header|Error of this Agent"
 )
 _DPC = re.compile(r"\bDPC: (?:containment event|unmasked uncorrectable error|ERR_(?:NON)?FATAL|RP PIO error)")
-_RECOVERY = re.compile(r"AER: device recovery failed")
+_RECOVERY = re.compile(r"AER: (?:[Dd]evice recovery failed|can't recover \(no error_detected callback\))")
 _SLOT = re.compile(r"pciehp\b.*?\b[Ss]lot ?\(?(?P<slot>[\w-]{1,40})\)?")
 _SLOT_QUIET = re.compile(r"Link Down/Up ignored|Link Down event (?:ignored|queued)")
 _SLOT_CODES = (
-    ("link_down", re.compile(r"Link Down\b")),
+    ("link_down", re.compile(r"Link Down\b|: No link\b")),
     ("card_removed", re.compile(r"Card not present")),
     ("power_fault", re.compile(r"Power fault (?:on|detected)|: Power fault")),
     (
@@ -186,6 +186,8 @@ def read(message: str, context: Context) -> KernelFinding | None:
         return None
     device = _DEVICE.search(message)
     address = grammar.pci(device["pci"]) if device else None
+    if "DPC: Data Link Layer Link Active not set" in message:
+        return make(FACTS, "pcie_link", "train_failed", message, pci_bus_id=address)
     if _DPC.search(message):
         return make(FACTS, "pcie_aer", "dpc", message, pci_bus_id=address)
     if _RECOVERY.search(message):
@@ -218,6 +220,14 @@ FAMILY = grammar.Family(
         "ECRC",
         "UnsupReq",
         "ACSViol",
+        "ACS Viol",
+        "Surprise Down",
+        "Flow Control",
+        "Internal Error",
+        "Error of this Agent",
+        "aer_",
+        "AtomicOp",
+        "Blocked",
         "Receiver ",
         "Replay Timer",
         "Completion ",

@@ -25,9 +25,11 @@ FACTS = {
         "Replace the supply, or restore its feed.",
     ),
 }
-_CPU = re.compile(r"\b(?P<cpu>CPU ?\d+): (?:Package|Core|[Tt]emperature) ?(?:temperature )?above threshold")
+_CPU = re.compile(
+    r"\b(?P<cpu>CPU ?\d+): (?:Package|Core|[Tt]emperature) ?(?:temperature )?(?:is )?above threshold"
+)
 _CRITICAL = re.compile(
-    r"(?:critical|emergency) temperature reached|[Cc]ritical temperature (?:\S+ )?reached|[Tt]emperature .*exceed\w* .*critical|thermal (?:trip|shutdown)",
+    r"(?:critical|emergency) temperature reached|[Cc]ritical temperature (?:\S+ )?reached|[Tt]emperature .*exceed\w* .*critical|thermal (?:trip|shutdown)|ACPI:.* Critical trip point$",
     re.IGNORECASE,
 )
 _HOT = re.compile(
@@ -58,7 +60,16 @@ def read(message: str, _context: Context) -> KernelFinding | None:
 
 FAMILY = grammar.Family(
     name="thermal",
-    triggers=("emperature", "ower limit", "hermal", "verheat", "ower supply", "ower Supply", "PSU"),
+    triggers=(
+        "emperature",
+        "ritical trip point",
+        "ower limit",
+        "hermal",
+        "verheat",
+        "ower supply",
+        "ower Supply",
+        "PSU",
+    ),
     read=read,
     facts=FACTS,
 )

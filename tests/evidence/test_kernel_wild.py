@@ -1,0 +1,119 @@
+"""Forms of kernel lines found in issue trackers and mailing lists that an earlier grammar misread."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.evidence.kernel import reader
+
+FOUND = [
+    # kind/code, pci, pid, line; addresses and names are ours, the forms are of the source named
+    # linux-nvme: completion status lines of 5.15 and later, fabrics
+    ("block_io/medium_error", None, None, "nvme0n1: Read(0x2) @ LBA 64, 8 blocks, Unrecovered Read Error (sct 0x2 / sc 0x81) MORE DNR"),
+    ("block_io/io_error", None, None, "nvme1c1n1: I/O Cmd(0x2) @ LBA 64, 8 blocks, I/O Error (sct 0x3 / sc 0x71)"),
+    ("block_io/nvme_reset", None, None, "nvme nvme3: starting error recovery"),
+    ("block_io/nvme_disabled", None, None, "nvme nvme3: Identify Controller failed (-4)"),
+    # linux-raid
+    ("block_io/medium_error", None, None, "md/raid:md7: read error not correctable (sector 9 on sdd1)."),
+    ("block_io/medium_error", None, None, "md/raid1:md7: read error corrected (8 sectors at 9 on sdc1)"),
+    ("block_io/md_degraded", None, None, "md/raid1:md7: active with 1 out of 2 mirrors"),
+    ("block_io/md_degraded", None, None, "md/raid:md7: raid level 5 active with 4 out of 5 devices, algorithm 2"),
+    ("block_io/md_degraded", None, None, "md/raid1:md7: Operation continuing on 1 devices."),
+    ("block_io/md_fail", None, None, "md/raid:md7: Too many read errors on sdb1, failing device sdb1."),
+    ("none", None, None, "md/raid1:md7: active with 2 out of 2 mirrors"),
+    ("none", None, None, "md/raid:md7: raid level 6 active with 10 out of 10 devices, algorithm 2"),
+    # linux-block: every status a request can end with
+    ("block_io/io_error", None, None, "blk_update_request: protection error, dev nvme0n1, sector 8 op 0x0:(READ) flags 0x0"),
+    ("block_io/io_error", None, None, "recoverable transport error, dev sdd, sector 12 op 0x1:(WRITE)"),
+    ("block_io/io_error", None, None, "timeout error, dev sdd, sector 12 op 0x1:(WRITE)"),
+    ("block_io/target_error", None, None, "reservation conflict error, dev sdd, sector 12 op 0x1:(WRITE)"),
+    ("block_io/offline", None, None, "device offline error, dev sdd, sector 12 op 0x1:(WRITE)"),
+    ("none", None, None, "blk_update_request: operation not supported error, dev loop1, sector 8 op 0x9:(WRITE_ZEROES)"),
+    ("none", None, None, "blk_update_request: I/O error, dev fd0, sector 0 op 0x0:(READ) flags 0x0"),
+    ("none", None, None, "Buffer I/O error on dev sr0, logical block 0, async page read"),
+    # linux-scsi, linux-ide
+    ("block_io/io_error", None, None, "sd 1:0:4:0: [sdar] Sense Key : Not Ready [current] [descriptor] "),
+    ("block_io/io_error", None, None, "sd 0:0:0:0: [sda] tag#14 FAILED Result: hostbyte=DID_NO_CONNECT driverbyte=DRIVER_OK"),
+    ("block_io/offline", None, None, "sd 4:0:0:0: [sdc] killing request"),
+    ("none", None, None, "sd 4:0:0:0: [sdc] Sense Key : Illegal Request [current] "),
+    ("block_io/ata_error", None, None, "ata3.00: status: { DRDY ERR }"),
+    ("block_io/ata_error", None, None, "ata3: COMRESET failed (errno=-16)"),
+    ("block_io/ata_error", None, None, "ata3.00: disabled"),
+    ("none", None, None, "ata3.00: configured for UDMA/133"),
+    ("block_io/path_failed", None, None, "device-mapper: multipath: Failing path 8:64."),
+    ("block_io/raid_fault", None, None, "mpt3sas_cm0: SAS host is non-operational !!!!"),
+    # ext4, xfs, btrfs lists
+    ("block_io/io_error", None, None, "EXT4-fs warning (device sda1): ext4_end_bio:323: I/O error 10 writing to inode 9"),
+    ("block_io/data_loss", None, None, "EXT4-fs (dm-3): failed to convert unwritten extents to written extents -- potential data loss!  (inode 12, error -30)"),
+    ("block_io/io_error", None, None, "JBD2: Error -5 detected when updating journal superblock for sda1-8."),
+    ("block_io/fs_shutdown", None, None, "XFS (nvme0n1p1): User initiated shutdown received."),
+    ("block_io/io_error", None, None, "BTRFS: error (device dm-0: state A) in btrfs_commit_transaction:2494: errno=-5 IO failure"),
+    ("none", None, None, "BTRFS warning (device sda2): excessive commit interval 3600"),
+    # stable@: mlx5 commands and recovery; probes without a device in front
+    ("ib_link/cmd_timeout", "0000:06:00.0", 185911, "mlx5_core 0000:06:00.0: wait_func_handle_exec_timeout:1128:(pid 185911): cmd[-22]: CREATE_UCTX(0xa04) No done completion"),
+    ("none", None, None, "mlx5_core 0000:06:00.0: wait_func_handle_exec_timeout:1113:(pid 3122): cmd[0]: CREATE_CQ(0x400) recovered after timeout"),
+    ("ib_link/health_fatal", "0000:06:00.0", 5, "mlx5_core 0000:06:00.0: mlx5_health_try_recover:327:(pid 5): handling bad device here"),
+    ("ib_link/init_failed", "0000:06:00.0", None, "mlx4_core: probe of 0000:06:00.0 failed with error -12"),
+    ("ib_link/port_down", "0000:05:00.0", None, "hfi1 0000:05:00.0: hfi1_0: logical state changed to PORT_DOWN (0x1)"),
+    ("ib_link/port_down", "0000:05:00.0", None, "hfi1 0000:05:00.0: hfi1_0: set_link_state: current ACTIVE, new OFFLINE "),
+    ("none", None, None, "hfi1 0000:05:00.0: hfi1_0: Eager buffer size 8388608"),
+    # lkml: watchdogs of 6.x, oopses of arm64
+    ("hung_task/120", None, 34, "INFO: task jbd2/sda1-8:34 blocked in I/O wait for more than 120 seconds."),
+    ("hung_task/hard_lockup", None, None, "watchdog: CPU 4 detected hard LOCKUP on other CPUs 5"),
+    ("hung_task/hard_lockup", None, None, "watchdog: CPU 5 Hard LOCKUP"),
+    ("panic/oops", None, None, "invalid opcode: 0000 [#1] SMP PTI"),
+    ("none", None, None, "traps: python[99] trap invalid opcode ip:7f sp:7f error:0 in libtorch.so[7f+1a]"),
+    ("panic/oops", None, None, "Unable to handle kernel NULL pointer dereference at virtual address 0000000000000010"),
+    ("panic/oops", None, None, "BUG: Bad page state in process python  pfn:1234"),
+    # linux-mm
+    ("oom/alloc_failure", None, None, "swapper/0: page allocation failure. order:1, mode:0x20"),
+    ("oom/alloc_failure", None, None, "SLUB: Unable to allocate memory on node -1, gfp=0xa20(GFP_ATOMIC)"),
+    ("oom/global", None, None, "Out of memory and no killable processes..."),
+    ("panic/panic", None, None, "Kernel panic - not syncing: Out of memory and no killable processes..."),
+    # linux-edac, linux-acpi
+    ("mce/detail", None, None, "Machine check events logged"),
+    ("edac/detail", None, None, "sbridge: HANDLING MCE MEMORY ERROR"),
+    ("mce/memory_failure", None, 77, "Memory failure: 0x3f7a2c: Sending SIGBUS to python:77 due to hardware memory corruption"),
+    ("mce/uncorrected", None, None, "Kernel panic - not syncing: Fatal local machine check"),
+    ("mce/uncorrected", None, None, "Kernel panic - not syncing: Timeout: Not all CPUs entered broadcast exception handler"),
+    ("mce/soft_offline", None, None, "RAS: Soft-offlining pfn: 0x12345"),
+    ("mce/nmi", None, None, "NMI: PCI system error (SERR) for reason a1 on CPU 0."),
+    ("none", None, None, "NMI watchdog: Enabled. Permanently consumes one hw-PMU counter."),
+    ("thermal/cpu_throttle", None, None, "mce: CPU12: Core temperature is above threshold, cpu clock is throttled (total events = 1)"),
+    ("thermal/critical", None, None, "ACPI: Critical trip point"),
+    # linux-pci: names of bits before 4.18, reports by firmware, containment
+    ("pcie_aer/fatal", "0000:5d:00.0", None, "nvidia 0000:5d:00.0:    [ 5] Surprise Down Error   "),
+    ("pcie_aer/uncorrected", "0000:5d:00.0", None, "nvidia 0000:5d:00.0: aer_status: 0x00100000, aer_mask: 0x00000000"),
+    ("pcie_aer/unknown", "0000:5d:00.0", None, "nvidia 0000:5d:00.0:   Error of this Agent(5d00) is reported first"),
+    ("pcie_aer/recovery_failed", "0000:5d:00.0", None, "nvidia 0000:5d:00.0: AER: can't recover (no error_detected callback)"),
+    ("pcie_link/train_failed", "0000:00:01.0", None, "pcieport 0000:00:01.0: DPC: Data Link Layer Link Active not set in 1000 msec"),
+    ("pcie_link/link_down", "0000:00:01.0", None, "pcieport 0000:00:01.0: pciehp: Slot(1): No link"),
+    # netdev
+    ("eth_link/link_down", None, None, "e1000e: eth0 NIC Link is Down"),
+    ("eth_link/tx_timeout", "0000:00:1f.6", None, "e1000e 0000:00:1f.6 eno1: Detected Hardware Unit Hang:"),
+    # NVIDIA/open-gpu-kernel-modules issues and discussion 725, Debian and Ubuntu forums
+    ("driver/init_failed", None, None, "NVRM: rm_init_adapter(0) failed"),
+    ("gsp/boot_failed", None, None, "NVRM: RmInitAdapter: Cannot initialize GSP firmware RM"),
+    ("gsp/boot_failed", None, None, "NVRM: _kgspBootGspRm: unexpected WPR2 already up, cannot proceed with booting GSP"),
+    ("gsp/unresponsive", None, None, "NVRM: _kgspIsHeartbeatTimedOut: Heartbeat timed out"),
+    ("gsp/unresponsive", None, None, "NVRM: _kgspLogRpcSanityCheckFailure: GPU0 sanity check failed 0xf waiting for RPC response from GSP."),
+    # linux-nfs, ceph-users, lustre-discuss
+    ("nfs/error", None, None, "NFS: Server fct reports our clientid is in use"),
+    ("nfs/error", None, None, "nfs4_discover_server_trunking unhandled error -512. Exiting with error EIO"),
+    ("nfs/lease", None, None, "NFS: state manager encountered RPCSEC_GSS session expired against NFSv4 server foo."),
+    ("filesystem/not_responding", None, None, "libceph: osd1 (1)192.168.122.1:6843 bad crc/signature"),
+    ("filesystem/not_responding", None, None, "libceph: osd32 10.240.12.89:6804 connection reset"),
+    ("lustre/network", None, None, "LNet: Service thread pid 77 was inactive for 200.01s. The thread might be hung"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "pci", "pid", "line"), FOUND)
+def test_forms_found_in_the_wild(said: str, pci: str | None, pid: int | None, line: str) -> None:
+    """Kind, code, PCI address and pid are what an operator would say of the line."""
+    found = reader.KernelReader().read_line(f"[ 1843.308145] {line}")
+    got = (
+        (f"{found[1].kind}/{found[1].code}", found[1].pci_bus_id, found[1].pid)
+        if found
+        else ("none", None, None)
+    )
+    assert got == (said, pci, pid)
