@@ -45,7 +45,7 @@ def examine_node(
     """What only the compute node itself can tell: the hooks' files, the agent's socket, the pages' file system."""
     where = path or node_settings_path() or settings_path()
     return _sorted([
-        *(f for f in _slurm(run, config) if f.level == "fail" or f.name.endswith("_path")),
+        *(f for f in _slurm(run, config) if f.level == "fail" or f.name.endswith(("_path", "cluster_name"))),
         *_each(
             ("agent_socket", lambda: site_rights.agent_socket(config)),
             ("pages", lambda: site_rights.pages(config)),
