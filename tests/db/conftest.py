@@ -101,17 +101,15 @@ def make_verdict() -> Callable[..., records.Verdict]:
 @pytest.fixture
 def full_record() -> Callable[[type[Any]], Any]:
     """Builds a record with every field set to something other than its default."""
+    return built
 
-    def make(cls: type[Any]) -> Any:
-        hints = typing.get_type_hints(cls)
-        return cls(
-            **{
-                f.name: _value(f.name, tables.split_optional(hints[f.name])[0])
-                for f in dataclasses.fields(cls)
-            }
-        )
 
-    return make
+def built(cls: type[Any]) -> Any:
+    """A record with every field set to something other than its default."""
+    hints = typing.get_type_hints(cls)
+    return cls(
+        **{f.name: _value(f.name, tables.split_optional(hints[f.name])[0]) for f in dataclasses.fields(cls)}
+    )
 
 
 @pytest.fixture
