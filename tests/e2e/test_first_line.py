@@ -39,7 +39,7 @@ def test_a_dead_agent_costs_no_job_anything(up: Any) -> None:
     node = up.sandbox.layout.node_names[0]
     up.sandbox.fault(node, "agent-crash")
     job = up.sandbox.submit("sleep 1; echo $SLURMD_NODENAME", nodelist=node, gres="gpu:8")
-    assert up.sandbox.wait(job, {"COMPLETED", "FAILED", "CANCELLED"}, 60) == "COMPLETED"
+    assert up.sandbox.wait(job, {"COMPLETED", "FAILED", "CANCELLED"}, 120) == "COMPLETED"
     state, reason = up.node_state(node)
     assert "DRAIN" not in state, reason
     silent = "SELECT 1 FROM probing.health_event WHERE kind = 'agent_silent' AND node = %s"
@@ -50,7 +50,7 @@ def test_a_dead_agent_costs_no_job_anything(up: Any) -> None:
 def test_a_flapping_link_drains_and_disturbs_no_job(up: Any) -> None:
     """Flaps that came back are no reason to end a job: the node is drained at most, the job on it runs on."""
     node = up.sandbox.layout.node_names[0]
-    job = up.sandbox.submit("sleep 60", nodelist=node, gres="gpu:8")
+    job = up.sandbox.submit("sleep 280", nodelist=node, gres="gpu:8")
     up.running(job)
     up.sandbox.fault(node, "ib-flap", hca="mlx5_2", times=4, gap_s=0.1)
     flap = "SELECT 1 FROM probing.health_event WHERE node = %s AND kind = 'ib_link' AND severity = 'high'"
@@ -145,7 +145,7 @@ def test_half_of_the_nodes_failing_at_once_stops_at_the_budget(up: Any) -> None:
     up.sandbox.fault("-", "service-crash")
     up.sandbox.fault("-", "service-start")
     half = up.sandbox.layout.node_names[:2]
-    jobs = {node: up.sandbox.submit("sleep 120", nodelist=node, gres="gpu:8") for node in half}
+    jobs = {node: up.sandbox.submit("sleep 280", nodelist=node, gres="gpu:8") for node in half}
     for job in jobs.values():
         up.running(job)
     for node in half:

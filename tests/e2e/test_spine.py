@@ -124,9 +124,9 @@ def test_5_the_database_is_away_when_it_happens(up: Any) -> None:
     job, (_first, second) = two_node_job(up, FAILS_SOON)
     up.sandbox.fault("-", "db-down")
     up.sandbox.fault(second, "xid", code=79, gpu=3)
-    up.sandbox.wait(job, {"FAILED"}, 60)
+    up.sandbox.wait(job, {"FAILED"}, 120)
     assert up.drained(second) is None
-    later = up.sandbox.submit("sleep 40", nodelist=second, gres="gpu:8")
+    later = up.sandbox.submit("sleep 280", nodelist=second, gres="gpu:8")
     up.running(later)
     up.sandbox.fault("-", "db-up")
     report = up.reported(job, lambda r: ended(r) and r["attempts"][0]["verdict"]["cause"] == "gpu_lost", 90)
