@@ -2,10 +2,11 @@
 
     python benchmarks/job_start.py [--jobs 100] [--blocks 4] [--json]
 
-Boots a sandbox with everything of ours, then runs `srun true` one after the other in alternating blocks: with the
-hooks in slurm.conf, and with Prolog, Epilog, HealthCheckProgram and the SPANK plugin taken out and Slurm
-reconfigured. The difference of the medians, with a bootstrap interval, is the figure. srun itself waits in steps for
-the Prolog (0, 100, 300, 600 ms in 22.05; 0, 100, 1,100 ms since 23.02), so the share of jobs above 300 ms is told too.
+Boots a sandbox with everything of ours, then starts jobs one after the other in alternating blocks: with our hooks in
+slurm.conf; with a Prolog and an Epilog that are empty shell scripts, which is Slurm's own price for having any; and
+with none, the SPANK plugin taken out as well, Slurm reconfigured each time. Measured are `srun true` as a whole, and
+for `sbatch` the time from its call to the script's first line. Differences are of medians, with bootstrap intervals.
+srun itself waits in steps for the Prolog (0, 100, 300, 600 ms in 22.05; 0, 100, 1,100 ms since 23.02).
 """
 
 from __future__ import annotations
@@ -18,39 +19,58 @@ import statistics
 import subprocess
 import sys
 import time
+from typing import Any
 
 from probing_cluster.sandbox import cluster, scratch
 
 OURS = ("Prolog", "Epilog", "HealthCheckProgram", "PlugStackConfig")
+WITH_US, EMPTY, NONE = "with us", "empty hooks", "no hooks"
+SETUPS = (WITH_US, EMPTY, NONE)
 
 
-def switch(box: cluster.Sandbox, original: str, *, ours: bool) -> None:
-    """slurm.conf with or without our hooks, taken up by every daemon.
+def switch(box: cluster.Sandbox, original: str, setup: str) -> None:
+    """slurm.conf with our hooks, empty ones or none, taken up by every daemon.
 
     PrologFlags=Alloc stays in both. Where the SPANK plugin is built, the sandbox's TaskProlog is no hook of
     ours (it only marks the sandbox's processes) and stays as well.
     """
     names = OURS if "PlugStackConfig=" in original else (*OURS, "TaskProlog")
     pattern = re.compile(rf"^({'|'.join(names)})=.*$", re.MULTILINE)
-    text = original if ours else pattern.sub("# \\g<0>", original)
+    text = original if setup == WITH_US else pattern.sub("# \\g<0>", original)
+    if setup == EMPTY:
+        empty = box.layout.bin / "empty-hook"
+        empty.write_text("#!/bin/sh\nexit 0\n")
+        empty.chmod(0o755)
+        text += f"\nProlog={empty}\nEpilog={empty}\n"
     box.layout.slurm_conf.write_text(text)
     plugstack, aside = box.layout.etc / "plugstack.conf", box.layout.etc / "plugstack.aside"
-    if not ours and plugstack.exists():
+    if setup != WITH_US and plugstack.exists():
         plugstack.rename(aside)
-    elif ours and aside.exists():
+    elif setup == WITH_US and aside.exists():
         aside.rename(plugstack)
     box.run(["scontrol", "reconfigure"])
     time.sleep(3)
 
 
-def jobs_ms(box: cluster.Sandbox, count: int) -> list[float]:
-    """Wall milliseconds of each of `count` short jobs, one after the other."""
-    found = []
-    for _ in range(count):
-        begin = time.perf_counter()
-        subprocess.run(["srun", "-N1", "-n1", "true"], env=box.env, check=True, capture_output=True)
-        found.append((time.perf_counter() - begin) * 1e3)
-    return found
+def srun_ms(box: cluster.Sandbox) -> float:
+    """Wall milliseconds of `srun true`."""
+    begin = time.perf_counter()
+    subprocess.run(["srun", "-N1", "-n1", "true"], env=box.env, check=True, capture_output=True)
+    return (time.perf_counter() - begin) * 1e3
+
+
+def sbatch_ms(box: cluster.Sandbox) -> float:
+    """Milliseconds from the call of `sbatch` to the first line of its script."""
+    written = box.layout.directory / "began"
+    written.unlink(missing_ok=True)
+    command = ["sbatch", "-N1", "-n1", "-o", "/dev/null", "--wait"]
+    script = f"#!/bin/sh\ndate +%s%N > {written}\n"
+    begin_ns = time.time_ns()
+    subprocess.run(command, input=script, text=True, env=box.env, check=True, capture_output=True)
+    return (int(written.read_text()) - begin_ns) / 1e6
+
+
+KINDS = {"srun": srun_ms, "sbatch": sbatch_ms}
 
 
 def interval(a: list[float], b: list[float], draws: int = 2000) -> tuple[float, float]:
@@ -70,7 +90,7 @@ def main() -> int:
     parser.add_argument("--blocks", type=int, default=4)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    found: dict[bool, list[float]] = {True: [], False: []}
+    found: dict[str, dict[str, list[float]]] = {k: {s: [] for s in SETUPS} for k in KINDS}
     with (
         scratch.directory("probing-start-") as directory,
         cluster.Sandbox.up(directory / "box", nodes=2, gpus=4) as box,
@@ -82,31 +102,35 @@ def main() -> int:
             box.layout.slurm_conf.read_text(),
             flags=re.MULTILINE,
         )
-        jobs_ms(box, 3)
-        for block in range(options.blocks * 2):
-            ours = block % 2 == 0
-            switch(box, original, ours=ours)
-            jobs_ms(box, 3)
-            found[ours] += jobs_ms(box, options.jobs // options.blocks)
-        switch(box, original, ours=True)
-    low, high = interval(found[True], found[False])
-    told = {
-        "jobs": len(found[True]),
-        "with_ms": round(statistics.median(found[True]), 1),
-        "without_ms": round(statistics.median(found[False]), 1),
-        "difference_ms": [round(low, 1), round(high, 1)],
-        "with_over_300_ms": sum(ms > 300 for ms in found[True]),
-        "without_over_300_ms": sum(ms > 300 for ms in found[False]),
-    }
+        for setup in SETUPS * options.blocks:
+            switch(box, original, setup)
+            for kind, measure in KINDS.items():
+                measure(box)  # the first after a reconfiguration waits for it
+                found[kind][setup] += [measure(box) for _ in range(options.jobs // options.blocks)]
+        switch(box, original, WITH_US)
+    told = {kind: summary(of) for kind, of in found.items()}
     if options.json:
         print(json.dumps(told))
-    else:
-        print(
-            "{jobs} jobs each: median {with_ms} ms with us, {without_ms} ms without;".format(**told), end=" "
-        )
-        print("{with_over_300_ms} and {without_over_300_ms} above 300 ms;".format(**told), end=" ")
-        print(f"difference, 95 % interval: {low:.1f} to {high:.1f} ms")
+        return 0
+    for kind, row in told.items():
+        medians = ", ".join(f"{setup} {row['median_ms'][setup]} ms" for setup in SETUPS)
+        print(f"{kind}, {row['jobs']} jobs each, medians: {medians}")
+        for other, (low, high) in row["more_than_ms"].items():
+            print(f"  with us less {other}: {low} to {high} ms (95 % interval)")
+        print(f"  above 300 ms: {row['over_300_ms']}")
     return 0
+
+
+def summary(found: dict[str, list[float]]) -> dict[str, Any]:
+    """Medians, and how much more a job takes with us than in the other two setups."""
+    return {
+        "jobs": len(found[WITH_US]),
+        "median_ms": {setup: round(statistics.median(ms), 1) for setup, ms in found.items()},
+        "more_than_ms": {
+            other: [round(x, 1) for x in interval(found[WITH_US], found[other])] for other in (EMPTY, NONE)
+        },
+        "over_300_ms": {setup: sum(x > 300 for x in ms) for setup, ms in found.items()},
+    }
 
 
 if __name__ == "__main__":
