@@ -11,10 +11,12 @@ from probing_cluster.core import clock
 from probing_cluster.probe_agent import (
     children,
     gpu_load,
+    jobs,
     pages,
     processes,
     pyspy,
     rank_rows,
+    running,
     step_windows,
 )
 from probing_cluster.probe_agent.ranks import Rank, Watched
@@ -43,7 +45,7 @@ class SnapshotTaker:
 
     async def live(self, watched: Watched) -> dict[str, Any]:
         """The detail of a `rank_snapshot`, stacks included."""
-        entries = await asyncio.gather(*(self._entry(r) for r in watched.chosen()))
+        entries = await asyncio.gather(*(self._entry(r, _owner(watched.job)) for r in watched.chosen()))
         return self._detail(watched, list(entries), last=False)
 
     def last(self, watched: Watched) -> dict[str, Any] | None:
@@ -83,15 +85,24 @@ class SnapshotTaker:
             "window": step_windows.latest(page.recent_steps),
         }
 
-    async def _entry(self, rank: Rank) -> dict[str, Any]:
+    async def _entry(self, rank: Rank, owner: tuple[int, int]) -> dict[str, Any]:
         page, entry = rank.page, self._told(rank)
         if rank.facts is not None:
             entry |= {"state": rank.facts.state, "wchan": rank.facts.wchan}
             workers = [processes.facts(p, self._proc) for p in processes.children_of(page.pid, self._proc)]
             entry["workers"] = "".join(w.state for w in workers if w is not None)
             async with self._turn:
-                entry |= await pyspy.stacks(self._children, page.pid)
+                seen = await pyspy.stacks(self._children, page.pid)
+                if seen.get("holds_gil"):
+                    seen |= await running.look(self._children, page.pid, owner, seen)
+            entry |= seen
         return entry
+
+
+def _owner(job: jobs.Job) -> tuple[int, int]:
+    """uid and gid of whose job it is; its pages could not have been read without."""
+    assert job.uid is not None
+    return job.uid, job.gid if job.gid is not None else job.uid
 
 
 def _raised(page: pages.ProbePage) -> bool:

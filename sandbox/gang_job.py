@@ -130,6 +130,8 @@ class Training:
             endless()
         elif self.case == "gil_held":
             ctypes.PyDLL(None).sleep(FOR_EVER_S)
+        elif self.case == "gil_burnt":
+            burn()
         elif self.case == "rank_stopped":
             os.kill(os.getpid(), signal.SIGSTOP)
         elif self.case == "rank_dead":
@@ -157,6 +159,12 @@ def endless() -> None:
         count += 1
         if count > 1000:
             count = 0
+
+
+def burn() -> None:
+    """C code that spins and holds the GIL: the C library searches a list of elements of no size, practically for ever."""
+    c = ctypes.PyDLL(None)
+    c.lfind(b"a", b"b", ctypes.byref(ctypes.c_size_t(1 << 62)), ctypes.c_size_t(0), c.strcmp)
 
 
 def slow_compiler(graph: Any, _inputs: Any) -> Any:

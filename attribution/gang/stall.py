@@ -16,6 +16,11 @@ STORAGE_FAULTS = frozenset({"mount", "nfs", "lustre", "gpfs", "beegfs", "block_i
 
 BUSY_PHASES = frozenset({"importing", "loading", "compiling", "checkpointing", "validating"})
 """What legitimately takes long, and has patience of its own."""
+MIN_EVALUATING = 2
+"""Samples in the interpreter's loop that show that Python code runs."""
+MIN_SAMPLES = 20
+"""Of fewer, all may lie in C code by chance."""
+NATIVE_FRAC = 0.9
 SLEEPING = frozenset({"S", "D", "I"})
 
 KINDS = {
@@ -29,7 +34,8 @@ KINDS = {
     "storage_io": "a rank, or its data loader's worker, sleeps uninterruptibly in the kernel",
     "dataloader": "a rank waits for its data loader",
     "gil_held": "a rank is in C code that holds the GIL",
-    "python_loop": "a rank is elsewhere in the user's program",
+    "python_loop": "a rank runs Python code elsewhere in the user's program",
+    "user_code": "a rank is elsewhere in the user's program; whether in Python or in C code was not seen",
     "missing": "a rank did not arrive, and it or its stack could not be seen",
     "gpu_lost": "a rank did not arrive and a GPU of its node failed",
     "link_down": "a rank did not arrive and a network link of its node went down",
@@ -316,6 +322,7 @@ def _absent(found: _Ranks, faults: _Faults, proof: list[str]) -> GangFinding:
         return _finding("busy", found, Domain.UNKNOWN, Confidence.UNKNOWN, words, proof)
     kind, domain, confidence, words = _occupation(found[0], kinds)
     proof += [f"rank {r.rank}: {r.stack[0]}" for r in found if r.stack]
+    proof += [f"rank {r.rank}: {_ran_words(r.ran)}" for r in found if r.ran is not None and r.ran.samples]
     return _finding(kind, found, domain, confidence, f"{_names(found)} did not arrive: {words}", proof)
 
 
@@ -346,10 +353,31 @@ def _occupation(rank: views.RankView, kinds: Collection[str]) -> tuple[str, Doma
         return "dataloader", Domain.USER_PROGRAM, Confidence.LIKELY, "it waits for its data loader"
     if not rank.stack:
         return "missing", Domain.UNKNOWN, Confidence.POSSIBLE, "what it is doing could not be seen"
+    if _runs_python(rank):
+        words = "it runs Python code elsewhere in the user's program"
+        return "python_loop", Domain.USER_PROGRAM, Confidence.LIKELY, words
     # Whoever sleeps in Python lets go of the GIL: only C code sleeps while it holds it.
-    if rank.holds_gil and (rank.state in SLEEPING or not rank.stack[0].file.endswith(".py")):
+    if rank.holds_gil and (rank.state in SLEEPING or _runs_native(rank)):
         return "gil_held", Domain.USER_PROGRAM, Confidence.LIKELY, "it is in C code that holds the GIL"
-    return "python_loop", Domain.USER_PROGRAM, Confidence.LIKELY, "it is elsewhere in the user's program"
+    return "user_code", Domain.USER_PROGRAM, Confidence.POSSIBLE, "it is elsewhere in the user's program"
+
+
+def _runs_python(rank: views.RankView) -> bool:
+    """Its frames moved, or its program counter was seen where the interpreter runs Python code."""
+    return rank.moved or (rank.ran is not None and rank.ran.evaluating >= MIN_EVALUATING)
+
+
+def _runs_native(rank: views.RankView) -> bool:
+    """Nearly all of its CPU went into libraries, none into Python code; the interpreter's own C code may be either."""
+    ran = rank.ran
+    if ran is not None and ran.samples >= MIN_SAMPLES:
+        return not ran.evaluating and ran.elsewhere >= NATIVE_FRAC * ran.samples
+    return ".so" in rank.stack[0].file
+
+
+def _ran_words(ran: views.Ran) -> str:
+    where = f", {ran.elsewhere} in libraries ({ran.where} most)" if ran.elsewhere else ""
+    return f"of {ran.samples} samples of its CPU {ran.evaluating} lie in the interpreter's loop{where}"
 
 
 def _inside(ranks: _Ranks, _world: int | None, faults: _Faults) -> GangFinding | None:

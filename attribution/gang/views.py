@@ -57,6 +57,19 @@ class Frame:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Ran:
+    """Where a rank's main thread spent its CPU for about a second: samples of its program counter."""
+
+    samples: int
+    evaluating: int
+    """In the interpreter's own loop: Python code ran."""
+    elsewhere: int
+    """In libraries other than the interpreter."""
+    where: str
+    """The library with most of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RankView:
     """One rank at the moment of the snapshot."""
 
@@ -79,6 +92,11 @@ class RankView:
     stack: Sequence[Frame] = ()
     """The main thread, innermost first; empty when it could not be taken."""
     holds_gil: bool | None = None
+    """Its main thread held the GIL whenever it was looked at; None when that is not known."""
+    moved: bool = False
+    """Its Python frames changed while it was looked at."""
+    ran: Ran | None = None
+    """None where it was not counted."""
     other_stacks: Sequence[Sequence[Frame]] = ()
     workers: str = ""
     """State letters of its child processes (data-loader workers)."""
@@ -118,15 +136,32 @@ def from_snapshot(node: str, entry: Mapping[str, Any]) -> RankView | None:
             step_age_s=None if entry.get("step_age_s") is None else float(entry["step_age_s"]),
             calls=tuple(_call(c) for c in list(entry.get("calls") or ())[-MAX_CALLS:]),
             stack=_frames(entry.get("stack")),
-            holds_gil=entry.get("holds_gil"),
+            holds_gil=_flag(entry.get("holds_gil")),
+            moved=entry.get("moved") is True,
+            ran=_ran(entry.get("ran")),
             other_stacks=tuple(_frames(s) for s in list(entry.get("other_stacks") or ())[:32]),
             workers=_word(entry.get("workers")),
             loader_ends=int(entry["loader_ends"]) if entry.get("loader_ends") is not None else None,
-            stalled=entry.get("stalled") if isinstance(entry.get("stalled"), bool) else None,
+            stalled=_flag(entry.get("stalled")),
             exit_note=_word(entry.get("exit_note")),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _ran(raw: object) -> Ran | None:
+    if not isinstance(raw, Mapping):
+        return None
+    return Ran(
+        samples=int(raw["samples"]),
+        evaluating=int(raw["evaluating"]),
+        elsewhere=int(raw["elsewhere"]),
+        where=_word(raw.get("where")),
+    )
 
 
 def _word(value: object) -> str:

@@ -13,6 +13,7 @@ _CAUSES = {
     "rank_stopped": "rank_stopped",
     "dataloader": "missing_rank",
     "python_loop": "missing_rank",
+    "user_code": "missing_rank",
     "gil_held": "missing_rank",
     "missing": "missing_rank",
     "rank_ended": "missing_rank",

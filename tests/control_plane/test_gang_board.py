@@ -111,7 +111,7 @@ def test_stacks_of_all_nodes_are_one_tree_and_name_who_is_missing(stuck: context
     assert [f["ranks"] for f in tree["forks"]] == ["0-1,3", "2"]
     finding = document["finding"]
     assert isinstance(finding, dict)
-    assert (finding["kind"], finding["ranks"], finding["nodes"]) == ("python_loop", "2", ["n2"])
+    assert (finding["kind"], finding["ranks"], finding["nodes"]) == ("user_code", "2", ["n2"])
     assert "train.py:31" in finding["where"]
 
 

@@ -72,7 +72,7 @@ def rank(number: int, *, arrived: bool = True, **over: object) -> dict[str, obje
         "steps": 7,
         "stalled": True,
     }
-    return {**values, "calls": [call], "stack": [] if arrived else spin, **over}
+    return {**values, "calls": [call], "stack": [] if arrived else spin, "moved": not arrived, **over}
 
 
 def snapshot(n: int, node: str, *ranks: dict[str, object]) -> records.HealthEvent:

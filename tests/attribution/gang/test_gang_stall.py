@@ -54,8 +54,24 @@ def gang(odd: views.RankView) -> list[views.RankView]:
 
 
 DONE = call(7, left=True)
+
+
+def burning(
+    *, samples: int = 100, evaluating: int = 0, elsewhere: int = 0, holds_gil: bool = True
+) -> views.RankView:
+    """Rank 2, which uses the CPU; of what is neither, the interpreter's own C code has the rest."""
+    ran = views.Ran(samples=samples, evaluating=evaluating, elsewhere=elsewhere, where="libfoo.so")
+    return rank(2, DONE, stack=LOOP, state="R", holds_gil=holds_gil, ran=ran)
+
+
 CASES = [
-    (rank(2, DONE, stack=LOOP, state="R"), {}, "python_loop", Domain.USER_PROGRAM, "train.py:12"),
+    (rank(2, DONE, stack=LOOP, state="R"), {}, "user_code", Domain.USER_PROGRAM, "train.py:12"),
+    (rank(2, DONE, stack=LOOP, moved=True), {}, "python_loop", Domain.USER_PROGRAM, "train.py:12"),
+    (burning(evaluating=9, elsewhere=91), {}, "python_loop", Domain.USER_PROGRAM, "train.py:12"),
+    (burning(elsewhere=97), {}, "gil_held", Domain.USER_PROGRAM, "train.py:12"),
+    (burning(elsewhere=97, holds_gil=False), {}, "user_code", Domain.USER_PROGRAM, "train.py:12"),
+    (burning(elsewhere=40), {}, "user_code", Domain.USER_PROGRAM, "train.py:12"),
+    (burning(samples=9, elsewhere=9), {}, "user_code", Domain.USER_PROGRAM, "train.py:12"),
     (
         rank(2, DONE, stack=NATIVE, state="R", holds_gil=True),
         {},
@@ -193,10 +209,19 @@ def test_every_kind_has_a_meaning() -> None:
         assert f"| `{kind}` | {meaning} |" in page
 
 
+def test_code_that_python_did_not_run_is_told_with_its_library() -> None:
+    """The samples are the proof; what could be either is only possible."""
+    native = stall.judge(gang(burning(elsewhere=97)), world_size=4)
+    assert any("97 in libraries (libfoo.so most)" in p for p in native.proof)
+    assert native.confidence is Confidence.LIKELY
+    either = stall.judge(gang(burning(elsewhere=40)), world_size=4)
+    assert either.confidence is Confidence.POSSIBLE
+
+
 def test_a_fault_on_another_node_convicts_nobody_else() -> None:
     """A GPU fault on a node whose ranks all arrived is not why rank 2 is in a loop."""
     found = stall.judge(gang(rank(2, DONE, stack=LOOP)), world_size=4, node_faults={"n1": {"gpu_lost"}})
-    assert (found.kind, found.domain) == ("python_loop", Domain.USER_PROGRAM)
+    assert (found.kind, found.domain) == ("user_code", Domain.USER_PROGRAM)
 
 
 def test_everybody_inside_is_the_network_or_unknown() -> None:
@@ -218,7 +243,7 @@ def test_the_chain_of_waiting_is_followed_to_its_end() -> None:
         rank(3, call(8, group="b", size=2, left=True), stack=LOOP),
     ]
     found = stall.judge(ranks, world_size=4)
-    assert (found.kind, found.ranks) == ("python_loop", (3,))
+    assert (found.kind, found.ranks) == ("user_code", (3,))
 
 
 def test_a_circle_of_waiting_is_a_deadlock() -> None:

@@ -20,7 +20,7 @@ def lost(rank: int, **over: Any) -> dict[str, Any]:
     """A rank that has not arrived, and loops."""
     done = {"group": "0", "seq": 7, "op": "all_reduce", "numel": 4, "group_size": 4, "left": True}
     spin = {"function": "spin", "file": "/home/alice/train.py", "line": 7}
-    return entry(rank, **{"calls": [done], "stack": [spin], **over})
+    return entry(rank, **{"calls": [done], "stack": [spin], "moved": True, **over})
 
 
 def snapshot(make: Any, node: str, *entries: dict[str, Any], before_end_s: float = 60) -> Any:

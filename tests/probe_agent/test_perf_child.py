@@ -1,0 +1,120 @@
+"""Where a thread spends its CPU: real processes, and files of theirs that lie about themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probing_cluster.probe_agent import collect_child, perf_child
+
+LOOP = "while True: pass"
+BURN = (
+    "c = ctypes.PyDLL(None); "
+    "c.lfind(b'a', b'b', ctypes.byref(ctypes.c_size_t(1 << 62)), ctypes.c_size_t(0), c.strcmp)"
+)
+SLEEP = "ctypes.PyDLL(None).sleep(3600)"
+
+
+def allowed() -> bool:
+    """Containers and hardened kernels do not let anyone count."""
+    try:
+        perf_child.sample(os.getpid()).close()
+    except collect_child.Refused:
+        return False
+    return True
+
+
+counts = pytest.mark.skipif(not allowed(), reason="the kernel does not let us count (perf_event_open)")
+
+
+@pytest.fixture
+def ask(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Starts Python on some code and asks where it is; no process left behind."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def work(code: str) -> dict[str, Any]:
+        argv = [sys.executable, "-S", "-c", f"import ctypes\nprint('go', flush=True)\n{code}"]
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE)
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"go\n"
+        asked = json.dumps({"tid": process.pid, "uid": os.getuid(), "gid": os.getgid()})
+        child = [sys.executable, "-I", "-m", "probing_cluster.probe_agent.perf_child"]
+        done = subprocess.run(child, input=asked, capture_output=True, text=True, check=True)
+        return dict(json.loads(done.stdout))
+
+    yield work
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@counts
+def test_python_code_is_seen_in_the_interpreters_loop(ask: Any) -> None:
+    """However little CPU there is: all of it goes there."""
+    told = ask(LOOP)
+    assert told["evaluating"] > 0.5 * told["samples"]
+    assert told["elsewhere"] < 0.5 * told["samples"]
+
+
+@counts
+def test_c_code_that_burns_cpu_is_seen_in_its_library(ask: Any) -> None:
+    """Not one sample in the interpreter's loop, once it has come there."""
+    told = ask(BURN)
+    assert told["elsewhere"] > 0.5 * told["samples"] > 0
+    assert "libc" in told["where"]
+
+
+@counts
+def test_who_sleeps_is_nowhere(ask: Any) -> None:
+    """No CPU, no samples."""
+    assert ask(SLEEP)["samples"] < 20
+
+
+def test_a_thread_that_is_not_there_is_refused() -> None:
+    """One line of why."""
+    with pytest.raises(collect_child.Refused):
+        perf_child.sample(0x7FFFFFF0)
+
+
+def test_the_loop_is_found_in_this_interpreter_or_not_claimed() -> None:
+    """Its symbol lies within the file; a stripped static build has none."""
+    with open("/proc/self/exe", "rb") as handle:  # noqa: PTH123
+        image = handle.read()
+    for start, end in perf_child.evaluating(image):
+        assert 0 < start < end <= len(image)
+
+
+def test_counters_are_sorted_by_what_is_mapped_there() -> None:
+    """Interpreter's loop, its other code, a library, and what no file explains."""
+    maps = """\
+55d000000000-55d000001000 r--p 00000000 08:01 1 /usr/bin/python3.11
+55d000001000-55d000009000 r-xp 00001000 08:01 1 /usr/bin/python3.11
+7f0000000000-7f0000001000 r-xp 00000000 08:01 2 /opt/my lib/libfoo.so
+7fff00000000-7fff00001000 r-xp 00000000 00:00 0 [vdso]
+"""
+    known = perf_child.mappings(maps)
+    assert [m.path for m in known] == ["/usr/bin/python3.11", "/opt/my lib/libfoo.so", "[vdso]"]
+    addresses = [0x55D000001010, 0x55D000002010, 0x7F0000000010, 0x7F0000000020, 0x7FFF00000010, 1]
+    told = perf_child.told(addresses, known, {"/usr/bin/python3.11": [(0x2000, 0x3000)]})
+    assert told == {
+        "samples": 6, "evaluating": 1, "interpreter": 1, "elsewhere": 2, "unknown": 2, "where": "libfoo.so",
+    }  # fmt: skip
+
+
+@given(st.binary(max_size=300), st.binary(max_size=300))
+def test_files_that_lie_about_themselves(header: bytes, rest: bytes) -> None:
+    """They are the user's: whatever they say, there is an answer."""
+    assert isinstance(perf_child.evaluating(b"\x7fELF\x02\x01" + header + rest), list)
+    at_rest = struct.pack("<QQ", 64, 64) + b"\0" * 6 + struct.pack("<HHHH", 56, 2, 64, 2)
+    image = b"\x7fELF\x02\x01".ljust(32, b"\0") + at_rest + header + rest
+    assert isinstance(perf_child.evaluating(image), list)
