@@ -36,11 +36,20 @@ def encode(value: Any) -> bytes:
 
 
 def decode(body: bytes, cls: type[_R]) -> _R:
-    """The record written by `encode`; raises MalformedInput when the bytes are not one."""
+    """The record written by `encode`, of this release or another; raises MalformedInput when the bytes are not one.
+
+    Fields that this release does not know are left out: an agent that was taken back delivers what the newer one left.
+    """
     try:
         row = json.loads(body)
-        convert = _converters(cls)
-        return cls(**{k: convert[k](v) if k in convert and v is not None else v for k, v in row.items()})
+        convert, known = _converters(cls), {item.name for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        return cls(
+            **{
+                k: convert[k](v) if k in convert and v is not None else v
+                for k, v in row.items()
+                if k in known
+            }
+        )
     except (ValueError, TypeError, AttributeError) as exc:
         raise errors.MalformedInput(f"a spooled {cls.__name__} cannot be read: {exc}") from exc
 

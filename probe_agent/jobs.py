@@ -185,7 +185,8 @@ def _row(job: Job) -> dict[str, Any]:
 
 
 def _from_row(row: Mapping[str, Any]) -> Job:
-    fields = dict(row)
+    # A newer release, since taken back, may have kept more of a job than this one knows.
+    fields = {k: v for k, v in row.items() if k in Job.__dataclass_fields__}
     for name in ("started_at", "released_at"):
         if fields.get(name):
             fields[name] = datetime.fromisoformat(fields[name])

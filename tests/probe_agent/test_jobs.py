@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -166,3 +167,16 @@ def test_base_that_is_a_link_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r".*"):
         page_directories.PageDirectories(tmp_path / "jobs").make(7, ME, MINE)
     assert list((tmp_path / "real").iterdir()) == []
+
+
+def test_an_agent_that_was_taken_back_knows_the_newer_ones_jobs() -> None:
+    """What a later release kept of a job beyond what this one knows is left out; the job is still known."""
+    book = jobs.JobBook("b")
+    book.start(job(uid=5))
+    state = codec_round(book.to_state())
+    state["jobs"]["7"]["of_a_later_release"] = [1]
+    assert jobs.JobBook("b", state).running == (7,)
+
+
+def codec_round(state: Any) -> Any:
+    return json.loads(json.dumps(state))
