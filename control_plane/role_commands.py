@@ -89,6 +89,7 @@ def _remove_agent(args: argparse.Namespace) -> int:
     for node in _nodes(args):
         name = roles.agent_role_of(url, config.cluster.name, node)
         roles.remove(url, name)
+        roles.forget_node(url, config.cluster.name, node)
         print(f"{node}\t{name} removed")
     return 0
 

@@ -65,7 +65,8 @@ def test_an_agent_added_delivers_and_one_removed_does_not(run: Run, url: str) ->
     assert (code, out) == (0, "t1\tagent-c-t1\nt2\tagent-c-t2\n")
     assert run("db", "add-agent", "t1")[:2] == (0, "t1\tagent-c-t1\n")
     door = delivery.Delivery(as_role(url, "agent-c-t1"), "c", "t1", keep_open=True)
-    assert door.deliver(events=[event("t1")]).accepted == 1
+    beat = records.AgentHeartbeat(cluster="c", node="t1", at=fakes.NOW)
+    assert door.deliver(events=[event("t1")], heartbeat=beat).accepted == 1
     listed = run("db", "logins", "--group", "agent")[1]
     assert [line.split() for line in listed.splitlines() if " t1 " in line] == [
         ["agent-c-t1", "agent", "t1", "1", "7", "-"]
@@ -75,6 +76,9 @@ def test_an_agent_added_delivers_and_one_removed_does_not(run: Run, url: str) ->
     with pytest.raises(errors.DatabaseUnavailable):
         door.deliver(events=[event("t1")])  # not even over the connection it still has
     door.close()
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT node FROM ops.agent_health").fetchall() == []  # not silent for ever
+        assert connection.execute("SELECT node FROM ops.high_events_24h").fetchall() == [("t1",)]
     assert "agent-c-t1" not in run("db", "logins")[1]
     assert run("db", "remove-agent", "t1")[0] == 3
 
