@@ -41,7 +41,8 @@ def start_mariadb(lay: layout.Layout, env: Mapping[str, str]) -> None:
         lay.mariadb.mkdir(exist_ok=True)
         init = ["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={lay.mariadb}"]
         init += ["--auth-root-authentication-method=normal", "--skip-test-db", "--innodb-log-file-size=16M"]
-        commands.run(init, env=env, timeout_s=120)
+        # It names its temporary tables by pid alone: in a shared directory two containers' would meet.
+        commands.run(init, env={**env, "TMPDIR": str(lay.run)}, timeout_s=120)
     argv = ["mariadbd", *_MARIADB, f"--datadir={lay.mariadb}", f"--socket={lay.mariadb_socket}"]
     argv += [f"--pid-file={lay.run}/mariadb.own.pid", f"--tmpdir={lay.run}"]
     lay.mariadb_socket.unlink(missing_ok=True)
