@@ -21,6 +21,7 @@ from probing_cluster.probe_agent import (
     jobs,
     kernel_follow,
     kernel_words,
+    nic_traffic,
     node_state,
     poller,
     rank_watch,
@@ -238,6 +239,7 @@ class Agent:
             watch=self.node.watch,
             limits=stall.Limits(least_s=agent.stall_least_s, startup_s=agent.stall_startup_s),
             gpus=lambda: self.poller.last.get(nvml.SOURCE.name),
+            nics=nic_traffic.NicTraffic(self.node.reach, exclude=agent.exclude_hcas, at=self.clock),
             at=self.clock,
         )
 

@@ -1,4 +1,4 @@
-"""Everything about a job's ranks on this node at one moment: pages, process states, stacks, GPUs."""
+"""Everything about a job's ranks on this node at one moment: pages, process states, stacks, GPUs, network adapters."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from probing_cluster.probe_agent import (
     children,
     gpu_load,
     jobs,
+    nic_traffic,
     pages,
     processes,
     pyspy,
@@ -34,17 +35,20 @@ class SnapshotTaker:
         *,
         started: children.Children,
         gpus: Callable[[], Mapping[str, Any] | None],
+        nics: nic_traffic.NicTraffic,
         proc: Path = processes.PROC,
         at: clock.Clock = clock.SYSTEM,
     ) -> None:
         self._children = started
         self._gpus = gpus
+        self._nics = nics
         self._proc = proc
         self._clock = at
         self._turn = asyncio.Semaphore(STACKS_AT_ONCE)
 
     async def live(self, watched: Watched) -> dict[str, Any]:
         """The detail of a `rank_snapshot`, stacks included."""
+        await self._nics.read()
         entries = await asyncio.gather(*(self._entry(r, _owner(watched.job)) for r in watched.chosen()))
         return self._detail(watched, list(entries), last=False)
 
@@ -64,6 +68,7 @@ class SnapshotTaker:
             "world_size": max(worlds, default=None),
             "more": max(0, len(watched.ranks) - len(entries)),
             "gpus": gpu_load.of_job(self._gpus(), watched.job.gpu_uuids),
+            "nics": {} if last else self._nics.since(_stood_since_s(watched)),
             "refused_pages": watched.refused,
             "last": last,
         }
@@ -97,6 +102,12 @@ class SnapshotTaker:
                     seen |= await running.look(self._children, page.pid, owner, seen)
             entry |= seen
         return entry
+
+
+def _stood_since_s(watched: Watched) -> float:
+    """When the last rank here got on, by the monotonic clock."""
+    alive = [r for r in watched.ranks.values() if r.alive and r.progress is not None]
+    return max((r.progress.since_s for r in alive if r.progress is not None), default=0.0)
 
 
 def _owner(job: jobs.Job) -> tuple[int, int]:

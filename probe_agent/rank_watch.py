@@ -23,6 +23,7 @@ from probing_cluster.probe_agent import (
     identity,
     jobs,
     nccl_ras,
+    nic_traffic,
     page_directories,
     processes,
     progress,
@@ -57,6 +58,7 @@ class RankWatch:
         watch: self_watch.SelfWatch,
         limits: stall.Limits,
         gpus: Callable[[], Mapping[str, Any] | None] = lambda: None,
+        nics: nic_traffic.NicTraffic | None = None,
         proc: Path = processes.PROC,
         at: clock.Clock = clock.SYSTEM,
     ) -> None:
@@ -72,13 +74,18 @@ class RankWatch:
             started=started, book=book, directories=directories, watch=watch,
             death_watch=self._deaths, proc=proc, at=at,
         )  # fmt: skip
-        self._snapshots = rank_snapshot.SnapshotTaker(started=started, gpus=gpus, proc=proc, at=at)
+        self._nics = nics or nic_traffic.NicTraffic(None)
+        self._snapshots = rank_snapshot.SnapshotTaker(
+            started=started, gpus=gpus, nics=self._nics, proc=proc, at=at
+        )
         self._tell = rank_events.RankEvents(who, at)
         self._asking: set[asyncio.Task[None]] = set()
 
     async def beat(self) -> None:
         """One look at every running job; takes a snapshot of a job that has just stalled."""
         await self._pages.drop_ended()
+        if any(watched.ranks for watched in self._pages.jobs.values()):
+            await self._nics.read()
         for job_id in self._book.running:
             seen = await self.look(job_id)
             if seen:

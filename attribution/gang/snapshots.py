@@ -6,15 +6,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from probing_cluster.attribution.gang import stall, views
+from probing_cluster.attribution.gang import load, stall, views
 from probing_cluster.core import records
 
 SNAPSHOT, DEAD, STALL = "rank_snapshot", "rank_dead", "rank_stall"
 KINDS = (SNAPSHOT, DEAD, STALL)
-BUSY_FRAC = 0.95
-WAITING_POWER_FRAC = 0.4
-"""NCCL's waiting kernels keep a GPU at 100 % on a fifth to a third of its power; training takes well over half."""
-MAX_SPINNING = 4
 BECAUSE = timedelta(seconds=30)
 """A rank that dies within this after another was ended because of it: Slurm ends a failed step, gloo's peers give up."""
 TEARDOWN = timedelta(seconds=3)
@@ -68,32 +64,15 @@ def judge(
 ) -> stall.GangFinding:
     """Why the gang does not get on; ranks that nothing was told of are on those of the attempt's `nodes` that are silent."""
     said = stall.judge(found.ranks, world_size=found.world_size, node_faults=node_faults)
-    spinning = [words for event in found.evidence if (words := _spinning(event))]
-    said = replace(said, proof=(*said.proof, *spinning[:MAX_SPINNING]))
+    told = [e for e in found.evidence if e.kind == SNAPSHOT]
+    said = stall.weigh(
+        said, found.ranks, silent=load.silent(told), stuck=found.nodes >= set(nodes) and load.is_stuck(told)
+    )
+    said = replace(said, proof=(*said.proof, *load.proof(told)))
     if said.kind != "missing" or said.nodes:
         return said
     silent = tuple(n for n in nodes if n not in found.nodes)
     return replace(said, nodes=silent, summary=f"{said.summary} (silent: {', '.join(silent) or 'no node'})")
-
-
-def _spinning(snapshot: records.HealthEvent) -> str:
-    """What the node's GPUs say, where kernels only wait: busy all the time on little power; else nothing."""
-    waiting = []
-    gpus = [g for g in snapshot.detail.get("gpus") or () if isinstance(g, dict)]
-    for gpu in gpus:
-        busy, power, limit = (_number(gpu.get(n)) for n in ("utilization_frac", "power_w", "power_limit_w"))
-        if busy >= BUSY_FRAC and 0 < power <= WAITING_POWER_FRAC * limit:
-            waiting.append((power, limit))
-    if not waiting:
-        return ""
-    power, limit = max(waiting)
-    few = f"{len(waiting)} of {len(gpus)} GPUs are"
-    return f"{snapshot.node}: {few} fully busy on at most {power:.0f} of {limit:.0f} W: their kernels wait"
-
-
-def _number(value: object) -> float:
-    """What is not known is no load and no power."""
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
 
 
 def _views(last: Mapping[str, records.HealthEvent]) -> list[views.RankView]:

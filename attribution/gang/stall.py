@@ -86,6 +86,26 @@ def judge(
     )
 
 
+def weigh(
+    said: GangFinding, ranks: Sequence[views.RankView], *, silent: Collection[str], stuck: bool
+) -> GangFinding:
+    """The finding in the light of the nodes' load, where no rank stands out.
+
+    `silent`: the nodes whose adapters move nothing while all others' do; `stuck`: every GPU only waits and no
+    adapter of any node moves bytes. Both only make suspects, of whom the node is named, never more than possible.
+    """
+    if said.kind == "unknown" and stuck:
+        return _finding(
+            "inside_collective", [], Domain.UNKNOWN, Confidence.POSSIBLE,
+            "the GPUs of every node only wait and no network adapter moves bytes: a collective does not end", said.proof,
+        )  # fmt: skip
+    if said.kind != "inside_collective" or said.nodes or not silent:
+        return said
+    found = [r for r in ranks if r.node in silent]
+    words = f"all ranks are inside the same collective, and only {_names(found)} move nothing: suspect the network there"
+    return _finding("inside_collective", found, Domain.UNKNOWN, Confidence.POSSIBLE, words, said.proof)
+
+
 _Faults = Mapping[str, Collection[str]]
 _Ranks = Sequence[views.RankView]
 

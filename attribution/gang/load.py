@@ -1,0 +1,105 @@
+"""What the GPUs and the network adapters of a stalled gang's nodes say: kernels that only wait, bytes that do not move."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from probing_cluster.core import records
+
+BUSY_FRAC = 0.95
+WAITING_POWER_FRAC = 0.4
+"""NCCL's waiting kernels keep a GPU at 100 % on a fifth to a third of its power; training takes well over half."""
+QUIET_BYTES_PER_S = 1e6
+"""On its busiest adapter a node that waits moves less (subnet management, logins, our own rows); training moves gigabytes."""
+MOVING_FACTOR = 10.0
+"""The other nodes must move as many times more before one is called silent."""
+MAX_PROOF = 4
+
+Snapshots = Sequence[records.HealthEvent]
+
+
+def proof(snapshots: Snapshots) -> list[str]:
+    """What they say, in words, the most telling first."""
+    said = [words for s in snapshots if (words := _spinning(s))][:MAX_PROOF]
+    rates = {
+        s.node: (rate, over_s)
+        for s in snapshots
+        if (rate := busiest(s)) is not None and (over_s := _over_s(s))
+    }
+    quiet = silent(snapshots)
+    if quiet:
+        others = min(rate for node, (rate, _) in rates.items() if node not in quiet)
+        said += [
+            f"{node}: its network adapters moved {_rate(rates[node][0])} over {rates[node][1]:.0f} s, "
+            f"those of every other node at least {_rate(others)}"
+            for node in quiet
+        ]
+    elif (
+        rates and len(rates) == len(snapshots) and all(rate < QUIET_BYTES_PER_S for rate, _ in rates.values())
+    ):
+        most, over_s = max(rates.values())
+        where = "this node" if len(rates) == 1 else f"all {len(rates)} nodes"
+        said.append(f"the network adapters of {where} moved at most {_rate(most)} over {over_s:.0f} s")
+    return said
+
+
+def silent(snapshots: Snapshots) -> tuple[str, ...]:
+    """The few nodes that move nothing while every other one does; empty where that cannot be said of all nodes."""
+    rates = {s.node: busiest(s) for s in snapshots}
+    known = {node: rate for node, rate in rates.items() if rate is not None}
+    quiet = [node for node, rate in known.items() if rate < QUIET_BYTES_PER_S]
+    moving = [rate for node, rate in known.items() if node not in quiet]
+    if len(known) < len(rates) or not quiet or len(quiet) >= len(moving):
+        return ()
+    if min(moving) < MOVING_FACTOR * max(QUIET_BYTES_PER_S, *(known[n] for n in quiet)):
+        return ()
+    return tuple(sorted(quiet))
+
+
+def is_stuck(snapshots: Snapshots) -> bool:
+    """Every node has GPUs that only wait, and no adapter of any moves bytes: a collective that does not end."""
+    rates = [busiest(s) for s in snapshots]
+    quiet = all(rate is not None and rate < QUIET_BYTES_PER_S for rate in rates)
+    return bool(rates) and quiet and all(_spinning(s) for s in snapshots)
+
+
+def busiest(snapshot: records.HealthEvent) -> float | None:
+    """Bytes a second, both ways, of the node's busiest adapter during the stall; None where that was not told."""
+    nics = snapshot.detail.get("nics")
+    ports = nics.get("ports") if isinstance(nics, Mapping) else None
+    rows = [p for p in ports or () if isinstance(p, Mapping)]
+    rates = [_number(p.get("tx_bytes_per_s")) + _number(p.get("rx_bytes_per_s")) for p in rows]
+    return max(rates, default=None)
+
+
+def _over_s(snapshot: records.HealthEvent) -> float:
+    nics: Mapping[str, Any] = snapshot.detail["nics"]
+    return _number(nics.get("over_s"))
+
+
+def _spinning(snapshot: records.HealthEvent) -> str:
+    """What the node's GPUs say, where kernels only wait: busy all the time on little power; else nothing."""
+    waiting = []
+    gpus = [g for g in snapshot.detail.get("gpus") or () if isinstance(g, dict)]
+    for gpu in gpus:
+        busy, power, limit = (_number(gpu.get(n)) for n in ("utilization_frac", "power_w", "power_limit_w"))
+        if busy >= BUSY_FRAC and 0 < power <= WAITING_POWER_FRAC * limit:
+            waiting.append((power, limit))
+    if not waiting:
+        return ""
+    power, limit = max(waiting)
+    few = f"{len(waiting)} of {len(gpus)} GPUs are"
+    return f"{snapshot.node}: {few} fully busy on at most {power:.0f} of {limit:.0f} W: their kernels wait"
+
+
+def _rate(bytes_per_s: float) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if bytes_per_s >= size:
+            return f"{bytes_per_s / size:.1f} {unit}/s"
+    return f"{bytes_per_s:.0f} B/s"
+
+
+def _number(value: object) -> float:
+    """What is not known is no load and no power."""
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
