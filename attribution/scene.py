@@ -14,6 +14,9 @@ from probing_cluster.core import hostlist, records
 SLACK = timedelta(seconds=2)
 """Slurm's times are whole seconds and clocks differ a little."""
 
+CRASHES = frozenset({4, 8, 11})
+"""Illegal instruction, arithmetic, segmentation: a program does these to itself, whatever else went away."""
+
 OWN_HANDLING = timedelta(seconds=30)
 """A drain or requeue this long after the end still belongs to the attempt."""
 
@@ -103,6 +106,17 @@ class Scene:
             for s in self.sightings
             if s.signature.role is signatures.Role.CONSEQUENCE and s.event.node == node
         )
+
+    @functools.cached_property
+    def signal(self) -> int:
+        """The signal that ended its script, as Slurm or a shell's exit code tells it; 0 for none."""
+        code = self.attempt.exit_code or 0
+        return self.attempt.exit_signal or (code - 128 if 128 < code < 160 else 0)
+
+    @property
+    def crashed(self) -> bool:
+        """True when a process broke the rules of its own address space or arithmetic."""
+        return self.signal in CRASHES
 
     @functools.cached_property
     def unwatched_nodes(self) -> tuple[str, ...]:

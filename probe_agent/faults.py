@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from probing_cluster.core import clock, records
-from probing_cluster.probe_agent import conditions, gpus
+from probing_cluster.probe_agent import conditions, gpus, sighting
 
 LATCH_FRESH = timedelta(minutes=5)
 """A line older than this when it is first read is history."""
@@ -132,13 +132,15 @@ class Faults:
 
     def observe(
         self, source: str, judged: conditions.Judgement, active: Iterable[conditions.Active], at: datetime
-    ) -> None:
-        """Take one reading in: its conditions stand, and what it shows healthy or reset ends latched faults."""
+    ) -> list[Fault]:
+        """Take one reading in: its conditions stand, and what it shows healthy or reset ends latched faults, which it returns."""
         self._present[source] = [
             _of_condition(a, source) for a in active if at - a.confirmed_at <= CONDITION_STANDS
         ]
-        self._drop(lambda f: self._contradicted(f, source, judged, at))
+        over = [f for f in self._latched.values() if self._contradicted(f, source, judged, at)]
+        self._drop(lambda f: f in over)
         self._drop(lambda f: f.severity is not records.Severity.HIGH and at - f.confirmed_at > LOW_STANDS)
+        return over
 
     def clear(self, which: Callable[[Fault], bool] = lambda _: True) -> int:
         """An operator declares latched faults cured; how many were."""
@@ -192,6 +194,26 @@ class Faults:
 
     def _drop(self, which: Callable[[Fault], bool]) -> None:
         self._latched = {k: f for k, f in self._latched.items() if not which(f)}
+
+
+def recovery(fault: Fault, source: str, boot_id: str, at: datetime) -> sighting.Sighting:
+    """The end of a latched fault, as the reading of `source` showed it; no line of the kernel need ever say so."""
+    lasted_s = max(0.0, (at - fault.since).total_seconds())
+    began = fault.event_ids[0] if fault.event_ids else None
+    return sighting.Sighting(
+        source=source,
+        position=f"{boot_id}:{fault.key}:{fault.code or ''}:over:{clock.iso_z(fault.confirmed_at)}",
+        at=at,
+        kind=fault.kind,
+        code=fault.code,
+        severity=records.Severity.INFO,
+        message=f"recovered after {lasted_s:.0f} s: {fault.message}",
+        device=fault.device or None,
+        pci_bus_id=fault.pci_bus_id,
+        gpu_uuid=fault.gpu_uuid,
+        latches=False,
+        detail={"recovered": True, "began": began, "lasted_s": lasted_s},
+    )
 
 
 def _remember(fault: Fault, event_id: str) -> None:

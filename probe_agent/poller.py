@@ -134,7 +134,8 @@ class Poller:
 
         before = self._faults.rows().keys()
         seen, _ = tracker.observe(judged, at=now, event_id=event_id)
-        self._faults.observe(source.name, judged, tracker.active.values(), now)
+        over = self._faults.observe(source.name, judged, tracker.active.values(), now)
+        seen += [faults.recovery(f, source.source, tracker.boot_id, now) for f in over]
         changed = self._faults.rows().keys() != before
         memory = dict(judged.memory)
         states: dict[str, Any] = {}

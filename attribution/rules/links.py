@@ -45,6 +45,9 @@ def _staying_down(
     def adjust(seen: scene.Sighting, weight: float) -> float:
         if weight == 0:
             return weight
+        if case.crashed:
+            # Calls on a link that is away fail or wait; they do not tread on memory.
+            weight *= 0.5
         later = [t for t in backs.get((seen.event.node, seen.device), []) if t > seen.at]
         near = abs(case.onset_at - seen.at) <= _FELT
         if later and (case.onset_at - min(later) > _FELT or min(later) - seen.at <= _FLAP):

@@ -16,9 +16,6 @@ _ENDED_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY", "TIMEOUT", "CANCELLED",
 _DOUBTFUL_SIGNALS = {9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6}
 """Killed, terminated, bus error, abort: often somebody else's doing (a watchdog, a server, memory)."""
 
-_CRASHES = frozenset({4, 8, 11})
-"""Illegal instruction, arithmetic, segmentation: a program does these to itself, whoever else went away."""
-
 
 def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     """Findings first; without any, the exit code alone is likely the program's, where somebody watched."""
@@ -64,20 +61,17 @@ def _by_xid(xids: list[scene.Sighting], weight: float) -> claims.Claim:
 
 
 def _by_exit(case: scene.Scene) -> Iterable[claims.Claim]:
-    attempt = case.attempt
-    signal = attempt.exit_signal or (
-        attempt.exit_code - 128 if attempt.exit_code and 128 < attempt.exit_code < 160 else 0
-    )
-    if not signal and not attempt.exit_code:
+    signal = case.signal
+    if not signal and not case.attempt.exit_code:
         return
     weight = _DOUBTFUL_SIGNALS.get(signal, 0.85)
     left = any(f.signature.role is findings.FindingRole.PROXIMAL for f in case.findings)
-    if case.unwatched_nodes or (left and signal not in _CRASHES):
+    if case.unwatched_nodes or (left and not case.crashed):
         weight = min(weight, 0.7)
     if any(f.signature.role is findings.FindingRole.HINT for f in case.findings):
         weight = min(weight, 0.6)
     exits = [f.event for f in case.findings if f.signature.role is findings.FindingRole.EXIT]
-    how = f"was ended by signal {signal}" if signal else f"exited with code {attempt.exit_code}"
+    how = f"was ended by signal {signal}" if signal else f"exited with code {case.attempt.exit_code}"
     yield claims.Claim(
         cause=CAUSE,
         weight=weight,

@@ -547,6 +547,30 @@ def test_a_flap_minutes_before_the_end_convicts_nobody(make):
     assert make.judge(down, counted, stays, hung).cause == "ib_link"
 
 
+def test_a_flap_in_the_last_second_convicts_nobody_once_the_port_was_seen_up(make):
+    """A port that is back within seconds ends no gang that soon; the reading that shows it comes after the end."""
+    down = make.event(1, kind="ib_link", code="link_down", device="ib5")
+    assert make.judge(down).cause == "ib_link"
+    up = make.event(
+        -9, kind="ib_link", code="link_down", device="ib5", source="sysfs", severity=records.Severity.INFO,
+        detail={"recovered": True},
+    )  # fmt: skip
+    assert make.judge(down, up).cause == "user_error"
+
+
+@pytest.mark.parametrize("how", [{"exit_signal": 11, "exit_code": 0}, {"exit_code": 139}])
+def test_a_segmentation_fault_is_not_laid_at_a_link(make, how):
+    """Calls on a link that is away fail or wait: who treads on its own memory is the program."""
+    flapping = make.event(
+        1, kind="ib_link", code="flapping", device="mlx5_5", source="sysfs", severity=records.Severity.LOW
+    )
+    down = make.event(1, kind="ib_link", code="link_down", device="ib5")
+    mine = make.attempt(**how)
+    assert make.judge(flapping, down, attempt=mine).cause == "user_error"
+    lost = make.xid(79, 3, 4)
+    assert make.judge(lost, attempt=mine).cause == "gpu_lost"
+
+
 def test_a_fault_that_came_well_into_a_hang_did_not_begin_it(make):
     """The gang hung for half an hour; the port went down in its last minute."""
     hung = make.finding("watchdog_timeout", detail={"timeout_ms": 1_000_000})

@@ -80,6 +80,21 @@ def test_only_the_nodes_own_sources_vouch(
     assert row["attested"] is attested
 
 
+def test_the_end_of_a_fault_is_not_another_one(store: db_store.Store) -> None:
+    """A link that went down and came back is counted once."""
+    down = records.HealthEvent(
+        event_id=uuid.UUID(int=7), cluster="c", node="n1", at=fleet.at(1), observed_at=fleet.at(1), kind="ib_link",
+        severity=records.Severity.HIGH, source="sysfs", message="x",
+    )  # fmt: skip
+    back = dataclasses.replace(
+        down, event_id=uuid.UUID(int=8), severity=records.Severity.INFO, detail={"recovered": True}
+    )
+    delivery.Delivery(store.connection_uri(), "c", "n1").deliver(events=[down, back])
+    assert [(r["kind"], r["severity"], r["n"]) for r in read(store).events.to_pylist()] == [
+        ("ib_link", "high", 1)
+    ]
+
+
 def test_one_clusters_rows_of_the_window_and_no_others(store: db_store.Store) -> None:
     """Attempts that touch the window, running ones included; events, notes, drains and exclusions of this cluster."""
     store.upsert_attempts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -97,8 +98,21 @@ def test_link_that_is_up_again_contradicts_the_kernels_word(standing: faults.Fau
     same = conditions.Judgement(healthy=frozenset({"0000:5e:00"}))
     standing.observe("nvml", same, [], LATER)
     assert keys(standing) == ["ib_link:mlx5_3"]
-    standing.observe("infiniband", same, [], LATER)
+    (over,) = standing.observe("infiniband", same, [], LATER)
     assert keys(standing) == []
+    told = faults.recovery(over, "sysfs", "b", LATER)
+    assert (told.kind, told.code, told.device, told.severity) == (
+        "ib_link",
+        "down",
+        "mlx5_3",
+        records.Severity.INFO,
+    )
+    assert told.detail["recovered"] is True
+    assert told.detail["began"] == str(down.event_id)
+    assert not told.latches
+    standing.fold(dataclasses.replace(down, at=LATER), now=LATER)
+    (again,) = standing.observe("infiniband", same, [], LATER + timedelta(minutes=1))
+    assert faults.recovery(again, "sysfs", "b", LATER).position != told.position
 
 
 def test_reading_as_old_as_the_line_contradicts_nothing(standing: faults.Faults, event: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ class Scripted:
 
     def __init__(self, name: str = "mounts", every: int = 1) -> None:
         self.present: list[conditions.Condition] = []
+        self.healthy: frozenset[str] = frozenset()
         self.memory: dict[str, Any] = {}
         self.given: list[Mapping[str, Any]] = []
         self.fails: Exception | None = None
@@ -47,7 +48,7 @@ class Scripted:
     def judge(self, raw: Any, memory: Mapping[str, Any], context: polled.Context) -> conditions.Judgement:
         assert raw == self.raw
         self.given.append(memory)
-        return conditions.Judgement(present=tuple(self.present), memory=self.memory)
+        return conditions.Judgement(present=tuple(self.present), healthy=self.healthy, memory=self.memory)
 
 
 GONE = conditions.Condition(
@@ -157,6 +158,29 @@ def test_source_in_trouble_keeps_what_stood_and_stops_no_other(
     assert rig.watch.of("mounts").state == state
     assert rig.watch.of("mounts").failures_total == 2
     assert len(rig.events()) == 1
+    rig.spool.close()
+
+
+def test_the_end_of_what_the_kernel_said_is_an_event_of_the_reading_that_shows_it(
+    who: identity.Identity, tmp_path: Path, event: Any
+) -> None:
+    """The kernel need not say that a port is up again: the reading does, once, and the heartbeat goes out."""
+    ports = Scripted("infiniband")
+    rig = Rig(who, tmp_path / "s", ports)
+    down = event(kind="ib_link", code="link_down", device="ib2", at=datetime.now(UTC) - timedelta(seconds=30))
+    rig.faults.fold(down, now=datetime.now(UTC))
+    ports.healthy = frozenset({"mlx5_2", "ib2"})
+    rig.poll(3)
+    (told,) = rig.events()
+    assert (told.kind, told.code, told.device, told.severity) == (
+        "ib_link",
+        "link_down",
+        "ib2",
+        records.Severity.INFO,
+    )
+    assert (told.detail["recovered"], told.detail["began"]) == (True, str(down.event_id))
+    assert rig.faults.rows() == {}
+    assert rig.changes == 1
     rig.spool.close()
 
 
