@@ -75,7 +75,10 @@ _KINDS = (
     ),
     (
         "cuda_illegal_access",
-        re.compile(r"illegal memory access|ILLEGAL_?ADDRESS|invalid __global__", re.IGNORECASE),
+        re.compile(
+            r"illegal memory access|ILLEGAL_?ADDRESS|invalid __global__|Memory access fault by GPU",
+            re.IGNORECASE,
+        ),
     ),
     ("cuda_misaligned_address", re.compile(r"misaligned address", re.IGNORECASE)),
     (
@@ -112,8 +115,8 @@ _KINDS = (
     ),
 )
 _ANCHOR = re.compile(
-    r"CUDA error(?: \d+)?(?: in [^:]*)?: (?P<a>[^\n]{2,300})|\bcudaError\w{2,60}(?:: (?P<b>[^\n]{2,200}))?|cuda runtime error \(\d+\) ?: (?P<c>[^\n]{2,200})"
-    r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|CUDA (?P<f>out of memory)\b|CUDA (?:initialization|call).*?: (?P<g>[^\n]{2,200})"
+    r"(?:CUDA|HIP) error(?: \d+)?(?: in [^:]*)?: (?P<a>[^\n]{2,300})|\b(?:cuda|hip)Error(?!_t\b)\w{2,60}(?:: (?P<b>[^\n]{2,200}))?|cuda runtime error \(\d+\) ?: (?P<c>[^\n]{2,200})"
+    r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|(?:CUDA|HIP) (?P<f>out of memory)\b|(?P<j>Memory access fault by GPU node-\d+)|CUDA (?:initialization|call).*?: (?P<g>[^\n]{2,200})"
     r"|CUDA driver (?P<h>initialization failed)|from cudaGetDeviceCount\(\).*?\bError \d{1,4}: (?P<i>[^\n]{2,200})",
 )
 _TORCH_OOM = re.compile(
@@ -128,7 +131,7 @@ _HANDLE = re.compile(
     re.IGNORECASE,
 )
 _ADVICE = re.compile(
-    r"might be asynchronously reported|consider passing CUDA_LAUNCH_BLOCKING|Compile with|UserWarning|warnings\.warn|CUDA error(?:s)? (?:if|when|handling|checking)"
+    r"might be asynchronously reported|consider passing (?:CUDA_LAUNCH_BLOCKING|AMD_SERIALIZE)|Compile with|UserWarning|warnings\.warn|CUDA error(?:s)? (?:if|when|handling|checking)"
 )
 
 
@@ -173,6 +176,10 @@ FAMILY = grammar.Family(
     triggers=(
         "CUDA",
         "cuda",
+        "HIP error",
+        "hipError",
+        "HIP out of",
+        "Memory access fault",
         "OutOfMemoryError",
         "RESOURCE_EXHAUSTED",
         "OOM when",

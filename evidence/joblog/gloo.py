@@ -52,14 +52,15 @@ _RESET = re.compile(
     r"(?:Read|Write|readv?|writev?|recv|send)\w* ?(?:error)? ?\[?.*?(?:Connection reset by peer|Broken pipe|Connection timed out)"
 )
 _CONNECT = re.compile(
-    r"connectFullMesh failed|Connect (?:timeout|error)|timed out connecting|Failed to connect", re.IGNORECASE
+    r"connectFullMesh failed|Connect (?:timeout|error)|timed out connecting|Failed to connect|\] connect \[\S+\]:\d+: ",
+    re.IGNORECASE,
 )
 _ENFORCE = re.compile(
     r"Received data size doesn't match expected size|op\.preamble\.length <= op\.nbytes|distributed collective mismatch"
 )
 _STORE_TIMEOUT = re.compile(
-    r"Timed out after (?P<s>\d{1,7}) seconds waiting for clients|The client socket has timed out after (?P<ms>\d{1,18})(?P<unit>ms|s)|"
-    r"(?:wait|Socket) timeout (?:after|of) (?P<after>\d{1,18})ms, keys|Timeout waiting for key|RendezvousTimeoutError|Timeout while waiting for (?:TCPStore|rank)"
+    r"Timed out after (?P<s>\d{1,7}) seconds waiting for clients|The client socket has timed out after (?P<ms>\d{1,18})(?P<unit>ms|s)|connect\(\) timed out\. Original timeout was (?P<old>\d{1,18}) ms|"
+    r"(?:wait|Socket) timeout (?:after|of) (?P<after>\d{1,18})ms, keys|Timeout waiting for key|RendezvousTimeoutError|Timeout while waiting for (?:TCPStore|rank)|DEADLINE_EXCEEDED: Barrier timed out"
 )
 _STORE_BARRIER = re.compile(
     r"Timed out initializing process group in store based barrier on rank:? (?P<rank>\d{1,8})(?:.*timeout=(?:(?P<d>\d{1,18}) days?, )?(?P<h>\d{1,18}):(?P<m>\d\d):(?P<s>\d\d))?"
@@ -73,6 +74,10 @@ _STORE_LOST = re.compile(
 )
 _IN_USE = re.compile(r"[Aa]ddress already in use|EADDRINUSE")
 _OWN_ERROR = re.compile(r"Error\b|what\(\)|\[E")
+_AT_THE_END = re.compile(
+    r"\[W\d{0,4}\s|has failed to (?:shutdown|send a keep-alive heartbeat to) the rendezvous"
+)
+"""Warnings of ranks that end a little later than the one that keeps the store: every second healthy run prints them."""
 
 
 def _from_context(source: Record, context: Context) -> str | None:
@@ -115,13 +120,16 @@ def read(source: Record, context: Context) -> JobFinding | None:
         ms = int(found["s"]) * 1000 if found["s"] else None
         if found["ms"]:
             ms = int(found["ms"]) * (1 if found["unit"] == "ms" else 1000)
-        ms = int(found["after"]) if found["after"] else ms
+        ms = int(found["after"] or found["old"]) if found["after"] or found["old"] else ms
         return make(FACTS, "rendezvous_timeout", source, timeout_ms=ms)
     if _IN_USE.search(text) and _OWN_ERROR.search(text):
         return make(FACTS, "address_in_use", source)
+    role = Role.OBSERVATION if _AT_THE_END.search(text) else Role.REMOTE
     if _STORE_LOST.search(text):
-        return make(FACTS, "store_lost", source)
-    return make(FACTS, "rendezvous_failed", source) if _FAILED.search(text) else None
+        return make(FACTS, "store_lost", source, role=role)
+    if not _FAILED.search(text):
+        return None
+    return make(FACTS, "rendezvous_failed", source, role=role if role is Role.OBSERVATION else None)
 
 
 FAMILY = grammar.Family(
@@ -134,6 +142,8 @@ FAMILY = grammar.Family(
         "preamble",
         "collective mismatch",
         "client socket",
+        "Original timeout",
+        "Barrier timed out",
         "timeout after",
         "Timeout waiting",
         "Timeout while",

@@ -50,7 +50,7 @@ FACTS = {
     ),
 }
 _SAID = re.compile(
-    r"(?:(?P<host>[A-Za-z0-9][\w.-]{0,253})(?::(?P<pid>\d{1,10}):\d{1,10})? )?\[(?P<dev>-?\d+)\] .{0,200}?NCCL WARN (?P<text>.*)"
+    r"(?:(?:(?P<host>[A-Za-z0-9][\w.-]{0,253})(?::(?P<pid>\d{1,10}):\d{1,10})? )?\[(?P<dev>-?\d+)\] .{0,200}?|^)NCCL WARN (?P<text>.*)"
 )
 _COMPLETION = re.compile(
     r"NET/IBP? ?: ?.*?Got (?:completion|CQE)(?: with error| from peer)?(?: (?P<peer>[^\s<]+)<\d+>)?(?:.*?(?:error (?P<error>\d{1,18})|status=(?:\w+\()?(?P<status>\d{1,18})))?(?:.*?opcode(?: |=\w+\()(?P<opcode>\d{1,18}))?(?:.*?vendor[ _]err(?: |=)(?P<vendor>\d{1,18}))?"
@@ -68,7 +68,10 @@ _TEXTS = (
         "nccl_invalid_usage",
         re.compile(r"Duplicate GPU detected|invalid usage|Invalid config|mismatched? (?:nranks|version)"),
     ),
-    ("collective_mismatch", re.compile(r"Message truncated : received \d+ bytes instead of \d+")),
+    (
+        "collective_mismatch",
+        re.compile(r"Message truncated : received \d+ bytes instead of \d+|Mismatched collective detected"),
+    ),
     (
         "nccl_no_interface",
         re.compile(
@@ -104,6 +107,10 @@ _TEXTS = (
 )
 _CUDA = re.compile(r"C[uU][dD][aA] failure(?: \d+)? '?(?P<text>[^'\n]{1,120})'?")
 _BARE = re.compile(r"^(?:.{0,60}?)(?P<text>NET/IBP? ?: ?.*)")
+_UCX = re.compile(
+    r"\b[Tt]ransport retry count(?:er)? exceeded on (?P<hca>\w+):\d+/\w+|\bFailed to modify QP to (?:INIT|RTR|RTS)\b"
+)
+"""What UCX (under MPI, NVSHMEM, NIXL) and other users of verbs print when the peer does not acknowledge."""
 
 
 def _completion(source: Record, text: str) -> JobFinding | None:
@@ -132,6 +139,11 @@ def _completion(source: Record, text: str) -> JobFinding | None:
 
 def read(source: Record, _context: Context) -> JobFinding | None:
     """A WARN line, or its text alone where a framework reprinted it."""
+    if found := _UCX.search(source.text):
+        if not found["hca"]:
+            return make(FACTS, "net_ib_error", source)
+        meaning = f"An InfiniBand or RoCE transfer ended with error 12: {_COMPLETIONS[12]}."
+        return make(FACTS, "net_ib_completion_error", source, meaning=meaning, detail={"hca": found["hca"]})
     said = _SAID.search(source.text)
     if said is None:
         bare = _BARE.search(source.text) if "NCCL INFO" not in source.text else None
@@ -156,5 +168,8 @@ def read(source: Record, _context: Context) -> JobFinding | None:
 
 
 FAMILY = grammar.Family(
-    name="nccl", triggers=("NCCL WARN", "NET/IB :", "NET/IB:", "NET/IBP"), read=read, facts=FACTS
+    name="nccl",
+    triggers=("NCCL WARN", "NET/IB :", "NET/IB:", "NET/IBP", "retry count", "modify QP to"),
+    read=read,
+    facts=FACTS,
 )

@@ -20,6 +20,9 @@ FACTS = {
             "task_exit",
         )
     },
+    "peer_lost": fact(
+        Role.REMOTE, ALL, "Another process of the job is gone; its own failure lies elsewhere."
+    ),
     "memory_corruption": fact(
         Role.ROOT,
         ("user_program", "system_software"),
@@ -62,6 +65,14 @@ _FATAL = re.compile(
 )
 _HEAP = re.compile(
     r"double free or corruption|free\(\): invalid|malloc\(\): (?:corrupted|invalid|unsorted)|corrupted size vs\. prev_size|munmap_chunk\(\): invalid pointer|stack smashing detected"
+)
+_PEER = re.compile(
+    r"JAX distributed service detected fatal errors|tasks are unhealthy \(stopped sending heartbeats\)|\bA worker died or was killed while executing a task"
+    r"|The actor is dead because its (?:worker process has died|node has died|owner has died)"
+)
+"""JAX's coordination service and Ray, where a process of theirs is gone."""
+_RAY_OOM = re.compile(
+    r"Task was killed due to the node running low on memory|exceeds the memory usage threshold of"
 )
 _GIL = re.compile(r"Could not acquire GIL within \d+ ms")
 _XID = re.compile(r"NVRM: Xid \(")
@@ -160,6 +171,10 @@ def read(source: Record, context: Context) -> JobFinding | None:
         )
     if finding := _elastic(source, context) or _crashed(source):
         return finding
+    if _RAY_OOM.search(text):
+        return make(FACTS, "host_oom_kill", source)
+    if _PEER.search(text):
+        return make(FACTS, "peer_lost", source)
     if _GIL.search(text):
         return make(FACTS, "gil_deadlock", source)
     if _SIGTERM.search(text):
@@ -188,6 +203,12 @@ FAMILY = grammar.Family(
         "Process received signal",
         "Signal: ",
         "Fatal Python",
+        "JAX distributed service",
+        "stopped sending heartbeats",
+        "worker died",
+        "actor is dead",
+        "low on memory",
+        "memory usage threshold",
         "double free",
         "free()",
         "malloc()",

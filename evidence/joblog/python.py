@@ -63,12 +63,15 @@ _STRERROR = (
     (
         "disk_full",
         re.compile(
-            r"(?:: |error |\()(?:No space left on device|Disk quota exceeded)\b|PermissionError: .*quota",
+            r"(?:: |error |with |\()(?:No space left on device|Disk quota exceeded)\b|PermissionError: .*quota",
             re.IGNORECASE,
         ),
     ),
     ("stale_file_handle", re.compile(r"Stale (?:NFS )?file handle")),
-    ("io_error", re.compile(r"(?::|error) (?:Input/output error|Remote I/O error|Read-only file system)\b")),
+    (
+        "io_error",
+        re.compile(r"(?::|error|with) (?:Input/output error|Remote I/O error|Read-only file system)\b"),
+    ),
     (
         "filesystem_unreachable",
         re.compile(r"Transport endpoint is not connected|Cannot send after transport endpoint shutdown"),
@@ -86,11 +89,18 @@ _CHECKPOINT = re.compile(
     re.IGNORECASE,
 )
 _BLOCKED = re.compile(
-    r"std::bad_alloc|Cannot allocate memory|MemoryError\b|DefaultCPUAllocator: (?:can't|not enough) (?:allocate )?memory|numpy\.core\._exceptions\._ArrayMemoryError"
+    r"std::bad_alloc|Cannot allocate memory|(?<!OutOf)MemoryError\b|DefaultCPUAllocator: (?:can't|not enough) (?:allocate )?memory"
 )
+_ENDS = "Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Fault|Iteration|Expired|Abort"
+_NAMED = re.compile(rf"(?:{_ENDS})$")
+"""What the names of exceptions end with; another name counts only with its module in front and at the start of the line."""
 _EXCEPTION = re.compile(
-    r"^(?:\s{0,8}|.{0,40}?\s)(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Fault))(?:\((?P<inner>[A-Za-z]\w{0,60})\))?(?P<sep>: |:?\s*$)(?P<text>.{0,400})"
+    r"^(?:\s{0,8}|.{0,40}?\s)(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:"
+    + _ENDS
+    + r")|(?:[a-z_]\w{0,60}\.){1,8}[A-Z]\w{0,60})"
+    r"(?:\((?P<inner>[A-Za-z]\w{0,60})\))?(?P<sep>: |:?\s*$)(?P<text>.{0,400})"
 )
+_GROUP = re.compile(r"^\s*(?:\| )+(?=[ \w])|^\s*\+ (?=Exception Group)")
 _REMOTE_NAMES = frozenset({
     "BrokenPipeError", "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "EOFError", "ChildFailedError",
     "ProcessRaisedException", "ProcessExitedException", "DistBackendError", "DistNetworkError", "DistStoreError", "DistError",
@@ -146,9 +156,17 @@ def read(source: Record, _context: Context) -> JobFinding | None:
     return _loader(source) or _files(source)
 
 
+def ungrouped(text: str) -> str:
+    """A line of an exception group's traceback without the lines drawn before it."""
+    return _GROUP.sub("", text)
+
+
 def exception(source: Record) -> JobFinding | None:
-    """The last line of a traceback; None when the line is not one."""
-    if not (found := _EXCEPTION.match(source.text)):
+    """The last line of a traceback; None when the line is not one, or only the sum of an exception group."""
+    found = _EXCEPTION.match(source.text)
+    if found is None or found["name"].endswith("ExceptionGroup"):
+        return None
+    if not _NAMED.search(found["name"]) and source.text[: found.start("name")].strip():
         return None
     name = found["inner"] or found["name"].rsplit(".", 1)[-1]
     detail = {"exception": found["name"]}

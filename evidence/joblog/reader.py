@@ -83,6 +83,8 @@ class _Cut:
 
     record: Record
     joined: int = 0
+    found: JobFinding | None = None
+    """What the line says so far; more may stand on the next ones."""
 
 
 class JobLogReader:
@@ -109,17 +111,26 @@ class JobLogReader:
         if cut is None:
             return None
         if _NEW_RECORD.match(record.text) or cut.joined >= _MAX_JOIN_LINES:
-            self._cut = None
+            self._give_up()
             return None
         cut.joined += 1
         cut.record = replace(cut.record, text=(cut.record.text + record.text)[:MAX_LINE_CHARS])
         found = self._families(cut.record)
-        if found:
+        if found and not torch_nccl.is_cut(cut.record.text):
             self._cut = None
-        return found
+            return found
+        return None
+
+    def _give_up(self) -> None:
+        """No end came to the line that was cut: what it said alone counts."""
+        if self._cut and self._cut.found:
+            self._take(self._cut.found)
+        self._cut = None
 
     def _traceback(self, record: Record) -> JobFinding | None:
         """Follow a traceback of this rank; its last line is the exception."""
+        if "| " in record.text:
+            record = replace(record, text=python.ungrouped(record.text))
         rank = record.rank
         if _TRACEBACK in record.text:
             if len(self._tracebacks) < _MAX_TRACEBACKS:
@@ -186,7 +197,10 @@ class JobLogReader:
         listed = self._context.listing(line)
         found = self._join(record) or (self._families(record) if interesting or listed else None)
         last = self._traceback(record)
-        if found := found or last:
+        if found and found.line == line and torch_nccl.is_cut(text):
+            self._give_up()
+            self._cut = _Cut(record, found=found)
+        elif found := found or last:
             self._take(found)
         elif cut and len(text.rstrip()) >= _MIN_WRAP_CHARS:
             self._cut = _Cut(record)
@@ -195,6 +209,7 @@ class JobLogReader:
 
     def close(self) -> list[JobFinding]:
         """The findings still held, the first cause marked."""
+        self._give_up()
         return self._story.settle()
 
 

@@ -73,6 +73,8 @@ _WORK = re.compile(
     r"(?: ran for (?P<ran>\d{1,15}) milliseconds)?"
 )
 _CAUGHT = re.compile(r"Watchdog caught collective operation timeout")
+_CUT_WORK = re.compile(r"Watchdog caught collective operation timeout: ?(?:WorkNCCL\([^)]*)?$")
+"""The line ends inside the description of the work: what is missing stands on the next one."""
 _AT_WORK = re.compile(
     r"(?:Timeout at (?:NCCL|collective)(?: work)?: ?|detected by watchdog at work(?: sequence id)?: )(?P<seq>\d{1,18})"
     r"(?:.*?last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), last completed (?:NCCL )?work: (?P<completed>-?\d+))?"
@@ -87,7 +89,7 @@ _HEARTBEAT = re.compile(
 )
 _DATED = re.compile(r"\[[EFWI]\d{3,4} \d\d:\d\d:\d\d")
 _ASYNC = re.compile(
-    r"raised the following async exception|NCCL error(?: in)?:|NCCL Error \d|ncclCommWatchdog.*NCCL error",
+    r"raised the following async exception|NCCL error(?: in)?:|NCCL Error \d|ncclCommWatchdog.*NCCL error|\bNCCL operation nccl\w+\(.{0,200}\) failed:",
     re.IGNORECASE,
 )
 _RESULTS = (
@@ -118,7 +120,7 @@ _DESYNC = re.compile(
     r"lagging/(?:dead/)?mismatched ranks that caused the desync are:.*?\[(?P<ranks>[\d, ]+)\] (?:finished collective #(?P<last>\d{1,18}), but didn't join collective #(?P<next>\d{1,18}))?|ranks? \[(?P<lag>[\d, ]+)\] are the lagging ranks"
 )
 _MISMATCH = re.compile(
-    r"Detected mismatch between collectives on ranks\. Rank (?P<one>\d{1,18}) is running (?:collective: )?(?:inconsistent )?.*?(?:SequenceNumber=(?P<seq>\d{1,18}), )?OpType=(?P<op>\w+).*?but Rank (?P<rank>\d{1,18}) is running"
+    r"Detected mismatch between collectives on ranks\. Rank (?P<one>\d{1,18}) is running (?:collective: )?(?:inconsistent )?.*?(?:SequenceNumber=(?P<seq>\d{1,18}), )?OpType=(?P<op>\w+)(?:.*?but Rank (?P<rank>\d{1,18}) is running)?"
 )
 _TENSOR = re.compile(
     r"\brank[ =:]?(?P<rank>\d{1,8})\b.{0,80}?\btensor\b.{0,40}?\b(?P<count>\d{3,15}) elements", re.IGNORECASE
@@ -126,6 +128,8 @@ _TENSOR = re.compile(
 _SIGNAL = re.compile(
     r"Received a (?:dump|timeout) signal (?:due to (?:a |an )?[\w ]{1,40}?)?from\s+(?:this local rank|rank (?P<from>\d{1,18}))|Observed flight recorder dump signal from another rank"
 )
+_OWN_SIGNAL = re.compile(r"dump signal due to a collective timeout from\s+this local rank")
+"""The rank's own watchdog asked for the dump: where the watchdog's line was cut off, this one still tells of it."""
 _ABORTED = re.compile(
     r"NCCL communicator was aborted on rank (?P<rank>\d{1,18})|Found key in store: NCCLABORTEDCOMM.*from rank: (?P<from>\d{1,18})"
 )
@@ -176,6 +180,11 @@ def _watchdog(source: Record) -> JobFinding | None:
     return make(FACTS, kind, source, detail=detail, **fields)
 
 
+def is_cut(text: str) -> bool:
+    """Whether a hard line wrap took the end of a watchdog's message away."""
+    return _CUT_WORK.search(text.rstrip()) is not None
+
+
 def _heartbeat(source: Record) -> JobFinding | None:
     if not (found := _HEARTBEAT.search(source.text)):
         return None
@@ -212,7 +221,7 @@ def _reports(source: Record, context: Context) -> JobFinding | None:
             source,
             op=found["op"],
             seq=grammar.number(found["seq"]),
-            rank=int(found["rank"]),
+            rank=int(found["rank"] or found["one"]),
         )
     if found := _DESYNC.search(text):
         first = (found["ranks"] or found["lag"] or "").split(",")[0].strip()
@@ -241,6 +250,8 @@ def _reports(source: Record, context: Context) -> JobFinding | None:
             rank=grammar.number(found["rank"] or found["from"], grammar.MAX_RANK),
         )
     if found := _SIGNAL.search(text):
+        if _OWN_SIGNAL.search(text):
+            return make(FACTS, "watchdog_timeout", source, **_who(source))
         return make(
             FACTS, "dump_signal", source, detail={"from_rank": int(found["from"])} if found["from"] else {}
         )
@@ -278,6 +289,7 @@ FAMILY = grammar.Family(
         "Timeout at ",
         "NCCL error",
         "NCCL Error",
+        "NCCL operation",
         "nccl",
         "NCCLABORTED",
         "NCCL communicator",
