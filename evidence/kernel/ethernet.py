@@ -24,7 +24,7 @@ _DOWN = re.compile(
     r"(?:(?P<device>[A-Za-z][\w.-]{0,31})(?::\s+|\s+(?=NIC )))?(?:NIC )?[Ll]ink (?:is )?[Dd]own\b"
 )
 _SLAVE = re.compile(
-    r"(?P<bond>\w+): (?:\(slave (?P<slave>[\w.-]+)\): )?link status definitely down(?: for interface (?P<interface>[\w.-]+))?"
+    r"(?P<bond>\w+): (?:\(slave (?P<slave>[\w.-]+)\): )?link status (?:definitely )?down(?: for interface (?P<interface>[\w.-]+))?"
 )
 _BOND = re.compile(r"(?P<device>\w+): now running without any active interface")
 _WATCHDOG = re.compile(r"NETDEV WATCHDOG: (?:(?P<device>[\w.-]+) \((?P<driver>[\w-]+)\)|CPU)")
@@ -32,7 +32,7 @@ _BEHIND = re.compile(
     rf"(?P<driver>[a-z][\w-]{{1,20}})\s+(?P<pci>{grammar.FULL_PCI})\s+(?P<device>[\w.-]+): NETDEV WATCHDOG"
 )
 _HANG = re.compile(
-    r"(?:Detected (?:Tx|Hardware) Unit Hang|\bTx Unit Hang\b|\bTx timeout\. Index \d|Keep alive watchdog timeout|TX timeout detected, starting reset|tx_timeout: VSI_seid|tx timeout recovery)"
+    r"(?:Detected (?:Tx|Hardware) Unit Hang|\bTx Unit Hang\b|\bTx timeout\. Index \d|Keep alive watchdog timeout|number of lost tx completions is above the threshold|TX timeout detected, starting reset|tx_timeout: VSI_seid|tx timeout recovery)"
 )
 _VIRTUAL = re.compile(
     r"(?:veth|vnet|docker|br-|virbr|tap|tun|cali|cilium|lxc|flannel|cni|dummy|ata\d|usb\d)", re.ASCII
@@ -91,6 +91,7 @@ FAMILY = grammar.Family(
         "ink down",
         "ink Down",
         "WATCHDOG",
+        "link status down",
         "definitely down",
         "any active interface",
         "Unit Hang",
@@ -99,6 +100,7 @@ FAMILY = grammar.Family(
         "tx_timeout",
         "Tx timeout",
         "Keep alive watchdog",
+        "lost tx completions",
     ),
     read=read,
     facts=FACTS,

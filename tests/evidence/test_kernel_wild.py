@@ -104,6 +104,12 @@ FOUND = [
     ("filesystem/not_responding", None, None, "libceph: osd1 (1)192.168.122.1:6843 bad crc/signature"),
     ("filesystem/not_responding", None, None, "libceph: osd32 10.240.12.89:6804 connection reset"),
     ("lustre/network", None, None, "LNet: Service thread pid 77 was inactive for 200.01s. The thread might be hung"),
+    # amzn-drivers issues 134 and 147, coreos bugs 2508, a healthy desktop's boot
+    ("eth_link/tx_timeout", "0000:00:03.0", None, "ena 0000:00:03.0 eth0: The number of lost tx completions is above the threshold (156 > 128). Reset the device"),
+    ("none", None, None, "ena 0000:00:05.0 eth0: wd_expired: 1"),
+    ("eth_link/bond_slave_down", None, None, "bond0: link status down for interface enp1s0f0, disabling it in 200 ms"),
+    ("none", None, None, "pci 0000:01:00.0: 32.000 Gb/s available PCIe bandwidth, limited by 2.5 GT/s PCIe x16 link at 0000:00:01.0 (capable of 126.016 Gb/s with 8.0 GT/s PCIe x16 link)"),
+    ("pcie_aer/link_degraded", "0000:01:00.0", None, "mlx5_core 0000:01:00.0: 31.504 Gb/s available PCIe bandwidth, limited by 2.5 GT/s PCIe x16 link at 0000:00:01.0 (capable of 252.048 Gb/s with 16.0 GT/s PCIe x16 link)"),
 ]  # fmt: skip
 
 
