@@ -47,6 +47,7 @@ bench: setup
 
 campaign: setup
 	$(BIN)/python -m benchmarks.campaign
+	$(BIN)/python -m benchmarks.campaign.hangs --repeat 20 --healthy-minutes 60 --write
 
 clean:
 	-$(BIN)/probing-sandbox down --purge

@@ -27,6 +27,8 @@ FAILS_AT = 20
 """The step at which it goes wrong."""
 STEP_S = 0.1
 JITTER_FRAC = 0.02
+SAVE_EVERY = 200
+"""Steps of a healthy gang between two checkpoints."""
 LONG_S = 18.0
 """How long what legitimately takes long takes."""
 TIMEOUT_S = 40.0
@@ -93,24 +95,36 @@ class Training:
         """To the end of the data."""
         n = FAILS_AT if self.case == "uneven_input" and self.mine else steps
         stuck = self.case == "dataloader"
+        # As users do: for whoever wants to know afterwards how even the steps were.
+        times = (self.directory / f"steps.{self.rank}").open("w", buffering=1)
         data: Any = Batches(n, stuck=stuck and self.mine)
         for step, batch in enumerate(DataLoader(data, batch_size=None, num_workers=int(stuck))):
+            began_s = time.monotonic()
             self.optimizer.zero_grad()
             self.model(batch).pow(2).mean().backward()
-            self.compute()
-            if self.case.startswith("checkpoint") and step in (4, 8):
+            compute_s = self.compute()
+            if self.saves(step):
                 self.save(step)
             if step == FAILS_AT:
                 self.go_wrong(step)
             for parameter in self.model.parameters():
                 dist.all_reduce(parameter.grad)
             self.optimizer.step()
+            times.write(f"{compute_s:.6f} {time.monotonic() - began_s:.6f}\n")
         dist.barrier()
 
-    def compute(self) -> None:
-        """A step's forward and backward pass."""
+    def saves(self, step: int) -> bool:
+        """Whether a checkpoint is due."""
+        if self.case == "healthy":
+            return step > 0 and step % SAVE_EVERY == 0
+        return self.case.startswith("checkpoint") and step in (4, 8)
+
+    def compute(self) -> float:
+        """A step's forward and backward pass; what it took, seconds."""
         factor = 1.2 if self.case == "slow" and self.mine else 1.0
+        began_s = time.monotonic()
         time.sleep(STEP_S * factor * (1 + self.jitter.uniform(-JITTER_FRAC, JITTER_FRAC)))
+        return time.monotonic() - began_s
 
     def go_wrong(self, step: int) -> None:
         """What this case is about."""
@@ -144,8 +158,8 @@ class Training:
     def save(self, step: int) -> None:
         """The culprit's shard of a checkpoint; everybody waits for it."""
         if self.mine:
-            target: Any = self.directory / f"step{step}.pt"
-            if step >= FAILS_AT:
+            target: Any = self.directory / ("last.pt" if self.case == "healthy" else f"step{step}.pt")
+            if step >= FAILS_AT and self.case != "healthy":
                 slow = self.case == "checkpoint_long"
                 target = SlowFile(self.directory / "slow.pt") if slow else self.checkpoints / "step.pt"
             torch.save(self.model.state_dict(), target)

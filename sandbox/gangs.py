@@ -12,6 +12,9 @@ from pathlib import Path
 from probing_cluster.sandbox import cluster
 
 JOB = Path(__file__).with_name("gang_job.py")
+CULPRITS_NODE = 2
+FAILS_AT = 20
+"""The step at which a gang goes wrong (gang_job, which knows nothing of us)."""
 CHECKPOINTS = "/probing-checkpoints"
 """A directory of the third node that is none of its mounts: only the ranks notice that it hangs."""
 
@@ -34,7 +37,7 @@ ENDS = {
 }
 """Cases that gloo or Slurm ends before they hang: cause and domain of the verdict."""
 HEALTHY = ("checkpoint_long", "compile_long")
-"""Cases in which nobody is to be named."""
+"""Cases in which nobody is to be named; `healthy` is another, which trains and saves for as long as it may."""
 SLOW = "slow"
 """Rank 5 computes 1.2 times as long as the others."""
 
@@ -44,10 +47,16 @@ def culprits(case: str) -> list[int]:
     return [4, 5] if case == "deadlock" else [5]
 
 
-def submit(sandbox: cluster.Sandbox, case: str, *, steps: int = 5000) -> int:
+def new_directory(sandbox: cluster.Sandbox, case: str) -> Path:
+    """A new one for one gang's files; each rank leaves there what its steps took (gang_job)."""
+    made = sandbox.layout.jobs / f"{case}-{time.monotonic_ns()}"
+    made.mkdir()
+    return made
+
+
+def submit(sandbox: cluster.Sandbox, case: str, *, steps: int = 5000, directory: Path | None = None) -> int:
     """A user's unchanged `sbatch` script with its `srun`; the job id."""
-    directory = sandbox.layout.jobs / f"{case}-{time.monotonic_ns()}"
-    directory.mkdir()
+    directory = directory or new_directory(sandbox, case)
     words = [sys.executable, str(JOB), case, str(directory), str(_checkpoints(sandbox))]
     script = f"export OMP_NUM_THREADS=1 STEPS={steps}\nsrun --kill-on-bad-exit=1 {' '.join(words)}"
     return sandbox.submit(
@@ -57,7 +66,7 @@ def submit(sandbox: cluster.Sandbox, case: str, *, steps: int = 5000) -> int:
 
 def third_node(sandbox: cluster.Sandbox) -> str:
     """Where the culprit runs."""
-    return sandbox.layout.node_names[2]
+    return sandbox.layout.node_names[CULPRITS_NODE]
 
 
 def _checkpoints(sandbox: cluster.Sandbox) -> Path:

@@ -23,6 +23,7 @@ def test_the_job_knows_every_case() -> None:
     text = gangs.JOB.read_text("utf-8")
     for case in (*gangs.HANGS, *gangs.ENDS, *gangs.HEALTHY, gangs.SLOW):
         assert f'"{case}"' in text or case == "node_lost"
+    assert f"\nFAILS_AT = {gangs.FAILS_AT}\n" in text
 
 
 def test_the_culprit_is_rank_five_alone_except_where_two_lock_each_other() -> None:
