@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import certificates
 import pytest
 
 from probing_cluster.control_plane import site_doors
@@ -39,12 +39,7 @@ def test_munge_vouches_for_us(munged: layout.Layout, tmp_path: Path) -> None:
 @pytest.fixture
 def door(tmp_path: Path) -> Iterator[tuple[int, str]]:
     """A TLS server for localhost: its port and its certificate."""
-    key, crt = f"{tmp_path}/k.pem", f"{tmp_path}/c.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key,
-         "-out", crt, "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "90"],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    crt, key = certificates.self_signed(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(crt, key)
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -59,7 +54,7 @@ def door(tmp_path: Path) -> Iterator[tuple[int, str]]:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        yield listening.getsockname()[1], crt
+        yield listening.getsockname()[1], str(crt)
         listening.close()
         thread.join()
 
