@@ -144,7 +144,7 @@ def run_key_in(comment: str) -> str | None:
 
 def _times(fields: Mapping[str, str], reading: Reading) -> dict[str, datetime | None]:
     possible = {name: sacct_times.instants(fields.get(name, ""), reading.zone) for name in sacct_times.ORDER}
-    reading.naive += any("-" in fields.get(name, "") for name in sacct_times.ORDER)
+    reading.naive += any(sacct_times.is_naive(fields.get(name, "")) for name in sacct_times.ORDER)
     elapsed_s = _elapsed_s(fields)
     if elapsed_s is not None:
         elapsed_s += sacct_times.span_s(fields.get("suspended", "")) or 0.0

@@ -39,10 +39,9 @@ _KINDS: dict[re.Pattern[str], str] = {
 """What one field may hold. A column not named here is free text: a person wrote it, it may hold anything."""
 
 _BY_NAME = {name.lower(): kind for kind, names in _KINDS.items() for name in names.split()}
-_BY_NAME["nodelist"] = re.compile(
-    r"None assigned|(?:[A-Za-z][\w.-]*(?:\[[\d,-]*\][\w.-]*)*(?:,[A-Za-z][\w.-]*(?:\[[\d,-]*\][\w.-]*)*)*)?",
-    re.ASCII,
-)
+# A name may begin with digits (1080ti-1), but a count is none, nor is a size (16G).
+_NODE = r"(?!\d+(?:\.\d+)?[KMGTPE][cn]?(?:,|$))(?:\d[\d_.-]*)?[A-Za-z][\w.-]*(?:\[[\d,-]*\][\w.-]*)*"
+_BY_NAME["nodelist"] = re.compile(rf"None assigned|(?:{_NODE}(?:,{_NODE})*)?", re.ASCII)
 LISTS = frozenset({"nodelist"} | {name.lower() for name in _KINDS[_TRES].split()})
 """Columns in which Slurm itself writes commas."""
 
@@ -72,6 +71,11 @@ def check_of(column: str) -> Check | None:
     """The test that one value of `column` passes; None where anything may stand."""
     kind = _BY_NAME.get(column.lower())
     return None if kind is None else kind.fullmatch
+
+
+def in_format(name: str) -> str:
+    """The column that one name of a `--format` list asks for: without its width, `JobID%-20`."""
+    return name.strip().partition("%")[0]
 
 
 def missing(columns: Collection[str]) -> list[str]:

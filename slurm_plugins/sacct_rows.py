@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from probing_cluster.core import errors, sanitize
-from probing_cluster.slurm_plugins import sacct_layout
+from probing_cluster.slurm_plugins import sacct_fields, sacct_layout
 
 MAX_LINES_PER_RECORD = 1000
 """A submit line can carry a whole script; more than this is a dump gone wrong."""
@@ -49,7 +49,8 @@ def read(
     """
     # Only \n ends a line: str.splitlines would also cut at the separators people use as delimiters.
     lines = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").split("\n")
-    layout = sacct_layout.Layout(list(fields), delimiter or "|") if fields else None
+    names = [sacct_fields.in_format(name) for name in fields or ()]
+    layout = sacct_layout.Layout(names, delimiter or "|") if names else None
     pending: list[tuple[int, str]] = []
     found = layout is not None
     for line_no, raw in enumerate(lines, 1):

@@ -14,6 +14,7 @@ NOT_YET = frozenset({"", "Unknown", "None", "N/A", "NONE", "0"})
 ORDER = ("submit", "eligible", "start", "end")
 _SPAN = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d\d)(?:\.\d+)?", re.ASCII)
 _UTC_OFFSET = re.compile(r"([+-]\d\d):?(\d\d)$")
+_NAIVE = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]+", re.ASCII)
 
 
 def zone(name: str | None) -> tzinfo:
@@ -25,6 +26,11 @@ def zone(name: str | None) -> tzinfo:
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as exc:
         msg = f"{name!r} is not a time zone of this machine's database"
         raise errors.MalformedInput(msg) from exc
+
+
+def is_naive(text: str) -> bool:
+    """Whether `text` is a wall-clock time that does not say its zone."""
+    return _NAIVE.fullmatch(text.strip()) is not None
 
 
 def instants(text: str, where: tzinfo) -> tuple[datetime, ...]:

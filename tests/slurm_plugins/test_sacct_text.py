@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probing_cluster.core import errors
-from probing_cluster.slurm_plugins import attempt_rows, sacct_attempt, sacct_rows, sacct_text
+from probing_cluster.slurm_plugins import attempt_rows, sacct_attempt, sacct_fields, sacct_rows, sacct_text
 
 HEADER = "JobIDRaw|JobID|State|Submit|Start|End|NodeList|AllocTRES|JobName|UID"
 ROW = "7|7|COMPLETED|2024-01-01T10:00:00|2024-01-01T10:00:05|2024-01-01T11:00:05|n[1-2]|cpu=8,gres/gpu=16|train|1000"
@@ -96,6 +96,15 @@ def test_no_header_needs_the_field_list() -> None:
         parse(ROW)
 
 
+def test_the_field_list_may_carry_the_widths_of_format() -> None:
+    """`--format=JobIDRaw%20,AllocTRES%-60` is what a site has at hand when it left the header out."""
+    widths = [
+        f"{name}%{width}" for name, width in zip(HEADER.split("|"), ["20", "-60", "+8"] * 4, strict=False)
+    ]
+    result = parse(ROW, fields=widths)
+    assert [(a.job_id, a.n_gpus, a.nodes) for a in result.attempts] == [(7, 16, ("n1", "n2"))]
+
+
 def test_output_for_people_is_refused() -> None:
     """Columns cut to a width would give wrong answers: the message says what to do instead."""
     with pytest.raises(errors.MalformedInput, match="-P"):
@@ -124,6 +133,17 @@ def test_delimiters_in_a_field_are_told_apart_by_type() -> None:
     for name in ("a|b", "|", "a||b|", "x|7|7|y", "a\nb|c\n|d"):
         result = parse(HEADER, ROW.replace("train", name))
         assert [(a.job_id, a.n_gpus, a.name) for a in result.attempts] == [(7, 16, name.replace("\n", " "))]
+
+
+@pytest.mark.parametrize("node", ["1080ti-1", "3u-gpu[01-02]", "10-2-a[1,3]", "2080ti"])
+def test_a_node_name_may_begin_with_a_digit(node: str) -> None:
+    """Such a name tells columns apart like any other; a memory size or a count does not pass for one."""
+    result = parse(HEADER, ROW.replace("n[1-2]", node).replace("train", "a|b"))
+    assert [(a.job_id, a.name) for a in result.attempts] == [(7, "a|b")]
+    assert result.attempts[0].nodes[0].startswith(node.partition("[")[0])
+    fits = sacct_fields.check_of("NodeList")
+    assert fits is not None
+    assert not any(fits(text) for text in ("16", "16G", "4000Mc", "1.5T", "2024-01-01T10:00:00"))
 
 
 def test_a_comma_as_delimiter_does_not_cut_slurms_own_lists() -> None:
@@ -341,6 +361,10 @@ def test_local_times_in_a_named_zone() -> None:
     assert not any("UTC" in note for note in parse(head, row, timezone="Europe/Berlin").notes)
     assert parse(head, row).attempts[0].submit_at == utc("2024-07-01T12:00:00")
     assert any("read as UTC" in note for note in parse(head, row).notes)
+    offset = "7|FAILED|{0}:00+0200|{0}:05+0200|{0}:09+0200".format("2024-07-01T12:00")
+    result = parse(head, offset)
+    assert result.attempts[0].submit_at == utc("2024-07-01T10:00:00")
+    assert not any("read as UTC" in note for note in result.notes), "these times say their zone"
     with pytest.raises(errors.MalformedInput, match="time zone"):
         parse(head, row, timezone="Mars/Olympus")
 
