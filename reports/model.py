@@ -110,6 +110,8 @@ class ReportModel:
 def build(ref: job_ref.JobRef, found: rows.Rows, *, now: datetime) -> ReportModel:
     """The report of the job that `found` holds the rows of; it must have an attempt."""
     attempts = sorted(found.attempts, key=lambda a: (a.submit_at, a.attempt))
+    if not _covers(found.account, attempts, found.run_jobs):
+        found = dataclasses.replace(found, account=None)
     views = tuple(_view(a, found, attempts[i + 1 :]) for i, a in enumerate(attempts))
     views = _with_losses(views, found)
     last, n_died = attempts[-1], sum(v.died for v in views)
@@ -138,6 +140,18 @@ def build(ref: job_ref.JobRef, found: rows.Rows, *, now: datetime) -> ReportMode
         components=tuple(s for s in found.siblings if s.het_offset is not None),
         made_at=now,
     )
+
+
+def _covers(
+    account: records.RunAccount | None, attempts: Sequence[records.JobAttempt], run_jobs: Sequence[int]
+) -> bool:
+    """False for an account made before accounting told of the last attempt's start or end: its figures are not the run's."""
+    if account is None or account.n_attempts < sum(a.start_at is not None for a in attempts):
+        return False
+    ends = [a.end_at for a in attempts if a.end_at is not None]
+    if len(ends) < len(attempts):
+        return True  # it goes on, and so does its account
+    return account.end_at == max(ends) or (account.end_at > max(ends) and len(run_jobs) > 1)
 
 
 def is_overview(ref: job_ref.JobRef, found: rows.Rows) -> bool:

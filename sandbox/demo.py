@@ -114,7 +114,8 @@ def _is_judged(box: cluster.Sandbox, job: int) -> bool:
         return False
     report = json.loads(done.stdout)
     attempts = report["attempts"]
-    return report["state"] == "COMPLETED" and len(attempts) == 2 and attempts[0]["verdict"] is not None
+    judged = len(attempts) == 2 and attempts[0]["verdict"] is not None
+    return report["state"] == "COMPLETED" and judged and report["ettr"]["wall_s"] is not None
 
 
 def _report(box: cluster.Sandbox, job: int) -> None:

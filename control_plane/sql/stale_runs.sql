@@ -1,22 +1,24 @@
 -- Runs whose account is missing or older than their attempts.
--- inputs:  since           timestamptz  only runs with an attempt that ended since, or still runs
---          refresh_before  timestamptz  the account of a still running run is renewed when made before this
+-- inputs:  since           timestamptz  only runs with an attempt that ended since, runs or waits
+--          refresh_before  timestamptz  the account of a run that goes on is renewed when made before this
 --          most            int          runs at most
 --          told_after      timestamptz  runs that ended since may still be told of by their nodes' last words
 -- output:  cluster text, "user" text, run_key text
 with recent as (
-    select cluster, "user", run_key, max(end_at) as ended_at, bool_or(end_at is null) as running
+    select cluster, "user", run_key, max(end_at) as ended_at, bool_or(end_at is null) as goes_on
     from probing.job_attempt
-    where (end_at >= :since or end_at is null) and start_at is not null and run_key <> ''
+    where (end_at >= :since or end_at is null) and run_key <> ''
     group by cluster, "user", run_key
+    having bool_or(start_at is not null)
 )
 select r.cluster, r."user", r.run_key
 from recent r
 left join probing.run_account a using (cluster, "user", run_key)
 where a.run_key is null
    or r.ended_at > a.end_at
-   or (r.running and a.made_at < :refresh_before)
-   or (not r.running and a.made_at < r.ended_at)
+   or (r.goes_on and a.made_at < :refresh_before)
+   -- Made after the end, but before accounting told of it: it counts time in which nothing ran.
+   or (not r.goes_on and a.end_at <> r.ended_at)
    or (r.ended_at >= :told_after and exists (
         select from probing.job_attempt j
         join probing.health_event e on e.job_id = j.job_id and e.source = 'probe' and e.kind in ('first_step', 'last_progress', 'checkpoint')

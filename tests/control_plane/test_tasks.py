@@ -358,6 +358,23 @@ def test_last_words_that_come_late_make_the_account_measured(service: context.Co
     assert (before.measured, after.measured, after.restart_s) == (False, True, 100)
 
 
+def test_an_account_made_between_the_end_and_accountings_word_of_it_is_made_again(
+    service: context.Context,
+) -> None:
+    """Until sacct tells of it an ended attempt seems to run; the account made meanwhile is not the last."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [fakes.row(7, State="RUNNING", End="Unknown")]
+    accounting.run(service)
+    assert (accounts.run(service), accounts.run(service)) == ("1 run accounts", "")
+    service.run_slurm.rows = [fakes.row(7, State="FAILED", ExitCode="1:0")]
+    accounting.run(service)
+    assert (accounts.run(service), accounts.run(service)) == ("1 run accounts", "")
+    account = service.store.run_account("7", user="alice")
+    (attempt,) = service.store.attempts(job_ids=[7])
+    assert account is not None
+    assert account.end_at == attempt.end_at < NOW
+
+
 def test_a_task_that_breaks_is_recorded_and_the_next_goes_on(service: context.Context) -> None:
     """Isolation: an error of ours is counted, logged once, and ends nothing."""
 

@@ -19,9 +19,9 @@ FAILS_SOON = "sleep 20; echo 'Traceback (most recent call last):'; exit 1"
 
 
 def ended(report: dict[str, Any]) -> bool:
-    """The last attempt has ended, and every failed one has its verdict."""
+    """The last attempt has ended, every failed one has its verdict, and the run its account."""
     attempts = report["attempts"]
-    return bool(attempts) and all(
+    return bool(attempts) and report["ettr"]["wall_s"] is not None and all(
         a["end_at"] and (a["verdict"] or a["state"] == "COMPLETED") for a in attempts
     )  # fmt: skip
 

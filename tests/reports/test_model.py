@@ -35,6 +35,36 @@ def test_every_figure_of_the_report_follows_from_the_rows(story: rows.Rows) -> N
     assert [v.lost_s for v in report.attempts] == [450.0, None]
 
 
+@pytest.mark.parametrize(
+    ("changes", "jobs", "told_of"),
+    [
+        ({}, (4242,), True),
+        ({"n_attempts": 1}, (4242,), False),
+        ({"end_at": told.at("14:20:36")}, (4242,), False),
+        ({"end_at": told.at("14:41:12")}, (4242,), False),
+        ({"end_at": told.at("14:55:00"), "n_attempts": 3}, (4242, 4243), True),
+    ],
+    ids=["whole", "a start less", "an end ago", "made while it seemed to run", "with a later job of the run"],
+)
+def test_an_account_that_does_not_cover_the_attempts_is_none(
+    story: rows.Rows, changes: dict[str, object], jobs: tuple[int, ...], told_of: bool
+) -> None:
+    """Accounting tells of an end some seconds before the account is made: figures of the attempts before are not the run's."""
+    assert story.account is not None
+    report = build(
+        dataclasses.replace(story, account=dataclasses.replace(story.account, **changes), run_jobs=jobs)
+    )
+    assert (report.run is not None) is told_of
+    assert (report.cost is not None) is told_of
+
+
+def test_the_account_of_a_run_that_goes_on_is_told(story: rows.Rows) -> None:
+    """Until its last attempt ends the account is one of the moment it was made."""
+    last, first = story.attempts
+    running = dataclasses.replace(last, state="RUNNING", end_at=None)
+    assert build(dataclasses.replace(story, attempts=(running, first))).run is not None
+
+
 def test_attempts_evidence_and_actions_are_told_in_order_of_time(story: rows.Rows) -> None:
     """Rows come in any order; the report is a story."""
     first, second = build(story).attempts
