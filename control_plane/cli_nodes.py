@@ -194,11 +194,12 @@ def _resume(args: argparse.Namespace) -> int:
 
 
 def _resume_one(store: db_store.Store, hands: slurm_hands.SlurmHands, name: str) -> str:
+    # Asked first: the service sees a drain that was lifted, too, and would not know by whom.
+    standing = [drain for drain in store.drains(node=name, open_only=True) if drain.action == "drain"]
     _require_done(hands.resume(name))
-    for drain in store.drains(node=name, open_only=True):
-        if drain.action == "drain":
-            why = f"resumed by {store.speaker(who())}"
-            store.update_drain(drain.drain_id, state="resumed", ended_at=clock.SYSTEM.now(), why_state=why)
+    why = f"resumed by {store.speaker(who())}"
+    for drain in standing:
+        store.update_drain(drain.drain_id, state="resumed", ended_at=clock.SYSTEM.now(), why_state=why)
     return "resumed"
 
 

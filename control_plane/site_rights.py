@@ -79,7 +79,7 @@ def settings_file(path: Path) -> Iterator[doctor.Finding]:
         return
     bad = untrusted(path, os.geteuid())
     if bad:
-        fix = f"chown root {path}; chmod go-w {path}"
+        fix = f"chown root and chmod go-w, {path} and every directory above it"
         why = "whoever writes it says what our daemons do"
         yield doctor.Finding(name="settings", level="fail", found=bad, why=why, fix=fix)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import uuid
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import fakes
@@ -172,6 +172,25 @@ def test_a_drain_that_slurm_refused_is_on_record(run: Run, site: db_store.Store,
     row, = (d for d in site.drains() if d.node == "n2")  # fmt: skip
     assert (row.state, row.ended_at) == ("failed", None)
     assert "slurmctld is away" in row.why_state
+
+
+def test_who_lifted_a_drain_is_kept_though_the_service_saw_it_first(
+    run: Run, site: db_store.Store, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between Slurm's resume and our row the service's own pass may close it: the person's name is the last word."""
+    drain, = site.drains(node="n3")  # fmt: skip
+    plain = hands.resume
+
+    def resume(name: str) -> object:
+        outcome = plain(name)
+        site.update_drain(
+            drain.drain_id, state="resumed", ended_at=datetime.now(UTC), why_state="lifted by another"
+        )
+        return outcome
+
+    monkeypatch.setattr(hands, "resume", resume)
+    assert run(OPERATOR, "resume") == 0
+    assert [d.why_state for d in site.drains(node="n3")] == [f"resumed by {OPERATOR}"]
 
 
 REFUSED = (
