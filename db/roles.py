@@ -140,7 +140,7 @@ def agent_role_of(url: str, cluster: str, node: str) -> str:
 def forget_node(url: str, cluster: str, node: str) -> None:
     """Drop a node's present state, when it has left: nobody is to be told for ever that it is silent. Its history stays."""
     with _connection(url) as connection, connection.transaction():
-        for table in ("agent_heartbeat", "check_now", "node_request"):
+        for table in ("agent_heartbeat", "check_now"):
             connection.execute(
                 sql.SQL("DELETE FROM probing.{} WHERE cluster = %s AND node = %s").format(
                     sql.Identifier(table)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from probing_cluster.control_plane import site_database
-from probing_cluster.core import records, settings
+from probing_cluster.core import errors, records, settings
 from probing_cluster.db import store as db_store
 
 NOW = dt.datetime(2026, 1, 31, 14, 0, tzinfo=dt.UTC)
@@ -105,3 +106,37 @@ def test_silent_agents() -> None:
     """Three beats without a word are silence, whatever the last word was; none at all is a failure."""
     assert found(beat(), beat("n2", dropped_total=1), n2=31.0) == {"agents": "warn"}
     assert found() == {"agents": "fail"}
+
+
+def silent(*argv: str) -> bytes:
+    """A Slurm that answers nothing."""
+    raise errors.SlurmUnavailable(argv[0])
+
+
+def test_asking_starts_no_database(tmp_path: Path) -> None:
+    """Where no server runs that is said, once, and none is made."""
+    where = settings.DatabaseSettings(directory=str(tmp_path / "postgres"))
+    config = dataclasses.replace(settings.Settings(), database=where)
+    finding, = site_database.everything(config, silent)  # fmt: skip
+    assert (finding.name, finding.level) == ("database", "fail")
+    assert "probing-ctl db upgrade" in finding.fix
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_that_does_not_let_us_in(tmp_path: Path) -> None:
+    """One finding, with the server's words and whose account to use."""
+    where = settings.DatabaseSettings(url=f"postgresql://x@/probing?host={tmp_path}")
+    config = dataclasses.replace(settings.Settings(), database=where)
+    finding, = site_database.everything(config, silent)  # fmt: skip
+    assert (finding.name, finding.level) == ("database", "fail")
+    assert "sudo -u probing" in finding.fix
+    assert str(tmp_path) in finding.why
+
+
+def test_a_server_in_order_is_asked_for_everything(store: db_store.Store) -> None:
+    """Schema, server and agents each have their finding; Slurm's silence is said elsewhere."""
+    where = settings.DatabaseSettings(url=store.connection_uri())
+    config = dataclasses.replace(settings.Settings(), database=where)
+    assert {f.name for f in site_database.everything(config, silent)} == {
+        "database", "postgres", "roles", "tls", "clock", "agents",
+    }  # fmt: skip
