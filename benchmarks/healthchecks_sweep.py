@@ -1,6 +1,6 @@
 """CPU and wall of the full check sweep on a simulated GPU node, beside NHC on this machine.
 
-    python benchmarks/healthchecks_sweep.py [--rounds N] [--nodes N] [--nhc CHECKOUT]
+    python -m benchmarks.healthchecks_sweep [--rounds N] [--nodes N] [--nhc CHECKOUT]
 
 `--nhc` is a checkout of github.com/mej/nhc (1.4.3 was used); without it only our own figures are
 printed. Prints one JSON object; every figure is the median of the rounds. CPU is user + system of
@@ -22,24 +22,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks import nhc_run
 from probing_cluster.healthchecks import registry, sweep
 from probing_cluster.sandbox import nvml_build
 from probing_cluster.sandbox.nodetree import build
 
-NHC_CONF = """
-* || check_fs_mount -f /
-* || check_fs_mount_rw -f /
-* || check_fs_used / 99%
-* || check_fs_iused / 99%
-* || check_hw_physmem 1k 100TB
-* || check_hw_swap 0 100TB
-* || check_hw_cpuinfo
-* || check_hw_eth {interface}
-* || check_ps_loadavg 100000
-* || check_ps_unauth_users log
-* || check_ps_service -u root {daemon}
-* || check_file_test -r -w -x -d /tmp
-"""
 EQUAL = (
     "mount_present", "mount_writable", "disk_space", "disk_inodes", "memory_size", "swap", "cpu_count", "eth_link",
     "load", "unauthorized_processes", "slurmd", "mount_responsive",
@@ -100,33 +87,9 @@ def cold(arguments: list[str], rounds: int) -> dict[str, float]:
 
 def nhc(checkout: Path, scratch: Path, rounds: int) -> dict[str, object]:
     """NHC's one run of its twelve checks."""
-    route = [line.split() for line in Path("/proc/net/route").read_text().splitlines()[1:]]
-    interface = next((row[0] for row in route if row[1] == "00000000"), "lo")
-    names = {path.read_text().strip() for path in Path("/proc").glob("[0-9]*/comm")}
-    daemon = next((d for d in ("munged", "sshd", "cron", "systemd", "init") if d in names), min(names))
-    conf = scratch / "nhc.conf"
-    conf.write_text(NHC_CONF.format(interface=interface, daemon=daemon))
-    settings = {
-        "INCDIR": checkout / "scripts",
-        "HELPERDIR": checkout / "helpers",
-        "LIBEXECDIR": checkout,
-        "MARK_OFFLINE": 0,
-        "NHC_RM": "none",
-    }
-    command = [
-        "bash",
-        "./nhc",
-        "-a",
-        "-c",
-        str(conf),
-        "-l",
-        str(scratch / "nhc.log"),
-        *(f"{k}={v}" for k, v in settings.items()),
-    ]
-    figures = measured(
-        rounds, lambda: subprocess.run(command, cwd=checkout, capture_output=True, check=False)
-    )
-    return {"checks": NHC_CONF.count("||"), **figures}
+    command = nhc_run.command(checkout, scratch)
+    figures = measured(rounds, lambda: subprocess.run(command, capture_output=True, check=False))
+    return {"checks": nhc_run.CHECKS, **figures}
 
 
 def many_nodes(scratch: Path, library: str, number: int) -> dict[str, object]:
