@@ -5,17 +5,21 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-_ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:\s?(?:Z|UTC|[+-]\d\d:?\d\d))?"
-_RFC3164 = r"(?:\d{4}\s+)?[^\W\d_]{3,10}\.?\s+\d{1,2}\s+(?:\d{4}\s+)?\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:\s+\d{4}(?=[\s\]]|$))?"
+# `journalctl -o short-full` names the zone; a word in capitals that stands where the host does is the host.
+_ZONE = r"[A-Z]{3,5}(?=\s+[\w.-]+\s+[\w./@-]+(?:\[\d+\])?:)"
+_ISO = (
+    rf"\d{{4}}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?(?:\s?(?:Z|UTC|[+-]\d\d(?::?\d\d)?)|\s{_ZONE})?"
+)
+_RFC3164 = r"(?:\d{4}\s+)?[^\W\d_]{3,10}\.?\s+\d{1,2}\s+(?:\d{4}\s+)?\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:\s+(?:[A-Z]{3,5}\s+)?\d{4}(?=[\s\]]|$))?"
 _WEEKDAY = r"(?:[^\W\d_]{2,4}\.?,?\s+)?"
 _FORMS = re.compile(
     rf"\s*(?:{_WEEKDAY}{_ISO}|{_WEEKDAY}{_RFC3164}|\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?|\d{{9,10}}\.\d{{6}})(?=[\s\]:,]|$)"
 )
 _ISO_PARTS = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?\s?(?:(Z|UTC)|([+-])(\d\d):?(\d\d))?"
+    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?\s?(?:(Z|UTC)|([+-])(\d\d):?(\d\d)?(?!\d))?"
 )
 _NAMED_PARTS = re.compile(
-    r"(?:(\d{4})\s+)?([^\W\d_]{3,10})\.?\s+(\d{1,2})\s+(?:(\d{4})\s+)?(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:\s+(\d{4}))?"
+    r"(?:(\d{4})\s+)?([^\W\d_]{3,10})\.?\s+(\d{1,2})\s+(?:(\d{4})\s+)?(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:\s+(?:[A-Z]{3,5}\s+)?(\d{4}))?"
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _OTHER_MONTHS = {
@@ -73,7 +77,7 @@ def iso(text: str) -> datetime | None:
     year, month, day, hour, minute, second = (int(g) for g in found.groups()[:6])
     offset = timedelta()
     if found[9]:
-        offset = timedelta(hours=int(found[10]), minutes=int(found[11])) * (-1 if found[9] == "-" else 1)
+        offset = timedelta(hours=int(found[10]), minutes=int(found[11] or 0)) * (-1 if found[9] == "-" else 1)
     return _instant((year, month, day, hour, minute, min(second, 59)), found[7], offset)
 
 

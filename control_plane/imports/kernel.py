@@ -40,14 +40,16 @@ class Read:
 def read(lines: Iterable[bytes], place: Place) -> Read:
     """Every finding of a kernel log; a finding without an instant is kept aside."""
     engine, found, seen = reader.KernelReader(), Read(), Counter[tuple[datetime, str]]()
+    clock = when.Clock(place.zone, place.boot_at, place.reference)
     for number, raw in enumerate(lines, 1):
         found.n_lines = number
         text = raw.decode("utf-8", "replace").rstrip("\r\n")
         said = engine.read_line(text, place.reference)
         if said is None:
+            clock.skip(text)
             continue
         line, finding = said
-        at = when.instant(line, text, place.zone, place.boot_at)
+        at = clock.instant(line, text)
         if at is None:
             why = "no date in the line; for uptime-only logs give --boot NODE=WHEN"
             found.bad.append(kept_aside.Bad(file=place.file, line_no=number, text=text, why=why))

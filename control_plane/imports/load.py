@@ -6,7 +6,7 @@ import zoneinfo
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import IO
 
@@ -51,13 +51,13 @@ def load(store: db_store.Store, order: Order) -> Loaded:
     attempts = list(_accounting(store, order, done))
     if attempts:
         done.cluster = max({a.cluster for a in attempts}, key=[a.cluster for a in attempts].count)
-    until = max((a.end_at for a in attempts if a.end_at), default=None)
+    about = _span_of(attempts)
     for node, path in order.kernel:
-        _store_events(store, done, path, _kernel(path, node, order, done, until), f"node {node}")
+        _store_events(store, done, path, _kernel(path, node, order, done, about), f"node {node}")
     for path in order.events:
         with _opened(path) as stream:
             _store_events(
-                store, done, path, event_lines.read(stream, _place(path, "", order, done, until)), "events"
+                store, done, path, event_lines.read(stream, _place(path, "", order, done, about)), "events"
             )
     for job, path in order.joblog:
         _job_output(store, order, done, job, path)
@@ -115,20 +115,40 @@ def _accounting(store: db_store.Store, order: Order, done: Loaded) -> Iterator[r
         yield from found.attempts
 
 
-def _kernel(path: Path, node: str, order: Order, done: Loaded, until: datetime | None) -> kernel.Read:
+_Span = tuple[datetime, datetime]
+
+
+def _span_of(attempts: Sequence[records.JobAttempt]) -> _Span | None:
+    """When the first of `attempts` began and the last ended; None when none did."""
+    ends = [a.end_at for a in attempts if a.end_at]
+    return (min(a.start_at or a.submit_at for a in attempts), max(ends)) if ends else None
+
+
+def year_less_before(about: _Span | None, written: datetime) -> datetime:
+    """What dates without a year are not long after: the accounting read with a log says which year it is about.
+
+    A log goes on when the last job has ended, so the part of a year that the accounting leaves open is halved.
+    """
+    if about is None:
+        return written
+    since, until = about
+    open_part = max(timedelta(days=365) - (until - since), timedelta())
+    return max(until, min(until + open_part / 2, written))
+
+
+def _kernel(path: Path, node: str, order: Order, done: Loaded, about: _Span | None) -> kernel.Read:
     with _opened(path) as stream:
-        return kernel.read(stream, _place(path, node, order, done, until))
+        return kernel.read(stream, _place(path, node, order, done, about))
 
 
-def _place(path: Path, node: str, order: Order, done: Loaded, until: datetime | None) -> kernel.Place:
+def _place(path: Path, node: str, order: Order, done: Loaded, about: _Span | None) -> kernel.Place:
     written = datetime.fromtimestamp(path.stat().st_mtime, order.now.tzinfo) if path.exists() else order.now
     return kernel.Place(
         file=str(path),
         node=node,
         cluster=done.cluster,
         read_at=order.now,
-        # Without a year in the log, the accounting read with it says which year it is about.
-        reference=until or written,
+        reference=year_less_before(about, written),
         zone=zone_of(order.timezone),
         boot_at=order.boots.get(node),
     )

@@ -73,6 +73,60 @@ def test_a_year_is_taken_from_what_the_accounting_is_about() -> None:
     assert found.events[0].at.year == 2024
 
 
+@pytest.mark.parametrize(
+    ("month_day", "year"), [("Nov 21", 2024), ("Oct 24", 2024), ("Feb  3", 2025), ("Jun  3", 2024)]
+)
+def test_a_log_goes_on_after_the_last_job_it_is_read_with(month_day: str, year: int) -> None:
+    """Jobs of October 2024: what the log says in November is of 2024 too, the nearest year to them."""
+    about = (datetime(2024, 10, 20, tzinfo=UTC), datetime(2024, 10, 30, tzinfo=UTC))
+    reference = load.year_less_before(about, NOW)
+    (event,) = kernel.read([f"{month_day} 14:20:32 n2 {XID}".encode()], place(reference=reference)).events
+    assert event.at.year == year
+
+
+def test_nothing_in_a_log_is_later_than_its_file_and_a_whole_year_of_jobs_is_one_year() -> None:
+    """A file written in November has no December of that year; jobs of twelve months leave nothing open."""
+    jobs = (datetime(2024, 1, 2, tzinfo=UTC), datetime(2024, 11, 10, tzinfo=UTC))
+    assert load.year_less_before(jobs, datetime(2024, 11, 12, tzinfo=UTC)).month == 11
+    assert load.year_less_before(jobs, datetime(2024, 2, 1, tzinfo=UTC)) == jobs[1], (
+        "a copy keeps no true date"
+    )
+    assert load.year_less_before((jobs[0] - timedelta(days=99), jobs[1]), NOW) == jobs[1]
+    assert load.year_less_before(None, NOW) == NOW
+
+
+def clocks_back(*stamps: str, skipped: str = "") -> list[str]:
+    """The UTC instants of findings at `stamps` on the night Berlin's 03:00 CEST became 02:00 CET."""
+    lines = [f"{stamp} n2 {XID if stamp != skipped else 'kernel: hello'}".encode() for stamp in stamps]
+    found = kernel.read(
+        lines, place(zone=load.zone_of("Europe/Berlin"), reference=datetime(2024, 12, 1, tzinfo=UTC))
+    )
+    return [event.at.astimezone(UTC).strftime("%H:%M") for event in found.events]
+
+
+def test_the_repeated_hour_of_a_log_is_told_by_the_order_of_its_lines() -> None:
+    """A line that stands below a later one was written on the second pass of the clock."""
+    on = "Oct 27 "
+    assert clocks_back(on + "02:50:00", on + "02:19:00", on + "02:40:00", on + "03:10:00") == [
+        "00:50",
+        "01:19",
+        "01:40",
+        "02:10",
+    ]
+    assert clocks_back(on + "02:50:00", on + "02:19:00", skipped=on + "02:50:00") == ["01:19"], (
+        "any line tells"
+    )
+    assert clocks_back(on + "02:19:00", on + "02:18:58") == ["00:19", "00:18"], "loggers swap lines"
+    assert clocks_back(on + "23:50:00", on + "02:19:00") == ["22:50", "00:19"], (
+        "a file put together out of order"
+    )
+
+
+def test_a_zone_named_in_the_line_tells_the_pass() -> None:
+    """`journalctl -o short-full` writes the zone's name behind the time."""
+    assert clocks_back("Sun 2024-10-27 02:19:00 CEST", "Sun 2024-10-27 02:19:00 CET") == ["00:19", "01:19"]
+
+
 def test_the_same_line_in_two_files_is_one_event_and_twice_in_one_file_is_two() -> None:
     """Identity is instant, words and how many alike came before: overlapping files do not double."""
     line = f"2026-11-21T14:20:32Z n2 {XID}".encode()
@@ -264,5 +318,6 @@ def test_an_unknown_zone_is_refused() -> None:
 
 def test_an_instant_is_never_moved_when_the_line_carries_an_epoch() -> None:
     """journald's JSON has absolute time: the zone named changes nothing."""
-    line = prefixes.Line(message="m", at=NOW)
-    assert when.instant(line, '{"MESSAGE": "m"}', zoneinfo.ZoneInfo("Asia/Tokyo"), None) == NOW
+    clock, line = when.Clock(zoneinfo.ZoneInfo("Asia/Tokyo")), prefixes.Line(message="m", at=NOW)
+    assert clock.instant(line, '{"MESSAGE": "m"}') == NOW
+    assert clock.instant(line, "1729989000.123456 n2 kernel: m") == NOW, "journalctl -o short-unix"
