@@ -30,7 +30,6 @@ class Step:
 class Collective:
     """One collective (or point-to-point call) as the process entered it."""
 
-    number: int
     seq: int
     """Count of this rank's calls on this group, from 1; calls with the same (group, seq) belong together."""
     group: str
@@ -211,12 +210,11 @@ def _collectives(words: Sequence[int]) -> tuple[Collective, ...]:
     found = []
     for i in range(layout.COLLECTIVES):
         start = layout.COLLECTIVES_AT + i * layout.COLLECTIVE_WORDS
-        number, seq, enter, leave, numel, meta, g0, g1, o0, o1, check = words[start : start + 11]
-        if not check or check != number ^ enter:
+        enter, seq, numel, meta, g0, g1, o0, o1, check, leave = words[start : start + 10]
+        if not check or check != enter:
             continue
         found.append(
             Collective(
-                number=number,
                 seq=seq,
                 group=layout.text_of((g0, g1)),
                 group_size=meta >> 16 & 0xFFFFFF,
@@ -224,10 +222,10 @@ def _collectives(words: Sequence[int]) -> tuple[Collective, ...]:
                 numel=numel,
                 dtype_code=meta & 0xFFFF,
                 enter_ns=enter,
-                leave_ns=leave or None,
+                leave_ns=leave if leave >= enter else None,
                 is_async=bool(meta & layout.META_ASYNC),
                 is_p2p=bool(meta & layout.META_P2P),
                 raised=bool(meta & layout.META_RAISED),
             )
         )
-    return tuple(sorted(found, key=lambda c: c.number))
+    return tuple(sorted(found, key=lambda c: c.enter_ns))

@@ -135,7 +135,7 @@ def _step_spans_s(page: pages.ProbePage) -> list[float]:
 
 def _mark(page: pages.ProbePage) -> tuple[object, ...]:
     last = page.recent_collectives[-1] if page.recent_collectives else None
-    call = (last.number, last.leave_ns is None) if last is not None else None
+    call = (last.enter_ns, last.leave_ns is None) if last is not None else None
     return (page.steps, page.phase, page.phase_since_ns, page.checkpoints, call)
 
 

@@ -73,13 +73,18 @@ def test_a_rank_that_steps_is_never_stalled() -> None:
 def test_collectives_are_progress_too() -> None:
     """A long validation that still exchanges results goes on."""
     call = pages.Collective(
-        number=0, seq=0, group="0", group_size=4, op="all_reduce", numel=1, dtype_code=1, enter_ns=1, leave_ns=2,
+        seq=0, group="0", group_size=4, op="all_reduce", numel=1, dtype_code=1, enter_ns=1, leave_ns=2,
         is_async=False, is_p2p=False, raised=False,
     )  # fmt: skip
     looks = [
         stall.Look(
             at_s=float(t),
-            page=page(20, recent_collectives=(pages.Collective(**(vars(call) | {"number": t // 5})),)),
+            page=page(
+                20,
+                recent_collectives=(
+                    pages.Collective(**(vars(call) | {"enter_ns": 1 + t // 5, "leave_ns": 2 + t // 5})),
+                ),
+            ),
         )
         for t in range(20, 200)
     ]

@@ -20,6 +20,8 @@ from probing_cluster.db import embedded
 from probing_cluster.sandbox import cluster, gangs
 
 LONGEST_S = 240.0
+ENDS_LONGEST_S = 480.0
+"""Slurm gives a lost node up, and a job that ends its last tasks, only after timeouts of its own; a busy machine takes longer."""
 LATE_S = 12.0
 """How long late evidence is waited for: a verdict is made again, another rank may be called slow."""
 STEPS = 1_000_000
@@ -94,7 +96,7 @@ def _dated(found: Outcome, directory: Path, measured: dict[str, float]) -> Outco
 
 def _watch(sandbox: cluster.Sandbox, case: str, job: int) -> Outcome:
     crashed = False
-    deadline = time.monotonic() + LONGEST_S
+    deadline = time.monotonic() + (ENDS_LONGEST_S if case in gangs.ENDS else LONGEST_S)
     while time.monotonic() < deadline:
         time.sleep(0.5)
         if case == "node_lost" and not crashed and _rows(sandbox, "first_step", job):

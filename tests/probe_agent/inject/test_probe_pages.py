@@ -96,7 +96,7 @@ def test_what_changed_between_two_reads_is_no_entry(tmp_path: Path) -> None:
     process.communicate()
     raw = read(tmp_path, process)
     mixed = bytearray(raw)
-    numel = (layout.COLLECTIVES_AT + 20 * layout.COLLECTIVE_WORDS + layout.C_NUMEL) * 8
+    numel = (layout.COLLECTIVES_AT + 19 * layout.COLLECTIVE_WORDS + layout.C_NUMEL) * 8
     mixed[numel : numel + 8] = (7).to_bytes(8, "little")
     assert pages.parse(bytes(mixed)).recent_collectives[-1].numel == 7
     assert pages.parse(pages.settled(raw, bytes(mixed))).recent_collectives[-1].numel == 1019

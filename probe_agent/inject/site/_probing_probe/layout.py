@@ -3,8 +3,8 @@
 Every word is stored by a single aligned store, so no word is ever torn. Groups of words are made
 consistent without locks: a group lives in two copies and its index word is written last, so it
 always points at a whole copy, and each copy carries a check word. A ring entry's last word is
-cleared before and written after the rest (its first word xor its time), so an entry that is being
-rewritten, or whose writer died inside it, is no entry.
+what its first ones make it (a step's number xor its time, a collective's time), and they are written
+first and last, so an entry that is being rewritten, or whose writer died inside it, is no entry.
 
 All times are CLOCK_MONOTONIC nanoseconds; the header holds one (realtime, monotonic) pair to convert.
 This file is read on Python 3.8 (the job's) and on the agent's own.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MAGIC = 0x45474150424F5250  # b"PROBPAGE" read as little-endian
-VERSION = 1
+VERSION = 2
 WORDS = 2048
 SIZE_BYTES = WORDS * 8
 MASK = 0xFFFFFFFFFFFFFFFF
@@ -68,7 +68,9 @@ STEP_WORDS = 8
 
 # Ring of the last collectives called from Python.
 COLLECTIVES_AT, COLLECTIVES = 704, 64
-C_NUMBER, C_SEQ, C_ENTER_NS, C_LEAVE_NS, C_NUMEL, C_META, C_GROUP, C_GROUP2, C_OP, C_OP2, C_CHECK = range(11)
+C_ENTER_NS, C_SEQ, C_NUMEL, C_META, C_GROUP, C_GROUP2, C_OP, C_OP2, C_CHECK, C_LEAVE_NS = range(10)
+"""C_CHECK is C_ENTER_NS again. C_LEAVE_NS is written when the call returns; until then it is of the slot's last call,
+and so before C_ENTER_NS: one store less at each call."""
 COLLECTIVE_WORDS = 12
 # C_META: dtype code in bits 0-15, group size in 16-39, bit 40 async, bit 41 point to point, bit 42 raised.
 META_ASYNC, META_P2P, META_RAISED = 1 << 40, 1 << 41, 1 << 42

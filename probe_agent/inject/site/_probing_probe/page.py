@@ -4,6 +4,7 @@ Every function here is called from hooks in user code: they return at once when 
 and they raise nothing that a page could cause.
 """
 
+import itertools
 import mmap
 import os
 import struct
@@ -16,7 +17,7 @@ from _probing_probe import layout
 _now = time.monotonic_ns
 # Native 64-bit fields at aligned offsets: each is one store.
 _pack_step = struct.Struct("@7Q").pack_into
-pack_collective = struct.Struct("@6Q32sQ").pack_into
+pack_collective = struct.Struct("@4Q32sQ").pack_into
 # What the hooks use at every step and call, as this module's own: looking it up elsewhere costs as much as writing it.
 _STEPS_AT, _STEP_SIZE = layout.STEPS_AT * 8, layout.STEP_WORDS * 8
 _TRAINING = layout.TRAINING
@@ -40,8 +41,18 @@ _ckpt_total_ns = 0
 _step_thread = None
 _progress_version = 0
 _identity_version = 0
+next_slot = itertools.cycle(
+    (word * 8, word + layout.C_LEAVE_NS)
+    for word in range(
+        layout.COLLECTIVES_AT,
+        layout.COLLECTIVES_AT + layout.COLLECTIVES * layout.COLLECTIVE_WORDS,
+        layout.COLLECTIVE_WORDS,
+    )
+).__next__
+"""The ring's slots in turn: where its entry begins, bytes, and which word is its time of leaving."""
 counts = [0, 0]
-"""Collectives so far, and nanoseconds waited in them since the last step: a list, whose items are cheaper than globals."""
+"""When the last collective was entered, and nanoseconds waited in all since the last step: a list, whose items are
+cheaper than globals."""
 
 
 def open_page():

@@ -6,6 +6,7 @@ pickle, inspect and torch.compile (which recognises collectives by identity) see
 
 import atexit
 import functools
+import itertools
 import os
 import sys
 import time
@@ -24,7 +25,7 @@ POINT_TO_POINT = ("send", "recv", "isend", "irecv", "batch_isend_irecv")
 _may_compile = False
 """Whether the compiler has been loaded: until then nobody traces us."""
 _groups = {}
-"""Name to [calls, point-to-point calls] of each group: sequence numbers go on for as long as the process lives."""
+"""Name to the next number of calls and of point-to-point calls of each group: they go on for as long as the process lives."""
 _known = []
 """Per operation what is known of each group object; emptied when groups come and go."""
 failures = []
@@ -249,22 +250,21 @@ def _timed_collective(name, c10d, inner):
     bare = "barrier" in name
     known = {}
     _known.append(known)
-    pack, counts, first, size = (
-        page.pack_collective,
-        page.counts,
-        layout.COLLECTIVES_AT,
-        layout.COLLECTIVE_WORDS,
-    )
+    pack, next_slot, counts, now, dtypes = page.pack_collective, page.next_slot, page.counts, _now, _dtypes
+
+    enter_back, meta_back = layout.C_LEAVE_NS - layout.C_ENTER_NS, layout.C_LEAVE_NS - layout.C_META
 
     def learn(group):
-        # (group and operation as bytes, its size as meta bits, its counters); a call without a group counts nowhere
+        # (group and operation as bytes, what of the meta word is known, its counter); a call without a group counts nowhere
         try:
             real = c10d._get_default_group() if group is None else group
             label, members = str(real.group_name), min(real.size(), 0xFFFFFF)
         except (ValueError, AttributeError, RuntimeError):
-            return op.rjust(32, b"\0"), 0, [0, 0]
-        counted = _groups.setdefault(label, [0, 0])
-        known[group] = found = layout.bytes_of(label, 2) + op, members << 16, counted
+            return op.rjust(32, b"\0"), flags, itertools.count(1).__next__
+        counters = _groups.get(label)
+        if counters is None:
+            counters = _groups[label] = itertools.count(1).__next__, itertools.count(1).__next__
+        known[group] = found = layout.bytes_of(label, 2) + op, members << 16 | flags, counters[p2p]
         return found
 
     def outer(*args, **kwargs):
@@ -273,45 +273,49 @@ def _timed_collective(name, c10d, inner):
         words = page._words
         if words is None or _may_compile and _is_compiling():
             return inner(*args, **kwargs)
-        group, is_async = None, flags
+        group = None
         if kwargs:
             group = kwargs.get("group")
-            if kwargs.get("async_op"):
-                is_async |= layout.META_ASYNC
-        if group is None and len(args) > 1:
+            asynchronous = kwargs.get("async_op")
+        else:
+            asynchronous = False
+        if len(args) > 1 and group is None:
             group = _positional(c10d, args)
         try:
-            what, size_bits, counted = known[group]
+            what, meta, next_seq = known[group]
         except KeyError:
-            what, size_bits, counted = learn(group)
-        counted[p2p] = seq = counted[p2p] + 1
+            what, meta, next_seq = learn(group)
         if bare:
-            meta, numel = size_bits | is_async, 0
+            numel = 0
         else:
-            value = args[0] if args else kwargs.get("tensor")
             try:
-                meta = size_bits | is_async | _dtypes[value.dtype]
+                value = args[0]
+                meta |= dtypes[value.dtype]
                 numel = value.numel()
-            except (AttributeError, KeyError, TypeError):
-                meta, numel = size_bits | is_async | _dtype(value), _numel(value)
+            except (AttributeError, LookupError, TypeError):
+                value = args[0] if args else kwargs.get("tensor")
+                meta |= _dtype(value)
+                numel = _numel(value)
+        if asynchronous:
+            meta |= layout.META_ASYNC
         waited_ns = counts[1]
-        counts[0] = number = counts[0] + 1
-        at = first + (number & 63) * size
-        began = _now()
+        at, leave = next_slot()
+        counts[0] = began = now()
         # The first word written makes the old entry invalid, the last one the new entry valid.
-        pack(page._map, at * 8, number, seq, began, 0, numel, meta, what, number ^ began)
+        pack(page._map, at, began, next_seq(), numel, meta, what, began)
         try:
             result = inner(*args, **kwargs)
         except BaseException:
-            if page._words is words and counts[0] - number < 64:
-                words[at + 5] |= layout.META_RAISED
-                words[at + 3] = _now()
+            if page._words is words and words[leave - enter_back] == began:
+                words[leave - meta_back] |= layout.META_RAISED
+                words[leave] = _now()
             _dump()
             raise
-        left = _now()
-        if counts[0] - number < 64:  # else the ring has gone past it
-            words[at + 3] = left
-        counts[1] = waited_ns + left - began  # what calls inside this one have waited is part of it
+        left = now()
+        # Else others were called inside this one, and the ring may have gone past it.
+        if counts[0] is began or words[leave - enter_back] == began:
+            words[leave] = left
+        counts[1] = left - began + waited_ns  # what calls inside this one have waited is part of it
         return result
 
     return outer
