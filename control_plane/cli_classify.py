@@ -7,10 +7,10 @@ import json
 import signal
 import sys
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 from probing_cluster.control_plane import commands
-from probing_cluster.core import errors
+from probing_cluster.core import errors, packed
 
 
 def register(register: commands.Commands) -> None:
@@ -29,14 +29,14 @@ def _classify(args: argparse.Namespace) -> int:
     if args.file == "-":
         return _stream(sys.stdin.buffer, args, follow=not sys.stdin.seekable())
     try:
-        with Path(args.file).open("rb") as stream:
+        with packed.opened(Path(args.file)) as stream:
             return _stream(stream, args, follow=False)
     except OSError as exc:
         msg = f"{args.file}: {exc.strerror}"
         raise errors.UsageError(msg) from exc
 
 
-def _stream(stream: BinaryIO, args: argparse.Namespace, *, follow: bool) -> int:
+def _stream(stream: IO[bytes], args: argparse.Namespace, *, follow: bool) -> int:
     from probing_cluster.evidence import classify
 
     # `| head` ends us as it ends grep: silently, in the middle of whatever.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from probing_cluster.core import errors, records
@@ -15,14 +15,16 @@ def parse_sacct_json(
 ) -> attempt_rows.ParseResult:
     """Every attempt in `data`; raises MalformedInput when it is not the JSON of sacct at all.
 
+    It may be several dumps one after another, or what `jq '.jobs'` and `jq '.jobs[]'` make of them.
     `cluster` is the name all rows get, None: the one they tell. A rejected job's `line_no` is its place in the list, from 1.
     """
-    document = slurm_json.load(data)
+    documents = slurm_json.documents(data) or [slurm_json.load(data)]
+    jobs = [job for document in documents for job in _jobs(document)]
     started: list[records.JobAttempt] = []
     waiting: list[attempt_rows.NotStarted] = []
     rejected: list[sacct_rows.Rejected] = []
     steps = 0
-    for place, job in enumerate(slurm_json.rows(document, "jobs"), 1):
+    for place, job in enumerate(jobs, 1):
         steps += _n_steps(job)
         try:
             found = attempt_of(job, cluster)
@@ -38,8 +40,19 @@ def parse_sacct_json(
         steps=steps,
         duplicates=whole.duplicates,
         merged=whole.merged,
-        notes=tuple(f"Slurm said: {said}" for said in slurm_json.said_errors(document)),
+        notes=tuple(dict.fromkeys(said for document in documents for said in _notes(document))),
     )
+
+
+def _jobs(document: Any) -> list[Any]:
+    if isinstance(document, list):
+        return document
+    return [document] if "job_id" in document else slurm_json.rows(document, "jobs")
+
+
+def _notes(document: Any) -> Iterator[str]:
+    for said in slurm_json.said_errors(slurm_json.table(document)):
+        yield f"Slurm said: {said}"
 
 
 def _n_steps(job: Any) -> int:

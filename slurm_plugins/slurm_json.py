@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -11,6 +12,9 @@ from probing_cluster.core import clock, errors, sanitize
 
 NO_VALUE = frozenset({0xFFFF, 0xFFFE, 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFE, -1, -2})
 """How Slurm's integers say "not set" and "infinite" where the parser lets them through."""
+
+_DOCUMENT = re.compile(r"^[\[{]", re.MULTILINE)
+_DECODER = json.JSONDecoder(strict=False)
 
 
 def load(data: bytes) -> dict[str, Any]:
@@ -26,6 +30,29 @@ def load(data: bytes) -> dict[str, Any]:
         msg = "JSON, but not an object"
         raise errors.MalformedInput(msg)
     return value
+
+
+def documents(data: bytes) -> list[Any]:
+    """Every object, and list of objects, that begins a line of `data`; raises MalformedInput where one breaks off.
+
+    Dumps appended to one file are several documents; what stands between them is noise.
+    """
+    text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    found, at = list[Any](), 0
+    while start := _DOCUMENT.search(text, at):
+        try:
+            value, at = _DECODER.raw_decode(text, start.start())
+        except (ValueError, RecursionError) as exc:
+            line_end = text.find("\n", start.start())
+            where = exc.pos if isinstance(exc, json.JSONDecodeError) else len(text)
+            if where < line_end and _DOCUMENT.search(text, line_end):
+                at = line_end
+                continue
+            msg = f"not JSON: {exc}"
+            raise errors.MalformedInput(msg) from exc
+        if isinstance(value, dict) or any(isinstance(item, dict) for item in value):
+            found.append(value)
+    return found
 
 
 def number(value: Any) -> int | None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from probing_cluster.control_plane.imports import kept_aside
-from probing_cluster.core import errors
-from probing_cluster.slurm_plugins import attempt_rows, sacct_json, sacct_text
+from probing_cluster.core import errors, packed
+from probing_cluster.slurm_plugins import attempt_rows, sacct_json, sacct_layout, sacct_text
 
 
 def read(
@@ -19,9 +19,10 @@ def read(
     fields: Sequence[str] | None = None,
 ) -> tuple[attempt_rows.ParseResult, list[kept_aside.Bad]]:
     """The attempts of `path` and the rows that became none; raises MalformedInput, OSError."""
-    data = path.read_bytes()
+    with packed.opened(path) as stream:
+        data = stream.read()
     try:
-        if data.lstrip()[:1] in {b"{", b"["}:
+        if not fields and _is_json(data):
             found = sacct_json.parse_sacct_json(data, cluster=cluster)
         else:
             found = sacct_text.parse_sacct_text(
@@ -31,3 +32,13 @@ def read(
         raise errors.MalformedInput(f"{path}: {exc.args[0]}") from exc
     bad = [kept_aside.Bad(file=str(path), line_no=r.line_no, text=r.text, why=r.why) for r in found.rejected]
     return found, bad
+
+
+def _is_json(data: bytes) -> bool:
+    """Whether what tells comes first: a line that opens a JSON document, or sacct's header."""
+    for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+        if line.lstrip()[:1] in {b"{", b"["}:
+            return True
+        if sacct_layout.header(line.decode("utf-8", "replace").rstrip("\r")) is not None:
+            return False
+    return False

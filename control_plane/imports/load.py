@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from probing_cluster.control_plane.imports import accounting_file, event_lines, joblog, kept_aside, kernel
-from probing_cluster.core import errors, records
+from probing_cluster.core import errors, packed, records
 from probing_cluster.db import bulk
 from probing_cluster.db import store as db_store
 from probing_cluster.reports import job_ref
@@ -78,7 +78,7 @@ def zone_of(name: str | None) -> zoneinfo.ZoneInfo | None:
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
     try:
-        with path.open("rb") as stream:
+        with packed.opened(path) as stream:
             yield stream
     except OSError as exc:
         msg = f"{path}: {exc.strerror}"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 import zoneinfo
 from datetime import UTC, datetime, timedelta
@@ -7,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.control_plane.imports import event_lines, joblog, kept_aside, kernel, load, when
+from probing_cluster.control_plane.imports import (
+    accounting_file,
+    event_lines,
+    joblog,
+    kept_aside,
+    kernel,
+    load,
+    when,
+)
 from probing_cluster.core import errors, records
 from probing_cluster.db import store as db_store
 from probing_cluster.evidence import prefixes
@@ -308,6 +317,35 @@ def test_a_missing_file_is_one_clear_error(store: db_store.Store, tmp_path: Path
     given: object = [("n1", path)] if field == "kernel" else [path]
     with pytest.raises(errors.UsageError, match="none: No such file"):
         load.load(store, order(**{field: given}))
+
+
+JOB = {
+    "job_id": 7,
+    "nodes": "n2",
+    "state": {"current": "FAILED"},
+    "time": {"submission": 1732190000, "start": 1732190010, "end": 1732199000},
+}
+TABLE = "JobID|State|Start|End|JobName\n7|FAILED|1732190010|1732199000|x\n{ not JSON }\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"jobs": [JOB]}),
+        "\ufeff" + json.dumps({"jobs": [JOB]}),
+        "sacct: error: cannot find plugin\n" + json.dumps({"jobs": [JOB]}, indent=2),
+        json.dumps([JOB]),
+        TABLE,
+        "module load slurm\n" + TABLE,
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_accounting_file_is_told_by_what_comes_first(tmp_path: Path, text: str, packed: bool) -> None:
+    """A document or a header, whatever stands before it, packed or not."""
+    path = tmp_path / "sacct.out"
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    found, _ = accounting_file.read(path, timezone=None, cluster="c")
+    assert [a.job_id for a in found.attempts] == [7]
 
 
 def test_an_unknown_zone_is_refused() -> None:

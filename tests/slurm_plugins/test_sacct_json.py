@@ -127,6 +127,34 @@ def test_slurms_own_errors_are_passed_on() -> None:
         sacct_json.parse_sacct_json(json.dumps({"errors": told}).encode())
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{one}\n{two}\n",
+        "sacct: error: slurm_persist_conn_open\nLoading {{slurm}}/23.02\n{one}\n[1] done\n{two}",
+        "\ufeff{one}\n\n{two}",
+        "[{first},\n{second}]",
+        "{first}\n{second}\n",
+        "{many}",
+    ],
+)
+def test_dumps_in_one_file_and_what_jq_makes_of_them(form: str) -> None:
+    """No document of a file is left out: months appended to one file, `jq '.jobs'`, `jq -c '.jobs[]'`."""
+    first, second = new(), new(job_id=8)
+    told = {"first": first, "second": second, "one": {"jobs": [first]}, "two": {"jobs": [second]}}
+    told["many"] = {"jobs": [first, second]}
+    text = form.format(**{name: json.dumps(value) for name, value in told.items()})
+    assert [a.job_id for a in sacct_json.parse_sacct_json(text.encode()).attempts] == [7, 8]
+
+
+def test_a_dump_that_breaks_off_is_refused() -> None:
+    """Its inner lists do not pass for dumps of their own."""
+    whole = json.dumps({"jobs": [new()]}, indent=1)
+    for text in (whole[: len(whole) // 2], whole + "\n" + whole[:99], json.dumps({"jobs": [new()]})[:-9]):
+        with pytest.raises(errors.MalformedInput, match="not JSON"):
+            sacct_json.parse_sacct_json(text.encode())
+
+
 def test_run_key_in_the_comment() -> None:
     """A site without our plugin names the run in the job's comment."""
     assert parse(new(comment={"job": "probing-run=big"})).attempts[0].run_key == "big"

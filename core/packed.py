@@ -1,0 +1,49 @@
+"""Files as log rotation leaves them: plain, or packed with gzip, xz or bzip2; told by their first bytes."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from probing_cluster.core import errors
+
+_READERS: dict[bytes, Callable[..., Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"\xfd7zXZ\x00": lzma.open,
+    b"BZh": bz2.open,
+}
+_OTHER = {
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"PK\x03\x04": "zip",
+    b"7z\xbc\xaf": "7-zip",
+    b"LPKSHHRH": "a binary journal",
+}
+_HEAD = max(len(magic) for magic in (*_READERS, *_OTHER))
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """The bytes of `path` unpacked; raises OSError, MalformedInput for a form that is not read or a broken one."""
+    with path.open("rb") as stream:
+        # Only what can be read twice is looked at first: a pipe is taken as it comes.
+        head = stream.read(_HEAD) if stream.seekable() else b""
+        if head:
+            stream.seek(0)
+        other = next((name for magic, name in _OTHER.items() if head.startswith(magic)), None)
+        if other is not None:
+            msg = f"{path} is {other}; unpack it first"
+            raise errors.MalformedInput(msg)
+        unpack = next((reader for magic, reader in _READERS.items() if head.startswith(magic)), None)
+        try:
+            yield unpack(stream, "rb") if unpack else stream
+        except (EOFError, OSError, lzma.LZMAError, zlib.error) as exc:
+            if unpack is None or getattr(exc, "errno", None) is not None:
+                raise
+            msg = f"{path} is packed, and broken: {exc}"
+            raise errors.MalformedInput(msg) from exc
