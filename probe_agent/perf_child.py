@@ -30,7 +30,10 @@ SYSCALL = {"x86_64": 298, "aarch64": 241}
 """perf_event_open's number."""
 PER_S = 499
 ENOUGH = 100
-LONGEST_S = 1.5
+USUAL_S = 1.5
+LONGEST_S = 5.0
+"""On a machine that gives the thread little CPU; not for one that has none at all, which sleeps."""
+FEW = 30
 EVALUATING = b"_PyEval_EvalFrameDefault"
 """The function of CPython (all versions since 3.6) in which Python code runs; compilers split parts off it."""
 _INTERPRETER = re.compile(r"/(python[0-9.]*[a-z]*|libpython[^/]*)$")
@@ -89,6 +92,12 @@ def counters(ring: mmap.mmap) -> list[int]:
     return found
 
 
+def goes_on(passed_s: float, samples: int) -> bool:
+    """Whether to count for longer: until there are enough, or after a while a few, or none."""
+    wanted = ENOUGH if passed_s < USUAL_S else min(FEW, FEW * samples)
+    return samples < wanted and passed_s < LONGEST_S
+
+
 def mappings(maps: str) -> list[Region]:
     """The executable ones of /proc/<pid>/maps."""
     found = []
@@ -108,7 +117,7 @@ def evaluating(image: bytes) -> list[tuple[int, int]]:
         return []
     try:
         return list(_ranges(image))
-    except (struct.error, IndexError):
+    except (struct.error, IndexError, OverflowError):
         return []  # the user's file, and not what it says it is
 
 
@@ -165,8 +174,8 @@ def look(tid: int, uid: int, gid: int) -> dict[str, Any]:
     try:
         collect_child.become(uid, gid)
         collect_child.limit(cpu_s=10)
-        end_s = time.monotonic() + LONGEST_S
-        while time.monotonic() < end_s and len(counters(ring)) < ENOUGH:
+        began_s = time.monotonic()
+        while goes_on(time.monotonic() - began_s, len(counters(ring))):
             time.sleep(0.05)
         addresses = counters(ring)
     finally:

@@ -14,7 +14,7 @@ from typing import Any
 from probing_cluster.core import sanitize
 from probing_cluster.probe_agent import children, pyspy
 
-DEADLINE_S = 6.0
+DEADLINE_S = 10.0
 MORE_STACKS = 5
 """Without counters: a loop of two lines is caught on the same one by as many stacks in one of 32 cases."""
 _CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.perf_child")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from probing_cluster.probe_agent import collect_child, perf_child
@@ -80,6 +80,16 @@ def test_who_sleeps_is_nowhere(ask: Any) -> None:
     assert ask(SLEEP)["samples"] < 20
 
 
+def test_it_counts_for_longer_only_where_there_is_little_cpu() -> None:
+    """A crowded machine gives few samples in the usual time; who sleeps gives none, and is not waited for."""
+    assert perf_child.goes_on(0.2, 40)
+    assert not perf_child.goes_on(0.2, perf_child.ENOUGH)
+    assert perf_child.goes_on(2.0, 10)
+    assert not perf_child.goes_on(2.0, perf_child.FEW)
+    assert not perf_child.goes_on(2.0, 0)
+    assert not perf_child.goes_on(perf_child.LONGEST_S, 10)
+
+
 def test_a_thread_that_is_not_there_is_refused() -> None:
     """One line of why."""
     with pytest.raises(collect_child.Refused):
@@ -112,6 +122,7 @@ def test_counters_are_sorted_by_what_is_mapped_there() -> None:
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300))
+@example(bytes(28), b"\0\0\0\0\0\x80" + bytes(17) + b"\1" + bytes(4))  # sections beyond any file
 def test_files_that_lie_about_themselves(header: bytes, rest: bytes) -> None:
     """They are the user's: whatever they say, there is an answer."""
     assert isinstance(perf_child.evaluating(b"\x7fELF\x02\x01" + header + rest), list)
