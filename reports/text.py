@@ -108,7 +108,7 @@ def _attempt_head(view: model.AttemptView, days: bool) -> str:
     end = phrase.clock_z(attempt.end_at, with_day=days) if attempt.end_at else "still on".ljust(len(start))
     nodes = hostlist.compress(attempt.nodes)
     nodes = nodes if len(nodes) <= 16 else f"{len(attempt.nodes)} nodes"
-    return f"  attempt {attempt.attempt}  {start} -> {end}  {attempt.state:<10}{nodes:<7}"
+    return f"  attempt {attempt.attempt}  {start} -> {end}  {attempt.state:<9} {nodes:<7}"
 
 
 def _why(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:

@@ -38,6 +38,7 @@ _MAX_JOIN_LINES = 6
 _MIN_WRAP_CHARS = 60
 _MAX_TRACEBACKS = 256
 _TRACEBACK_LINES = 400
+_UNRAISED_LINES = 3
 _COLLECTIVES = (
     "reduce(",
     "barrier(",
@@ -57,7 +58,17 @@ _COLLECTIVES = (
 )
 _FRAMES = ("in barrier", "in all_", "in broadcast", "in reduce_")
 _FAMILY_TRIGGERS = tuple(dict.fromkeys(t for family in FAMILIES for t in family.triggers))
-TRIGGERS = (*_FAMILY_TRIGGERS, *_COLLECTIVES, *_FRAMES, "Traceback", "ProcessGroup", "NCCL WARN", "WorkNCCL")
+TRIGGERS = (
+    *_FAMILY_TRIGGERS,
+    *_COLLECTIVES,
+    *_FRAMES,
+    "Traceback",
+    "Exception ignored",
+    "Logging error",
+    "ProcessGroup",
+    "NCCL WARN",
+    "WorkNCCL",
+)
 """What a line must contain to be read at all, unless the reader is following a message over several lines."""
 _ANY = re.compile("|".join(re.escape(t) for t in _FAMILY_TRIGGERS))
 _OP = re.compile(
@@ -68,6 +79,8 @@ _NEW_RECORD = re.compile(
     r"^\s*(?:\[rank\d|\[[EWFI]\d*\s|\[E ProcessGroup|\d{4}-\d\d-\d\d|\[\d{4}-|Traceback|File \"|frame #|terminate called|srun:|slurmstepd:|\S+:\d+:\d+ \[\d+\]|Exception raised|$)"
 )
 _TRACEBACK = "Traceback (most recent call last)"
+_UNRAISED = re.compile(r"^\s*(?:Exception ignored (?:in|on|while)\b|--- Logging error ---)")
+"""What Python writes above a traceback that nobody gets to catch, and that ends nothing."""
 _FRAME = re.compile(r"^(?:\s|\[rank|$)|^\S.*File \"")
 _DEEP = re.compile(r"^\s*(?:During handling of the above|The above exception was the direct)")
 
@@ -95,6 +108,7 @@ class JobLogReader:
         self._story = cause.Story()
         self._cut: _Cut | None = None
         self._tracebacks: dict[int | None, int] = {}
+        self._unraised: dict[int | None, int] = {}
 
     def _families(self, record: Record) -> JobFinding | None:
         for family in FAMILIES:
@@ -132,8 +146,12 @@ class JobLogReader:
         if "| " in record.text:
             record = replace(record, text=python.ungrouped(record.text))
         rank = record.rank
+        if _UNRAISED.match(record.text) and len(self._unraised) < _MAX_TRACEBACKS:
+            self._unraised[rank] = record.line
         if _TRACEBACK in record.text:
-            if len(self._tracebacks) < _MAX_TRACEBACKS:
+            if record.line - self._unraised.pop(rank, -_UNRAISED_LINES) < _UNRAISED_LINES:
+                self._tracebacks.pop(rank, None)
+            elif len(self._tracebacks) < _MAX_TRACEBACKS:
                 self._tracebacks[rank] = record.line
             return None
         stale = [r for r, began in self._tracebacks.items() if record.line - began > _TRACEBACK_LINES]

@@ -166,6 +166,32 @@ def test_forms_found_in_the_wild(source: str, kind: str | None, says: dict[str, 
         assert getattr(first[0], name) == value, (source, name)
 
 
+@pytest.mark.parametrize("prefix", ["", "3: ", "[default3]:", "[rank3]: ", "(RayWorkerVllm pid=14289) "])
+@pytest.mark.parametrize(
+    "above",
+    [
+        "Exception ignored in: <function Loader.__del__ at 0x7f2a>",
+        "Exception ignored in: <module 'threading' from '/usr/lib/python3.10/threading.py'>",
+        "Exception ignored while calling deallocator <function Loader.__del__ at 0x7f2a>:",
+        "--- Logging error ---",
+    ],
+)
+def test_a_traceback_that_python_drops_is_no_cause(above: str, prefix: str) -> None:
+    """vllm 4114: what a destructor raises ends nothing; the next traceback of the same rank may."""
+    dropped = [
+        above,
+        "Traceback (most recent call last):",
+        '  File "l.py", line 3, in f',
+        "AttributeError: no comm",
+    ]
+    fatal = ["Traceback (most recent call last):", '  File "t.py", line 9, in <module>', "KeyError: 'lr'"]
+    assert list(reader.read(prefix + line for line in dropped)) == []
+    (found,) = reader.read(prefix + line for line in [*dropped, *fatal])
+    assert (found.line, found.first_cause, found.detail) == (7, True, {"exception": "KeyError"})
+    unannounced = [above, "step 1", "step 2", *fatal]
+    assert [f.line for f in reader.read(prefix + line for line in unannounced)] == [6]
+
+
 def test_cut_watchdog_lines_are_counted_once_each() -> None:
     """A line whose rest never comes is one finding; one that is completed is one too."""
     (_, _, _, text), *_ = FOUND

@@ -40,6 +40,13 @@ def test_no_line_is_wider_than_asked_and_no_byte_is_colour(story: rows.Rows, wid
     assert page.isprintable() or set(re.sub(r"[ -~]", "", page)) <= {"\n"}
 
 
+def test_a_long_state_does_not_touch_the_nodes(story: rows.Rows) -> None:
+    """OUT_OF_MEMORY is wider than its column."""
+    long = dataclasses.replace(story.attempts[0], state="OUT_OF_MEMORY")
+    page = render(dataclasses.replace(story, attempts=[long, *story.attempts[1:]]))
+    assert re.search(r"attempt \d .*  OUT_OF_MEMORY \S", page)
+
+
 def test_colour_adds_nothing_but_colour(story: rows.Rows) -> None:
     """Without its escape sequences the coloured report is the plain one."""
     assert re.sub(r"\x1b\[\d+m", "", render(story, colour=True)) == render(story)
