@@ -6,15 +6,28 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from probing_cluster.attribution import case as cases
-from probing_cluster.attribution import fetch, incidents, judge, signatures
+from probing_cluster.attribution import crowd, fetch, incidents, judge, quiet, signatures, triage
 from probing_cluster.core import clock, records, settings
 from probing_cluster.db import store
 
 BATCH = 2000
-"""Attempts judged at once; bounds memory."""
+"""Attempts judged one by one at once; bounds memory."""
+MANY = 200
+"""From so many ended attempts on they are sorted out column by column first."""
+_MOST = 1 << 62
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ONE = timedelta(microseconds=1)
+_DAY_US = 86_400_000_000
+_SQL = Path(__file__).parent / "sql"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,29 +78,117 @@ def attribute(
     wanted = config or settings.AttributionSettings()
     policy = cases.WindowPolicy(before_s=wanted.before_s, after_s=wanted.after_s)
     again = since is not None or until is not None or job_ids is not None
-    attempts = _chosen(source, since, until, job_ids) if again else source.unattributed(limit)
-    settled = at.now() - timedelta(seconds=settle_s)
-    attempts = [a for a in attempts if a.end_at is not None and a.end_at <= settled]
-    verdicts: list[records.Verdict] = []
-    changed: list[Change] = []
-    # Why the preemptor had to start again is told by its own verdict: that comes first.
-    for batch in _batches(sorted(attempts, key=lambda a: a.state == "PREEMPTED")):
-        made = judge_batch(source, batch, policy, made_at=at.now())
-        known = {_key(v): v for v in source.verdicts(job_ids=sorted({v.job_id for v in made}))}
-        changed += [
-            Change(before=known.get(_key(v)), after=v) for v in made if _differs(known.get(_key(v)), v)
-        ]
-        if not dry_run:
-            source.save_verdicts(made)
-        verdicts += made
-    place = {fetch.key(a): i for i, a in enumerate(attempts)}
+    now = at.now()
+    work = _Pass(source, policy, now, dry_run=dry_run)
+    settled = now - timedelta(seconds=settle_s)
+    if job_ids is not None:
+        keys = work.judge(_of_jobs(source, since, until, job_ids, settled))
+    elif again:
+        keys = work.judge_many(_ended(source, since or _EPOCH, min(until or settled + _ONE, settled + _ONE)))
+    else:
+        first = source.unattributed(min(limit or MANY, MANY))
+        if len(first) < MANY or limit == MANY:
+            keys = work.judge([a for a in first if a.end_at is not None and a.end_at <= settled])
+        else:
+            keys = work.judge_many(_ended(source, _EPOCH, settled + _ONE, limit, unjudged=True))
     return AttributionRun(
-        n_attempts=len(attempts),
-        verdicts=tuple(sorted(verdicts, key=lambda v: place[_key(v)])),
-        changed=tuple(changed),
+        n_attempts=len(keys),
+        verdicts=tuple(work.made[k] for k in keys if k in work.made),
+        changed=tuple(work.changed),
         dry_run=dry_run,
-        counts=dict(Counter(v.cause for v in verdicts)),
+        counts=dict(Counter(v.cause for v in work.made.values())),
     )
+
+
+class _Pass:
+    """One run: what it judged, and what differs from what was stored."""
+
+    def __init__(
+        self, source: store.Store, policy: cases.WindowPolicy, now: datetime, *, dry_run: bool
+    ) -> None:
+        self._source, self._policy, self._now, self._dry_run = source, policy, now, dry_run
+        self._quiet = quiet.Quiet(policy, now)
+        self.made: dict[fetch.Key, records.Verdict] = {}
+        self.changed: list[Change] = []
+
+    def judge(
+        self, attempts: Sequence[records.JobAttempt], known: fetch.Known | None = None
+    ) -> list[fetch.Key]:
+        """Judge attempts one by one, a batch at a time; which they are."""
+        # Why the preemptor had to start again is told by its own verdict: that comes first.
+        for batch in _batches(sorted(attempts, key=lambda a: a.state == "PREEMPTED")):
+            self._keep(judge_batch(self._source, batch, self._policy, made_at=self._now, known=known))
+        return [fetch.key(a) for a in attempts]
+
+    def judge_many(self, ended: pa.Table) -> list[fetch.Key]:
+        """Judge attempts (the columns of `sql/open_attempts.sql`) a day of ends of one cluster at a time; which they are."""
+        later: tuple[list[records.JobAttempt], fetch.Known | None] = ([], None)
+        for part in _days(ended):
+            attempts, known = self._one_by_one(part)
+            self.judge([a for a in attempts if a.state != "PREEMPTED"], known)
+            # Why a preemptor had to start again is told by its own verdict: that comes first, maybe a day later.
+            self.judge(*later)
+            later = [a for a in attempts if a.state == "PREEMPTED"], known
+        self.judge(*later)
+        return _keys(ended)
+
+    def _one_by_one(self, part: pa.Table) -> tuple[list[records.JobAttempt], fetch.Known | None]:
+        """Answer those of a day about which nothing was seen; the others, and what was read of them already."""
+        if part.num_rows < MANY:
+            return self._source.attempts_of(_keys(part)), None
+        found = triage.sort_out(self._source, part, self._policy)
+        answered = self._answer(part, found)
+        rest = part.filter(pa.array(~answered))
+        return self._source.attempts_of(_keys(rest)), found.known
+
+    def _answer(self, part: pa.Table, found: triage.Triage) -> npt.NDArray[np.bool_]:
+        """Answer those nothing was seen about; who was answered."""
+        answered = found.quiet.copy()
+        chosen = np.flatnonzero(found.quiet)
+        made = []
+        for i, row in zip(chosen, quiet.rows(part.take(pa.array(chosen))), strict=True):
+            verdict = self._quiet.verdict(row, found.preemptors.get(int(i)))
+            if verdict is None:
+                answered[i] = False
+            else:
+                made.append(verdict)
+        self._keep(made)
+        return answered
+
+    def _keep(self, made: Sequence[records.Verdict]) -> None:
+        if self._dry_run:
+            before = {_key(v): v for v in self._source.verdicts(job_ids=sorted({v.job_id for v in made}))}
+        else:
+            before = self._source.save_verdicts(made)
+        self.changed += [
+            Change(before=before.get(_key(v)), after=v) for v in made if _differs(before.get(_key(v)), v)
+        ]
+        self.made.update({_key(v): v for v in made})
+
+
+def _ended(
+    source: store.Store, since: datetime, until: datetime, limit: int | None = None, *, unjudged: bool = False
+) -> pa.Table:
+    """Attempts that ended in a span and get a verdict, by end."""
+    query = (_SQL / "open_attempts.sql").read_text("utf-8")
+    found = source.arrow(query, unjudged, since, until, limit or _MOST)
+    states = pa.array(sorted(judge.JUDGED_STATES), pa.string())
+    return found.filter(pc.is_in(found["state"], value_set=states))
+
+
+def _keys(ended: pa.Table) -> list[fetch.Key]:
+    submits = [at for at in crowd.instants(ended["submit_at"]) if at is not None]
+    return list(zip(ended["cluster"].to_pylist(), ended["job_id"].to_pylist(), submits, strict=True))
+
+
+def _days(ended: pa.Table) -> Iterator[pa.Table]:
+    """The rows that began, cluster by cluster and day (UTC) of their end by day."""
+    ended = ended.filter(pc.is_valid(ended["start_at"]))
+    day = crowd.microseconds(ended["end_at"]) // _DAY_US
+    for cluster in sorted(set(ended["cluster"].to_pylist())):
+        mine = np.asarray(pc.equal(ended["cluster"], cluster), np.bool_)
+        for one in np.unique(day[mine]):
+            yield ended.filter(pa.array(mine & (day == one)))
 
 
 def judge_batch(
@@ -96,9 +197,10 @@ def judge_batch(
     policy: cases.WindowPolicy,
     *,
     made_at: datetime,
+    known: fetch.Known | None = None,
 ) -> list[records.Verdict]:
     """The verdicts of some attempts, their incidents found; attempts that need none are left out."""
-    fetcher = fetch.Fetcher(source, policy)
+    fetcher = fetch.Fetcher(source, policy, known)
     found = fetcher.build(attempts)
     verdicts = [v for c in found if (v := judge.judge(c, made_at=made_at)) is not None]
     events = {e.event_id: e for c in found for e in (*c.events, *c.standing)}
@@ -136,20 +238,25 @@ def _spans(wide: Sequence[records.Verdict]) -> Iterator[tuple[str, datetime, dat
         yield current
 
 
-def _chosen(
-    source: store.Store, since: datetime | None, until: datetime | None, job_ids: Iterable[int] | None
+def _of_jobs(
+    source: store.Store,
+    since: datetime | None,
+    until: datetime | None,
+    job_ids: Iterable[int],
+    settled: datetime,
 ) -> list[records.JobAttempt]:
     found = source.attempts(
         job_ids=job_ids, since=since, until=until, ended=True, states=sorted(judge.JUDGED_STATES)
     )
     mine = [
-        a
+        (a.end_at, a.job_id, a.submit_at, a)
         for a in found
         if a.end_at is not None
+        and a.end_at <= settled
         and (since is None or a.end_at >= since)
         and (until is None or a.end_at < until)
     ]
-    return sorted(mine, key=lambda a: (a.end_at, a.job_id, a.submit_at))
+    return [a for *_, a in sorted(mine, key=lambda m: m[:3])]
 
 
 def _batches(attempts: Sequence[records.JobAttempt]) -> Iterator[Sequence[records.JobAttempt]]:

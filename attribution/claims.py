@@ -143,9 +143,9 @@ def joined(weights: Sequence[float]) -> float:
     return total
 
 
-def family(event: records.HealthEvent) -> str:
+def family(source: str) -> str:
     """Sources that look through the same eyes count once."""
-    return "kernel" if event.source in ("kernel", "import") else event.source
+    return "kernel" if source in ("kernel", "import") else source
 
 
 def supported(weight: float, case: scene.Scene, cause: str) -> float:
@@ -199,6 +199,8 @@ def collect(
     for sighting in seen:
         part = sighting.gpu or sighting.device or ""
         groups.setdefault((sighting.event.node, part), []).append(sighting)
+    if not groups:
+        return []
     made = [_claim(case, cause, rule, node, group, adjust) for (node, _), group in sorted(groups.items())]
     made = [c for c in made if c.weight > 0]
     nodes = frozenset(c.node for c in made if c.node)
@@ -221,7 +223,9 @@ def _claim(
     ordered = sorted(group, key=lambda s: (-weights[s.event.event_id], s.at, s.event.event_id))
     by_family: dict[str, float] = {}
     for s in ordered:
-        by_family[family(s.event)] = max(by_family.get(family(s.event), 0.0), weights[s.event.event_id])
+        by_family[family(s.event.source)] = max(
+            by_family.get(family(s.event.source), 0.0), weights[s.event.event_id]
+        )
     first = ordered[0]
     weight = joined(list(by_family.values()))
     if first.signature.role is signatures.Role.WEAK:
@@ -259,6 +263,8 @@ def _ceiling(convicting: Sequence[scene.Sighting]) -> float:
 
 def hints(case: scene.Scene, cause: str, rule: str, role: findings.FindingRole) -> list[Claim]:
     """At most one claim: what the job's own side says for `cause`; never a certain hardware verdict."""
+    if not case.findings:
+        return []
     told = [f for f in case.findings if f.signature.cause == cause and f.signature.role is role]
     if not told:
         return []

@@ -12,6 +12,8 @@ MAX_SENTENCES = 8
 _GPU = frozenset({"gpu_lost", "gpu_memory_uncorrectable", "gpu_memory_contained", "gpu_row_remap_failure", "gpu_nvlink", "nvswitch", "gpu_gsp_timeout", "gpu_driver", "gpu_xid"})  # fmt: skip
 _LINKS = frozenset({"ib_link", "eth_link"})
 _FILES = frozenset({"filesystem_mount", "disk"})
+LOOKED_FOR = _GPU | _LINKS | _FILES
+"""Causes of which any sign at all changes what is ruled out."""
 
 
 def ruled_out(case: scene.Scene, ranking: rank.Ranking) -> tuple[str, ...]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pyarrow as pa
 import sqlalchemy as sa
 
 from probing_cluster.attribution import case as cases
+from probing_cluster.attribution import crowd as crowds
 from probing_cluster.attribution import gpus, onset, scene, signatures, window
 from probing_cluster.attribution.rules import user_error
 from probing_cluster.core import records
@@ -19,6 +22,7 @@ from probing_cluster.db import engines, rows, store
 
 _R = TypeVar("_R")
 _SQL = Path(__file__).parent / "sql"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 STANDING = timedelta(days=7)
 """How far back a condition may have begun that still stands."""
@@ -26,16 +30,33 @@ PAST = timedelta(days=7)
 """How far back user-type Xids on one GPU make a pattern."""
 SHORT = timedelta(minutes=15)
 """An attempt that ran longer than this ran well beside what stood before it began."""
-NEAR = timedelta(minutes=15)
+NEAR = crowds.NEAR
+_REACH = timedelta(days=1)
+"""How long before the window an event may have begun that still counts in it, or is spoken of."""
 
 Attempts = Sequence[records.JobAttempt]
+Key = tuple[str, int, datetime]
+Standing = Mapping[str, Sequence[tuple[records.HealthEvent, datetime | None]]]
+"""Node to the conditions that stood there, and when each was seen to go."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Known:
+    """What a pass over many attempts of one cluster has read already."""
+
+    watched: Mapping[str, datetime]
+    standing: Standing
+    crowd: crowds.Crowd
+    places: Mapping[Key, Mapping[str, bool]]
+    """Per attempt, the nodes whose events may tell something, and whether older ones than its window do; an attempt that is
+    missing needs all of them."""
 
 
 class Fetcher:
     """Builds the cases of one cluster's attempts from its store."""
 
-    def __init__(self, source: store.Store, policy: cases.WindowPolicy) -> None:
-        self._store, self._policy = source, policy
+    def __init__(self, source: store.Store, policy: cases.WindowPolicy, known: Known | None = None) -> None:
+        self._store, self._policy, self._known = source, policy, known
 
     def build(self, attempts: Attempts) -> list[cases.Case]:
         """One case per attempt that started and ended, in the same order."""
@@ -43,7 +64,7 @@ class Fetcher:
         by_cluster: dict[str, list[records.JobAttempt]] = defaultdict(list)
         for attempt in ready:
             by_cluster[attempt.cluster].append(attempt)
-        made: dict[tuple[str, int, datetime], cases.Case] = {}
+        made: dict[Key, cases.Case] = {}
         for cluster, mine in by_cluster.items():
             made.update({key(c.attempt): c for c in self._cluster(cluster, mine)})
         return [made[key(a)] for a in ready]
@@ -66,20 +87,23 @@ class Fetcher:
         windows = [self._window(a, told.get(a.job_id, ())) for a in attempts]
         seen = self._events(cluster, attempts, windows)
         nodes = sorted({n for a in attempts for n in a.nodes})
-        watched = self._watched(cluster, nodes)
-        standing = self._standing(cluster, nodes, windows)
+        known = self._known
+        watched = known.watched if known else self.watched(cluster, nodes)
+        standing = known.standing if known else self._standing(cluster, nodes, attempts, windows)
         actions = _by_job_and_node(self._actions(cluster, attempts, nodes))
         allocations = self._allocations(cluster, attempts, seen)
         past = self._past(cluster, attempts, seen)
-        crowd = self._crowd(cluster, attempts, seen)
+        stood = [standing_for(a, w, standing) for a, w in zip(attempts, windows, strict=True)]
+        met = {i: (*seen.get(i, ()), *stood[i]) for i in range(len(attempts))}
+        crowd = self._crowd(cluster, attempts, windows, met)
         preempted = self._preemptions(attempts, crowd)
         for i, attempt in enumerate(attempts):
             mine = seen.get(i, ())
             yield cases.Case(
                 attempt=attempt,
                 events=(*mine, *told.get(attempt.job_id, ())),
-                standing=_standing_for(attempt, windows[i], standing),
-                shared=crowd.spans(attempt, {e.node for e in mine if _needs_neighbours(e, attempt)}),
+                standing=stood[i],
+                shared=_shared(crowd, attempt, met[i]),
                 allocations=_in_life(attempt, allocations.get(attempt.job_id, ())),
                 actions=_actions_for(attempt, actions),
                 watched={n: watched[n] for n in attempt.nodes if n in watched},
@@ -113,33 +137,47 @@ class Fetcher:
     def _events(
         self, cluster: str, attempts: Attempts, windows: Sequence[window.Window]
     ) -> dict[int, list[records.HealthEvent]]:
-        places = [(i, n, w) for i, (a, w) in enumerate(zip(attempts, windows, strict=True)) for n in a.nodes]
+        telling = self._known.places if self._known else {}
+        places = [
+            (i, n, w, w.start_at - (_REACH if older else timedelta(0)))
+            for i, (a, w) in enumerate(zip(attempts, windows, strict=True))
+            for n, older in (telling.get(key(a)) or dict.fromkeys(a.nodes, True)).items()
+        ]
         given = {
             "cluster": cluster,
-            "keys": [i for i, _, _ in places],
-            "nodes": [n for _, n, _ in places],
-            "froms": [w.start_at for _, _, w in places],
-            "tos": [w.end_at for _, _, w in places],
+            "keys": [i for i, *_ in places],
+            "nodes": [n for _, n, *_ in places],
+            "froms": [w.start_at for _, _, w, _ in places],
+            "tos": [w.end_at for _, _, w, _ in places],
+            "backs": [back for *_, back in places],
         }
         found: dict[int, list[records.HealthEvent]] = defaultdict(list)
         for row in self._rows("case_events", given):
             found[row["key"]].append(rows.from_row(records.HealthEvent, row))
         return found
 
-    def _watched(self, cluster: str, nodes: Sequence[str]) -> dict[str, datetime]:
+    def watched(self, cluster: str, nodes: Sequence[str]) -> dict[str, datetime]:
+        """Until when each node was watched; a node that never was is missing."""
         found = self._rows("watched", {"cluster": cluster, "nodes": list(nodes)})
         return {r["node"]: r["last_at"] for r in found if r["last_at"] is not None}
 
-    def _standing(
-        self, cluster: str, nodes: Sequence[str], windows: Sequence[window.Window]
-    ) -> dict[str, list[tuple[records.HealthEvent, datetime | None]]]:
-        since = min(w.start_at for w in windows) - STANDING
-        until = max(w.start_at for w in windows)
-        given = {"cluster": cluster, "nodes": list(nodes), "since": since, "until": until}
+    def standing(
+        self, cluster: str, nodes: Sequence[str], since: datetime, until: datetime, last: datetime
+    ) -> Standing:
+        """Conditions that began since `since` and before `until`, and whether they were seen to go before `last`."""
+        given = {"cluster": cluster, "nodes": list(nodes), "since": since, "until": until, "last": last}
         found: dict[str, list[tuple[records.HealthEvent, datetime | None]]] = defaultdict(list)
         for row in self._rows("standing", given):
             found[row["node"]].append((rows.from_row(records.HealthEvent, row), row["gone_at"]))
         return found
+
+    def _standing(
+        self, cluster: str, nodes: Sequence[str], attempts: Attempts, windows: Sequence[window.Window]
+    ) -> Standing:
+        since = min(w.start_at for w in windows) - STANDING
+        until = max(w.start_at for w in windows)
+        last = max(a.end_at for a in attempts if a.end_at is not None)
+        return self.standing(cluster, nodes, since, until, last)
 
     def _actions(self, cluster: str, attempts: Attempts, nodes: Sequence[str]) -> list[records.Drain]:
         since, until = _span(attempts)
@@ -158,15 +196,30 @@ class Fetcher:
         return found
 
     def _crowd(
-        self, cluster: str, attempts: Attempts, seen: Mapping[int, Sequence[records.HealthEvent]]
-    ) -> Crowd:
+        self,
+        cluster: str,
+        attempts: Attempts,
+        windows: Sequence[window.Window],
+        met: Mapping[int, Sequence[records.HealthEvent]],
+    ) -> crowds.Crowd | None:
         """Who else ran when it matters: at events that may be a neighbour's, and after preemptions."""
-        instants = [e.at for i, events in seen.items() for e in events if _needs_neighbours(e, attempts[i])]
+        if self._known is not None:
+            return self._known.crowd
+        # What began before the window counts from there.
+        instants = [
+            max(e.at, windows[i].start_at)
+            for i, events in met.items()
+            for e in events
+            if _needs_neighbours(e, attempts[i])
+        ]
         instants += [a.end_at for a in attempts if a.state == "PREEMPTED" and a.end_at is not None]
         if not instants:
-            return Crowd(())
-        given = {"cluster": cluster, "since": min(instants) - NEAR, "until": max(instants) + NEAR}
-        return Crowd(self._rows("neighbours", given))
+            return None
+        return self.crowd(cluster, min(instants) - NEAR, max(instants) + NEAR)
+
+    def crowd(self, cluster: str, since: datetime, until: datetime) -> crowds.Crowd:
+        """Who ran in a span."""
+        return crowds.Crowd(self._store.arrow((_SQL / "ran.sql").read_text("utf-8"), cluster, since, until))
 
     def _past(
         self, cluster: str, attempts: Attempts, seen: Mapping[int, Sequence[records.HealthEvent]]
@@ -192,10 +245,17 @@ class Fetcher:
             rows_of[row["key"]].append(row)
         return {i: tuple(_past_faults(found, now[i])) for i, found in rows_of.items()}
 
-    def _preemptions(self, attempts: Attempts, crowd: Crowd) -> dict[int, dict[str, Any]]:
+    def _preemptions(self, attempts: Attempts, crowd: crowds.Crowd | None) -> dict[int, dict[str, Any]]:
         """Who took the place of each preempted attempt, and why that one had to start (again)."""
-        by = {i: k for i, a in enumerate(attempts) if a.state == "PREEMPTED" and (k := crowd.successor(a))}
-        jobs = sorted({job_id for job_id, _ in by.values()})
+        mine = [(i, a) for i, a in enumerate(attempts) if a.state == "PREEMPTED"]
+        if not mine or crowd is None:
+            return {}
+        ends = [(a.end_at - _EPOCH) // timedelta(microseconds=1) for _, a in mine if a.end_at is not None]
+        nodes = pa.array([a.nodes for _, a in mine], pa.list_(pa.string()))
+        found = crowd.successors(ends, [a.job_id for _, a in mine], nodes)
+        by = {i: row for (i, _), row in zip(mine, found, strict=True) if row is not None}
+        told = dict(zip(by, crowd.rows(list(by.values())), strict=True))
+        jobs = sorted({row["job_id"] for row in told.values()})
         if not jobs:
             return {}
         known = {(a.job_id, a.submit_at): a for a in self._store.attempts(job_ids=jobs)}
@@ -204,8 +264,8 @@ class Fetcher:
             verdicts[verdict.job_id].append(verdict)
         return {
             i: {"preemptor": known[k], "behind": _behind(known[k], verdicts[k[0]])}
-            for i, k in by.items()
-            if k in known
+            for i, row in told.items()
+            if (k := (row["job_id"], row["submit_at"])) in known
         }
 
     def _records(self, cls: type[_R], name: str, given: Mapping[str, Any]) -> list[_R]:
@@ -217,7 +277,7 @@ class Fetcher:
             return connection.execute(query, dict(given)).mappings().fetchall()
 
 
-def key(attempt: records.JobAttempt) -> tuple[str, int, datetime]:
+def key(attempt: records.JobAttempt) -> Key:
     """What makes an attempt this attempt."""
     return (attempt.cluster, attempt.job_id, attempt.submit_at)
 
@@ -294,50 +354,22 @@ def _ended_by_own(event: records.HealthEvent, attempt: records.JobAttempt) -> bo
     return (
         attempt.state in ("FAILED", "REQUEUED", "CANCELLED", "TIMEOUT")
         and signatures.of(event).role is signatures.Role.USER
-        and event.at >= attempt.end_at - user_error.NEAR
+        and attempt.end_at - user_error.NEAR <= event.at <= attempt.end_at + scene.SLACK
     )
 
 
-class Crowd:
-    """Who ran when and where, by node."""
-
-    def __init__(self, found: Iterable[Mapping[Any, Any]]) -> None:
-        self._by_node: dict[str, list[Mapping[Any, Any]]] = defaultdict(list)
-        for row in found:
-            for node in row["nodes"]:
-                self._by_node[node].append(row)
-
-    def spans(self, attempt: records.JobAttempt, nodes: Iterable[str]) -> dict[str, tuple[cases.Span, ...]]:
-        """When others than `attempt` ran on these nodes."""
-        mine = (attempt.job_id, attempt.submit_at)
-        found = {
-            node: tuple(
-                (r["start_at"], r["end_at"])
-                for r in self._by_node.get(node, ())
-                if (r["job_id"], r["submit_at"]) != mine
-            )
-            for node in nodes
-        }
-        return {node: spans for node, spans in found.items() if spans}
-
-    def successor(self, attempt: records.JobAttempt) -> tuple[int, datetime] | None:
-        """Job id and submit time of who started on the attempt's nodes right after it ended, the most important first."""
-        end = attempt.end_at
-        assert end is not None
-        later = [
-            r
-            for node in attempt.nodes
-            for r in self._by_node.get(node, ())
-            if end - timedelta(seconds=1) <= r["start_at"] <= end + NEAR and r["job_id"] != attempt.job_id
-        ]
-        chosen = min(later, key=lambda r: (r["start_at"], -(r["priority"] or 0), r["job_id"]), default=None)
-        return None if chosen is None else (chosen["job_id"], chosen["submit_at"])
+def _shared(
+    crowd: crowds.Crowd | None, attempt: records.JobAttempt, mine: Iterable[records.HealthEvent]
+) -> dict[str, tuple[cases.Span, ...]]:
+    """When others ran on the nodes of events that may be a neighbour's."""
+    nodes = {e.node for e in mine if _needs_neighbours(e, attempt)}
+    return crowd.spans(attempt, nodes) if crowd is not None and nodes else {}
 
 
-def _standing_for(
+def standing_for(
     attempt: records.JobAttempt,
     stretch: window.Window,
-    standing: Mapping[str, Sequence[tuple[records.HealthEvent, datetime | None]]],
+    standing: Standing,
 ) -> tuple[records.HealthEvent, ...]:
     """Conditions older than the window that stood when the attempt began; a long attempt ran well beside them."""
     assert attempt.start_at is not None
@@ -368,16 +400,16 @@ def _needs_neighbours(event: records.HealthEvent, attempt: records.JobAttempt) -
 def _past_faults(
     found: Iterable[Mapping[Any, Any]], now: Iterable[records.HealthEvent]
 ) -> Iterable[cases.PastFault]:
+    own = next(iter(now))
     known = gpus.learn(now, ())
+
+    @functools.cache
+    def name_of(node: str, device: str | None, pci: str | None, uuid: str | None) -> str | None:
+        met = dataclasses.replace(own, node=node, device=device, pci_bus_id=pci, gpu_uuid=uuid)
+        return gpus.gpu_key(met, known.get(node, gpus.GpuMap()))
+
     for row in found:
-        probe = dataclasses.replace(
-            next(iter(now)),
-            node=row["node"],
-            device=row["device"],
-            pci_bus_id=row["pci_bus_id"],
-            gpu_uuid=row["gpu_uuid"],
-        )
-        name = gpus.gpu_key(probe, known.get(row["node"], gpus.GpuMap()))
+        name = name_of(row["node"], row["device"], row["pci_bus_id"], row["gpu_uuid"])
         held = row["held"]
         if name is None or (held is not None and row["gpu_uuid"] and row["gpu_uuid"] not in held):
             continue

@@ -146,6 +146,11 @@ def kinds() -> frozenset[str]:
     return frozenset(table.any_code) | frozenset(k for k, _ in table.exact)
 
 
+def exact_sorts() -> frozenset[tuple[str, str]]:
+    """Every kind and (lower-case) code that has a row of its own."""
+    return frozenset(_load().exact)
+
+
 @functools.cache
 def roots_of(causes: frozenset[str]) -> tuple[tuple[str, str | None], ...]:
     """The sorts of events (kind and code, None = any code) that by themselves point at one of these causes."""

@@ -149,8 +149,12 @@ def _preempted(case: scene.Scene, _ranking: rank.Ranking) -> str:
     by, behind = case.case.preemptor, case.case.behind
     if by is None:
         return "A job of higher priority took its place."
-    who = f"job {by.job_id}" + (f" ({by.name}, {by.user})" if by.name and by.user else "")
-    text = f"Preempted by {who}"
+    return preempted_by(by.job_id, by.name, by.user, behind)
+
+
+def preempted_by(job_id: int, name: str, user: str, behind: records.Verdict | None = None) -> str:
+    """Who took its place, and because of what, when that had to start again."""
+    text = f"Preempted by job {job_id}" + (f" ({name}, {user})" if name and user else "")
     if behind is not None:
         text += f", which had to start again because of {behind.cause}"
         text += f" on {behind.node}" if behind.node else ""

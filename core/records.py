@@ -11,7 +11,7 @@ import hashlib
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Self, TypeVar, dataclass_transform
 
@@ -72,11 +72,10 @@ def record(cls: type[_T]) -> type[_T]:
     """A frozen, keyword-only dataclass that refuses naive datetimes."""
 
     def __post_init__(self: Any) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if isinstance(value, datetime):
-                utc = require_utc(f"{cls.__name__}.{item.name}", value)
-                object.__setattr__(self, item.name, utc)
+        # Millions are made: the instance's own dictionary instead of `fields`, and nothing for what is UTC already.
+        for name, value in self.__dict__.items():
+            if isinstance(value, datetime) and value.tzinfo is not UTC:
+                object.__setattr__(self, name, require_utc(f"{cls.__name__}.{name}", value))
 
     cls.__post_init__ = __post_init__  # type: ignore[attr-defined]
     return dataclass(frozen=True, kw_only=True)(cls)

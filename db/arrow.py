@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import threading
 import typing
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ import pyarrow as pa
 from probing_cluster.core import errors
 from probing_cluster.db import engines, plain, tables
 
+_UNAVAILABLE = (adbc.OperationalError, adbc.InterfaceError, adbc.InternalError)
 _SCALARS: dict[type[Any], Any] = {
     bool: pa.bool_(),
     int: pa.int64(),
@@ -66,7 +68,7 @@ def connected(uri: str) -> Iterator[Any]:
     try:
         with adbc.connect(uri) as connection:
             yield connection
-    except (adbc.OperationalError, adbc.InterfaceError, adbc.InternalError) as exc:
+    except _UNAVAILABLE as exc:
         raise errors.DatabaseUnavailable(engines.first_line(exc)) from exc
 
 
@@ -98,3 +100,38 @@ def _array(values: list[Any], kind: Any) -> Any:
     if pa.types.is_string(kind):
         return pa.array([None if v is None else plain.text(str(v)) for v in values], kind)
     return pa.array(values, kind)
+
+
+class Reader:
+    """One ADBC connection kept for many queries: opening one asks the server for every type it has."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._lock = threading.Lock()
+        self._connection: Any = None
+
+    def table(self, query: str, parameters: Sequence[Any] = ()) -> Any:
+        """The rows of a query as a `pyarrow.Table`; raises DatabaseUnavailable."""
+        with self._lock:
+            if self._connection is not None:
+                # The server may have gone and come back since.
+                with contextlib.suppress(errors.DatabaseUnavailable):
+                    return self._asked(query, parameters)
+            return self._asked(query, parameters)
+
+    def close(self) -> None:
+        """Give the connection back; a later query opens another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _asked(self, query: str, parameters: Sequence[Any]) -> Any:
+        try:
+            if self._connection is None:
+                self._connection = adbc.connect(self._uri, autocommit=True)
+            with self._connection.cursor() as cursor:
+                cursor.execute(query, parameters=list(parameters) or None)
+                return cursor.fetch_arrow_table()
+        except _UNAVAILABLE as exc:
+            self.close()
+            raise errors.DatabaseUnavailable(engines.first_line(exc)) from exc

@@ -1,7 +1,7 @@
 """The control plane's reads and writes: records in, records out.
 
-`Store` is one object over three parts: attempts and verdicts (`store_attempts`), what nodes
-delivered (`store_events`), decisions and their audit (`store_actions`).
+`Store` is one object over four parts: attempts (`store_attempts`), why they ended (`store_verdicts`),
+what nodes delivered (`store_events`), decisions and their audit (`store_actions`).
 """
 
 from __future__ import annotations
@@ -9,10 +9,15 @@ from __future__ import annotations
 from typing import Self
 
 from probing_cluster.core import settings
-from probing_cluster.db import engines, store_actions, store_attempts, store_events
+from probing_cluster.db import engines, store_actions, store_attempts, store_events, store_verdicts
 
 
-class Store(store_attempts.AttemptRows, store_events.EventRows, store_actions.ActionRows):
+class Store(
+    store_attempts.AttemptRows,
+    store_verdicts.VerdictRows,
+    store_events.EventRows,
+    store_actions.ActionRows,
+):
     """The database as the control plane sees it; a context manager that gives its connections back."""
 
     @classmethod
@@ -35,10 +40,6 @@ class Store(store_attempts.AttemptRows, store_events.EventRows, store_actions.Ac
     def connection_uri(self) -> str:
         """The URL for drivers that connect by themselves (ADBC, psycopg, psql)."""
         return self.url
-
-    def close(self) -> None:
-        """Give all connections back."""
-        self.engine.dispose()
 
     def __enter__(self) -> Self:
         return self

@@ -1,12 +1,11 @@
-"""The store's attempts, verdicts and run accounts."""
+"""The store's attempts, run accounts and what is said of gangs."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql as pg
@@ -14,9 +13,7 @@ from sqlalchemy.dialects import postgresql as pg
 from probing_cluster.core import records
 from probing_cluster.db import engines, rows, store_base, tables
 
-_T = TypeVar("_T")
 _A = tables.job_attempt.c
-_V = tables.verdict.c
 _KEY = ("cluster", "job_id", "submit_at")
 _TELLING = (
     "state",
@@ -33,11 +30,18 @@ _TELLING = (
 
 
 _BATCH = 1000
+_OF_KEYS = sa.text("""
+SELECT a.*
+FROM unnest(CAST(:clusters AS text[]), CAST(:jobs AS bigint[]), CAST(:submits AS timestamptz[]))
+     WITH ORDINALITY AS g(cluster, job_id, submit_at, n)
+JOIN probing.job_attempt a USING (cluster, job_id, submit_at)
+ORDER BY g.n
+""")
 _REOPEN = sa.text((Path(__file__).parent / "reopen.sql").read_text(encoding="utf-8"))
 
 
 class AttemptRows(store_base.StoreBase):
-    """Reads and writes of what jobs did and why they ended."""
+    """Reads and writes of what jobs did."""
 
     def upsert_attempts(self, attempts: Iterable[records.JobAttempt]) -> None:
         """Store attempts; what an older row knew and the new one does not is kept."""
@@ -84,6 +88,16 @@ class AttemptRows(store_base.StoreBase):
             query = query.where(_A.end_at.is_not(None) if ended else _A.end_at.is_(None))
         return self._select(records.JobAttempt, query)
 
+    def attempts_of(self, keys: Sequence[tuple[str, int, datetime]]) -> list[records.JobAttempt]:
+        """The attempts of these keys (cluster, job id, submit time), in their order; what is not there is left out."""
+        if not keys:
+            return []
+        clusters, jobs, submits = (list(column) for column in zip(*keys, strict=True))
+        given = {"clusters": clusters, "jobs": jobs, "submits": submits}
+        with engines.translated(), self.engine.connect() as connection:
+            found = connection.execute(_OF_KEYS, given).mappings().fetchall()
+        return [rows.from_row(records.JobAttempt, row) for row in found]
+
     def unattributed(self, limit: int | None = None) -> list[records.JobAttempt]:
         """Attempts that ended, not COMPLETED, and have no verdict yet or one that late evidence re-opened; oldest first."""
         self.reopen_for_arrivals()
@@ -110,83 +124,6 @@ class AttemptRows(store_base.StoreBase):
         keys = [{"k_cluster": a.cluster, "k_job": a.job_id, "k_submit": a.submit_at} for a in attempts]
         if keys:
             self._execute(_judged(None), keys)
-
-    def save_verdicts(self, verdicts: Iterable[records.Verdict]) -> None:
-        """Store verdicts as current, keeping the older ones; a person's verdict is not replaced by the rules'."""
-        rounds: list[dict[tuple[Any, ...], records.Verdict]] = []
-        for given in verdicts:
-            key = (given.cluster, given.job_id, given.submit_at)
-            waiting = next((r for r in rounds if key not in r), None)
-            if waiting is None:
-                rounds.append(waiting := {})
-            waiting[key] = given
-        for one_each in rounds:
-            for batch in _batched(sorted(one_each.items(), key=lambda item: item[0])):
-                self._save_batch(dict(batch))
-
-    def _save_batch(self, given: dict[tuple[Any, ...], records.Verdict]) -> None:
-        keys = [
-            {"k_cluster": cluster, "k_job": job_id, "k_submit": submit_at}
-            for cluster, job_id, submit_at in given
-        ]
-        current_rows = sa.select(tables.verdict).where(
-            _V.superseded_at.is_(None), store_base.some(_V.job_id, {k["k_job"] for k in keys})
-        )
-        with engines.translated(), self.engine.begin() as connection:
-            connection.execute(_judged(sa.func.now()), keys)  # locks the attempts: savers take turns
-            current = {
-                (v.cluster, v.job_id, v.submit_at): v
-                for v in (
-                    rows.from_row(records.Verdict, r) for r in connection.execute(current_rows).mappings()
-                )
-            }
-            fresh = {k: v for k, v in given.items() if k not in current or not _same(current[k], v)}
-            kept = {k for k, v in fresh.items() if k in current and v.author == "rules" != current[k].author}
-            replaced = [
-                key
-                for key, k in zip(keys, given, strict=True)
-                if k in fresh and k in current and k not in kept
-            ]
-            if replaced:
-                connection.execute(_SUPERSEDE, replaced)
-            for names, when in ((fresh.keys() - kept, None), (kept, sa.func.now())):
-                if names:
-                    insert = sa.insert(tables.verdict).values(superseded_at=when)
-                    connection.execute(insert, [rows.to_row(fresh[k]) for k in sorted(names)])
-
-    def verdicts(
-        self,
-        job_ids: Iterable[int] | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        node: str | None = None,
-        limit: int | None = None,
-    ) -> list[records.Verdict]:
-        """Current verdicts; `since`/`until` bound the end of the attempt judged."""
-        query = (
-            sa.select(tables.verdict)
-            .where(_V.superseded_at.is_(None))
-            .order_by(_V.submit_at, _V.job_id)
-            .limit(limit)
-        )
-        if job_ids is not None:
-            query = query.where(store_base.some(_V.job_id, job_ids))
-        if node is not None:
-            query = query.where(_V.node == node)
-        if since is not None or until is not None:
-            query = query.join(tables.job_attempt, sa.and_(*(_V[k] == _A[k] for k in _KEY)))
-            query = query.where(_A.end_at >= since) if since is not None else query
-            query = query.where(_A.end_at < until) if until is not None else query
-        return self._select(records.Verdict, query)
-
-    def verdict_history(self, job_id: int) -> list[records.Verdict]:
-        """Every verdict ever given on a job's attempts, oldest first."""
-        query = (
-            sa.select(tables.verdict)
-            .where(_V.job_id == job_id)
-            .order_by(_V.submit_at, _V.made_at, _V.verdict_id)
-        )
-        return self._select(records.Verdict, query)
 
     def save_gang_verdicts(self, verdicts: Iterable[records.GangVerdict]) -> None:
         """Store what is said of stalled or slow gangs; an equal gang_id replaces it."""
@@ -262,23 +199,3 @@ def _judged(when: Any) -> sa.Update:
         )
         .values(judged_at=when)
     )
-
-
-def _batched(items: list[_T]) -> Iterator[list[_T]]:
-    return (items[at : at + _BATCH] for at in range(0, len(items), _BATCH))
-
-
-def _same(old: records.Verdict, new: records.Verdict) -> bool:
-    return dataclasses.replace(old, made_at=new.made_at) == new
-
-
-_SUPERSEDE = (
-    sa.update(tables.verdict)
-    .where(
-        _V.cluster == sa.bindparam("k_cluster"),
-        _V.job_id == sa.bindparam("k_job"),
-        _V.submit_at == sa.bindparam("k_submit"),
-        _V.superseded_at.is_(None),
-    )
-    .values(superseded_at=sa.func.now())
-)

@@ -14,7 +14,9 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     """Open Xids by their weight; 13, 31 and the like only when other people's jobs met them there too."""
     yield from claims.collect(case, CAUSE, "gpu_xid", case.of(CAUSE))
     for sighting in case.sightings:
-        if sighting.signature.role is signatures.Role.USER and not sighting.ours:
+        # Such an error ends its process: one after the end is the next job's on that GPU.
+        running = sighting.when is scene.When.RUNNING
+        if sighting.signature.role is signatures.Role.USER and running and not sighting.ours:
             yield from _pattern(case, sighting)
 
 

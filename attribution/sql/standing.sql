@@ -1,5 +1,5 @@
 -- High conditions that an agent's own readings saw begin, and when they saw them end.
--- Inputs   :cluster; :nodes; :since, :until  bounds of their beginning.
+-- Inputs   :cluster; :nodes; :since, :until  bounds of their beginning; :last  when whoever asks had ended: what went later, stood.
 -- Output   every column of probing.health_event, and gone_at (null = still standing).
 SELECT h.*, gone.gone_at
 FROM probing.health_event h
@@ -8,7 +8,7 @@ LEFT JOIN LATERAL (
     FROM probing.health_event r
     WHERE r.node = h.node
       AND r.cluster = h.cluster
-      AND r.at > h.at
+      AND r.at > h.at AND r.at <= :last
       AND (r.kind = 'node_boot'
            OR (r.kind = h.kind
                AND r.device IS NOT DISTINCT FROM h.device

@@ -1,0 +1,197 @@
+"""Verdicts on attempts about which nothing was seen that argues: how they ended is all there is to go by.
+
+Of a day's ended attempts most are such. One attempt of each way to end is judged, with stand-ins for what its sentences
+name (nodes, user, durations), and speaks for the others; who is such an attempt, `triage` says.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from probing_cluster.attribution import case as cases
+from probing_cluster.attribution import crowd, judge, phrases, wording
+from probing_cluster.core import hostlist, records
+
+_END = datetime(2026, 1, 1, tzinfo=UTC)
+# Characters for private use, and times no job takes: they stand in no sentence of their own.
+_NODES = ("\ue000", "\ue001")
+_USER = "\ue002"
+_LIMIT_S = 300_003 * 86400.0
+_EARLY_S, _LATE_S = 100_001 * 86400.0 + 3600, 0.99 * _LIMIT_S
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """All that such a verdict depends on, but for the names and durations in its sentences."""
+
+    state: str
+    exit_code: int | None
+    exit_signal: int | None
+    reason: str
+    cancelled_by: str | None
+    one_node: bool
+    has_gpus: bool
+    limited: bool
+    early: bool
+    """True when it ended well before its time limit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Answer:
+    fields: dict[str, Any]
+    """The verdict's fields that are the same for all."""
+    summary: str
+    ruled_out: tuple[str, ...]
+    next_step: str
+    node_list: str
+    ran: str
+
+
+class Quiet:
+    """Answers for one pass: one policy, one time of making."""
+
+    def __init__(self, policy: cases.WindowPolicy, made_at: datetime) -> None:
+        self._policy, self._made_at = policy, made_at
+        self._before, self._after = timedelta(seconds=policy.before_s), timedelta(seconds=policy.after_s)
+        self._answer = functools.cache(self._judged)
+
+    def verdict(
+        self, row: Sequence[Any], preemptor: Mapping[str, Any] | None = None
+    ) -> records.Verdict | None:
+        """The verdict on an attempt (its fields as in COLUMNS); None where it cannot be told without its names.
+
+        `preemptor` is who took its place, when that is known: job_id, name, user.
+        """
+        (cluster, job_id, submit_at, attempt, start_at, end_at, suspended_s, state, code, signal) = row[:10]
+        (reason, nodes, n_gpus, user, limit_s, cancelled_by) = row[10:]
+        ran_s = (end_at - start_at).total_seconds() - suspended_s
+        answer = self._answer(
+            Ending(
+                state=state,
+                exit_code=code,
+                exit_signal=signal,
+                reason=reason,
+                cancelled_by=cancelled_by,
+                one_node=len(nodes) == 1,
+                has_gpus=bool(n_gpus),
+                limited=bool(limit_s),
+                early=bool(limit_s) and ran_s < 0.98 * limit_s,
+            )
+        )
+        if answer is None:
+            return None
+        names = {answer.node_list: nodes[0] if len(nodes) == 1 else hostlist.compress(nodes)}
+        if limit_s:
+            names |= {answer.ran: phrases.duration(ran_s), _LIMIT: phrases.duration(limit_s)}
+        return records.Verdict(
+            cluster=cluster,
+            job_id=job_id,
+            submit_at=submit_at,
+            attempt=attempt,
+            summary=_named(answer.summary, names) if preemptor is None else _by(preemptor),
+            ruled_out=tuple(_named(sentence, names) for sentence in answer.ruled_out),
+            next_step=answer.next_step.replace(_USER, user or "the user"),
+            onset_at=end_at,
+            window_start_at=end_at - self._before,
+            window_end_at=end_at + self._after,
+            **answer.fields,
+        )
+
+    def _judged(self, ending: Ending) -> _Answer | None:
+        nodes = _NODES[: 1 if ending.one_node else 2]
+        ran_s = _EARLY_S if ending.early else _LATE_S
+        attempt = records.JobAttempt(
+            cluster="",
+            job_id=1,
+            submit_at=_END - timedelta(seconds=ran_s),
+            start_at=_END - timedelta(seconds=ran_s),
+            end_at=_END,
+            state=ending.state,
+            exit_code=ending.exit_code,
+            exit_signal=ending.exit_signal,
+            reason=ending.reason,
+            cancelled_by=ending.cancelled_by,
+            nodes=nodes,
+            n_gpus=8 if ending.has_gpus else 0,
+            user=_USER,
+            time_limit_s=_LIMIT_S if ending.limited else None,
+        )
+        case = cases.Case(attempt=attempt, watched=dict.fromkeys(nodes, _END), policy=self._policy)
+        made = judge.judge(case, made_at=self._made_at)
+        if made is None or made.evidence or made.node or made.device:
+            return None
+        node_list = hostlist.compress(nodes)
+        # A sentence that begins with a name is written by what the name looks like.
+        if any(s.startswith((*_NODES, _USER)) for s in (made.summary, made.next_step, *made.ruled_out)):
+            return None
+        return _Answer(
+            fields={name: getattr(made, name) for name in _SAME},
+            summary=made.summary,
+            ruled_out=made.ruled_out,
+            next_step=made.next_step,
+            node_list=node_list,
+            ran=phrases.duration(ran_s),
+        )
+
+
+def rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table that has COLUMNS, as `Quiet.verdict` takes them."""
+    columns = (
+        crowd.instants(table[n])
+        if pa.types.is_timestamp(table.schema.field(n).type)
+        else table[n].to_pylist()
+        for n in COLUMNS
+    )
+    return zip(*columns, strict=True)
+
+
+def _by(preemptor: Mapping[str, Any]) -> str:
+    return wording.preempted_by(preemptor["job_id"], preemptor["name"], preemptor["user"])
+
+
+def _named(text: str, names: dict[str, str]) -> str:
+    for stand_in, name in names.items():
+        if stand_in in text:
+            text = text.replace(stand_in, name)
+    return text
+
+
+_LIMIT = phrases.duration(_LIMIT_S)
+_SAME = (
+    "cause",
+    "domain",
+    "component",
+    "node",
+    "device",
+    "confidence",
+    "evidence",
+    "incident_id",
+    "author",
+    "rules_version",
+    "made_at",
+)
+COLUMNS = (
+    "cluster",
+    "job_id",
+    "submit_at",
+    "attempt",
+    "start_at",
+    "end_at",
+    "suspended_s",
+    "state",
+    "exit_code",
+    "exit_signal",
+    "reason",
+    "nodes",
+    "n_gpus",
+    "user",
+    "time_limit_s",
+    "cancelled_by",
+)
+"""What `sql/open_attempts.sql` gives of an attempt."""

@@ -1,0 +1,8 @@
+-- Which jobs' own side (log tails, dumps, probe pages) said anything in a span.
+-- Inputs   :job_ids  Slurm job ids; :since, :until  bounds of the events' time.
+-- Output   job_id.
+SELECT DISTINCT e.job_id
+FROM probing.health_event e
+WHERE e.job_id = ANY(:job_ids)
+  AND e.source IN ('joblog', 'probe', 'dump')
+  AND e.at BETWEEN CAST(:since AS timestamptz) - interval '30 minutes' AND CAST(:until AS timestamptz) + interval '30 minutes'

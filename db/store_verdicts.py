@@ -1,0 +1,211 @@
+"""The store's verdicts: the current one of each attempt, and every older one."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql as pg
+
+from probing_cluster.core import records
+from probing_cluster.db import binary_arrays, engines, plain, rows, store_base, tables
+
+_T = TypeVar("_T")
+_A = tables.job_attempt.c
+_V = tables.verdict.c
+
+Key = tuple[str, int, datetime]
+"""Cluster, job id and submit time: what makes an attempt this attempt."""
+
+_BATCH = 5000
+_KEY = ("cluster", "job_id", "submit_at")
+_NAMES = rows.names(records.Verdict)
+_TELLING = operator.attrgetter(*(name for name in _NAMES if name != "made_at"))
+
+
+class VerdictRows(store_base.StoreBase):
+    """Reads and writes of why attempts ended."""
+
+    def save_verdicts(self, verdicts: Iterable[records.Verdict]) -> dict[Key, records.Verdict]:
+        """Store verdicts as current, keeping the older ones; a person's verdict is not replaced by the rules'.
+
+        Gives the verdicts that were current before, of those attempts that had one. One equal to the current one
+        but for the time it was made is not stored again.
+        """
+        rounds: list[dict[Key, records.Verdict]] = []
+        for given in verdicts:
+            key = key_of(given)
+            waiting = next((r for r in rounds if key not in r), None)
+            if waiting is None:
+                rounds.append(waiting := {})
+            waiting[key] = given
+        before: dict[Key, records.Verdict] = {}
+        for one_each in rounds:
+            # In order of the key: two writers of the same attempts then wait instead of deadlocking.
+            for batch in _batched(sorted(one_each.items(), key=lambda item: item[0])):
+                before = {**self._save_batch(dict(batch)), **before}
+        return before
+
+    def _save_batch(self, given: Mapping[Key, records.Verdict]) -> dict[Key, records.Verdict]:
+        with engines.translated(), self.engine.begin() as connection:
+            cursor = connection.connection.cursor()
+            for array, dumper in binary_arrays.DUMPERS.items():
+                cursor.adapters.register_dumper(array, dumper)
+            unjudged = {row[:3] for row in _call(cursor, _LOCK, _key_arrays(given)) if row[3]}
+            current = {
+                key_of(v): v
+                for v in (
+                    rows.from_row(records.Verdict, r)
+                    for r in connection.execute(_CURRENT, {"jobs": [k[1] for k in given]}).mappings()
+                )
+            }
+            fresh = {k: v for k, v in given.items() if k not in current or not _same(current[k], v)}
+            kept = {k for k, v in fresh.items() if k in current and v.author == "rules" != current[k].author}
+            replaced = [k for k in fresh if k in current and k not in kept]
+            if replaced:
+                _call(cursor, _SUPERSEDE, _key_arrays(replaced))
+            for statement, keys in ((_INSERT, fresh.keys() - kept), (_INSERT_OLD, kept)):
+                if keys:
+                    _call(cursor, statement, _verdict_arrays([fresh[k] for k in fresh if k in keys]))
+            if judged := [k for k in given if k in fresh or k in unjudged]:
+                _call(cursor, _JUDGED, _key_arrays(judged))
+            return {k: v for k, v in current.items() if k in given}
+
+    def verdicts(
+        self,
+        job_ids: Iterable[int] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        node: str | None = None,
+        limit: int | None = None,
+    ) -> list[records.Verdict]:
+        """Current verdicts; `since`/`until` bound the end of the attempt judged."""
+        query = (
+            sa.select(tables.verdict)
+            .where(_V.superseded_at.is_(None))
+            .order_by(_V.submit_at, _V.job_id)
+            .limit(limit)
+        )
+        if job_ids is not None:
+            query = query.where(store_base.some(_V.job_id, job_ids))
+        if node is not None:
+            query = query.where(_V.node == node)
+        if since is not None or until is not None:
+            query = query.join(tables.job_attempt, sa.and_(*(_V[k] == _A[k] for k in _KEY)))
+            query = query.where(_A.end_at >= since) if since is not None else query
+            query = query.where(_A.end_at < until) if until is not None else query
+        return self._select(records.Verdict, query)
+
+    def verdict_history(self, job_id: int) -> list[records.Verdict]:
+        """Every verdict ever given on a job's attempts, oldest first."""
+        query = (
+            sa.select(tables.verdict)
+            .where(_V.job_id == job_id)
+            .order_by(_V.submit_at, _V.made_at, _V.verdict_id)
+        )
+        return self._select(records.Verdict, query)
+
+
+def key_of(verdict: records.Verdict) -> Key:
+    """The attempt a verdict is about."""
+    return (verdict.cluster, verdict.job_id, verdict.submit_at)
+
+
+def _batched(items: list[_T]) -> Iterator[list[_T]]:
+    return (items[at : at + _BATCH] for at in range(0, len(items), _BATCH))
+
+
+def _same(old: records.Verdict, new: records.Verdict) -> bool:
+    return bool(_TELLING(old) == _TELLING(new))
+
+
+def _call(cursor: Any, statement: str, arrays: Mapping[str, Any]) -> Sequence[Any]:
+    cursor.execute(statement, arrays, binary=True)
+    return cursor.fetchall() if cursor.description else ()
+
+
+def _key_arrays(keys: Iterable[Key]) -> dict[str, Any]:
+    clusters, jobs, submits = zip(*keys, strict=True)
+    kinds = binary_arrays.ARRAYS
+    return {
+        "cluster": kinds["text"](clusters),
+        "job_id": kinds["bigint"](jobs),
+        "submit_at": kinds["timestamptz"](submits),
+    }
+
+
+def _verdict_arrays(verdicts: Sequence[records.Verdict]) -> dict[str, Any]:
+    """A column of an array is sent as the text of each: `unnest` would flatten an array of arrays."""
+    arrays = {}
+    for name in _NAMES:
+        kind, _ = _KINDS[name]
+        values: Iterable[Any] = map(operator.attrgetter(name), verdicts)
+        arrays[name] = binary_arrays.ARRAYS[kind](list(map(_FORMS[name], values)))
+    return arrays
+
+
+def _array_literal(values: Iterable[Any]) -> str:
+    """An array as Postgres writes it."""
+    quoted = (plain.text(str(v)).replace("\\", "\\\\").replace('"', '\\"') for v in values)
+    return "{" + ",".join(f'"{text}"' for text in quoted) + "}"
+
+
+def _kind(kind: sa.types.TypeEngine[Any]) -> tuple[str, str]:
+    """The type a column's values are sent as and the one they are cast to."""
+    if isinstance(kind, pg.ARRAY):
+        return "text", f"{_kind(kind.item_type)[1]}[]"
+    names = {sa.Uuid: "uuid", sa.BigInteger: "bigint", sa.DateTime: "timestamptz", sa.Text: "text"}
+    name = next(text for cls, text in names.items() if isinstance(kind, cls))
+    return name, name
+
+
+def _as_is(value: Any) -> Any:
+    return value
+
+
+def _text(value: str | None) -> str | None:
+    return None if value is None else plain.text(str(value))
+
+
+_KINDS = {name: _kind(_V[name].type) for name in _NAMES}
+_FORMS: dict[str, Callable[[Any], Any]] = {
+    name: _array_literal if cast.endswith("[]") else _text if kind == "text" else _as_is
+    for name, (kind, cast) in _KINDS.items()
+}
+
+_LOCK = """
+SELECT a.cluster, a.job_id, a.submit_at, a.judged_at IS NULL
+FROM unnest(%(cluster)b::text[], %(job_id)b::bigint[], %(submit_at)b::timestamptz[]) AS g(cluster, job_id, submit_at)
+JOIN probing.job_attempt a USING (cluster, job_id, submit_at)
+ORDER BY a.cluster, a.job_id, a.submit_at
+FOR NO KEY UPDATE OF a
+"""
+"""Savers of the same attempts take turns."""
+_JUDGED = """
+UPDATE probing.job_attempt a SET judged_at = now()
+FROM unnest(%(cluster)b::text[], %(job_id)b::bigint[], %(submit_at)b::timestamptz[]) AS g(cluster, job_id, submit_at)
+WHERE a.cluster = g.cluster AND a.job_id = g.job_id AND a.submit_at = g.submit_at
+"""
+_SUPERSEDE = """
+UPDATE probing.verdict v SET superseded_at = now()
+FROM unnest(%(cluster)b::text[], %(job_id)b::bigint[], %(submit_at)b::timestamptz[]) AS g(cluster, job_id, submit_at)
+WHERE v.cluster = g.cluster AND v.job_id = g.job_id AND v.submit_at = g.submit_at AND v.superseded_at IS NULL
+"""
+_CURRENT = sa.select(tables.verdict).where(
+    _V.superseded_at.is_(None), _V.job_id == sa.any_(sa.bindparam("jobs", type_=pg.ARRAY(sa.BigInteger())))
+)
+
+
+def _insert(superseded: str) -> str:
+    columns = ", ".join(f'"{name}"' for name in _NAMES)
+    values = ", ".join(f'g."{name}"::{cast}' for name, (_, cast) in _KINDS.items())
+    arrays = ", ".join(f"%({name})b::{kind}[]" for name, (kind, _) in _KINDS.items())
+    return f"""
+INSERT INTO probing.verdict ({columns}, superseded_at)
+SELECT {values}, {superseded} FROM unnest({arrays}) AS g({columns})"""  # noqa: S608 - our own names
+
+
+_INSERT, _INSERT_OLD = _insert("NULL"), _insert("now()")

@@ -1,0 +1,260 @@
+"""An incremental pass over many attempts gives, to the row, what judging each by itself gives."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from probing_cluster.attribution import attribute, judge, signatures, triage
+from probing_cluster.core import records, settings
+from probing_cluster.db import bulk
+
+DAY = datetime(2026, 3, 2, 1, 0, tzinfo=UTC)
+NODES = [f"n{i:02d}" for i in range(24)]
+AFTER = DAY + timedelta(days=3)
+SORTS = sorted({*signatures.exact_sorts(), *((kind, "") for kind in signatures.kinds())})
+
+
+class At:
+    """A clock that stands when everything has settled."""
+
+    def now(self) -> datetime:
+        return AFTER
+
+    def monotonic_s(self) -> float:
+        return 0.0
+
+
+class Fleet:
+    """A day or two of a small cluster where far more goes wrong than on a real one; the same every time."""
+
+    def __init__(self, days: int) -> None:
+        self.random, self.days = random.Random(20260302), days
+        self.attempts = [self._attempt(job) for job in range(1, 221)]
+        self.attempts += [self._again(a) for a in self.attempts[::9] if a.state != "COMPLETED"]
+        self.events = [self._event() for _ in range(650)]
+        self.events += [self._finding(a) for a in self.attempts[::11]]
+
+    def _at(self) -> datetime:
+        """Between one and eleven at night."""
+        return DAY + timedelta(days=self.random.randrange(self.days), seconds=self.random.randrange(79_200))
+
+    def _attempt(self, job: int) -> records.JobAttempt:
+        pick = self.random
+        end = self._at()
+        start = end - timedelta(seconds=pick.choice([40, 600, 5000, 90_000]))
+        first, size = pick.randrange(len(NODES)), pick.choice([1, 1, 1, 1, 2, 4, 9])
+        nodes = tuple(sorted(NODES[(first + i) % len(NODES)] for i in range(size)))
+        return records.JobAttempt(
+            cluster="d" if job % 7 == 0 else "c",
+            job_id=job,
+            submit_at=start - timedelta(seconds=3),
+            start_at=None if job == 5 else start,
+            end_at=end,
+            state=pick.choice(
+                ["COMPLETED", "FAILED", "FAILED", "FAILED", "PREEMPTED", "PREEMPTED", *judge.JUDGED_STATES]
+            ),
+            exit_code=pick.choice([None, 0, 1, 137]),
+            exit_signal=pick.choice([None, 0, 9]),
+            reason=pick.choice(["", "", "JobLaunchFailure"]),
+            nodes=nodes,
+            n_gpus=pick.choice([0, 8 * size, None]),
+            gpus=pick.choice([None, {n: (f"GPU-{n}-3",) for n in nodes}]),
+            user=pick.choice(["", "alice", "bob", "eve", "dan"]),
+            name=pick.choice(["", "train"]),
+            priority=pick.choice([None, 5, 9]),
+            cancelled_by=pick.choice([None, "0"]),
+            time_limit_s=pick.choice([None, 3600.0, 90_000.0]),
+            run_key=str(job),
+        )
+
+    def _again(self, before: records.JobAttempt) -> records.JobAttempt:
+        """A requeued job's second start."""
+        start = before.end_at + timedelta(seconds=self.random.choice([1, 300, 3000]))
+        return dataclasses.replace(
+            before, attempt=2, submit_at=before.end_at, start_at=start, end_at=start + timedelta(minutes=9)
+        )
+
+    def _event(self, **over) -> records.HealthEvent:
+        pick = self.random
+        node, at = pick.choice(NODES), self._at()
+        if pick.random() < 0.7:
+            around = pick.choice([a for a in self.attempts if a.start_at is not None])
+            node, at = pick.choice(around.nodes), around.end_at - timedelta(seconds=pick.randrange(-320, 700))
+        kind, code = pick.choice(SORTS)
+        gpu = pick.choice([None, 3])
+        values = {
+            "event_id": uuid.UUID(int=pick.getrandbits(128)),
+            "cluster": pick.choice(["c", "c", "d"]),
+            "node": node,
+            "at": at,
+            "observed_at": at,
+            "kind": kind,
+            "code": code or None,
+            "severity": pick.choice([*records.Severity, records.Severity.INFO, records.Severity.INFO]),
+            "device": None if gpu is None else f"gpu{gpu}",
+            "gpu_uuid": None if gpu is None or pick.random() < 0.5 else f"GPU-{node}-3",
+            "last_at": pick.choice([None] * 9 + [at + timedelta(hours=2)]),
+            "source": pick.choice(["kernel", "kernel", "nvml", "sysfs", "check", "mount"]),
+            "message": "",
+            "detail": pick.choice([{}, {}, {"recovered": True}]),
+        }
+        return records.HealthEvent(**{**values, **over})
+
+    def _finding(self, about: records.JobAttempt) -> records.HealthEvent:
+        return self._event(
+            cluster=about.cluster,
+            node=about.nodes[0],
+            at=about.end_at - timedelta(seconds=1),
+            job_id=about.job_id,
+            source="joblog",
+            kind=self.random.choice(["nccl_timeout", "python_traceback", "cuda_oom"]),
+            code=None,
+            last_at=None,
+            detail={"timeout_ms": 600_000},
+        )
+
+    def drains(self) -> list[records.Drain]:
+        """What was done to some of them."""
+        pick = self.random
+        return [
+            records.Drain(
+                drain_id=uuid.UUID(int=pick.getrandbits(128)),
+                cluster=a.cluster,
+                node=a.nodes[0],
+                at=a.end_at - timedelta(seconds=2),
+                action=pick.choice(["drain", "requeue", "refuse"]),
+                reason="probing: xid 79",
+                owner="probing",
+                state="done",
+                job_id=pick.choice([None, a.job_id]),
+            )
+            for a in self.attempts[::23]
+        ]
+
+
+@pytest.fixture(params=[1, 2])
+def fleet(request, store, postgres_url) -> Fleet:
+    """A database that holds it; one node's agent is silent, one has never been."""
+    made = Fleet(request.param)
+    store.upsert_attempts(made.attempts)
+    bulk.load_events(postgres_url, made.events)
+    for drain in made.drains():
+        store._upsert(records.Drain, [drain])
+    beats = [
+        records.AgentHeartbeat(cluster=c, node=n, at=AFTER if n != "n01" else DAY + timedelta(hours=20))
+        for c in ("c", "d")
+        for n in NODES
+        if n != "n00"
+    ]
+    store._upsert(records.AgentHeartbeat, beats)
+    return made
+
+
+@pytest.fixture
+def both(store, fleet, monkeypatch):
+    """Runs a pass on paper in both ways, holds one against the other, stores it; what was done."""
+
+    def run(**given) -> attribute.AttributionRun:
+        with monkeypatch.context() as patch:
+            patch.setattr(attribute, "MANY", 1_000_000)
+            one_by_one = attribute.attribute(store, at=At(), dry_run=True, **given)
+        with monkeypatch.context() as patch:
+            patch.setattr(attribute, "MANY", 2)
+            sorted_out = attribute.attribute(store, at=At(), dry_run=True, **given)
+            told = {_key(v): v for v in one_by_one.verdicts}
+            assert [_key(v) for v in sorted_out.verdicts] == list(told)
+            for verdict in sorted_out.verdicts:
+                assert _of(verdict, fleet) == _of(told[_key(verdict)], fleet)
+            assert {c.after.job_id for c in sorted_out.changed} == {
+                c.after.job_id for c in one_by_one.changed
+            }
+            return attribute.attribute(store, at=At(), **given)
+
+    return run
+
+
+def _key(verdict: records.Verdict) -> tuple[str, int, datetime]:
+    return (verdict.cluster, verdict.job_id, verdict.submit_at)
+
+
+def _of(verdict: records.Verdict, fleet: Fleet) -> records.Verdict:
+    # Whether several attempts died of one part is seen among those judged together: a day's.
+    return verdict if fleet.days == 1 else dataclasses.replace(verdict, incident_id=None)
+
+
+def test_new_attempts(store, fleet, both, monkeypatch):
+    """Every cluster, state and shape at once; each judged attempt has its verdict and none is left."""
+    quiet = []
+    sort_out = triage.sort_out
+
+    def watched(*given):
+        found = sort_out(*given)
+        quiet.append((found.quiet.sum(), len(found.quiet)))
+        return found
+
+    monkeypatch.setattr(triage, "sort_out", watched)
+    done = both()
+    wanted = {
+        (a.cluster, a.job_id, a.submit_at)
+        for a in fleet.attempts
+        if a.state in judge.JUDGED_STATES and a.start_at is not None
+    }
+    assert {(v.cluster, v.job_id, v.submit_at) for v in store.verdicts()} == wanted
+    assert len(done.changed) == len(wanted)
+    assert len(done.counts) >= 12
+    # Neither way had it easy: some were told by their ending alone, most were not.
+    assert sum(n for n, _ in quiet) > 20
+    assert sum(n for n, _ in quiet) < sum(n for _, n in quiet)
+    left = store.unattributed()
+    assert {a.job_id for a in left} <= {5}
+
+
+def test_what_is_not_new_is_not_judged_again(store, fleet, both):
+    """Late evidence, changed accounting and a person's wish re-open their attempts and no others."""
+    both()
+    failed = [a for a in fleet.attempts if a.state == "FAILED" and a.start_at and a.attempt == 1]
+    late, changed, wished = failed[3], failed[10], failed[20]
+    event = fleet._event(
+        cluster=late.cluster, node=late.nodes[0], at=late.end_at - timedelta(seconds=5), last_at=None,
+        kind="xid", code="79", severity=records.Severity.HIGH, device="gpu3", gpu_uuid=f"GPU-{late.nodes[0]}-3",
+    )  # fmt: skip
+    bulk.load_events(store.url, [event])
+    store.upsert_attempts([dataclasses.replace(changed, exit_signal=11)])
+    store.reopen([wished])
+    done = both()
+    judged = {v.job_id for v in done.verdicts}
+    assert {late.job_id, changed.job_id, wished.job_id} <= judged
+    assert len(judged) < 20
+    assert store.unattributed(limit=1) == [] or store.unattributed()[0].job_id == 5
+
+
+def test_changed_rules_judge_a_span_again(store, fleet, both, monkeypatch):
+    """With other rules everything is told anew; with the same ones a second time nothing is stored."""
+    both()
+    span = {"since": DAY, "until": AFTER}
+    assert both(**span).changed == ()
+    n_rows = len(store.verdict_history(fleet.attempts[0].job_id))
+    wider = settings.AttributionSettings(before_s=1800.0)
+    monkeypatch.setattr(judge, "rules_version", lambda: "other rules")
+    done = both(config=wider, **span)
+    assert done.changed
+    assert {v.rules_version for v in store.verdicts()} == {"other rules"}
+    assert len(store.verdict_history(fleet.attempts[0].job_id)) == 2 * n_rows
+    assert both(config=wider, **span).changed == ()
+
+
+def test_a_persons_verdict_survives_a_pass_over_many(store, fleet, both):
+    """The rules' later opinion is kept beside it."""
+    both()
+    first = store.verdicts()[0]
+    store.save_verdicts([dataclasses.replace(first, cause="ib_link", author="bob")])
+    done = both(since=DAY, until=AFTER)
+    assert first.job_id not in {c.after.job_id for c in done.changed}
+    assert [
+        v.author for v in store.verdicts() if v.job_id == first.job_id and v.submit_at == first.submit_at
+    ] == ["bob"]
