@@ -1,7 +1,12 @@
-"""An incremental pass over one day: attempts and events of some days in a real Postgres, one day of ends unjudged."""
+"""An incremental pass over one day: nine days of attempts and events in a real Postgres, the last day's ends unjudged.
+
+The pass is the service's own: what ended is read, judged and its verdicts are written. Agents' heartbeats are there, every
+second attempt has a time limit, and eight days lie before it.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import statistics
 import tempfile
@@ -16,38 +21,99 @@ import pyarrow.dataset as ds
 
 from benchmarks.attribution import generate
 from probing_cluster.attribution import attribute
-from probing_cluster.db import embedded, migrate, store
+from probing_cluster.core import records
+from probing_cluster.db import embedded, migrate, rows, store, store_base, tables
 
-DAYS = 3
+DAYS = 9
+_DAY = datetime(2025, 6, 15, tzinfo=UTC)
+
+
+class _Settled:
+    """A clock that stands when the day has settled."""
+
+    def now(self) -> datetime:
+        return _DAY + timedelta(days=1, minutes=10)
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()
 
 
 def measure(directory: Path, rounds: int) -> dict[str, Any]:
-    """Load DAYS days around the middle of the year, then judge the last of them, `rounds` times over."""
+    """Load DAYS days from the middle of the year, then judge the last of them, `rounds` times over."""
     home = Path(tempfile.mkdtemp(prefix="probing-bench-pg-"))
     home.chmod(0o755)
     try:
         url = embedded.ensure(home)
         migrate.upgrade(url)
-        day = datetime(2025, 6, 15, tzinfo=UTC)
-        loaded = _load(directory, url, day - timedelta(days=DAYS - 1), day + timedelta(days=1))
+        loaded = _load(directory, url, _DAY - timedelta(days=DAYS - 1), _DAY + timedelta(days=1))
         with store.Store.open(url) as opened:
-            took = [_once(opened, day) for _ in range(rounds)]
-        first = took[0]
+            _beat(opened)
+            new = [_timed(opened, home, again=False) for _ in range(rounds + 1)]
+            again = [_timed(opened, home, again=True) for _ in range(rounds)]
         return {
             **loaded,
-            "attempts_judged": first[1],
-            "first_s": round(first[0], 3),
-            "again_s": round(statistics.median(t for t, _ in took[1:] or took), 3),
+            "attempts_judged": new[0]["attempts"],
+            "first": new[0],
+            "new": _middle(new[1:]),
+            "again": _middle(again),
         }
     finally:
         embedded.stop(home)
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _once(opened: store.Store, day: datetime) -> tuple[float, int]:
-    begin = time.perf_counter()
-    done = attribute.attribute(opened, since=day, until=day + timedelta(days=1))
-    return time.perf_counter() - begin, done.n_attempts
+def _timed(opened: store.Store, home: Path, *, again: bool) -> dict[str, Any]:
+    """One pass over the day: as if it had just ended, or (again) a second time with nothing changed."""
+    if not again:
+        _forget(opened.url)
+    span = {"since": _DAY, "until": _DAY + timedelta(days=1)} if again else {}
+    wall, own, server = time.perf_counter(), time.process_time(), _server_s(home)
+    done = attribute.attribute(opened, at=_Settled(), **span)
+    return {
+        "attempts": done.n_attempts,
+        "changed": len(done.changed),
+        "s": round(time.perf_counter() - wall, 3),
+        "cpu_s": round(time.process_time() - own, 3),
+        "server_cpu_s": round(_server_s(home) - server, 2),
+    }
+
+
+def _middle(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    return {k: statistics.median(r[k] for r in rounds) for k in rounds[0]}
+
+
+def _server_s(home: Path) -> float:
+    """Processor seconds of the server's processes, those that ended left out."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if (stat.parent / "cwd").readlink().is_relative_to(home):
+                ticks += sum(map(int, stat.read_text().rpartition(")")[2].split()[11:13]))
+        except OSError:  # it has ended meanwhile
+            continue
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _beat(opened: store.Store) -> None:
+    """Every node's agent was alive at the end of the day; what ended before it is judged."""
+    with psycopg.connect(opened.url, autocommit=True) as connection:
+        nodes = connection.execute("SELECT DISTINCT unnest(nodes) FROM probing.job_attempt").fetchall()
+        beats = [records.AgentHeartbeat(cluster="c", node=n, at=_DAY + timedelta(days=1)) for (n,) in nodes]
+        with opened.engine.begin() as writing:
+            writing.execute(store_base.upsert(tables.agent_heartbeat), [rows.to_row(beat) for beat in beats])
+        connection.execute("UPDATE probing.job_attempt SET judged_at = end_at WHERE end_at < %s", (_DAY,))
+
+
+def _forget(url: str) -> None:
+    """The day's verdicts are gone, and the database is as tidy as autovacuum would keep it."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("TRUNCATE probing.verdict")
+        connection.execute(
+            "UPDATE probing.job_attempt SET judged_at = NULL WHERE end_at >= %s AND judged_at IS NOT NULL",
+            (_DAY,),
+        )
+        connection.execute("VACUUM ANALYZE probing.job_attempt")
+        connection.execute("CHECKPOINT")
 
 
 def _load(directory: Path, url: str, since: datetime, until: datetime) -> dict[str, Any]:
@@ -73,7 +139,7 @@ def _at(us: int) -> datetime:
 
 
 def _copy_attempts(connection: psycopg.Connection[Any], rows: list[dict[str, Any]]) -> None:
-    names = 'cluster, job_id, submit_at, attempt, eligible_at, start_at, end_at, suspended_s, state, exit_code, nodes, n_gpus, "user", account, partition, qos, name, reason, run_key'
+    names = 'cluster, job_id, submit_at, attempt, eligible_at, start_at, end_at, suspended_s, state, exit_code, nodes, n_gpus, "user", account, partition, qos, name, reason, run_key, time_limit_s'
     with connection.cursor() as cursor, cursor.copy(f"COPY probing.job_attempt ({names}) FROM STDIN") as out:
         for r in rows:
             start = _at(r["start_us"])
@@ -100,6 +166,7 @@ def _copy_attempts(connection: psycopg.Connection[Any], rows: list[dict[str, Any
                     "",
                     "",
                     key,
+                    86_400.0 * 7 if r["job_id"] % 2 else None,
                 )
             )
 

@@ -83,17 +83,7 @@ def _arguments() -> argparse.Namespace:
 
 def _tell(part: page.Part, say) -> None:  # type: ignore[no-untyped-def]
     say(f"{part.title}: {len(part.cases)} cases")
-    for name, (found, side, goal) in score.figures(part.cases).items():
-        print(
-            f"  {name:38s} {found.k:5d} / {found.n:<5d} bound {found.low if side == 'low' else found.high:.4f} goal {goal}"
-        )
-    for word, found in score.calibration(part.cases).items():
-        print(f"  {word:38s} {found.k:5d} / {found.n:<5d} bound {found.low:.4f} goal {score.GOALS[word]}")
-    for case in part.cases:
-        if not case.right:
-            print(
-                f"  WRONG {case.kind} | {case.shape} | {case.path} | {case.causes[0]} -> {case.said} {case.confidence} | {case.note[:400]}"
-            )
+    print(score.text(part.cases))
 
 
 def _kept(path: Path | None, parts: dict[str, page.Part]) -> dict[str, page.Part]:

@@ -69,23 +69,30 @@ def make(name: str, rng: random.Random, number: int, *, noisy: bool) -> story.St
 def judged(told: story.Story, path: str) -> score.Judged:
     """The verdict on a story; `path` is live or files."""
     attempt = attempt_of(told, live=path == "live")
-    events = [
-        *kernel_events(told, path),
-        *readings(told, told.readings),
-        *log_events(told, attempt, path),
-    ]
     last = attempt.end_at
     assert last is not None
     heard = {n: last - timedelta(seconds=told.silent.get(n, -20.0)) for n in told.nodes}
     case = cases.Case(
         attempt=attempt,
-        events=tuple(events),
+        events=tuple(events_of(told, attempt, path)),
         standing=tuple(readings(told, told.standing)),
         shared={told.nodes[0]: ((attempt.submit_at, None),)} if told.shape.shared else {},
         watched=heard,
     )
     verdict = judge.judge(case, made_at=last + timedelta(minutes=6))
     assert verdict is not None
+    return scored(told, verdict, path)
+
+
+def events_of(told: story.Story, attempt: records.JobAttempt, path: str) -> Iterator[records.HealthEvent]:
+    """What is written down of it, but for what stood since before."""
+    yield from kernel_events(told, path)
+    yield from readings(told, told.readings)
+    yield from log_events(told, attempt, path)
+
+
+def scored(told: story.Story, verdict: records.Verdict, path: str) -> score.Judged:
+    """The verdict beside the label."""
     broken = broken_node(told)
     return score.Judged(
         kind=told.kind,

@@ -129,3 +129,21 @@ def per_cause(cases: Sequence[Judged]) -> list[tuple[str, Share, Share]]:
 def confusion(cases: Sequence[Judged]) -> Counter[tuple[str, str]]:
     """(true cause, verdict's cause) of every case; what is also right counts as the true one."""
     return Counter((c.causes[0], c.causes[0] if c.right else c.said) for c in cases)
+
+
+def text(cases: Sequence[Judged]) -> str:
+    """Figures, calibration, what was taken for what, and every wrong verdict, a line each."""
+    lines = []
+    for name, (found, side, goal) in figures(cases).items():
+        bound = found.low if side == "low" else found.high
+        lines.append(f"  {name:38s} {found.k:5d} / {found.n:<5d} bound {bound:.4f} goal {goal}")
+    for word, found in calibration(cases).items():
+        lines.append(f"  {word:38s} {found.k:5d} / {found.n:<5d} bound {found.low:.4f} goal {GOALS[word]}")
+    mixed = sorted((n, pair) for pair, n in confusion(cases).items() if pair[0] != pair[1])
+    lines += [f"  taken for another: {true} for {said}: {n}" for n, (true, said) in reversed(mixed)]
+    lines += [
+        f"  WRONG {c.kind} | {c.shape} | {c.path} | {c.causes[0]} -> {c.said} {c.confidence} | {c.note[:400]}"
+        for c in cases
+        if not c.right
+    ]
+    return "\n".join(lines)

@@ -221,6 +221,41 @@ def test_xids_that_follow_a_gpu_across_users_are_found_in_the_database(store, ma
     assert run.verdicts[0].cause == "gpu_xid"
 
 
+def test_the_next_jobs_xid_says_nothing_of_the_gpu_the_last_one_had(store, make, deliver):
+    """The same three strangers, but the fourth Xid 31 came minutes after the attempt's end: such an error ends its own job."""
+    events, attempts = [make.xid(31, before_end_s=-200, severity=records.Severity.INFO)], [make.attempt()]
+    for day in (1, 2, 3):
+        at = make.end - timedelta(days=day)
+        events.append(make.xid(31, 3, at=at, severity=records.Severity.INFO))
+        begin = at - timedelta(hours=1)
+        attempts.append(make.attempt(job_id=day, submit_at=begin, start_at=begin, end_at=at, user=f"u{day}"))
+    deliver(*events, at=make.end + timedelta(seconds=20))
+    store.upsert_attempts(attempts)
+    run = attribute.attribute(store, job_ids=[4242], at=later(make))
+    assert run.verdicts[0].cause == "user_error"
+
+
+def test_what_stood_since_yesterday_may_be_a_neighbours_too(store, make, deliver):
+    """Of a shared node whose GPUs nobody accounts, a condition older than any event in the window is at most possible."""
+    lost = make.event(
+        at=make.end - timedelta(days=2),
+        kind="gpu_lost",
+        source="nvml",
+        device="gpu3",
+        severity=records.Severity.HIGH,
+    )
+    deliver(lost, at=make.end + timedelta(seconds=20))
+    mine = make.attempt(start_at=make.end - timedelta(seconds=300), nodes=("n2",), gpus=None, n_gpus=1)
+    beside = make.attempt(job_id=7, nodes=("n2",), gpus=None, n_gpus=1, end_at=None, state="RUNNING")
+    sure = {}
+    for attempts in ([mine], [mine, beside]):
+        store.upsert_attempts(attempts)
+        (verdict,) = attribute.attribute(store, job_ids=[4242], dry_run=True, at=later(make)).verdicts
+        sure[len(attempts)] = (verdict.cause, verdict.confidence)
+    assert sure[1] == ("gpu_lost", records.Confidence.LIKELY)
+    assert sure[2] == ("gpu_lost", records.Confidence.POSSIBLE)
+
+
 def test_a_switch_that_takes_many_nodes_down_is_one_incident(store, make, deliver):
     """Four nodes, two jobs, one incident with one id, the same in every run."""
     nodes = ("n1", "n2", "n3", "n4")

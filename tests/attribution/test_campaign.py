@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from datetime import timedelta
 
 import pytest
 
-from benchmarks.campaign import replay, score, story
+from benchmarks.campaign import fleet, replay, score, story
 from probing_cluster.core import records
 
 
@@ -70,3 +72,31 @@ def test_unknown_is_wrong_of_all_and_left_out_of_those_answered():
     assert (found["cause, of all"][0].k, found["cause, of all"][0].n) == (1, 2)
     assert (found["cause, of those answered"][0].k, found["cause, of those answered"][0].n) == (1, 1)
     assert found["silent cases left unknown"][0].k == 1
+
+
+def test_on_one_fleet_no_two_stories_have_a_node_at_once_and_every_label_stays_true():
+    """Nodes are handed on only when what a story tells of them is over; faults that strike nobody lie on idle nodes."""
+    told = fleet.placed(60, 70, 5)
+    assert [t.number for t in told] == [t.number for t in fleet.placed(60, 70, 5)]
+    busy: dict[str, list] = {}
+    for one in told:
+        for node in one.nodes:
+            busy.setdefault(node, []).append(one)
+    assert max(len(jobs) for jobs in busy.values()) > 3
+    for node, jobs in busy.items():
+        for before, after in itertools.pairwise(jobs):
+            assert before.end_at + fleet.GAP <= after.end_at - timedelta(seconds=after.ran_s)
+            told_of = [e for e in fleet.events_of(after) if e.node == node]
+            assert all(e.at > before.end_at for e in told_of)
+    for one in told:
+        others = {e.node for e in fleet.events_of(one)} - set(one.nodes)
+        assert all(node.startswith("idle") for node in others)
+
+
+def test_the_fleets_stories_are_judged_by_the_services_own_pass():
+    """A few on a small fleet, through Postgres: each once, as its label says."""
+    told = fleet.placed(30, 60, 11)
+    found = fleet.run(told, 60, 500, 11)
+    assert {int(c.note.split()[0][1:]) for c in found} == {t.number for t in told}
+    assert sum(c.right for c in found if score.knowable(c)) >= 0.9 * len(found)
+    assert f"{sum(c.right for c in found if score.knowable(c)):5d}" in score.text(found)
