@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
+from probing_cluster.evidence import literals
+
 BLOCK_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 16
 """The rest of a longer line is dropped; of one that overwrites itself (a progress bar), what it overwrote."""
@@ -114,7 +116,7 @@ def fragment(trigger: str) -> str:
 
 
 def _either(words: Iterable[str]) -> re.Pattern[bytes]:
-    return re.compile(b"|".join(re.escape(w.encode()) for w in sorted(set(words))))
+    return re.compile(literals.any_of(words).encode())
 
 
 class Sieve:

@@ -11,6 +11,7 @@ import re
 from collections import OrderedDict
 
 from probing_cluster.core import records
+from probing_cluster.evidence import literals
 from probing_cluster.evidence.kernel import grammar, reader
 from probing_cluster.probe_agent.sources import kernel_log
 
@@ -30,7 +31,7 @@ class KernelWords:
 
     def __init__(self) -> None:
         self._engine = reader.KernelReader()
-        self._matters = re.compile("|".join(re.escape(t) for t in reader.TRIGGERS)).search
+        self._matters = re.compile(literals.any_of(reader.TRIGGERS)).search
         self._dull: set[str] = set()
         self._known: OrderedDict[str, tuple[float, float, grammar.KernelFinding | None]] = OrderedDict()
 

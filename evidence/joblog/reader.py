@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from probing_cluster.evidence import dates, prefixes
+from probing_cluster.evidence import dates, literals, prefixes
 from probing_cluster.evidence.joblog import (
     cause,
     cuda,
@@ -70,7 +70,7 @@ TRIGGERS = (
     "WorkNCCL",
 )
 """What a line must contain to be read at all, unless the reader is following a message over several lines."""
-_ANY = re.compile("|".join(re.escape(t) for t in _FAMILY_TRIGGERS))
+_ANY = re.compile(literals.any_of(_FAMILY_TRIGGERS))
 _OP = re.compile(
     r"(?:dist|distributed|default_pg|group|pg|comm|work)\w*\.(?P<op>all_reduce|allreduce|barrier|broadcast|all_gather(?:_into_tensor|_object)?|_all_gather_base|reduce_scatter(?:_tensor)?|reduce|all_to_all(?:_single)?|gather|scatter|send|recv|isend|irecv|monitored_barrier|broadcast_object_list)\(|, in (?P<frame>barrier|all_reduce|broadcast|all_gather|reduce_scatter|monitored_barrier|all_to_all_single)$"
 )

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from datetime import datetime
 
-from probing_cluster.evidence import prefixes
+from probing_cluster.evidence import literals, prefixes
 from probing_cluster.evidence.kernel import (
     block,
     ethernet,
@@ -42,7 +42,7 @@ FAMILIES: tuple[Family, ...] = (
 TRIGGERS: tuple[str, ...] = tuple(dict.fromkeys(t for family in FAMILIES for t in family.triggers))
 _DAEMONS = ("mmfs",)
 """Programs whose name in syslog is part of what they say (GPFS's client is a daemon, not the kernel)."""
-_ANY = re.compile("|".join(re.escape(t) for t in TRIGGERS))
+_ANY = re.compile(literals.any_of(TRIGGERS))
 
 
 def facts() -> Facts:
