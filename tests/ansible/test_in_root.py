@@ -163,11 +163,19 @@ def test_a_whole_site_on_one_debian(place: Path, root: Path) -> None:
 
 
 def leftovers(root: Path) -> list[str]:
-    """What below `root` still has our name, in a path or in a file of /etc; logs may tell that we were there."""
+    """What below `root` still has our name, in a path or in a file of /etc.
+
+    Logs may tell that we were there, and so do the copies that useradd and userdel leave of what they change (`passwd-`).
+    """
     places = [
         root / name
         for name in ("etc", "home", "opt", "root", "run", "srv", "usr", "var/cache", "var/lib", "var/spool")
     ]
     named = [str(path) for place in places for path in place.rglob("*probing*")]
-    files = [path for path in (root / "etc").rglob("*") if path.is_file() and not path.is_symlink()]
+    copies = {name for name in OF_PACKAGES if name.endswith("-")}
+    files = [
+        path
+        for path in (root / "etc").rglob("*")
+        if path.is_file() and not path.is_symlink() and path.name not in copies
+    ]
     return named + [str(path) for path in files if b"probing" in path.read_bytes().lower()]
