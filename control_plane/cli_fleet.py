@@ -169,16 +169,39 @@ def text(name: str, figure: Any) -> str:
             tables.append(_table(value))
         elif isinstance(value, list):
             lines.append(f"{key.replace('_', ' ')}: {', '.join(map(str, value)) or 'none'}")
+        elif isinstance(value, dict):
+            inner = {k: v for k, v in value.items() if k not in _ABOUT}
+            lines += [f"{key} {k}: {_number(v)}".replace("_", " ") for k, v in inner.items()]
         else:
             lines.append(f"{key.replace('_', ' ')}: {_number(value)}")
     return "\n".join([*lines, *tables])
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    rows = _flat(rows)
     heads = list(rows[0])
     numbers = {h.upper() for h in heads if all(isinstance(r[h], int | float | None) for r in rows)}
     cells = [[_number(row[h]) for h in heads] for row in rows]
     return table.render([h.upper() for h in heads], cells, right=frozenset(numbers))
+
+
+def _flat(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with a part of their own, the same in each, as columns beside the others: `measured low h`."""
+    parts: dict[str, list[str]] = {}
+    for head in rows[0]:
+        found = {tuple(row[head]) for row in rows if isinstance(row[head], dict)}
+        if len(found) == 1 and (names := found.pop()):
+            parts[head] = list(names)
+    return [
+        {
+            (f"{head} {name}" if head in parts else head): (row[head] or {}).get(name)
+            if head in parts
+            else row[head]
+            for head in row
+            for name in parts.get(head, [""])
+        }
+        for row in rows
+    ]
 
 
 def _number(value: Any) -> str:
@@ -187,4 +210,6 @@ def _number(value: Any) -> str:
         return "-"
     if isinstance(value, float):
         return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_number(one)}" for name, one in value.items()) or "-"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

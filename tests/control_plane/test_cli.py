@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,6 +116,26 @@ def test_the_policy_can_be_replayed_over_history(run: Run, history: list[str]) -
     ]
     assert "1 drains, 0 requeues, 1 held back" in run("policy", "simulate", "--since", "2026-11-01")[1]
     assert "observe_only = True" in run("policy", "show")[1]
+
+
+def test_a_figure_within_a_figure_is_told_in_words_and_columns() -> None:
+    """Neither a person nor a terminal reads Python."""
+
+    class Figure:
+        def to_json(self) -> dict[str, Any]:
+            return {
+                "since": "a", "until": "b",
+                "sizes": [{"n_gpus": 8, "measured": None}, {"n_gpus": 16, "measured": {"mttf_h": 2.5, "n_events": 3}}],
+                "buckets": [{"at": "x", "failures": {"gpu": 3, "link": 1}}, {"at": "y", "failures": {}}],
+                "rate": {"since": "a", "until": "b", "per_node_day": 0.0065},
+            }  # fmt: skip
+
+    told = cli_fleet.text("mttf-by-size", Figure())
+    assert "{" not in told
+    assert "rate per node day: 0.0065" in told
+    sizes, buckets = told.index("MEASURED MTTF_H"), told.index("gpu 3, link 1")
+    assert told[sizes:].splitlines()[2].split() == ["16", "2.5", "3"]
+    assert sizes < buckets
 
 
 @pytest.mark.parametrize("figure", [*cli_fleet.FIGURES, "all"])
