@@ -128,17 +128,18 @@ def attempts_of(told: story.Story) -> list[records.JobAttempt]:
 
 
 def events_of(told: story.Story) -> Iterator[records.HealthEvent]:
-    """Everything written down of it; what stood is gone with the node's restart after the job."""
+    """Everything written down of it; a node with a hard fault is mended and restarted before the next job gets it."""
     attempt = replay.attempt_of(told, live=True)
     stood = list(replay.readings(told, told.standing))
-    for number, event in enumerate((*stood, *replay.events_of(told, attempt, "live"))):
+    found = [*stood, *replay.events_of(told, attempt, "live")]
+    for number, event in enumerate(found):
         # One node's numbers begin anew with every story: the story's own makes them one node's again.
         position = f"{told.number}:{number}"
         yield dataclasses.replace(
             event, event_id=records.make_event_id(replay.CLUSTER, event.node, event.source, position)
         )
-    for node in sorted({e.node for e in stood}):
-        at = told.end_at + GAP / 2
+    for node in sorted({e.node for e in found if e.severity is records.Severity.HIGH}):
+        at = told.end_at + GAP - timedelta(seconds=1)
         yield records.HealthEvent(
             event_id=records.make_event_id(replay.CLUSTER, node, "kernel", f"{told.number}:boot"),
             cluster=replay.CLUSTER, node=node, at=at, observed_at=at, kind="node_boot", severity=records.Severity.INFO,

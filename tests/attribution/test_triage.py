@@ -92,6 +92,24 @@ def test_what_is_taken_for_quiet_is(data):
     assert judged(make, attempt, kept) == judged(make, attempt, [])
 
 
+def test_every_sort_that_is_taken_for_quiet_is(make):
+    """One by one: every kind and code at every severity, gone or not, beside three ways to end."""
+    endings = [make.attempt(), make.attempt(state="CANCELLED"), make.attempt(exit_code=137, gpus=None)]
+    alone = {a: judged(make, ending, []) for a, ending in enumerate(endings)}
+    for kind, code in SORTS:
+        for severity in records.Severity:
+            for recovered in (False, True):
+                weight = triage.weight(kind, code or None, severity, recovered=recovered)
+                if weight not in (triage.Weight.INERT, triage.Weight.FAINT):
+                    continue
+                detail = {"recovered": True} if recovered else {}
+                event = make.event(
+                    20, kind=kind, code=code or None, severity=severity, detail=detail, device="gpu3"
+                )
+                for a, ending in enumerate(endings):
+                    assert judged(make, ending, [event]) == alone[a], (kind, code, severity, recovered)
+
+
 @settings(max_examples=250)
 @given(st.data())
 def test_inert_events_matter_only_beside_others_of_their_node(data):
