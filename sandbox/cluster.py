@@ -14,6 +14,7 @@ from probing_cluster.core import errors
 from probing_cluster.sandbox import (
     boot,
     commands,
+    hanging_mount,
     jobs,
     layout,
     mounts,
@@ -125,6 +126,9 @@ class Sandbox:
         if not purge and processes.pids_of(lay.directory, "slurmctld"):
             # Accounting keeps its rows: they must say that these jobs ended.
             jobs.cancel_all(self.env)
+        # Who waits on a hanging mount outlives SIGKILL, and every look below it would hang, too.
+        for node in lay.node_names:
+            hanging_mount.stop(lay, node)
         # First all that asks Slurm or writes on its way out, then what it asks and writes to.
         processes.end(lay.directory, [services.SERVICE, *map(services.agent_role, lay.node_names)])
         processes.end_all(lay.directory, but=("munged", "mariadb", "slurmdbd"), timeout_s=10)
