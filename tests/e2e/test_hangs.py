@@ -40,6 +40,11 @@ def judged(report: dict[str, Any]) -> bool:
     return bool(last["end_at"] and (last["verdict"] or last["state"] == "COMPLETED"))
 
 
+def measured(report: dict[str, Any]) -> bool:
+    """It is explained and its time accounted, which is the service's next pass, as measured."""
+    return judged(report) and report["ettr"]["assumed"] is False
+
+
 def hang(up: Any, case: str) -> Done:
     """Until its kind is named; what a person is told meanwhile."""
     third = cases.third_node(up.sandbox)
@@ -56,7 +61,7 @@ def hang(up: Any, case: str) -> Done:
     if case == "checkpoint_io":
         up.sandbox.fault(third, "directory-free")
     if case == "python_loop":  # gloo's own timeout ends it
-        report = up.reported(job, judged, PATIENCE_S)
+        report = up.reported(job, measured, PATIENCE_S)
     else:
         up.sandbox.run(["scancel", str(job)])
     return {"found": found, "report": report}
@@ -83,7 +88,7 @@ def end(up: Any, case: str) -> Done:
 def complete(up: Any, case: str) -> Done:
     """Until it has ended and its time is accounted as measured."""
     job = cases.submit(up.sandbox, case, steps=40)
-    report = up.reported(job, lambda r: judged(r) and r["ettr"]["assumed"] is False, PATIENCE_S)
+    report = up.reported(job, measured, PATIENCE_S)
     return {"report": report, "verdicts": gang_verdicts(up, job)}
 
 
@@ -154,7 +159,6 @@ def test_the_verdict_of_a_hang_that_a_watchdog_ended(
     verdict = report["attempts"][-1]["verdict"]
     assert (verdict["cause"], verdict["domain"]) == ("missing_rank", "user_program")
     assert f"rank 5 on {cases.third_node(gangs.sandbox)}" in verdict["summary"]
-    assert report["ettr"]["assumed"] is False
 
 
 @pytest.mark.parametrize("case", cases.ENDS)
