@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import urllib.parse
 from collections.abc import Iterator
 
 from probing_cluster.core import errors
@@ -22,7 +23,7 @@ def require_tls(url: str, key: str) -> None:
     libpq's own default (`prefer`) falls back to clear text. A URL with `service=` is left to
     the service file.
     """
-    found = _parameters(url)
+    found = parameters(url)
     plain = [host for host in _hosts(url, found) if host and not host.startswith(("/", "@", "%2F", "%2f"))]
     if not plain or "service" in found or found.get("sslmode") in SAFE_MODES:
         return
@@ -31,9 +32,10 @@ def require_tls(url: str, key: str) -> None:
     raise errors.SettingsError(msg)
 
 
-def _parameters(url: str) -> dict[str, str]:
+def parameters(url: str) -> dict[str, str]:
+    """What stands behind the `?`, as libpq reads it."""
     pairs = (part.partition("=") for part in url.partition("?")[2].split("&") if part)
-    return {name: value for name, _, value in pairs}
+    return {name: urllib.parse.unquote(value) for name, _, value in pairs}
 
 
 def _hosts(url: str, found: dict[str, str]) -> Iterator[str]:

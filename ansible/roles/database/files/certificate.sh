@@ -7,10 +7,16 @@ directory=$1 name=${2:-}
 shift $(($# < 2 ? $# : 2))
 mkdir -p "$directory"
 cd "$directory"
-if [ ! -s ca.crt ]; then
-    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj "/CN=Probing Cluster authority" \
+# Ten years. A new one is put before the old one three years from its end: what the old one signed holds until its own
+# end, whatever is signed from then on is the new one's, and hosts believe both. Each has a name of its own, by which it is found.
+if [ ! -s ca.crt ] || ! openssl x509 -in ca.crt -noout -checkend 94608000 >/dev/null; then
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 \
+        -subj "/CN=Probing Cluster authority $(date -u +%Y-%m-%d)" \
         -addext basicConstraints=critical,CA:TRUE,pathlen:0 -addext keyUsage=critical,keyCertSign,cRLSign \
         -keyout ca.key.new -out ca.crt.new 2>/dev/null
+    if [ -s ca.crt ]; then
+        openssl x509 -in ca.crt >>ca.crt.new
+    fi
     mv ca.key.new ca.key
     mv ca.crt.new ca.crt
     chmod 644 ca.crt
