@@ -108,19 +108,19 @@ class _Pass:
     ) -> None:
         self._source, self._policy, self._now, self._dry_run = source, policy, now, dry_run
         self._quiet = quiet.Quiet(policy, now)
-        self.made: dict[fetch.Key, records.Verdict] = {}
+        self.made: dict[cases.Key, records.Verdict] = {}
         self.changed: list[Change] = []
 
     def judge(
         self, attempts: Sequence[records.JobAttempt], known: fetch.Known | None = None
-    ) -> list[fetch.Key]:
+    ) -> list[cases.Key]:
         """Judge attempts one by one, a batch at a time; which they are."""
         # Why the preemptor had to start again is told by its own verdict: that comes first.
         for batch in _batches(sorted(attempts, key=lambda a: a.state == "PREEMPTED")):
             self._keep(judge_batch(self._source, batch, self._policy, made_at=self._now, known=known))
-        return [fetch.key(a) for a in attempts]
+        return [cases.key(a) for a in attempts]
 
-    def judge_many(self, ended: pa.Table) -> list[fetch.Key]:
+    def judge_many(self, ended: pa.Table) -> list[cases.Key]:
         """Judge attempts (the columns of `sql/open_attempts.sql`) a day of ends of one cluster at a time; which they are."""
         later: tuple[list[records.JobAttempt], fetch.Known | None] = ([], None)
         for part in _days(ended):
@@ -176,7 +176,7 @@ def _ended(
     return found.filter(pc.is_in(found["state"], value_set=states))
 
 
-def _keys(ended: pa.Table) -> list[fetch.Key]:
+def _keys(ended: pa.Table) -> list[cases.Key]:
     submits = [at for at in crowd.instants(ended["submit_at"]) if at is not None]
     return list(zip(ended["cluster"].to_pylist(), ended["job_id"].to_pylist(), submits, strict=True))
 

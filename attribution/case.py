@@ -22,6 +22,8 @@ class WindowPolicy:
     """True: the window of arXiv 2410.21680, fixed to the end and for FAILED and NODE_FAIL only."""
 
 
+Key = tuple[str, int, datetime]
+"""Cluster, job and submission: of a requeued job each attempt has its own."""
 Span = tuple[datetime, datetime | None]
 """From, to; open when it still goes on."""
 
@@ -66,3 +68,8 @@ class Case:
     last_progress_at: datetime | None = records.doc("last training step on the probe pages", default=None)
     incident_id: uuid.UUID | None = records.doc("the incident it is a victim of", default=None)
     policy: WindowPolicy = field(default_factory=WindowPolicy)
+
+
+def key(attempt: records.JobAttempt) -> Key:
+    """What makes an attempt this attempt."""
+    return (attempt.cluster, attempt.job_id, attempt.submit_at)

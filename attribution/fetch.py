@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -15,8 +14,7 @@ import sqlalchemy as sa
 
 from probing_cluster.attribution import case as cases
 from probing_cluster.attribution import crowd as crowds
-from probing_cluster.attribution import gpus, onset, scene, signatures, window
-from probing_cluster.attribution.rules import user_error
+from probing_cluster.attribution import fit, onset, signatures, window
 from probing_cluster.core import records
 from probing_cluster.db import engines, rows, store
 
@@ -28,16 +26,11 @@ STANDING = timedelta(days=7)
 """How far back a condition may have begun that still stands."""
 PAST = timedelta(days=7)
 """How far back user-type Xids on one GPU make a pattern."""
-SHORT = timedelta(minutes=15)
-"""An attempt that ran longer than this ran well beside what stood before it began."""
 NEAR = crowds.NEAR
 _REACH = timedelta(days=1)
 """How long before the window an event may have begun that still counts in it, or is spoken of."""
 
 Attempts = Sequence[records.JobAttempt]
-Key = tuple[str, int, datetime]
-Standing = Mapping[str, Sequence[tuple[records.HealthEvent, datetime | None]]]
-"""Node to the conditions that stood there, and when each was seen to go."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,9 +38,9 @@ class Known:
     """What a pass over many attempts of one cluster has read already."""
 
     watched: Mapping[str, datetime]
-    standing: Standing
+    standing: fit.Standing
     crowd: crowds.Crowd
-    places: Mapping[Key, Mapping[str, bool]]
+    places: Mapping[cases.Key, Mapping[str, bool]]
     """Per attempt, the nodes whose events may tell something, and whether older ones than its window do; an attempt that is
     missing needs all of them."""
 
@@ -64,10 +57,10 @@ class Fetcher:
         by_cluster: dict[str, list[records.JobAttempt]] = defaultdict(list)
         for attempt in ready:
             by_cluster[attempt.cluster].append(attempt)
-        made: dict[Key, cases.Case] = {}
+        made: dict[cases.Key, cases.Case] = {}
         for cluster, mine in by_cluster.items():
-            made.update({key(c.attempt): c for c in self._cluster(cluster, mine)})
-        return [made[key(a)] for a in ready]
+            made.update({cases.key(c.attempt): c for c in self._cluster(cluster, mine)})
+        return [made[cases.key(a)] for a in ready]
 
     def incident_events(
         self, cluster: str, sorts: Sequence[tuple[str, str | None]], since: datetime, until: datetime
@@ -90,10 +83,10 @@ class Fetcher:
         known = self._known
         watched = known.watched if known else self.watched(cluster, nodes)
         standing = known.standing if known else self._standing(cluster, nodes, attempts, windows)
-        actions = _by_job_and_node(self._actions(cluster, attempts, nodes))
+        actions = fit.by_job_and_node(self._actions(cluster, attempts, nodes))
         allocations = self._allocations(cluster, attempts, seen)
         past = self._past(cluster, attempts, seen)
-        stood = [standing_for(a, w, standing) for a, w in zip(attempts, windows, strict=True)]
+        stood = [fit.standing_for(a, w, standing) for a, w in zip(attempts, windows, strict=True)]
         met = {i: (*seen.get(i, ()), *stood[i]) for i in range(len(attempts))}
         crowd = self._crowd(cluster, attempts, windows, met)
         preempted = self._preemptions(attempts, crowd)
@@ -103,12 +96,12 @@ class Fetcher:
                 attempt=attempt,
                 events=(*mine, *told.get(attempt.job_id, ())),
                 standing=stood[i],
-                shared=_shared(crowd, attempt, met[i]),
-                allocations=_in_life(attempt, allocations.get(attempt.job_id, ())),
-                actions=_actions_for(attempt, actions),
+                shared=fit.shared(crowd, attempt, met[i]),
+                allocations=fit.in_life(attempt, allocations.get(attempt.job_id, ())),
+                actions=fit.actions_for(attempt, actions),
                 watched={n: watched[n] for n in attempt.nodes if n in watched},
                 past=past.get(i, ()),
-                last_progress_at=last_progress(attempt, told.get(attempt.job_id, ())),
+                last_progress_at=onset.last_progress(attempt, told.get(attempt.job_id, ())),
                 policy=self._policy,
                 **preempted.get(i, {}),
             )
@@ -116,7 +109,7 @@ class Fetcher:
     def _window(self, attempt: records.JobAttempt, told: Iterable[records.HealthEvent]) -> window.Window:
         """Wide enough for every row of the signature table."""
         mine = [e for e in told if attempt.start_at is not None and e.at >= attempt.start_at]
-        began = onset.onset(attempt, mine, last_progress(attempt, mine))
+        began = onset.onset(attempt, mine, onset.last_progress(attempt, mine))
         plain = window.window(attempt, began, self._policy)
         before_s, after_s = signatures.extra_window_s()
         assert attempt.end_at is not None
@@ -126,7 +119,7 @@ class Fetcher:
         )
 
     def _findings(self, cluster: str, attempts: Attempts) -> dict[int, list[records.HealthEvent]]:
-        since, until = _span(attempts)
+        since, until = fit.span(attempts)
         given = {"job_ids": [a.job_id for a in attempts], "since": since, "until": until}
         found: dict[int, list[records.HealthEvent]] = defaultdict(list)
         for event in self._records(records.HealthEvent, "case_findings", given):
@@ -141,7 +134,7 @@ class Fetcher:
         places = [
             (i, n, w, w.start_at - (_REACH if older else timedelta(0)))
             for i, (a, w) in enumerate(zip(attempts, windows, strict=True))
-            for n, older in (telling.get(key(a)) or dict.fromkeys(a.nodes, True)).items()
+            for n, older in (telling.get(cases.key(a)) or dict.fromkeys(a.nodes, True)).items()
         ]
         given = {
             "cluster": cluster,
@@ -163,7 +156,7 @@ class Fetcher:
 
     def standing(
         self, cluster: str, nodes: Sequence[str], since: datetime, until: datetime, last: datetime
-    ) -> Standing:
+    ) -> fit.Standing:
         """Conditions that began since `since` and before `until`, and whether they were seen to go before `last`."""
         given = {"cluster": cluster, "nodes": list(nodes), "since": since, "until": until, "last": last}
         found: dict[str, list[tuple[records.HealthEvent, datetime | None]]] = defaultdict(list)
@@ -173,14 +166,14 @@ class Fetcher:
 
     def _standing(
         self, cluster: str, nodes: Sequence[str], attempts: Attempts, windows: Sequence[window.Window]
-    ) -> Standing:
+    ) -> fit.Standing:
         since = min(w.start_at for w in windows) - STANDING
         until = max(w.start_at for w in windows)
         last = max(a.end_at for a in attempts if a.end_at is not None)
         return self.standing(cluster, nodes, since, until, last)
 
     def _actions(self, cluster: str, attempts: Attempts, nodes: Sequence[str]) -> list[records.Drain]:
-        since, until = _span(attempts)
+        since, until = fit.span(attempts)
         given = {"cluster": cluster, "job_ids": [a.job_id for a in attempts], "nodes": list(nodes)}
         return self._records(records.Drain, "case_actions", {**given, "since": since - NEAR, "until": until})
 
@@ -210,7 +203,7 @@ class Fetcher:
             max(e.at, windows[i].start_at)
             for i, events in met.items()
             for e in events
-            if _needs_neighbours(e, attempts[i])
+            if fit.needs_neighbours(e, attempts[i])
         ]
         instants += [a.end_at for a in attempts if a.state == "PREEMPTED" and a.end_at is not None]
         if not instants:
@@ -225,7 +218,7 @@ class Fetcher:
         self, cluster: str, attempts: Attempts, seen: Mapping[int, Sequence[records.HealthEvent]]
     ) -> dict[int, tuple[cases.PastFault, ...]]:
         """Who met user-type Xids on these GPUs before; only asked for where one could explain the end."""
-        now = {i: [e for e in events if _ended_by_own(e, attempts[i])] for i, events in seen.items()}
+        now = {i: [e for e in events if fit.ended_by_own(e, attempts[i])] for i, events in seen.items()}
         places = [(i, e) for i, events in now.items() for e in events]
         if not places:
             return {}
@@ -243,7 +236,7 @@ class Fetcher:
         rows_of: dict[int, list[Mapping[Any, Any]]] = defaultdict(list)
         for row in self._rows("past_xids", given):
             rows_of[row["key"]].append(row)
-        return {i: tuple(_past_faults(found, now[i])) for i, found in rows_of.items()}
+        return {i: tuple(fit.past_faults(found, now[i])) for i, found in rows_of.items()}
 
     def _preemptions(self, attempts: Attempts, crowd: crowds.Crowd | None) -> dict[int, dict[str, Any]]:
         """Who took the place of each preempted attempt, and why that one had to start (again)."""
@@ -263,7 +256,7 @@ class Fetcher:
         for verdict in self._store.verdicts(job_ids=jobs):
             verdicts[verdict.job_id].append(verdict)
         return {
-            i: {"preemptor": known[k], "behind": _behind(known[k], verdicts[k[0]])}
+            i: {"preemptor": known[k], "behind": fit.behind(known[k], verdicts[k[0]])}
             for i, row in told.items()
             if (k := (row["job_id"], row["submit_at"])) in known
         }
@@ -275,149 +268,3 @@ class Fetcher:
         query = sa.text((_SQL / f"{name}.sql").read_text("utf-8"))
         with engines.translated(), self._store.engine.connect() as connection:
             return connection.execute(query, dict(given)).mappings().fetchall()
-
-
-def key(attempt: records.JobAttempt) -> Key:
-    """What makes an attempt this attempt."""
-    return (attempt.cluster, attempt.job_id, attempt.submit_at)
-
-
-def last_progress(attempt: records.JobAttempt, told: Iterable[records.HealthEvent]) -> datetime | None:
-    """The last training step (or other sign of life) the probe saw in this attempt; None when it saw none.
-
-    A `rank_stall` says how long the rank had not got on when it was told. The last step of a gang that was
-    validating or writing a checkpoint at its end says nothing of when its trouble began.
-    """
-    assert attempt.start_at is not None
-    assert attempt.end_at is not None
-    seen = [e for e in told if e.source == "probe"]
-    found = [
-        event.at - timedelta(seconds=event.measured)
-        for event in seen
-        if event.kind == "rank_stall" and event.measured is not None
-    ]
-    last = [e for e in seen if e.kind == "last_progress"]
-    if found or any(e.detail.get("phase") == "training" for e in last):
-        found += [e.at for e in last]
-    inside = [t for t in found if attempt.start_at <= t <= attempt.end_at]
-    return max(inside, default=None)
-
-
-def _span(attempts: Attempts) -> tuple[datetime, datetime]:
-    starts = [a.start_at for a in attempts if a.start_at is not None]
-    ends = [a.end_at for a in attempts if a.end_at is not None]
-    return min(starts) - NEAR, max(ends) + NEAR
-
-
-def _in_life(
-    attempt: records.JobAttempt, found: Iterable[records.JobAllocation]
-) -> tuple[records.JobAllocation, ...]:
-    """Of a requeued job's allocations, those of this start: the last on each node before its end."""
-    assert attempt.end_at is not None
-    assert attempt.start_at is not None
-    last: dict[str, records.JobAllocation] = {}
-    for row in sorted(found, key=lambda r: (r.at, r.node)):
-        if attempt.start_at - timedelta(seconds=60) <= row.at <= attempt.end_at:
-            last[row.node] = row
-    return tuple(last.values())
-
-
-def _by_job_and_node(found: Iterable[records.Drain]) -> dict[object, list[records.Drain]]:
-    index: dict[object, list[records.Drain]] = defaultdict(list)
-    for action in found:
-        index[action.node].append(action)
-        if action.job_id is not None:
-            index[action.job_id].append(action)
-    return index
-
-
-def _actions_for(
-    attempt: records.JobAttempt, actions: Mapping[object, Sequence[records.Drain]]
-) -> tuple[records.Drain, ...]:
-    if not actions:
-        return ()
-    mine = {a.drain_id: a for k in (attempt.job_id, *attempt.nodes) for a in actions.get(k, ())}
-    return tuple(mine.values())
-
-
-def _behind(by: records.JobAttempt, verdicts: Iterable[records.Verdict]) -> records.Verdict | None:
-    """The infrastructure failure that made the preemptor start again."""
-    before = [v for v in verdicts if v.attempt < by.attempt]
-    last = max(before, key=lambda v: v.submit_at, default=None)
-    faulty = (records.Domain.HARDWARE, records.Domain.SYSTEM_SOFTWARE)
-    return last if last is not None and last.domain in faulty else None
-
-
-def _ended_by_own(event: records.HealthEvent, attempt: records.JobAttempt) -> bool:
-    """True for a user-type GPU error close enough to the end to be its explanation."""
-    assert attempt.end_at is not None
-    return (
-        attempt.state in ("FAILED", "REQUEUED", "CANCELLED", "TIMEOUT")
-        and signatures.of(event).role is signatures.Role.USER
-        and attempt.end_at - user_error.NEAR <= event.at <= attempt.end_at + scene.SLACK
-    )
-
-
-def _shared(
-    crowd: crowds.Crowd | None, attempt: records.JobAttempt, mine: Iterable[records.HealthEvent]
-) -> dict[str, tuple[cases.Span, ...]]:
-    """When others ran on the nodes of events that may be a neighbour's."""
-    nodes = {e.node for e in mine if _needs_neighbours(e, attempt)}
-    return crowd.spans(attempt, nodes) if crowd is not None and nodes else {}
-
-
-def standing_for(
-    attempt: records.JobAttempt,
-    stretch: window.Window,
-    standing: Standing,
-) -> tuple[records.HealthEvent, ...]:
-    """Conditions older than the window that stood when the attempt began; a long attempt ran well beside them."""
-    assert attempt.start_at is not None
-    assert attempt.end_at is not None
-    if attempt.end_at - attempt.start_at > SHORT:
-        return ()
-    return tuple(
-        event
-        for node in attempt.nodes
-        for event, gone_at in standing.get(node, ())
-        if event.at < stretch.start_at and (gone_at is None or gone_at > attempt.end_at)
-    )
-
-
-def _needs_neighbours(event: records.HealthEvent, attempt: records.JobAttempt) -> bool:
-    signature = signatures.of(event)
-    if signature.role is signatures.Role.CONTEXT:
-        return False
-    if attempt.end_at is not None and event.at > attempt.end_at + scene.SLACK:
-        return True  # the next one there may have met it
-    if event.kind == "oom":
-        return event.job_id is None
-    return signature.scope is signatures.Scope.GPU and (
-        attempt.gpus is None or event.node not in attempt.gpus or not event.gpu_uuid
-    )
-
-
-def _past_faults(
-    found: Iterable[Mapping[Any, Any]], now: Iterable[records.HealthEvent]
-) -> Iterable[cases.PastFault]:
-    own = next(iter(now))
-    known = gpus.learn(now, ())
-
-    @functools.cache
-    def name_of(node: str, device: str | None, pci: str | None, uuid: str | None) -> str | None:
-        met = dataclasses.replace(own, node=node, device=device, pci_bus_id=pci, gpu_uuid=uuid)
-        return gpus.gpu_key(met, known.get(node, gpus.GpuMap()))
-
-    for row in found:
-        name = name_of(row["node"], row["device"], row["pci_bus_id"], row["gpu_uuid"])
-        held = row["held"]
-        if name is None or (held is not None and row["gpu_uuid"] and row["gpu_uuid"] not in held):
-            continue
-        yield cases.PastFault(
-            node=row["node"],
-            gpu=name,
-            code=row["code"] or "",
-            at=row["at"],
-            job_id=row["job_id"],
-            user=row["user"],
-        )

@@ -54,3 +54,24 @@ def _still_outstanding(finding: records.HealthEvent) -> Iterable[datetime]:
         created_ns = entry.get("created_ns") if isinstance(entry, dict) else None
         if isinstance(created_ns, int) and 0 < created_ns < _LATEST_NS:
             yield datetime.fromtimestamp(created_ns / 1e9, UTC)
+
+
+def last_progress(attempt: records.JobAttempt, told: Iterable[records.HealthEvent]) -> datetime | None:
+    """The last training step (or other sign of life) the probe saw in this attempt; None when it saw none.
+
+    A `rank_stall` says how long the rank had not got on when it was told. The last step of a gang that was
+    validating or writing a checkpoint at its end says nothing of when its trouble began.
+    """
+    assert attempt.start_at is not None
+    assert attempt.end_at is not None
+    seen = [e for e in told if e.source == "probe"]
+    found = [
+        event.at - timedelta(seconds=event.measured)
+        for event in seen
+        if event.kind == "rank_stall" and event.measured is not None
+    ]
+    last = [e for e in seen if e.kind == "last_progress"]
+    if found or any(e.detail.get("phase") == "training" for e in last):
+        found += [e.at for e in last]
+    inside = [t for t in found if attempt.start_at <= t <= attempt.end_at]
+    return max(inside, default=None)

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from probing_cluster.attribution import case as cases
-from probing_cluster.attribution import claims, crowd, eliminate, fetch, judge, scene, signatures
+from probing_cluster.attribution import claims, crowd, eliminate, fetch, fit, judge, scene, signatures
 from probing_cluster.attribution.rules import user_error
 from probing_cluster.core import records
 from probing_cluster.db import engines, store
@@ -187,12 +187,12 @@ class _Sorter:
         loud = self._any(argues | own | outside | reaching) | (faint > 1)
         return loud, argues | user | some_faint, outside | reaching
 
-    def _standing(self, names: Sequence[str]) -> tuple[fetch.Standing, Flags]:
+    def _standing(self, names: Sequence[str]) -> tuple[fit.Standing, Flags]:
         """What stood since before, and per place whether it stood there when a short attempt began."""
         first, last, end = _at(self._from.min()), _at(self._from.max()), _at(self._end.max())
         standing = self._fetcher.standing(self._cluster, names, first - fetch.STANDING, last, end)
         faulty = np.isin(self._node, [i for i, name in enumerate(names) if name in standing])
-        short = self._end - self._start <= fetch.SHORT // _US
+        short = self._end - self._start <= fit.SHORT // _US
         flags = np.zeros(len(self._node), np.bool_)
         for place in np.flatnonzero(faulty & short[self._attempt]):
             attempt, name = self._attempt[place], names[self._node[place]]
@@ -236,7 +236,7 @@ class _Sorter:
 
     def _places(
         self, names: Sequence[str], telling: Flags, older: Flags, wanted: Flags
-    ) -> dict[fetch.Key, dict[str, bool]]:
+    ) -> dict[cases.Key, dict[str, bool]]:
         """The nodes of those attempts on which anything but inert events lies in the window, or before it (true)."""
         numbers = np.flatnonzero(wanted)
         jobs = self._ended["job_id"].take(pa.array(numbers)).to_pylist()

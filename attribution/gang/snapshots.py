@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from probing_cluster.attribution.gang import load, stall, views
+from probing_cluster.attribution.gang import finding, load, stall, views
 from probing_cluster.core import records
 
 SNAPSHOT, DEAD, STALL = "rank_snapshot", "rank_dead", "rank_stall"
@@ -61,7 +61,7 @@ def gang(events: Iterable[records.HealthEvent], *, end_at: datetime | None = Non
 
 def judge(
     found: Gang, node_faults: Mapping[str, Collection[str]], nodes: Sequence[str] = ()
-) -> stall.GangFinding:
+) -> finding.GangFinding:
     """Why the gang does not get on; ranks that nothing was told of are on those of the attempt's `nodes` that are silent."""
     said = stall.judge(found.ranks, world_size=found.world_size, node_faults=node_faults)
     told = [e for e in found.evidence if e.kind == SNAPSHOT]

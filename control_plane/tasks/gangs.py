@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution import signatures
-from probing_cluster.attribution.gang import snapshots, stacks, stall
+from probing_cluster.attribution.gang import finding, snapshots, stacks
 from probing_cluster.control_plane import context, rank_rows
 from probing_cluster.core import records
 
@@ -79,7 +79,7 @@ def _verdict(
     if deaths and (now - max(deaths) < SETTLE or not any(r.alive for r in rows)):
         return None
     found = snapshots.judge(gang, _faults(service, attempt, gang.onset_at), attempt.nodes)
-    if found.kind in stall.PATIENT or _got_on(gang, rows):
+    if found.kind in finding.PATIENT or _got_on(gang, rows):
         return None
     position = f"{attempt.job_id}:{attempt.submit_at.timestamp():.3f}:{_steps(gang)}"
     return records.GangVerdict(

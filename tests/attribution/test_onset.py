@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from probing_cluster.attribution import case as cases
-from probing_cluster.attribution import fetch, onset, window
+from probing_cluster.attribution import onset, window
 from probing_cluster.core import records
 
 
@@ -69,19 +69,19 @@ def probe(make, kind, before_end_s, **over):
 def test_the_probe_says_when_a_gang_last_got_on(make):
     """A stall goes back to its beginning; steps after it say that the gang got on again."""
     stalled = probe(make, "rank_stall", 300, measured=100.0)
-    assert fetch.last_progress(make.attempt(), [stalled]) == make.end - timedelta(seconds=400)
+    assert onset.last_progress(make.attempt(), [stalled]) == make.end - timedelta(seconds=400)
     last = [probe(make, "last_progress", s, detail={"phase": "checkpointing"}) for s in (20, 30)]
-    assert fetch.last_progress(make.attempt(), [stalled, *last]) == make.end - timedelta(seconds=20)
+    assert onset.last_progress(make.attempt(), [stalled, *last]) == make.end - timedelta(seconds=20)
 
 
 def test_the_last_step_before_an_evaluation_is_no_onset(make):
     """Without a stall, only a gang that was training had its trouble from its last step on."""
     evaluating = [probe(make, "last_progress", 900, detail={"phase": "validating"})]
-    assert fetch.last_progress(make.attempt(), evaluating) is None
+    assert onset.last_progress(make.attempt(), evaluating) is None
     training = [probe(make, "last_progress", 900, detail={"phase": "training"})]
-    assert fetch.last_progress(make.attempt(), training) == make.end - timedelta(seconds=900)
+    assert onset.last_progress(make.attempt(), training) == make.end - timedelta(seconds=900)
     forged = [probe(make, "last_progress", 10**5, detail={"phase": "training"})]
-    assert fetch.last_progress(make.attempt(), forged) is None
+    assert onset.last_progress(make.attempt(), forged) is None
 
 
 def test_what_a_dump_shows_outstanding_began_when_it_was_issued(make):

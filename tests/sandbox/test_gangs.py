@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from probing_cluster.attribution import taxonomy
-from probing_cluster.attribution.gang import stall
+from probing_cluster.attribution.gang import finding
 from probing_cluster.core import records
 from probing_cluster.sandbox import gangs
 
@@ -11,7 +11,7 @@ from probing_cluster.sandbox import gangs
 def test_every_case_is_to_be_told_in_known_words() -> None:
     """Kinds of the gang's judge, causes and domains of the taxonomy."""
     for kind, domain, function in gangs.HANGS.values():
-        assert kind in stall.KINDS
+        assert kind in finding.KINDS
         assert records.Domain(domain)
         assert f"def {function}(" in gangs.JOB.read_text("utf-8")
     for cause, domain in gangs.ENDS.values():

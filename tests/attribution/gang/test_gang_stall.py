@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probing_cluster.attribution.gang import align, stacks, stall, views
+from probing_cluster.attribution.gang import absent, align, finding, stacks, stall, views
 from probing_cluster.core.records import Confidence, Domain
 
 WAIT = (views.Frame(function="all_reduce", file="torch/distributed/distributed_c10d.py", line=2800),)
@@ -134,12 +134,12 @@ def test_a_rank_with_fewer_batches(odd: views.RankView) -> None:
     assert (found.kind, found.ranks, found.domain) == ("uneven_input", (2,), Domain.USER_PROGRAM)
 
 
-@pytest.mark.parametrize("phase", sorted(stall.BUSY_PHASES))
+@pytest.mark.parametrize("phase", sorted(absent.BUSY_PHASES))
 def test_what_legitimately_takes_long_is_no_stall(phase: str) -> None:
     """The others wait for a rank that saves or compiles; only when its own patience has ended it is at fault."""
     patient = stall.judge(gang(rank(2, DONE, stack=SAVE, phase=phase, stalled=False)), world_size=4)
     assert (patient.kind, patient.ranks, patient.confidence) == ("busy", (2,), Confidence.UNKNOWN)
-    assert patient.kind in stall.PATIENT
+    assert patient.kind in finding.PATIENT
     stuck = stall.judge(gang(rank(2, DONE, stack=SAVE, phase=phase, stalled=True)), world_size=4)
     assert stuck.kind == "checkpoint_io"
 
@@ -203,9 +203,9 @@ def test_who_left_because_a_collective_failed_is_a_victim() -> None:
 
 def test_every_kind_has_a_meaning() -> None:
     """What judge says can be looked up, in the code and in the manual."""
-    assert {case[2] for case in CASES} <= set(stall.KINDS)
+    assert {case[2] for case in CASES} <= set(finding.KINDS)
     page = (Path(__file__).resolve().parents[3] / "docs" / "probe.md").read_text("utf-8")
-    for kind, meaning in stall.KINDS.items():
+    for kind, meaning in finding.KINDS.items():
         assert f"| `{kind}` | {meaning} |" in page
 
 

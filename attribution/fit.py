@@ -1,0 +1,147 @@
+"""What was read, fitted to attempts: which rows are whose."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from probing_cluster.attribution import case as cases
+from probing_cluster.attribution import crowd as crowds
+from probing_cluster.attribution import gpus, scene, signatures, window
+from probing_cluster.attribution.rules import user_error
+from probing_cluster.core import records
+
+SHORT = timedelta(minutes=15)
+"""An attempt that ran longer than this ran well beside what stood before it began."""
+
+Standing = Mapping[str, Sequence[tuple[records.HealthEvent, datetime | None]]]
+"""Node to the conditions that stood there, and when each was seen to go."""
+
+
+def span(attempts: Sequence[records.JobAttempt]) -> tuple[datetime, datetime]:
+    """From a little before the first start to a little after the last end."""
+    starts = [a.start_at for a in attempts if a.start_at is not None]
+    ends = [a.end_at for a in attempts if a.end_at is not None]
+    return min(starts) - crowds.NEAR, max(ends) + crowds.NEAR
+
+
+def in_life(
+    attempt: records.JobAttempt, found: Iterable[records.JobAllocation]
+) -> tuple[records.JobAllocation, ...]:
+    """Of a requeued job's allocations, those of this start: the last on each node before its end."""
+    assert attempt.end_at is not None
+    assert attempt.start_at is not None
+    last: dict[str, records.JobAllocation] = {}
+    for row in sorted(found, key=lambda r: (r.at, r.node)):
+        if attempt.start_at - timedelta(seconds=60) <= row.at <= attempt.end_at:
+            last[row.node] = row
+    return tuple(last.values())
+
+
+def by_job_and_node(found: Iterable[records.Drain]) -> dict[object, list[records.Drain]]:
+    """Our actions by the node they were on and by the job they were for."""
+    index: dict[object, list[records.Drain]] = defaultdict(list)
+    for action in found:
+        index[action.node].append(action)
+        if action.job_id is not None:
+            index[action.job_id].append(action)
+    return index
+
+
+def actions_for(
+    attempt: records.JobAttempt, actions: Mapping[object, Sequence[records.Drain]]
+) -> tuple[records.Drain, ...]:
+    """Of those, the attempt's: on its nodes, or for its job; each once."""
+    if not actions:
+        return ()
+    mine = {a.drain_id: a for k in (attempt.job_id, *attempt.nodes) for a in actions.get(k, ())}
+    return tuple(mine.values())
+
+
+def behind(by: records.JobAttempt, verdicts: Iterable[records.Verdict]) -> records.Verdict | None:
+    """The infrastructure failure that made the preemptor start again."""
+    before = [v for v in verdicts if v.attempt < by.attempt]
+    last = max(before, key=lambda v: v.submit_at, default=None)
+    faulty = (records.Domain.HARDWARE, records.Domain.SYSTEM_SOFTWARE)
+    return last if last is not None and last.domain in faulty else None
+
+
+def ended_by_own(event: records.HealthEvent, attempt: records.JobAttempt) -> bool:
+    """True for a user-type GPU error close enough to the end to be its explanation."""
+    assert attempt.end_at is not None
+    return (
+        attempt.state in ("FAILED", "REQUEUED", "CANCELLED", "TIMEOUT")
+        and signatures.of(event).role is signatures.Role.USER
+        and attempt.end_at - user_error.NEAR <= event.at <= attempt.end_at + scene.SLACK
+    )
+
+
+def shared(
+    crowd: crowds.Crowd | None, attempt: records.JobAttempt, mine: Iterable[records.HealthEvent]
+) -> dict[str, tuple[cases.Span, ...]]:
+    """When others ran on the nodes of events that may be a neighbour's."""
+    nodes = {e.node for e in mine if needs_neighbours(e, attempt)}
+    return crowd.spans(attempt, nodes) if crowd is not None and nodes else {}
+
+
+def standing_for(
+    attempt: records.JobAttempt,
+    stretch: window.Window,
+    standing: Standing,
+) -> tuple[records.HealthEvent, ...]:
+    """Conditions older than the window that stood when the attempt began; a long attempt ran well beside them."""
+    assert attempt.start_at is not None
+    assert attempt.end_at is not None
+    if attempt.end_at - attempt.start_at > SHORT:
+        return ()
+    return tuple(
+        event
+        for node in attempt.nodes
+        for event, gone_at in standing.get(node, ())
+        if event.at < stretch.start_at and (gone_at is None or gone_at > attempt.end_at)
+    )
+
+
+def needs_neighbours(event: records.HealthEvent, attempt: records.JobAttempt) -> bool:
+    """True for an event of which it has to be known who else ran on its node."""
+    signature = signatures.of(event)
+    if signature.role is signatures.Role.CONTEXT:
+        return False
+    if attempt.end_at is not None and event.at > attempt.end_at + scene.SLACK:
+        return True  # the next one there may have met it
+    if event.kind == "oom":
+        return event.job_id is None
+    return signature.scope is signatures.Scope.GPU and (
+        attempt.gpus is None or event.node not in attempt.gpus or not event.gpu_uuid
+    )
+
+
+def past_faults(
+    found: Iterable[Mapping[Any, Any]], now: Iterable[records.HealthEvent]
+) -> Iterable[cases.PastFault]:
+    """Older faults of the GPUs that those of `now` are on; `found` are rows of past_xids.sql, `now` is not empty."""
+    own = next(iter(now))
+    known = gpus.learn(now, ())
+
+    @functools.cache
+    def name_of(node: str, device: str | None, pci: str | None, uuid: str | None) -> str | None:
+        met = dataclasses.replace(own, node=node, device=device, pci_bus_id=pci, gpu_uuid=uuid)
+        return gpus.gpu_key(met, known.get(node, gpus.GpuMap()))
+
+    for row in found:
+        name = name_of(row["node"], row["device"], row["pci_bus_id"], row["gpu_uuid"])
+        held = row["held"]
+        if name is None or (held is not None and row["gpu_uuid"] and row["gpu_uuid"] not in held):
+            continue
+        yield cases.PastFault(
+            node=row["node"],
+            gpu=name,
+            code=row["code"] or "",
+            at=row["at"],
+            job_id=row["job_id"],
+            user=row["user"],
+        )

@@ -1,0 +1,93 @@
+"""Ranks that did not arrive where the others wait: what they were doing, and whether their node explains it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from probing_cluster.attribution.gang import finding, stacks, views
+from probing_cluster.core.records import Confidence, Domain
+
+BUSY_PHASES = frozenset({"importing", "loading", "compiling", "checkpointing", "validating"})
+"""What legitimately takes long, and has patience of its own."""
+MIN_EVALUATING = 2
+"""Samples in the interpreter's loop that show that Python code runs."""
+MIN_SAMPLES = 20
+"""Of fewer, all may lie in C code by chance."""
+NATIVE_FRAC = 0.9
+SLEEPING = frozenset({"S", "D", "I"})
+
+
+def judge(found: finding.Ranks, faults: finding.Faults, proof: Sequence[str]) -> finding.GangFinding:
+    """The finding about them; of several, the first speaks for all. `proof` says who waits and where."""
+    kinds = {k for r in found for k in faults.get(r.node, ())}
+    if all(r.phase in BUSY_PHASES and r.stalled is False for r in found):
+        doing = ", ".join(dict.fromkeys(r.phase for r in found))
+        words = (
+            f"the others wait for {finding.names(found)}: {doing}, for no longer than its own history allows"
+        )
+        return finding.make("busy", found, Domain.UNKNOWN, Confidence.UNKNOWN, words, proof)
+    kind, domain, confidence, words = _occupation(found[0], kinds)
+    at = [f"rank {r.rank}: {r.stack[0]}" for r in found if r.stack]
+    ran = [f"rank {r.rank}: {_ran_words(r.ran)}" for r in found if r.ran is not None and r.ran.samples]
+    return finding.make(
+        kind,
+        found,
+        domain,
+        confidence,
+        f"{finding.names(found)} did not arrive: {words}",
+        [*proof, *at, *ran],
+    )
+
+
+def _occupation(rank: views.RankView, kinds: Collection[str]) -> tuple[str, Domain, Confidence, str]:
+    busy = stacks.doing(rank.stack)
+    if finding.GPU_FAULTS & set(kinds):
+        return "gpu_lost", Domain.HARDWARE, Confidence.LIKELY, "a GPU of its node failed"
+    if finding.LINK_FAULTS & set(kinds):
+        return "link_down", Domain.HARDWARE, Confidence.LIKELY, "a network link of its node went down"
+    if rank.phase == "checkpointing" or busy == "checkpoint":
+        storage = bool(finding.STORAGE_FAULTS & set(kinds)) or rank.state == "D"
+        confidence = Confidence.LIKELY if storage else Confidence.POSSIBLE
+        return (
+            "checkpoint_io",
+            Domain.SYSTEM_SOFTWARE,
+            confidence,
+            "it is writing a checkpoint that does not end",
+        )
+    if rank.state == "D" or (busy == "dataloader" and "D" in rank.workers):
+        where = rank.wchan if rank.state == "D" else "a worker of its data loader"
+        return (
+            "storage_io",
+            Domain.SYSTEM_SOFTWARE,
+            Confidence.POSSIBLE,
+            f"it sleeps in the kernel ({where or 'D state'})",
+        )
+    if busy == "dataloader":
+        return "dataloader", Domain.USER_PROGRAM, Confidence.LIKELY, "it waits for its data loader"
+    if not rank.stack:
+        return "missing", Domain.UNKNOWN, Confidence.POSSIBLE, "what it is doing could not be seen"
+    if _runs_python(rank):
+        words = "it runs Python code elsewhere in the user's program"
+        return "python_loop", Domain.USER_PROGRAM, Confidence.LIKELY, words
+    # Whoever sleeps in Python lets go of the GIL: only C code sleeps while it holds it.
+    if rank.holds_gil and (rank.state in SLEEPING or _runs_native(rank)):
+        return "gil_held", Domain.USER_PROGRAM, Confidence.LIKELY, "it is in C code that holds the GIL"
+    return "user_code", Domain.USER_PROGRAM, Confidence.POSSIBLE, "it is elsewhere in the user's program"
+
+
+def _runs_python(rank: views.RankView) -> bool:
+    """Its frames moved, or its program counter was seen where the interpreter runs Python code."""
+    return rank.moved or (rank.ran is not None and rank.ran.evaluating >= MIN_EVALUATING)
+
+
+def _runs_native(rank: views.RankView) -> bool:
+    """Nearly all of its CPU went into libraries, none into Python code; the interpreter's own C code may be either."""
+    ran = rank.ran
+    if ran is not None and ran.samples >= MIN_SAMPLES:
+        return not ran.evaluating and ran.elsewhere >= NATIVE_FRAC * ran.samples
+    return ".so" in rank.stack[0].file
+
+
+def _ran_words(ran: views.Ran) -> str:
+    where = f", {ran.elsewhere} in libraries ({ran.where} most)" if ran.elsewhere else ""
+    return f"of {ran.samples} samples of its CPU {ran.evaluating} lie in the interpreter's loop{where}"
