@@ -67,8 +67,11 @@ print([l for l in open("/proc/self/status") if l.startswith("VmRSS")][0].split()
 _ARM = "from _probing_probe import page; page.open_page()"
 """What `import torch` would do: the page is open."""
 _HOOKS = """
-import json, sys, time, timeit
-from _probing_probe import page, torchhooks
+import functools, json, sys, time, timeit, types
+def registered(hook): step.append(hook)
+step = []
+sys.modules["torch.optim.optimizer"] = types.SimpleNamespace(register_optimizer_step_post_hook=registered)
+from _probing_probe import collectives, page, torchhooks
 def best(call):
     return min(timeit.repeat(call, number=20_000, repeat=60, timer=time.process_time)) / 20_000 * 1e6
 class Group:
@@ -81,14 +84,18 @@ class c10d:
     ProcessGroup = Group
     world = Group()
     def _get_default_group(): return c10d.world
-def inner(*args, **kwargs): return None
-def wrapped(*args, **kwargs): return inner(*args, **kwargs)
-tensor = Tensor()
-hooked = torchhooks._timed_collective("all_reduce", c10d, inner)
+def all_reduce(tensor, op=None, group=None, async_op=False): return None
+@functools.wraps(all_reduce)
+def inner(*args, **kwargs): return None  # torch's own decorator
+tensor, group = Tensor(), Group()
+hooked = collectives.timed("all_reduce", c10d, inner)
+torchhooks._optimizer(None)
+after_step = step[0]
 def hooks():
     return {
-        "step": best(lambda: page.step_done()) - best(lambda: None),
-        "collective": best(lambda: hooked(tensor)) - best(lambda: wrapped(tensor)),
+        "step": best(lambda: after_step(None, (), {})) - best(lambda: None),
+        "collective": best(lambda: hooked(tensor)) - best(lambda: inner(tensor)),
+        "collective of a group, by name": best(lambda: hooked(tensor, group=group)) - best(lambda: inner(tensor, group=group)),
     }
 found = {"off": hooks()}
 page.open_page()
@@ -250,7 +257,7 @@ def show(found: Mapping[str, object]) -> None:
             f"{calls['median']:>+12.1%} [{calls['low']:+.1%}, {calls['high']:+.1%}]{rss['median']:>+9.2f}"
         )
     hooks = found["hooks_us"]
-    for name in ("step", "collective"):
+    for name in hooks["on"]:  # type: ignore[index]
         off, on = hooks["off"][name], hooks["on"][name]  # type: ignore[index]
         print(f"{name} hook: {max(0.0, off):.2f} µs without a page, {on:.2f} µs with")
 

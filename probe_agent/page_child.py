@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from probing_cluster.probe_agent import collect_child, pages
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
 
+_NAME = re.compile(r"p[0-9]{1,10}(-[0-9]{1,20})?\.page")
 MAX_PAGES = 512
 """Pages read per job and node; a flood beyond them is counted, not read."""
 
@@ -27,9 +29,7 @@ def read_pages(directory: str, uid: int) -> dict[str, Any]:
     more = 0
     with os.scandir(directory) as entries:
         for entry in entries:
-            if not (
-                entry.name.startswith("p") and entry.name.endswith(".page") and entry.name[1:-5].isdigit()
-            ):
+            if _NAME.fullmatch(entry.name) is None:
                 continue
             if len(found) + len(refused) >= MAX_PAGES:
                 more += 1

@@ -50,6 +50,11 @@ class ProbePage:
     """What one training process says about itself. All of it is the user's word, none of it is trusted."""
 
     pid: int
+    """Where it runs in a PID namespace of its own, its number there until the agent has found it (rank_pages)."""
+    pid_inside: int
+    """Its number in its own PID namespace."""
+    pid_namespace: int | None
+    """The inode of that namespace; None when not told."""
     start_ticks: int | None
     realtime_ns: int
     monotonic_ns: int
@@ -127,6 +132,8 @@ def parse(raw: bytes) -> ProbePage:
     steps = _steps(words)
     return ProbePage(
         pid=_bounded(words[layout.H_PID], 1 << 22) or 0,
+        pid_inside=_bounded(words[layout.H_PID], 1 << 22) or 0,
+        pid_namespace=_bounded(words[layout.H_PID_NAMESPACE], 1 << 32) or None,
         start_ticks=_known(words[layout.H_START_TICKS]),
         realtime_ns=min(words[layout.H_REALTIME_NS], _YEAR_2100_NS),
         monotonic_ns=min(words[layout.H_MONOTONIC_NS], _YEAR_2100_NS),

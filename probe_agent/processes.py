@@ -15,7 +15,10 @@ PROC = Path("/proc")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _CGROUP = re.compile(rb"/job_(\d+)(?:/|$)", re.MULTILINE)
 _STEPD = re.compile(rb"^slurmstepd: \[(\d+)\.")
+_NUMBERS = re.compile(rb"^NSpid:.*\t(\d+)$", re.MULTILINE)
+"""The last one is that in the process's own namespace."""
 _MAX_DEPTH = 64
+_MAX_INSIDE = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +90,33 @@ def job_of(pid: int, proc: Path = PROC) -> int | None:
             return int(title[1])
         here = seen.parent
     return None
+
+
+def namespace_of(pid: int | str, proc: Path = PROC) -> int | None:
+    """The inode of a process's PID namespace; None when it cannot be read."""
+    try:
+        return int(str((proc / str(pid) / "ns" / "pid").readlink())[5:-1])  # pid:[4026531836]
+    except (OSError, ValueError):
+        return None
+
+
+def inside(uid: int, proc: Path = PROC) -> dict[tuple[int, int], int]:
+    """A user's processes in PID namespaces other than ours: by namespace and number there, their number here."""
+    ours = namespace_of("self", proc)
+    found: dict[tuple[int, int], int] = {}
+    for entry in os.scandir(proc):
+        if not entry.name.isdigit() or len(found) >= _MAX_INSIDE:
+            continue
+        try:
+            theirs = namespace_of(entry.name, proc) if entry.stat().st_uid == uid else None
+        except OSError:
+            continue  # it has just ended
+        if theirs is None or theirs == ours:
+            continue
+        numbers = _NUMBERS.search(_read(proc / entry.name / "status", 4096))
+        if numbers is not None:
+            found[theirs, int(numbers[1])] = int(entry.name)
+    return found
 
 
 def children_of(pid: int, proc: Path = PROC) -> list[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,13 @@ def program() -> str | None:
     return str(beside) if beside.exists() else shutil.which("py-spy", path="/usr/local/bin:/usr/bin:/bin")
 
 
-async def stacks(started: children.Children, pid: int, *, command: str | None = None) -> dict[str, Any]:
+async def stacks(
+    started: children.Children, pid: int, *, inside: int | None = None, command: str | None = None
+) -> dict[str, Any]:
     """`{"stack": frames of the main thread, "other_stacks": …, "holds_gil": …}`; `{"stack_error": why}` without one.
 
-    Frames are innermost first: `{"function", "file", "line"}`.
+    Frames are innermost first: `{"function", "file", "line"}`. `inside` is the process's number in its own PID
+    namespace, by which Python knows its threads there.
     """
     tool = command or program()
     if tool is None:
@@ -44,7 +47,7 @@ async def stacks(started: children.Children, pid: int, *, command: str | None = 
             return {"stack_error": str(exc)}
         if done.returncode == 0:
             try:
-                return _answer(json.loads(done.stdout), pid)
+                return _answer(json.loads(done.stdout), {pid, inside or pid})
             except (ValueError, TypeError, KeyError) as exc:
                 why = f"py-spy answered {type(exc).__name__}"
         else:
@@ -52,8 +55,8 @@ async def stacks(started: children.Children, pid: int, *, command: str | None = 
     return {"stack_error": why}
 
 
-def _answer(threads: Sequence[Mapping[str, Any]], pid: int) -> dict[str, Any]:
-    main = next((t for t in threads if t.get("os_thread_id") == pid), threads[0])
+def _answer(threads: Sequence[Mapping[str, Any]], pids: Container[object]) -> dict[str, Any]:
+    main = next((t for t in threads if t.get("os_thread_id") in pids), threads[0])
     others = [t for t in threads if t is not main][:MAX_THREADS]
     return {
         "stack": _frames(main),

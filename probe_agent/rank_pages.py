@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,14 @@ from probing_cluster.probe_agent import (
     processes,
     self_watch,
 )
+from probing_cluster.probe_agent.inject.site._probing_probe import layout
 from probing_cluster.probe_agent.ranks import Rank, Watched
 
 NAME = "ranks"
 """What the readers are called in the agent's account of itself."""
 READ_DEADLINE_S = 5.0
+SEEK_TIMES = 3
+"""Looks for the process of a page that was made in a container: one that is not found then has ended before."""
 _CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.page_child")
 
 
@@ -46,6 +50,7 @@ class RankPages:
         self._deaths = death_watch
         self._proc = proc
         self._clock = at
+        self._namespace = processes.namespace_of("self", proc)
         self.jobs: dict[int, Watched] = {}
 
     async def read(self, job_id: int) -> Watched | None:
@@ -86,8 +91,8 @@ class RankPages:
         watched = self.jobs.pop(job_id, None)
         if watched is not None:
             await watched.lane.close()
-            for pid in watched.ranks:
-                self._deaths.forget(pid)
+            for rank in watched.ranks.values():
+                self._deaths.forget(rank.page.pid)
 
     async def close(self) -> None:
         """Ends the readers."""
@@ -96,28 +101,52 @@ class RankPages:
 
     def _update(self, watched: Watched, answer: Mapping[str, Any]) -> None:
         refused = len(answer.get("refused") or {}) + int(answer.get("more") or 0)
-        read: set[int] = set()
+        seen: dict[str, pages.ProbePage] = {}
         for name, raw in (answer.get("pages") or {}).items():
             try:
                 page = pages.parse(bytes.fromhex(raw))
             except errors.MalformedInput:
                 refused += 1  # garbage, or torn twice: the next beat reads it again
-                read.add(int(name[1:-5]))
                 continue
-            self._see(watched, page)
-            read.add(page.pid)
+            if name in layout.names_of(page.pid, page.pid_namespace or 0):
+                seen[name] = page
+            else:
+                refused += 1  # one page of a process is enough
+        for name, page in self._found(watched, seen).items():
+            self._see(watched, name, page)
         if "pages" in answer:
-            self._forget(watched, read)
+            self._forget(watched, set(answer["pages"]))
         watched.refused = refused
 
-    def _forget(self, watched: Watched, read: set[int]) -> None:
+    def _found(self, watched: Watched, seen: Mapping[str, pages.ProbePage]) -> dict[str, pages.ProbePage]:
+        """The pages with the numbers their processes have here: in a container with a PID namespace they know others."""
+        found, elsewhere = dict(seen), {}
+        for name, page in seen.items():
+            known = watched.ranks.get(name)
+            if page.pid_namespace in (None, self._namespace):
+                continue
+            found[name] = replace(page, pid=0)
+            if known is not None and known.was_alive and known.page.start_ticks == page.start_ticks:
+                found[name] = replace(page, pid=known.page.pid)
+            elif watched.sought[name, page.start_ticks] < SEEK_TIMES:
+                elsewhere[name] = page
+        if elsewhere and watched.job.uid is not None:
+            here = processes.inside(watched.job.uid, self._proc)
+            for name, page in elsewhere.items():
+                found[name] = replace(page, pid=here.get((page.pid_namespace or 0, page.pid_inside), 0))
+                watched.sought[name, page.start_ticks] += not found[name].pid
+        return found
+
+    def _forget(self, watched: Watched, read: set[str]) -> None:
         """Lets go of ranks whose page is gone, so that ever new pages fill no memory; a death is told first."""
-        for pid in [p for p in watched.ranks if p not in read]:
-            rank = watched.ranks[pid]
+        for name in [n for n in watched.ranks if n not in read]:
+            rank = watched.ranks[name]
             rank.facts = self._facts(watched, rank.page)
             if rank.alive or rank.dead_told or not rank.was_alive:
-                self._deaths.forget(pid)
-                del watched.ranks[pid]
+                self._deaths.forget(rank.page.pid)
+                del watched.ranks[name]
+        for one in [s for s in watched.sought if s[0] not in read]:
+            del watched.sought[one]
 
     def _facts(self, watched: Watched, page: pages.ProbePage) -> processes.Facts | None:
         """The process of a page, which may name any: only one of this user, started when the page says, counts."""
@@ -125,13 +154,13 @@ class RankPages:
         same = found is not None and found.start_ticks == page.start_ticks and found.uid == watched.job.uid
         return found if same else None
 
-    def _see(self, watched: Watched, page: pages.ProbePage) -> None:
+    def _see(self, watched: Watched, name: str, page: pages.ProbePage) -> None:
         found = self._facts(watched, page)
-        rank = watched.ranks.get(page.pid)
+        rank = watched.ranks.get(name)
         if rank is None or rank.page.start_ticks != page.start_ticks:
             if found is not None and processes.job_of(page.pid, self._proc) not in (None, watched.job.job_id):
                 return
-            rank = watched.ranks[page.pid] = Rank(page=page, facts=found)
+            rank = watched.ranks[name] = Rank(page=page, facts=found)
         if found is not None and not rank.was_alive:
             self._deaths.add(page.pid)
         rank.page, rank.facts = page, found

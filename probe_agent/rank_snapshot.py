@@ -97,9 +97,9 @@ class SnapshotTaker:
             workers = [processes.facts(p, self._proc) for p in processes.children_of(page.pid, self._proc)]
             entry["workers"] = "".join(w.state for w in workers if w is not None)
             async with self._turn:
-                seen = await pyspy.stacks(self._children, page.pid)
+                seen = await pyspy.stacks(self._children, page.pid, inside=page.pid_inside)
                 if seen.get("holds_gil"):
-                    seen |= await running.look(self._children, page.pid, owner, seen)
+                    seen |= await running.look(self._children, page.pid, owner, seen, inside=page.pid_inside)
             entry |= seen
         return entry
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from probing_cluster.probe_agent import children, deaths, jobs, pages, processes, progress, stall
@@ -53,8 +54,10 @@ class Watched:
     job: jobs.Job
     lane: children.Lane
     """The reader of its pages, running as its owner."""
-    ranks: dict[int, Rank] = field(default_factory=dict)
-    """By pid."""
+    ranks: dict[str, Rank] = field(default_factory=dict)
+    """By name of the page."""
+    sought: Counter[tuple[str, int | None]] = field(default_factory=Counter)
+    """How often the process of a page (and start time) in another PID namespace was looked for in vain."""
     refused: int = 0
     """Files in its page directory that are no pages."""
     snapshot_s: float | None = None

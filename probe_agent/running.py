@@ -22,7 +22,12 @@ _COUNTED = ("samples", "evaluating", "interpreter", "elsewhere", "unknown")
 
 
 async def look(
-    started: children.Children, pid: int, owner: tuple[int, int], first: Mapping[str, Any]
+    started: children.Children,
+    pid: int,
+    owner: tuple[int, int],
+    first: Mapping[str, Any],
+    *,
+    inside: int | None = None,
 ) -> dict[str, Any]:
     """`{"holds_gil", "moved", "ran"}` of the main thread whose first stack is `first`; `ran_error` says why not counted.
 
@@ -36,7 +41,7 @@ async def look(
         said["ran"] = counted
     later: Mapping[str, Any] = {}
     for _ in range(MORE_STACKS if isinstance(counted, str) else 1):
-        later = await pyspy.stacks(started, pid)
+        later = await pyspy.stacks(started, pid, inside=inside)
         if later.get("stack") != first.get("stack"):
             break
     # A stack that could not be taken is neither progress nor proof that the GIL is still held.

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -60,15 +61,20 @@ class Rig:
         )
         self.started: list[subprocess.Popen[bytes]] = []
 
-    def rank(self, number: int, steps: int = 20) -> subprocess.Popen[bytes]:
-        """A training process that has stopped after `steps` steps."""
+    def rank(self, number: int, steps: int = 20, within: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+        """A training process that has stopped after `steps` steps; `within` is a command that starts it."""
         env = {"PROBING_PAGE_DIR": str(self.directory), "PYTHONPATH": str(inject.SITE_DIRECTORY)}
-        argv = [sys.executable, "-S", "-c", TRAIN, str(number), str(steps)]
+        argv = [*within, sys.executable, "-S", "-c", TRAIN, str(number), str(steps)]
         process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE)
         self.started.append(process)
         assert process.stdout is not None
         assert process.stdout.readline() == b"stopped\n"
         return process
+
+    def run(self, code: str) -> None:
+        """Python in a job step, to its end."""
+        env = {"PROBING_PAGE_DIR": str(self.directory), "PYTHONPATH": str(inject.SITE_DIRECTORY)}
+        subprocess.run([sys.executable, "-S", "-c", code], env=env, check=True)
 
     def beats(self, seconds: float) -> list[str]:
         """Watches for a while; the kinds that were told."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
 from pathlib import Path
+from typing import Any
 
+import pytest
 import rank_rig
 
-from probing_cluster.probe_agent import page_child
+from probing_cluster.probe_agent import page_child, processes, rank_pages
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
 
 
@@ -52,3 +56,84 @@ def test_garbage_in_the_directory_changes_nothing(rig: rank_rig.Rig, tmp_path: P
     assert f"p{process.pid}.page" in direct["pages"] or direct["more"] > 0
     assert "p100001.page" not in direct["pages"]
     assert "p100005.page" not in direct["pages"]
+
+
+CONTAINER = ("/usr/bin/unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+"""Its first process has number 1 inside."""
+
+
+@pytest.fixture
+def container() -> tuple[str, ...]:
+    """A command that gives what it starts a PID namespace of its own."""
+    try:
+        tried = subprocess.run([*CONTAINER, "true"], capture_output=True, text=True, check=False)
+    except OSError as exc:
+        pytest.skip(f"needs unshare: {exc}")
+    if tried.returncode:
+        pytest.skip(f"needs PID namespaces: {tried.stderr}")
+    return CONTAINER
+
+
+def test_ranks_in_containers_are_found_by_their_namespace(
+    rig: rank_rig.Rig, container: tuple[str, ...]
+) -> None:
+    """Two ranks that both know themselves as process 1: each has a page, a state, a stack and a death of its own."""
+    here = [processes.children_of(rig.rank(number, within=container).pid)[0] for number in (0, 1)]
+    namespaces = [processes.namespace_of(pid) for pid in here]
+    names = {p.name for p in rig.directory.glob("*.page")}
+    assert names == {"p1.page", f"p1-{namespaces[1]}.page"}
+
+    async def live() -> None:
+        await rig.watch.beat()
+        rows = rig.watch.rows()
+        assert [(rows[r]["pid"], rows[r]["alive"]) for r in ("7:0", "7:1")] == [(p, True) for p in here]
+        assert await rig.watch.snapshot(7)
+        os.kill(here[1], signal.SIGKILL)
+        while not any(s.kind == "rank_dead" for s in rig.taken):
+            await rig.watch.wait(0.2)
+            await rig.watch.beat()
+        await rig.watch.close()
+
+    asyncio.run(live())
+    (snapshot,) = (s for s in rig.taken if s.kind == "rank_snapshot")
+    for entry, pid in zip(snapshot.detail["ranks"], here, strict=True):
+        assert entry["pid"] == pid
+        assert "dataloader" in [f["function"] for f in entry["stack"]], entry
+    assert [(s.pid, s.detail["rank"]) for s in rig.taken if s.kind == "rank_dead"] == [(here[1], 1)]
+
+
+def test_a_page_from_another_namespace_is_not_believed_without_its_process(
+    rig: rank_rig.Rig, container: tuple[str, ...]
+) -> None:
+    """Nobody in the namespace that it names: no rank is alive, and it is not looked for ever again."""
+    process = rig.rank(0, within=container)
+    raw = bytearray((rig.directory / "p1.page").read_bytes())
+    at = layout.H_PID_NAMESPACE * 8
+    raw[at : at + 8] = (1).to_bytes(8, "little")
+    (rig.directory / "p1.page").write_bytes(raw)
+
+    async def live() -> dict[str, Any]:
+        for _ in range(2 * rank_pages.SEEK_TIMES):
+            await rig.watch.look(7)
+        rows = rig.watch.rows()
+        await rig.watch.close()
+        return rows
+
+    assert asyncio.run(live())["7:0"]["alive"] is False
+    assert process.poll() is None
+
+
+def test_a_later_process_of_the_same_number_takes_the_page(rig: rank_rig.Rig) -> None:
+    """The page left by a process that is gone, of this namespace, is replaced; one of another is left alone."""
+    code = "import os, sys\nos.getpid = lambda: 4000000\nfrom _probing_probe import page\npage.open_page()\n"
+    for _ in range(2):
+        rig.run(code)
+    assert [p.name for p in rig.directory.glob("*.page")] == ["p4000000.page"]
+    raw = bytearray((rig.directory / "p4000000.page").read_bytes())
+    at = layout.H_PID_NAMESPACE * 8
+    ours = int.from_bytes(raw[at : at + 8], "little")
+    raw[at : at + 8] = (1).to_bytes(8, "little")
+    (rig.directory / "p4000000.page").write_bytes(raw)
+    for _ in range(2):
+        rig.run(code)
+    assert {p.name for p in rig.directory.glob("*.page")} == {"p4000000.page", f"p4000000-{ours}.page"}

@@ -19,7 +19,7 @@ def look(
     """What is said of a rank first seen HERE and then at `stacks`, and how many of these were asked for."""
     left = list(stacks)
 
-    async def stack(*_: object) -> dict[str, Any]:
+    async def stack(*_: object, **_named: object) -> dict[str, Any]:
         return left.pop(0) if len(left) > 1 else left[0]
 
     async def count(*_: object) -> Any:

@@ -17,7 +17,7 @@ from probing_cluster.probe_agent.inject.site._probing_probe import layout
 
 WRITER = """
 import sys
-from _probing_probe import page, layout, torchhooks
+from _probing_probe import collectives, layout, page
 page.open_page()
 page.write_identity(rank=3, world=8, backend="gloo")
 print("open", flush=True)
@@ -30,7 +30,7 @@ class c10d:
 class Tensor:
     dtype = "float32"
     def numel(self): return 1000 + i
-all_reduce = torchhooks._timed_collective("all_reduce", c10d, lambda tensor: None)
+all_reduce = collectives.timed("all_reduce", c10d, lambda tensor: None)
 steps = int(sys.argv[1])
 i = 0
 while steps < 0 or i < steps:
@@ -163,7 +163,7 @@ def test_a_page_of_another_size_is_refused(size: int) -> None:
 
 NESTED = """
 import time
-from _probing_probe import page, torchhooks
+from _probing_probe import collectives, page
 page.open_page()
 class Group:
     group_name = "0"
@@ -174,10 +174,10 @@ class c10d:
 class Tensor:
     dtype = "float32"
     def numel(self): return 8
-inner = torchhooks._timed_collective("all_gather", c10d, lambda tensor: time.sleep(0.02))
-outer = torchhooks._timed_collective("all_gather_object", c10d, lambda tensor: inner(tensor))
+inner = collectives.timed("all_gather", c10d, lambda tensor: time.sleep(0.02))
+outer = collectives.timed("all_gather_object", c10d, lambda tensor: inner(tensor))
 def fail(tensor): raise RuntimeError("theirs")
-failing = torchhooks._timed_collective("broadcast", c10d, fail)
+failing = collectives.timed("broadcast", c10d, fail)
 page.step_done()
 begin = time.monotonic_ns()
 outer(Tensor())
@@ -187,7 +187,7 @@ try:
     failing(Tensor())
 except RuntimeError as exc:
     assert str(exc) == "theirs"
-torchhooks._forget_groups()
+collectives.forget_groups()
 inner(Tensor())
 print(took, flush=True)
 """
@@ -208,3 +208,68 @@ def test_calls_inside_a_call_are_waited_for_once(tmp_path: Path) -> None:
     ]
     waited_ns = page.recent_steps[1].collective_ns
     assert 20_000_000 <= waited_ns <= int(out)
+
+
+ARGUMENTS = """
+from _probing_probe import collectives, page
+page.open_page()
+class Group:
+    def __init__(self, name): self.group_name = name
+    def size(self): return 4
+class c10d:
+    ProcessGroup = Group
+    world = Group("0")
+    def _get_default_group(): return c10d.world
+class Tensor:
+    dtype = "float32"
+    def __init__(self, numel=8): self.count = numel
+    def numel(self): return self.count
+class Refusing:
+    dtype = []
+    def numel(self): raise ValueError("ours to bear")
+got = []
+def reduce(tensor, dst=0, op="sum", group=None, async_op=False, *, tag="t"):
+    got.append((tensor, dst, op, group, async_op, tag))
+    return len(got)
+def unknown(*args, **kwargs):
+    got.append((args, kwargs))
+    return len(got)
+def words(words, now): return words + now
+exact, other = collectives.timed("reduce", c10d, reduce), collectives.timed("gather", c10d, unknown)
+sub, tensor = Group("sub"), Tensor()
+results = [
+    exact(tensor), exact(tensor, 1, "max", sub), exact(tensor=tensor, group=sub, async_op=True, tag="u"),
+    other(tensor, sub), other(tensor, group=sub),
+]
+assert got == [
+    (tensor, 0, "sum", None, False, "t"), (tensor, 1, "max", sub, False, "t"), (tensor, 0, "sum", sub, True, "u"),
+    ((tensor, sub), {}), ((tensor,), {"group": sub}),
+], got
+for odd in (Refusing(), Tensor(-1), Tensor(1 << 70), Tensor("many"), None):
+    results.append(exact(odd))
+results.append(exact(tensor, group=[]))
+assert results == list(range(1, 12)), results
+assert collectives.timed("send", c10d, words)(1, 2) == 3
+try:
+    exact()
+except TypeError as exc:
+    print(exc, flush=True)
+"""
+
+
+def test_a_call_reaches_what_it_calls_as_it_was_made(tmp_path: Path) -> None:
+    """By place, by name, with defaults; and whatever a hook cannot make sense of is called as if there were none."""
+    env = {"PROBING_PAGE_DIR": str(tmp_path), "PYTHONPATH": str(inject.SITE_DIRECTORY)}
+    process = subprocess.Popen([sys.executable, "-S", "-c", ARGUMENTS], env=env, stdout=subprocess.PIPE)
+    out, _ = process.communicate()
+    assert out == b"reduce() missing 1 required positional argument: 'tensor'\n"
+    page = pages.parse(read(tmp_path, process))
+    told = [(c.op, c.group, c.seq, c.numel, c.is_async) for c in page.recent_collectives]
+    assert told[:5] == [
+        ("reduce", "0", 1, 8, False),
+        ("reduce", "sub", 1, 8, False),
+        ("reduce", "sub", 2, 8, True),
+        ("gather", "sub", 3, 8, False),
+        ("gather", "sub", 4, 8, False),
+    ]
+    assert ("send", "0", 1, 0, False) in told

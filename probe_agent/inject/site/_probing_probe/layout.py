@@ -22,10 +22,11 @@ MASK = 0xFFFFFFFFFFFFFFFF
 
 # Header words.
 H_MAGIC, H_VERSION, H_SIZE, H_PID, H_START_TICKS, H_REALTIME_NS, H_MONOTONIC_NS, H_FLAGS = range(8)
-H_IDENTITY, H_PROGRESS = 8, 9
+H_IDENTITY, H_PROGRESS, H_PID_NAMESPACE = 8, 9, 10
 H_FIRST_STEP_NS, H_CHECKPOINT_NS, H_LOADER_ENDS = 12, 13, 14
 """When the first optimizer step ended; nanoseconds of training blocked by checkpoint writes so far; how often
-a data loader has come to its end."""
+a data loader has come to its end. H_PID is the process's number in the PID namespace H_PID_NAMESPACE (its inode; 0 where
+that could not be read): in a container that has one of its own it is another than outside."""
 
 FLAG_STEPS_UNSEEN = 1
 """This torch has no global optimizer hook (before 2.0): no step will ever be counted."""
@@ -76,6 +77,11 @@ COLLECTIVE_WORDS = 12
 META_ASYNC, META_P2P, META_RAISED = 1 << 40, 1 << 41, 1 << 42
 
 assert COLLECTIVES_AT + COLLECTIVES * COLLECTIVE_WORDS <= WORDS  # noqa: S101
+
+
+def names_of(pid: int, namespace: int) -> "tuple[str, str]":
+    """The names a page may have: the second where, of several containers of a job, another has a process of that number."""
+    return "p%d.page" % pid, "p%d-%d.page" % (pid, namespace)
 
 
 def bytes_of(text: str, count: int) -> bytes:

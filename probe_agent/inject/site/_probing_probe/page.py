@@ -4,7 +4,6 @@ Every function here is called from hooks in user code: they return at once when 
 and they raise nothing that a page could cause.
 """
 
-import itertools
 import mmap
 import os
 import struct
@@ -17,7 +16,7 @@ from _probing_probe import layout
 _now = time.monotonic_ns
 # Native 64-bit fields at aligned offsets: each is one store.
 _pack_step = struct.Struct("@7Q").pack_into
-pack_collective = struct.Struct("@4Q32sQ").pack_into
+pack_collective = struct.Struct("@3Q40sQ").pack_into
 # What the hooks use at every step and call, as this module's own: looking it up elsewhere costs as much as writing it.
 _STEPS_AT, _STEP_SIZE = layout.STEPS_AT * 8, layout.STEP_WORDS * 8
 _TRAINING = layout.TRAINING
@@ -41,18 +40,20 @@ _ckpt_total_ns = 0
 _step_thread = None
 _progress_version = 0
 _identity_version = 0
-next_slot = itertools.cycle(
-    (word * 8, word + layout.C_LEAVE_NS)
-    for word in range(
-        layout.COLLECTIVES_AT,
-        layout.COLLECTIVES_AT + layout.COLLECTIVES * layout.COLLECTIVE_WORDS,
-        layout.COLLECTIVE_WORDS,
-    )
-).__next__
-"""The ring's slots in turn: where its entry begins, bytes, and which word is its time of leaving."""
-counts = [0, 0]
-"""When the last collective was entered, and nanoseconds waited in all since the last step: a list, whose items are
-cheaper than globals."""
+
+
+def _ring():
+    words = range(layout.COLLECTIVES_AT, layout.WORDS, layout.COLLECTIVE_WORDS)[: layout.COLLECTIVES]
+    slots = [[w * 8, w + layout.C_ENTER_NS, w + layout.C_LEAVE_NS, None] for w in words]
+    for i, slot in enumerate(slots):
+        slot[3] = slots[(i + 1) % len(slots)]
+    return slots[0]
+
+
+counts = [0, 0, _ring()]
+"""When the last collective was entered, nanoseconds waited in all since the last step, and the ring's next slot: where
+its entry begins, bytes, which words are its times of entering and leaving, and the slot after it. A list, whose items
+are cheaper than globals."""
 
 
 def open_page():
@@ -61,14 +62,15 @@ def open_page():
     if _words is not None and _pid == os.getpid():
         return
     _forget()
-    directory = os.environ["PROBING_PAGE_DIR"]
-    path = os.path.join(directory, "p%d.page" % os.getpid())
+    directory, namespace = os.environ["PROBING_PAGE_DIR"], _pid_namespace()
+    usual, beside = (os.path.join(directory, name) for name in layout.names_of(os.getpid(), namespace))
     try:
-        os.unlink(path)  # the page of an earlier process with this pid
-    except FileNotFoundError:
-        pass  # the usual case
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    fd = os.open(path, flags, 0o600)
+        path, fd = usual, _new(usual)
+    except FileExistsError:
+        if _is_ours(usual, namespace):  # the page of an earlier process with this pid
+            path, fd = usual, _new_for(usual)
+        else:
+            path, fd = beside, _new_for(beside)
     try:
         # Written, not truncated to size: a hole in a full tmpfs would be SIGBUS on first touch.
         if os.write(fd, b"\0" * layout.SIZE_BYTES) != layout.SIZE_BYTES:
@@ -81,14 +83,49 @@ def open_page():
         os.close(fd)
     _words = memoryview(_map).cast("Q")
     _pid = os.getpid()
-    _write_header()
+    _write_header(namespace)
     write_identity()
     set_phase(layout.IMPORTING)
     _words[layout.H_MAGIC] = layout.MAGIC  # last: a page without it is not yet a page
 
 
-def _write_header():
+def _new(path):
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+
+def _new_for(path):
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    return _new(path)
+
+
+def _pid_namespace():
+    try:
+        return int(os.readlink("/proc/self/ns/pid")[5:-1])  # pid:[4026531836]
+    except (OSError, ValueError):
+        return 0
+
+
+def _is_ours(path, namespace):
+    """Whether the page at `path` was made in this PID namespace, so that its process is gone: its number is ours now."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return True  # no page
+    try:
+        head = os.pread(fd, 8, layout.H_PID_NAMESPACE * 8)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return int.from_bytes(head, "little") == namespace
+
+
+def _write_header(namespace):
     w = _words
+    w[layout.H_PID_NAMESPACE] = namespace
     w[layout.H_VERSION] = layout.VERSION
     w[layout.H_SIZE] = layout.SIZE_BYTES
     w[layout.H_PID] = _pid
@@ -115,7 +152,7 @@ def _forget():
     _steps = _phase = _phase_since = _ckpt_begin = _ckpt_end = _ckpts = 0
     _progress_version = _identity_version = 0
     _input_ns = _backward_ns = _checkpoint_ns = 0
-    counts[:] = 0, 0
+    counts[:2] = 0, 0
 
 
 def close_in_child():
