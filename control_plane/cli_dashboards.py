@@ -1,4 +1,4 @@
-"""`probing-ctl dashboards DIRECTORY`: the Grafana dashboards as files."""
+"""`probing-ctl dashboards DIRECTORY` and `alerts`: what Grafana and Prometheus are given."""
 
 from __future__ import annotations
 
@@ -9,14 +9,21 @@ from probing_cluster.control_plane import commands
 from probing_cluster.core import errors
 
 DIRECTORY = Path(__file__).parent / "dashboards"
+RULES = DIRECTORY / "alerts.yml"
 
 
 def register(register: commands.Commands) -> None:
-    """Adds `dashboards`."""
+    """Adds `dashboards` and `alerts`."""
     made = register.add("dashboards", _dashboards, "write the Grafana dashboards into a directory")
     made.add_argument(
         "directory", metavar="DIRECTORY", type=Path, help="where Grafana's file provisioning looks"
     )
+    register.add("alerts", _alerts, "print alerting rules for Prometheus")
+
+
+def _alerts(_: argparse.Namespace) -> int:
+    print(RULES.read_text(encoding="utf-8"), end="")
+    return 0
 
 
 def _dashboards(args: argparse.Namespace) -> int:

@@ -16,8 +16,8 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from probing_cluster.control_plane import budget, confirm, context, outbox, view
-from probing_cluster.core import errors, network_address, records
+from probing_cluster.control_plane import budget, confirm, context, outbox, tasks, view
+from probing_cluster.core import certificates, errors, network_address, records
 from probing_cluster.db import engines
 
 LOG = logging.getLogger("probing.metrics")
@@ -62,6 +62,7 @@ class ServiceCollector(Collector):
         """One scrape."""
         with self._lock:
             yield from task_metrics(self._service)
+            yield certificate_metric(self._service)
             up = GaugeMetricFamily("probing_database_up", "1 when the database answered this scrape")
             try:
                 found = list(store_metrics(self._service))
@@ -86,7 +87,14 @@ def task_metrics(service: context.Context) -> Iterator[Metric]:
         took.add_metric([name], done.duration_s)
         for outcome in ("ok", "unavailable", "failed"):
             passes.add_metric([name, outcome], getattr(done, f"n_{outcome}"))
-    yield from (last, took, passes)
+    every = GaugeMetricFamily(
+        "probing_task_interval_seconds",
+        "how often the task passes; a day where it has its hour",
+        labels=["task"],
+    )
+    for task in tasks.REGISTER:
+        every.add_metric([task.name], 86400.0 if task.every_s is None else task.every_s(service.config))
+    yield from (last, took, passes, every)
     letters = GaugeMetricFamily(
         "probing_outbox_letters", "mails and posts that are not delivered, by state", labels=["state"]
     )
@@ -94,6 +102,22 @@ def task_metrics(service: context.Context) -> Iterator[Metric]:
     for state in ("waiting", "failed"):
         letters.add_metric([state], counts[state])
     yield letters
+
+
+def certificate_metric(service: context.Context) -> Metric:
+    """When the service's own certificates end; also while the database is away, perhaps because of one."""
+    found = GaugeMetricFamily(
+        "probing_certificate_end_timestamp_seconds",
+        "when a certificate the service uses ends; 0 = unreadable",
+        labels=["file"],
+    )
+    for one in certificates.named(service.config):
+        try:
+            at = certificates.ends(one.path, authority=one.authority).timestamp()
+        except (errors.MalformedInput, OSError):
+            at = 0.0
+        found.add_metric([str(one.path)], at)
+    return found
 
 
 def store_metrics(service: context.Context) -> Iterator[Metric]:
@@ -155,6 +179,7 @@ def _agents(beats: Iterable[records.AgentHeartbeat], ages: dict[str, float]) -> 
     yield from (age, depth, lag, hung, *totals.values())
 
 
+_ACTIONS = ("drain", "refuse", "requeue", "resume")
 _TOTALS = {
     "dropped": "events dropped by the node's spool",
     "coalesced": "events folded into others on the node",
@@ -175,7 +200,8 @@ def _faults(beats: Iterable[records.AgentHeartbeat], ages: dict[str, float]) -> 
 
 
 def _decisions(drains: Iterable[records.Drain]) -> Iterator[Metric]:
-    counts: dict[tuple[str, str], int] = {}
+    # Those of the alarms from the start: a series that begins at 1 has not risen.
+    counts = {(action, state): 0 for action in _ACTIONS for state in ("denied", "failed")}
     for drain in drains:
         counts[drain.action, drain.state] = counts.get((drain.action, drain.state), 0) + 1
     made = GaugeMetricFamily(
@@ -230,4 +256,5 @@ _WAITING_METRICS = (
         "refused_24h",
         "rows that the database refused of agents, on days with one in the last 24 h",
     ),
+    ("agent_certificates_ending", "ending", "agents whose certificate, or its authority's, ends soon"),
 )

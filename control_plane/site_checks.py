@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from probing_cluster.control_plane import site_doors, site_names, site_rights
+from probing_cluster.control_plane import site_certificates, site_doors, site_names, site_rights
 from probing_cluster.core import errors, settings
 from probing_cluster.slurm_plugins import commands, doctor
 
@@ -33,6 +33,7 @@ def examine(
             ("report_socket", lambda: site_doors.own_socket(config)),
             ("munge", lambda: site_doors.munged(config)),
             ("network_door", lambda: site_doors.network_door(config)),
+            ("certificates", lambda: site_certificates.files(config)),
             ("settings", lambda: site_rights.settings_file(where)),
             ("secrets", lambda: site_rights.secrets(config, where)),
         ),
@@ -49,6 +50,7 @@ def examine_node(
         *_each(
             ("agent_socket", lambda: site_rights.agent_socket(config)),
             ("pages", lambda: site_rights.pages(config)),
+            ("certificates", lambda: site_certificates.files(config)),
             ("settings", lambda: site_rights.settings_file(where)),
             ("secrets", lambda: site_rights.secrets(config, where)),
         ),

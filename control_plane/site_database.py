@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from probing_cluster.control_plane import site_names
+from probing_cluster.control_plane import site_certificates, site_names
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db import embedded, engines, migrate
 from probing_cluster.db import store as db_store
@@ -50,6 +50,7 @@ def everything(config: settings.Settings, run: commands.Runner) -> Iterator[doct
         yield doctor.Finding(name="database", level="fail", found="does not let us in", why=str(exc), fix=fix)
         return
     yield from agents(config, run)
+    yield from site_certificates.database(config)
 
 
 def schema(config: settings.Settings) -> Iterator[doctor.Finding]:
@@ -139,7 +140,9 @@ def agents(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.F
     with db_store.Store.open(_url(config)) as store:
         beats, ages = store.heartbeats(), store.heartbeat_ages_s()
         now = clock.SYSTEM.now()
+        ending = store.checks(name=site_certificates.AGENTS_CHECK)
     yield from judge_agents(beats, ages, now)
+    yield from site_certificates.agents(ending)
     try:
         known = site_names.gpu_nodes(run)
     except errors.SlurmUnavailable:

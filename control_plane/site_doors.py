@@ -10,13 +10,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from probing_cluster.control_plane import site_certificates
 from probing_cluster.core import errors, network_address, settings
 from probing_cluster.reports import munge
 from probing_cluster.slurm_plugins import doctor
 
 _CONNECT_S = 5.0
-SOON_S = 30 * 86400.0
-"""A certificate that ends within this is worth a word."""
 
 
 def own_socket(config: settings.Settings) -> Iterator[doctor.Finding]:
@@ -85,18 +84,4 @@ def network_door(config: settings.Settings) -> Iterator[doctor.Finding]:
             fix="systemctl status probing-serve; [service] listen, tls_certificate and tls_ca; the firewall between",
         )
         return
-    yield judge_certificate(service.address, ends - time.time())
-
-
-def judge_certificate(address: str, left_s: float) -> doctor.Finding:
-    """The finding on a certificate that is good, `left_s` seconds before its end."""
-    found = f"{address}, its certificate ends in {left_s / 86400:.0f} days"
-    if left_s > SOON_S:
-        return doctor.Finding(name="network_door", level="ok", found=found)
-    return doctor.Finding(
-        name="network_door",
-        level="warn",
-        found=found,
-        why="from then on login nodes get no answer, and neither does the service from its database",
-        fix="ansible-playbook site.yml renews our own authority's; the site's own: renew it, restart probing-serve",
-    )
+    yield site_certificates.judge("network_door", service.address, ends - time.time())

@@ -102,10 +102,11 @@ class EventRows(store_base.StoreBase):
         ).cast(sa.Double())
         return dict(self._rows(sa.select(h.node, age)))
 
-    def checks(self, node: str | None = None) -> list[records.CheckResult]:
-        """The latest result of every check on every node."""
+    def checks(self, node: str | None = None, name: str | None = None) -> list[records.CheckResult]:
+        """The latest result of every check on every node, or of those named."""
         n = tables.check_now.c
         query = sa.select(tables.check_now).order_by(n.node, n.name)
+        query = query.where(n.name == name) if name is not None else query
         return self._select(records.CheckResult, query.where(n.node == node) if node is not None else query)
 
     def check_history(

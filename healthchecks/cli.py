@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from probing_cluster.core import errors, settings
+from probing_cluster.core import certificates, errors, settings
 from probing_cluster.healthchecks import (
     checkresults,
     exit_codes,
@@ -110,6 +110,7 @@ def _spec(args: argparse.Namespace, conf: settings.Settings) -> nodeview.NodeSpe
         root=Path(args.root or conf.agent.root).absolute(),
         command_dirs=tuple(conf.checks.command_directories),
         nvml_library=args.nvml_library or conf.agent.nvml_library or None,
+        certificates=tuple(certificates.named(conf)),
     )
     return slurm_conf.expecting(spec)
 

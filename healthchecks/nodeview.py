@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from probing_cluster.core import certificates
 from probing_cluster.core import clock as clocks
 from probing_cluster.healthchecks import findings, processes
 
@@ -58,6 +59,8 @@ class NodeSpec:
     clock: clocks.Clock = clocks.SYSTEM
     expected: Expectations = field(default_factory=Expectations)
     edge: processes.Edge = processes.EDGE
+    certificates: tuple[certificates.Named, ...] = ()
+    """The files by which the agent gets into the database."""
     self_state: Mapping[str, Any] = field(default_factory=dict)
     """What the runner (and the agent around it) knows about itself, for `agent_self`."""
 

@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import clock, records
+from probing_cluster.core import certificates, clock, records
 from probing_cluster.healthchecks import (
     checkresults,
     nodeview,
@@ -47,6 +47,8 @@ class Config:
     nvml_library: str = ""
     command_dirs: tuple[str, ...] = ()
     watchdog_s: float = runner.WATCHDOG_S
+    certificates: tuple[tuple[str, str, bool], ...] = ()
+    """What `certificates.Named` says of each file: its key, path, whether it is an authority's."""
 
 
 class Sweep:
@@ -163,6 +165,10 @@ def make_runner(config: Config) -> runner.Runner:
         root=Path(config.root),
         command_dirs=tuple(config.command_dirs),
         nvml_library=config.nvml_library or None,
+        certificates=tuple(
+            certificates.Named(key=key, path=Path(path), authority=authority)
+            for key, path, authority in config.certificates
+        ),
     )
     site_file = site.SiteFile(Path(config.site_file) if config.site_file else None)
     state = Path(config.state_file) if config.state_file else None
@@ -187,8 +193,9 @@ def answer(engine: runner.Runner, ask: Mapping[str, Any]) -> dict[str, Any]:
 
 def main() -> int:
     """The sweep process as a program of its own."""
-    config = json.loads(sys.argv[1])
-    return serve(Config(**{**config, "command_dirs": tuple(config["command_dirs"])}))
+    told: dict[str, Any] = json.loads(sys.argv[1])
+    listed = {name: tuple(value) for name, value in told.items() if isinstance(value, list)}
+    return serve(Config(**{**told, **listed}))
 
 
 def serve(config: Config) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import clock, errors, settings
+from probing_cluster.core import certificates, clock, errors, settings
 from probing_cluster.db import delivery
 from probing_cluster.probe_agent import (
     collect,
@@ -290,8 +290,9 @@ class Agent:
 
     async def _write_textfile(self) -> None:
         written = textfile.Textfile(Path(self.config.agent.textfile))
+        used = certificates.named(self.config)
         while True:
-            written.write(report.heartbeat(self.node, self.delivery, self.ranks))
+            written.write(report.heartbeat(self.node, self.delivery, self.ranks), used)
             await asyncio.sleep(self.node.beat_s())
 
     async def _tick_for_ever(self) -> None:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from probing_cluster.core import clock, records, settings
+from probing_cluster.core import certificates, clock, records, settings
 from probing_cluster.healthchecks import nodeview
 from probing_cluster.healthchecks import sweep as sweeps
 from probing_cluster.probe_agent import codec, conditions, identity, intake, jobs, poller, self_watch, spool
@@ -171,4 +171,5 @@ def _config(config: settings.Settings, who: identity.Identity) -> sweeps.Config:
         nvml_library=config.agent.nvml_library,
         command_dirs=checks.command_directories,
         watchdog_s=checks.watchdog_s,
+        certificates=tuple((c.key, str(c.path), c.authority) for c in certificates.named(config)),
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from probing_cluster.core import records
+from probing_cluster.core import certificates, errors, records
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +25,11 @@ NAMES: tuple[tuple[str, str, str], ...] = (
     ("resident_memory_bytes", "gauge", "memory of the agent"),
     ("cpu_seconds_total", "counter", "CPU time of the agent since it started"),
     ("source_up", "gauge", "1 while the source is read without error"),
+    (
+        "certificate_end_timestamp_seconds",
+        "gauge",
+        "when a certificate the agent uses ends, Unix time; 0 = unreadable",
+    ),
 )
 """Every metric, after the prefix `probing_local_`: name, type, meaning."""
 
@@ -36,13 +41,13 @@ class Textfile:
         self._path = path
         self._failed = False
 
-    def write(self, beat: records.AgentHeartbeat) -> bool:
-        """Write one heartbeat; False when the disk refused."""
+    def write(self, beat: records.AgentHeartbeat, used: Iterable[certificates.Named] = ()) -> bool:
+        """Write one heartbeat and the ends of the certificates `used`; False when the disk refused."""
         fresh = self._path.with_name(
             f".{self._path.name}.{os.getpid()}"
         )  # no .prom: not collected half-written
         try:
-            fresh.write_text(render(beat), encoding="ascii")
+            fresh.write_text(render(beat, _ends(used)), encoding="ascii")
             fresh.chmod(0o644)
             fresh.replace(self._path)
         except OSError as exc:
@@ -54,8 +59,8 @@ class Textfile:
         return True
 
 
-def render(beat: records.AgentHeartbeat) -> str:
-    """A heartbeat in Prometheus's text format."""
+def render(beat: records.AgentHeartbeat, ends: Mapping[str, float] | None = None) -> str:
+    """A heartbeat in Prometheus's text format, with when each certificate file ends (Unix time)."""
     values: dict[str, list[tuple[str, float]]] = {name: [("", value)] for name, value in _plain(beat)}
     severities = [fault.get("severity") for fault in beat.faults.values()]
     values["faults"] = [(f'{{severity="{word}"}}', severities.count(word)) for word in ("high", "low")]
@@ -63,7 +68,20 @@ def render(beat: records.AgentHeartbeat) -> str:
         (f'{{source="{_label(name)}"}}', float(state.get("state") != "error" and not state.get("error")))
         for name, state in sorted(beat.sources.items())
     ]
+    values["certificate_end_timestamp_seconds"] = [
+        (f'{{file="{_label(path)}"}}', at) for path, at in (ends or {}).items()
+    ]
     return "".join(_family(name, kind, meaning, values[name]) for name, kind, meaning in NAMES)
+
+
+def _ends(used: Iterable[certificates.Named]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for one in used:
+        try:
+            found[str(one.path)] = certificates.ends(one.path, authority=one.authority).timestamp()
+        except (errors.MalformedInput, OSError):
+            found[str(one.path)] = 0.0
+    return found
 
 
 def _plain(beat: records.AgentHeartbeat) -> Iterator[tuple[str, float]]:

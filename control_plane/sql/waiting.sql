@@ -1,7 +1,8 @@
 -- What waits, who is silent and what was refused, for the metrics: one row.
 -- inputs:  cluster  text
 -- output:  unjudged bigint, oldest_unjudged_s double precision (0 where none), arrivals bigint, requests bigint,
---          drains bigint, refused_24h bigint (rows), heard bigint, silent bigint (agents)
+--          drains bigint, refused_24h bigint (rows), ending bigint (agents whose certificate ends soon),
+--          heard bigint, silent bigint (agents)
 select
     u.n as unjudged,
     coalesce(extract(epoch from now() - u.oldest), 0)::double precision as oldest_unjudged_s,
@@ -9,6 +10,13 @@ select
     (select count(*) from ops.requests where cluster = :cluster and state in ('open', 'delivered')) as requests,
     (select count(*) from ops.drains where cluster = :cluster and open) as drains,
     (select coalesce(sum(n_rows), 0) from ops.rejections where last_at >= now() - interval '24 hours')::bigint as refused_24h,
+    -- node by node, by the key: there are sixty checks to a node
+    (
+        select count(*)
+        from probing.agent_heartbeat as h
+        join probing.check_now as c on c.cluster = h.cluster and c.node = h.node and c.name = 'agent_certificate'
+        where h.cluster = :cluster and c.outcome = 'warn'
+    ) as ending,
     a.heard,
     a.silent
 from (

@@ -10,7 +10,14 @@ from pathlib import Path
 import yaml
 
 from probing_cluster.attribution import taxonomy
-from probing_cluster.control_plane import site_checks, site_database, site_doors, site_names, site_rights
+from probing_cluster.control_plane import (
+    site_certificates,
+    site_checks,
+    site_database,
+    site_doors,
+    site_names,
+    site_rights,
+)
 from probing_cluster.slurm_plugins import doctor
 from tests.ansible import conftest
 
@@ -56,7 +63,15 @@ def test_every_finding_of_the_doctor_is_listed() -> None:
     """Each name that `probing-ctl doctor` may print has its row."""
     pages = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("install.md", "slurm.md"))
     names: set[str] = set()
-    for module in (doctor, site_checks, site_database, site_doors, site_names, site_rights):
+    for module in (
+        doctor,
+        site_certificates,
+        site_checks,
+        site_database,
+        site_doors,
+        site_names,
+        site_rights,
+    ):
         text = Path(str(module.__file__)).read_text(encoding="utf-8")
         names |= set(re.findall(r'\bname="(\w+)"', text))
     names |= {f"{key.lower()}_path" for key in (*site_rights.ROOTS_HOOKS, *site_rights.EVERYBODYS)}

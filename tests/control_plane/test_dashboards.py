@@ -175,6 +175,22 @@ def test_every_panel_says_what_it_shows() -> None:
             taken |= cells
 
 
+def test_every_query_asks_a_data_source_that_its_viewer_chooses() -> None:
+    """Each panel, query and variable names a `datasource` variable of its own dashboard, of the type that variable offers."""
+    for name, board in BOARDS.items():
+        chosen = {v["name"]: v["query"] for v in board["templating"]["list"] if v["type"] == "datasource"}
+        asked = [panel["datasource"] for panel in board["panels"]]
+        asked += [target["datasource"] for panel in board["panels"] for target in panel["targets"]]
+        asked += [v["datasource"] for v in board["templating"]["list"] if v["type"] == "query"]
+        assert asked, name
+        for source in asked:
+            assert chosen[source["uid"].removeprefix("${").removesuffix("}")] == source["type"], name
+        for panel in board["panels"]:
+            for target in panel["targets"]:
+                assert ("rawSql" in target) != ("expr" in target), panel["title"]
+        assert board.get("__inputs", []) == [], "a site's own id is asked for at import"
+
+
 def test_links_lead_to_dashboards_that_are_there() -> None:
     """A node or a job in a table opens its own dashboard."""
     text = "".join(path.read_text(encoding="utf-8") for path in FILES)

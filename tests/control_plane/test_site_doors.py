@@ -82,12 +82,6 @@ def test_no_door_and_one_without_an_address(tmp_path: Path) -> None:
     assert one(site_doors.network_door(config(address=f"localhost:{port}"))) == ("network_door", "fail")
 
 
-def test_a_certificate_near_its_end() -> None:
-    """A month before, and after, it is said."""
-    days = {400.0: "ok", 29.0: "warn", -1.0: "warn"}
-    assert {d: site_doors.judge_certificate("h:1", d * 86400).level for d in days} == days
-
-
 def test_the_services_own_socket(tmp_path: Path) -> None:
     """A socket is there, or the finding says how to start the service; a plain file is none."""
     path = tmp_path / "s"

@@ -262,6 +262,16 @@ def test_views_read_no_big_table_whole(query: str, big_url: str) -> None:
     assert not {s for s in scans if s in {"job_attempt", "verdict"} or s.startswith("health_event")}, plan
 
 
+@pytest.mark.parametrize("query", QUERIES, ids=lambda q: re.search(r"FROM (ops\.\w+)", q)[1])
+def test_no_recipe_of_the_cookbook_reads_a_big_table_whole(query: str, big_url: str) -> None:
+    """As they stand in docs/sql.md, each is answered from indexes; but one that counts a month's verdicts goes through them."""
+    plan = json.dumps(_rows(big_url, f"EXPLAIN (FORMAT JSON) {query}")[0])
+    scans = re.findall(r'"Node Type": "Seq Scan".{0,200}?"Relation Name": "(\w+)"', plan)
+    months = {"verdict"} if "interval '28 days' AND domain = 'hardware'" in query else set()
+    big = {s for s in scans if s in {"job_attempt", "verdict"} or s.startswith("health_event")}
+    assert not big - months, plan
+
+
 def test_the_store_reads_a_days_verdicts_from_indexes(big_url: str) -> None:
     """What the metrics and the service ask for all day does not read every verdict ever given."""
     with store_module.Store.open(big_url) as store:

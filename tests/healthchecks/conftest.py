@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from probing_cluster.core import records
+from probing_cluster.core import certificates, records
 from probing_cluster.healthchecks import findings, looking, nodeview, nvml, runner, site
 
 GPU = nvml.Gpu(
@@ -91,6 +91,7 @@ class FakeNode:
         self.facts: dict[str, Any] = {}
         self.memory: dict[str, dict[str, Any]] = {}
         self.self_state: dict[str, Any] = {}
+        self.certificates: tuple[certificates.Named, ...] = ()
         self._mounts: list[str] = []
         self._seq = 0
         self.up_s = 0.0
@@ -104,6 +105,7 @@ class FakeNode:
             clock=self.clock,
             expected=self.expected,
             self_state=self.self_state,
+            certificates=self.certificates,
             command_dirs=(str(self.root / "tools"),),
         )
 
