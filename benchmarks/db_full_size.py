@@ -84,6 +84,9 @@ QUESTIONS = (
     "SELECT * FROM ops.requests WHERE made_at >= now() - interval '1 day'",
     "SELECT * FROM ops.rejections",
 )
+COOKBOOK = Path(__file__).resolve().parents[1] / "docs" / "sql.md"
+RECIPES = tuple(re.findall(r"```sql\n(.*?);\n```", COOKBOOK.read_text(encoding="utf-8"), re.DOTALL))
+"""The cookbook's queries, as they stand there."""
 
 
 def fill(url: str, n_attempts: int, n_events: int) -> None:
@@ -121,7 +124,7 @@ def timed(work: Callable[[], Any]) -> float:
 def report(url: str) -> None:
     """Print every question with its time and cost."""
     with psycopg.connect(url, autocommit=True) as connection, store_module.Store.open(url) as store:
-        for query in QUESTIONS:
+        for query in (*QUESTIONS, *(" ".join(recipe.split()) for recipe in RECIPES)):
             plan = connection.execute(f"EXPLAIN (FORMAT JSON) {query}").fetchone()[0]  # type: ignore[index]
             scans = re.findall(
                 r'"Seq Scan".{0,200}?"Relation Name": "(\w+)".{0,200}?"Plan Rows": (\d+)', json.dumps(plan)

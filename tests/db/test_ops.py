@@ -15,6 +15,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
+from benchmarks import db_full_size
 from probing_cluster.core import records
 from probing_cluster.db import bulk, delivery, embedded, migrate
 from probing_cluster.db import store as store_module
@@ -166,7 +167,10 @@ def test_every_view_is_in_the_cookbook(store: store_module.Store) -> None:
 
 
 def test_every_view_is_priced_on_a_full_size_database(store: store_module.Store) -> None:
-    """benchmarks/db_full_size.py asks every view, and the cookbook says what it costs."""
+    """benchmarks/db_full_size.py asks every view and every recipe, and the cookbook says what it costs."""
+    assert [recipe.strip() for recipe in db_full_size.RECIPES] == [
+        q.strip().removesuffix(";") for q in QUERIES
+    ]
     asked = (COOKBOOK.parents[1] / "benchmarks" / "db_full_size.py").read_text(encoding="utf-8")
     costs = COOKBOOK.read_text(encoding="utf-8").split("## What they cost")[1]
     for row in _rows(

@@ -13,6 +13,7 @@ import pytest
 from probing_cluster.core import errors, records
 from probing_cluster.db import bulk, delivery, embedded, migrate, partitions, roles
 from probing_cluster.db import store as store_module
+from tests.control_plane import certificates as made
 
 Make = Callable[..., Any]
 
@@ -393,6 +394,20 @@ class TestTls:
         finally:
             roles.remove(debian_server.owner_url, role)
             roles.remove(debian_server.owner_url, other)
+
+    def test_a_certificate_of_another_authority_opens_nothing(
+        self, debian_server: Any, tmp_path: Path
+    ) -> None:
+        """The right name, signed by somebody else: refused, also where the client believes its own authority."""
+        role = roles.add_agent(debian_server.owner_url, "c", "n6")
+        crt, key = made.self_signed(tmp_path, role)
+        try:
+            for mode in ("require", "verify-ca"):
+                url = self._url(debian_server, role, f"sslmode={mode}&sslcert={crt}&sslkey={key}")
+                with pytest.raises(errors.DatabaseUnavailable):
+                    delivery.Delivery(url, "c", "n6").deliver()
+        finally:
+            roles.remove(debian_server.owner_url, role)
 
     def test_a_certificate_opens_one_function_and_nothing_else(
         self, debian_server: Any, client_certificate: Callable[[str], tuple[Path, Path]], make_event: Make
