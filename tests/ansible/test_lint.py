@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.ansible import conftest
 
@@ -50,3 +51,15 @@ def test_the_playbooks_parse_with_the_example_inventory(tmp_path: Path, name: st
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_upgrade_goes_in_the_order_in_which_versions_bear_each_other() -> None:
+    """Schema, service, then agents beginning with one node; Slurm's configuration last, and away first."""
+    up, down = (
+        yaml.safe_load((HERE / f"{name}.yml").read_text(encoding="utf-8")) for name in ("site", "uninstall")
+    )
+    order = ["probing_database", "probing_control", "probing_login", "probing_compute", "probing_slurm_conf"]
+    assert [play["hosts"] for play in up] == order
+    assert "default([1," in up[3]["serial"]
+    assert down[0]["hosts"] == "probing_slurm_conf"
+    assert down[4]["hosts"] == "probing_database"
