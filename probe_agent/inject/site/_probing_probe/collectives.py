@@ -24,7 +24,9 @@ _AT_ONCE = ("isend", "irecv", "batch_isend_irecv")
 
 compiling = None
 """Once the compiler has been loaded: whether it traces us. A constant to torch.compile, so that nothing of ours is
-ever traced into a graph."""
+ever traced into a graph. Most programs load it: their optimizer does."""
+compiler = None
+"""torch.compiler, whose flag also tells of tracing that runs Python as it is (torch.export)."""
 _groups = {}
 """Per name of a group its counts of calls and of point-to-point calls: they go on for as long as the process lives."""
 _known = []
@@ -38,7 +40,7 @@ _BODY = """\
 def make(inner, c10d, page, pack, now, counts, learn, blocking, started, size_of, failed):
     def hook({parameters}):
         words = page._words
-        if words is None or compiling is not None and compiling():
+        if words is None or compiling is not None and (compiling() or compiler._is_compiling_flag):
             return {call}
         try:
             try:
@@ -72,6 +74,19 @@ def make(inner, c10d, page, pack, now, counts, learn, blocking, started, size_of
     return hook
 """
 _OURS = frozenset(re.findall(r"\w+", re.sub("#.*|{.*?}", "", _BODY)))
+
+
+def watch(found, is_compiling):
+    """The compiler is there: `found` is torch.compiler, whose `is_compiling` is dear, and the same as these two."""
+    global compiling, compiler
+    if hasattr(found, "_is_compiling_flag") and hasattr(found, "is_dynamo_compiling"):
+        compiling, compiler = found.is_dynamo_compiling, found
+    else:
+        compiling, compiler = is_compiling, _Untold
+
+
+class _Untold:
+    _is_compiling_flag = False
 
 
 def timed(name, c10d, inner):

@@ -60,7 +60,9 @@ def _optimizer(torch):
     done = page.step_done
 
     def after_step(optimizer, args, kwargs):
-        if collectives.compiling is None or not collectives.compiling():
+        if collectives.compiling is None or not (
+            collectives.compiling() or collectives.compiler._is_compiling_flag
+        ):
             if page._words is None:
                 _reopen()
             done()
@@ -104,7 +106,7 @@ def install_checkpoint(module):
 
 def install_compiler(module):
     """torch._dynamo has been imported: a compilation is a phase of its own, not a stall."""
-    collectives.compiling = _is_compiling
+    collectives.watch(getattr(sys.modules["torch"], "compiler", None), _is_compiling)
     before = []
 
     def begin(*_):
