@@ -97,13 +97,13 @@ def secrets(config: settings.Settings, path: Path) -> Iterator[doctor.Finding]:
             why="whoever can read it can connect",
             fix=f"chmod 600 {path}, or better passfile= or sslkey= in the URL",
         )
-    for secret in filter(None, (config.mail.password_file, config.service.tls_key)):
+    keys = (database_url.parameters(url).get("sslkey", "") for url in urls)
+    named = (config.mail.password_file, config.lemon.webhook_secret_file, config.service.tls_key, *keys)
+    for secret in filter(None, dict.fromkeys(named)):
         try:
             secret_file.require_private(Path(secret))
         except errors.SettingsError as exc:
-            why = (
-                "it is not read while it is so: no mail is sent, or users' reports are not answered over TLS"
-            )
+            why = "it is not read while it is so: nothing is delivered, mailed, posted or answered with it"
             yield doctor.Finding(
                 name="secrets", level="fail", found=str(exc), why=why, fix=f"chmod 600 {secret}"
             )

@@ -120,8 +120,15 @@ def test_secrets_that_others_read(place: Path) -> None:
         "secrets",
         "fail",
     )
+    assert one(site_rights.secrets(changed("lemon", webhook_secret_file=str(key)), path)) == (
+        "secrets",
+        "fail",
+    )
+    agents = changed("agent", database_url=f"postgresql://a@db/x?sslmode=verify-full&sslkey={key}")
+    assert one(site_rights.secrets(agents, path)) == ("secrets", "fail")
     key.chmod(0o600)
     assert list(site_rights.secrets(changed("service", tls_key=str(key)), path)) == []
+    assert list(site_rights.secrets(agents, path)) == []
 
 
 def test_the_helper(place: Path) -> None:
