@@ -32,6 +32,7 @@ HANGS = {
 """Cases that hang: kind and domain to be named, and the function it hangs in."""
 ENDS = {
     "rank_dead": ("rank_killed", "unknown"),
+    "node_killed": ("rank_killed", "unknown"),
     "other_shape": ("collective_mismatch", "user_program"),
     "node_lost": ("node_lost", "hardware"),
 }
@@ -44,7 +45,7 @@ SLOW = "slow"
 
 def culprits(case: str) -> list[int]:
     """The ranks at fault."""
-    return [4, 5] if case == "deadlock" else [5]
+    return [4, 5] if case in {"deadlock", "node_killed"} else [5]
 
 
 def new_directory(sandbox: cluster.Sandbox, case: str) -> Path:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from probing_cluster.attribution import claims, scene, signatures, taxonomy
 from probing_cluster.attribution.gang import snapshots
-from probing_cluster.core import records
+from probing_cluster.core import errors, hostlist, records
 
 _CAUSES = {
     "rank_dead": "rank_killed",
@@ -45,9 +46,9 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     cause = _CAUSES.get(said.kind)
     weight = _WEIGHTS.get(said.confidence, 0.0)
     words = f"{said.summary}{f' ({said.where})' if said.where else ''}"
-    if said.kind in _UNSEEN and said.ranks and set(said.ranks) <= (killed := _killed(case)):
+    if said.kind in _UNSEEN and said.ranks and _killed(case, set(said.ranks)):
         cause, weight = "rank_killed", _WEIGHTS[records.Confidence.LIKELY]
-        words = f"{said.summary.partition(':')[0]}, and Slurm says that {'it was' if len(killed) == 1 else 'they were'} killed"
+        words = f"{said.summary.partition(':')[0]}, and Slurm says that {'it was' if len(said.ranks) == 1 else 'they were'} killed"
     if cause is None or not weight:
         return
     first = said.nodes[0] if said.nodes else None
@@ -72,18 +73,31 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     )
 
 
-def _killed(case: scene.Scene) -> set[int]:
-    """The ranks of which Slurm's own lines say that a signal ended them; those it ended itself were terminated."""
+def _killed(case: scene.Scene, ranks: set[int]) -> bool:
+    """Whether Slurm's own lines say that a signal ended these ranks; those it ended itself were terminated.
+
+    Of several tasks of a node it has one line, and where it had to kill those that do not obey, that has nearly all of
+    them: such a line is believed only of exactly these.
+    """
     # Not among the findings where the log's reader holds another line for the first cause: peers say so sooner.
-    found = (
-        e.detail
+    lines = [
+        _tasks(e.detail)
         for e in case.case.events
         if e.source == "joblog"
         and e.kind in _KILLED
         and e.job_id == case.attempt.job_id
         and e.at >= case.start_at
-    )
-    return {d["rank"] for d in found if isinstance(d.get("rank"), int) and str(d.get("tasks", "")).isdigit()}
+    ]
+    alone = {rank for line in lines if len(line) == 1 for rank in line}
+    return ranks <= alone or ranks == {rank for line in lines for rank in line}
+
+
+def _tasks(told: Mapping[str, Any]) -> set[int]:
+    """The ranks of a line; Slurm writes `5`, `4-5` or `0,4-5`."""
+    try:
+        return {int(task) for task in hostlist.expand(f"[{told['tasks']}]")}
+    except (errors.MalformedInput, KeyError, ValueError):
+        return set()
 
 
 def _faults(case: scene.Scene) -> dict[str, set[str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from probing_cluster.attribution import rules, scene, taxonomy
@@ -184,3 +186,26 @@ def test_a_missing_rank_that_slurm_says_was_killed(make):
     assert "rank 1 on n2" in verdict.summary
     terminated = make.finding("process_terminated", detail={"rank": 1, "tasks": "1", "host": "n2"})
     assert make.judge(*told, terminated).cause != "rank_killed"
+
+
+def test_the_ranks_of_a_node_that_died_at_once(make):
+    """srun has one line for them. With others in it, it says nothing: Slurm kills so what does not obey."""
+    first, last = snapshots(make, stack=[])
+    gone = [*last.detail["ranks"], {**last.detail["ranks"][0], "rank": 2, "pid": 12}]
+    told = [
+        dataclasses.replace(e, detail={**e.detail, "ranks": ranks, "world_size": 3})
+        for e, ranks in ((first, first.detail["ranks"]), (last, gone))
+    ]
+
+    def killed(tasks, host):
+        return make.finding("oom_kill_suspected", detail={"rank": 0, "tasks": tasks, "host": host})
+
+    assert make.judge(*told).cause != "rank_killed"
+    verdict = make.judge(*told, killed("1-2", "n2"))
+    assert (verdict.cause, verdict.domain, verdict.node) == ("rank_killed", "unknown", "n2")
+    assert "ranks 1-2 on n2" in verdict.summary
+    assert "they were killed" in verdict.summary
+    assert make.judge(*told, killed("1-2", "n2"), killed("0,3-4", "n1")).cause != "rank_killed"
+    assert make.judge(*told, killed("0-2", "n2")).cause != "rank_killed"
+    assert make.judge(*told, killed("1", "n2"), killed("2", "n2"), killed("0", "n1")).cause == "rank_killed"
+    assert make.judge(*told, killed("1-x", "n2")).cause != "rank_killed"

@@ -45,6 +45,12 @@ def measured(report: dict[str, Any]) -> bool:
     return judged(report) and report["ettr"]["assumed"] is False
 
 
+def who(case: str) -> str:
+    """The ranks at fault, as a person is told of them."""
+    ranks = cases.culprits(case)
+    return "rank 5" if len(ranks) == 1 else f"ranks {ranks[0]}-{ranks[-1]}"
+
+
 def hang(up: Any, case: str) -> Done:
     """Until its kind is named; what a person is told meanwhile."""
     third = cases.third_node(up.sandbox)
@@ -77,7 +83,7 @@ def end(up: Any, case: str) -> Done:
     def right(report: dict[str, Any]) -> bool:
         verdict = report["attempts"][-1]["verdict"]
         explained = judged(report) and verdict["cause"] == cases.ENDS[case][0]
-        return explained and (case == "node_lost" or "rank 5" in verdict["summary"])
+        return explained and (case == "node_lost" or who(case) in verdict["summary"])
 
     report = up.reported(job, right, PATIENCE_S)
     if case == "node_lost":
@@ -103,7 +109,7 @@ def slow(up: Any, case: str) -> Done:
 Start = Callable[[Any, str], Done]
 TOGETHER: dict[str, Start] = {
     **dict.fromkeys(cases.HANGS, hang),
-    **dict.fromkeys(("rank_dead", "other_shape"), end),
+    **dict.fromkeys(("rank_dead", "node_killed", "other_shape"), end),
     **dict.fromkeys(cases.HEALTHY, complete),
 }
 ALONE: dict[str, Start] = {cases.SLOW: slow, "node_lost": end}
@@ -163,7 +169,7 @@ def test_the_verdict_of_a_hang_that_a_watchdog_ended(
 
 @pytest.mark.parametrize("case", cases.ENDS)
 def test_a_gang_that_is_ended_is_explained(gangs: Any, outcome: Callable[[str], Done], case: str) -> None:
-    """Killed rank, other shape, lost node: right cause, domain, node and rank."""
+    """Killed rank, all ranks of a node killed at once, other shape, lost node: right cause, domain, node and rank."""
     cause, domain = cases.ENDS[case]
     done, third = outcome(case), cases.third_node(gangs.sandbox)
     verdict = done["report"]["attempts"][-1]["verdict"]
@@ -171,9 +177,10 @@ def test_a_gang_that_is_ended_is_explained(gangs: Any, outcome: Callable[[str], 
     node = None if domain == "user_program" else third
     assert (verdict["cause"], verdict["domain"], verdict["node"]) == (cause, domain, node)
     if case != "node_lost":
-        assert f"rank 5 on {third}" in verdict["summary"]
+        assert f"{who(case)} on {third}" in verdict["summary"]
         # Told live unless its sibling died too near to it; never of anybody else.
-        assert {(e["node"], e["detail"]["rank"]) for e in done["dead"]} <= {(third, 5)}
+        dead = {(e["node"], e["detail"]["rank"]) for e in done["dead"]}
+        assert dead <= {(third, rank) for rank in cases.culprits(case)}
 
 
 @pytest.mark.parametrize("case", cases.HEALTHY)
