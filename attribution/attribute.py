@@ -169,11 +169,9 @@ class _Pass:
 def _ended(
     source: store.Store, since: datetime, until: datetime, limit: int | None = None, *, unjudged: bool = False
 ) -> pa.Table:
-    """Attempts that ended in a span and get a verdict, by end."""
+    """Attempts that began, ended in a span and get a verdict, by end."""
     query = (_SQL / "open_attempts.sql").read_text("utf-8")
-    found = source.arrow(query, unjudged, since, until, limit or _MOST)
-    states = pa.array(sorted(judge.JUDGED_STATES), pa.string())
-    return found.filter(pc.is_in(found["state"], value_set=states))
+    return source.arrow(query, unjudged, since, until, limit or _MOST, sorted(judge.JUDGED_STATES))
 
 
 def _keys(ended: pa.Table) -> list[cases.Key]:
@@ -182,8 +180,7 @@ def _keys(ended: pa.Table) -> list[cases.Key]:
 
 
 def _days(ended: pa.Table) -> Iterator[pa.Table]:
-    """The rows that began, cluster by cluster and day (UTC) of their end by day."""
-    ended = ended.filter(pc.is_valid(ended["start_at"]))
+    """The rows cluster by cluster and day (UTC) of their end by day."""
     day = crowd.microseconds(ended["end_at"]) // _DAY_US
     for cluster in sorted(set(ended["cluster"].to_pylist())):
         mine = np.asarray(pc.equal(ended["cluster"], cluster), np.bool_)

@@ -44,12 +44,15 @@ class Crowd:
         self._node, self._rank = node[order], rank[row][order]
         self._submit, self._end = microseconds(ran["submit_at"]), microseconds(ran["end_at"])
         self._number = {name: i for i, name in enumerate(self._names.to_pylist())}
-        self._known: dict[str, list[tuple[tuple[int, int], cases.Span]]] = {}
+        self._known: dict[str, tuple[Numbers, ...]] = {}
 
-    def spans(self, attempt: records.JobAttempt, nodes: Iterable[str]) -> dict[str, tuple[cases.Span, ...]]:
-        """When others than `attempt` ran on these nodes."""
+    def spans(
+        self, attempt: records.JobAttempt, nodes: Iterable[str], since: datetime, until: datetime
+    ) -> dict[str, tuple[cases.Span, ...]]:
+        """When others than `attempt` ran on these nodes, as far as that touches a stretch of time."""
         mine = (attempt.job_id, (attempt.submit_at - _EPOCH) // _US)
-        found = {node: tuple(span for key, span in self._on(node) if key != mine) for node in nodes}
+        low, high = (since - _EPOCH) // _US, (until - _EPOCH) // _US
+        found = {node: self._over(node, mine, low, high) for node in nodes}
         return {node: spans for node, spans in found.items() if spans}
 
     def successors(
@@ -89,17 +92,20 @@ class Crowd:
         plain = chosen.drop_columns(["submit_at"]).to_pylist()
         return [{**row, "submit_at": at} for row, at in zip(plain, submit, strict=True)]
 
-    def _on(self, node: str) -> list[tuple[tuple[int, int], cases.Span]]:
-        """Who ran on a node: job id and submit time (microseconds), and when."""
+    def _over(self, node: str, mine: tuple[int, int], low: int, high: int) -> tuple[cases.Span, ...]:
+        job, submit, start, end = self._on(node)
+        other = (job != mine[0]) | (submit != mine[1])
+        there = other & (start <= high) & ((end >= low) | (end == _NULL))
+        times = zip(start[there].tolist(), end[there].tolist(), strict=True)
+        return tuple((_at(a), None if b == _NULL else _at(b)) for a, b in times)
+
+    def _on(self, node: str) -> tuple[Numbers, ...]:
+        """Who ran on a node, and when: job ids, submit times, starts and ends (microseconds)."""
         if node not in self._known:
             number = self._number.get(node, -1)
             low, high = np.searchsorted(self._node, [number, number + 1])
             rows = self._by_rank[self._rank[low:high]]
-            job, submit, start, end = (
-                c[rows].tolist() for c in (self._job, self._submit, self._start, self._end)
-            )
-            spans = [(_at(a), None if b == _NULL else _at(b)) for a, b in zip(start, end, strict=True)]
-            self._known[node] = list(zip(zip(job, submit, strict=True), spans, strict=True))
+            self._known[node] = tuple(c[rows] for c in (self._job, self._submit, self._start, self._end))
         return self._known[node]
 
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from probing_cluster.attribution import case as cases
 from probing_cluster.attribution import crowd as crowds
-from probing_cluster.attribution import fit, onset, signatures, window
+from probing_cluster.attribution import fit, onset, scene, signatures, window
 from probing_cluster.core import records
 from probing_cluster.db import engines, rows, store
 
@@ -22,13 +22,9 @@ _R = TypeVar("_R")
 _SQL = Path(__file__).parent / "sql"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-STANDING = timedelta(days=7)
-"""How far back a condition may have begun that still stands."""
 PAST = timedelta(days=7)
 """How far back user-type Xids on one GPU make a pattern."""
 NEAR = crowds.NEAR
-_REACH = timedelta(days=1)
-"""How long before the window an event may have begun that still counts in it, or is spoken of."""
 
 Attempts = Sequence[records.JobAttempt]
 
@@ -40,9 +36,8 @@ class Known:
     watched: Mapping[str, datetime]
     standing: fit.Standing
     crowd: crowds.Crowd
-    places: Mapping[cases.Key, Mapping[str, bool]]
-    """Per attempt, the nodes whose events may tell something, and whether older ones than its window do; an attempt that is
-    missing needs all of them."""
+    places: Mapping[cases.Key, Sequence[str]]
+    """Per attempt, the nodes whose events may tell something; an attempt that is missing needs all of them."""
 
 
 class Fetcher:
@@ -76,40 +71,40 @@ class Fetcher:
         return self._records(records.HealthEvent, "incident_events", given)
 
     def _cluster(self, cluster: str, attempts: Attempts) -> Iterable[cases.Case]:
-        told = self._findings(cluster, attempts)
-        windows = [self._window(a, told.get(a.job_id, ())) for a in attempts]
+        findings = self._findings(cluster, attempts)
+        told = [[e for e in findings.get(a.job_id, ()) if scene.is_own(e, a, self._policy)] for a in attempts]
+        windows = [self._window(a, t) for a, t in zip(attempts, told, strict=True)]
         seen = self._events(cluster, attempts, windows)
         nodes = sorted({n for a in attempts for n in a.nodes})
         known = self._known
         watched = known.watched if known else self.watched(cluster, nodes)
         standing = known.standing if known else self._standing(cluster, nodes, attempts, windows)
         actions = fit.by_job_and_node(self._actions(cluster, attempts, nodes))
-        allocations = self._allocations(cluster, attempts, seen)
         past = self._past(cluster, attempts, seen)
         stood = [fit.standing_for(a, w, standing) for a, w in zip(attempts, windows, strict=True)]
         met = {i: (*seen.get(i, ()), *stood[i]) for i in range(len(attempts))}
+        allocations = self._allocations(cluster, [a for i, a in enumerate(attempts) if met[i]])
         crowd = self._crowd(cluster, attempts, windows, met)
         preempted = self._preemptions(attempts, crowd)
         for i, attempt in enumerate(attempts):
             mine = seen.get(i, ())
             yield cases.Case(
                 attempt=attempt,
-                events=(*mine, *told.get(attempt.job_id, ())),
+                events=(*mine, *told[i]),
                 standing=stood[i],
-                shared=fit.shared(crowd, attempt, met[i]),
+                shared=fit.shared(crowd, attempt, windows[i], met[i]),
                 allocations=fit.in_life(attempt, allocations.get(attempt.job_id, ())),
                 actions=fit.actions_for(attempt, actions),
                 watched={n: watched[n] for n in attempt.nodes if n in watched},
                 past=past.get(i, ()),
-                last_progress_at=onset.last_progress(attempt, told.get(attempt.job_id, ())),
+                last_progress_at=onset.last_progress(attempt, told[i]),
                 policy=self._policy,
                 **preempted.get(i, {}),
             )
 
-    def _window(self, attempt: records.JobAttempt, told: Iterable[records.HealthEvent]) -> window.Window:
+    def _window(self, attempt: records.JobAttempt, told: Sequence[records.HealthEvent]) -> window.Window:
         """Wide enough for every row of the signature table."""
-        mine = [e for e in told if attempt.start_at is not None and e.at >= attempt.start_at]
-        began = onset.onset(attempt, mine, onset.last_progress(attempt, mine))
+        began = onset.onset(attempt, told, onset.last_progress(attempt, told))
         plain = window.window(attempt, began, self._policy)
         before_s, after_s = signatures.extra_window_s()
         assert attempt.end_at is not None
@@ -120,6 +115,7 @@ class Fetcher:
 
     def _findings(self, cluster: str, attempts: Attempts) -> dict[int, list[records.HealthEvent]]:
         since, until = fit.span(attempts)
+        until += timedelta(seconds=self._policy.after_s)
         given = {"job_ids": [a.job_id for a in attempts], "since": since, "until": until}
         found: dict[int, list[records.HealthEvent]] = defaultdict(list)
         for event in self._records(records.HealthEvent, "case_findings", given):
@@ -132,17 +128,16 @@ class Fetcher:
     ) -> dict[int, list[records.HealthEvent]]:
         telling = self._known.places if self._known else {}
         places = [
-            (i, n, w, w.start_at - (_REACH if older else timedelta(0)))
+            (i, n, w)
             for i, (a, w) in enumerate(zip(attempts, windows, strict=True))
-            for n, older in (telling.get(cases.key(a)) or dict.fromkeys(a.nodes, True)).items()
+            for n in telling.get(cases.key(a), a.nodes)
         ]
         given = {
             "cluster": cluster,
             "keys": [i for i, *_ in places],
-            "nodes": [n for _, n, *_ in places],
-            "froms": [w.start_at for _, _, w, _ in places],
-            "tos": [w.end_at for _, _, w, _ in places],
-            "backs": [back for *_, back in places],
+            "nodes": [n for _, n, _ in places],
+            "froms": [w.start_at for *_, w in places],
+            "tos": [w.end_at for *_, w in places],
         }
         found: dict[int, list[records.HealthEvent]] = defaultdict(list)
         for row in self._rows("case_events", given):
@@ -167,7 +162,7 @@ class Fetcher:
     def _standing(
         self, cluster: str, nodes: Sequence[str], attempts: Attempts, windows: Sequence[window.Window]
     ) -> fit.Standing:
-        since = min(w.start_at for w in windows) - STANDING
+        since = min(w.start_at for w in windows) - fit.STANDING
         until = max(w.start_at for w in windows)
         last = max(a.end_at for a in attempts if a.end_at is not None)
         return self.standing(cluster, nodes, since, until, last)
@@ -177,13 +172,10 @@ class Fetcher:
         given = {"cluster": cluster, "job_ids": [a.job_id for a in attempts], "nodes": list(nodes)}
         return self._records(records.Drain, "case_actions", {**given, "since": since - NEAR, "until": until})
 
-    def _allocations(
-        self, cluster: str, attempts: Attempts, seen: Mapping[int, object]
-    ) -> dict[int, list[records.JobAllocation]]:
-        jobs = [attempts[i].job_id for i in seen]
+    def _allocations(self, cluster: str, attempts: Attempts) -> dict[int, list[records.JobAllocation]]:
         found: dict[int, list[records.JobAllocation]] = defaultdict(list)
-        if jobs:
-            given = {"cluster": cluster, "job_ids": jobs}
+        if attempts:
+            given = {"cluster": cluster, "job_ids": [a.job_id for a in attempts]}
             for row in self._records(records.JobAllocation, "case_allocations", given):
                 found[row.job_id].append(row)
         return found
@@ -251,10 +243,12 @@ class Fetcher:
         jobs = sorted({row["job_id"] for row in told.values()})
         if not jobs:
             return {}
-        known = {(a.job_id, a.submit_at): a for a in self._store.attempts(job_ids=jobs)}
+        cluster = mine[0][1].cluster
+        known = {(a.job_id, a.submit_at): a for a in self._store.attempts(job_ids=jobs, cluster=cluster)}
         verdicts: dict[int, list[records.Verdict]] = defaultdict(list)
         for verdict in self._store.verdicts(job_ids=jobs):
-            verdicts[verdict.job_id].append(verdict)
+            if verdict.cluster == cluster:
+                verdicts[verdict.job_id].append(verdict)
         return {
             i: {"preemptor": known[k], "behind": fit.behind(known[k], verdicts[k[0]])}
             for i, row in told.items()

@@ -15,6 +15,8 @@ from probing_cluster.attribution import gpus, scene, signatures, window
 from probing_cluster.attribution.rules import user_error
 from probing_cluster.core import records
 
+STANDING = timedelta(days=7)
+"""How far back a condition may have begun that still stands."""
 SHORT = timedelta(minutes=15)
 """An attempt that ran longer than this ran well beside what stood before it began."""
 
@@ -81,11 +83,16 @@ def ended_by_own(event: records.HealthEvent, attempt: records.JobAttempt) -> boo
 
 
 def shared(
-    crowd: crowds.Crowd | None, attempt: records.JobAttempt, mine: Iterable[records.HealthEvent]
+    crowd: crowds.Crowd | None,
+    attempt: records.JobAttempt,
+    stretch: window.Window,
+    mine: Iterable[records.HealthEvent],
 ) -> dict[str, tuple[cases.Span, ...]]:
     """When others ran on the nodes of events that may be a neighbour's."""
     nodes = {e.node for e in mine if needs_neighbours(e, attempt)}
-    return crowd.spans(attempt, nodes) if crowd is not None and nodes else {}
+    if crowd is None or not nodes:
+        return {}
+    return crowd.spans(attempt, nodes, stretch.start_at - scene.SLACK, stretch.end_at + scene.SLACK)
 
 
 def standing_for(
@@ -102,8 +109,16 @@ def standing_for(
         event
         for node in attempt.nodes
         for event, gone_at in standing.get(node, ())
-        if event.at < stretch.start_at and (gone_at is None or gone_at > attempt.end_at)
+        if stood(event, gone_at, stretch.start_at, attempt.end_at)
     )
+
+
+def stood(
+    event: records.HealthEvent, gone_at: datetime | None, window_start_at: datetime, end_at: datetime
+) -> bool:
+    """Whether a condition was there before a window began and until the attempt's end."""
+    began = window_start_at - STANDING <= event.at < window_start_at
+    return began and (gone_at is None or gone_at > end_at)
 
 
 def needs_neighbours(event: records.HealthEvent, attempt: records.JobAttempt) -> bool:

@@ -46,9 +46,8 @@ class Ending:
 class _Answer:
     fields: dict[str, Any]
     """The verdict's fields that are the same for all."""
-    summary: str
-    ruled_out: tuple[str, ...]
-    next_step: str
+    text: str
+    """The summary, what is ruled out and the next step, with NUL between, which no name has."""
     node_list: str
     ran: str
 
@@ -86,22 +85,28 @@ class Quiet:
         )
         if answer is None:
             return None
-        names = {answer.node_list: nodes[0] if len(nodes) == 1 else hostlist.compress(nodes)}
+        node_list = nodes[0] if len(nodes) == 1 else hostlist.compress(nodes)
+        text = answer.text.replace(answer.node_list, node_list).replace(_USER, user or "the user")
         if limit_s:
-            names |= {answer.ran: phrases.duration(ran_s), _LIMIT: phrases.duration(limit_s)}
-        return records.Verdict(
+            text = text.replace(answer.ran, phrases.duration(ran_s))
+            text = text.replace(_LIMIT, phrases.duration(limit_s))
+        summary, *ruled_out, next_step = text.split("\0")
+        # What the judge made and the database held needs no second check.
+        made = object.__new__(records.Verdict)
+        made.__dict__.update(
+            answer.fields,
             cluster=cluster,
             job_id=job_id,
             submit_at=submit_at,
             attempt=attempt,
-            summary=_named(answer.summary, names) if preemptor is None else _by(preemptor),
-            ruled_out=tuple(_named(sentence, names) for sentence in answer.ruled_out),
-            next_step=answer.next_step.replace(_USER, user or "the user"),
+            summary=summary if preemptor is None else _by(preemptor),
+            ruled_out=tuple(ruled_out),
+            next_step=next_step,
             onset_at=end_at,
             window_start_at=end_at - self._before,
             window_end_at=end_at + self._after,
-            **answer.fields,
         )
+        return made
 
     def _judged(self, ending: Ending) -> _Answer | None:
         nodes = _NODES[: 1 if ending.one_node else 2]
@@ -132,9 +137,7 @@ class Quiet:
             return None
         return _Answer(
             fields={name: getattr(made, name) for name in _SAME},
-            summary=made.summary,
-            ruled_out=made.ruled_out,
-            next_step=made.next_step,
+            text="\0".join((made.summary, *made.ruled_out, made.next_step)),
             node_list=node_list,
             ran=phrases.duration(ran_s),
         )
@@ -153,13 +156,6 @@ def rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
 
 def _by(preemptor: Mapping[str, Any]) -> str:
     return wording.preempted_by(preemptor["job_id"], preemptor["name"], preemptor["user"])
-
-
-def _named(text: str, names: dict[str, str]) -> str:
-    for stand_in, name in names.items():
-        if stand_in in text:
-            text = text.replace(stand_in, name)
-    return text
 
 
 _LIMIT = phrases.duration(_LIMIT_S)

@@ -76,8 +76,8 @@ class Scene:
     sightings: tuple[Sighting, ...]
     """Concerning the attempt, oldest first."""
     findings: tuple[Finding, ...]
-    acted_at: datetime | None
-    """When we first drained a node of the attempt or requeued it."""
+    handled: tuple[records.Drain, ...]
+    """Our own drains of its nodes and requeues of it while it ran or just after, oldest first."""
     not_held: tuple[records.HealthEvent, ...] = ()
     """Root faults in the window on GPUs of its nodes that it did not hold, oldest first."""
     outside: tuple[records.HealthEvent, ...] = ()
@@ -92,6 +92,11 @@ class Scene:
     def state(self) -> str:
         """Slurm's base state."""
         return self.case.attempt.state
+
+    @property
+    def acted_at(self) -> datetime | None:
+        """When we first drained a node of the attempt or requeued it."""
+        return self.handled[0].at if self.handled else None
 
     def of(self, *causes: str) -> tuple[Sighting, ...]:
         """The sightings that point at one of these causes, oldest first."""
@@ -173,12 +178,12 @@ def build(case: cases.Case) -> Scene | None:
         return None
     every = {e.event_id: e for e in (*case.standing, *case.events)}
     events = sorted(every.values(), key=lambda e: (e.at, e.event_id))
-    job_side = [e for e in events if findings.is_finding(e) and _mine(e, attempt)]
+    job_side = [e for e in events if findings.is_finding(e) and is_own(e, attempt, case.policy)]
     began = onset.onset(attempt, job_side, None if case.policy.paper else case.last_progress_at)
     stretch = window.window(attempt, began, case.policy)
-    acted_at, own_ids = _own_handling(case)
+    handled = _own_handling(case)
     known = gpus.learn(events, case.allocations)
-    looker = _Looker(case, began, stretch, known, acted_at, own_ids)
+    looker = _Looker(case, began, stretch, known, handled)
     seen = [s for e in events if not findings.is_finding(e) and (s := looker.sighting(e)) is not None]
     return Scene(
         case=case,
@@ -188,7 +193,7 @@ def build(case: cases.Case) -> Scene | None:
         window=stretch,
         sightings=tuple(sorted(seen, key=lambda s: (s.at, s.event.event_id))),
         findings=_told([e for e in job_side if stretch.instant(e) is not None]),
-        acted_at=acted_at,
+        handled=handled,
         not_held=tuple(looker.not_held),
         outside=tuple(looker.outside),
     )
@@ -208,7 +213,7 @@ def _told(job_side: list[records.HealthEvent]) -> tuple[Finding, ...]:
     )
 
 
-def _mine(event: records.HealthEvent, attempt: records.JobAttempt) -> bool:
+def is_own(event: records.HealthEvent, attempt: records.JobAttempt, policy: cases.WindowPolicy) -> bool:
     """A job-side event belongs to the attempt in whose life, or just after, it was written."""
     assert attempt.start_at is not None
     assert attempt.end_at is not None
@@ -217,11 +222,13 @@ def _mine(event: records.HealthEvent, attempt: records.JobAttempt) -> bool:
     named = event.detail.get("restart_count")
     if isinstance(named, int) and attempt.restart_count is not None and named != attempt.restart_count:
         return False
-    return event.at >= attempt.start_at - SLACK
+    # What the job's next start wrote is not this one's.
+    last = attempt.end_at + timedelta(seconds=policy.after_s)
+    return attempt.start_at - SLACK <= event.at <= last
 
 
-def _own_handling(case: cases.Case) -> tuple[datetime | None, frozenset[object]]:
-    """When we first acted on the attempt, and the events that made us."""
+def _own_handling(case: cases.Case) -> tuple[records.Drain, ...]:
+    """What we did to the attempt or its nodes while it ran or just after, oldest first."""
     attempt = case.attempt
     assert attempt.start_at is not None
     assert attempt.end_at is not None
@@ -234,9 +241,7 @@ def _own_handling(case: cases.Case) -> tuple[datetime | None, frozenset[object]]
         and (a.job_id == attempt.job_id or (a.job_id is None and a.node in attempt.nodes))
         and attempt.start_at <= a.at <= attempt.end_at + OWN_HANDLING
     ]
-    if not mine:
-        return None, frozenset()
-    return min(a.at for a in mine), frozenset(i for a in mine for i in a.event_ids)
+    return tuple(sorted(mine, key=lambda a: (a.at, a.drain_id)))
 
 
 class _Looker:
@@ -248,11 +253,11 @@ class _Looker:
         began: datetime,
         stretch: window.Window,
         known: dict[str, gpus.GpuMap],
-        acted_at: datetime | None,
-        own_ids: frozenset[object],
+        handled: tuple[records.Drain, ...],
     ) -> None:
         self._case, self._began, self._stretch, self._known = case, began, stretch, known
-        self._acted_at, self._own_ids = acted_at, own_ids
+        self._acted_at = handled[0].at if handled else None
+        self._own_ids = frozenset(i for a in handled for i in a.event_ids)
         self._nodes = frozenset(case.attempt.nodes)
         self._standing = frozenset(e.event_id for e in case.standing)
         self.not_held: list[records.HealthEvent] = []

@@ -116,7 +116,7 @@ class _Sorter:
         watched = self._fetcher.watched(self._cluster, names)
         loud = self._by_themselves() | self._unwatched(names, watched)
         told = self._told()
-        seen, telling, older = self._seen()
+        seen, telling = self._seen()
         standing, stood = self._standing(names)
         acted = self._acted(names)
         ran = self._ran()
@@ -129,7 +129,7 @@ class _Sorter:
                 watched=watched,
                 standing=standing,
                 crowd=ran,
-                places=self._places(names, telling | stood, older, loud & ~told & ~self._states(_BY_NODE)),
+                places=self._places(names, telling | stood, loud & ~told & ~acted & ~self._states(_BY_NODE)),
             ),
         )
 
@@ -164,8 +164,8 @@ class _Sorter:
         flags: Flags = np.asarray(pc.is_in(self._ended["job_id"], value_set=found), np.bool_)
         return flags
 
-    def _seen(self) -> tuple[Flags, Flags, Flags]:
-        """Per attempt whether events may change its verdict; per place whether any but inert ones lie in its window, or before it."""
+    def _seen(self) -> tuple[Flags, Flags]:
+        """Per attempt whether events may change its verdict; per place whether any but inert ones may be spoken of."""
         kinds, codes = zip(*inert_sorts(), strict=True)
         query = (_SQL / "telling_events.sql").read_text("utf-8")
         given = (self._cluster, _at(self._from.min()), _at(self._to.max()), list(kinds), list(codes))
@@ -185,19 +185,19 @@ class _Sorter:
             faint += self._any(here)
         user = events.within(self._node, start, end, events.weight == Weight.USER)
         loud = self._any(argues | own | outside | reaching) | (faint > 1)
-        return loud, argues | user | some_faint, outside | reaching
+        return loud, argues | user | some_faint | outside | reaching
 
     def _standing(self, names: Sequence[str]) -> tuple[fit.Standing, Flags]:
         """What stood since before, and per place whether it stood there when a short attempt began."""
         first, last, end = _at(self._from.min()), _at(self._from.max()), _at(self._end.max())
-        standing = self._fetcher.standing(self._cluster, names, first - fetch.STANDING, last, end)
+        standing = self._fetcher.standing(self._cluster, names, first - fit.STANDING, last, end)
         faulty = np.isin(self._node, [i for i, name in enumerate(names) if name in standing])
         short = self._end - self._start <= fit.SHORT // _US
         flags = np.zeros(len(self._node), np.bool_)
         for place in np.flatnonzero(faulty & short[self._attempt]):
             attempt, name = self._attempt[place], names[self._node[place]]
             since, ended = _at(self._from[attempt]), _at(self._end[attempt])
-            flags[place] = any(e.at < since and (g is None or g > ended) for e, g in standing[name])
+            flags[place] = any(fit.stood(event, gone_at, since, ended) for event, gone_at in standing[name])
         return standing, flags
 
     def _acted(self, names: Sequence[str]) -> Flags:
@@ -234,16 +234,14 @@ class _Sorter:
             flags[i] = row["attempt"] > 1
         return told, flags
 
-    def _places(
-        self, names: Sequence[str], telling: Flags, older: Flags, wanted: Flags
-    ) -> dict[cases.Key, dict[str, bool]]:
-        """The nodes of those attempts on which anything but inert events lies in the window, or before it (true)."""
-        numbers = np.flatnonzero(wanted)
+    def _places(self, names: Sequence[str], telling: Flags, wanted: Flags) -> dict[cases.Key, Sequence[str]]:
+        """The nodes of those attempts on which anything but inert events may be spoken of; all of them where none has any."""
+        numbers = np.flatnonzero(wanted & self._any(telling))
         jobs = self._ended["job_id"].take(pa.array(numbers)).to_pylist()
         submits = crowd.instants(self._ended["submit_at"].take(pa.array(numbers)))
-        nodes: dict[int, dict[str, bool]] = {int(i): {} for i in numbers}
-        for place in np.flatnonzero((telling | older) & wanted[self._attempt]):
-            nodes[int(self._attempt[place])][names[self._node[place]]] = bool(older[place])
+        nodes: dict[int, list[str]] = {int(i): [] for i in numbers}
+        for place in np.flatnonzero(telling & wanted[self._attempt]):
+            nodes[int(self._attempt[place])].append(names[self._node[place]])
         return {
             (self._cluster, job, submit): on
             for job, submit, on in zip(jobs, submits, nodes.values(), strict=True)

@@ -137,9 +137,8 @@ def _requeued(_case: scene.Scene, _ranking: rank.Ranking) -> str:
     return "A person, or the job itself, requeued the job; no fault was seen that explains it."
 
 
-def _refused(case: scene.Scene, ranking: rank.Ranking) -> str:
-    node = ranking.winner.node or "a node"
-    why = next((a.reason for a in case.case.actions if a.action == "refuse" and a.node == node), "")
+def _refused(_case: scene.Scene, ranking: rank.Ranking) -> str:
+    node, why = ranking.winner.node or "a node", ranking.winner.words
     return _sentence(
         f"{node} was refused before the job began{f' ({why})' if why else ''}; Slurm starts it elsewhere"
     )

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from probing_cluster.core.errors import MalformedInput
 
 MAX_HOSTS = 200_000
 """An expression that expands to more is a mistake or an attack, not a cluster."""
-
-_TAIL_NUMBER = re.compile(r"^(.*?)(\d+)$")
 
 
 def expand(expression: str) -> list[str]:
@@ -88,11 +85,11 @@ def compress(hosts: Iterable[str]) -> str:
     groups: dict[tuple[str, int], list[int]] = {}
     plain: list[str] = []
     for host in dict.fromkeys(hosts):
-        match = _TAIL_NUMBER.match(host)
-        if match is None or "[" in host or len(match[2]) > 9:
+        prefix = host.rstrip("0123456789")
+        digits = host[len(prefix) :]
+        if not digits or "[" in host or len(digits) > 9:
             plain.append(host)
             continue
-        prefix, digits = match[1], match[2]
         # A leading zero fixes the width; without one, 9 and 10 fold together.
         width = len(digits) if digits.startswith("0") and len(digits) > 1 else 0
         groups.setdefault((prefix, width), []).append(int(digits))

@@ -102,6 +102,20 @@ def _array(values: list[Any], kind: Any) -> Any:
     return pa.array(values, kind)
 
 
+@contextlib.contextmanager
+def _transaction(connection: Any) -> Iterator[None]:
+    """One transaction on a connection that holds none between: ADBC prepares a query and runs it in two steps.
+
+    Behind PgBouncer's transaction mode only a transaction keeps both on one server; the statement has no name, so
+    that on another server somebody else's last one would run.
+    """
+    connection.adbc_connection.set_autocommit(False)
+    try:
+        yield
+    finally:
+        connection.adbc_connection.set_autocommit(True)
+
+
 class Reader:
     """One ADBC connection kept for many queries: opening one asks the server for every type it has."""
 
@@ -129,7 +143,7 @@ class Reader:
         try:
             if self._connection is None:
                 self._connection = adbc.connect(self._uri, autocommit=True)
-            with self._connection.cursor() as cursor:
+            with _transaction(self._connection), self._connection.cursor() as cursor:
                 cursor.execute(query, parameters=list(parameters) or None)
                 return cursor.fetch_arrow_table()
         except _UNAVAILABLE as exc:

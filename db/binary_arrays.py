@@ -55,8 +55,11 @@ _KINDS: dict[str, tuple[int, int, Callable[[Any], bytes]]] = {
 """Type name: its oid, its array's oid, one element with its length."""
 
 
-def pack(kind: str, values: Sequence[Any]) -> bytes:
-    """The values as one binary array; raises what encoding a value of the wrong type or size raises."""
+def pack(kind: str, values: Sequence[Any], form: Callable[[Any], Any] | None = None) -> bytes:
+    """The values as one binary array; raises what encoding a value of the wrong type or size raises.
+
+    `form` makes of a value that is not None what is sent for it; it is asked once for equal values.
+    """
     oid, _, encode = _KINDS[kind]
     packed: dict[Any, bytes] = {
         None: _NULL
@@ -65,7 +68,7 @@ def pack(kind: str, values: Sequence[Any]) -> bytes:
     for value in values:
         known = packed.get(value)
         if known is None:
-            known = packed[value] = encode(value)
+            known = packed[value] = encode(value if form is None else form(value))
         parts.append(known)
     if len(packed) == 1:
         return _empty(0, 0, oid)
@@ -78,8 +81,8 @@ class BinaryArray:
 
     kind: ClassVar[str]
 
-    def __init__(self, values: Sequence[Any]) -> None:
-        self.packed = pack(self.kind, values)
+    def __init__(self, values: Sequence[Any], form: Callable[[Any], Any] | None = None) -> None:
+        self.packed = pack(self.kind, values, form)
 
 
 class _ArrayDumper(Dumper):

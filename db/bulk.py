@@ -43,13 +43,14 @@ def _load(uri: str, cls: type[Any], source: Iterable[Any], merge: str) -> tuple[
     name, n_rows, answers = tables.table_name(cls), 0, []
     quoted = ", ".join(f'"{column}"' for column in rows.names(cls))
     with arrow.connected(uri) as connection, connection.cursor() as cursor:
-        cursor.execute(f"CREATE TEMPORARY TABLE incoming AS SELECT {quoted} FROM probing.{name} WHERE false")  # noqa: S608 - our own names
-        connection.commit()
         for batch in _tables(cls, source):
+            # Gone with its transaction: behind PgBouncer the next one may be on another server.
+            cursor.execute(
+                f"CREATE TEMPORARY TABLE incoming ON COMMIT DROP AS SELECT {quoted} FROM probing.{name} WHERE false"  # noqa: S608 - our own names
+            )
             cursor.adbc_ingest("incoming", batch, mode="append", temporary=True)
             cursor.execute(merge)
             answers += [row[0] for row in cursor.fetchall()] if cursor.description else []
-            cursor.execute("TRUNCATE incoming")
             connection.commit()
             n_rows += batch.num_rows
     return n_rows, answers

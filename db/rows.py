@@ -6,8 +6,10 @@ import dataclasses
 import enum
 import typing
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from probing_cluster.core import clock
 from probing_cluster.db import plain, tables
 
 _R = TypeVar("_R")
@@ -23,7 +25,10 @@ def to_row(record: Any) -> dict[str, Any]:
 
 def from_row(cls: type[_R], row: Mapping[Any, Any]) -> _R:
     """The record of a row; columns the record does not have are ignored."""
-    return cls(**{name: convert(row[name]) for name, convert in _converters(cls)})
+    # Thousands a second: every field is given and its time is made UTC here, so nothing is left for __init__ to see to.
+    made = object.__new__(cls)
+    made.__dict__.update({name: convert(row[name]) for name, convert in _converters(cls)})
+    return made
 
 
 def names(cls: type[Any]) -> tuple[str, ...]:
@@ -46,10 +51,21 @@ def _converter(kind: Any) -> Callable[[Any], Any]:
     origin = typing.get_origin(kind)
     if origin is tuple:
         return lambda value: None if value is None else tuple(value)
+    if kind is datetime:
+        return _utc
     if origin is not None:
         inner = _converter(typing.get_args(kind)[1])
         return lambda value: None if value is None else {k: inner(v) for k, v in value.items()}
     if isinstance(kind, type) and issubclass(kind, enum.StrEnum):
         member = kind
-        return lambda value: None if value is None else member(value)
+        known: dict[str | None, enum.StrEnum | None] = {None: None, **{word.value: word for word in kind}}
+        return lambda value: known[value] if value in known else member(value)
     return lambda value: value
+
+
+def _utc(value: datetime | None) -> datetime | None:
+    return (
+        value
+        if value is None or value.tzinfo is UTC
+        else clock.require_utc("a time from the database", value)
+    )

@@ -23,6 +23,7 @@ Key = tuple[str, int, datetime]
 _BATCH = 5000
 _KEY = ("cluster", "job_id", "submit_at")
 _NAMES = rows.names(records.Verdict)
+_FIELDS = operator.attrgetter(*_NAMES)
 _TELLING = operator.attrgetter(*(name for name in _NAMES if name != "made_at"))
 
 
@@ -139,17 +140,20 @@ def _key_arrays(keys: Iterable[Key]) -> dict[str, Any]:
 
 def _verdict_arrays(verdicts: Sequence[records.Verdict]) -> dict[str, Any]:
     """A column of an array is sent as the text of each: `unnest` would flatten an array of arrays."""
-    arrays = {}
-    for name in _NAMES:
-        kind, _ = _KINDS[name]
-        values: Iterable[Any] = map(operator.attrgetter(name), verdicts)
-        arrays[name] = binary_arrays.ARRAYS[kind](list(map(_FORMS[name], values)))
-    return arrays
+    columns = zip(*map(_FIELDS, verdicts), strict=True)
+    return {
+        name: binary_arrays.ARRAYS[_KINDS[name][0]](column, _FORMS[name])
+        for name, column in zip(_NAMES, columns, strict=True)
+    }
 
 
-def _array_literal(values: Iterable[Any]) -> str:
+def _array_literal(values: Sequence[Any]) -> str:
     """An array as Postgres writes it."""
-    quoted = (plain.text(str(v)).replace("\\", "\\\\").replace('"', '\\"') for v in values)
+    words = [plain.text(str(v)) for v in values]
+    plainly = '","'.join(words)
+    if "\\" not in plainly and plainly.count('"') == 2 * len(words) - 2:
+        return f'{{"{plainly}"}}' if words else "{}"
+    quoted = (word.replace("\\", "\\\\").replace('"', '\\"') for word in words)
     return "{" + ",".join(f'"{text}"' for text in quoted) + "}"
 
 
@@ -162,17 +166,13 @@ def _kind(kind: sa.types.TypeEngine[Any]) -> tuple[str, str]:
     return name, name
 
 
-def _as_is(value: Any) -> Any:
-    return value
-
-
-def _text(value: str | None) -> str | None:
-    return None if value is None else plain.text(str(value))
+def _text(value: str) -> str:
+    return plain.text(str(value))
 
 
 _KINDS = {name: _kind(_V[name].type) for name in _NAMES}
-_FORMS: dict[str, Callable[[Any], Any]] = {
-    name: _array_literal if cast.endswith("[]") else _text if kind == "text" else _as_is
+_FORMS: dict[str, Callable[[Any], Any] | None] = {
+    name: _array_literal if cast.endswith("[]") else _text if kind == "text" else None
     for name, (kind, cast) in _KINDS.items()
 }
 

@@ -17,7 +17,13 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     refused = _refusal(case)
     if refused is not None:
         yield claims.Claim(
-            cause="node_refused", weight=0.98, at=refused.at, rule="scheduler", node=refused.node, n_sources=1
+            cause="node_refused",
+            weight=0.98,
+            at=refused.at,
+            rule="scheduler",
+            node=refused.node,
+            n_sources=1,
+            words=refused.reason,
         )
         return
     made = _BY_STATE.get(case.state)
@@ -69,12 +75,10 @@ def _preempted(case: scene.Scene) -> Iterable[claims.Claim]:
 
 
 def _requeued(case: scene.Scene) -> Iterable[claims.Claim]:
-    if case.acted_at is None:
+    if not case.handled:
         yield _of(case, "requeued_by_user", 0.85)
         return
-    ours = [a for a in case.case.actions if a.action in ("requeue", "drain") and a.owner == "probing"]
-    first = min(ours, key=lambda a: (a.at, a.drain_id))
-    yield _of(case, "unknown", 0.55, f"was requeued by us ({first.reason})")
+    yield _of(case, "unknown", 0.55, f"was requeued by us ({case.handled[0].reason})")
 
 
 _BY_STATE = {

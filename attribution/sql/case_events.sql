@@ -1,16 +1,16 @@
 -- Node events in the window of each attempt, plus high ones of the day before (to say that they lie outside).
--- Inputs   :cluster; :keys, :nodes, :froms, :tos, :backs  parallel arrays, one entry per attempt and node: the attempt's number
---          in this batch, the node, both ends of its window, since when older events may count.
+-- Inputs   :cluster; :keys, :nodes, :froms, :tos  parallel arrays, one entry per attempt and node: the attempt's number in this
+--          batch, the node, both ends of its window.
 -- Output   key (the attempt's number) and every column of probing.health_event.
 -- A coalesced event that began up to a day before the window counts when its last sighting lies inside.
 SELECT w.key, e.*
-FROM unnest(CAST(:keys AS int[]), CAST(:nodes AS text[]), CAST(:froms AS timestamptz[]), CAST(:tos AS timestamptz[]),
-            CAST(:backs AS timestamptz[])) AS w(key, node, from_at, to_at, back_at)
+FROM unnest(CAST(:keys AS int[]), CAST(:nodes AS text[]), CAST(:froms AS timestamptz[]), CAST(:tos AS timestamptz[]))
+     AS w(key, node, from_at, to_at)
 CROSS JOIN LATERAL (
     SELECT *
     FROM probing.health_event h
     WHERE h.node = w.node
-      AND h.at BETWEEN w.back_at AND w.to_at
+      AND h.at BETWEEN w.from_at - interval '24 hours' AND w.to_at
       AND (h.at >= w.from_at OR h.last_at >= w.from_at OR h.severity = 'high')
       AND h.cluster = :cluster
       AND h.source NOT IN ('joblog', 'probe', 'dump')

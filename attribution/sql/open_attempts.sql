@@ -1,5 +1,6 @@
 -- Ended attempts that get a verdict, with what judging those needs of whom nothing was seen.
--- Inputs   $1 true = only those without a current verdict; $2, $3 bounds of their end (timestamptz, half open); $4 most rows.
+-- Inputs   $1 true = only those without a current verdict; $2, $3 bounds of their end (timestamptz, half open); $4 most rows;
+--          $5 the states that get one.
 -- Output   cluster, job_id, submit_at, attempt, start_at, end_at, suspended_s, state, exit_code, exit_signal, reason, nodes, n_gpus,
 --          "user", time_limit_s, cancelled_by; by end.
 SELECT a.cluster, a.job_id, a.submit_at, a.attempt, a.start_at, a.end_at, a.suspended_s, a.state, a.exit_code, a.exit_signal,
@@ -7,6 +8,8 @@ SELECT a.cluster, a.job_id, a.submit_at, a.attempt, a.start_at, a.end_at, a.susp
 FROM probing.job_attempt a
 WHERE a.end_at >= $2 AND a.end_at < $3
   AND a.state <> 'COMPLETED'
+  AND a.state = ANY($5::text[])
+  AND a.start_at IS NOT NULL
   AND (NOT $1 OR a.judged_at IS NULL)
 ORDER BY a.end_at, a.job_id, a.submit_at
 LIMIT $4

@@ -4,6 +4,6 @@
 --          pci_bus_id, job_id, recovered.
 SELECT e.event_id::text AS event_id, e.cluster, e.node, (extract(epoch FROM e.at) * 1000000)::bigint AS at_us,
        e.kind, e.code, e.severity, e.source, e.device, e.gpu_uuid, e.pci_bus_id, e.job_id,
-       coalesce((e.detail ->> 'recovered')::boolean, false) AS recovered
+       coalesce(e.detail -> 'recovered' = 'true'::jsonb, false) AS recovered
 FROM probing.health_event e
 WHERE e.at >= $1 AND e.at < $2

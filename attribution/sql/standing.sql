@@ -12,7 +12,7 @@ LEFT JOIN LATERAL (
       AND (r.kind = 'node_boot'
            OR (r.kind = h.kind
                AND r.device IS NOT DISTINCT FROM h.device
-               AND CAST(r.detail ->> 'recovered' AS boolean)))
+               AND r.detail -> 'recovered' = CAST('true' AS jsonb)))
 ) gone ON true
 WHERE h.severity = 'high'
   AND h.cluster = :cluster

@@ -3,10 +3,10 @@
 --          events that never do.
 -- Output   node, at, last_at, kind, code, severity, source, recovered.
 SELECT e.node, e.at, e.last_at, e.kind, e.code, e.severity, e.source,
-       coalesce((e.detail ->> 'recovered')::boolean, false) AS recovered
+       coalesce(e.detail -> 'recovered' = 'true'::jsonb, false) AS recovered
 FROM probing.health_event e
 LEFT JOIN unnest($4::text[], $5::text[]) AS inert(kind, code) ON inert.kind = e.kind AND inert.code = lower(coalesce(e.code, ''))
-WHERE e.at BETWEEN $2::timestamptz - interval '1 day' AND $3
+WHERE e.at BETWEEN $2::timestamptz - interval '24 hours' AND $3
   AND (e.at >= $2 OR e.severity = 'high' OR e.last_at >= $2)
   AND e.cluster = $1
   AND e.source NOT IN ('joblog', 'probe', 'dump')

@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from probing_cluster.attribution import attribute
 from probing_cluster.control_plane import context, turn
 
 _MOST_AT_ONCE = 2000
-"""Attempts judged in one pass; after a long outage the rest follows in the next."""
+"""Attempts judged in one pass; bounds its memory."""
 
 
 def run(service: context.Context) -> str:
-    """One pass; what was judged."""
+    """Passes until nothing that has settled waits; what was judged."""
+    counts: Counter[str] = Counter()
+    n_attempts = 0
+    while (done := _one_pass(service)) is not None:
+        counts.update(done.counts)
+        n_attempts += done.n_attempts
+        if done.n_attempts < _MOST_AT_ONCE or service.stopping.is_set():
+            break
+    if not counts:
+        return ""
+    causes = ", ".join(f"{n} {cause}" for cause, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])))
+    return f"{n_attempts} attempts judged: {causes}"
+
+
+def _one_pass(service: context.Context) -> attribute.AttributionRun | None:
+    """None when another service has the turn."""
     with turn.taken(service.store, "attribution") as mine:
         if not mine:
-            return ""
-        done = attribute.attribute(
+            return None
+        return attribute.attribute(
             service.store,
             config=service.config.attribution,
             at=service.clock,
             settle_s=service.config.service.settle_s,
             limit=_MOST_AT_ONCE,
         )
-    if not done.verdicts:
-        return ""
-    causes = ", ".join(
-        f"{n} {cause}" for cause, n in sorted(done.counts.items(), key=lambda c: (-c[1], c[0]))
-    )
-    return f"{done.n_attempts} attempts judged: {causes}"
 
 
 TASK = context.Task(

@@ -436,6 +436,28 @@ def test_refused_node(make):
         actions=(refusal,),
     )
     assert (v.cause, v.node) == ("node_refused", "n2")
+    assert "(probing: gpu_lost gpu3)" in v.summary
+
+
+def test_only_what_was_done_to_this_start_is_named(make):
+    """Refusals and drains of the same node for other jobs and at other times lend no words."""
+    other = make.action("refuse", job_id=7, at=make.start, reason="probing: another's")
+    mine = make.action("refuse", job_id=4242, at=make.start, reason="probing: its own")
+    requeued = make.attempt(state="REQUEUED", exit_code=0)
+    for actions in ((other, mine), (mine, other)):
+        assert "(probing: its own)" in make.judge(attempt=requeued, actions=actions).summary
+    before = make.action("drain", at=make.start - timedelta(days=2), reason="probing: long ago")
+    failed = make.action("requeue", -5, job_id=4242, state="failed", reason="probing: in vain")
+    done = make.action("requeue", -2, job_id=4242, reason="probing: its own")
+    for actions in ((before, failed, done), (done, failed, before)):
+        assert "requeued by us (probing: its own)" in make.judge(attempt=requeued, actions=actions).summary
+
+
+def test_what_the_next_start_wrote_moves_no_onset(make):
+    """A timeout hours later, in the log of the same job's next start, is not this one's."""
+    alone = make.judge(attempt=make.attempt(exit_signal=6))
+    later = make.finding("nccl_timeout", at=make.end + timedelta(hours=2), detail={"timeout_ms": 600_000})
+    assert make.judge(later, attempt=make.attempt(exit_signal=6)) == alone
 
 
 def test_what_our_own_handling_caused_does_not_count(make):

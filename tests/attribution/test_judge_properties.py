@@ -62,6 +62,8 @@ def scenes(draw):
             draw(st.sampled_from(["drain", "requeue", "refuse"])),
             draw(st.sampled_from([-30, -2, 10])),
             job_id=draw(st.sampled_from([None, 4242, 7])),
+            node=draw(st.sampled_from(["n1", "n2"])),
+            reason=draw(st.sampled_from(["probing: xid 79 gpu3", "probing: mount"])),
         )
         for _ in range(draw(st.integers(0, 2)))
     )

@@ -310,6 +310,21 @@ def test_a_poll_asks_from_the_oldest_unfinished_start(service: context.Context) 
     assert min(starts) == (NOW - timedelta(hours=30)).strftime("%Y-%m-%dT%H:%M:%S")
 
 
+def test_a_backlog_is_worked_off_without_a_pause(
+    service: context.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one pass may not hold, the next takes at once; a service that stops ends after the pass it is in."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    monkeypatch.setattr(attribution, "_MOST_AT_ONCE", 2)
+    service.run_slurm.rows = [fakes.row(n, State="FAILED", ExitCode="1:0") for n in range(1, 8)]
+    accounting.run(service)
+    service.stopping.set()
+    assert attribution.run(service).startswith("2 attempts judged")
+    service.stopping.clear()
+    assert attribution.run(service).startswith("5 attempts judged")
+    assert service.store.unattributed() == []
+
+
 def test_an_ended_attempt_is_judged_and_its_run_accounted(service: context.Context) -> None:
     """From sacct's row and the kernel's line to a verdict and an account that adds up."""
     assert isinstance(service.run_slurm, fakes.Sacct)

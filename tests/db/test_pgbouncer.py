@@ -11,8 +11,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from probing_cluster.attribution import attribute
 from probing_cluster.core import errors, records
-from probing_cluster.db import delivery, embedded, roles
+from probing_cluster.db import arrow, bulk, delivery, embedded, roles
 from probing_cluster.db import store as store_module
 
 
@@ -61,6 +62,56 @@ def test_the_control_plane_works_through_it_too(
         for n in range(1, 8):
             pooled.upsert_attempts([make_attempt(job_id=n)])
             assert len(pooled.attempts()) == len(pooled.unattributed()) == n
+
+
+def test_arrow_reads_keep_to_one_server(store: store_module.Store, pgbouncer: Callable[..., str]) -> None:
+    """ADBC prepares and runs a query in two steps; among others' queries on two servers each still gets its own answer."""
+    url = re.sub(r"host=.*", pgbouncer(store.url, f'"{embedded.OWNER}" ""\n', default_pool_size=2), store.url)
+    failures: list[BaseException] = []
+
+    def work(mine: int) -> None:
+        try:
+            reader = arrow.Reader(url)
+            for n in range(40):
+                query = f"SELECT g::bigint AS n, {mine} AS who FROM generate_series(1, $1::int) g"
+                assert reader.table(query, (n,)).to_pylist() == [
+                    {"n": g, "who": mine} for g in range(1, n + 1)
+                ]
+            with pytest.raises(Exception, match="nowhere"):
+                reader.table("SELECT * FROM nowhere")
+            assert reader.table("SELECT 1 AS one").to_pylist() == [{"one": 1}]
+            reader.close()
+        except BaseException as exc:  # noqa: BLE001 - handed to the test's own thread
+            failures.append(exc)
+
+    threads = [threading.Thread(target=work, args=(mine,)) for mine in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_a_pass_over_many_attempts_goes_through_it(
+    store: store_module.Store,
+    pgbouncer: Callable[..., str],
+    make_attempt: Callable[..., Any],
+    make_event: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Loading in bulk and the pass that sorts attempts out over ADBC, through one server: as without PgBouncer."""
+    place = pgbouncer(store.url, f'"{embedded.OWNER}" ""\n', default_pool_size=1)
+    monkeypatch.setattr(attribute, "MANY", 2)
+    with store_module.Store.open(re.sub(r"host=.*", place, store.url)) as pooled:
+        attempts = [make_attempt(job_id=n, nodes=(f"n{n % 3}",)) for n in range(1, 9)]
+        assert bulk.load_attempts(pooled.url, attempts) == 8
+        assert bulk.load_events(pooled.url, [make_event(at=attempts[0].end_at, node="n1")]) == 1
+        done = attribute.attribute(pooled)
+        assert done.n_attempts == 8
+        assert pooled.unattributed() == []
+    assert {v.cause for v in store.verdicts()} >= {"gpu_lost"}
+    again = attribute.attribute(store, since=attempts[0].submit_at)
+    assert (again.n_attempts, again.changed) == (8, ())
 
 
 def test_a_certificate_names_the_node_through_the_pool(

@@ -1,0 +1,259 @@
+"""Any small cluster: a verdict is the same whether its attempt is sorted out with a day's, judged in one batch, or judged alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy.dialects import postgresql as pg
+
+from probing_cluster.attribution import attribute, findings, judge, signatures
+from probing_cluster.attribution import case as cases
+from probing_cluster.core import records
+from probing_cluster.db import rows, tables
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+AFTER = NOON + timedelta(days=1)
+NODES = ("n1", "n2", "n3")
+SORTS = sorted({*signatures.exact_sorts(), *((kind, "") for kind in signatures.kinds()), ("odd", "x")})
+FINDINGS = sorted(findings.kinds())
+RECORDS = (
+    records.HealthEvent,
+    records.Drain,
+    records.AgentHeartbeat,
+    records.JobAllocation,
+    records.Verdict,
+    records.JobAttempt,
+)
+EXAMPLES = int(os.environ.get("PROBING_EXAMPLES", "25"))
+one_of = st.sampled_from
+
+
+class At:
+    """A clock that stands when everything has settled."""
+
+    def now(self) -> datetime:
+        return AFTER
+
+    def monotonic_s(self) -> float:
+        return 0.0
+
+
+@dataclasses.dataclass
+class Cluster:
+    """What a database holds."""
+
+    attempts: list[records.JobAttempt]
+    events: list[records.HealthEvent]
+    drains: list[records.Drain]
+    beats: list[records.AgentHeartbeat]
+    allocations: list[records.JobAllocation]
+    verdicts: list[records.Verdict]
+
+
+def ends(draw) -> datetime:
+    """Near each other, often at the same instant, on one day."""
+    return NOON + timedelta(seconds=draw(one_of([0, 0, 0, 1, 30, 61, 299, 301, 620, 1700, 7000, 30_000])))
+
+
+def gpu(node: str, index: int) -> str:
+    return f"GPU-{node}-{index}"
+
+
+@st.composite
+def attempts(draw, number: int) -> records.JobAttempt:
+    """One of four job ids, so that some are starts of the same job, ended in any way Slurm (or a broken clock) has."""
+    end = ends(draw)
+    start = end - timedelta(seconds=draw(one_of([40, 40, 0, -7, 600, 901, 5000, 90_000])))
+    nodes = draw(one_of([("n1",), ("n1",), ("n2",), ("n1", "n2"), ("n3", "n1", "n2"), ()]))
+    held = draw(one_of([None, None, {}, {n: (gpu(n, 3),) for n in nodes}, dict.fromkeys(nodes[:1], ())]))
+    return records.JobAttempt(
+        cluster=draw(one_of(["c", "c", "c", "d"])),
+        job_id=draw(st.integers(1, 4)),
+        submit_at=start - timedelta(seconds=3, microseconds=number),
+        attempt=draw(st.integers(1, 2)),
+        array_job_id=draw(one_of([None, None, 1])),
+        array_task_id=draw(one_of([None, 0])),
+        het_job_id=draw(one_of([None, None, 2])),
+        start_at=draw(one_of([start, start, start, None])) if number == 1 else start,
+        end_at=end,
+        suspended_s=draw(one_of([0.0, 30.0])),
+        state=draw(one_of(["FAILED", "FAILED", "PREEMPTED", "COMPLETED", *sorted(judge.JUDGED_STATES)])),
+        exit_code=draw(one_of([None, 0, 1, 137])),
+        exit_signal=draw(one_of([None, 0, 9, 11])),
+        reason=draw(one_of(["", "", "JobLaunchFailure"])),
+        nodes=nodes,
+        n_gpus=draw(one_of([None, 0, 8])),
+        gpus=held,
+        user=draw(one_of(["", "alice", "bob"])),
+        name=draw(one_of(["", "train"])),
+        priority=draw(one_of([None, 5, 9])),
+        cancelled_by=draw(one_of([None, "0"])),
+        failed_node=draw(one_of([None, None, "n1"])),
+        restart_count=draw(one_of([None, None, 0, 1])),
+        time_limit_s=draw(one_of([None, 41.0, 90_000.0])),
+        run_key="r",
+    )
+
+
+@st.composite
+def events(draw, number: int, around: records.JobAttempt) -> records.HealthEvent:
+    """Near an attempt's end, or days before it; of a node, or of the job's own side."""
+    assert around.end_at is not None
+    before_s = [
+        0,
+        1,
+        1,
+        4,
+        59,
+        61,
+        590,
+        610,
+        3600,
+        90_000,
+        604_000,
+        605_000,
+        -1,
+        -3,
+        -200,
+        -310,
+        -1000,
+        -4000,
+    ]
+    at = around.end_at - timedelta(seconds=draw(one_of(before_s)))
+    node = draw(one_of(around.nodes or NODES))
+    kind, code = draw(one_of(SORTS))
+    index = draw(one_of([None, 3, 4]))
+    source = draw(one_of(["kernel", "kernel", "nvml", "sysfs", "check", "mount", "joblog", "probe", "dump"]))
+    detail = draw(one_of([{}, {}, {"recovered": True}, {"recovered": "true"}, {"recovered": "?"}]))
+    job_id = draw(one_of([None, None, around.job_id, 3]))
+    if source in records.JOB_SIDE_SOURCES:
+        kind, code, job_id = draw(one_of(FINDINGS)), "", around.job_id
+        detail = draw(one_of([{}, {"timeout_ms": 600_000}, {"at_from_log": True, "restart_count": 1}]))
+    return records.HealthEvent(
+        event_id=uuid.UUID(int=number),
+        cluster=around.cluster,
+        node=node,
+        at=at,
+        observed_at=at,
+        last_at=draw(one_of([None, None, None, at + timedelta(seconds=500), at + timedelta(hours=3)])),
+        kind=kind,
+        code=code or None,
+        severity=draw(one_of(list(records.Severity))),
+        device=None if index is None or draw(st.booleans()) else f"gpu{index}",
+        gpu_uuid=None if index is None or draw(st.booleans()) else gpu(node, index),
+        pci_bus_id=None if index is None or draw(st.booleans()) else f"0000:5{index}:00",
+        job_id=job_id,
+        source=source,
+        message="",
+        detail=detail,
+    )
+
+
+@st.composite
+def drains(draw, number: int, around: records.JobAttempt) -> records.Drain:
+    """Something done about an attempt or to one of its nodes, by us or by a person."""
+    assert around.end_at is not None
+    return records.Drain(
+        drain_id=uuid.UUID(int=number),
+        cluster=around.cluster,
+        node=draw(one_of(around.nodes or NODES)),
+        at=around.end_at + timedelta(seconds=draw(one_of([-2, 0, 20, -100, 100, 1000, -90_000]))),
+        action=draw(one_of(["drain", "requeue", "refuse"])),
+        reason=f"probing: reason {number}",
+        owner=draw(one_of(["probing", "probing", "eve"])),
+        state=draw(one_of(["done", "done", "failed"])),
+        job_id=draw(one_of([None, around.job_id])),
+        event_ids=draw(one_of([(), (uuid.UUID(int=1),)])),
+    )
+
+
+@st.composite
+def clusters(draw) -> Cluster:
+    """A few attempts on three nodes, what was seen of them and what was done."""
+    ran = [draw(attempts(n)) for n in range(draw(st.integers(1, 6)))]
+    who = one_of(ran)
+    last = [None, NOON - timedelta(hours=1), AFTER, AFTER, AFTER, AFTER]
+    beats = [(c, n, draw(one_of(last))) for c in ("c", "d") for n in NODES]
+    told = [a for a in ran if draw(one_of([False, False, True]))]
+    return Cluster(
+        attempts=ran,
+        events=[draw(events(n, draw(who))) for n in range(1, draw(st.integers(1, 9)))],
+        drains=[draw(drains(n, draw(who))) for n in range(1, draw(st.integers(1, 4)))],
+        beats=[records.AgentHeartbeat(cluster=c, node=n, at=at) for c, n, at in beats if at is not None],
+        allocations=[
+            records.JobAllocation(
+                cluster=a.cluster,
+                node=a.nodes[0],
+                job_id=a.job_id,
+                at=(a.start_at or a.submit_at) - timedelta(seconds=1),
+                restart_count=n,
+                gpu_uuids=draw(one_of([None, (gpu(a.nodes[0], 3),)])),
+                gpu_indices=draw(one_of(["", "3"])),
+            )
+            for n, a in enumerate(ran)
+            if a.nodes and draw(one_of([False, True]))
+        ],
+        verdicts=[
+            records.Verdict(
+                cluster=a.cluster,
+                job_id=a.job_id,
+                submit_at=a.submit_at,
+                attempt=a.attempt,
+                cause="gpu_lost",
+                domain=records.Domain.HARDWARE,
+                node="n1",
+                confidence=records.Confidence.LIKELY,
+                summary="of an earlier pass",
+                rules_version="earlier",
+                made_at=NOON,
+            )
+            for a in told
+        ],
+    )
+
+
+def fill(store, made: Cluster) -> None:
+    """The database holds this cluster and nothing else."""
+    with store.engine.begin() as connection:
+        connection.execute(sa.text("SET LOCAL synchronous_commit = off"))
+        for cls in RECORDS:
+            connection.execute(sa.delete(tables.BY_RECORD[cls]))
+        for held in vars(made).values():
+            for record in held:
+                insert = pg.insert(tables.BY_RECORD[type(record)]).on_conflict_do_nothing()
+                connection.execute(insert, [rows.to_row(record)])
+
+
+def told(done: attribute.AttributionRun) -> dict[tuple[str, int, datetime], records.Verdict]:
+    return {(v.cluster, v.job_id, v.submit_at): v for v in done.verdicts}
+
+
+@pytest.mark.timeout(1800)
+@settings(
+    max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(clusters())
+def test_however_many_are_judged_at_once(store, monkeypatch, made):
+    """Sorted out column by column, judged in one batch, judged alone: word for word the same."""
+    fill(store, made)
+    with monkeypatch.context() as patch:
+        patch.setattr(attribute, "MANY", 1)
+        sorted_out = told(attribute.attribute(store, at=At(), dry_run=True))
+        patch.setattr(attribute, "MANY", 1_000_000)
+        in_a_batch = told(attribute.attribute(store, at=At(), dry_run=True))
+    assert sorted_out == in_a_batch
+    policy = cases.WindowPolicy()
+    for attempt in made.attempts:
+        alone = attribute.judge_batch(store, [attempt], policy, made_at=AFTER)
+        # Whether several attempts died of one part is seen among those judged together.
+        mine = in_a_batch.get((attempt.cluster, attempt.job_id, attempt.submit_at))
+        assert [dataclasses.replace(v, incident_id=None) for v in alone] == (
+            [dataclasses.replace(mine, incident_id=None)] if mine else []
+        )
