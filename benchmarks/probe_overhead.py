@@ -249,17 +249,21 @@ def show(found: Mapping[str, object]) -> None:
     )
     if found["missing"]:
         print(f"{THEIRS}: {found['missing']}")
-    print(f"{'':14}{'start, ms wall':>24}{'CPU':>8}{'call-heavy':>27}{'RSS, MiB':>11}")
+    print(f"{'':14}{'start, ms wall':>25}{'CPU':>25}{'call-heavy':>27}{'RSS, MiB':>11}")
     for name in found["start_ms"]:  # type: ignore[attr-defined]
         start, cpu, calls, rss = (found[f][name] for f in _COLUMNS)  # type: ignore[index]
         print(
-            f"{name:14}{start['median']:>+8.2f} [{start['low']:+.2f}, {start['high']:+.2f}]{cpu['median']:>+8.2f}"
+            f"{name:14}{_interval(start):>25}{_interval(cpu):>25}"
             f"{calls['median']:>+12.1%} [{calls['low']:+.1%}, {calls['high']:+.1%}]{rss['median']:>+9.2f}"
         )
     hooks = found["hooks_us"]
     for name in hooks["on"]:  # type: ignore[index]
         off, on = hooks["off"][name], hooks["on"][name]  # type: ignore[index]
         print(f"{name} hook: {max(0.0, off):.2f} µs without a page, {on:.2f} µs with")
+
+
+def _interval(found: Mapping[str, float]) -> str:
+    return f"{found['median']:+.2f} [{found['low']:+.2f}, {found['high']:+.2f}]"
 
 
 def main() -> int:

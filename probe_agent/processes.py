@@ -92,6 +92,17 @@ def job_of(pid: int, proc: Path = PROC) -> int | None:
     return None
 
 
+def ancestors(pid: int, proc: Path = PROC) -> frozenset[int]:
+    """The processes it descends from, as far as they still run."""
+    found: set[int] = set()
+    for _ in range(_MAX_DEPTH):
+        seen = facts(pid, proc)
+        if seen is None or seen.parent <= 1 or seen.parent in found:
+            break
+        found.add(pid := seen.parent)
+    return frozenset(found)
+
+
 def namespace_of(pid: int | str, proc: Path = PROC) -> int | None:
     """The inode of a process's PID namespace; None when it cannot be read."""
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -116,6 +116,7 @@ class RankPages:
             self._see(watched, name, page)
         if "pages" in answer:
             self._forget(watched, set(answer["pages"]))
+        _tell_launchers(list(watched.ranks.values()))
         watched.refused = refused
 
     def _found(self, watched: Watched, seen: Mapping[str, pages.ProbePage]) -> dict[str, pages.ProbePage]:
@@ -161,7 +162,22 @@ class RankPages:
             if found is not None and processes.job_of(page.pid, self._proc) not in (None, watched.job.job_id):
                 return
             rank = watched.ranks[name] = Rank(page=page, facts=found)
+            if found is not None:
+                rank.ancestors = processes.ancestors(page.pid, self._proc)
         if found is not None and not rank.was_alive:
             self._deaths.add(page.pid)
         rank.page, rank.facts = page, found
         rank.was_alive |= rank.alive
+
+
+def _tell_launchers(ranks: Sequence[Rank]) -> None:
+    """Takes their numbers from those that only start the others: Slurm's number of the task is some other rank's.
+
+    Such a process has imported torch, too, but makes no steps and calls no collectives itself.
+    """
+    parents = frozenset().union(*(r.ancestors for r in ranks))
+    for rank in ranks:
+        idle = not rank.page.steps and not rank.page.recent_collectives
+        rank.launches = idle and (rank.launches or (rank.was_alive and rank.page.pid in parents))
+        if rank.launches:
+            rank.page = replace(rank.page, rank=None, world_size=None)

@@ -23,6 +23,10 @@ class Rank:
     was_alive: bool = False
     died_s: float | None = None
     """When it was found to have ended, by the monotonic clock."""
+    ancestors: frozenset[int] = frozenset()
+    """The processes it descended from when it was first seen."""
+    launches: bool = False
+    """It only starts ranks (torchrun, torch.multiprocessing) and is none, whatever number Slurm gave it."""
     died_first: bool = False
     """Its death was news: it was not ended because of others."""
 

@@ -63,18 +63,25 @@ class Rig:
 
     def rank(self, number: int, steps: int = 20, within: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         """A training process that has stopped after `steps` steps; `within` is a command that starts it."""
-        env = {"PROBING_PAGE_DIR": str(self.directory), "PYTHONPATH": str(inject.SITE_DIRECTORY)}
-        argv = [*within, sys.executable, "-S", "-c", TRAIN, str(number), str(steps)]
-        process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE)
-        self.started.append(process)
+        process = self.start(TRAIN, str(number), str(steps), within=within)
         assert process.stdout is not None
         assert process.stdout.readline() == b"stopped\n"
         return process
 
+    def start(self, code: str, *words: str, within: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+        """Python in a job step."""
+        argv = [*within, sys.executable, "-S", "-c", code, *words]
+        process = subprocess.Popen(argv, env=self._environment(), stdout=subprocess.PIPE)
+        self.started.append(process)
+        return process
+
+    def _environment(self) -> dict[str, str]:
+        slurm = {name: value for name, value in os.environ.items() if name.startswith("SLURM_")}
+        return {"PROBING_PAGE_DIR": str(self.directory), "PYTHONPATH": str(inject.SITE_DIRECTORY), **slurm}
+
     def run(self, code: str) -> None:
         """Python in a job step, to its end."""
-        env = {"PROBING_PAGE_DIR": str(self.directory), "PYTHONPATH": str(inject.SITE_DIRECTORY)}
-        subprocess.run([sys.executable, "-S", "-c", code], env=env, check=True)
+        subprocess.run([sys.executable, "-S", "-c", code], env=self._environment(), check=True)
 
     def beats(self, seconds: float) -> list[str]:
         """Watches for a while; the kinds that were told."""

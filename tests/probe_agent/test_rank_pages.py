@@ -137,3 +137,42 @@ def test_a_later_process_of_the_same_number_takes_the_page(rig: rank_rig.Rig) ->
     for _ in range(2):
         rig.run(code)
     assert {p.name for p in rig.directory.glob("*.page")} == {"p4000000.page", f"p4000000-{ours}.page"}
+
+
+LAUNCH = """
+import os, subprocess, sys
+from _probing_probe import page
+page.open_page()
+workers = [
+    subprocess.Popen([sys.executable, "-S", "-c", sys.argv[1], str(rank), "20"], env={**os.environ, "RANK": str(rank)})
+    for rank in (2, 3)
+]
+for worker in workers: worker.wait()
+"""
+
+
+def test_a_launcher_is_no_rank(rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchrun has a page as well, with Slurm's number of its task, which is the rank of somebody on another node."""
+    monkeypatch.setenv("SLURM_PROCID", "1")
+    launcher = rig.start(LAUNCH, rank_rig.TRAIN)
+    for _ in range(2):
+        assert launcher.stdout is not None
+        assert launcher.stdout.readline() == b"stopped\n"
+    workers = set(processes.children_of(launcher.pid))
+
+    async def live() -> dict[str, Any]:
+        await rig.watch.beat()
+        rows = rig.watch.rows()
+        assert await rig.watch.snapshot(7)
+        await rig.watch.close()
+        return rows
+
+    try:
+        rows = asyncio.run(live())
+    finally:
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+    assert set(rows) == {"7:2", "7:3", f"7:pid{launcher.pid}"}
+    assert {rows["7:2"]["pid"], rows["7:3"]["pid"]} == workers
+    (snapshot,) = (s for s in rig.taken if s.kind == "rank_snapshot")
+    assert [e["rank"] for e in snapshot.detail["ranks"]] == [2, 3, None]

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,9 @@ FAKE_TORCH = {
 }
 
 
-def run(tmp_path: Path, code: str, *flags: str, **env: str) -> subprocess.CompletedProcess[str]:
+def run(
+    tmp_path: Path, code: str, *flags: str, python: Path | str = sys.executable, **env: str
+) -> subprocess.CompletedProcess[str]:
     """A job step's interpreter, with our directory in front and a page directory made by root."""
     pages = tmp_path / "pages"
     pages.mkdir(exist_ok=True)
@@ -30,7 +33,7 @@ def run(tmp_path: Path, code: str, *flags: str, **env: str) -> subprocess.Comple
         "PYTHONPATH": os.pathsep.join([str(SITE), str(tmp_path)]),
         **env,
     }
-    argv = [sys.executable, *flags, "-c", code]
+    argv = [str(python), *flags, "-c", code]
     return subprocess.run(argv, env=merged, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -81,6 +84,21 @@ def test_isolated_interpreters_are_left_alone(tmp_path: Path, flags: tuple[str, 
     """-I, -S and -E lose our path or our file: absent, not broken."""
     done = run(tmp_path, "import sys; print('_probing_probe.importhook' in sys.modules)", *flags)
     assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
+
+
+def test_in_a_virtual_environment_with_a_sitecustomize_of_its_own(tmp_path: Path) -> None:
+    """As in any prefix (conda's): torch is found there, its page is opened, and the prefix's sitecustomize runs."""
+    venv.create(tmp_path / "env", symlinks=True)
+    (site,) = (tmp_path / "env" / "lib").glob("python3*/site-packages")
+    fake_torch(site)
+    (site / "sitecustomize.py").write_text("print('theirs')\n")
+    env = {"PYTHONPATH": str(SITE)}
+    done = run(
+        tmp_path, "import torch; print(torch.__file__)", python=tmp_path / "env" / "bin" / "python", **env
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"theirs\n{site / 'torch' / '__init__.py'}\n"
+    assert [p.suffix for p in (tmp_path / "pages").iterdir()] == [".page"]
 
 
 def test_flight_recorder_switches_follow_the_torch_that_is_there(tmp_path: Path) -> None:

@@ -205,6 +205,35 @@ print(pid)
     assert pages.parse((tmp_path / "pages" / f"p{child}.page").read_bytes()).steps == 2
 
 
+def test_torchrun_and_its_workers(tmp_path: Path) -> None:
+    """Each worker is the rank that torchrun made it; torchrun's own page makes no step, by which it is told apart."""
+    code = (
+        PROLOGUE
+        + """
+dist.init_process_group("gloo")
+step()
+dist.all_reduce(torch.ones(4))
+dist.barrier()
+dist.destroy_process_group()
+"""
+    )
+    (tmp_path / "train.py").write_text(code.replace('warnings.simplefilter("error")', ""))
+    launch = f"""
+from torch.distributed import run
+run.main(["--standalone", "--nproc-per-node=2", {str(tmp_path / "train.py")!r}])
+"""
+    launcher = start(tmp_path, launch, rank=1)
+    out, err = launcher.communicate(timeout=400)
+    assert launcher.returncode == 0, out + err
+    seen = {p.pid: p for p in (pages.parse(f.read_bytes()) for f in (tmp_path / "pages").glob("*.page"))}
+    own = seen.pop(launcher.pid)
+    assert (own.rank, own.steps, list(own.recent_collectives)) == (1, 0, [])
+    assert sorted((p.rank, p.local_rank, p.world_size, p.steps, p.backend) for p in seen.values()) == [
+        (0, 0, 2, 1, "gloo"),
+        (1, 1, 2, 1, "gloo"),
+    ]
+
+
 def test_torch_compile_still_sees_whole_graphs(tmp_path: Path) -> None:
     """fullgraph=True raises on a graph break: neither a hooked call nor a collective may cause one."""
     code = """
