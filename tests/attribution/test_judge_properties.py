@@ -57,6 +57,8 @@ def scenes(draw):
             attempt, gpus=draw(st.sampled_from([None, make.gpus("n1", indices=(3,)), {}]))
         )
     events = [_event(draw, make) for _ in range(draw(st.integers(0, 6)))]
+    # Of two alike, which comes first must not matter either.
+    events += [_twin(draw, make, e) for e in events if draw(st.booleans())]
     actions = tuple(
         make.action(
             draw(st.sampled_from(["drain", "requeue", "refuse"])),
@@ -104,6 +106,15 @@ def _event(draw, make):
         source=draw(st.sampled_from(["kernel", "nvml", "sysfs", "check"])),
         detail=draw(st.sampled_from([{}, {"recovered": True}])),
     )
+
+
+def _twin(draw, make, event):
+    """The same a little later or at once, maybe on another device."""
+    at = event.at + timedelta(seconds=draw(st.sampled_from([0, 1, 20])))
+    other = make.event(at=at, node=event.node)
+    device = draw(st.sampled_from([event.device, "gpu5"]))
+    gpu = event.gpu_uuid if device == event.device else None
+    return dataclasses.replace(event, event_id=other.event_id, at=at, device=device, gpu_uuid=gpu)
 
 
 def verdict(make, attempt, events, more):
