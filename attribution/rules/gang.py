@@ -28,6 +28,8 @@ _CAUSES = {
 
 _UNSEEN = frozenset({"missing", "rank_ended"})
 """Findings that a death in the teardown, too near to the others' to be told apart, would look like."""
+_BY_SIGNAL = frozenset(128 + signal for signal in (4, 6, 7, 8, 9, 11))
+"""How a shell that started the rank ends when a signal has killed it; 15 is how Slurm ends the others."""
 _KILLED = frozenset({"oom_kill_suspected", "process_crashed", "process_aborted", "bus_error", "segfault"})
 
 _WEIGHTS = {
@@ -84,7 +86,7 @@ def _killed(case: scene.Scene, ranks: set[int]) -> bool:
         _tasks(e.detail)
         for e in case.case.events
         if e.source == "joblog"
-        and e.kind in _KILLED
+        and (e.kind in _KILLED or e.detail.get("exit_code") in _BY_SIGNAL)
         and e.job_id == case.attempt.job_id
         and e.at >= case.start_at
     ]

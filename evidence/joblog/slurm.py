@@ -86,6 +86,7 @@ _LAUNCH = re.compile(
 )
 _TASKS = re.compile(r"srun: error: (?P<host>\S{1,1024}): tasks? (?P<tasks>[\d,-]{1,1024}): (?P<how>.+)")
 _FIRST = re.compile(r"\d{1,9}")
+_CODE = re.compile(r"exited with exit code (\d{1,3})\b")
 _MPI = re.compile(
     r"process rank (?P<rank>\d{1,18}) with PID (?P<pid>\d{1,18}) on node (?P<host>\S+) exited on signal (?P<signal>\d{1,18})"
 )
@@ -146,14 +147,14 @@ def _tasks(source: Record) -> JobFinding | None:
     kind = next((name for name, words in _HOW if how.startswith(words)), None)
     if kind is None or how.startswith("exited with exit code 0"):
         return None
-    first = _FIRST.search(found["tasks"])
+    first, code = _FIRST.search(found["tasks"]), _CODE.match(how)
     return make(
         FACTS,
         kind,
         source,
         host=found["host"],
         rank=int(first[0]) if first else None,
-        detail={"tasks": found["tasks"]},
+        detail={"tasks": found["tasks"]} | ({"exit_code": int(code[1])} if code else {}),
     )
 
 

@@ -188,6 +188,13 @@ def test_a_missing_rank_that_slurm_says_was_killed(make):
     assert make.judge(*told, terminated).cause != "rank_killed"
 
 
+@pytest.mark.parametrize(("code", "killed"), [(137, True), (139, True), (143, False), (1, False)])
+def test_a_missing_rank_whose_shell_says_that_it_was_killed(make, code, killed):
+    """`srun bash train.sh`: of the task Slurm knows only what the shell returned, 128 and the signal."""
+    exited = make.finding("task_exit", detail={"rank": 1, "tasks": "1", "host": "n2", "exit_code": code})
+    assert (make.judge(*snapshots(make, stack=[]), exited).cause == "rank_killed") is killed
+
+
 def test_the_ranks_of_a_node_that_died_at_once(make):
     """srun has one line for them. With others in it, it says nothing: Slurm kills so what does not obey."""
     first, last = snapshots(make, stack=[])

@@ -493,3 +493,18 @@ def test_steps_that_were_only_buffered_do_not_acquit_a_traceback() -> None:
 def test_cuda_that_does_not_start_is_not_the_programs_exception(text: str) -> None:
     """PyTorch's own words for a driver or fabric that is not ready."""
     assert [f.kind for f in reader.read([*CAUGHT[:2], text])] == ["cuda_unavailable"]
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "code"),
+    [("Exited with exit code 137", "task_exit", 137), ("Killed", "oom_kill_suspected", None)],
+)
+def test_the_tasks_of_a_line_and_what_they_returned(how: str, kind: str, code: int | None) -> None:
+    """Several tasks of a node are one line; a shell says by its exit code that a signal ended what it ran."""
+    (found,) = read(f"srun: error: n3: tasks 4-5: {how}")
+    assert (found.kind, found.rank, found.detail["tasks"], found.detail.get("exit_code")) == (
+        kind,
+        4,
+        "4-5",
+        code,
+    )
