@@ -59,24 +59,31 @@ def test_every_failed_attempt_is_answered_once(history, bulked):
 
 
 def test_bulk_equals_judge_on_every_attempt(history, bulked):
-    """Cause, domain, node, device, confidence and strongest event, attempt by attempt, with all events of the window."""
+    """Cause, domain, node, device, confidence and strongest event, attempt by attempt, the judge reading the rows itself."""
     source = bulk.Bulk(history)
     attempts = {
         r["attempt_id"]: r
         for r in ds.dataset(history / "attempts", partitioning="hive").to_table().to_pylist()
     }
-    whole = bulk.Slice(since_us=bulk.to_us(SINCE), until_us=bulk.to_us(UNTIL))
-    ids = bulked["attempt_id"].to_pylist()
-    seen: dict[int, list[dict]] = {}
-    for row in source.candidates(whole, ids).to_pylist():
-        seen.setdefault(row["attempt_id"], []).append(row)
-    nodes: dict[int, list[str]] = {}
-    for row in source.places(whole, ids).sort_by("node_idx").to_pylist():
-        nodes.setdefault(row["attempt_id"], []).append(source.nodes[row["node_idx"]])
+    places = ds.dataset(history / "attempt_nodes", partitioning="hive").to_table().sort_by("node_idx")
+    on: dict[int, list[int]] = {}
+    for row in places.to_pylist():
+        on.setdefault(row["attempt_id"], []).append(row["node_idx"])
+    nodes = {i: [source.nodes[n] for n in numbers] for i, numbers in on.items()}
+    by_node: dict[int, list[dict]] = {}
+    for row in ds.dataset(history / "events", partitioning="hive").to_table().sort_by("at_us").to_pylist():
+        by_node.setdefault(row["node_idx"], []).append(row)
+
+    def around(attempt_id: int) -> list[dict]:
+        """A minute more than the window on either side: what lies in it is for the judge to say."""
+        end = attempts[attempt_id]["end_us"]
+        low, high = end - 660_000_000, end + 360_000_000
+        return [e for n in on[attempt_id] for e in by_node.get(n, ()) if low <= e["at_us"] <= high]
+
     causes = set()
     for got in bulked.to_pylist():
         i = got["attempt_id"]
-        case = reattribute.make_case(attempts[i], tuple(nodes[i]), seen.get(i, []), source)
+        case = reattribute.make_case(attempts[i], tuple(nodes[i]), around(i), source)
         alone = judge.judge(case, made_at=case.attempt.end_at)
         rows = {e.event_id: e.detail["row"] for e in case.events}
         assert got["cause"] == alone.cause, i
