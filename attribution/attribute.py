@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -212,7 +213,8 @@ def _incidents(fetcher: fetch.Fetcher, verdicts: Sequence[records.Verdict]) -> l
     sorts = signatures.roots_of(incidents.WIDE)
     found: dict[object, incidents.Incident] = {}
     for cluster, since, until in _spans(wide):
-        for incident in incidents.find(fetcher.incident_events(cluster, sorts, since, until)):
+        read = functools.partial(fetcher.incident_events, cluster, sorts)
+        for incident in incidents.find(incidents.whole(read, since, until)):
             found[incident.incident_id] = incident
     return list(found.values())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -66,7 +65,6 @@ class Case:
     )
     past: tuple[PastFault, ...] = records.doc("user-type GPU errors on its GPUs before", default=())
     last_progress_at: datetime | None = records.doc("last training step on the probe pages", default=None)
-    incident_id: uuid.UUID | None = records.doc("the incident it is a victim of", default=None)
     policy: WindowPolicy = field(default_factory=WindowPolicy)
 
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 
-from probing_cluster.attribution import signatures
+from probing_cluster.attribution import findings, signatures
 from probing_cluster.core import records
 
 GAP = timedelta(seconds=120)
 """Events of one incident follow each other closer than this."""
+STEP, REACH = timedelta(hours=1), timedelta(days=1)
+"""How a span is widened to hold whole chains, and how far at most."""
 MIN_NODES = 3
 """From so many nodes on, one cause at one time is one incident."""
 
 WIDE = frozenset({"ib_link", "eth_link", "filesystem_mount", "thermal_power", "node_lost", "node_reboot", "kernel_panic"})  # fmt: skip
 """Causes that a part shared by many nodes can have."""
+_FAULTY = (records.Domain.HARDWARE, records.Domain.SYSTEM_SOFTWARE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,19 +73,33 @@ def assign(
     found: Iterable[Incident],
     events: Mapping[uuid.UUID, records.HealthEvent],
 ) -> list[records.Verdict]:
-    """The verdicts with their incident: a wide one, or a part several attempts died of."""
+    """The verdicts with their incident, whoever else is judged with them.
+
+    A wide incident has an id of its own; any other fault that a node showed is named by its event, the verdict's
+    first evidence, so that all whom it ended share it. What only the job's side says is nobody else's fault.
+    """
     wide = {e: i.incident_id for i in found for e in i.event_ids}
-    victims: dict[uuid.UUID, set[tuple[int, object]]] = {}
-    for verdict in verdicts:
-        for event_id in verdict.evidence[:1]:
-            victims.setdefault(event_id, set()).add((verdict.job_id, verdict.submit_at))
     made = []
     for verdict in verdicts:
-        first = verdict.evidence[0] if verdict.evidence else None
         chosen = next((wide[e] for e in verdict.evidence if e in wide and verdict.cause in WIDE), None)
-        if chosen is None and first is not None and len(victims[first]) > 1 and first in events:
-            chosen = incident_id(verdict.cause, events[first])
+        if chosen is None and verdict.domain in _FAULTY:
+            first = events.get(verdict.evidence[0]) if verdict.evidence else None
+            chosen = None if first is None or findings.is_finding(first) else first.event_id
         made.append(
             dataclasses.replace(verdict, incident_id=chosen) if chosen != verdict.incident_id else verdict
         )
     return made
+
+
+def whole(
+    events: Callable[[datetime, datetime], Sequence[records.HealthEvent]], since: datetime, until: datetime
+) -> Sequence[records.HealthEvent]:
+    """What `events` gives for a span, the span widened until no chain can begin before or end after it, by a day at most."""
+    first, last = since, until
+    while True:
+        seen = events(first, last)
+        early = any(e.at - first <= GAP for e in seen) and first > since - REACH
+        late = any(last - e.at <= GAP for e in seen) and last < until + REACH
+        if not early and not late:
+            return seen
+        first, last = first - STEP * early, last + STEP * late

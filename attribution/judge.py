@@ -75,7 +75,6 @@ def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
         evidence=_evidence(found, ranking),
         ruled_out=eliminate.ruled_out(found, ranking),
         next_step=wording.next_step(found, ranking),
-        incident_id=case.incident_id if info.severity is records.Severity.HIGH else None,
         onset_at=min(winner.at, found.onset_at) if winner.evidence else found.onset_at,
         window_start_at=min([found.window.start_at, *_standing_since(found, ranking)]),
         window_end_at=found.window.end_at,

@@ -140,8 +140,9 @@ SELECT
     array_remove(array_agg(DISTINCT v.node), NULL) AS nodes, min(v.summary) AS summary
 FROM probing.verdict v
 WHERE v.incident_id IS NOT NULL AND v.superseded_at IS NULL
-GROUP BY v.cluster, v.incident_id;
-COMMENT ON VIEW ops.incidents IS 'One row per incident with the attempts it ended.';
+GROUP BY v.cluster, v.incident_id
+HAVING count(*) > 1 OR bool_or(v.incident_id <> ALL (v.evidence));
+COMMENT ON VIEW ops.incidents IS 'One row per fault that ended several attempts or was seen on many nodes.';
 COMMENT ON COLUMN ops.incidents.n_attempts IS 'attempts it ended';
 COMMENT ON COLUMN ops.incidents.n_jobs IS 'distinct jobs among them';
 COMMENT ON COLUMN ops.incidents.nodes IS 'nodes at fault';

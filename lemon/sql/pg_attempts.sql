@@ -1,6 +1,7 @@
 -- One cluster's attempts that ran in a span, with what their current verdict says about a node.
 -- Inputs   $1, $2 bounds (timestamptz); $3 cluster; $4 job-side sources, comma-separated.
 -- Output   one row per attempt; *_us are microseconds since 1970 UTC, null while not known; verdict columns null without one.
+--          incident: the wide incident, of a part many nodes share; a fault of one node is no such.
 --          attested: the word against fault_node does not come from the job alone: Slurm says it, a person does, or an event
 --          of that node's own sources is among the evidence.
 SELECT a.job_id, a.attempt,
@@ -8,7 +9,7 @@ SELECT a.job_id, a.attempt,
        (extract(epoch FROM a.end_at) * 1000000)::bigint AS end_us,
        a.state, a.nodes, cardinality(a.nodes)::bigint AS n_nodes, a.n_gpus, a."user", a.run_key,
        v.cause, v.domain, v.component, v.node AS fault_node, v.device, v.confidence, v.summary,
-       v.incident_id::text AS incident,
+       CASE WHEN v.incident_id <> ALL (v.evidence) THEN v.incident_id::text END AS incident,
        CASE WHEN v.node IS NULL THEN false
             WHEN v.author <> 'rules' THEN true
             WHEN a.state IN ('NODE_FAIL', 'BOOT_FAIL') AND (a.failed_node = v.node OR cardinality(a.nodes) = 1) THEN true

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import timedelta
 
 from probing_cluster.attribution import incidents
 from probing_cluster.core import records
+
+NEAR = timedelta(minutes=10)
 
 
 def downs(make, *nodes, before=30, step=1):
@@ -39,17 +42,50 @@ def test_corrected_and_private_faults_make_none(make):
     assert incidents.find(quiet) == []
 
 
-def test_two_attempts_that_died_of_one_event_share_an_incident(make):
-    """A node-wide fault with two victims; a lone victim has none."""
+def test_attempts_that_died_of_one_event_share_an_incident_whoever_is_judged_with_them(make):
+    """A node-wide fault with two victims is named by its event; judged alone, each says the same."""
     ue = make.event(5, kind="edac", code="UE", node="n1")
     verdicts = [make.judge(ue, attempt=make.attempt(job_id=j, nodes=("n1",))) for j in (1, 2)]
     made = incidents.assign(verdicts, [], {ue.event_id: ue})
-    assert len({v.incident_id for v in made}) == 1
-    assert made[0].incident_id is not None
-    assert incidents.assign(verdicts[:1], [], {ue.event_id: ue}) == verdicts[:1]
+    assert [v.incident_id for v in made] == [ue.event_id] * 2
+    assert [*incidents.assign(verdicts[:1], [], {ue.event_id: ue}), *made[1:]] == made
+
+
+def test_only_what_a_node_showed_can_have_other_victims(make):
+    """A program's own failure, and what only a job's log says, are no incident."""
+    said = make.event(5, kind="nccl_timeout", source="joblog", node="n1")
+    for verdict in (make.judge(said), make.judge(attempt=make.attempt(exit_code=1))):
+        told = dataclasses.replace(verdict, domain=records.Domain.HARDWARE, evidence=(said.event_id,))
+        assert incidents.assign([verdict, told], [], {said.event_id: said}) == [verdict, told]
 
 
 def test_a_verdict_that_left_its_incident_loses_the_id(make):
-    """Judged again without the others, it stands alone."""
+    """Judged again without the event, it stands alone."""
     lone = dataclasses.replace(make.judge(make.xid(79)), incident_id=make.action().drain_id)
     assert incidents.assign([lone], [], {})[0].incident_id is None
+
+
+def test_a_chain_is_whole_wherever_one_begins_to_look(make):
+    """A switch that goes up and down for three hours is one incident for its first victim and for its last."""
+    events = [e for i in range(120) for e in downs(make, f"n{i % 5}", before=i * 90)]
+    every = incidents.find(events)
+    assert len(every) == 1
+
+    def read(since, until):
+        return sorted((e for e in events if since <= e.at <= until), key=lambda e: e.at)
+
+    for at in (events[0].at, events[60].at, events[-1].at):
+        assert incidents.find(incidents.whole(read, at - NEAR, at + NEAR)) == every
+
+
+def test_a_chain_without_an_end_is_followed_for_a_day(make):
+    """And no further: an ever flapping link must not read the whole history."""
+    asked = []
+
+    def read(since, until):
+        asked.append((since, until))
+        return [dataclasses.replace(make.xid(79), at=at) for at in (since, until)]
+
+    incidents.whole(read, make.end - NEAR, make.end + NEAR)
+    assert asked[-1] == (make.end - NEAR - incidents.REACH, make.end + NEAR + incidents.REACH)
+    assert len(asked) <= 26

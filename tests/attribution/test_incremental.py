@@ -56,7 +56,15 @@ class Fleet:
             start_at=None if job == 5 else start,
             end_at=end,
             state=pick.choice(
-                ["COMPLETED", "FAILED", "FAILED", "FAILED", "PREEMPTED", "PREEMPTED", *judge.JUDGED_STATES]
+                [
+                    "COMPLETED",
+                    "FAILED",
+                    "FAILED",
+                    "FAILED",
+                    "PREEMPTED",
+                    "PREEMPTED",
+                    *sorted(judge.JUDGED_STATES),
+                ]
             ),
             exit_code=pick.choice([None, 0, 1, 137]),
             exit_signal=pick.choice([None, 0, 9]),
@@ -169,7 +177,7 @@ def both(store, fleet, monkeypatch):
             told = {_key(v): v for v in one_by_one.verdicts}
             assert [_key(v) for v in sorted_out.verdicts] == list(told)
             for verdict in sorted_out.verdicts:
-                assert _of(verdict, fleet) == _of(told[_key(verdict)], fleet)
+                assert verdict == told[_key(verdict)]
             assert {c.after.job_id for c in sorted_out.changed} == {
                 c.after.job_id for c in one_by_one.changed
             }
@@ -180,11 +188,6 @@ def both(store, fleet, monkeypatch):
 
 def _key(verdict: records.Verdict) -> tuple[str, int, datetime]:
     return (verdict.cluster, verdict.job_id, verdict.submit_at)
-
-
-def _of(verdict: records.Verdict, fleet: Fleet) -> records.Verdict:
-    # Whether several attempts died of one part is seen among those judged together: a day's.
-    return verdict if fleet.days == 1 else dataclasses.replace(verdict, incident_id=None)
 
 
 def test_new_attempts(store, fleet, both, monkeypatch):

@@ -21,7 +21,13 @@ def read(store: db_store.Store, cluster: str = "c") -> gather.Facts:
 
 def judged(store: db_store.Store, *, nodes: tuple[str, ...] = ("n1", "n2"), **changes: object) -> None:
     """Job 1 on `nodes`, laid at n1 by a verdict without any evidence."""
-    changes = {"state": "FAILED", "failed_node": None, "author": "rules", "evidence": ()} | changes
+    changes = {
+        "state": "FAILED",
+        "failed_node": None,
+        "author": "rules",
+        "evidence": (),
+        "incident_id": None,
+    } | changes
     died = fleet.attempt(1, 2, 1, *nodes, state=changes["state"], failed_node=changes["failed_node"])
     store.upsert_attempts([died])
     store.save_verdicts(
@@ -29,7 +35,7 @@ def judged(store: db_store.Store, *, nodes: tuple[str, ...] = ("n1", "n2"), **ch
             records.Verdict(
                 cluster="c", job_id=1, submit_at=died.submit_at, cause="gpu_lost", domain=records.Domain.HARDWARE,
                 component="gpu", node="n1", confidence=records.Confidence.LIKELY, summary="", rules_version="1",
-                made_at=fleet.END, author=str(changes["author"]), evidence=changes["evidence"],
+                made_at=fleet.END, author=str(changes["author"]), evidence=changes["evidence"], incident_id=changes["incident_id"],
             )
         ]
     )  # fmt: skip
@@ -149,3 +155,12 @@ def test_what_was_found_out_about_ranks_is_read_as_the_jobs_word(store: db_store
         ("n2", "rank_finding", "rank_dead"),
     ]
     assert {r["source"] for r in rows} <= records.JOB_SIDE_SOURCES
+
+
+def test_only_an_incident_of_many_nodes_is_nobodys_own(store: db_store.Store) -> None:
+    """The fault that a node's two victims share is that node's; a switch's is not."""
+    fault, switch = uuid.UUID(int=7), uuid.UUID(int=8)
+    judged(store, evidence=(fault,), incident_id=fault)
+    assert read(store).attempts["incident"].to_pylist() == [None]
+    judged(store, evidence=(fault,), incident_id=switch)
+    assert read(store).attempts["incident"].to_pylist() == [str(switch)]

@@ -966,7 +966,7 @@ def upgrade() -> None:
             "incident_id",
             sa.Uuid(),
             nullable=True,
-            comment="shared by verdicts of one incident with many victims",
+            comment="the fault it died of, shared by all its victims: the first evidence, or a wide incident's own id",
         ),
         sa.Column(
             "onset_at", sa.DateTime(timezone=True), nullable=True, comment="when the trouble began, UTC"
