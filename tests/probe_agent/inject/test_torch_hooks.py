@@ -205,6 +205,22 @@ print(pid)
     assert pages.parse((tmp_path / "pages" / f"p{child}.page").read_bytes()).steps == 2
 
 
+def test_a_program_that_loses_our_directory_is_not_disturbed(tmp_path: Path) -> None:
+    """Neither a forked trainer whose environment was emptied nor one whose page cannot be made hears of us."""
+    code = """
+for lost in (None, "/nonexistent"):
+    pid = os.fork()
+    if pid == 0:
+        os.environ.pop("PROBING_PAGE_DIR")
+        if lost: os.environ["PROBING_PAGE_DIR"] = lost
+        step(); step()
+        os._exit(7)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+    assert finish(start(tmp_path, code)) == "7\n7\n"
+    assert len(list((tmp_path / "pages").glob("*.page"))) == 1
+
+
 def test_torchrun_and_its_workers(tmp_path: Path) -> None:
     """Each worker is the rank that torchrun made it; torchrun's own page makes no step, by which it is told apart."""
     code = (

@@ -23,6 +23,8 @@ _TRAINING = layout.TRAINING
 _words = None
 _map = None
 _pid = 0
+may_open = True
+"""Whether the first step is to try once more where no page could be opened; again after a fork."""
 
 # What has been waited for since the last optimizer step, nanoseconds.
 _input_ns = 0
@@ -157,6 +159,8 @@ def _forget():
 
 def close_in_child():
     """After fork: the parent's page is not ours to write; a child that trains opens its own."""
+    global may_open
+    may_open = True
     _forget()
 
 

@@ -63,7 +63,7 @@ def _optimizer(torch):
         if collectives.compiling is None or not (
             collectives.compiling() or collectives.compiler._is_compiling_flag
         ):
-            if page._words is None:
+            if page.may_open and page._words is None:
                 _reopen()
             done()
 
@@ -72,11 +72,11 @@ def _optimizer(torch):
 
 def _reopen():
     # A forked child that trains (torch.multiprocessing with fork) gets a page of its own.
-    if page._pid != os.getpid():
-        try:
-            page.open_page()
-        except OSError:
-            page._pid = os.getpid()  # asked once; without a page every hook returns at once
+    try:
+        page.open_page()
+    except Exception:  # without a page every hook returns at once
+        pass
+    page.may_open = False  # asked once
 
 
 def _timed_checkpoint(inner):
