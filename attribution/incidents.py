@@ -36,10 +36,14 @@ def find(events: Iterable[records.HealthEvent]) -> list[Incident]:
     """The incidents among events of any kind: per cause, chains of close events over enough nodes."""
     by_cause: dict[str, list[records.HealthEvent]] = {}
     for event in sorted(events, key=lambda e: (e.at, e.event_id)):
-        signature = signatures.of(event)
-        if signature.cause in WIDE and signature.role is signatures.Role.ROOT:
-            by_cause.setdefault(signature.cause, []).append(event)
+        if _counts(event):
+            by_cause.setdefault(signatures.of(event).cause, []).append(event)
     return [i for cause, seen in sorted(by_cause.items()) for i in _chains(cause, seen)]
+
+
+def _counts(event: records.HealthEvent) -> bool:
+    signature = signatures.of(event)
+    return signature.cause in WIDE and signature.role is signatures.Role.ROOT
 
 
 def _chains(cause: str, seen: Sequence[records.HealthEvent]) -> Iterable[Incident]:
@@ -97,7 +101,7 @@ def whole(
     """What `events` gives for a span, the span widened until no chain can begin before or end after it, by a day at most."""
     first, last = since, until
     while True:
-        seen = events(first, last)
+        seen = [e for e in events(first, last) if _counts(e)]
         early = any(e.at - first <= GAP for e in seen) and first > since - REACH
         late = any(last - e.at <= GAP for e in seen) and last < until + REACH
         if not early and not late:

@@ -84,8 +84,21 @@ def test_a_chain_without_an_end_is_followed_for_a_day(make):
 
     def read(since, until):
         asked.append((since, until))
-        return [dataclasses.replace(make.xid(79), at=at) for at in (since, until)]
+        return [dataclasses.replace(e, at=at) for at in (since, until) for e in downs(make, "n1")]
 
     incidents.whole(read, make.end - NEAR, make.end + NEAR)
     assert asked[-1] == (make.end - NEAR - incidents.REACH, make.end + NEAR + incidents.REACH)
     assert len(asked) <= 26
+
+
+def test_what_makes_no_incident_widens_nothing(make):
+    """Recoveries and a program's own errors are everywhere at all times: they are no chain."""
+    asked = []
+
+    def read(since, until):
+        asked.append((since, until))
+        back = make.event(kind="nfs", code="recovered", severity=records.Severity.INFO)
+        return [dataclasses.replace(e, at=at) for at in (since, until) for e in (back, make.xid(31))]
+
+    assert incidents.whole(read, make.end - NEAR, make.end + NEAR) == []
+    assert len(asked) == 1
