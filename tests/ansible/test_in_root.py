@@ -5,8 +5,10 @@ Not part of `make test`: it takes root, debootstrap, a mirror, a package index a
     apt-get install debootstrap
     PROBING_ROOTS=/var/tmp/probing-roots pytest tests/ansible/test_in_root.py
 
-PROBING_SUITE=trixie takes Debian 13. PROBING_WHEELHOUSE names a directory of wheels for the root's Python, where the root
-reaches no index; MIRROR another mirror.
+PROBING_SUITE=trixie takes Debian 13. PROBING_WHEELHOUSE names a directory of wheels for the root's Python (3.11 in Debian 12,
+3.13 in 13), where the root reaches no index: `pip download --only-binary=:all: --python-version 3.13 --dest DIRECTORY` of what
+pyproject.toml names, with a `--platform` for each kind of manylinux. MIRROR names another mirror. What is tested must not change
+meanwhile: a wheel of other code is an upgrade, and the second run would make one. Use a clone where others work.
 """
 
 from __future__ import annotations
