@@ -23,7 +23,7 @@ def page(
         for i in range(max(1, steps - 63), steps + 1)
     )
     values: dict[str, Any] = {
-        "pid": 100, "start_ticks": 1, "realtime_ns": NS, "monotonic_ns": NS, "job": 7, "restart": 0, "step_id": 0, "rank": 0,
+        "pid": 100, "pid_inside": 100, "pid_namespace": None, "start_ticks": 1, "realtime_ns": NS, "monotonic_ns": NS, "job": 7, "restart": 0, "step_id": 0, "rank": 0,
         "world_size": 4, "local_rank": 0, "host": "n1", "torch": "2.13", "python": "3.11", "backend": "gloo", "phase": phase,
         "phase_since_ns": int(since_s * NS) or 1, "steps": steps, "step_ns": int(steps * step_s * NS) or None,
         "checkpoint_begin_ns": None, "checkpoint_end_ns": None, "checkpoints": 0, "steps_unseen": False,
