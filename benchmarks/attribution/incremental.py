@@ -67,14 +67,14 @@ def _timed(opened: store.Store, home: Path, *, again: bool) -> dict[str, Any]:
     if not again:
         _forget(opened.url)
     span = {"since": _DAY, "until": _DAY + timedelta(days=1)} if again else {}
-    wall, own, server = time.perf_counter(), time.process_time(), _server_s(home)
+    wall, own, server = time.perf_counter(), time.process_time(), _server_ticks(home)
     done = attribute.attribute(opened, at=_Settled(), **span)
     return {
         "attempts": done.n_attempts,
         "changed": len(done.changed),
         "s": round(time.perf_counter() - wall, 3),
         "cpu_s": round(time.process_time() - own, 3),
-        "server_cpu_s": round(_server_s(home) - server, 2),
+        "server_cpu_s": round(_since(server, _server_ticks(home)), 2),
     }
 
 
@@ -82,16 +82,21 @@ def _middle(rounds: list[dict[str, Any]]) -> dict[str, Any]:
     return {k: statistics.median(r[k] for r in rounds) for k in rounds[0]}
 
 
-def _server_s(home: Path) -> float:
-    """Processor seconds of the server's processes, those that ended left out."""
-    ticks = 0
+def _server_ticks(home: Path) -> dict[str, int]:
+    """Processor ticks of each of the server's processes that are there now."""
+    ticks = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             if (stat.parent / "cwd").readlink().is_relative_to(home):
-                ticks += sum(map(int, stat.read_text().rpartition(")")[2].split()[11:13]))
+                ticks[stat.parent.name] = sum(map(int, stat.read_text().rpartition(")")[2].split()[11:13]))
         except OSError:  # it has ended meanwhile
             continue
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return ticks
+
+
+def _since(before: dict[str, int], after: dict[str, int]) -> float:
+    """Processor seconds used between; what ended meanwhile (the connection that tidied up before) is left out."""
+    return sum(n - before.get(pid, 0) for pid, n in after.items()) / os.sysconf("SC_CLK_TCK")
 
 
 def _beat(opened: store.Store) -> None:
