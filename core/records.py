@@ -225,7 +225,10 @@ class Verdict(FromRow):
     evidence: tuple[uuid.UUID, ...] = doc("event ids the verdict rests on, strongest first", default=())
     ruled_out: tuple[str, ...] = doc("other causes and why not, one sentence each", default=())
     next_step: str = doc("what to do now", default="")
-    incident_id: uuid.UUID | None = doc("the fault it died of, shared by all its victims: the first evidence, or a wide incident's own id", default=None)
+    incident_id: uuid.UUID | None = doc(
+        "the fault it died of, shared by all its victims: the first evidence, or a wide incident's own id",
+        default=None,
+    )
     onset_at: datetime | None = doc("when the trouble began, UTC", default=None)
     window_start_at: datetime | None = doc("start of the evidence window, UTC", default=None)
     window_end_at: datetime | None = doc("end of the evidence window, UTC", default=None)

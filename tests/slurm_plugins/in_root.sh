@@ -1,9 +1,10 @@
 #!/bin/sh
-# Runs test_on_slurm.py against the Slurm of another Debian release: its binaries in a debootstrapped root, everything
+# Runs test_on_slurm.py, or the tests named, against the Slurm of another Debian release: its binaries in a debootstrapped root, everything
 # else (munge, MariaDB, our code) from this machine. Root only; not part of `make test`.
 #
 #   sh tests/slurm_plugins/in_root.sh trixie [ROOT] [pytest arguments …]      Slurm 24.11
 #   sh tests/slurm_plugins/in_root.sh sid    [ROOT] [pytest arguments …]      Debian's newest
+#   sh tests/slurm_plugins/in_root.sh trixie "" tests/e2e                   the end-to-end cases there
 #
 # ROOT (default /var/tmp/probing-roots/SUITE) is made when missing and kept; what is mounted in it is unmounted again.
 set -eu
@@ -44,4 +45,4 @@ exec chroot $root /usr/bin/env --chdir="\$PWD" PATH=/usr/sbin:/usr/bin:/sbin:/bi
 END
     chmod 755 "$bin/$program"
 done
-PATH="$bin:$PATH" "$here/.venv/bin/pytest" "$here/tests/slurm_plugins/test_on_slurm.py" -q "$@"
+PATH="$bin:$PATH" "$here/.venv/bin/pytest" -q "${@:-$here/tests/slurm_plugins/test_on_slurm.py}"
