@@ -1,9 +1,9 @@
 """Mutated lines through every reader: no exception, no hang, well-formed findings.
 
-    python -m benchmarks.evidence_fuzz [--lines N] [--seed S] [--samples FILE-OR-DIRECTORY …]
+    python -m benchmarks.evidence_fuzz [--lines N] [--jobs N] [--seed S] [--samples FILE-OR-DIRECTORY …]
 
 Seeds are the samples given (or those beside the checkout, where they are) and the words the readers look
-for. A line that takes ten seconds is a hang. `evidence_atheris` runs the same target under coverage guidance.
+for. A line that takes ten seconds of processor time is a hang. `evidence_atheris` runs the same target under coverage guidance.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from concurrent import futures
 from pathlib import Path
 from types import FrameType
 
@@ -26,6 +27,7 @@ from probing_cluster.evidence.kernel import reader as kernel
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "samples"
 HANG_S = 10.0
+"""Of processor time: a busy machine is no hang."""
 _SPLICES = (
     b"\x00",
     b"\xff\xfe",
@@ -123,11 +125,11 @@ def rounds(lines: int, seed: int, pool: list[bytes]) -> Iterator[tuple[int, int,
     """Run; yields (lines done, findings, CPU seconds) every 100,000 lines. A failure prints its line and raises."""
     chance, target = random.Random(seed), Target()
     words = [t.encode() for t in (*kernel.TRIGGERS, *joblog.TRIGGERS)]
-    signal.signal(signal.SIGALRM, _alarm)
+    signal.signal(signal.SIGPROF, _alarm)
     start = time.process_time()
     for number in range(1, lines + 1):
         data = mutate(chance, pool, words)
-        signal.setitimer(signal.ITIMER_REAL, HANG_S)
+        signal.setitimer(signal.ITIMER_PROF, HANG_S)
         try:
             target.one(data)
             if number % 50 == 0:
@@ -136,22 +138,34 @@ def rounds(lines: int, seed: int, pool: list[bytes]) -> Iterator[tuple[int, int,
             sys.stderr.write(f"failed on {data!r} (seed {seed}, line {number})\n")
             raise
         if number % 100_000 == 0 or number == lines:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
             yield number, target.found, time.process_time() - start
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def run(lines: int, seed: int, pool: list[bytes]) -> None:
+    """One run, a line of progress per 100,000."""
+    for done, found, seconds in rounds(lines, seed, pool):
+        print(
+            f"seed {seed}: {done:10d} lines  {found:9d} findings  {done / seconds:9.0f} lines/CPU s",
+            flush=True,
+        )
 
 
 def main() -> None:
-    """Run and print one line per 100,000."""
+    """Share the lines among processes, each with a seed of its own; any that fails fails the whole."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--lines", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="of the first process; each next has the next")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--samples", type=Path, nargs="*", default=[SHARED] if SHARED.is_dir() else [])
     chosen = parser.parse_args()
-    for done, found, seconds in rounds(chosen.lines, chosen.seed, seeds(chosen.samples)):
-        print(f"{done:10d} lines  {found:9d} findings  {done / seconds:9.0f} lines/CPU s", flush=True)
+    pool, each = seeds(chosen.samples), -(-chosen.lines // chosen.jobs)
+    with futures.ProcessPoolExecutor(chosen.jobs) as processes:
+        for done in [processes.submit(run, each, chosen.seed + i, pool) for i in range(chosen.jobs)]:
+            done.result()
 
 
 if __name__ == "__main__":
