@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs test_on_slurm.py, or the tests named, against the Slurm of another Debian release: its binaries in a debootstrapped root, everything
-# else (munge, MariaDB, our code) from this machine. Root only; not part of `make test`.
+# Runs test_on_slurm.py, or the tests named, against the Slurm of another Debian release: its binaries in a debootstrapped root,
+# everything else (munge, MariaDB, our code) from this machine. Root only; not part of `make test`.
 #
 #   sh tests/slurm_plugins/in_root.sh trixie [ROOT] [pytest arguments …]      Slurm 24.11
 #   sh tests/slurm_plugins/in_root.sh sid    [ROOT] [pytest arguments …]      Debian's newest
@@ -30,7 +30,7 @@ cleanup() {
     rm -rf "$bin"
 }
 trap cleanup EXIT INT TERM
-for place in /tmp /proc /sys /dev "${here%/*}"; do
+for place in /tmp /proc /sys /dev /dev/shm "${here%/*}"; do
     mkdir -p "$root$place"
     mount --bind "$place" "$root$place"
     mounted="$root$place $mounted"
