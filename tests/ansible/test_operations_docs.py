@@ -5,20 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import yaml
 
 from probing_cluster.attribution import taxonomy
-from probing_cluster.control_plane import (
-    site_certificates,
-    site_checks,
-    site_database,
-    site_doors,
-    site_names,
-    site_rights,
-)
-from probing_cluster.slurm_plugins import doctor
+from probing_cluster.control_plane import site_rights
 from tests.ansible import conftest
 
 DOCS = conftest.ROOT / "docs"
@@ -63,16 +54,12 @@ def test_every_finding_of_the_doctor_is_listed() -> None:
     """Each name that `probing-ctl doctor` may print has its row."""
     pages = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("install.md", "slurm.md"))
     names: set[str] = set()
-    for module in (
-        doctor,
-        site_certificates,
-        site_checks,
-        site_database,
-        site_doors,
-        site_names,
-        site_rights,
-    ):
-        text = Path(str(module.__file__)).read_text(encoding="utf-8")
+    looks = [
+        *(conftest.ROOT / "control_plane").glob("site_*.py"),
+        conftest.ROOT / "slurm_plugins" / "doctor.py",
+    ]
+    for path in looks:
+        text = path.read_text(encoding="utf-8")
         names |= set(re.findall(r'\bname="(\w+)"', text))
     names |= {f"{key.lower()}_path" for key in (*site_rights.ROOTS_HOOKS, *site_rights.EVERYBODYS)}
     assert len(names) > 30
