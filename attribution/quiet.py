@@ -92,21 +92,22 @@ class Quiet:
             text = text.replace(_LIMIT, phrases.duration(limit_s))
         summary, *ruled_out, next_step = text.split("\0")
         # What the judge made and the database held needs no second check.
-        made = object.__new__(records.Verdict)
-        made.__dict__.update(
-            answer.fields,
-            cluster=cluster,
-            job_id=job_id,
-            submit_at=submit_at,
-            attempt=attempt,
-            summary=summary if preemptor is None else _by(preemptor),
-            ruled_out=tuple(ruled_out),
-            next_step=next_step,
-            onset_at=end_at,
-            window_start_at=end_at - self._before,
-            window_end_at=end_at + self._after,
+        return records.of_checked(
+            records.Verdict,
+            {
+                **answer.fields,
+                "cluster": cluster,
+                "job_id": job_id,
+                "submit_at": submit_at,
+                "attempt": attempt,
+                "summary": summary if preemptor is None else _by(preemptor),
+                "ruled_out": tuple(ruled_out),
+                "next_step": next_step,
+                "onset_at": end_at,
+                "window_start_at": end_at - self._before,
+                "window_end_at": end_at + self._after,
+            },
         )
-        return made
 
     def _judged(self, ending: Ending) -> _Answer | None:
         nodes = _NODES[: 1 if ending.one_node else 2]

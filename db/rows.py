@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from probing_cluster.core import clock
+from probing_cluster.core import clock, records
 from probing_cluster.db import plain, tables
 
 _R = TypeVar("_R")
@@ -25,10 +25,7 @@ def to_row(record: Any) -> dict[str, Any]:
 
 def from_row(cls: type[_R], row: Mapping[Any, Any]) -> _R:
     """The record of a row; columns the record does not have are ignored."""
-    # Thousands a second: every field is given and its time is made UTC here, so nothing is left for __init__ to see to.
-    made = object.__new__(cls)
-    made.__dict__.update({name: convert(row[name]) for name, convert in _converters(cls)})
-    return made
+    return records.of_checked(cls, {name: convert(row[name]) for name, convert in _converters(cls)})
 
 
 def names(cls: type[Any]) -> tuple[str, ...]:

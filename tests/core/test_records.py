@@ -63,3 +63,13 @@ def test_from_row_ignores_foreign_columns() -> None:
 def test_event_ids_differ_exactly_when_their_parts_do(left: list[str], right: list[str]) -> None:
     """Parts are length-prefixed, so `ab`+`c` and `a`+`bc` are different events."""
     assert (records.make_event_id(*left) == records.make_event_id(*right)) == (left == right)
+
+
+def test_a_record_of_checked_values_is_the_same_record() -> None:
+    """As equal, as frozen and as hashable as one that was checked."""
+    plain = event()
+    made = records.of_checked(records.HealthEvent, dict(plain.__dict__))
+    assert made == plain
+    assert repr(made) == repr(plain)
+    with pytest.raises(FrozenInstanceError):
+        made.node = "n9"  # type: ignore[misc]
