@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from probing_cluster.attribution.gang import snapshots, stacks, views
+from probing_cluster.attribution.gang import node_faults, snapshots, stacks, views
 from probing_cluster.control_plane import rank_rows
 from probing_cluster.core import clock, errors, records
 from probing_cluster.db import store as db_store
@@ -117,8 +117,9 @@ def stacks_of(store: db_store.Store, gang: Gang, now: datetime) -> dict[str, Any
         "at": None if newest is None else clock.iso_z(newest),
         "n_ranks": len(ranks),
         "world_size": seen.world_size if seen is not None else None,
-        "tree": stacks.fold(stacks.merge((v.rank, v.stack) for v in ranks if v.stack)).to_json(),
+        "tree": stacks.fold(stacks.merge((v.rank, v.frames) for v in ranks if v.frames)).to_json(),
         "without": _without(fresh),
+        "without_native": _without_native(ranks),
         "finding": _standing(store, gang) or _judged(store, gang, seen, newest),
         "silent_nodes": sorted(_nodes(gang) - {e.node for e in fresh}),
     }
@@ -132,6 +133,16 @@ def ask(store: db_store.Store, gang: Gang) -> int:
     for node in sorted(running):
         store.request(node, "collect", gang.job_id, ASK_TTL_S, cluster=gang.cluster)
     return len(running)
+
+
+def faults(
+    store: db_store.Store, attempt: records.JobAttempt, onset_at: datetime
+) -> Mapping[str, set[str]]:
+    """Kinds of trusted faults per node that may have stopped the attempt's ranks, which last got on at `onset_at`."""
+    began = attempt.start_at or attempt.submit_at
+    told = store.events(nodes=attempt.nodes, since=onset_at - node_faults.LOOK_BACK)
+    held = store.allocations(job_id=attempt.job_id, since=began - ONE_MOMENT)
+    return node_faults.live(told, attempt, [a for a in held if a.cluster == attempt.cluster], onset_at)
 
 
 Make = Callable[[db_store.Store, Gang, datetime], dict[str, Any]]
@@ -169,6 +180,15 @@ def _without(events: Iterable[records.HealthEvent]) -> dict[str, str]:
     return {reason: stacks.ranges(ranks) for reason, ranks in sorted(why.items())}
 
 
+def _without_native(ranks: Iterable[views.RankView]) -> dict[str, str]:
+    """Why the C functions of some ranks are not all there, to their ranges."""
+    why: dict[str, list[int]] = {}
+    for view in ranks:
+        if view.native_error:
+            why.setdefault(view.native_error, []).append(view.rank)
+    return {reason: stacks.ranges(ranks) for reason, ranks in sorted(why.items())}
+
+
 def _standing(store: db_store.Store, gang: Gang) -> dict[str, Any] | None:
     """What the service says of the gang at present."""
     said = store.gang_verdicts(job_ids=[gang.job_id], since=gang.since, standing_only=True)
@@ -191,9 +211,8 @@ def _judged(
     since = max(at - STOPPED_BEFORE, gang.since)
     if not store.events(job_id=gang.job_id, since=since, kinds=(snapshots.STALL, snapshots.DEAD), limit=1):
         return None
-    beats = store.heartbeats(job_id=gang.job_id)
-    faults = {b.node: {key.partition(":")[0] for key in b.faults} for b in beats}
-    found = snapshots.judge(seen, faults, sorted(_nodes(gang)))
+    bad = faults(store, gang.attempt, seen.onset_at) if gang.attempt is not None else {}
+    found = snapshots.judge(seen, bad, sorted(_nodes(gang)))
     return _said(found.kind, found.ranks, found.nodes, found.domain, found.confidence) | {
         "summary": found.summary,
         "where": found.where,

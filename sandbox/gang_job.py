@@ -156,6 +156,10 @@ class Training:
             dist.broadcast(torch.zeros(64 * 64), 0)
         elif self.case == "other_shape":
             dist.all_reduce(torch.zeros(7))
+        elif self.case == "gpu_lost":
+            wait_for_gpu()
+        elif self.case == "link_down":
+            fall_silent()
 
     def save(self, step: int) -> None:
         """The culprit's shard of a checkpoint; everybody waits for it."""
@@ -181,6 +185,20 @@ def burn() -> None:
     """C code that spins and holds the GIL: the C library searches a list of elements of no size, practically for ever."""
     c = ctypes.PyDLL(None)
     c.lfind(b"a", b"b", ctypes.byref(ctypes.c_size_t(1 << 62)), ctypes.c_size_t(0), c.strcmp)
+
+
+def wait_for_gpu() -> None:
+    """As a stream is waited for whose GPU has gone: in C, without the GIL."""
+    ctypes.CDLL(None).sleep(FOR_EVER_S)
+
+
+def fall_silent() -> None:
+    """As without a link: gloo's threads stop, so that nothing is sent or taken any more, while the program waits as ever."""
+    c = ctypes.CDLL(None)
+    c.signal(signal.SIGUSR1, c.pause)
+    for thread in Path("/proc/self/task").iterdir():
+        if int(thread.name) != os.getpid():
+            c.tgkill(os.getpid(), int(thread.name), signal.SIGUSR1)
 
 
 def slow_compiler(graph: Any, _inputs: Any) -> Any:

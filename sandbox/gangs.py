@@ -30,6 +30,11 @@ HANGS = {
     "checkpoint_io": ("checkpoint_io", "system_software", "save"),
 }
 """Cases that hang: kind and domain to be named, and the function it hangs in."""
+BROKEN = {
+    "link_down": ("inside_collective", "hardware", "train"),
+    "gpu_lost": ("gpu_lost", "hardware", "wait_for_gpu"),
+}
+"""The same where hardware of the third node breaks at the moment it hangs (see `strike`)."""
 ENDS = {
     "rank_dead": ("rank_killed", "unknown"),
     "node_killed": ("rank_killed", "unknown"),
@@ -45,7 +50,7 @@ SLOW = "slow"
 
 def culprits(case: str) -> list[int]:
     """The ranks at fault."""
-    return [4, 5] if case in {"deadlock", "node_killed"} else [5]
+    return [4, 5] if case in {"deadlock", "node_killed", "link_down"} else [5]
 
 
 def new_directory(sandbox: cluster.Sandbox, case: str) -> Path:
@@ -60,9 +65,32 @@ def submit(sandbox: cluster.Sandbox, case: str, *, steps: int = 5000, directory:
     directory = directory or new_directory(sandbox, case)
     words = [sys.executable, str(JOB), case, str(directory), str(_checkpoints(sandbox))]
     script = f"export OMP_NUM_THREADS=1 STEPS={steps}\nsrun --kill-on-bad-exit=1 {' '.join(words)}"
+    gpus = {"gres": f"gpu:{sandbox.layout.gpus}"} if case in BROKEN else {}
     return sandbox.submit(
-        script, nodes=4, ntasks=8, ntasks_per_node=2, cpus_per_task=1, job_name=case, no_requeue=True
+        script, nodes=4, ntasks=8, ntasks_per_node=2, cpus_per_task=1, job_name=case, no_requeue=True, **gpus
     )
+
+
+def hangs(directory: Path) -> bool:
+    """Whether the gang whose files are here has come to where it goes wrong."""
+    steps = directory / f"steps.{culprits('')[0]}"
+    return steps.exists() and len(steps.read_text("utf-8").splitlines()) >= FAILS_AT
+
+
+def strike(sandbox: cluster.Sandbox, case: str) -> None:
+    """Breaks what the gang needs on the third node."""
+    third = third_node(sandbox)
+    if case == "gpu_lost":
+        sandbox.fault(third, "gpu-lost", gpu=0)
+    else:
+        sandbox.fault(third, "ib-down", hca=sandbox.hardware(third).hcas[0].name)
+
+
+def mend(sandbox: cluster.Sandbox) -> None:
+    """The third node is whole again and takes jobs."""
+    third = third_node(sandbox)
+    sandbox.fault(third, "heal")
+    sandbox.run(["scontrol", "update", f"NodeName={third}", "State=RESUME"], check=False)
 
 
 def third_node(sandbox: cluster.Sandbox) -> str:

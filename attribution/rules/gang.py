@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from probing_cluster.attribution import claims, scene, signatures, taxonomy
-from probing_cluster.attribution.gang import snapshots
+from probing_cluster.attribution import claims, scene, taxonomy
+from probing_cluster.attribution.gang import node_faults, snapshots
 from probing_cluster.core import errors, hostlist, records
 
 _CAUSES = {
@@ -44,7 +44,7 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     found = snapshots.gang((f.event for f in case.findings), end_at=case.end_at)
     if found is None:
         return
-    said = snapshots.judge(found, _faults(case), case.attempt.nodes)
+    said = snapshots.judge(found, node_faults.seen(case, found.onset_at), case.attempt.nodes)
     cause = _CAUSES.get(said.kind)
     weight = _WEIGHTS.get(said.confidence, 0.0)
     words = f"{said.summary}{f' ({said.where})' if said.where else ''}"
@@ -100,12 +100,3 @@ def _tasks(told: Mapping[str, Any]) -> set[int]:
         return {int(task) for task in hostlist.expand(f"[{told['tasks']}]")}
     except (errors.MalformedInput, KeyError, ValueError):
         return set()
-
-
-def _faults(case: scene.Scene) -> dict[str, set[str]]:
-    """Kinds of trusted faults per node, as the gang's judge takes them."""
-    found: dict[str, set[str]] = {}
-    for s in case.sightings:
-        if s.signature.role is signatures.Role.ROOT:
-            found.setdefault(s.event.node, set()).add(s.event.kind)
-    return found

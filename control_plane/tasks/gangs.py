@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from probing_cluster.attribution import signatures
 from probing_cluster.attribution.gang import finding, snapshots, stacks
-from probing_cluster.control_plane import context, rank_rows
+from probing_cluster.control_plane import context, gang_board, rank_rows
 from probing_cluster.core import records
 
 LOOK_BACK = timedelta(seconds=120)
@@ -21,7 +20,6 @@ SETTLE = timedelta(seconds=5)
 """How long after a death the gang is looked at again before it is told: a job that ends kills all its ranks."""
 STANDS = timedelta(days=30)
 """No gang stands still for longer than a job may run."""
-FAULTS_BEFORE = timedelta(minutes=10)
 MAX_TREE_LINES = 60
 
 
@@ -78,7 +76,7 @@ def _verdict(
     deaths = [e.at for e in mine if e.kind == snapshots.DEAD]
     if deaths and (now - max(deaths) < SETTLE or not any(r.alive for r in rows)):
         return None
-    found = snapshots.judge(gang, _faults(service, attempt, gang.onset_at), attempt.nodes)
+    found = snapshots.judge(gang, gang_board.faults(service.store, attempt, gang.onset_at), attempt.nodes)
     if found.kind in finding.PATIENT or _got_on(gang, rows):
         return None
     position = f"{attempt.job_id}:{attempt.submit_at.timestamp():.3f}:{_steps(gang)}"
@@ -135,17 +133,6 @@ def _says_more(new: records.GangVerdict, old: records.GangVerdict | None) -> boo
         return True
     same = ("kind", "ranks", "nodes", "domain", "confidence", "location")
     return new.kind != "unknown" and any(getattr(new, f) != getattr(old, f) for f in same)
-
-
-def _faults(
-    service: context.Context, attempt: records.JobAttempt, onset_at: datetime
-) -> Mapping[str, set[str]]:
-    """Kinds of trusted faults per node since shortly before the gang stopped."""
-    found: dict[str, set[str]] = {}
-    for event in service.store.events(nodes=attempt.nodes, since=onset_at - FAULTS_BEFORE):
-        if event.source not in records.JOB_SIDE_SOURCES and signatures.of(event).role is signatures.Role.ROOT:
-            found.setdefault(event.node, set()).add(event.kind)
-    return found
 
 
 TASK = context.Task(

@@ -20,6 +20,8 @@ PATIENCE_S = 240.0
 AT_ONCE = 3
 """Gangs at a time: most of each is waiting, the rest is importing torch eight times."""
 
+NAMED = {**cases.HANGS, **cases.BROKEN}
+
 Done = dict[str, Any]
 
 
@@ -56,8 +58,12 @@ def hang(up: Any, case: str) -> Done:
     third = cases.third_node(up.sandbox)
     if case == "checkpoint_io":
         up.sandbox.fault(third, "directory-hang", path=cases.CHECKPOINTS)
-    job = cases.submit(up.sandbox, case)
-    wanted = cases.HANGS[case][0]
+    directory = cases.new_directory(up.sandbox, case)
+    job = cases.submit(up.sandbox, case, directory=directory)
+    if case in cases.BROKEN:
+        up.until("hang", lambda: cases.hangs(directory), PATIENCE_S)
+        cases.strike(up.sandbox, case)
+    wanted = NAMED[case][0]
 
     def named() -> dict[str, Any] | None:
         return next((v for v in gang_verdicts(up, job) if v["kind"] == wanted), None)
@@ -66,6 +72,8 @@ def hang(up: Any, case: str) -> Done:
     report = up.report(job)
     if case == "checkpoint_io":
         up.sandbox.fault(third, "directory-free")
+    if case in cases.BROKEN:
+        cases.mend(up.sandbox)
     if case == "python_loop":  # gloo's own timeout ends it
         report = up.reported(job, measured, PATIENCE_S)
     else:
@@ -112,8 +120,8 @@ TOGETHER: dict[str, Start] = {
     **dict.fromkeys(("rank_dead", "node_killed", "other_shape"), end),
     **dict.fromkeys(cases.HEALTHY, complete),
 }
-ALONE: dict[str, Start] = {cases.SLOW: slow, "node_lost": end}
-"""The slow rank wants quiet cores, the lost node is the others', too."""
+ALONE: dict[str, Start] = {cases.SLOW: slow, **dict.fromkeys(cases.BROKEN, hang), "node_lost": end}
+"""The slow rank wants quiet cores, a broken or lost node is the others', too."""
 
 
 @pytest.fixture(scope="module")
@@ -138,10 +146,10 @@ def outcome(gangs: Any, request: pytest.FixtureRequest) -> Iterator[Callable[[st
             one.cancel()
 
 
-@pytest.mark.parametrize("case", cases.HANGS)
+@pytest.mark.parametrize("case", NAMED)
 def test_a_hang_is_named_while_it_lasts(gangs: Any, outcome: Callable[[str], Done], case: str) -> None:
     """Right kind, rank, node, domain and line; and the report of the running job says so."""
-    kind, domain, function = cases.HANGS[case]
+    kind, domain, function = NAMED[case]
     done = outcome(case)
     found, ranks = done["found"], cases.culprits(case)
     assert (found["ranks"], found["nodes"], found["domain"]) == (

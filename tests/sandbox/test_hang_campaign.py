@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.campaign.hangs import noise, outcome, page
-from probing_cluster.sandbox import gangs
 
 LOOP = outcome.Outcome(
     case="python_loop", said="python_loop", ranks=(5,), node="n3", domain="user_program", after_s=12.5, commit="abc",
@@ -17,10 +16,11 @@ LOOP = outcome.Outcome(
 KILLED = outcome.Outcome(case="rank_dead", said="rank_killed", node="n3", domain="unknown")
 SHAPE = outcome.Outcome(case="other_shape", said="collective_mismatch", domain="user_program")
 SLOW = outcome.Outcome(case="slow", said="slow", ranks=(5,), node="n3")
+LINK = outcome.Outcome(case="link_down", said="inside_collective", ranks=(4, 5), node="n3", domain="hardware")
 LONG = outcome.Outcome(case="compile_long", said=outcome.NOTHING)
 
 
-@pytest.mark.parametrize("right", [LOOP, KILLED, SHAPE, SLOW, LONG], ids=lambda o: o.case)
+@pytest.mark.parametrize("right", [LOOP, KILLED, SHAPE, SLOW, LINK, LONG], ids=lambda o: o.case)
 def test_what_was_injected_is_right_and_nothing_else(right: outcome.Outcome) -> None:
     """Kind, node, and what else the case says."""
     assert right.right()
@@ -28,9 +28,9 @@ def test_what_was_injected_is_right_and_nothing_else(right: outcome.Outcome) -> 
     if right.case != "compile_long":
         assert not replace(right, node="n1").right()
     if right.ranks:
-        assert not replace(right, ranks=(4, 5)).right()
-    if right.case in {*gangs.HANGS, *gangs.ENDS}:
-        assert not replace(right, domain="hardware").right()
+        assert not replace(right, ranks=(2, 5)).right()
+    if right.case in outcome.TO_BE_SAID:
+        assert not replace(right, domain="system_software").right()
 
 
 def test_a_campaign_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:

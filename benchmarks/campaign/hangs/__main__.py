@@ -26,8 +26,8 @@ from probing_cluster.core import errors
 from probing_cluster.sandbox import cluster, gangs, scratch
 
 PAGE = Path(__file__).parents[3] / "docs" / "campaign_hangs.md"
-ALONE = (gangs.SLOW, "node_lost")
-"""The slow rank wants quiet cores, the lost node is the others', too."""
+ALONE = (gangs.SLOW, "node_lost", *gangs.BROKEN)
+"""The slow rank wants quiet cores, a lost or broken node is the others', too."""
 
 
 def main() -> int:

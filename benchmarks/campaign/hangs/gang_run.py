@@ -46,13 +46,15 @@ def run(sandbox: cluster.Sandbox, case: str) -> Outcome:
     directory = gangs.new_directory(sandbox, case)
     job = gangs.submit(sandbox, case, steps=SHORT if case in gangs.HEALTHY else STEPS, directory=directory)
     try:
-        found = _slow(sandbox, job) if case == gangs.SLOW else _watch(sandbox, case, job)
+        found = _slow(sandbox, job) if case == gangs.SLOW else _watch(sandbox, case, job, directory)
     finally:
         if case == "checkpoint_io":
             sandbox.fault(third, "directory-free")
         sandbox.run(["scancel", str(job)], check=False)
         if case == "node_lost":
             sandbox.fault(third, "node-start")
+        if case in gangs.BROKEN:
+            gangs.mend(sandbox)
         sandbox.wait(job, _ENDED, 60)
     until = None if case == gangs.SLOW else gangs.FAILS_AT
     return _dated(found, directory, noise.measure(directory, gangs.culprits(case), until))
@@ -94,14 +96,17 @@ def _dated(found: Outcome, directory: Path, measured: dict[str, float]) -> Outco
     return replace(found, at=now, load=round(os.getloadavg()[0], 1), noise=measured)
 
 
-def _watch(sandbox: cluster.Sandbox, case: str, job: int) -> Outcome:
-    crashed = False
+def _watch(sandbox: cluster.Sandbox, case: str, job: int, directory: Path) -> Outcome:
+    crashed = struck = False
     deadline = time.monotonic() + (ENDS_LONGEST_S if case in gangs.ENDS else LONGEST_S)
     while time.monotonic() < deadline:
         time.sleep(0.5)
         if case == "node_lost" and not crashed and _rows(sandbox, "first_step", job):
             sandbox.fault(gangs.third_node(sandbox), "node-crash")
             crashed = True
+        if case in gangs.BROKEN and not struck and gangs.hangs(directory):
+            gangs.strike(sandbox, case)
+            struck = True
         named = [v for v in _rows(sandbox, "gangs", job) if v["kind"] != "unknown"]
         if named and case not in gangs.ENDS:
             v = named[0]

@@ -13,7 +13,9 @@ from probing_cluster.sandbox import gangs
 
 NOTHING = "(nobody named)"
 HEALTHY_HOUR = "healthy"
-CASES = (*gangs.HANGS, *gangs.ENDS, *gangs.HEALTHY, gangs.SLOW)
+CASES = (*gangs.HANGS, *gangs.ENDS, *gangs.HEALTHY, gangs.SLOW, *gangs.BROKEN)
+TO_BE_SAID: dict[str, tuple[str, ...]] = {**gangs.HANGS, **gangs.BROKEN, **gangs.ENDS}
+"""Of each case that goes wrong: kind or cause, domain, and what else there is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,7 @@ class Outcome:
         third = f"n{gangs.CULPRITS_NODE + 1}"
         if self.case == gangs.SLOW:
             return (self.said, self.ranks, self.node) == (gangs.SLOW, (5,), third)
-        kind, domain = (gangs.HANGS.get(self.case) or gangs.ENDS[self.case])[:2]
+        kind, domain = TO_BE_SAID[self.case][:2]
         where = None if self.case in gangs.ENDS and domain == "user_program" else third
         ranks = self.case in gangs.ENDS or list(self.ranks) == gangs.culprits(self.case)
         return (self.said, self.domain, self.node) == (kind, domain, where) and ranks

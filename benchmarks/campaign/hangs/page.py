@@ -8,8 +8,7 @@ import statistics
 from collections import Counter
 from collections.abc import Sequence
 
-from benchmarks.campaign.hangs.outcome import HEALTHY_HOUR, Outcome
-from probing_cluster.sandbox import gangs
+from benchmarks.campaign.hangs.outcome import HEALTHY_HOUR, TO_BE_SAID, Outcome
 
 MAX_WRONG = 30
 
@@ -114,9 +113,7 @@ def _wrong(outcomes: Sequence[Outcome]) -> list[str]:
         return ["## What was wrong", "", "Nothing."]
     told = ({k: v for k, v in vars(o).items() if v not in (None, "", (), {})} for o in wrong[:MAX_WRONG])
     more = [f"… and {len(wrong) - MAX_WRONG} more"] if len(wrong) > MAX_WRONG else []
-    expected = {
-        c: (gangs.HANGS.get(c) or gangs.ENDS.get(c) or ("nobody",))[0] for c in {o.case for o in wrong}
-    }
+    expected = {c: TO_BE_SAID.get(c, ("nobody",))[0] for c in {o.case for o in wrong}}
     return [
         "## What was wrong", "",
         *(f"* {o['case']} (to be named: {expected[o['case']]}): `{json.dumps(o)}`" for o in told), *more,
