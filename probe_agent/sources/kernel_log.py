@@ -21,6 +21,14 @@ from probing_cluster.probe_agent.sources import kmsg
 NAME = "kernel_log"
 STATE = "kernel_log"
 
+MOST_DRIFT = 2e-4
+"""Seconds a second that the kernel's clock may lag further behind the disciplined one: crystals keep within half of it."""
+
+STOOD_STILL_S = 5.0
+"""No line waits so long for us: the machine stood still, and the kernel's clock with it."""
+STEP_S = 1.0
+"""A wall clock that moves against the uptime by less is slewed or read unevenly."""
+
 Classify = Callable[[str, float], grammar.KernelFinding | None]
 """Text of one kernel line and the kernel's time of it, seconds, to what it means, or None."""
 
@@ -33,6 +41,8 @@ class Cursor:
     seq: int = -1
     drift_s: float = 0.0
     """How far the kernel's clock has drifted from boot time + uptime; printk's clock is not disciplined."""
+    drift_at_s: float | None = None
+    """Uptime when that was told."""
     place: dict[str, int | str] = field(default_factory=dict)
 
     @classmethod
@@ -63,12 +73,18 @@ class KernelLog:
         classify: Classify,
         *,
         state: Mapping[str, Any] | None,
+        sluids: Callable[[], Mapping[str, int]] = dict,
         at: clock.Clock = clock.SYSTEM,
+        uptime_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._who = who
         self._classify = classify
+        self._uptime_s = uptime_s
+        self._sluids = sluids
         self._clock = at
         before = Cursor.from_state(state)
+        self._last_at: datetime | None = None
+        self._booted_s: float | None = None
         self.boot_id = who.boot_id()
         self.rebooted = before is not None and before.boot_id != self.boot_id
         self._first = before is None
@@ -88,16 +104,29 @@ class KernelLog:
         """The sightings of `lines`; `caught_up` = the last of them has only just been written."""
         lines = list(lines)
         self._check_boot()
-        now = self._clock.now()
-        booted_s = _booted_host_s(now) if self._who.is_host else self._who.boot_epoch_s()
-        if caught_up and lines and booted_s is not None and self._who.is_host:
-            self.cursor.drift_s = now.timestamp() - booted_s - lines[-1].ts_us / 1e6
+        now, uptime_s = self._clock.now(), self._uptime_s()
+        booted_s = now.timestamp() - uptime_s if self._who.is_host else self._who.boot_epoch_s()
+        if booted_s is None or self._booted_s is None or abs(booted_s - self._booted_s) > STEP_S:
+            self._last_at = None  # the wall clock was set
+        self._booted_s = booted_s
+        if caught_up and lines and self._who.is_host:
+            self._tell_drift(uptime_s, uptime_s - lines[-1].ts_us / 1e6)
         times = _Times(now=now, zero_s=None if booted_s is None else booted_s + self.cursor.drift_s)
         seen: list[Sighting] = []
         for line in lines:
             self._line(line, times, seen)
         self.cursor.place = place
         return seen
+
+    def _tell_drift(self, uptime_s: float, seen_s: float) -> None:
+        """Of what the kernel's clock is seen to lag, the least is nearest the truth: the rest is how long the line waited for us.
+
+        A busy node would otherwise put a line read at once before one that was written before it and read late.
+        """
+        if self.cursor.drift_at_s is not None:
+            most_s = self.cursor.drift_s + MOST_DRIFT * max(0.0, uptime_s - self.cursor.drift_at_s)
+            seen_s = seen_s if seen_s > most_s + STOOD_STILL_S else min(seen_s, most_s)
+        self.cursor.drift_s, self.cursor.drift_at_s = seen_s, uptime_s
 
     def to_state(self) -> dict[str, Any]:
         """The cursor, to be committed with the sightings."""
@@ -110,6 +139,12 @@ class KernelLog:
             self.rebooted = True
             self._expect_from_start = True
             self.cursor = Cursor(boot_id=boot_id)
+            self._last_at = None
+
+    def _in_order(self, at: datetime) -> datetime:
+        """Lines are in the order the kernel wrote them, however unevenly the clocks were read."""
+        self._last_at = at if self._last_at is None else max(self._last_at, at)
+        return self._last_at
 
     def _line(self, line: kmsg.Line, times: _Times, seen: list[Sighting]) -> None:
         self.lines_total += 1
@@ -148,12 +183,18 @@ class KernelLog:
             detail={"first_seq": seq - missed, "last_seq": seq - 1},
         )
 
+    def _job(self, found: grammar.KernelFinding) -> int | None:
+        """From Slurm 26.05 on a cgroup names its job by SLUID, which the Prolog was told."""
+        if found.job_id is None and "sluid" in found.detail:
+            return self._sluids().get(found.detail["sluid"])
+        return found.job_id
+
     def _sighting(self, found: grammar.KernelFinding, line: kmsg.Line, times: _Times) -> Sighting:
         boot_id = line.boot_id or self.boot_id
         return Sighting(
             source="kernel",
             position=f"{boot_id}:{line.position if line.seq < 0 else line.seq}",
-            at=times.of(line),
+            at=self._in_order(times.of(line)),
             kind=found.kind,
             code=found.code,
             severity=found.severity,
@@ -162,13 +203,8 @@ class KernelLog:
             pci_bus_id=found.pci_bus_id,
             pid=found.pid,
             process=found.process,
-            job_id=found.job_id,
+            job_id=self._job(found),
             stream_s=line.ts_us / 1e6,
             detail={**found.detail, "boot_id": boot_id, "ts_us": line.ts_us}
             | ({"seq": line.seq} if line.seq >= 0 else {}),
         )
-
-
-def _booted_host_s(now: datetime) -> float:
-    """When this machine's uptime clock began, epoch seconds; follows steps of the wall clock."""
-    return now.timestamp() - time.clock_gettime(time.CLOCK_MONOTONIC)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +41,18 @@ def test_xid_line_becomes_a_sighting_with_everything_it_says(who: identity.Ident
     assert seen.position == f"{who.boot_id()}:41"
     assert str(seen.severity) == "high"
     assert seen.source == "kernel"
+
+
+def test_an_sluid_becomes_the_job_that_the_prolog_told(who: identity.Identity) -> None:
+    """An out-of-memory kill under Slurm 26.05 names a cgroup by SLUID; one that nobody told of stays without a job."""
+    group = "/system.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0/user/task_0"
+    text = f"Task in {group} killed as a result of limit of {group}"
+    told = {"s5K1KKYAYG5D00": 4242}
+    log = kernel_log.KernelLog(who, kernel_words.classifier(), state=None, sluids=lambda: told)
+    (seen,) = take(log, line(1, text))
+    told.clear()
+    (later,) = take(log, line(2, text))
+    assert (seen.job_id, later.job_id) == (4242, None)
 
 
 def test_time_is_boot_time_plus_the_kernels_clock(who: identity.Identity) -> None:
@@ -119,3 +133,75 @@ def test_forged_line_is_no_evidence_through_journald_position(who: identity.Iden
 def test_storm_of_unknown_lines_is_nothing(who: identity.Identity) -> None:
     """Lines that say nothing make no sightings."""
     assert take(log_of(who), *(line(n, f"usb 1-1: new device {n}") for n in range(500))) == []
+
+
+class Wall:
+    """A wall clock that a test moves; it began when the machine did."""
+
+    def __init__(self) -> None:
+        self.uptime_s = 0.0
+        self.step_s = 0.0
+
+    def now(self) -> datetime:
+        return datetime(2026, 3, 2, tzinfo=UTC) + timedelta(seconds=self.uptime_s + self.step_s)
+
+    def monotonic_s(self) -> float:
+        return self.uptime_s
+
+
+class Host:
+    """This machine's own log, whose kernel's clock lags `lag_s` behind the uptime."""
+
+    def __init__(self) -> None:
+        self.wall, self.seq, self.lag_s = Wall(), 0, 0.0
+        self.log = kernel_log.KernelLog(
+            identity.Identity(cluster="c", node="n", root=Path("/")), kernel_words.classifier(), state=None,
+            at=self.wall, uptime_s=lambda: self.wall.uptime_s,
+        )  # fmt: skip
+
+    def said(self, written_s: float, read_s: float) -> float:
+        """When a line written and read at these uptimes is said to have been written, seconds of uptime."""
+        self.wall.uptime_s = read_s
+        self.seq += 1
+        told = kmsg.Line(seq=self.seq, ts_us=round((written_s - self.lag_s) * 1e6), facility=0, text=XID)
+        (seen,) = self.log.take([told], caught_up=True, place={})
+        return (seen.at - datetime(2026, 3, 2, tzinfo=UTC)).total_seconds()
+
+
+def test_a_line_that_was_read_late_was_not_written_late() -> None:
+    """On a busy node the first of two lines waits for us and the second does not: their order stays."""
+    host = Host()
+    assert host.said(100.0, 100.001) == pytest.approx(100.0, abs=0.002)
+    assert host.said(200.0, 203.0) == pytest.approx(200.0, abs=0.05)
+    assert host.said(203.1, 203.1) == pytest.approx(203.1, abs=0.05)
+
+
+def test_lines_keep_their_order_when_the_clocks_are_read_unevenly() -> None:
+    """The first reading of all was late; the wall clock is slewed back a little."""
+    host = Host()
+    first = host.said(100.0, 103.0)
+    assert host.said(100.5, 100.5) >= first
+    host.wall.step_s = -0.5
+    assert host.said(103.2, 103.2) >= first
+
+
+def test_the_kernels_clock_is_followed_where_it_went() -> None:
+    """It lags ever more by its crystal; a machine that stood still makes it lag at once; a step of the wall clock is followed."""
+    host = Host()
+    host.said(100.0, 100.0)
+    host.lag_s = 5.0
+    assert host.said(100_000.0, 100_000.0) == pytest.approx(100_000.0)
+    host.lag_s = 725.0
+    assert host.said(100_100.0, 100_100.0) == pytest.approx(100_100.0)
+    host.wall.step_s = -3600.0
+    assert host.said(100_200.0, 100_200.0) == pytest.approx(96_600.0)
+
+
+def test_the_lag_outlives_a_restart() -> None:
+    """It is kept with the cursor."""
+    host = Host()
+    host.lag_s = 3.0
+    host.said(100.0, 100.0)
+    state = json.loads(json.dumps(host.log.to_state()))
+    assert kernel_log.Cursor.from_state(state) == host.log.cursor
+    assert host.log.cursor.drift_s == pytest.approx(3.0)
