@@ -611,6 +611,18 @@ def test_a_short_stall_of_a_file_server_ends_no_job(make):
     assert make.judge(stall, hung).cause == "filesystem_mount"
 
 
+def test_a_file_server_that_went_again_has_not_come_back(make):
+    """Equal lines are one event: what counts is which of the two was said last."""
+    at = {s: make.end - timedelta(seconds=s) for s in (160, 170, 180, 200, 210)}
+    low = {"kind": "nfs", "device": "stor9", "severity": records.Severity.INFO}
+    again = make.event(200, code="recovered", last_at=at[180], **low)
+    hung = make.finding("watchdog_timeout", detail={"timeout_ms": 190_000})
+    stayed = make.event(210, code="not_responding", last_at=at[170], **low)
+    assert make.judge(stayed, again, hung).cause == "filesystem_mount"
+    over = make.event(200, code="recovered", last_at=at[160], **low)
+    assert make.judge(stayed, over, hung).cause == "unknown"
+
+
 def test_a_file_that_cannot_be_opened_may_have_gone_with_its_mount(make):
     """FileNotFoundError alone is the program's; beside a mount that is missing it is the mount."""
     missing = make.finding("python_exception", detail={"exception": "FileNotFoundError"})
