@@ -117,7 +117,8 @@ class Campaign:
         jobs = self._box.layout.jobs
         go, tail = jobs / f"go-{number}", jobs / f"tail-{number}"
         kind.tells(told)
-        end = kind.end or f"exit {told.exit_code or 1}"
+        # Who waits for a node that is gone does so until Slurm gives it up.
+        end = kind.end or ("sleep 600" if kind.crashes else f"exit {told.exit_code or 1}")
         tail.write_text("\n".join(told.log) + "\n" if told.log else "")
         script = f"echo step 1; echo step 2\nuntil [ -e {go} ]; do sleep 0.2; done\ncat {tail}\n{end}"
         job_id = self._box.submit(
