@@ -41,7 +41,11 @@ class Expectations:
     memory_bytes: int | None = None
     """RealMemory configured in Slurm."""
     allocated: Mapping[int, tuple[str, ...]] | None = None
-    """Job id to the UUIDs of its GPUs here."""
+    """Job id to the UUIDs of its GPUs here, of the jobs whose GPUs are known."""
+    running: frozenset[int] | None = None
+    """Every job on the node now."""
+    sluids: Mapping[str, int] | None = None
+    """The jobs of now and lately by what Slurm calls them in cgroups (26.05)."""
     uids: frozenset[int] | None = None
     """Owners of the jobs on the node now."""
 

@@ -139,10 +139,10 @@ class Sweep:
 def expectations_to_json(expected: nodeview.Expectations) -> dict[str, Any]:
     """Expectations as JSON-ready values."""
     row = dataclasses.asdict(expected)
-    uids = None if expected.uids is None else sorted(expected.uids)
+    sets = {"uids": expected.uids, "running": expected.running}
     return {
         **row,
-        "uids": uids,
+        **{name: None if found is None else sorted(found) for name, found in sets.items()},
         "allocated": expected.allocated and {str(k): list(v) for k, v in expected.allocated.items()},
     }
 
@@ -152,7 +152,7 @@ def expectations_from_json(row: Mapping[str, Any]) -> nodeview.Expectations:
     given = row["allocated"]
     return nodeview.Expectations(**{
         **row,
-        "uids": None if row["uids"] is None else frozenset(row["uids"]),
+        **{name: None if row[name] is None else frozenset(row[name]) for name in ("uids", "running")},
         "allocated": None if given is None else {int(k): tuple(v) for k, v in given.items()},
     })  # fmt: skip
 

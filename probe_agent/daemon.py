@@ -178,7 +178,13 @@ class Agent:
         return kernel_follow.KernelFollower(
             setting=self.config.agent.kernel_log,
             who=self.node.who,
-            log=kernel_log.KernelLog(self.node.who, kernel_words.classifier(), state=state, at=self.clock),
+            log=kernel_log.KernelLog(
+                self.node.who,
+                kernel_words.classifier(),
+                state=state,
+                sluids=self.node.book.sluids,
+                at=self.clock,
+            ),
             taken=self.node.intake,
             started=self.node.children,
             watch=self.node.watch,

@@ -97,6 +97,11 @@ class JobBook:
         """Running job to the UUIDs of its GPUs here, where they are known."""
         return {j.job_id: j.gpu_uuids for j in self._jobs.values() if j.gpu_uuids is not None}
 
+    def sluids(self) -> dict[str, int]:
+        """What Slurm calls its jobs (25.11 and later) to their numbers; cgroups are named so from 26.05 on."""
+        jobs = (*self._ended.values(), *self._jobs.values())
+        return {str(j.extra["sluid"]): j.job_id for j in jobs if "sluid" in j.extra}
+
     def uids(self) -> frozenset[int]:
         """Owners of the running jobs."""
         return frozenset(j.uid for j in self._jobs.values() if j.uid is not None)
@@ -174,7 +179,9 @@ def job_of(request: Mapping[str, Any], now: datetime) -> Job:
     if not told.get("job_id"):
         raise errors.MalformedInput("job_id is missing")
     extra = {
-        k: v for k in ("run_key", "user", "probing", "array_job_id", "het_job_id") if (v := request.get(k))
+        k: v
+        for k in ("run_key", "user", "probing", "array_job_id", "het_job_id", "sluid")
+        if (v := request.get(k))
     }
     return Job(**{**told, "restart_count": told.get("restart_count") or 0}, started_at=now, extra=extra)
 

@@ -1,19 +1,29 @@
 """What /proc says of a process, and which job it belongs to; never by its environment, which is the user's.
 
-The job comes from the cgroup that Slurm made (`job_4242` up to 25.11; from 26.05 an SLUID, which is
-mapped by what slurmstepd says), else from the `slurmstepd: [4242.0]` it descends from, which runs as root.
+The job comes from the cgroup that Slurm made: `job_4242` on cgroup v1 and on v2 up to 25.11, an SLUID such as
+`s5K1KKYAYG5D00` on v2 from 26.05 (cgroup.conf's CgroupJobIdPaths=yes brings the number back). Which job an SLUID is, its
+Prolog was told (SLURM_JOB_SLUID, 25.11 and later). Else it comes from the root-owned `slurmstepd: [4242.0]` that the
+process descends from. Checked in src/plugins/cgroup/{v1,v2} and slurmd/slurmstepd of Slurm 22.05 to 26.05.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
+NO_SLUIDS: Mapping[str, int] = {}
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_CGROUP = re.compile(rb"/job_(\d+)(?:/|$)", re.MULTILINE)
+_CGROUP = re.compile(
+    # v2: the scope of slurmd, or of one of several on this host; v1: a hierarchy per controller.
+    rb"^[^:\n]*:[^:\n]*:(?:/(?!user[@-])[^/\n]+)*?(?:/(?:[^/\n]+_)?slurmstepd\.scope|/slurm(?:_[^/\n]+)?/uid_\d+)"
+    rb"/(?:job_(?P<job>\d{1,10})|(?P<sluid>s[0-9A-HJKMNP-TV-Z]{13}))(?:/|$)",
+    re.MULTILINE,
+)
+"""Only where Slurm makes them: a user who may make cgroups (under user@1000.service) names them as they like."""
 _STEPD = re.compile(rb"^slurmstepd: \[(\d+)\.")
 _NUMBERS = re.compile(rb"^NSpid:.*\t(\d+)$", re.MULTILINE)
 """The last one is that in the process's own namespace."""
@@ -75,11 +85,16 @@ def _moved(io: bytes) -> int | None:
     return int(counted[b"rchar"]) + int(counted[b"wchar"])
 
 
-def job_of(pid: int, proc: Path = PROC) -> int | None:
-    """The Slurm job a process belongs to; None when it belongs to none that can be proved."""
+def job_of(pid: int, proc: Path = PROC, sluids: Mapping[str, int] = NO_SLUIDS) -> int | None:
+    """The Slurm job a process belongs to; None when it belongs to none that can be proved.
+
+    `sluids` says which job the SLUIDs of this node's jobs are.
+    """
     match = _CGROUP.search(_read(proc / str(int(pid)) / "cgroup", 4096))
-    if match is not None:
-        return int(match[1])
+    if match is not None and match["job"]:
+        return int(match["job"])
+    if match is not None and (told := sluids.get(match["sluid"].decode("ascii"))) is not None:
+        return told
     here = pid
     for _ in range(_MAX_DEPTH):
         seen = facts(here, proc)

@@ -159,7 +159,10 @@ class RankPages:
         found = self._facts(watched, page)
         rank = watched.ranks.get(name)
         if rank is None or rank.page.start_ticks != page.start_ticks:
-            if found is not None and processes.job_of(page.pid, self._proc) not in (None, watched.job.job_id):
+            job_id = (
+                processes.job_of(page.pid, self._proc, self._book.sluids()) if found is not None else None
+            )
+            if job_id not in (None, watched.job.job_id):
                 return
             rank = watched.ranks[name] = Rank(page=page, facts=found)
             if found is not None:

@@ -82,7 +82,13 @@ class Sweeper:
         self._running = True
         began_s = self._clock.monotonic_s()
         try:
-            expected = nodeview.Expectations(allocated=self._book.allocated(), uids=self._book.uids())
+            book = self._book
+            expected = nodeview.Expectations(
+                allocated=book.allocated(),
+                uids=book.uids(),
+                running=frozenset(book.running),
+                sluids=book.sluids(),
+            )
             for name in self._to_clear:
                 await asyncio.to_thread(self._sweep.clear, name)
             self._to_clear.clear()

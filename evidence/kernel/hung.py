@@ -126,7 +126,7 @@ def read(message: str, _context: Context) -> KernelFinding | None:
         return make(FACTS, "limit", "file_max", message)
     if found := _PIDS.search(message):
         group = found["cgroup"]
-        detail = {"cgroup": sanitize.clean(group, 256)}
+        detail = {"cgroup": sanitize.clean(group, 256), **grammar.sluid_of(group)}
         return make(FACTS, "limit", "pids", message, job_id=grammar.job_of(group), detail=detail)
     return None
 

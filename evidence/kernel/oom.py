@@ -70,11 +70,12 @@ def _constraint(message: str, found: re.Match[str], context: Context) -> KernelF
     job = grammar.job_of(paths.get("task_memcg", "")) or grammar.job_of(paths.get("oom_memcg", ""))
     task = _TASK.search(found["fields"])
     pid = grammar.number(task["pid"]) if task else None
-    detail: dict[str, Any] = {"constraint": constraint, **paths}
+    sluid = grammar.sluid_of(paths.get("task_memcg", "")) or grammar.sluid_of(paths.get("oom_memcg", ""))
+    detail: dict[str, Any] = {"constraint": constraint, **paths, **sluid}
     if task:
         detail["uid"] = grammar.number(task["uid"])
     if pid is not None:
-        context.put("oom", str(pid), (code, job))
+        context.put("oom", str(pid), (code, job, sluid))
     name = grammar.name(task["name"]) if task else None
     return make(FACTS, "oom", code, message, pid=pid, process=name, job_id=job, detail=detail)
 
@@ -87,7 +88,7 @@ def _killed(message: str, found: re.Match[str], context: Context) -> KernelFindi
     if code == "global" and known and known[0] == "cpuset":
         code = "cpuset"
     sizes = {m["what"].replace("-", "_") + "_kib": int(m["kb"]) for m in _SIZES.finditer(message)}
-    job = known[1] if known else None
+    job, sluid = known[1:] if known else (None, {})
     return make(
         FACTS,
         "oom",
@@ -96,7 +97,7 @@ def _killed(message: str, found: re.Match[str], context: Context) -> KernelFindi
         pid=grammar.number(found["pid"]),
         process=grammar.name(found["name"]),
         job_id=job,
-        detail=sizes,
+        detail=sizes | sluid,
     )
 
 
@@ -125,7 +126,11 @@ def read(message: str, context: Context) -> KernelFinding | None:
             "memcg",
             message,
             job_id=job,
-            detail={"task_memcg": found["task"], "oom_memcg": found["limit"]},
+            detail={
+                "task_memcg": found["task"],
+                "oom_memcg": found["limit"],
+                **(grammar.sluid_of(found["task"]) or grammar.sluid_of(found["limit"])),
+            },
         )
     if found := _GROUP.search(message):
         return make(
@@ -134,7 +139,7 @@ def read(message: str, context: Context) -> KernelFinding | None:
             "memcg",
             message,
             job_id=grammar.job_of(found["task"]),
-            detail={"task_memcg": found["task"]},
+            detail={"task_memcg": found["task"], **grammar.sluid_of(found["task"])},
         )
     if found := _INVOKED.search(message):
         return make(FACTS, "oom", "invoked", message, process=grammar.name(found["name"]))

@@ -21,9 +21,14 @@ class Reading:
 
 
 def job_of(name: str) -> int | None:
-    """The job id of a cgroup named job_123; None for other names (26.05 names them by SLUID)."""
+    """The job id of a cgroup named job_123; None for other names."""
     match = re.fullmatch(r"job_(\d+)", name)
     return int(match[1]) if match else None
+
+
+def is_sluid(name: str) -> bool:
+    """Whether a cgroup is named by its job's SLUID, as from 26.05 on."""
+    return re.fullmatch(r"s[0-9A-HJKMNP-TV-Z]{13}", name) is not None
 
 
 def read(node: nodeview.NodeView) -> Reading:
@@ -31,15 +36,20 @@ def read(node: nodeview.NodeView) -> Reading:
     scopes = procs.slurm_scopes(node)
     if text is None and not scopes and not node.names(ROOT):
         raise findings.Absent("no cgroup filesystem")
-    known = node.expected.allocated
+    running = node.expected.running
     names = {
         n
         for scope in scopes
         for top in ("", *(u for u in node.names(scope) if u.startswith("uid_")))
         for n in node.names(f"{scope}/{top}")
     }
-    jobs = {n: job for n in names if (job := job_of(n)) is not None}
-    leftover = () if known is None else tuple(sorted(n for n, job in jobs.items() if job not in known))
+    # An SLUID that nobody told us of is some job's; which, and whether it ended, is unknown.
+    known = node.expected.sluids or {}
+    jobs = {
+        n: known.get(n) if is_sluid(n) else job_of(n) for n in names if is_sluid(n) or job_of(n) is not None
+    }
+    ended = (n for n, job in jobs.items() if running is not None and job is not None and job not in running)
+    leftover = tuple(sorted(ended))
     lasting = _lasting(node, leftover)
     return Reading(
         controllers=None if text is None else frozenset(text.split()), leftover=lasting, jobs=len(jobs)

@@ -29,6 +29,7 @@ _TEXTS = (
     ("nodelist", (b"SLURM_JOB_NODELIST", b"SLURM_NODELIST")),
     ("job_name", (b"SLURM_JOB_NAME",)),
     ("user", (b"SLURM_JOB_USER",)),
+    ("sluid", (b"SLURM_JOB_SLUID",)),  # 25.11 and later; the name of its cgroups from 26.05 on
     # SPANK_ names are the user's words, put there by our plugin's --probing-run and --probing.
     ("run_key", (b"SPANK_PROBING_RUN_KEY",)),
     ("probing", (b"SPANK_PROBING",)),

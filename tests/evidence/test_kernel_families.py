@@ -526,7 +526,11 @@ def test_an_oom_kill_leads_to_its_job() -> None:
     [
         ("/slurm/uid_1000/job_4242/step_batch", 4242),
         ("/slurm/uid_0/job_7", 7),
-        ("/system.slice/s5K1KKYAYG5D00/step_0", None),
+        ("/system.slice/slurmstepd.scope/job_4242/step_0/user/task_0", 4242),
+        ("/system.slice/n1_slurmstepd.scope/job_4242/step_0", 4242),
+        ("/system.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0", None),
+        ("/user.slice/user-1000.slice/user@1000.service/job_4242", None),
+        ("/user.slice/user-1000.slice/user@1000.service/slurmstepd.scope/job_4242", None),
         ("/docker/abc", None),
     ],
 )
@@ -535,6 +539,20 @@ def test_job_of_a_cgroup(path: str, job: int | None) -> None:
     found = read(f"Task in {path} killed as a result of limit of {path}")
     assert found is not None
     assert found.job_id == job
+
+
+def test_an_sluid_goes_with_every_line_of_a_kill() -> None:
+    """From Slurm 26.05 on the cgroup says which run it was, not which job: the agent of the node knows (its Prolog was told)."""
+    group = "/system.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0/user/task_0"
+    summary, kill = (
+        f"oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,mems_allowed=0,oom_memcg={group},task_memcg={group},task=python3,pid=777,uid=1000",
+        "Memory cgroup out of memory: Killed process 777 (python3) total-vm:1kB, anon-rss:2kB, file-rss:0kB, shmem-rss:0kB",
+    )
+    engine = reader.KernelReader()
+    for line in (summary, kill):
+        found = engine.read_message(line)
+        assert found is not None
+        assert (found.job_id, found.detail["sluid"]) == (None, "s5K1KKYAYG5D00")
 
 
 def test_aer_details_take_the_grade_of_their_report() -> None:

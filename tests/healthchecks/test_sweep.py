@@ -48,7 +48,13 @@ def test_results_and_heartbeat(node: Any, embedded: sweep.Sweep) -> None:
 
 def test_what_slurm_told_arrives(node: Any, embedded: sweep.Sweep) -> None:
     """Expectations cross to the child whole: counts, allocations and uids."""
-    expected = nodeview.Expectations(cpu_count=8, allocated={42: ("GPU-0",)}, uids=frozenset({7}))
+    expected = nodeview.Expectations(
+        cpu_count=8,
+        allocated={42: ("GPU-0",)},
+        uids=frozenset({7}),
+        running=frozenset({42}),
+        sluids={"s5K1KKYAYG5D00": 42},
+    )
     row = sweep.expectations_to_json(expected)
     assert sweep.expectations_from_json(row) == expected
     assert (

@@ -180,3 +180,15 @@ def test_an_agent_that_was_taken_back_knows_the_newer_ones_jobs() -> None:
 
 def codec_round(state: Any) -> Any:
     return json.loads(json.dumps(state))
+
+
+def test_a_job_is_known_by_its_sluid_after_its_end(who: identity.Identity) -> None:
+    """What the hooks say is kept through a restart; a hook that says none (Slurm below 25.11) is as good as ever."""
+    told = jobs.job_of({"job_id": 7, "sluid": "s5K1KKYAYG5D00"}, NOW)
+    book = jobs.JobBook("b")
+    book.start(told)
+    book.start(jobs.job_of({"job_id": 8}, NOW))
+    assert book.sluids() == {"s5K1KKYAYG5D00": 7}
+    book.end(told, NOW)
+    assert jobs.JobBook("b", book.to_state()).sluids() == {"s5K1KKYAYG5D00": 7}
+    assert told.allocation(who).detail["sluid"] == "s5K1KKYAYG5D00"

@@ -31,6 +31,7 @@ PROLOG_ENVIRONMENT = {
     "SLURM_JOB_PARTITION": "gpu",
     "SLURM_NODELIST": "n[1-2]",
     "SLURMD_NODENAME": "n2",
+    "SLURM_JOB_SLUID": "s5K1KKYAYG5D00",
     "SPANK_PROBING_RUN_KEY": "llama-70b",
     "HOSTNAME": "not-the-node",
 }
@@ -58,6 +59,7 @@ def test_prolog_tells_the_agent_what_slurm_told_it(fake_agent: Agent, hook: Hook
             "work_dir": "/home/a b",
             "partition": "gpu",
             "nodelist": "n[1-2]",
+            "sluid": "s5K1KKYAYG5D00",
             "run_key": "llama-70b",
         }
     ]
