@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,14 @@ from probing_cluster.probe_agent import (
     children,
     gpu_load,
     jobs,
+    native,
     nic_traffic,
     pages,
     processes,
     pyspy,
     rank_rows,
     running,
+    sleeps,
     step_windows,
 )
 from probing_cluster.probe_agent.ranks import Rank, Watched
@@ -49,7 +51,10 @@ class SnapshotTaker:
     async def live(self, watched: Watched) -> dict[str, Any]:
         """The detail of a `rank_snapshot`, stacks included."""
         await self._nics.read()
-        entries = await asyncio.gather(*(self._entry(r, _owner(watched.job)) for r in watched.chosen()))
+        ranks, owner = watched.chosen(), _owner(watched.job)
+        slept = {r.page.pid: sleeps.read(r.page.pid, self._proc) for r in ranks if not r.stalled}
+        entries = await asyncio.gather(*(self._entry(r, owner) for r in ranks))
+        await self._add_native(entries, slept, owner)
         return self._detail(watched, list(entries), last=False)
 
     def last(self, watched: Watched) -> dict[str, Any] | None:
@@ -102,6 +107,18 @@ class SnapshotTaker:
                     seen |= await running.look(self._children, page.pid, owner, seen, inside=page.pid_inside)
             entry |= seen
         return entry
+
+    async def _add_native(
+        self, entries: Sequence[dict[str, Any]], slept: Mapping[int, int | None], owner: tuple[int, int]
+    ) -> None:
+        """Adds the C functions inside the stacks; of a rank that gets on they would be those of another moment."""
+        seen = {e["pid"]: e for e in entries if "state" in e and not e.get("moved")}
+        still = {pid for pid, e in seen.items() if pid not in slept or e.get("holds_gil")}
+        asked = {pid: slept[pid] for pid in seen if pid not in still and slept[pid] is not None}
+        async with self._turn:
+            told = await native.look(self._children, {**dict.fromkeys(still), **asked}, owner)
+        for pid, found in told.items():
+            seen[pid] |= found
 
 
 def _stood_since_s(watched: Watched) -> float:

@@ -1,0 +1,118 @@
+"""A small C library whose stacks are known, and a Python process that is inside of it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probing_cluster.probe_agent import collect_child, elf, perf_event, processes
+
+SOURCE = """
+#include <alloca.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+#define KEPT __attribute__((noipa))
+volatile int sink;
+static int pipe_end;
+KEPT int blocks(int fd) { char b; int r = (int)read(fd, &b, 1); sink = r; return r + 1; }
+KEPT int grows(int fd, int n) { char *p = alloca(n); memset(p, 1, n); int r = blocks(fd); sink += p[n / 2]; return r + 1; }
+KEPT int calls(int fd, int n) { int r = grows(fd, n); sink++; return r + 1; }
+KEPT int enters(int fd, int n) { int (*volatile f)(int, int) = calls; int r = f(fd, n); sink++; return r + 1; }
+KEPT int burns(int n) { for (volatile long i = 0;; i++) sink = n; return 1; }
+KEPT int enters_burning(int n) { int r = burns(n); sink++; return r + 1; }
+KEPT void handles(int signal) { sink += blocks(pipe_end) + signal; }
+KEPT int raises(int fd) { pipe_end = fd; signal(SIGUSR1, handles); int r = raise(SIGUSR1); sink++; return r; }
+"""
+CHAIN = ["blocks", "grows", "calls", "enters"]
+"""The functions of `enters`, innermost first; `grows` keeps its frame in a register."""
+READ = 0
+"""The number of read(2) on x86-64."""
+
+compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+x86_64 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="stacks are followed on x86-64 only")
+
+
+def may_sample() -> bool:
+    """Containers and hardened kernels do not let anyone."""
+    try:
+        perf_event.opened(os.getpid(), per_s=99).close()
+    except collect_child.Refused:
+        return False
+    return True
+
+
+samples = pytest.mark.skipif(not may_sample(), reason="the kernel does not let us sample (perf_event_open)")
+
+
+def compiled(directory: Path, *options: str) -> Path:
+    """The library."""
+    made = directory / f"deep{len(list(directory.iterdir()))}.so"
+    argv = ["cc", "-x", "c", "-", "-O2", "-shared", "-fPIC", *options, "-o", str(made)]
+    subprocess.run(argv, input=SOURCE, text=True, check=True, capture_output=True)
+    return made
+
+
+@functools.cache
+def library() -> bytes:
+    """Its bytes."""
+    with tempfile.TemporaryDirectory() as directory:
+        return compiled(Path(directory)).read_bytes()
+
+
+def functions() -> dict[str, int]:
+    """Link-time addresses of its functions."""
+    image = elf.in_memory(library())
+    return {
+        image.name(names, words[i] & 0xFFFFFFFF).decode(): words[i + 1]
+        for words, names in image.symbols(11)
+        for i in range(0, len(words), 3)
+        if words[i] >> 32 & 15 == 2 and words[i] >> 48
+    }
+
+
+def until(ready: Callable[[], bool]) -> None:
+    """Waits for it; a machine may be busy."""
+    by_s = time.monotonic() + 60
+    while not ready():
+        assert time.monotonic() < by_s, "it never came to that"
+        time.sleep(0.02)
+
+
+def asleep_in(pid: int, call: int) -> bool:
+    """The main thread sleeps in that system call."""
+    return Path(f"/proc/{pid}/syscall").read_text().split()[0] == str(call)
+
+
+def in_state(pid: int, state: str) -> bool:
+    """By its letter."""
+    seen = processes.facts(pid)
+    return seen is not None and seen.state == state
+
+
+def processes_of_python() -> Iterator[Any]:
+    """Starts Python on some code, which has begun when it returns; no process left behind."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def work(code: str) -> int:
+        argv = [sys.executable, "-S", "-c", f"import ctypes, os, time\nprint('go', flush=True)\n{code}"]
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE)
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"go\n"
+        return process.pid
+
+    yield work
+    for process in started:
+        process.kill()
+        process.communicate()
