@@ -51,6 +51,11 @@ class Sighting:
     """The device as people call it: gpu3, mlx5_0, /scratch."""
 
     @property
+    def last_at(self) -> datetime:
+        """When it was last seen: equal lines are one event, and of those between nothing is known."""
+        return max(self.at, self.event.last_at or self.at)
+
+    @property
     def cause(self) -> str:
         """The cause it points at."""
         return self.signature.cause

@@ -16,18 +16,19 @@ MOUNT, DISK = "filesystem_mount", "disk"
 
 def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     """One claim per file system and per disk; a server that answered again weighs less, least before the trouble began."""
-    back: dict[tuple[str, str | None], datetime] = {}
+    back: dict[tuple[str, str | None], list[datetime]] = {}
     for s in case.of(MOUNT):
         if s.signature.recovery:
-            key = (s.event.node, s.device)
-            back[key] = max(back.get(key, s.at), _last(s))
+            back.setdefault((s.event.node, s.device), []).extend({s.at, s.last_at})
 
     def adjust(seen: scene.Sighting, weight: float) -> float:
         if weight > 0 and _works_under(case, seen.device):
             weight = max(weight, min(0.97, weight + 0.1))
-        again = back.get((seen.event.node, seen.device))
-        if again is None or again < _last(seen):
+        # The next one: a stall of minutes later has an end of its own.
+        later = [t for t in back.get((seen.event.node, seen.device), ()) if t >= seen.last_at]
+        if not later:
             return weight
+        again = min(later)
         short = again - seen.at < _SHORT
         return weight * (0.4 if short or again < case.onset_at else 0.7)
 
@@ -35,11 +36,6 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     yield from claims.collect(case, DISK, "filesystem", case.of(DISK))
     if not any(claims.weigh(s) > 0 for s in case.of(MOUNT, DISK)):
         yield from claims.hints(case, MOUNT, "filesystem", findings.FindingRole.HINT)
-
-
-def _last(seen: scene.Sighting) -> datetime:
-    """When it was last seen: equal lines of a storm are one event."""
-    return max(seen.at, seen.event.last_at or seen.at)
 
 
 def _works_under(case: scene.Scene, device: str | None) -> bool:

@@ -4,20 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from probing_cluster.attribution import claims, scene, signatures
+from probing_cluster.attribution import claims, gpus, scene, signatures
+from probing_cluster.core import records
 
 CAUSE = "gpu_xid"
 _JOBS, _USERS = 2, 2
+_TOLD = frozenset({"xid", "gpu_lost"})
 
 
 def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     """Open Xids by their weight; 13, 31 and the like only when other people's jobs met them there too."""
-    yield from claims.collect(case, CAUSE, "gpu_xid", case.of(CAUSE))
+    yield from claims.collect(case, CAUSE, "gpu_xid", case.of(CAUSE), _unless_told_before(case))
     for sighting in case.sightings:
         # Such an error ends its process: one after the end is the next job's on that GPU.
         running = sighting.when is scene.When.RUNNING
         if sighting.signature.role is signatures.Role.USER and running and not sighting.ours:
             yield from _pattern(case, sighting)
+
+
+def _unless_told_before(case: scene.Scene) -> claims.Adjust:
+    """The node's check reads the log of the whole boot: an Xid of before the attempt is no news when it tells of it."""
+    told = [*case.outside, *(s.event for s in case.sightings if s.when is scene.When.BEFORE_START)]
+    known = {(e.node, p) for e in told if e.kind in _TOLD and e.at < case.start_at for p in _names(e)}
+
+    def adjust(seen: scene.Sighting, weight: float) -> float:
+        if seen.event.source != "check":
+            return weight
+        return 0.0 if any((seen.event.node, p) in known for p in _names(seen.event)) else weight
+
+    return adjust
+
+
+def _names(event: records.HealthEvent) -> set[str]:
+    return {n for n in (gpus.pci_key(event.pci_bus_id), event.device, event.gpu_uuid) if n}
 
 
 def _pattern(case: scene.Scene, seen: scene.Sighting) -> Iterable[claims.Claim]:

@@ -14,6 +14,8 @@ _LOOKED = timedelta(seconds=40)
 """Within this a port that is down is found so by the agent's own readings."""
 _ADAPTER = frozenset({"health_compromised", "health_fatal", "cmd_timeout", "init_failed"})
 """What an adapter says of itself: a port that comes back takes nothing of it away."""
+_COUNTED = frozenset({"link_downed", "carrier_lost", "link_error_recovery"})
+"""Counters of what is over when the reading that finds them risen finds the port up."""
 _DOWN = frozenset({"down", "port_down", "state", "phys_state", "missing"})
 
 
@@ -27,18 +29,24 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
         yield from claims.hints(case, "ib_link", "links", findings.FindingRole.HINT)
 
 
-def _recoveries(seen: Iterable[scene.Sighting]) -> dict[tuple[str, str | None], list[datetime]]:
-    back: dict[tuple[str, str | None], list[datetime]] = {}
+def _recoveries(seen: Iterable[scene.Sighting]) -> dict[tuple[str, str], list[datetime]]:
+    """By every name of the port: kernel lines have its interface's, readings its adapter's, most its PCI function."""
+    back: dict[tuple[str, str], list[datetime]] = {}
     for s in seen:
         if s.signature.recovery:
-            back.setdefault((s.event.node, s.device), []).append(s.at)
+            for name in _names(s):
+                back.setdefault((s.event.node, name), []).extend({s.at, s.last_at})
     return back
+
+
+def _names(seen: scene.Sighting) -> set[str]:
+    return {n for n in (seen.device or "", (seen.event.pci_bus_id or "").lower()) if n}
 
 
 def _staying_down(
     case: scene.Scene,
     every: Iterable[scene.Sighting],
-    backs: dict[tuple[str, str | None], list[datetime]],
+    backs: dict[tuple[str, str], list[datetime]],
 ) -> claims.Adjust:
     read = [s for s in every if s.event.source == "sysfs" and s.signature.role is not signatures.Role.CONTEXT]
 
@@ -48,9 +56,11 @@ def _staying_down(
         if case.crashed:
             # Calls on a link that is away fail or wait; they do not tread on memory.
             weight *= 0.5
-        later = [t for t in backs.get((seen.event.node, seen.device), []) if t > seen.at]
+        later = [t for n in _names(seen) for t in backs.get((seen.event.node, n), []) if t > seen.last_at]
         near = abs(case.onset_at - seen.at) <= _FELT
         if later and (case.onset_at - min(later) > _FELT or min(later) - seen.at <= _FLAP):
+            return weight * (0.4 if near else 0.2)
+        if seen.event.code in _COUNTED and seen.event.detail.get("port_up") is True:
             return weight * (0.4 if near else 0.2)
         if not later and _came_back_unseen(case, seen, read):
             return weight * (0.4 if near else 0.2)

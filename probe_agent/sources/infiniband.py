@@ -226,7 +226,8 @@ class _Desk:
             message,
             measured=float(moved.delta),
             unit="count",
-            detail={"total": moved.value, "saturated": moved.saturated},
+            # A port that was down between two readings is up again at the second: only it can tell.
+            detail={"total": moved.value, "saturated": moved.saturated, "port_up": port.up},
         )
         self.edges.append(Edge(what=what, value=moved.position, latches=False))
 

@@ -580,6 +580,42 @@ def test_a_flap_in_the_last_second_convicts_nobody_once_the_port_was_seen_up(mak
     assert make.judge(down, up).cause == "user_error"
 
 
+def test_a_port_that_went_again_has_not_come_back(make):
+    """Its going down is one event from the first to the last time; it came up in between."""
+    down = make.event(
+        20, kind="ib_link", code="link_down", device="ib5", last_at=make.end - timedelta(seconds=5)
+    )
+    up = {"kind": "ib_link", "code": "up", "device": "ib5", "severity": records.Severity.INFO}
+    assert make.judge(down, make.event(18, **up)).cause == "ib_link"
+    assert (
+        make.judge(down, make.event(18, last_at=make.end - timedelta(seconds=3), **up)).cause == "user_error"
+    )
+
+
+@pytest.mark.parametrize("port_up", [True, False])
+def test_a_counter_that_rose_while_the_port_is_up_convicts_nobody(make, port_up):
+    """The reading that finds `link_downed` risen sees whether the port came back."""
+    counted = make.event(
+        2, kind="ib_link", code="link_downed", device="mlx5_5", source="sysfs", severity=records.Severity.LOW,
+        detail={"port_up": port_up},
+    )  # fmt: skip
+    assert make.judge(counted).cause == ("user_error" if port_up else "ib_link")
+
+
+def test_a_port_is_one_under_its_interfaces_and_its_adapters_name(make):
+    """The kernel saw ib5 go, the reading saw mlx5_5 come back: one PCI function. Another function is another port."""
+    down = make.event(1, kind="ib_link", code="link_down", device="ib5", pci_bus_id="0000:c0:00.0")
+
+    def back(function):
+        return make.event(
+            -9, kind="ib_link", code="down", device="mlx5_5", pci_bus_id=function, source="sysfs",
+            severity=records.Severity.INFO, detail={"recovered": True},
+        )  # fmt: skip
+
+    assert make.judge(down, back("0000:c0:00.0")).cause == "user_error"
+    assert make.judge(down, back("0000:c0:00.1")).cause == "ib_link"
+
+
 @pytest.mark.parametrize("how", [{"exit_signal": 11, "exit_code": 0}, {"exit_code": 139}])
 def test_a_segmentation_fault_is_not_laid_at_a_link(make, how):
     """Calls on a link that is away fail or wait: who treads on its own memory is the program."""
@@ -623,6 +659,17 @@ def test_a_file_server_that_went_again_has_not_come_back(make):
     assert make.judge(stayed, over, hung).cause == "unknown"
 
 
+def test_a_stall_of_after_the_job_does_not_lengthen_the_one_within(make):
+    """Answered again at once; minutes later the next stall, of as little weight, has an end of its own."""
+    low = {"kind": "nfs", "device": "stor9", "severity": records.Severity.INFO}
+    found = [
+        make.event(before, code=code, **low)
+        for before in (1.0, -200.0)
+        for before, code in ((before, "not_responding"), (before - 0.1, "recovered"))
+    ]
+    assert make.judge(*found).cause == "user_error"
+
+
 def test_a_file_that_cannot_be_opened_may_have_gone_with_its_mount(make):
     """FileNotFoundError alone is the program's; beside a mount that is missing it is the mount."""
     missing = make.finding("python_exception", detail={"exception": "FileNotFoundError"})
@@ -658,6 +705,24 @@ def test_the_log_of_a_gang_names_no_node(make):
     assert (v.cause, v.node) == ("gpu_memory_uncorrectable", None)
     alone = make.judge(make.finding("cuda_ecc", node="n2"), attempt=make.attempt(nodes=("n2",)))
     assert alone.node == "n2"
+
+
+def test_the_check_that_reads_the_whole_boots_log_tells_an_old_xid_again(make):
+    """A GPU that was lost and came back before the attempt began; a check that is the first to tell of one is believed."""
+    attempt = make.attempt(start_at=make.end - timedelta(seconds=5))
+    device = {"device": "gpu3", "gpu_uuid": make.uuid("n2", 3)}
+    again = make.event(1, kind="check", code="gpu_xid", source="check", pci_bus_id="0000:53:00", **device)
+    lost = make.xid(79, before_end_s=60)
+    back = make.event(
+        10,
+        kind="gpu_lost",
+        source="nvml",
+        severity=records.Severity.INFO,
+        detail={"recovered": True},
+        **device,
+    )
+    assert make.judge(lost, back, again, attempt=attempt).cause == "user_error"
+    assert make.judge(again, attempt=attempt).cause == "gpu_xid"
 
 
 def test_an_uncorrected_machine_check_bank_convicts(make):

@@ -92,7 +92,12 @@ def test_counter_step_is_an_edge_with_its_value(ib: Any, moved: Any) -> None:
     judged = ib.look()
     assert moved(judged) == [("ib_link", "link_downed", "mlx5_3", "low")]
     assert judged.edges[0].what.measured == 2.0
+    assert judged.edges[0].what.detail["port_up"] is True
     assert ib.look().edges == ()
+    put(ib, "state", "1: DOWN")
+    put(ib, "counters/link_downed", "3")
+    (down,) = [e for e in ib.look().edges if e.what.code == "link_downed"]
+    assert down.what.detail["port_up"] is False
 
 
 def test_counter_that_goes_down_was_reset_and_counts_anew(ib: Any) -> None:
