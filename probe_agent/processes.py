@@ -29,6 +29,7 @@ _NUMBERS = re.compile(rb"^NSpid:.*\t(\d+)$", re.MULTILINE)
 """The last one is that in the process's own namespace."""
 _MAX_DEPTH = 64
 _MAX_INSIDE = 4096
+_MAX_THREADS = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +147,11 @@ def inside(uid: int, proc: Path = PROC) -> dict[tuple[int, int], int]:
 
 
 def children_of(pid: int, proc: Path = PROC) -> list[int]:
-    """The direct children of a process; empty when it is gone or the kernel does not tell."""
-    home = proc / str(int(pid)) / "task" / str(int(pid)) / "children"
-    return [int(word) for word in _read(home, 65536).split() if word.isdigit()]
+    """The direct children of a process, whichever thread started them; empty when it is gone or the kernel does not tell."""
+    tasks = proc / str(int(pid)) / "task"
+    try:
+        threads = sorted(tasks.iterdir(), key=lambda one: (one.name != str(pid), one.name))[:_MAX_THREADS]
+    except OSError:
+        return []
+    told = (_read(thread / "children", 65536).split() for thread in threads)
+    return [int(word) for words in told for word in words if word.isdigit()]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -11,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from probing_cluster.core import records
-from probing_cluster.probe_agent import identity, spool
+from probing_cluster.probe_agent import identity, processes, spool
 from probing_cluster.sandbox.nodetree import build
 
 sys.path.insert(0, str(Path(__file__).parent))  # for rank_rig
@@ -111,5 +114,8 @@ def rig(tmp_path: Path, who: identity.Identity) -> Iterator[rank_rig.Rig]:
     made = rank_rig.Rig(tmp_path, who)
     yield made
     for process in made.started:
+        for child in processes.children_of(process.pid):  # a container outlives what started it
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
         process.kill()
         process.communicate()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,26 @@ def test_an_unknown_sluid_is_known_by_its_slurmstepd(tmp_path: Path) -> None:
     if os.getuid() == 0:
         assert processes.job_of(30, tmp_path) == 3385
     assert processes.job_of(30, tmp_path, {SLUID: 4242}) == 4242
+
+
+def test_children_are_found_whichever_thread_started_them() -> None:
+    """The kernel lists them thread by thread; a data loader's workers may be started by any."""
+    started: list[subprocess.Popen[bytes]] = []
+    made, over = threading.Event(), threading.Event()
+
+    def start() -> None:
+        started.append(subprocess.Popen(["/bin/sleep", "60"]))
+        made.set()
+        over.wait(60)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    try:
+        assert made.wait(30)
+        assert started[0].pid in processes.children_of(os.getpid())
+    finally:
+        over.set()
+        thread.join()
+        started[0].kill()
+        started[0].wait()
+    assert processes.children_of(started[0].pid) == []

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
+import container_runtimes
 import pytest
 import rank_rig
 
@@ -58,22 +58,13 @@ def test_garbage_in_the_directory_changes_nothing(rig: rank_rig.Rig, tmp_path: P
     assert "p100005.page" not in direct["pages"]
 
 
-CONTAINER = ("/usr/bin/unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-"""Its first process has number 1 inside."""
-
-
 @pytest.fixture
-def container() -> tuple[str, ...]:
+def container(request: pytest.FixtureRequest, rig: rank_rig.Rig, tmp_path: Path) -> tuple[str, ...]:
     """A command that gives what it starts a PID namespace of its own."""
-    try:
-        tried = subprocess.run([*CONTAINER, "true"], capture_output=True, text=True, check=False)
-    except OSError as exc:
-        pytest.skip(f"needs unshare: {exc}")
-    if tried.returncode:
-        pytest.skip(f"needs PID namespaces: {tried.stderr}")
-    return CONTAINER
+    return container_runtimes.command(getattr(request, "param", "unshare"), rig.directory, tmp_path)
 
 
+@pytest.mark.parametrize("container", container_runtimes.RUNTIMES, indirect=True)
 def test_ranks_in_containers_are_found_by_their_namespace(
     rig: rank_rig.Rig, container: tuple[str, ...]
 ) -> None:

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -98,6 +99,32 @@ def test_in_a_virtual_environment_with_a_sitecustomize_of_its_own(tmp_path: Path
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"theirs\n{site / 'torch' / '__init__.py'}\n"
+    assert [p.suffix for p in (tmp_path / "pages").iterdir()] == [".page"]
+
+
+def test_in_a_prefix_that_was_moved(tmp_path: Path) -> None:
+    """What conda, and a standalone Python of uv's, are: a whole installation elsewhere, with packages and a sitecustomize of its own."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    base, prefix = Path(sys.base_prefix), tmp_path / "prefix"
+    library = base / "lib" / version
+    if not library.is_dir() or base == Path("/usr"):
+        pytest.skip("needs an interpreter in a prefix of its own, not the system's")
+    unused = shutil.ignore_patterns(
+        "test", "site-packages", "idlelib", "tkinter", "ensurepip", "config-*", "__pycache__"
+    )
+    shutil.copytree(library, prefix / "lib" / version, symlinks=True, ignore=unused)
+    for shared in (base / "lib").glob("libpython*.so*"):
+        shutil.copy2(shared, prefix / "lib", follow_symlinks=False)
+    (prefix / "bin").mkdir()
+    python = shutil.copy2((base / "bin" / version).resolve(), prefix / "bin" / version)
+    site = prefix / "lib" / version / "site-packages"
+    fake_torch(site)
+    (site / "sitecustomize.py").write_text("print('theirs')\n")
+    done = run(
+        tmp_path, "import sys, torch; print(sys.prefix, torch.__file__)", python=python, PYTHONPATH=str(SITE)
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"theirs\n{prefix} {site / 'torch' / '__init__.py'}\n"
     assert [p.suffix for p in (tmp_path / "pages").iterdir()] == [".page"]
 
 
