@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-import adbc_driver_postgresql.dbapi as adbc
 import datafusion
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 from probing_cluster.attribution import signatures
-from probing_cluster.core import errors, records
+from probing_cluster.core import records
+from probing_cluster.db import arrow
 
 _SQL = Path(__file__).parent / "sql"
 
@@ -158,9 +157,8 @@ class ParquetSource:
 def fetch(uri: str, name: str, *given: Any) -> pa.Table:
     """The rows of one SQL file of the room, over ADBC; raises DatabaseUnavailable."""
     query = (_SQL / f"{name}.sql").read_text("utf-8")
-    with _connected(uri) as connection, connection.cursor() as cursor:
-        cursor.execute(query, given)
-        return cursor.fetch_arrow_table()
+    with arrow.reading(uri, query, given) as reader:
+        return reader.read_all()
 
 
 def signature_table(events: pa.Table) -> pa.Table:
@@ -182,18 +180,6 @@ def signature_table(events: pa.Table) -> pa.Table:
             }
         )
     return pa.Table.from_pylist(rows, schema=SIGNATURE_SCHEMA)
-
-
-@contextmanager
-def _connected(uri: str) -> Iterator[Any]:
-    try:
-        connection = adbc.connect(uri)
-    except adbc.OperationalError as exc:
-        raise errors.DatabaseUnavailable(str(exc).strip().splitlines()[0]) from exc
-    try:
-        yield connection
-    finally:
-        connection.close()
 
 
 def _us(at: datetime) -> int:

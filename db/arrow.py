@@ -57,16 +57,16 @@ def reading(uri: str, query: str, parameters: Sequence[Any] = ()) -> Iterator[An
 
     numeric, inet and ranges have no Arrow form: cast them in SQL. Raises DatabaseUnavailable.
     """
-    with connected(uri) as connection, connection.cursor() as cursor:
+    with connected(uri) as connection, transaction(connection), connection.cursor() as cursor:
         cursor.execute(query, parameters=list(parameters) or None)
         yield cursor.fetch_record_batch()
 
 
 @contextlib.contextmanager
 def connected(uri: str) -> Iterator[Any]:
-    """An ADBC connection; its operational errors come out as DatabaseUnavailable."""
+    """An ADBC connection that holds no transaction; its operational errors come out as DatabaseUnavailable."""
     try:
-        with adbc.connect(uri) as connection:
+        with adbc.connect(uri, autocommit=True) as connection:
             yield connection
     except _UNAVAILABLE as exc:
         raise errors.DatabaseUnavailable(engines.first_line(exc)) from exc
@@ -103,17 +103,23 @@ def _array(values: list[Any], kind: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _transaction(connection: Any) -> Iterator[None]:
-    """One transaction on a connection that holds none between: ADBC prepares a query and runs it in two steps.
+def transaction(connection: Any) -> Iterator[None]:
+    """One transaction on a connection that holds none before or after: ADBC prepares a query and runs it in two steps.
 
     Behind PgBouncer's transaction mode only a transaction keeps both on one server; the statement has no name, so
-    that on another server somebody else's last one would run.
+    that on another server somebody else's last one would run. And a client that leaves within a transaction, as
+    ADBC's own way is, costs PgBouncer that server: it must close it and open another.
     """
-    connection.adbc_connection.set_autocommit(False)
+    handle = connection.adbc_connection
+    handle.set_autocommit(False)
     try:
         yield
-    finally:
-        connection.adbc_connection.set_autocommit(True)
+    except BaseException:
+        with contextlib.suppress(adbc.Error):  # what went wrong first is told
+            handle.rollback()
+            handle.set_autocommit(True)
+        raise
+    handle.set_autocommit(True)
 
 
 class Reader:
@@ -143,7 +149,7 @@ class Reader:
         try:
             if self._connection is None:
                 self._connection = adbc.connect(self._uri, autocommit=True)
-            with _transaction(self._connection), self._connection.cursor() as cursor:
+            with transaction(self._connection), self._connection.cursor() as cursor:
                 cursor.execute(query, parameters=list(parameters) or None)
                 return cursor.fetch_arrow_table()
         except _UNAVAILABLE as exc:

@@ -44,14 +44,14 @@ def _load(uri: str, cls: type[Any], source: Iterable[Any], merge: str) -> tuple[
     quoted = ", ".join(f'"{column}"' for column in rows.names(cls))
     with arrow.connected(uri) as connection, connection.cursor() as cursor:
         for batch in _tables(cls, source):
-            # Gone with its transaction: behind PgBouncer the next one may be on another server.
-            cursor.execute(
-                f"CREATE TEMPORARY TABLE incoming ON COMMIT DROP AS SELECT {quoted} FROM probing.{name} WHERE false"  # noqa: S608 - our own names
-            )
-            cursor.adbc_ingest("incoming", batch, mode="append", temporary=True)
-            cursor.execute(merge)
-            answers += [row[0] for row in cursor.fetchall()] if cursor.description else []
-            connection.commit()
+            with arrow.transaction(connection):
+                # Gone with its transaction: behind PgBouncer the next one may be on another server.
+                cursor.execute(
+                    f"CREATE TEMPORARY TABLE incoming ON COMMIT DROP AS SELECT {quoted} FROM probing.{name} WHERE false"  # noqa: S608 - our own names
+                )
+                cursor.adbc_ingest("incoming", batch, mode="append", temporary=True)
+                cursor.execute(merge)
+                answers += [row[0] for row in cursor.fetchall()] if cursor.description else []
             n_rows += batch.num_rows
     return n_rows, answers
 

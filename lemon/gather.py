@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -140,17 +142,19 @@ def read(
     """The facts of a database, and what Slurm tells. Raises DatabaseUnavailable."""
     span = (since, until, cluster)
     out = outage_table(told.outages, since, until) if told.outages is not None else None
-    return Facts(
-        since=since,
-        until=until,
-        attempts=_rows(uri, "pg_attempts", ATTEMPT, *span, ",".join(sorted(records.JOB_SIDE_SOURCES))),
-        events=_rows(uri, "pg_events", EVENT, *span, ",".join(KINDS)),
-        outages=out if out is not None else _rows(uri, "pg_outages", OUTAGE, *span),
-        notes=_rows(uri, "pg_notes", NOTE, until, cluster),
-        exclusions=_rows(uri, "pg_exclusions", EXCLUSION, *span),
-        outages_by_slurm=out is not None,
-        places=told.places,
-    )
+    with contextlib.closing(arrow.Reader(uri)) as reader:
+        rows = functools.partial(_rows, reader)
+        return Facts(
+            since=since,
+            until=until,
+            attempts=rows("pg_attempts", ATTEMPT, *span, ",".join(sorted(records.JOB_SIDE_SOURCES))),
+            events=rows("pg_events", EVENT, *span, ",".join(KINDS)),
+            outages=out if out is not None else rows("pg_outages", OUTAGE, *span),
+            notes=rows("pg_notes", NOTE, until, cluster),
+            exclusions=rows("pg_exclusions", EXCLUSION, *span),
+            outages_by_slurm=out is not None,
+            places=told.places,
+        )
 
 
 def outage_table(outages: Iterable[Outage], since: datetime, until: datetime) -> pa.Table:
@@ -173,8 +177,6 @@ def to_us(at: datetime) -> int:
     return round(at.timestamp() * 1e6)
 
 
-def _rows(uri: str, name: str, schema: pa.Schema, *given: Any) -> pa.Table:
+def _rows(reader: arrow.Reader, name: str, schema: pa.Schema, *given: Any) -> pa.Table:
     query = (_SQL / f"{name}.sql").read_text("utf-8")
-    parameters: Sequence[Any] = given
-    with arrow.reading(uri, query, parameters) as reader:
-        return reader.read_all().select(schema.names).cast(schema)
+    return reader.table(query, given).select(schema.names).cast(schema)

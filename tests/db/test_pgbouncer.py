@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import psycopg
 import pytest
 
 from probing_cluster.attribution import attribute
+from probing_cluster.attribution import source as sources
 from probing_cluster.core import errors, records
 from probing_cluster.db import arrow, bulk, delivery, embedded, roles
 from probing_cluster.db import store as store_module
+from probing_cluster.lemon import gather
 
 
 def test_many_agents_share_three_backends(
@@ -90,6 +93,42 @@ def test_arrow_reads_keep_to_one_server(store: store_module.Store, pgbouncer: Ca
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+def test_reads_of_the_figures_and_of_the_lemons_keep_to_one_server_and_leave_it(
+    store: store_module.Store,
+    pgbouncer: Callable[..., str],
+    make_attempt: Callable[..., Any],
+    make_event: Callable[..., Any],
+) -> None:
+    """Each reader's several queries, from many at once, each get their own answer; no server is lost to them."""
+    url = re.sub(r"host=.*", pgbouncer(store.url, f'"{embedded.OWNER}" ""\n', default_pool_size=2), store.url)
+    store.upsert_attempts([make_attempt(job_id=n) for n in range(1, 4)])
+    bulk.load_events(url, [make_event(node=f"n{n}") for n in range(5)])
+    end = make_attempt().end_at
+    span = (end - timedelta(days=1), end + timedelta(days=1))
+    failures: list[BaseException] = []
+    servers: set[int] = set()
+
+    def work() -> None:
+        try:
+            for _ in range(4):
+                figures = sources.PostgresSource(url)
+                assert (figures.attempts(*span).num_rows, figures.events(*span).num_rows) == (3, 5)
+                facts = gather.read(url, "c", *span)
+                assert (facts.attempts.num_rows, facts.notes.num_rows) == (3, 0)
+                with arrow.reading(url, "SELECT pg_backend_pid() AS pid FROM generate_series(1, 3)") as rows:
+                    servers.update(row["pid"] for row in rows.read_next_batch().to_pylist())
+        except BaseException as exc:  # noqa: BLE001 - handed to the test's own thread
+            failures.append(exc)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert 1 <= len(servers) <= 2
 
 
 def test_a_pass_over_many_attempts_goes_through_it(
