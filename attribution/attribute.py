@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections import Counter
+import uuid
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -16,12 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from probing_cluster.attribution import case as cases
-from probing_cluster.attribution import crowd, fetch, incidents, judge, quiet, signatures, triage
+from probing_cluster.attribution import crowd, fetch, growth, incidents, judge, quiet, triage
 from probing_cluster.core import clock, records, settings
 from probing_cluster.db import store
 
 BATCH = 2000
 """Attempts judged one by one at once; bounds memory."""
+SLICE = 20_000
+"""About so many ended attempts of a span are looked at at once; bounds memory."""
 MANY = 200
 """From so many ended attempts on they are sorted out column by column first."""
 _MOST = 1 << 62
@@ -51,6 +54,8 @@ class AttributionRun:
     dry_run: bool
     counts: Mapping[str, int] = field(default_factory=dict)
     """Verdicts per cause."""
+    until: datetime | None = None
+    """Of a slice of time: what ended before this is judged."""
 
     @property
     def unknown_rate(self) -> float | None:
@@ -76,28 +81,64 @@ def attribute(
     Without a span or job ids: what ended at least `settle_s` ago and is unjudged or re-opened. With them:
     every ended attempt of the span or jobs, again. A verdict a person set is never replaced.
     """
-    wanted = config or settings.AttributionSettings()
-    policy = cases.WindowPolicy(before_s=wanted.before_s, after_s=wanted.after_s)
-    again = since is not None or until is not None or job_ids is not None
     now = at.now()
-    work = _Pass(source, policy, now, dry_run=dry_run)
+    work = _Pass(source, _policy(config), now, dry_run=dry_run)
     settled = now - timedelta(seconds=settle_s)
     if job_ids is not None:
         keys = work.judge(_of_jobs(source, since, until, job_ids, settled))
-    elif again:
-        keys = work.judge_many(_ended(source, since or _EPOCH, min(until or settled + _ONE, settled + _ONE)))
+    elif since is not None or until is not None:
+        parts = work.slices(since or _EPOCH, min(until or settled + _ONE, settled + _ONE), unjudged=False)
+        return _together(list(parts), dry_run=dry_run)
     else:
-        first = source.unattributed(min(limit or MANY, MANY))
+        first = source.unattributed(min(limit or MANY, MANY), work.grown)
         if len(first) < MANY or limit == MANY:
             keys = work.judge([a for a in first if a.end_at is not None and a.end_at <= settled])
         else:
             keys = work.judge_many(_ended(source, _EPOCH, settled + _ONE, limit, unjudged=True))
+    return work.done(keys)
+
+
+def in_slices(
+    source: store.Store,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    dry_run: bool = False,
+    config: settings.AttributionSettings | None = None,
+    at: clock.Clock = clock.SYSTEM,
+) -> Iterator[AttributionRun]:
+    """`attribute` of a span, or of all that is open, slice of time by slice: at most about SLICE attempts are held at once.
+
+    Whoever is judged together makes no difference, so all slices together are what one run would have been. A preempted
+    attempt is judged when all that ended up to NEAR after it are, which may be a slice later.
+    """
+    now = at.now()
+    work = _Pass(source, _policy(config), now, dry_run=dry_run)
+    is_open = since is None and until is None
+    if is_open:
+        source.reopen_for_arrivals(work.grown)
+    last = min(until or now + _ONE, now + _ONE)
+    for _, done in work.slices(since or _EPOCH, last, unjudged=is_open):
+        yield done
+
+
+def _policy(config: settings.AttributionSettings | None) -> cases.WindowPolicy:
+    wanted = config or settings.AttributionSettings()
+    return cases.WindowPolicy(before_s=wanted.before_s, after_s=wanted.after_s)
+
+
+def _together(
+    parts: Sequence[tuple[Sequence[cases.Key], AttributionRun]], *, dry_run: bool
+) -> AttributionRun:
+    """What the slices did, as one run."""
+    made = {_key(v): v for _, done in parts for v in done.verdicts}
     return AttributionRun(
-        n_attempts=len(keys),
-        verdicts=tuple(work.made[k] for k in keys if k in work.made),
-        changed=tuple(work.changed),
+        n_attempts=sum(done.n_attempts for _, done in parts),
+        verdicts=tuple(made[k] for keys, _ in parts for k in keys if k in made),
+        changed=tuple(c for _, done in parts for c in done.changed),
         dry_run=dry_run,
-        counts=dict(Counter(v.cause for v in work.made.values())),
+        counts=dict(Counter(v.cause for v in made.values())),
+        until=parts[-1][1].until if parts else None,
     )
 
 
@@ -109,8 +150,11 @@ class _Pass:
     ) -> None:
         self._source, self._policy, self._now, self._dry_run = source, policy, now, dry_run
         self._quiet = quiet.Quiet(policy, now)
-        self.made: dict[cases.Key, records.Verdict] = {}
-        self.changed: list[Change] = []
+        self._later: list[_Later] = []
+        self._made: dict[cases.Key, records.Verdict] = {}
+        self._changed: list[Change] = []
+        self.grown = functools.partial(growth.touched, source, policy)
+        """For the store: whom late events concern although they are of other nodes."""
 
     def judge(
         self, attempts: Sequence[records.JobAttempt], known: fetch.Known | None = None
@@ -122,16 +166,56 @@ class _Pass:
         return [cases.key(a) for a in attempts]
 
     def judge_many(self, ended: pa.Table) -> list[cases.Key]:
-        """Judge attempts (the columns of `sql/open_attempts.sql`) a day of ends of one cluster at a time; which they are."""
-        later: tuple[list[records.JobAttempt], fetch.Known | None] = ([], None)
+        """Judge attempts (the columns of `sql/open_attempts.sql`); which they are."""
+        self._judge_days(ended)
+        self._judge_later()
+        return _keys(ended)
+
+    def slices(
+        self, since: datetime, until: datetime, *, unjudged: bool
+    ) -> Iterator[tuple[list[cases.Key], AttributionRun]]:
+        """Judge what ended in a span, at most a day of ends and about SLICE attempts at a time; which they are and what was done."""
+        while (first := _next_end(self._source, since, until, unjudged=unjudged)) is not None:
+            ended, since = _slice(self._source, first, until, unjudged=unjudged)
+            self._judge_days(ended)
+            keys = _keys(ended)
+            yield keys, self.done(keys, since)
+        self._judge_later()
+        if self._made:
+            yield [], self.done([], until)
+
+    def done(self, keys: Sequence[cases.Key], until: datetime | None = None) -> AttributionRun:
+        """What was done since this was last asked; `keys`: of whom."""
+        made, changed = self._made, self._changed
+        self._made, self._changed = {}, []
+        known = {k: made.pop(k) for k in keys if k in made}
+        return AttributionRun(
+            n_attempts=len(keys),
+            verdicts=(*made.values(), *known.values()),
+            changed=tuple(changed),
+            dry_run=self._dry_run,
+            counts=dict(Counter(v.cause for v in (*made.values(), *known.values()))),
+            until=until,
+        )
+
+    def _judge_days(self, ended: pa.Table) -> None:
+        """Judge them a day of ends of one cluster at a time; of the preempted, those who need not wait."""
         for part in _days(ended):
             attempts, known = self._one_by_one(part)
             self.judge([a for a in attempts if a.state != "PREEMPTED"], known)
             # Why a preemptor had to start again is told by its own verdict: that comes first, maybe a day later.
-            self.judge(*later)
-            later = [a for a in attempts if a.state == "PREEMPTED"], known
-        self.judge(*later)
-        return _keys(ended)
+            cluster, last = part["cluster"][0].as_py(), _last_end(part)
+            self._judge_later(cluster, last)
+            waiting = [a for a in attempts if a.state == "PREEMPTED"]
+            if waiting:
+                self._later.append(_Later(cluster, last + fetch.NEAR, waiting, known))
+
+    def _judge_later(self, cluster: str | None = None, until: datetime | None = None) -> None:
+        """Judge those of a cluster who waited, once all are judged that ended by `until`; without these: all."""
+        due = [w for w in self._later if until is None or (w.cluster == cluster and w.needs_ends_by <= until)]
+        self._later = [w for w in self._later if w not in due]
+        for waiting in due:
+            self.judge(waiting.attempts, waiting.known)
 
     def _one_by_one(self, part: pa.Table) -> tuple[list[records.JobAttempt], fetch.Known | None]:
         """Answer those of a day about which nothing was seen; the others, and what was read of them already."""
@@ -161,10 +245,20 @@ class _Pass:
             before = {_key(v): v for v in self._source.verdicts(job_ids=sorted({v.job_id for v in made}))}
         else:
             before = self._source.save_verdicts(made)
-        self.changed += [
+        self._changed += [
             Change(before=before.get(_key(v)), after=v) for v in made if _differs(before.get(_key(v)), v)
         ]
-        self.made.update({_key(v): v for v in made})
+        self._made.update({_key(v): v for v in made})
+
+
+@dataclass(frozen=True, eq=False)
+class _Later:
+    """Preempted attempts that wait until their preemptors' own earlier ends are judged."""
+
+    cluster: str
+    needs_ends_by: datetime
+    attempts: Sequence[records.JobAttempt]
+    known: fetch.Known | None
 
 
 def _ended(
@@ -173,6 +267,33 @@ def _ended(
     """Attempts that began, ended in a span and get a verdict, by end."""
     query = (_SQL / "open_attempts.sql").read_text("utf-8")
     return source.arrow(query, unjudged, since, until, limit or _MOST, sorted(judge.JUDGED_STATES))
+
+
+def _next_end(source: store.Store, since: datetime, until: datetime, *, unjudged: bool) -> datetime | None:
+    """The first end in a span of an attempt that gets a verdict; None when there is none."""
+    query = (_SQL / "next_end.sql").read_text("utf-8")
+    found = source.arrow(query, unjudged, since, until, sorted(judge.JUDGED_STATES))
+    return crowd.instants(found["end_at"])[0]
+
+
+def _slice(
+    source: store.Store, since: datetime, until: datetime, *, unjudged: bool
+) -> tuple[pa.Table, datetime]:
+    """What ended from `since` on, to the end of that day (UTC) and about SLICE at most; up to when that is all."""
+    midnight = since.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    until = min(until, midnight)
+    ended = _ended(source, since, until, SLICE, unjudged=unjudged)
+    if ended.num_rows < SLICE:
+        return ended, until
+    # Who ended at one instant stays together.
+    last = _last_end(ended)
+    if last > since:
+        return ended.filter(pc.less(ended["end_at"], pa.scalar(last, ended["end_at"].type))), last
+    return _ended(source, since, since + _ONE, unjudged=unjudged), since + _ONE
+
+
+def _last_end(ended: pa.Table) -> datetime:
+    return _EPOCH + int(crowd.microseconds(ended["end_at"]).max()) * _ONE
 
 
 def _keys(ended: pa.Table) -> list[cases.Key]:
@@ -202,39 +323,25 @@ def judge_batch(
     found = fetcher.build(attempts)
     verdicts = [v for c in found if (v := judge.judge(c, made_at=made_at)) is not None]
     events = {e.event_id: e for c in found for e in (*c.events, *c.standing)}
-    return incidents.assign(verdicts, _incidents(fetcher, verdicts), events)
+    return incidents.assign(verdicts, _chains(fetcher, verdicts, events), events)
 
 
-def _incidents(fetcher: fetch.Fetcher, verdicts: Sequence[records.Verdict]) -> list[incidents.Incident]:
-    """Wide incidents around the verdicts that could belong to one."""
-    wide = [v for v in verdicts if v.cause in incidents.WIDE and v.onset_at and v.window_end_at]
-    if not wide:
-        return []
-    sorts = signatures.roots_of(incidents.WIDE)
-    found: dict[object, incidents.Incident] = {}
-    for cluster, since, until in _spans(wide):
-        read = functools.partial(fetcher.incident_events, cluster, sorts)
-        for incident in incidents.find(incidents.whole(read, since, until)):
-            found[incident.incident_id] = incident
-    return list(found.values())
-
-
-def _spans(wide: Sequence[records.Verdict]) -> Iterator[tuple[str, datetime, datetime]]:
-    """Spans to look for incidents in, joined where they touch."""
-    margin = timedelta(minutes=10)
-    pieces = sorted(
-        (v.cluster, (v.onset_at or v.made_at) - margin, (v.window_end_at or v.made_at) + margin) for v in wide
-    )
-    current: tuple[str, datetime, datetime] | None = None
-    for piece in pieces:
-        if current and piece[0] == current[0] and piece[1] <= current[2]:
-            current = (current[0], current[1], max(current[2], piece[2]))
-            continue
-        if current:
-            yield current
-        current = piece
-    if current:
-        yield current
+def _chains(
+    fetcher: fetch.Fetcher,
+    verdicts: Sequence[records.Verdict],
+    events: Mapping[uuid.UUID, records.HealthEvent],
+) -> dict[str, incidents.Chains]:
+    """By cluster, the chains about the events of verdicts that could belong to a wide incident."""
+    met: dict[str, list[datetime]] = defaultdict(list)
+    for verdict in verdicts:
+        if verdict.cause in incidents.WIDE:
+            told = [events[i] for i in verdict.evidence if i in events]
+            met[verdict.cluster] += [e.at for e in told if incidents.counts(e)]
+    return {
+        cluster: incidents.around(functools.partial(fetcher.incident_events, cluster), instants)
+        for cluster, instants in met.items()
+        if instants
+    }
 
 
 def _of_jobs(

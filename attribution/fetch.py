@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,7 @@ import sqlalchemy as sa
 
 from probing_cluster.attribution import case as cases
 from probing_cluster.attribution import crowd as crowds
-from probing_cluster.attribution import fit, onset, scene, signatures, window
+from probing_cluster.attribution import fit, incidents, onset, scene, signatures, window
 from probing_cluster.core import records
 from probing_cluster.db import engines, rows, store
 
@@ -57,18 +58,32 @@ class Fetcher:
             made.update({cases.key(c.attempt): c for c in self._cluster(cluster, mine)})
         return [made[cases.key(a)] for a in ready]
 
-    def incident_events(
-        self, cluster: str, sorts: Sequence[tuple[str, str | None]], since: datetime, until: datetime
+    def incident_events(self, cluster: str, since: datetime, until: datetime) -> list[records.HealthEvent]:
+        """Every node event in a span, whatever node, that may be part of an incident."""
+        given = {"cluster": cluster, **_incident_sorts(), "since": since, "until": until}
+        return self._records(records.HealthEvent, "incident_events", given)
+
+    def arrived(
+        self, cluster: str, places: Sequence[tuple[str, datetime, datetime]]
     ) -> list[records.HealthEvent]:
-        """Every node event of these sorts (kind and code, None = any code) in a span, whatever node."""
+        """Those of some spans of time (both ends belong to it) on one node each."""
+        nodes, firsts, lasts = (list(column) for column in zip(*places, strict=True))
+        given = {"cluster": cluster, **_incident_sorts(), "nodes": nodes, "firsts": firsts, "lasts": lasts}
+        return self._records(records.HealthEvent, "arrived_events", given)
+
+    def victims(self, cluster: str, events: Sequence[records.HealthEvent]) -> Sequence[Mapping[Any, Any]]:
+        """The rules' current verdicts that may belong to a wide incident and rest on some of these events.
+
+        cluster, job_id, submit_at, incident_id, evidence.
+        """
         given = {
             "cluster": cluster,
-            "kinds": [kind for kind, _ in sorts],
-            "codes": [code for _, code in sorts],
-            "since": since,
-            "until": until,
+            "causes": sorted(incidents.WIDE),
+            "ids": [e.event_id for e in events],
+            "since": min(e.at for e in events),
+            "until": max(e.at for e in events),
         }
-        return self._records(records.HealthEvent, "incident_events", given)
+        return self._rows("victims", given)
 
     def _cluster(self, cluster: str, attempts: Attempts) -> Iterable[cases.Case]:
         findings = self._findings(cluster, attempts)
@@ -262,3 +277,9 @@ class Fetcher:
         query = sa.text((_SQL / f"{name}.sql").read_text("utf-8"))
         with engines.translated(), self._store.engine.connect() as connection:
             return connection.execute(query, dict(given)).mappings().fetchall()
+
+
+@functools.cache
+def _incident_sorts() -> dict[str, list[Any]]:
+    sorts = signatures.roots_of(incidents.WIDE)
+    return {"kinds": [kind for kind, _ in sorts], "codes": [code for _, code in sorts]}

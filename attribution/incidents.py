@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
+import itertools
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution import findings, signatures
@@ -12,8 +14,10 @@ from probing_cluster.core import records
 
 GAP = timedelta(seconds=120)
 """Events of one incident follow each other closer than this."""
+MARGIN = timedelta(minutes=10)
+"""How much is read about an event at least."""
 STEP, REACH = timedelta(hours=1), timedelta(days=1)
-"""How a span is widened to hold whole chains, and how far at most."""
+"""How a span is widened to hold whole chains, and how far at most; nobody looks further from an event than REACH."""
 MIN_NODES = 3
 """From so many nodes on, one cause at one time is one incident."""
 
@@ -22,49 +26,75 @@ WIDE = frozenset({"ib_link", "eth_link", "filesystem_mount", "thermal_power", "n
 _FAULTY = (records.Domain.HARDWARE, records.Domain.SYSTEM_SOFTWARE)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Incident:
-    """One fault seen on many nodes."""
+class Chains:
+    """One cluster's chains: events of one cause that follow each other closely, on whatever nodes.
 
-    incident_id: uuid.UUID
-    cause: str
-    nodes: frozenset[str]
-    event_ids: frozenset[uuid.UUID]
+    What incident an event belongs to depends on nothing but the events within REACH of it, so it is the same whoever
+    is judged together.
+    """
 
-
-def find(events: Iterable[records.HealthEvent]) -> list[Incident]:
-    """The incidents among events of any kind: per cause, chains of close events over enough nodes."""
-    by_cause: dict[str, list[records.HealthEvent]] = {}
-    for event in sorted(events, key=lambda e: (e.at, e.event_id)):
-        if _counts(event):
+    def __init__(self, events: Iterable[records.HealthEvent]) -> None:
+        by_cause: dict[str, list[records.HealthEvent]] = {}
+        for event in {e.event_id: e for e in events if counts(e)}.values():
             by_cause.setdefault(signatures.of(event).cause, []).append(event)
-    return [i for cause, seen in sorted(by_cause.items()) for i in _chains(cause, seen)]
+        self._place: dict[uuid.UUID, tuple[_Chain, int]] = {}
+        for cause, seen in by_cause.items():
+            for chain in _chains(cause, sorted(seen, key=lambda e: (e.at, e.event_id))):
+                self._place.update({e.event_id: (chain, i) for i, e in enumerate(chain.events)})
+
+    def incident(self, event_id: uuid.UUID) -> uuid.UUID | None:
+        """The wide incident an event belongs to; None for an event that belongs to none."""
+        chain, i = self._place.get(event_id, (None, 0))
+        return None if chain is None else chain.seen_from(i)
+
+    def first(self, evidence: Iterable[uuid.UUID]) -> uuid.UUID | None:
+        """The wide incident of the first of these events that belongs to one."""
+        return next((i for e in evidence if (i := self.incident(e)) is not None), None)
+
+    def beside(self, event_id: uuid.UUID) -> Sequence[records.HealthEvent]:
+        """The chain an event is in, oldest first; empty for an event of no chain."""
+        chain, _ = self._place.get(event_id, (None, 0))
+        return () if chain is None else chain.events
 
 
-def _counts(event: records.HealthEvent) -> bool:
+class _Chain:
+    """Events of one cause, oldest first, each at most GAP after the one before."""
+
+    def __init__(self, cause: str, events: Sequence[records.HealthEvent]) -> None:
+        self.events = events
+        self._cause, self._times = cause, [e.at for e in events]
+        self._named: dict[tuple[int, int], uuid.UUID | None] = {}
+
+    def seen_from(self, i: int) -> uuid.UUID | None:
+        """Its incident as far as it lies within REACH of the event number `i`."""
+        at = self._times[i]
+        part = bisect.bisect_left(self._times, at - REACH), bisect.bisect_right(self._times, at + REACH)
+        if part not in self._named:
+            first, last = part
+            nodes: set[str] = set()
+            for event in itertools.islice(self.events, first, last):
+                nodes.add(event.node)
+                if len(nodes) == MIN_NODES:
+                    break
+            wide = len(nodes) == MIN_NODES
+            self._named[part] = incident_id(self._cause, self.events[first]) if wide else None
+        return self._named[part]
+
+
+def counts(event: records.HealthEvent) -> bool:
+    """True for an event that can be part of an incident: a node's own word that by itself points at a cause of WIDE."""
     signature = signatures.of(event)
-    return signature.cause in WIDE and signature.role is signatures.Role.ROOT
+    return (
+        signature.cause in WIDE and signature.role is signatures.Role.ROOT and not findings.is_finding(event)
+    )
 
 
-def _chains(cause: str, seen: Sequence[records.HealthEvent]) -> Iterable[Incident]:
-    chain: list[records.HealthEvent] = []
-    for event in seen:
-        if chain and event.at - chain[-1].at > GAP:
-            yield from _incident(cause, chain)
-            chain = []
-        chain.append(event)
-    yield from _incident(cause, chain)
-
-
-def _incident(cause: str, chain: Sequence[records.HealthEvent]) -> Iterable[Incident]:
-    nodes = frozenset(e.node for e in chain)
-    if len(nodes) >= MIN_NODES:
-        yield Incident(
-            incident_id=incident_id(cause, chain[0]),
-            cause=cause,
-            nodes=nodes,
-            event_ids=frozenset(e.event_id for e in chain),
-        )
+def _chains(cause: str, seen: Sequence[records.HealthEvent]) -> Iterator[_Chain]:
+    begin = 0
+    for i in range(1, len(seen) + 1):
+        if i == len(seen) or seen[i].at - seen[i - 1].at > GAP:
+            yield _Chain(cause, seen[begin:i])
+            begin = i
 
 
 def incident_id(cause: str, first: records.HealthEvent) -> uuid.UUID:
@@ -74,18 +104,18 @@ def incident_id(cause: str, first: records.HealthEvent) -> uuid.UUID:
 
 def assign(
     verdicts: Sequence[records.Verdict],
-    found: Iterable[Incident],
+    chains: Mapping[str, Chains],
     events: Mapping[uuid.UUID, records.HealthEvent],
 ) -> list[records.Verdict]:
-    """The verdicts with their incident, whoever else is judged with them.
+    """The verdicts with their incident, whoever else is judged with them; `chains` by cluster.
 
     A wide incident has an id of its own; any other fault that a node showed is named by its event, the verdict's
     first evidence, so that all whom it ended share it. What only the job's side says is nobody else's fault.
     """
-    wide = {e: i.incident_id for i in found for e in i.event_ids}
     made = []
     for verdict in verdicts:
-        chosen = next((wide[e] for e in verdict.evidence if e in wide and verdict.cause in WIDE), None)
+        near = chains.get(verdict.cluster) if verdict.cause in WIDE else None
+        chosen = None if near is None else near.first(verdict.evidence)
         if chosen is None and verdict.domain in _FAULTY:
             first = events.get(verdict.evidence[0]) if verdict.evidence else None
             chosen = None if first is None or findings.is_finding(first) else first.event_id
@@ -95,13 +125,32 @@ def assign(
     return made
 
 
+def around(
+    events: Callable[[datetime, datetime], Sequence[records.HealthEvent]], instants: Iterable[datetime]
+) -> Chains:
+    """The chains about some instants, whole; `events` reads a span of one cluster."""
+    found: list[records.HealthEvent] = []
+    for since, until in _spans(sorted(instants)):
+        found += whole(events, since, until)
+    return Chains(found)
+
+
+def _spans(instants: Sequence[datetime]) -> Iterator[tuple[datetime, datetime]]:
+    """Spans to look for incidents in, joined where they touch."""
+    begin = 0
+    for i in range(1, len(instants) + 1):
+        if i == len(instants) or instants[i] - instants[i - 1] > 2 * MARGIN:
+            yield instants[begin] - MARGIN, instants[i - 1] + MARGIN
+            begin = i
+
+
 def whole(
     events: Callable[[datetime, datetime], Sequence[records.HealthEvent]], since: datetime, until: datetime
 ) -> Sequence[records.HealthEvent]:
     """What `events` gives for a span, the span widened until no chain can begin before or end after it, by a day at most."""
     first, last = since, until
     while True:
-        seen = [e for e in events(first, last) if _counts(e)]
+        seen = [e for e in events(first, last) if counts(e)]
         early = any(e.at - first <= GAP for e in seen) and first > since - REACH
         late = any(last - e.at <= GAP for e in seen) and last < until + REACH
         if not early and not late:

@@ -143,7 +143,7 @@ def find(kind: str, code: str | None, severity: records.Severity, *, recovered: 
 def kinds() -> frozenset[str]:
     """Every event kind the table knows."""
     table = _load()
-    return frozenset(table.any_code) | frozenset(k for k, _ in table.exact)
+    return frozenset(table.any_code) | frozenset(table.prefixes) | frozenset(k for k, _ in table.exact)
 
 
 def exact_sorts() -> frozenset[tuple[str, str]]:
@@ -153,22 +153,37 @@ def exact_sorts() -> frozenset[tuple[str, str]]:
 
 @functools.cache
 def roots_of(causes: frozenset[str]) -> tuple[tuple[str, str | None], ...]:
-    """The sorts of events (kind and code, None = any code) that by themselves point at one of these causes."""
+    """The sorts of events that by themselves point at one of these causes, to look for in a database.
+
+    Kind and code: None = any, one that ends in "*" = whatever begins so, else that one; lower case, as codes are
+    compared. An event of such a sort may still say something else, by a longer code's own row or its severity.
+    """
     table = _load()
     wanted: list[tuple[str, str | None]] = [
-        (s.kind, None) for s in table.any_code.values() if s.cause in causes and s.role is Role.ROOT
+        (kind, None) for kind, s in table.any_code.items() if _is_root(s, causes)
     ]
     covered = {kind for kind, _ in wanted}
-    for signature in table.exact.values():
-        if signature.cause in causes and signature.role is Role.ROOT and signature.kind not in covered:
-            wanted += [(signature.kind, code) for code in signature.codes if code != "*"]
-    return tuple(sorted(set(wanted), key=lambda s: (s[0], s[1] or "")))
+    wanted += [key for key, s in table.exact.items() if _is_root(s, causes)]
+    wanted += [
+        (kind, f"{prefix}*")
+        for kind, rows in table.prefixes.items()
+        for prefix, s in rows
+        if _is_root(s, causes)
+    ]
+    sorts = {(kind, code) for kind, code in wanted if code is None or kind not in covered}
+    return tuple(sorted(sorts, key=lambda s: (s[0], s[1] or "")))
+
+
+def _is_root(signature: Signature, causes: frozenset[str]) -> bool:
+    return signature.cause in causes and signature.role is Role.ROOT
 
 
 @functools.cache
 def extra_window_s() -> tuple[float, float]:
     """The longest window any row asks for, (before, after) in seconds; zero where none does."""
-    every = [*_load().exact.values(), *_load().any_code.values()]
+    table = _load()
+    begun = [s for rows in table.prefixes.values() for _, s in rows]
+    every = [*table.exact.values(), *table.any_code.values(), *begun]
     before = max((s.window_before_s or 0.0 for s in every), default=0.0)
     after = max((s.window_after_s or 0.0 for s in every), default=0.0)
     return before, after

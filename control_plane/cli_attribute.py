@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import sys
 import uuid
+from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from probing_cluster.control_plane import commands, span
 from probing_cluster.core import clock, records, sanitize, settings
 
 if TYPE_CHECKING:
-    from probing_cluster.attribution import taxonomy
+    from probing_cluster.attribution import attribute, taxonomy
 
 _EPOCH = datetime(1970, 1, 2, tzinfo=UTC)
 
@@ -44,52 +47,49 @@ def _attribute(args: argparse.Namespace) -> int:
 
     config = settings.load(args.config)
     now = clock.SYSTEM.now()
+    since = span.instant(args.since, now) if args.since else None
+    until = span.instant(args.until, now) if args.until else None
+    how: dict[str, Any] = {"dry_run": args.dry_run, "config": config.attribution}
+    said = _Json() if args.json else _DryText() if args.dry_run else _Text()
+    total = _Total(dry_run=args.dry_run)
     with db_store.Store.open(config) as store:
-        done = attribute.attribute(
-            store,
-            since=span.instant(args.since, now) if args.since else None,
-            until=span.instant(args.until, now) if args.until else None,
-            job_ids=args.job,
-            dry_run=args.dry_run,
-            config=config.attribution,
-        )
-        n_accounts = 0
+        if args.job is not None:
+            total.add(attribute.attribute(store, since=since, until=until, job_ids=args.job, **how), said)
+        else:
+            for done in attribute.in_slices(store, since=since, until=until, **how):
+                total.add(done, said)
         while not args.dry_run and (n := accounts.update(store, config.attribution, since=_EPOCH)):
-            n_accounts += n
-    print(json.dumps(_json(done), indent=2) if args.json else _text(done, n_accounts))
+            total.n_accounts += n
+    said.end(total)
     return 0
 
 
-def _json(done: object) -> dict[str, object]:
-    from probing_cluster.attribution import attribute
+class _Text:
+    """What was judged, for people."""
 
-    assert isinstance(done, attribute.AttributionRun)
-    return {
-        "attempts": done.n_attempts,
-        "dry_run": done.dry_run,
-        "causes": dict(done.counts),
-        "changes": [
-            {
-                "job_id": c.after.job_id,
-                "attempt": c.after.attempt,
-                "before": c.before.cause if c.before else None,
-                "after": c.after.cause,
-                "confidence": c.after.confidence.value,
-                "node": c.after.node,
-                "summary": c.after.summary,
-            }
-            for c in done.changed
-        ],
-    }
+    def changes(self, changed: Sequence[attribute.Change]) -> None:
+        """One slice's; they are only counted."""
+
+    def end(self, total: _Total) -> None:
+        """The causes, and a last line."""
+        from probing_cluster.control_plane import table
+
+        counts = [(n, cause) for cause, n in sorted(total.causes.items(), key=lambda c: (-c[1], c[0]))]
+        if counts:
+            print(table.render(("ATTEMPTS", "CAUSE"), counts, right=frozenset({"ATTEMPTS"})))
+        print(
+            f"{total.n_attempts} attempts judged, {total.n_changed} verdicts new or changed,"
+            f" {total.n_accounts} run accounts"
+        )
 
 
-def _text(done: object, n_accounts: int) -> str:
-    from probing_cluster.attribution import attribute
-    from probing_cluster.control_plane import table
+class _DryText(_Text):
+    """What would change, for people: a table of each slice."""
 
-    assert isinstance(done, attribute.AttributionRun)
-    lines = []
-    if done.dry_run:
+    def changes(self, changed: Sequence[attribute.Change]) -> None:
+        """One slice's."""
+        from probing_cluster.control_plane import table
+
         rows = [
             (
                 c.after.job_id,
@@ -99,21 +99,68 @@ def _text(done: object, n_accounts: int) -> str:
                 c.after.confidence.value,
                 c.after.summary,
             )
-            for c in done.changed
+            for c in changed
         ]
-        lines += (
-            [table.render(("JOB", "ATTEMPT", "WAS", "WOULD BE", "SURE", "SUMMARY"), rows)] if rows else []
-        )
-        lines.append(
-            f"{done.n_attempts} attempts judged, {len(done.changed)} verdicts would change; nothing stored"
-        )
-        return "\n".join(lines)
-    counts = [(n, cause) for cause, n in sorted(done.counts.items(), key=lambda c: (-c[1], c[0]))]
-    lines += [table.render(("ATTEMPTS", "CAUSE"), counts, right=frozenset({"ATTEMPTS"}))] if counts else []
-    lines.append(
-        f"{done.n_attempts} attempts judged, {len(done.changed)} verdicts new or changed, {n_accounts} run accounts"
-    )
-    return "\n".join(lines)
+        if rows:
+            print(table.render(("JOB", "ATTEMPT", "WAS", "WOULD BE", "SURE", "SUMMARY"), rows))
+
+    def end(self, total: _Total) -> None:
+        """The last line."""
+        print(f"{total.n_attempts} attempts judged, {total.n_changed} verdicts would change; nothing stored")
+
+
+class _Json(_Text):
+    """One JSON object, written as the slices come."""
+
+    def __init__(self) -> None:
+        print('{\n  "changes": [', end="")
+        self._between = "\n"
+
+    def changes(self, changed: Sequence[attribute.Change]) -> None:
+        """One slice's."""
+        for c in changed:
+            made = {
+                "job_id": c.after.job_id,
+                "attempt": c.after.attempt,
+                "before": c.before.cause if c.before else None,
+                "after": c.after.cause,
+                "confidence": c.after.confidence.value,
+                "node": c.after.node,
+                "summary": c.after.summary,
+            }
+            print(f"{self._between}    {json.dumps(made)}", end="")
+            self._between = ",\n"
+
+    def end(self, total: _Total) -> None:
+        """The rest of the object."""
+        rest = {"attempts": total.n_attempts, "dry_run": total.dry_run, "causes": dict(total.causes)}
+        print("\n  ],\n" + json.dumps(rest, indent=2).removeprefix("{\n"))
+
+
+@dataclasses.dataclass(kw_only=True)
+class _Total:
+    """What all slices came to; no verdict is kept."""
+
+    dry_run: bool
+    n_attempts: int = 0
+    n_changed: int = 0
+    n_accounts: int = 0
+    n_slices: int = 0
+    causes: Counter[str] = dataclasses.field(default_factory=Counter)
+
+    def add(self, done: attribute.AttributionRun, said: _Text) -> None:
+        """One slice; from the second on people are told how far it has got."""
+        said.changes(done.changed)
+        self.n_attempts += done.n_attempts
+        self.n_changed += len(done.changed)
+        self.causes.update(done.counts)
+        self.n_slices += 1
+        if self.n_slices > 1 and done.until is not None:
+            print(
+                f"probing-ctl: what ended before {done.until:%Y-%m-%d %H:%M} UTC is judged:"
+                f" {self.n_attempts} attempts, {self.n_changed} verdicts {'would change' if self.dry_run else 'new or changed'}",
+                file=sys.stderr,
+            )
 
 
 def _verdict(args: argparse.Namespace) -> int:

@@ -1,22 +1,27 @@
--- Hold newly arrived events against the verdicts already given; those whose window they fall in are to be judged again.
--- Inputs   :batch  deliveries looked at in one call, rows.
--- Output   one row: n_arrivals (deliveries taken; 0 = none left), n_reopened (attempts re-opened).
+-- Hold newly arrived events against the verdicts already given; those that they may be evidence for are to be judged again.
+-- Inputs   :arrivals  the deliveries to take, their arrival_id.
+-- Output   one row: n_reopened (attempts re-opened).
 -- The delivery's span stands for its events: a verdict judged again for nothing comes out the same and is not stored.
+-- What stood for up to a week before a window, went on into it, or showed on the same GPU before is evidence, too: of events
+-- that came in time this concerns nobody, since what ended after them was judged after them.
 WITH taken AS (
     DELETE FROM probing.arrival
-    WHERE arrival_id IN (SELECT arrival_id FROM probing.arrival ORDER BY arrival_id LIMIT :batch FOR UPDATE SKIP LOCKED)
+    WHERE arrival_id IN (SELECT arrival_id FROM probing.arrival
+                         WHERE arrival_id = ANY(CAST(:arrivals AS bigint[]))
+                         ORDER BY arrival_id
+                         FOR UPDATE SKIP LOCKED)
     RETURNING cluster, node, first_at, last_at
 ), hit AS (
     SELECT DISTINCT a.cluster, a.job_id, a.submit_at
     FROM taken t
     JOIN probing.job_attempt a
       ON a.cluster = t.cluster
-     AND a.end_at BETWEEN t.first_at - interval '1 day' AND t.last_at + interval '1 day'
+     AND a.end_at BETWEEN t.first_at - interval '1 day' AND t.last_at + interval '8 days'
      AND a.nodes @> ARRAY[t.node]
      AND a.judged_at IS NOT NULL
     JOIN probing.verdict v
       ON v.cluster = a.cluster AND v.job_id = a.job_id AND v.submit_at = a.submit_at AND v.superseded_at IS NULL
-    WHERE coalesce(v.window_start_at, a.end_at - interval '10 minutes') <= t.last_at
+    WHERE coalesce(v.window_start_at, a.end_at - interval '10 minutes') - interval '7 days' <= t.last_at
       AND coalesce(v.window_end_at, a.end_at + interval '5 minutes') >= t.first_at
 ), reopened AS (
     UPDATE probing.job_attempt a SET judged_at = NULL
@@ -24,4 +29,4 @@ WITH taken AS (
     WHERE a.cluster = h.cluster AND a.job_id = h.job_id AND a.submit_at = h.submit_at
     RETURNING 1
 )
-SELECT (SELECT count(*) FROM taken) AS n_arrivals, (SELECT count(*) FROM reopened) AS n_reopened
+SELECT count(*) AS n_reopened FROM reopened

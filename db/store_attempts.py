@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql as pg
@@ -29,6 +29,19 @@ _TELLING = (
 """Columns whose change means that the attempt must be judged again."""
 
 
+Key = tuple[str, int, datetime]
+"""Cluster, job id and submit time: what makes an attempt this attempt."""
+
+
+class Arrived(NamedTuple):
+    """One delivery's new events: about which node, from when to when."""
+
+    cluster: str
+    node: str
+    first_at: datetime
+    last_at: datetime
+
+
 _BATCH = 1000
 _OF_KEYS = sa.text("""
 SELECT a.*
@@ -37,6 +50,12 @@ FROM unnest(CAST(:clusters AS text[]), CAST(:jobs AS bigint[]), CAST(:submits AS
 JOIN probing.job_attempt a USING (cluster, job_id, submit_at)
 ORDER BY g.n
 """)
+_ARRIVAL = tables.arrival.c
+_WAITING = (
+    sa.select(_ARRIVAL.arrival_id, _ARRIVAL.cluster, _ARRIVAL.node, _ARRIVAL.first_at, _ARRIVAL.last_at)
+    .order_by(_ARRIVAL.arrival_id)
+    .limit(_BATCH)
+)
 _REOPEN = sa.text((Path(__file__).parent / "reopen.sql").read_text(encoding="utf-8"))
 
 
@@ -98,9 +117,14 @@ class AttemptRows(store_base.StoreBase):
             found = connection.execute(_OF_KEYS, given).mappings().fetchall()
         return [rows.from_row(records.JobAttempt, row) for row in found]
 
-    def unattributed(self, limit: int | None = None) -> list[records.JobAttempt]:
-        """Attempts that ended, not COMPLETED, and have no verdict yet or one that late evidence re-opened; oldest first."""
-        self.reopen_for_arrivals()
+    def unattributed(
+        self, limit: int | None = None, grown: Callable[[Sequence[Arrived]], Iterable[Key]] | None = None
+    ) -> list[records.JobAttempt]:
+        """Attempts that ended, not COMPLETED, and have no verdict yet or one that late evidence re-opened; oldest first.
+
+        `grown`: see `reopen_for_arrivals`.
+        """
+        self.reopen_for_arrivals(grown)
         query = (
             sa.select(tables.job_attempt)
             .where(_A.judged_at.is_(None), _A.end_at.is_not(None), _A.state != "COMPLETED")
@@ -109,20 +133,30 @@ class AttemptRows(store_base.StoreBase):
         )
         return self._select(records.JobAttempt, query)
 
-    def reopen_for_arrivals(self) -> int:
-        """Have attempts judged again into whose window evidence has arrived since; how many."""
+    def reopen_for_arrivals(self, grown: Callable[[Sequence[Arrived]], Iterable[Key]] | None = None) -> int:
+        """Have attempts judged again for which evidence has arrived since; how many.
+
+        `grown` may name more of them, for some deliveries: whom they concern although they are about other nodes.
+        Deliveries count as looked at only together with what they re-opened.
+        """
         reopened: int = 0
         while True:
+            with engines.translated(), self.engine.connect() as connection:
+                waiting = connection.execute(_WAITING).fetchall()
+            if not waiting:
+                return reopened
+            more = _bound(grown([Arrived(*row[1:]) for row in waiting])) if grown is not None else []
             with engines.translated(), self.engine.begin() as connection:
-                n_arrivals, n_reopened = connection.execute(_REOPEN, {"batch": _BATCH}).one()
-            reopened += n_reopened
-            if n_arrivals < _BATCH:
+                given = {"arrivals": [arrival_id for arrival_id, *_ in waiting]}
+                reopened += connection.execute(_REOPEN, given).scalar_one() + len(more)
+                if more:
+                    connection.execute(_judged(None), more)
+            if len(waiting) < _BATCH:
                 return reopened
 
     def reopen(self, attempts: Iterable[records.JobAttempt]) -> None:
         """Have these attempts judged again."""
-        keys = [{"k_cluster": a.cluster, "k_job": a.job_id, "k_submit": a.submit_at} for a in attempts]
-        if keys:
+        if keys := _bound((a.cluster, a.job_id, a.submit_at) for a in attempts):
             self._execute(_judged(None), keys)
 
     def save_gang_verdicts(self, verdicts: Iterable[records.GangVerdict]) -> None:
@@ -187,6 +221,10 @@ def merge_attempts(source: sa.Select[Any] | None = None) -> pg.Insert:
     changed = sa.or_(*(new[name].is_distinct_from(_A[name]) for name in _TELLING))
     new["judged_at"] = sa.case((changed, sa.null()), else_=_A.judged_at)
     return insert.on_conflict_do_update(index_elements=list(_KEY), set_=new)
+
+
+def _bound(keys: Iterable[Key]) -> list[dict[str, Any]]:
+    return [{"k_cluster": cluster, "k_job": job, "k_submit": submit} for cluster, job, submit in keys]
 
 
 def _judged(when: Any) -> sa.Update:

@@ -18,37 +18,45 @@ def downs(make, *nodes, before=30, step=1):
     ]
 
 
+def ids(events, asked=None) -> set:
+    """The incidents of some events (all of them), as their chains tell."""
+    chains = incidents.Chains(events)
+    return {chains.incident(e.event_id) for e in asked or events}
+
+
 def test_three_nodes_at_once_are_one_incident(make):
-    """The id does not depend on the order of the events."""
+    """The id does not depend on the order of the events, nor on an event that is told twice."""
     events = downs(make, "n1", "n2", "n3")
-    (one,) = incidents.find(events)
-    assert one.nodes == {"n1", "n2", "n3"}
-    assert incidents.find(list(reversed(events)))[0] == one
+    (one,) = ids(events)
+    assert one == incidents.incident_id("ib_link", events[0])
+    assert ids([*reversed(events), events[1]]) == {one}
 
 
 def test_two_nodes_or_slow_sequences_are_none(make):
     """Coincidence is not an incident."""
-    assert incidents.find(downs(make, "n1", "n2")) == []
-    assert incidents.find(downs(make, "n1", "n2", "n3", before=900, step=300)) == []
+    assert ids(downs(make, "n1", "n2")) == {None}
+    assert ids(downs(make, "n1", "n2", "n3", before=900, step=300)) == {None}
 
 
 def test_corrected_and_private_faults_make_none(make):
-    """GPUs of three nodes failing together share no part we know."""
-    assert incidents.find([make.xid(79, 1, node=n) for n in ("n1", "n2", "n3")]) == []
+    """GPUs of three nodes failing together share no part we know; what jobs say of their links is no node's word."""
+    assert ids([make.xid(79, 1, node=n) for n in ("n1", "n2", "n3")]) == {None}
     quiet = [
         make.event(5, node=n, kind="nfs", code="recovered", severity=records.Severity.INFO)
         for n in ("n1", "n2", "n3")
     ]
-    assert incidents.find(quiet) == []
+    assert ids(quiet) == {None}
+    said = downs(make, "n1", "n2", "n3")
+    assert ids([dataclasses.replace(e, source="joblog") for e in said]) == {None}
 
 
 def test_attempts_that_died_of_one_event_share_an_incident_whoever_is_judged_with_them(make):
     """A node-wide fault with two victims is named by its event; judged alone, each says the same."""
     ue = make.event(5, kind="edac", code="UE", node="n1")
     verdicts = [make.judge(ue, attempt=make.attempt(job_id=j, nodes=("n1",))) for j in (1, 2)]
-    made = incidents.assign(verdicts, [], {ue.event_id: ue})
+    made = incidents.assign(verdicts, {}, {ue.event_id: ue})
     assert [v.incident_id for v in made] == [ue.event_id] * 2
-    assert [*incidents.assign(verdicts[:1], [], {ue.event_id: ue}), *made[1:]] == made
+    assert [*incidents.assign(verdicts[:1], {}, {ue.event_id: ue}), *made[1:]] == made
 
 
 def test_only_what_a_node_showed_can_have_other_victims(make):
@@ -56,26 +64,40 @@ def test_only_what_a_node_showed_can_have_other_victims(make):
     said = make.event(5, kind="nccl_timeout", source="joblog", node="n1")
     for verdict in (make.judge(said), make.judge(attempt=make.attempt(exit_code=1))):
         told = dataclasses.replace(verdict, domain=records.Domain.HARDWARE, evidence=(said.event_id,))
-        assert incidents.assign([verdict, told], [], {said.event_id: said}) == [verdict, told]
+        assert incidents.assign([verdict, told], {}, {said.event_id: said}) == [verdict, told]
 
 
 def test_a_verdict_that_left_its_incident_loses_the_id(make):
     """Judged again without the event, it stands alone."""
     lone = dataclasses.replace(make.judge(make.xid(79)), incident_id=make.action().drain_id)
-    assert incidents.assign([lone], [], {})[0].incident_id is None
+    assert incidents.assign([lone], {}, {})[0].incident_id is None
 
 
 def test_a_chain_is_whole_wherever_one_begins_to_look(make):
     """A switch that goes up and down for three hours is one incident for its first victim and for its last."""
     events = [e for i in range(120) for e in downs(make, f"n{i % 5}", before=i * 90)]
-    every = incidents.find(events)
-    assert len(every) == 1
+    (one,) = ids(events)
 
     def read(since, until):
         return sorted((e for e in events if since <= e.at <= until), key=lambda e: e.at)
 
-    for at in (events[0].at, events[60].at, events[-1].at):
-        assert incidents.find(incidents.whole(read, at - NEAR, at + NEAR)) == every
+    for event in (events[0], events[60], events[-1]):
+        assert incidents.around(read, [event.at]).incident(event.event_id) == one
+
+
+def test_what_is_read_for_others_changes_nothing(make):
+    """A link that flaps for three days: what it is called depends on the event alone, not on who else asks."""
+    events = [e for i in range(3 * 24 * 31) for e in downs(make, f"n{i % 4}", before=i * 116)]
+
+    def read(since, until):
+        return sorted((e for e in events if since <= e.at <= until), key=lambda e: e.at)
+
+    some = events[:: len(events) // 9]
+    alone = [incidents.around(read, [e.at]).incident(e.event_id) for e in some]
+    together = incidents.around(read, [e.at for e in events])
+    assert [together.incident(e.event_id) for e in some] == alone
+    assert len(set(alone)) > 3
+    assert None not in alone
 
 
 def test_a_chain_without_an_end_is_followed_for_a_day(make):

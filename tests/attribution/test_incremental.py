@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import random
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -261,3 +262,92 @@ def test_a_persons_verdict_survives_a_pass_over_many(store, fleet, both):
     assert [
         v.author for v in store.verdicts() if v.job_id == first.job_id and v.submit_at == first.submit_at
     ] == ["bob"]
+
+
+def switch(fleet) -> list[records.HealthEvent]:
+    """A switch that went up and down over a midnight, and took attempts with it on either side."""
+    midnight = DAY.replace(hour=0) + timedelta(days=1)
+    nodes = NODES[:5]
+    downs = [
+        fleet._event(
+            cluster="c", node=nodes[i % 5], at=midnight + timedelta(seconds=100 * (i - 8)), kind="ib_link",
+            code="down", severity=records.Severity.HIGH, device="mlx5_0", gpu_uuid=None, source="sysfs",
+            last_at=None, detail={},
+        )
+        for i in range(16)
+    ]  # fmt: skip
+    victims = [
+        dataclasses.replace(
+            fleet.attempts[0], cluster="c", job_id=900 + i, run_key=str(i), nodes=(e.node, nodes[(i + 1) % 5]),
+            submit_at=e.at - timedelta(hours=2), start_at=e.at - timedelta(hours=1), end_at=e.at + timedelta(seconds=9),
+            state="NODE_FAIL" if i % 2 else "FAILED", gpus=None, n_gpus=16, exit_code=1, exit_signal=0,
+            cancelled_by=None, time_limit_s=None, attempt=1, reason="",
+        )
+        for i, e in enumerate(downs)
+    ]  # fmt: skip
+    fleet.attempts += victims
+    return downs
+
+
+def test_slices_are_one_run(store, fleet, monkeypatch):
+    """A span judged in slices of time: to the row what one batch says, incidents across the borders whole, little held."""
+    bulk.load_events(store.url, switch(fleet))
+    store.upsert_attempts(fleet.attempts)
+    jobs = [a.job_id for a in fleet.attempts]
+    span = {"since": DAY - timedelta(days=3), "until": AFTER}
+
+    def told(runs) -> dict:
+        return {_key(v): v for done in runs for v in done.verdicts}
+
+    for dry_run in (True, False):
+        monkeypatch.setattr(attribute, "MANY", 1_000_000)
+        one_batch = told([attribute.attribute(store, job_ids=jobs, at=At(), dry_run=True)])
+        monkeypatch.setattr(attribute, "MANY", 5)
+        monkeypatch.setattr(attribute, "SLICE", 12)
+        runs, most = [], 0
+        for done in attribute.in_slices(store, at=At(), dry_run=dry_run, **span):
+            runs.append(done)
+            most = max(most, len(done.verdicts))
+        if not dry_run:
+            # Why a preemptor had to start again is told by a verdict that is stored now.
+            one_batch = told([attribute.attribute(store, job_ids=jobs, at=At(), dry_run=True)])
+            assert {_key(v): v for v in store.verdicts()} == one_batch
+        assert told(runs) == one_batch
+        assert sum(r.n_attempts for r in runs) == len(one_batch)
+        assert len(runs) > len(one_batch) / 12
+        # Preempted attempts wait for those that ended just after them.
+        assert most <= 3 * 12
+    ids = {v.incident_id for v in one_batch.values() if v.job_id >= 900 and v.cause == "ib_link"}
+    assert len(ids) == 1
+    sliced = list(attribute.in_slices(store, at=At(), **span))
+    assert [c for done in sliced for c in done.changed] == []
+
+
+def test_a_run_in_slices_keeps_nothing_of_the_slices_before(store, fleet, monkeypatch):
+    """However long the span: of the verdicts made, only the last slices' are in memory."""
+    monkeypatch.setattr(attribute, "SLICE", 10)
+
+    def held() -> int:
+        gc.collect()
+        return sum(isinstance(o, records.Verdict) for o in gc.get_objects())
+
+    before, n, peak = held(), 0, 0
+    for done in attribute.in_slices(store, at=At(), since=DAY - timedelta(days=3), until=AFTER):
+        n += done.n_attempts
+        del done
+        peak = max(peak, held() - before)
+    assert n > 150
+    assert peak <= 40
+
+
+def test_what_is_open_is_judged_in_slices_too(store, fleet, monkeypatch):
+    """Those without a verdict and those that late events re-opened, and no others."""
+    monkeypatch.setattr(attribute, "SLICE", 10)
+    first = list(attribute.in_slices(store, at=At()))
+    assert len(first) > 10
+    assert sum(done.n_attempts for done in first) == len(store.verdicts())
+    assert list(attribute.in_slices(store, at=At())) == []
+    judged = next(a for a in fleet.attempts if a.state == "FAILED" and a.start_at)
+    store.reopen([judged])
+    (again,) = attribute.in_slices(store, at=At())
+    assert [_key(v) for v in again.verdicts] == [(judged.cluster, judged.job_id, judged.submit_at)]

@@ -1,4 +1,7 @@
-"""Any small cluster: a verdict is the same whether its attempt is sorted out with a day's, judged in one batch, or judged alone."""
+"""Any small cluster: a verdict is the same whether its attempt is sorted out with a day's, judged in one batch, or judged alone.
+
+And whenever the evidence came: judged again as it arrives, in any order, or judged once with all of it there.
+"""
 
 from __future__ import annotations
 
@@ -248,9 +251,81 @@ def test_however_many_are_judged_at_once(store, monkeypatch, made):
         sorted_out = told(attribute.attribute(store, at=At(), dry_run=True))
         patch.setattr(attribute, "MANY", 1_000_000)
         in_a_batch = told(attribute.attribute(store, at=At(), dry_run=True))
+        patch.setattr(attribute, "SLICE", 2)
+        parts = list(attribute.in_slices(store, at=At(), dry_run=True))
     assert sorted_out == in_a_batch
+    assert {k: v for part in parts for k, v in told(part).items()} == in_a_batch
     policy = cases.WindowPolicy()
     for attempt in made.attempts:
         alone = attribute.judge_batch(store, [attempt], policy, made_at=AFTER)
         mine = in_a_batch.get((attempt.cluster, attempt.job_id, attempt.submit_at))
         assert alone == ([mine] if mine else [])
+
+
+@st.composite
+def waves(draw) -> list[records.HealthEvent]:
+    """A fault that goes over the nodes about one attempt's end, its events closer together than GAP or just not."""
+    kind, code = draw(one_of([("ib_link", "down"), ("nfs", "not_responding"), ("node_boot", None)]))
+    at = NOON + timedelta(seconds=draw(one_of([-500, -60, 0, 25, 280])))
+    found = []
+    for number in range(100, 100 + draw(st.integers(2, 7))):
+        at += timedelta(seconds=draw(one_of([0, 1, 60, 119, 120, 121, 3600])))
+        found.append(
+            records.HealthEvent(
+                event_id=uuid.UUID(int=number),
+                cluster="c",
+                node=draw(one_of(NODES)),
+                at=at,
+                observed_at=at,
+                kind=kind,
+                code=code,
+                severity=records.Severity.HIGH,
+                device="mlx5_0" if kind == "ib_link" else None,
+                source="sysfs",
+                message="",
+            )
+        )
+    return found
+
+
+def arrive(store, events) -> None:
+    """As deliveries that the service has not looked at yet, one for each node."""
+    with store.engine.begin() as connection:
+        for event in events:
+            row = rows.to_row(event)
+            connection.execute(pg.insert(tables.health_event).on_conflict_do_nothing(), [row])
+        for node in sorted({(e.cluster, e.node) for e in events}):
+            at = [e.at for e in events if (e.cluster, e.node) == node]
+            values = {"cluster": node[0], "node": node[1], "n_events": len(at)}
+            span = {"first_at": min(at), "last_at": max(at)}
+            connection.execute(sa.insert(tables.arrival), [{**values, **span}])
+
+
+def settle(store) -> None:
+    """Passes until nothing is left to judge."""
+    for _ in range(9):
+        if not attribute.attribute(store, at=At()).verdicts:
+            return
+    pytest.fail("judged again and again")
+
+
+@pytest.mark.timeout(1800)
+@settings(
+    max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(clusters(), waves(), st.data())
+def test_in_whatever_order_the_evidence_arrives(store, monkeypatch, made, wave, data):
+    """Passes between, then passes until nothing is left: the verdicts of one batch over everything."""
+    attempts = [a for a in made.attempts if a.state != "PREEMPTED"]
+    waiting = data.draw(st.permutations([*made.events, *wave]))
+    fill(store, dataclasses.replace(made, attempts=attempts, events=[], verdicts=[]))
+    monkeypatch.setattr(attribute, "MANY", data.draw(one_of([1, 1_000_000])))
+    while waiting:
+        n = data.draw(st.integers(1, len(waiting)))
+        arrive(store, waiting[:n])
+        waiting = waiting[n:]
+        if data.draw(st.booleans()):
+            attribute.attribute(store, at=At())
+    settle(store)
+    stored = {(v.cluster, v.job_id, v.submit_at): v for v in store.verdicts()}
+    assert stored == told(attribute.attribute(store, job_ids=range(5), at=At(), dry_run=True))

@@ -96,7 +96,16 @@ def test_news_from_accounting_reopens(
 
 @pytest.mark.parametrize(
     ("node", "minutes_after_end", "reopened"),
-    [("n1", -5, True), ("n2", 4, True), ("n3", -5, False), ("n1", 6, False), ("n1", -100, False)],
+    [
+        ("n1", -5, True),
+        ("n2", 4, True),
+        ("n3", -5, False),
+        ("n1", 6, False),
+        ("n1", -100, True),
+        ("n2", -60 * 24 * 7, True),
+        ("n3", -100, False),
+        ("n1", -60 * 24 * 7 - 11, False),
+    ],
 )
 def test_late_evidence_reopens(
     node: str,
@@ -108,7 +117,7 @@ def test_late_evidence_reopens(
     make_verdict: Make,
     make_event: Make,
 ) -> None:
-    """An event that arrives after the verdict re-opens it if it is of its nodes and in its window, else not."""
+    """An event that arrives after the verdict re-opens it if it is of its nodes and in its window or the week before, else not."""
     attempt = make_attempt()
     store.upsert_attempts([attempt])
     window = {
