@@ -6,7 +6,7 @@ set -eu
 # What `make demo` needs, then what only the tests need.
 packages="slurm-wlm slurmdbd slurm-client mariadb-server munge libmunge-dev libslurm-dev
 gcc libc6-dev python3-dev python3-venv make openssl procps iproute2 util-linux
-postgresql postgresql-client pgbouncer chromium shellcheck systemd jq"
+postgresql postgresql-client pgbouncer chromium shellcheck systemd jq bubblewrap runc"
 
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
     echo "setup: no root or no apt here; nothing installed from Debian, the demo will replay a recorded incident"

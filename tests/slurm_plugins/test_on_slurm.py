@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from probing_cluster.core import settings
+from probing_cluster.probe_agent import processes
 from probing_cluster.sandbox import cluster
 from probing_cluster.slurm_plugins import (
     accounting,
@@ -338,6 +340,25 @@ def test_the_run_key_reaches_tasks_and_prolog(box: cluster.Sandbox, spank: Path)
         site.unlink()
 
 
+def test_the_prolog_is_told_the_jobs_sluid(box: cluster.Sandbox, tmp_path: Path) -> None:
+    """By it the agent knows a process's job from Slurm 26.05's cgroups; Slurm says it from 25.11 on, as the agent reads it."""
+    version = box.run(["sinfo", "--version"]).stdout.split()[1]
+    if tuple(map(int, version.split(".")[:2])) < (25, 11):
+        pytest.skip(f"Slurm {version} says no SLUID to the Prolog")
+    site = box.layout.etc / "prolog.d" / "see"
+    site.write_text(f'#!/bin/sh\necho "$SLURM_JOB_SLUID" >{tmp_path}/sluid\n')
+    site.chmod(0o755)
+    try:
+        assert box.run(["srun", "-n1", "echo", "ran"]).stdout == "ran\n"
+    finally:
+        site.unlink()
+    sluid = (tmp_path / "sluid").read_text().strip()
+    scope = tmp_path / "4242"
+    scope.mkdir()
+    (scope / "cgroup").write_text(f"0::/system.slice/slurmstepd.scope/{sluid}/step_0/user/task_0\n")
+    assert processes.job_of(4242, tmp_path, {sluid: 7}) == 7
+
+
 def test_spank_mistakes_are_seen_at_submission_only(box: cluster.Sandbox, spank: Path) -> None:
     """A misspelt option is refused with a reason; a missing plugin file never stops a job."""
     for option, reason in (("--probing=maybe", "on or off"), ("--probing-run=a b", "letters")):
@@ -347,6 +368,103 @@ def test_spank_mistakes_are_seen_at_submission_only(box: cluster.Sandbox, spank:
     assert "--probing=on|off" in box.run(["srun", "--help"]).stdout
     spank.write_text("optional /nowhere/probing.so\n")
     assert box.run(["srun", "-n1", "echo", "ran"]).stdout == "ran\n"
+
+
+@pytest.fixture
+def task_prolog(box: cluster.Sandbox) -> Iterator[Path]:
+    """A site that loads no SPANK plugin, with a TaskProlog of its own and ours around it as the roles put it; where pages lie."""
+    hooks, pages = Path(nodes.__file__).parent / "hooks", box.directory / "task-pages"
+    python = "/usr/bin/python3 -I -S"
+    files = {
+        box.layout.etc / "plugstack.conf": "",
+        box.layout.bin
+        / "taskprolog": f"#!/bin/sh\nexec {python} {hooks}/wrapper.py task --site {box.layout.etc}/site-task "
+        f"-- {python} {hooks}/task_prolog.py --probe-dir {box.layout.probe} --job-dir {pages}/%n\n",
+        box.layout.etc
+        / "site-task": "#!/bin/sh\necho print the site speaks\necho export SITE_SAW=$PYTHONPATH\n"
+        "echo export PYTHONPATH=/site:$PYTHONPATH\necho unset SITE_REMOVES\n",
+        box.layout.etc
+        / "prolog.d"
+        / "pages": f'#!/bin/sh\nmkdir -p {pages}/"$SLURMD_NODENAME/$SLURM_JOB_ID"\n',
+    }
+    before = {path: path.read_bytes() if path.exists() else None for path in files}
+    for path, text in files.items():
+        path.write_text(text)
+        path.chmod(0o755)
+    yield pages
+    for path, content in before.items():
+        if content is None:
+            path.unlink()
+        else:
+            path.write_bytes(content)
+
+
+TORCH = {
+    "__init__.py": "from torch import optim\n",
+    "version.py": "__version__ = '2.9.1'\n",
+    "optim/__init__.py": "",
+}
+SEEN = ("PROBING", "PROBING_PAGE_DIR", "PYTHONPATH", "SITE_SAW", "SITE_REMOVES")
+
+
+def test_a_task_prolog_is_enough(box: cluster.Sandbox, task_prolog: Path, tmp_path: Path) -> None:
+    """Without SPANK: the site's program first and every line of it kept, PYTHONPATH once and the user's, a page per task."""
+    for name, text in TORCH.items():
+        path = tmp_path / "torch" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    program = tmp_path / "train.py"
+    program.write_text(
+        f"import json, os, torch\nprint(json.dumps({{k: os.environ.get(k) for k in {SEEN}}}), flush=True)\n"
+    )
+    probe, user = box.layout.probe, f"/user:{tmp_path}"
+    environment = {**box.env, "PYTHONPATH": user, "SITE_REMOVES": "1"}
+
+    def tasks(*argv: str, **more: str) -> list[dict[str, str | None]]:
+        done = subprocess.run(
+            ["srun", "-w", "n1", *argv, "/usr/bin/python3", str(program)],
+            env={**environment, **more},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        assert done.stdout.count("the site speaks\n") == len(told)
+        assert not [line for line in done.stderr.splitlines() if not line.startswith("srun: ")]
+        return told
+
+    both = tasks("-n2")
+    directory = Path(both[0]["PROBING_PAGE_DIR"] or "")
+    assert directory.parent == task_prolog / "n1"
+    assert both == 2 * [
+        {
+            "PROBING": "on",
+            "PROBING_PAGE_DIR": str(directory),
+            "PYTHONPATH": f"{probe}:/site:{user}",
+            "SITE_SAW": user,
+            "SITE_REMOVES": None,
+        }
+    ]
+    assert [p.suffix for p in directory.iterdir()] == [".page", ".page"]
+    # A step inside a batch script inherits what the script was given: still once.
+    out = tmp_path / "out"
+    job_id = box.submit(
+        f"export PYTHONPATH={user}; srun -n1 /usr/bin/python3 {program} & wait; PYTHONPATH={probe}:{user} srun -n1 /usr/bin/python3 {program}",
+        output=str(out),
+        nodelist="n1",
+    )
+    box.wait(job_id, ["COMPLETED"])
+    told = [json.loads(line) for line in until(out.read_text).splitlines() if line.startswith("{")]  # type: ignore[attr-defined]
+    assert [t["PYTHONPATH"] for t in told] == [f"{probe}:/site:{user}"] * 2
+    (off,) = tasks("-n1", PROBING="off")
+    assert off == {
+        "PROBING": "off",
+        "PROBING_PAGE_DIR": None,
+        "PYTHONPATH": f"/site:{user}",
+        "SITE_SAW": user,
+        "SITE_REMOVES": None,
+    }
 
 
 @pytest.mark.usefixtures("clean")
