@@ -251,6 +251,16 @@ def _spanning(image: Image, kind: int, left: dict[int, int | None]) -> dict[int,
     return {pc: found[-1] for pc, found in best.items()}
 
 
+def extent(image: Image, pc: int) -> tuple[int, int] | None:
+    """Link-time addresses [from, to) of the function at one of them, by the smallest symbol that extends over it."""
+    found: list[tuple[int, int]] = []
+    for kind in (_DYNSYM, _SYMTAB):
+        for words, _ in image.symbols(kind):
+            sizes = words[2::3]
+            found += [(v, v + sizes[i]) for i, v in enumerate(words[1::3]) if v <= pc < v + sizes[i]]
+    return min(found, key=lambda e: e[1] - e[0], default=None)
+
+
 def _weigh(
     image: Image, head: int, names: Section, key: int, best: dict[int, tuple[int, int, int, str]]
 ) -> None:

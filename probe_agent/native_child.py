@@ -160,7 +160,9 @@ class Files:
             return None
         if id(image) not in self.loops:
             self.loops[id(image)] = elf.evaluating(image)
-        return self.loops[id(image)]
+        # A program that only starts its library has no loop of its own; one that is stripped may have it anywhere.
+        others = any(r.path != region.path and elf.is_interpreter(r.path) for r in taken.regions)
+        return self.loops[id(image)] or (None if others else [])
 
 
 def followed(taken: Taken, files: Files) -> unwind.Walk:
@@ -185,7 +187,7 @@ def followed(taken: Taken, files: Files) -> unwind.Walk:
 
 
 def _shape(walk: unwind.Walk) -> tuple[object, ...]:
-    return (walk.reached, *((f.region.path, f.start or f.at) for f in walk.frames))
+    return (walk.reached, *((f.region.path, _start(f) or f.at) for f in walk.frames))
 
 
 def told(walks: dict[int, unwind.Walk]) -> dict[str, dict[str, Any]]:
@@ -193,7 +195,7 @@ def told(walks: dict[int, unwind.Walk]) -> dict[str, dict[str, Any]]:
     places: dict[int, tuple[elf.Image, set[tuple[int, int | None]]]] = {}
     for frame in (f for walk in walks.values() for f in walk.frames):
         if frame.image is not None:
-            places.setdefault(id(frame.image), (frame.image, set()))[1].add((frame.at, frame.start))
+            places.setdefault(id(frame.image), (frame.image, set()))[1].add((frame.at, _start(frame)))
     names: dict[int, dict[int, str]] = {}
     for key, (image, wanted) in places.items():
         names[key] = {}
@@ -211,8 +213,12 @@ def told(walks: dict[int, unwind.Walk]) -> dict[str, dict[str, Any]]:
     return answer
 
 
+def _start(frame: unwind.Frame) -> int | None:
+    return frame.extent[0] if frame.extent is not None else None
+
+
 def _frame(frame: unwind.Frame, name: str | None, spoken: Any) -> dict[str, Any]:
-    function = demangle.readable(spoken(name)) if name else f"+{frame.start or frame.at:#x}"
+    function = demangle.readable(spoken(name)) if name else f"+{_start(frame) or frame.at:#x}"
     file = sanitize.clean(PurePath(frame.region.path).name, 100)
     found: dict[str, Any] = {"function": function, "file": file, "line": 0}
     return found | {"scanned": True} if frame.scanned else found

@@ -2,8 +2,9 @@
 
 A thread that sleeps tells its program counter and stack pointer only. Most functions' frames are found from these alone,
 and exactly. One that keeps its frame in a register which is not known is left by a search: upward for a word that is a
-return address of a call to this very function (or of one through a pointer), and taken only when from there on every
-frame leads exactly, each with the call that made it, to the interpreter's loop. Such a frame is marked.
+return address, from which every frame leads exactly, each with the call that made it, to the interpreter's loop. What
+an earlier call has left on the stack may do so, too, as far as calls do not say of what they are; and a caller that
+called a third function, which jumped here, may be passed over. The first frame after a search is marked.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ class Lost(Exception):
 class Frame:
     """One function on the stack."""
 
+    pc: int
+    """Where the thread is or, of a caller, where the call returns to."""
     region: elf.Region
     image: elf.Image | None
     at: int
     """Link-time address; of a caller, of its call."""
-    start: int | None
-    """Where the function begins; None where its file does not tell."""
+    extent: tuple[int, int] | None
+    """Link-time addresses [from, to) of the function; None where its file does not tell."""
     scanned: bool = False
 
 
@@ -104,6 +107,8 @@ class Unwinder:
     base: int
     stack: bytes
     _steps: int = 0
+    _walked: dict[tuple[object, ...], Walk] = field(default_factory=dict)
+    _extents: dict[tuple[int, int], tuple[int, int] | None] = field(default_factory=dict)
 
     def walk(self, state: State) -> Walk:
         """Follows it to the interpreter's loop, or as far as it leads."""
@@ -122,7 +127,9 @@ class Unwinder:
                 frames.append(frame)
                 if len(frames) >= MAX_FRAMES:
                     raise Lost("more frames than are told")  # noqa: TRY301
-                state = self._caller(state, frame, function, strict=searches > 0)
+                state = self._caller(state, frame, function)
+                if searches and state.called:
+                    self._link(state.pc, frame)
             except cfi.Unknown as exc:
                 return self._search(frames, state, searches, str(exc))
             except Lost as exc:
@@ -137,7 +144,15 @@ class Unwinder:
             raise Lost("too much to try")
         region, image, at = self.space.link(state.pc - state.called)
         function = cfi.find(image, at)
-        return Frame(region=region, image=image, at=at, start=function.start if function else None), function
+        extent = (function.start, function.end) if function is not None else self._extent(image, at)
+        return Frame(pc=state.pc, region=region, image=image, at=at, extent=extent), function
+
+    def _extent(self, image: elf.Image, at: int) -> tuple[int, int] | None:
+        """Of a function without unwind information, by its symbol; the table of symbols is read once for each."""
+        key = (id(image), at)
+        if key not in self._extents:
+            self._extents[key] = elf.extent(image, at)
+        return self._extents[key]
 
     def _evaluates(self, frame: Frame, state: State) -> bool:
         """In the interpreter's loop; in an interpreter that does not tell where it is, anywhere in it."""
@@ -148,15 +163,9 @@ class Unwinder:
         return not loops or any(a <= offset < b for a, b in loops)
 
     def _caller(
-        self,
-        state: State,
-        frame: Frame,
-        function: cfi.Function | None,
-        *,
-        strict: bool,
-        cfa: int | None = None,
+        self, state: State, frame: Frame, function: cfi.Function | None, cfa: int | None = None
     ) -> State:
-        """The frame that called; `strict`: only if a call stands before where it returns to. Raises Unknown and Lost."""
+        """The frame that called, by the tables or from where it is known to end; raises Unknown and Lost."""
         if function is None:
             if cfa is None:
                 raise cfi.Unknown("a function without unwind information")
@@ -177,8 +186,6 @@ class Unwinder:
         back = self._register(row.registers[function.return_column], function.return_column, cfa, known)
         if not back:
             raise Lost("the thread begins here")
-        if strict and not function.is_signal and self._call(back) is None:
-            raise Lost("no call stands before where it returns to")
         return State(pc=back, registers=found, called=not function.is_signal)
 
     def _frame_address(self, row: cfi.Row, known: Mapping[int, int]) -> int:
@@ -222,46 +229,80 @@ class Unwinder:
         value: int = struct.unpack_from("<Q", self.stack, at)[0]
         return value
 
+    def _link(self, back: int, frame: Frame) -> int:
+        """Whether the call before a return address is one of this function: 1; 0 where only its registers knew; -1.
+
+        A function that was jumped to by the one that was called is -1, too. Raises Lost where there is no call.
+        """
+        target = self._call(back)
+        if target is None:
+            raise Lost("no call stands before where it returns to")
+        if not target or frame.extent is None:
+            return 0
+        try:
+            region, _, at = self.space.link(target)
+        except (Lost, OSError, *elf.LIES):
+            return 0
+        within = region.path == frame.region.path and frame.extent[0] <= at < frame.extent[1]
+        return 1 if within else -1
+
     def _search(self, frames: list[Frame], state: State, searches: int, why: str) -> Walk:
-        """Goes on from the first candidate that leads to the interpreter's loop; from none, no guess is told."""
+        """Goes on from the first word that leads to the interpreter's loop: after a call of this very function, if there
+        is one; else after one through a pointer; else after one of another function, which may have jumped here.
+
+        From none of them no guess is told.
+        """
         frame, function = self._frame(state)
-        if searches < _MAX_SEARCHES:
-            for slot in self._candidates(state, frame, function):
-                try:
-                    caller = self._caller(state, frame, function, strict=True, cfa=slot + 8)
-                except (Lost, cfi.Unknown, OSError, *elf.LIES):
-                    continue
-                rest = self._walk(caller, searches + 1)
-                if rest.reached:
-                    first = [replace(rest.frames[0], scanned=True)] if rest.frames else []
-                    return Walk(frames=(*frames, *first, *rest.frames[1:])[:MAX_FRAMES], reached=True)
+        found = list(self._candidates(state, frame)) if searches < _MAX_SEARCHES else []
+        for slot, _ in sorted(found, key=lambda way: (-way[1], way[0])):
+            rest = self._way(state, frame, function, slot + 8, searches + 1)
+            if rest.reached and self._steps <= _MAX_STEPS:
+                told = self._without_old(frame, rest.frames)
+                first = [replace(told[0], scanned=True)] if told else []
+                return Walk(frames=(*frames, *first, *told[1:])[:MAX_FRAMES], reached=True)
         return Walk(frames=tuple(frames), reached=False, why=f"its caller is not told: {why}")
 
-    def _candidates(self, state: State, frame: Frame, function: cfi.Function | None) -> Iterator[int]:
-        """Places on the stack that may hold where this function returns to, likely ones first."""
-        unlikely: list[int] = []
-        bias = frame.region.start - frame.region.offset  # of file offsets
-        own = None
-        if function is not None and frame.image is not None:
-            start = frame.image.offset(function.start) + bias
-            own = (start, start + function.end - function.start)
+    def _without_old(self, frame: Frame, way: tuple[Frame, ...]) -> tuple[Frame, ...]:
+        """Without what an earlier call has left: up to who called this function, and not the one found below it."""
+        for i in range(len(way) - 1, 0, -1):
+            try:
+                if self._link(way[i].pc, way[i - 1]) < 0 < self._link(way[i].pc, frame):
+                    return way[i:]
+            except Lost:
+                continue  # interrupted by a signal
+        return way
+
+    def _way(
+        self, state: State, frame: Frame, function: cfi.Function | None, cfa: int, searches: int
+    ) -> Walk:
+        """Where the stack leads if the function's frame ends there; each state is followed once."""
+        try:
+            caller = self._caller(state, frame, function, cfa)
+        except (Lost, cfi.Unknown, OSError, *elf.LIES) as exc:
+            return Walk(frames=(), reached=False, why=str(exc))
+        key = (searches, caller.pc, *sorted(caller.registers.items()))
+        if key not in self._walked:
+            self._walked[key] = self._walk(caller, searches)
+        return self._walked[key]
+
+    def _candidates(self, state: State, frame: Frame) -> Iterator[tuple[int, int]]:
+        """Places on the stack that may hold where this function returns to, and what kind of call stands there."""
         tried = 0
         begin = state.registers[SP]
         for slot in range(
             begin - begin % -8, min(self.base + len(self.stack), begin + _SEARCHED_BYTES) - 7, 8
         ):
             value = self._word(slot)
-            target = self._call(value) if self.space.region(value) is not None else None
-            if target is None:
+            if self.space.region(value) is None:
+                continue
+            try:
+                link = self._link(value, frame)
+            except Lost:
                 continue
             tried += 1
             if tried > _MAX_CANDIDATES:
                 break
-            if target and own is not None and not own[0] <= target < own[1]:
-                unlikely.append(slot)  # unless that function has jumped here
-            else:
-                yield slot
-        yield from unlikely
+            yield slot, link
 
     def _call(self, back: int) -> int | None:
         """What the call before a return address calls: 0 where only its registers knew; None where there is no call."""

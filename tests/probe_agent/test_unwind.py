@@ -55,7 +55,7 @@ def test_a_stack_that_leads_nowhere_is_told_as_far_as_it_leads() -> None:
     pc = starts()["blocks"]
     begun = unwind.State(pc=pc, registers={unwind.SP: STACK}, called=False)
     lost = unwind.Unwinder(space=space(), base=STACK, stack=bytes(64)).walk(begun)
-    assert ([f.start for f in lost.frames], lost.reached) == ([pc - BASE], False)
+    assert ([f.extent[0] for f in lost.frames if f.extent], lost.reached) == ([pc - BASE], False)
     assert lost.why
     for stack in (b"", bytes(4), struct.pack("<Q", 0x1234)):
         walk = unwind.Unwinder(space=space(), base=STACK, stack=stack).walk(begun)
