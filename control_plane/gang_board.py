@@ -135,9 +135,7 @@ def ask(store: db_store.Store, gang: Gang) -> int:
     return len(running)
 
 
-def faults(
-    store: db_store.Store, attempt: records.JobAttempt, onset_at: datetime
-) -> Mapping[str, set[str]]:
+def faults(store: db_store.Store, attempt: records.JobAttempt, onset_at: datetime) -> Mapping[str, set[str]]:
     """Kinds of trusted faults per node that may have stopped the attempt's ranks, which last got on at `onset_at`."""
     began = attempt.start_at or attempt.submit_at
     told = store.events(nodes=attempt.nodes, since=onset_at - node_faults.LOOK_BACK)

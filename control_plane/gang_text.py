@@ -52,7 +52,9 @@ def tree(document: Mapping[str, Any], *, width: int = 80) -> str:
     if len(drawn) > MAX_LINES:
         lines.append(f"and {len(drawn) - MAX_LINES} more lines (--json has all)")
     for why, which in document["without"].items():
-        lines += _wrapped(f"no stack of {_few(which)}: {sanitize.clean(why, 200)}", width)
+        lines += _wrapped(f"no Python stack of {_few(which)}: {sanitize.clean(why, 200)}", width)
+    for why, which in document.get("without_native", {}).items():
+        lines += _wrapped(f"C functions of {_few(which)} not all seen: {sanitize.clean(why, 200)}", width)
     return "\n".join(_fit(line, width) for line in (*lines, *_silent(document))) + "\n"
 
 
@@ -214,6 +216,10 @@ def _short(frame: str, room: int) -> str:
     path = _INSTALLED.sub("", found["file"])
     place = f"{path}:{found['line']}" if found["line"] else path
     function = found["function"]
+    if function.startswith("[C"):
+        mark, _, name = function.partition(" ")
+        spare = max(room - len(mark) - len(place) - 3, 12)
+        return f"{mark} {name if len(name) <= spare else '…' + name[1 - spare :]}  {place}"
     spare = room - len(function) - 2
     if len(place) > spare:
         place = f"…{place[-max(spare - 1, 12) :]}"

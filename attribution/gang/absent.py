@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 from probing_cluster.attribution.gang import finding, stacks, views
@@ -15,6 +16,11 @@ MIN_SAMPLES = 20
 """Of fewer, all may lie in C code by chance."""
 NATIVE_FRAC = 0.9
 SLEEPING = frozenset({"S", "D", "I"})
+NATIVE_KINDS = frozenset({"gil_held", "user_code"})
+"""Kinds of which the C function it is in says more than the line of Python."""
+_GLUE = re.compile(r"(lib)?python\d|libffi\.|_ctypes\.|ld-linux|\[vdso\]")
+"""Libraries by which Python code calls others; told only where nothing else is on the stack."""
+_TOLD_FUNCTIONS, _TOLD_CHARS = 4, 80
 
 
 def judge(found: finding.Ranks, faults: finding.Faults, proof: Sequence[str]) -> finding.GangFinding:
@@ -35,7 +41,7 @@ def judge(found: finding.Ranks, faults: finding.Faults, proof: Sequence[str]) ->
         domain,
         confidence,
         f"{finding.names(found)} did not arrive: {words}",
-        [*proof, *at, *ran],
+        [*proof, *at, *ran, *(_native_words(found) if kind in NATIVE_KINDS else ())],
     )
 
 
@@ -86,6 +92,18 @@ def _runs_native(rank: views.RankView) -> bool:
     if ran is not None and ran.samples >= MIN_SAMPLES:
         return not ran.evaluating and ran.elsewhere >= NATIVE_FRAC * ran.samples
     return ".so" in rank.stack[0].file
+
+
+def _native_words(found: finding.Ranks) -> list[str]:
+    """As "rank 5: in C, clock_nanosleep (libc.so.6), called by sleep"."""
+    words = []
+    for rank in found:
+        shown = [f for f in rank.native if not _GLUE.match(f.file)] or rank.native
+        names = [f.function[-_TOLD_CHARS:] for f in shown[:_TOLD_FUNCTIONS]]
+        if names:
+            callers = f", called by {', '.join(names[1:])}" if names[1:] else ""
+            words.append(f"rank {rank.rank}: in C, {names[0]} ({shown[0].file}){callers}")
+    return words
 
 
 def _ran_words(ran: views.Ran) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from probing_cluster.core import sanitize
 
 MAX_FRAMES = 200
+MAX_NATIVE = 40
 MAX_CALLS = 64
 
 
@@ -51,8 +52,14 @@ class Frame:
     function: str
     file: str
     line: int
+    is_native: bool = False
+    """A C function; `file` is its library."""
+    is_scanned: bool = False
+    """Its place on the stack was searched for and not computed."""
 
     def __str__(self) -> str:
+        if self.is_native:
+            return f"[C{'?' if self.is_scanned else ''}] {self.function} ({self.file})"
         return f"{self.function} ({self.file}:{self.line})" if self.line else f"{self.function} ({self.file})"
 
 
@@ -91,6 +98,10 @@ class RankView:
     """Oldest first."""
     stack: Sequence[Frame] = ()
     """The main thread, innermost first; empty when it could not be taken."""
+    native: Sequence[Frame] = ()
+    """C functions inside the innermost frame of `stack`, innermost first; empty where Python code ran or none were seen."""
+    native_error: str = ""
+    """Why they were not seen, or not all."""
     holds_gil: bool | None = None
     """Its main thread held the GIL whenever it was looked at; None when that is not known."""
     moved: bool = False
@@ -106,6 +117,11 @@ class RankView:
     """It has not got on for longer than its own history allows; None when not told."""
     exit_note: str = ""
     """What is known of how it died: 'signal 9', 'exit 1' …"""
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        """Everything that was seen of its main thread, innermost first: C functions, then Python's."""
+        return (*self.native, *self.stack)
 
     def inside(self) -> Call | None:
         """The collective it entered last and has not left."""
@@ -136,6 +152,8 @@ def from_snapshot(node: str, entry: Mapping[str, Any]) -> RankView | None:
             step_age_s=None if entry.get("step_age_s") is None else float(entry["step_age_s"]),
             calls=tuple(_call(c) for c in list(entry.get("calls") or ())[-MAX_CALLS:]),
             stack=_frames(entry.get("stack")),
+            native=_native(entry.get("native")),
+            native_error=_word(entry.get("native_error")),
             holds_gil=_flag(entry.get("holds_gil")),
             moved=entry.get("moved") is True,
             ran=_ran(entry.get("ran")),
@@ -189,5 +207,21 @@ def _frames(raw: object) -> tuple[Frame, ...]:
     return tuple(
         Frame(function=_word(f.get("function")), file=_word(f.get("file")), line=int(f.get("line") or 0))
         for f in raw[:MAX_FRAMES]
+        if isinstance(f, Mapping)
+    )
+
+
+def _native(raw: object) -> tuple[Frame, ...]:
+    if not isinstance(raw, (list, tuple)):
+        return ()
+    return tuple(
+        Frame(
+            function=_word(f.get("function")),
+            file=_word(f.get("file")),
+            line=0,
+            is_native=True,
+            is_scanned=f.get("scanned") is True,
+        )
+        for f in raw[:MAX_NATIVE]
         if isinstance(f, Mapping)
     )

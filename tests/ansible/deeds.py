@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from probing_cluster.probe_agent import children, collect_child, page_directories, processes, pyspy
+from probing_cluster.probe_agent import children, collect_child, native, page_directories, processes, pyspy
 
 NOBODY = 65534
 STRANGER = "import os, sys; os.setresgid(*[65534] * 3); os.setresuid(*[65534] * 3); print(flush=True); sys.stdin.read()"
@@ -65,6 +65,13 @@ def look_into(where: Path) -> None:
     assert facts.moved_bytes is not None
 
 
+def c_functions(where: Path) -> None:
+    """What C function another user's process is in, with that user's rights over files."""
+    pid = int((where / "pid").read_text())
+    told = asyncio.run(native.look(children.Children(), {pid: None}, (NOBODY, NOBODY)))[pid]
+    assert "libc" in told["native"][0]["file"], told
+
+
 def mounts(_: Path) -> None:
     """The node's mount table, not the one our unit sees."""
     assert " / " in Path("/proc/1/mounts").read_text()
@@ -72,7 +79,7 @@ def mounts(_: Path) -> None:
 
 DEEDS = {
     deed.__name__: deed
-    for deed in (page_directory, removal, owner, end_a_child, kernel_log, look_into, mounts)
+    for deed in (page_directory, removal, owner, end_a_child, kernel_log, look_into, c_functions, mounts)
 }
 
 if __name__ == "__main__":

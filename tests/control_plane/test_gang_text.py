@@ -105,6 +105,44 @@ def test_the_tree_shows_where_ranks_part() -> None:
     ]
 
 
+def test_c_functions_are_the_leaves() -> None:
+    """Marked, also where the stack was searched; a long name keeps its end; who has none, and why, is told."""
+    frames = [
+        {"function": "pthread_cond_wait", "file": "libc.so.6", "line": 0},
+        {"function": "a::" * 40 + "AsyncWork::wait", "file": "libtorch_cpu.so", "line": 0, "scanned": True},
+    ]
+    merged = stacks.merge(
+        (v.rank, v.frames)
+        for r in range(3)
+        if (v := views.from_snapshot("n1", gang_rows.entry(r, gang_rows.REDUCE, native=frames if r else [])))
+    )
+    document = tree({}, without_native={"its caller is not told": "2"}, n_ranks=3, world_size=3)
+    page = gang_text.tree(document | {"tree": stacks.fold(merged).to_json()})
+    lines = page.splitlines()
+    found = lines.index("all_reduce  torch/distributed/distributed_c10d.py:2825")
+    assert lines[found + 1] == "└ ranks 1-2"
+    assert lines[found + 2].startswith("  [C?] …")
+    assert lines[found + 2].endswith("::AsyncWork::wait  libtorch_cpu.so")
+    assert lines[found + 3] == "  [C] pthread_cond_wait  libc.so.6"
+    assert max(len(line) for line in lines) <= 80
+    assert "C functions of 2 not all seen: its caller is not told" in page
+
+
+def test_hostile_c_functions_are_clean_and_bounded() -> None:
+    """A snapshot is what a user may have written."""
+    raw: list[Any] = [{"function": "x\x1b[2J" + "y" * 900, "file": "l\n" * 300}, 3, None] * 100
+    seen = views.from_snapshot(
+        "n1", gang_rows.entry(0, gang_rows.LOOP, native=raw, native_error="w\x07" * 900)
+    )
+    assert seen is not None
+    assert 0 < len(seen.native) <= views.MAX_NATIVE
+    assert "\x1b" not in str(seen.native[0])
+    assert len(str(seen.native[0])) < 600
+    odd = views.from_snapshot("n1", gang_rows.entry(0, gang_rows.LOOP, native="none"))
+    assert odd is not None
+    assert odd.native == ()
+
+
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_no_line_of_a_deep_and_hostile_tree_is_wider_than_asked(width: int) -> None:
     """Deep recursion, endless names, escapes: cut, cleaned, counted."""

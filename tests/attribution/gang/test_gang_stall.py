@@ -118,6 +118,47 @@ def test_the_rank_that_did_not_arrive(
     assert found.confidence is not Confidence.CERTAIN
 
 
+def native(*functions: tuple[str, str]) -> tuple[views.Frame, ...]:
+    """C functions, innermost first."""
+    return tuple(views.Frame(function=f, file=lib, line=0, is_native=True) for f, lib in functions)
+
+
+IN_C = native(
+    ("strcmp", "libc.so.6"),
+    ("lfind", "libc.so.6"),
+    ("ffi_call", "libffi.so.8"),
+    ("PyCFuncPtr_call", "_ctypes.so"),
+)
+
+
+def test_evidence_names_the_c_function() -> None:
+    """Of a rank in C code: what it is in and who called that, without how Python calls C; the line stays Python's."""
+    stuck = rank(2, DONE, stack=LOOP, state="S", holds_gil=True, native=IN_C)
+    found = stall.judge(gang(stuck), world_size=4)
+    assert found.kind == "gil_held"
+    assert "rank 2: in C, strcmp (libc.so.6), called by lfind" in found.proof
+    assert "train.py:12" in found.where
+    unsure = stall.judge(gang(dataclasses.replace(stuck, holds_gil=False)), world_size=4)
+    assert (unsure.kind, unsure.proof[-1]) == ("user_code", found.proof[-1])
+
+
+def test_evidence_names_the_interpreters_functions_where_there_are_no_others() -> None:
+    """As in a regular expression that does not end."""
+    matching = native(("sre_ucs1_match", "libpython3.11.so.1.0"), ("pattern_match", "libpython3.11.so.1.0"))
+    found = stall.judge(gang(rank(2, DONE, stack=LOOP, state="R", native=matching)), world_size=4)
+    assert "rank 2: in C, sre_ucs1_match (libpython3.11.so.1.0), called by pattern_match" in found.proof
+
+
+def test_c_functions_change_no_verdict() -> None:
+    """Which kind it is, is told from Python's frames and the counters alone."""
+    for odd, faults, kind, _, _ in CASES:
+        seen = dataclasses.replace(odd, native=IN_C)
+        found = stall.judge(gang(seen), world_size=4, node_faults=faults)
+        assert found.kind == kind
+        if kind not in absent.NATIVE_KINDS:
+            assert not any("in C," in line for line in found.proof)
+
+
 @pytest.mark.parametrize(
     "odd",
     [
