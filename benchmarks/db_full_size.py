@@ -2,72 +2,37 @@
 
     .venv/bin/python -m benchmarks.db_full_size [--attempts 4000000] [--events 20000000] [--keep DIRECTORY]
 
-Eleven months of a 2,000-node cluster, made inside the server: a quarter of the attempts failed and have a verdict, one
-event in fifty is of high severity, everything in order of time. Prints milliseconds, the median of five, and the plan's
-cost; a question of everyday use that reads a big table whole is marked.
+Eleven months of a 2,000-node cluster, made inside the server by full_size.sql, every table that a view reads. Asked are every
+view, every query of the cookbook, every panel of the dashboards as their own role, and the service's own questions of
+every few seconds. Prints milliseconds, the median of five, and the plan's cost; a question that reads a big table whole is marked.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import re
 import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString, cast
 
 import psycopg
+import sqlalchemy as sa
 
-from probing_cluster.db import embedded, migrate, partitions
+from probing_cluster.control_plane import cli_dashboards, metrics
+from probing_cluster.control_plane.tasks import accounts
+from probing_cluster.db import embedded, migrate, partitions, roles
 from probing_cluster.db import store as store_module
 
-ATTEMPTS = """
-INSERT INTO probing.job_attempt (cluster, job_id, submit_at, attempt, start_at, end_at, suspended_s, state, exit_code,
-    nodes, n_gpus, "user", account, partition, qos, name, reason, run_key, judged_at)
-SELECT 'bench', n, t, 1, t, t + interval '40 minutes', 0, CASE WHEN n % 4 = 0 THEN 'FAILED' ELSE 'COMPLETED' END, n % 4,
-    ARRAY(SELECT 'n' || (n * 7 + i * 13) % 2000 FROM generate_series(1, 1 + n % 9) AS i), 8 * (1 + n % 9), 'u' || n % 300,
-    'a' || n % 20, 'gpu', 'normal', 'train', '', n::text, t + interval '41 minutes'
-FROM (SELECT n, now() - interval '330 days' * (1 - n::float / %(count)s) AS t FROM generate_series(%(low)s, %(high)s) AS n) AS made
-"""
-VERDICTS = """
-INSERT INTO probing.verdict (cluster, job_id, submit_at, attempt, cause, domain, component, node, device, confidence, summary,
-    evidence, ruled_out, next_step, onset_at, window_start_at, window_end_at, author, rules_version, made_at)
-SELECT 'bench', job_id, submit_at, 1, 'gpu_lost', 'hardware', 'gpu', nodes[1], 'gpu3', 'certain', 'GPU 3 fell off the bus',
-    '{}', '{}', 'Reseat it', end_at, end_at - interval '10 minutes', end_at + interval '5 minutes', 'rules', '1', end_at
-FROM probing.job_attempt WHERE state = 'FAILED' AND job_id BETWEEN %(low)s AND %(high)s
-"""
-EVENTS = """
-WITH made AS (
-    INSERT INTO probing.health_event (event_id, cluster, node, at, observed_at, kind, code, severity, device, job_id, count,
-        source, message, detail)
-    SELECT md5(n::text)::uuid, 'bench', 'n' || n * 7919 %% 2000, t, t, 'xid', '79', CASE WHEN n %% 50 = 0 THEN 'high' ELSE 'info' END,
-        'gpu' || n %% 8, CASE WHEN n %% 100 = 0 THEN n / 5 END, 1, 'kernel',
-        'NVRM: Xid (PCI:0000:5e:00): 79, pid=4242, name=python3, GPU has fallen off the bus.', '{"sequence": 1}'
-    FROM (SELECT n, now() - interval '330 days' * (1 - n::float / %(count)s) AS t FROM generate_series(%(low)s::bigint, %(high)s) AS n) AS times
-    RETURNING event_id, at
-)
-INSERT INTO probing.event_key (event_id, at, received_at) SELECT event_id, at, at FROM made
-"""
-OTHERS = """
-INSERT INTO probing.agent_heartbeat SELECT r.* FROM generate_series(0, 1999) AS n, LATERAL jsonb_populate_record(
-    NULL::probing.agent_heartbeat,
-    '{"cluster": "bench", "boot_id": "", "version": "1", "beat_s": 10, "spool_depth": 0, "spool_bytes": 0, "lag_s": 0, "dropped_total": 0,
-      "coalesced_total": 0, "rejected_total": 0, "hung_children": 0, "rss_bytes": 0, "cpu_s": 0, "sources": {}, "faults": {}, "jobs": [], "ranks": {}}'
-    || jsonb_build_object('node', 'n' || n, 'at', now(), 'received_at', now())) AS r;
-INSERT INTO probing.check_now SELECT r.* FROM generate_series(0, 1999) AS n, generate_series(1, 15) AS c, LATERAL jsonb_populate_record(
-    NULL::probing.check_now,
-    '{"cluster": "bench", "outcome": "ok", "severity": "low", "message": "", "duration_s": 0, "timed_out": false, "version": "1", "detail": {}}'
-    || jsonb_build_object('node', 'n' || n, 'name', 'check' || c, 'at', now())) AS r;
-INSERT INTO probing.lemon_score (cluster, node, day, excl_jobid_count, xid_cnt, tickets, out_count, multi_node_node_fails,
-    single_node_node_fails, score, reasons, verdict, signals, made_at)
-SELECT 'bench', 'n' || n, date_trunc('day', now()) - d * interval '1 day', 0, 0, 0, 0, 0, 0, 0.1, '{}',
-    CASE WHEN n < 20 THEN 'lemon' ELSE 'ok' END, '{}', now() FROM generate_series(0, 1999) AS n, generate_series(0, 30) AS d;
-"""
+ROWS = Path(__file__).with_name("full_size.sql")
+_STEP = 500_000
+_BIG_TABLE_ROWS = 100_000
 QUESTIONS = (
     "SELECT * FROM ops.node_now",
     "SELECT * FROM ops.agent_health WHERE silent",
@@ -82,11 +47,60 @@ QUESTIONS = (
     "SELECT * FROM ops.incidents WHERE onset_at >= now() - interval '28 days'",
     "SELECT * FROM ops.runs WHERE end_at >= now() - interval '7 days'",
     "SELECT * FROM ops.requests WHERE made_at >= now() - interval '1 day'",
-    "SELECT * FROM ops.rejections",
+    "SELECT * FROM ops.rejections WHERE day >= now() - interval '30 days'",
 )
 COOKBOOK = Path(__file__).resolve().parents[1] / "docs" / "sql.md"
 RECIPES = tuple(re.findall(r"```sql\n(.*?);\n```", COOKBOOK.read_text(encoding="utf-8"), re.DOTALL))
 """The cookbook's queries, as they stand there."""
+
+
+def sections() -> dict[str, str]:
+    """The statements of full_size.sql by their name."""
+    text = ROWS.read_text(encoding="utf-8")
+    found = re.findall(r"^-- ([a-z ]+)\n(.*?)(?=^-- [a-z ]+\n|\Z)", text, re.DOTALL | re.MULTILINE)
+    return dict(found)
+
+
+def panels() -> Iterator[tuple[str, str]]:
+    """Every dashboard's queries as Grafana sends them for the last 30 days."""
+    span = ("(now() - interval '30 days')", "(now() + interval '1 hour')")
+    for path in sorted(cli_dashboards.DIRECTORY.glob("*.json")):
+        for panel in json.loads(path.read_text(encoding="utf-8"))["panels"]:
+            for target in panel["targets"]:
+                sql = re.sub(
+                    r"\$__timeFilter\((\w+)\)",
+                    rf"\1 BETWEEN {span[0]} AND {span[1]}",
+                    target.get("rawSql", ""),
+                )
+                sql = sql.replace("$__timeFrom()", span[0]).replace("$__timeTo()", span[1])
+                for name, value in (("node", "n97"), ("job", "1234568")):
+                    sql = sql.replace(f"${{{name}:sqlstring}}", f"'{value}'")
+                if sql:
+                    yield f"{path.stem}: {panel['title']}", sql
+
+
+@contextlib.contextmanager
+def without_indexes(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """Rows first, indexes after: a fifth of the time."""
+    keys = connection.execute(
+        "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint "
+        "WHERE connamespace = 'probing'::regnamespace AND contype = 'p' AND conparentid = 0"
+    ).fetchall()
+    indexes = connection.execute(
+        "SELECT i.indexrelid::regclass::text, replace(pg_get_indexdef(i.indexrelid), ' ON ONLY ', ' ON ') "
+        "FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid "
+        "WHERE c.relnamespace = 'probing'::regnamespace AND NOT c.relispartition AND NOT i.indisprimary "
+        "AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conindid = i.indexrelid)"
+    ).fetchall()
+    for name, _ in indexes:
+        _run(connection, f"DROP INDEX {name}")
+    for table, name, _ in keys:
+        _run(connection, f"ALTER TABLE {table} DROP CONSTRAINT {name}")
+    yield
+    for table, name, definition in keys:
+        _run(connection, f"ALTER TABLE {table} ADD CONSTRAINT {name} {definition}")
+    for _, definition in indexes:
+        _run(connection, definition)
 
 
 def fill(url: str, n_attempts: int, n_events: int) -> None:
@@ -97,18 +111,32 @@ def fill(url: str, n_attempts: int, n_events: int) -> None:
             connection.execute("SELECT probing.make_month(%s)", [(now - timedelta(days=30 * month)).date()])
     partitions.maintain(url, retention_days=400)
     with psycopg.connect(url, autocommit=True) as connection:
-        for statement, count in ((ATTEMPTS, n_attempts), (VERDICTS, n_attempts), (EVENTS, n_events)):
-            text = statement if "%%" in statement else statement.replace(" % ", " %% ")
-            for low in range(1, count + 1, 500_000):
-                high = min(low + 499_999, count)
-                given = {"low": low, "high": high, "count": count}
-                connection.execute(text, {k: v for k, v in given.items() if f"%({k})s" in text})
-                print(
-                    f"\r{statement.split()[2 if statement is not EVENTS else 5]} {high:,}", end="", flush=True
-                )
-            print()
-        connection.execute(OTHERS)
+        connection.execute("SET maintenance_work_mem = '1GB'")
+        connection.execute("SET work_mem = '256MB'")
+        with without_indexes(connection):
+            for name, statement in sections().items():
+                began = time.perf_counter()
+                count = n_events if name == "events" else n_attempts
+                for low in range(1, count + 1, _STEP) if ":low" in statement else [1]:
+                    given = {
+                        "low": low,
+                        "high": min(low + _STEP - 1, count),
+                        "attempts": n_attempts,
+                        "events": n_events,
+                    }
+                    text = statement
+                    for word, value in given.items():
+                        text = re.sub(rf"(?<!:):{word}\b", str(value), text)
+                    _run(connection, text)
+                print(f"{time.perf_counter() - began:9.1f} s    {name}", flush=True)
+            began = time.perf_counter()
+        print(f"{time.perf_counter() - began:9.1f} s    indexes", flush=True)
         connection.execute("VACUUM ANALYZE")
+        print(f"{time.perf_counter() - began:9.1f} s    with VACUUM ANALYZE", flush=True)
+
+
+def _run(connection: psycopg.Connection[Any], text: str) -> psycopg.Cursor[Any]:
+    return connection.execute(cast("LiteralString", text))
 
 
 def timed(work: Callable[[], Any]) -> float:
@@ -121,42 +149,97 @@ def timed(work: Callable[[], Any]) -> float:
     return statistics.median(taken)
 
 
+def _scans(plan: Any) -> Iterator[tuple[str, str]]:
+    """Relation and filter of every sequential scan of a plan."""
+    if isinstance(plan, dict):
+        if plan.get("Node Type") == "Seq Scan":
+            yield plan["Relation Name"], plan.get("Filter", "")
+        for value in plan.values():
+            yield from _scans(value)
+    elif isinstance(plan, list):
+        for value in plan:
+            yield from _scans(value)
+
+
+def ask(connection: psycopg.Connection[Any], questions: Iterable[tuple[str, str]], big: set[str]) -> None:
+    """Print every question with its time, its cost, its rows, and what it reads whole."""
+    for label, query in questions:
+        plan = _run(connection, f"EXPLAIN (FORMAT JSON) {query}").fetchall()[0][0]
+        whole = sorted({name for name, _ in _scans(plan) if name in big})
+        n_rows = len(_run(connection, query).fetchall())
+        took = timed(lambda query=query: _run(connection, query).fetchall())  # type: ignore[misc]
+        print(
+            f"{took:9.1f} ms   cost {plan[0]['Plan']['Total Cost']:12,.0f}   {n_rows:7,} rows   {label}"
+            f"{'   READS WHOLE ' + ', '.join(whole) if whole else ''}",
+            flush=True,
+        )
+
+
 def report(url: str) -> None:
     """Print every question with its time and cost."""
-    with psycopg.connect(url, autocommit=True) as connection, store_module.Store.open(url) as store:
-        for query in (*QUESTIONS, *(" ".join(recipe.split()) for recipe in RECIPES)):
-            plan = connection.execute(f"EXPLAIN (FORMAT JSON) {query}").fetchone()[0]  # type: ignore[index]
-            scans = re.findall(
-                r'"Seq Scan".{0,200}?"Relation Name": "(\w+)".{0,200}?"Plan Rows": (\d+)', json.dumps(plan)
-            )
-            big = ("job_attempt", "verdict", "health_event")
-            whole = [name for name, n_rows in scans if name.startswith(big) and int(n_rows) > 10_000]
-            cost = plan[0]["Plan"]["Total Cost"]
-            took = timed(lambda query=query: connection.execute(query).fetchall())  # type: ignore[misc]
-            print(
-                f"{took:9.1f} ms   cost {cost:12,.0f}   {query}{'   READS WHOLE ' + str(set(whole)) if whole else ''}"
-            )
-        now = datetime.now(UTC)
-        ids = [row[0] for row in connection.execute("SELECT event_id FROM probing.event_key LIMIT 5000")][
-            ::1000
-        ]
-        for name, work in {
-            "attempts(job_ids=[x])": lambda: store.attempts(job_ids=[1_000_000]),
-            "attempts(run_key=x)": lambda: store.attempts(run_key="1000000"),
-            "attempts(user=x, since=1 day ago)": lambda: store.attempts(
-                user="u7", since=now - timedelta(days=1)
-            ),
-            "events(9 nodes, 1 h)": lambda: store.events(
-                nodes=[f"n{n}" for n in range(9)], since=now - timedelta(hours=1), until=now
-            ),
-            "events(high, 5 min)": lambda: store.events(
-                since=now - timedelta(minutes=5), min_severity="high"
-            ),
-            "events_by_id(5)": lambda: store.events_by_id(ids),
-            "verdicts(since=1 day ago)": lambda: store.verdicts(since=now - timedelta(days=1)),
-            "unattributed(100)": lambda: store.unattributed(100),
-        }.items():
-            print(f"{timed(work):9.1f} ms   Store.{name}")
+    roles.add_login(url, "bench_cluster", "probing_reader", scopes=[("cluster", "bench")])
+    roles.add_login(url, "bench_account", "probing_reader", scopes=[("account", "a7")])
+    with psycopg.connect(url, autocommit=True) as connection:
+        sizes = connection.execute(
+            "SELECT c.relname, c.reltuples::bigint, pg_total_relation_size(c.oid) FROM pg_class c "
+            "WHERE c.relnamespace = 'probing'::regnamespace AND c.relkind = 'r' AND c.reltuples > 0 ORDER BY 2 DESC"
+        ).fetchall()
+        for name, n_rows, n_bytes in sizes:
+            print(f"{n_rows:12,} rows   {n_bytes / 2**20:9,.0f} MiB   {name}")
+        big = {name for name, n_rows, _ in sizes if n_rows >= _BIG_TABLE_ROWS}
+        recipes = [" ".join(recipe.split()) for recipe in RECIPES]
+        print("\nviews and cookbook, as the owner")
+        ask(connection, [(q, q) for q in (*QUESTIONS, *recipes)], big)
+    for role in ("bench_cluster", "bench_account"):
+        print(f"\nviews, cookbook and dashboards, as a reader: {role}")
+        allowed = [(q, q) for q in (*QUESTIONS, *recipes) if "ops.rejections" not in q]
+        with psycopg.connect(url.replace(f"{embedded.OWNER}@", f"{role}@"), autocommit=True) as connection:
+            ask(connection, [*allowed, *panels()], big)
+    with store_module.Store.open(url) as store:
+        _ask_store(store)
+
+
+def _ask_store(store: store_module.Store) -> None:
+    now = datetime.now(UTC)
+    with store.engine.connect() as connection:
+        ids = list(connection.scalars(sa.text("SELECT event_id FROM probing.event_key LIMIT 5000")))[::1000]
+
+    def asked(statement: sa.TextClause, **given: object) -> Callable[[], Any]:
+        def work() -> None:
+            with store.engine.connect() as connection:
+                connection.execute(statement, given).fetchall()
+
+        return work
+
+    print("\nthe service")
+    since = now - timedelta(days=7)
+    for name, work in {
+        "attempts(job_ids=[x])": lambda: store.attempts(job_ids=[1_000_000]),
+        "attempts(run_key=x)": lambda: store.attempts(run_key="1000000"),
+        "attempts(user=x, since=1 day ago)": lambda: store.attempts(user="u7", since=now - timedelta(days=1)),
+        "events(9 nodes, 1 h)": lambda: store.events(
+            nodes=[f"n{n}" for n in range(9)], since=now - timedelta(hours=1), until=now
+        ),
+        "events(high, 5 min)": lambda: store.events(since=now - timedelta(minutes=5), min_severity="high"),
+        "events_by_id(5)": lambda: store.events_by_id(ids),
+        "verdicts(since=1 day ago)": lambda: store.verdicts(since=now - timedelta(days=1)),
+        "unattributed(100)": lambda: store.unattributed(100),
+    }.items():
+        print(f"{timed(work):9.1f} ms   Store.{name}")
+    for name, work in {
+        "a scrape: waiting.sql": asked(metrics.WAITING, cluster="bench"),
+        "a scrape: verdicts_since.sql": asked(
+            metrics.VERDICTS, cluster="bench", since=now - timedelta(days=1)
+        ),
+        "run accounts: stale_runs.sql": asked(
+            accounts.STALE,
+            since=since,
+            refresh_before=now - timedelta(minutes=5),
+            told_after=now - timedelta(hours=2),
+            most=500,
+        ),
+    }.items():
+        print(f"{timed(work):9.1f} ms   {name}")
 
 
 def main() -> None:

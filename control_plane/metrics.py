@@ -138,8 +138,8 @@ def store_metrics(service: context.Context) -> Iterator[Metric]:
     observing = GaugeMetricFamily("probing_observe_only", "1 while nothing is touched")
     observing.add_metric([], float(policy.observe_only))
     yield from (taken, limit, observing)
-    yield from _waiting(_rows(service, _WAITING)[0])
-    yield _verdicts(_rows(service, _VERDICTS, since=since))
+    yield from _waiting(_rows(service, WAITING)[0])
+    yield _verdicts(_rows(service, VERDICTS, since=since))
     yield _lemons(service)
 
 
@@ -243,8 +243,8 @@ def _verdicts(rows: Iterable[Mapping[str, Any]]) -> Metric:
 
 
 _SQL = Path(__file__).parent / "sql"
-_WAITING = sa.text((_SQL / "waiting.sql").read_text(encoding="utf-8"))
-_VERDICTS = sa.text((_SQL / "verdicts_since.sql").read_text(encoding="utf-8"))
+WAITING = sa.text((_SQL / "waiting.sql").read_text(encoding="utf-8"))
+VERDICTS = sa.text((_SQL / "verdicts_since.sql").read_text(encoding="utf-8"))
 _WAITING_METRICS = (
     ("attempts_unjudged", "unjudged", "attempts that ended, not completed, and wait for a verdict"),
     ("attempts_unjudged_oldest_seconds", "oldest_unjudged_s", "since the end of the one that waits longest"),

@@ -134,14 +134,24 @@ COMMENT ON COLUMN ops.runs.user_name IS 'its owner';
 COMMENT ON COLUMN ops.runs.lost_gpu_hours IS 'GPU hours replayed and spent restarting';
 
 CREATE OR REPLACE VIEW ops.incidents WITH (security_invoker = true) AS
-SELECT
-    v.cluster, v.incident_id, min(v.onset_at) AS onset_at, min(v.cause) AS cause, min(v.domain) AS domain,
-    count(*) AS n_attempts, count(DISTINCT v.job_id) AS n_jobs,
-    array_remove(array_agg(DISTINCT v.node), NULL) AS nodes, min(v.summary) AS summary
+-- By its first victim, so that a span of onsets is asked of an index, and the other victims are then looked up: grouping would
+-- go through every verdict ever given.
+SELECT v.cluster, v.incident_id, v.onset_at, i.cause, i.domain, i.n_attempts, i.n_jobs, i.nodes, i.summary
 FROM probing.verdict v
+CROSS JOIN LATERAL (
+    SELECT
+        min(w.cause) AS cause, min(w.domain) AS domain, count(*) AS n_attempts, count(DISTINCT w.job_id) AS n_jobs,
+        array_remove(array_agg(DISTINCT w.node), NULL) AS nodes, min(w.summary) AS summary
+    FROM probing.verdict w
+    WHERE w.incident_id = v.incident_id AND w.cluster = v.cluster AND w.superseded_at IS NULL
+    HAVING count(*) > 1 OR bool_or(w.incident_id <> ALL (w.evidence))
+) AS i
 WHERE v.incident_id IS NOT NULL AND v.superseded_at IS NULL
-GROUP BY v.cluster, v.incident_id
-HAVING count(*) > 1 OR bool_or(v.incident_id <> ALL (v.evidence));
+  AND v.verdict_id = (
+      SELECT e.verdict_id FROM probing.verdict e
+      WHERE e.incident_id = v.incident_id AND e.cluster = v.cluster AND e.superseded_at IS NULL
+      ORDER BY e.onset_at, e.verdict_id LIMIT 1
+  );
 COMMENT ON VIEW ops.incidents IS 'One row per fault that ended several attempts or was seen on many nodes.';
 COMMENT ON COLUMN ops.incidents.n_attempts IS 'attempts it ended';
 COMMENT ON COLUMN ops.incidents.n_jobs IS 'distinct jobs among them';

@@ -187,6 +187,13 @@ verdict = _of_record(
     sa.Index(
         "verdict_incident",
         "incident_id",
+        "onset_at",
+        "verdict_id",
+        postgresql_where=sa.text("superseded_at IS NULL AND incident_id IS NOT NULL"),
+    ),
+    sa.Index(
+        "verdict_onset",
+        "onset_at",
         postgresql_where=sa.text("superseded_at IS NULL AND incident_id IS NOT NULL"),
     ),
     sa.Index("verdict_job_id", "job_id", "submit_at", "made_at"),
@@ -202,7 +209,15 @@ gang_verdict = _of_record(
 run_account = _of_record(
     records.RunAccount, ("run_key", "user", "cluster"), sa.Index("run_account_end_at", "end_at")
 )
-lemon_score = _of_record(records.LemonScore, ("node", "day", "cluster"), sa.Index("lemon_score_day", "day"))
+lemon_score = _of_record(
+    records.LemonScore,
+    ("node", "day", "cluster"),
+    sa.Index("lemon_score_day", "day"),
+    # One in a hundred of every node's nights; the words as ops.lemons asks for them.
+    sa.Index(
+        "lemon_score_named", "cluster", "day", postgresql_where=sa.text("verdict IN ('lemon', 'suspect')")
+    ),
+)
 operator_note = _of_record(
     records.OperatorNote, ("note_id",), sa.Index("operator_note_subject", "subject", "at")
 )
@@ -245,6 +260,7 @@ node_request = sa.Table(
     _at("delivered_at", "when the node first received it, UTC"),
     _at("acknowledged_at", "when the node said it is done, UTC"),
     sa.CheckConstraint("verb IN ('collect', 'refusal_permission', 'recheck')", name="node_request_verb"),
+    sa.Index("node_request_made_at", "made_at"),
     sa.Index("node_request_open", "node", postgresql_where=sa.text("acknowledged_at IS NULL")),
     comment="What the control plane asks of a node; handed over with the acknowledgement of its next delivery.",
 )
@@ -270,6 +286,7 @@ rejection = sa.Table(
     sa.Column("n_rows", sa.BigInteger(), nullable=False, comment="rows refused"),
     _at("last_at", "the last time, UTC", nullable=False),
     _text("sample", "the first such row, shortened"),
+    sa.Index("rejection_day", "day"),
     comment="Rows that delivery refused, counted per sender, reason and day.",
 )
 agent_role = sa.Table(

@@ -14,7 +14,7 @@ from probing_cluster.core import clock, records, settings
 from probing_cluster.db import engines
 from probing_cluster.db import store as db_store
 
-_SQL = sa.text((Path(__file__).parents[1] / "sql" / "stale_runs.sql").read_text(encoding="utf-8"))
+STALE = sa.text((Path(__file__).parents[1] / "sql" / "stale_runs.sql").read_text(encoding="utf-8"))
 _REFRESH = timedelta(minutes=5)
 """How old the account of a run that still goes on may get."""
 _TOLD_AFTER = timedelta(hours=2)
@@ -46,7 +46,7 @@ def update(
         "most": most,
     }
     with engines.translated(), store.engine.connect() as connection:
-        keys = [tuple(row) for row in connection.execute(_SQL, given)]
+        keys = [tuple(row) for row in connection.execute(STALE, given)]
     made = [a for key in keys if (a := _account(store, config, key, at)) is not None]
     store.save_run_accounts(made)
     return len(made)

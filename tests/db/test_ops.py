@@ -16,9 +16,11 @@ import pytest
 import sqlalchemy as sa
 
 from benchmarks import db_full_size
-from probing_cluster.core import records
+from probing_cluster.control_plane import metrics
+from probing_cluster.core import clock, records
 from probing_cluster.db import bulk, delivery, embedded, migrate
 from probing_cluster.db import store as store_module
+from probing_cluster.probe_agent import self_watch
 
 Make = Callable[..., Any]
 COOKBOOK = Path(__file__).resolve().parents[2] / "docs" / "sql.md"
@@ -58,10 +60,12 @@ def story(
             )
         ]
     )
+    watch = self_watch.SelfWatch()
+    watch.read("kernel", NOW)
     for node, faults in (("n2", {"xid:gpu3": {"severity": "high"}}), ("n3", {}), ("n4", {})):
         beat = records.AgentHeartbeat(
             cluster="c", node=node, at=NOW, beat_s=5.0, faults=faults, jobs=(7,),
-            sources={"kernel": {"last_read_at": "2026-01-01T00:00:00Z", "error": None}},
+            sources=watch.rows(),
         )  # fmt: skip
         check = records.CheckResult(
             cluster="c",
@@ -123,6 +127,41 @@ def test_failures(story: store_module.Store) -> None:
     day, = _rows(story.url, "SELECT * FROM ops.causes_daily")  # fmt: skip
     assert (day["cause"], day["n_attempts"], day["n_jobs"]) == ("gpu_lost", 1, 1)
     assert day["gpu_hours"] == pytest.approx(16.0)
+
+
+def test_the_recipe_of_the_sources_names_their_last_reading(story: store_module.Store) -> None:
+    """By the words that the agent writes into its heartbeat."""
+    (recipe,) = (q for q in QUERIES if "jsonb_each(sources)" in q)
+    rows = _rows(story.url, recipe)
+    assert {(r["source"], r["last_read"]) for r in rows} == {("kernel", clock.iso_z(NOW))}
+
+
+def test_an_incident_is_all_its_victims(store: store_module.Store) -> None:
+    """Named by its first victim and found by its onset, it is what grouping every current verdict gives; one evident victim is none."""
+    with psycopg.connect(store.url, autocommit=True) as connection:
+        connection.execute("SELECT setseed(0.5)")
+        connection.execute(
+            """
+            INSERT INTO probing.verdict (cluster, job_id, submit_at, attempt, cause, domain, node, confidence, summary, evidence,
+                ruled_out, next_step, incident_id, onset_at, author, rules_version, made_at, superseded_at)
+            SELECT 'c' || n % 2, n, now(), 1, 'cause' || n % 3, 'hardware', nullif('n' || n % 4, 'n0'), 'certain', 's' || n % 5,
+                CASE WHEN n % 7 < 4 THEN ARRAY[incident] ELSE '{}' END, '{}', '', CASE WHEN n % 11 > 0 THEN incident END,
+                CASE WHEN random() < 0.8 THEN now() - interval '1 hour' * floor(random() * 50) END, 'rules', '1', now(),
+                CASE WHEN random() < 0.2 THEN now() END
+            FROM generate_series(1, 400) AS n, LATERAL (SELECT md5((n / 2 % 90)::text)::uuid AS incident) AS i"""
+        )
+    grouped = """
+        SELECT v.cluster, v.incident_id, min(v.onset_at) AS onset_at, min(v.cause) AS cause, min(v.domain) AS domain,
+            count(*) AS n_attempts, count(DISTINCT v.job_id) AS n_jobs,
+            array_remove(array_agg(DISTINCT v.node), NULL) AS nodes, min(v.summary) AS summary
+        FROM probing.verdict v WHERE v.incident_id IS NOT NULL AND v.superseded_at IS NULL
+        GROUP BY v.cluster, v.incident_id HAVING count(*) > 1 OR bool_or(v.incident_id <> ALL (v.evidence))"""
+    order = " ORDER BY cluster, incident_id"
+    wanted = _rows(store.url, grouped + order)
+    assert 50 < len(wanted) < 180
+    assert _rows(store.url, "SELECT * FROM ops.incidents" + order) == wanted
+    span = "SELECT * FROM {} AS i WHERE onset_at >= now() - interval '10 hours'" + order
+    assert _rows(store.url, span.format("ops.incidents")) == _rows(store.url, span.format(f"({grouped})"))
 
 
 def test_the_timeline_tells_the_story_in_order(story: store_module.Store) -> None:
@@ -200,6 +239,7 @@ def test_every_view_and_column_explains_itself(store: store_module.Store) -> Non
 
 
 BIG = 20_000
+BIG_TABLES = frozenset({"job_attempt", "verdict", "run_account", "node_request", "rejection", "lemon_score"})
 
 
 @pytest.fixture(scope="module")
@@ -230,9 +270,35 @@ def big_url(postgres_directory: Path, postgres_template: str) -> Iterator[str]:
         connection.execute(
             """
             INSERT INTO probing.verdict (cluster, job_id, submit_at, attempt, cause, domain, confidence, summary, evidence,
-                ruled_out, next_step, author, rules_version, made_at)
-            SELECT cluster, job_id, submit_at, 1, 'gpu_lost', 'hardware', 'certain', repeat('s', 200), '{}', '{}', '', 'rules', '1', end_at
+                ruled_out, next_step, incident_id, onset_at, author, rules_version, made_at)
+            SELECT cluster, job_id, submit_at, 1, 'gpu_lost', 'hardware', 'certain', repeat('s', 200), '{}', '{}', '',
+                md5((job_id / 40)::text)::uuid, end_at, 'rules', '1', end_at
             FROM probing.job_attempt WHERE state = 'FAILED'"""
+        )
+        connection.execute(
+            """
+            INSERT INTO probing.run_account (cluster, run_key, "user", start_at, end_at, n_attempts, wall_s, queued_s, productive_s,
+                lost_to_replay_s, restart_s, checkpoint_s, suspended_s, idle_s, measured, made_at)
+            SELECT cluster, job_id::text, "user", start_at, end_at, 1, 60, 0, 60, 0, 0, 0, 0, 0, false, end_at FROM probing.job_attempt"""
+        )
+        connection.execute(
+            """
+            INSERT INTO probing.node_request (request_id, cluster, node, verb, made_at, expires_at, acknowledged_at)
+            SELECT md5(job_id::text)::uuid, cluster, nodes[1], 'collect', end_at, end_at, CASE WHEN job_id % 50 > 0 THEN end_at END
+            FROM probing.job_attempt"""
+        )
+        connection.execute(
+            """
+            INSERT INTO probing.rejection (role_name, node, reason, day, n_rows, last_at, sample)
+            SELECT 'r', nodes[1], 'x', date_trunc('day', end_at, 'UTC'), 1, end_at, repeat('s', 200) FROM probing.job_attempt
+            ON CONFLICT DO NOTHING"""
+        )
+        connection.execute(
+            """
+            INSERT INTO probing.lemon_score (cluster, node, day, excl_jobid_count, xid_cnt, tickets, out_count, multi_node_node_fails,
+                single_node_node_fails, score, reasons, verdict, signals, made_at)
+            SELECT 'c', 'n' || n, date_trunc('day', now(), 'UTC') - interval '1 day' * d, 0, 0, 0, 0, 0, 0, 0.1, '{}',
+                CASE WHEN n = 7 THEN 'lemon' ELSE 'ok' END, '{}', now() FROM generate_series(0, 499) AS n, generate_series(0, 39) AS d"""
         )
         connection.execute(
             (Path(migrate.__file__).parent / "planner.sql").read_text()
@@ -263,7 +329,7 @@ def test_views_read_no_big_table_whole(query: str, big_url: str) -> None:
     """Everyday questions are answered from indexes, whatever the size of attempts and events."""
     plan = json.dumps(_rows(big_url, f"EXPLAIN (FORMAT JSON) {query}")[0])
     scans = re.findall(r'"Node Type": "Seq Scan".{0,200}?"Relation Name": "(\w+)"', plan)
-    assert not {s for s in scans if s in {"job_attempt", "verdict"} or s.startswith("health_event")}, plan
+    assert not {s for s in scans if s in BIG_TABLES or s.startswith("health_event")}, plan
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda q: re.search(r"FROM (ops\.\w+)", q)[1])
@@ -272,8 +338,16 @@ def test_no_recipe_of_the_cookbook_reads_a_big_table_whole(query: str, big_url: 
     plan = json.dumps(_rows(big_url, f"EXPLAIN (FORMAT JSON) {query}")[0])
     scans = re.findall(r'"Node Type": "Seq Scan".{0,200}?"Relation Name": "(\w+)"', plan)
     months = {"verdict"} if "interval '28 days' AND domain = 'hardware'" in query else set()
-    big = {s for s in scans if s in {"job_attempt", "verdict"} or s.startswith("health_event")}
+    big = {s for s in scans if s in BIG_TABLES or s.startswith("health_event")}
     assert not big - months, plan
+
+
+def test_a_scrape_reads_no_big_table_whole(big_url: str) -> None:
+    """What Prometheus asks for every few seconds, of requests and rejections too."""
+    query = re.sub(r":cluster\b", "'c'", str(metrics.WAITING))
+    plan = json.dumps(_rows(big_url, f"EXPLAIN (FORMAT JSON) {query}")[0])
+    scans = re.findall(r'"Node Type": "Seq Scan".{0,200}?"Relation Name": "(\w+)"', plan)
+    assert not {s for s in scans if s in BIG_TABLES or s.startswith("health_event")}, plan
 
 
 def test_the_store_reads_a_days_verdicts_from_indexes(big_url: str) -> None:

@@ -729,6 +729,14 @@ def upgrade() -> None:
         comment="How likely a node is to be one that keeps killing jobs, on one day.",
     )
     op.create_index("lemon_score_day", "lemon_score", ["day"], unique=False, schema="probing")
+    op.create_index(
+        "lemon_score_named",
+        "lemon_score",
+        ["cluster", "day"],
+        unique=False,
+        schema="probing",
+        postgresql_where=sa.text("verdict IN ('lemon', 'suspect')"),
+    )
     op.create_table(
         "node_request",
         sa.Column("request_id", sa.Uuid(), nullable=False, comment="identity"),
@@ -780,6 +788,7 @@ def upgrade() -> None:
         schema="probing",
         comment="What the control plane asks of a node; handed over with the acknowledgement of its next delivery.",
     )
+    op.create_index("node_request_made_at", "node_request", ["made_at"], unique=False, schema="probing")
     op.create_index(
         "node_request_open",
         "node_request",
@@ -847,6 +856,7 @@ def upgrade() -> None:
         schema="probing",
         comment="Rows that delivery refused, counted per sender, reason and day.",
     )
+    op.create_index("rejection_day", "rejection", ["day"], unique=False, schema="probing")
     op.create_table(
         "run_account",
         sa.Column("cluster", sa.Text(), nullable=False, comment="Slurm cluster name"),
@@ -1010,13 +1020,21 @@ def upgrade() -> None:
     op.create_index(
         "verdict_incident",
         "verdict",
-        ["incident_id"],
+        ["incident_id", "onset_at", "verdict_id"],
         unique=False,
         schema="probing",
         postgresql_where=sa.text("superseded_at IS NULL AND incident_id IS NOT NULL"),
     )
     op.create_index(
         "verdict_job_id", "verdict", ["job_id", "submit_at", "made_at"], unique=False, schema="probing"
+    )
+    op.create_index(
+        "verdict_onset",
+        "verdict",
+        ["onset_at"],
+        unique=False,
+        schema="probing",
+        postgresql_where=sa.text("superseded_at IS NULL AND incident_id IS NOT NULL"),
     )
     op.create_index(
         "verdict_node",
