@@ -82,8 +82,9 @@ def take(pid: int, uid: int, before: int | None) -> Taken:
     with _process(pid) as home:
         memory = os.open("mem", os.O_RDONLY | os.O_CLOEXEC, dir_fd=home)
         try:
-            # Asked once its memory is open: what it may yet execute (setuid) has another.
-            if os.fstat(home).st_uid != uid:
+            # The kernel gives these files to root where the user may not look into the process (it has, or had, more
+            # rights). Asked once its memory is open: what it may execute after that has another.
+            if os.stat("mem", dir_fd=home).st_uid != uid:
                 raise collect_child.Refused("not a process of the job's user")  # noqa: TRY301
             taken = Taken(pid=pid, memory=memory, regions=elf.mappings(_text(home, "maps", _MAX_MAPS_BYTES)))
             for _ in range(_TRIES):
@@ -145,13 +146,20 @@ class Files:
             return elf.in_memory(os.pread(taken.memory, region.end - region.start, region.start))
         if not region.path.startswith("/") or len(self.by_inode) >= _MAX_IMAGES:
             return None
-        path = f"/proc/{taken.pid}/root{region.path}"
-        told = os.stat(path)  # noqa: PTH116
+        # After a chroot the kernel names files by where they are for us.
+        for path in (f"/proc/{taken.pid}/root{region.path}", region.path):
+            with contextlib.suppress(OSError):
+                told = os.stat(path)  # noqa: PTH116
+                if told.st_ino == region.inode:
+                    return self._once(path, told)
+        return None
+
+    def _once(self, path: str, told: os.stat_result) -> elf.Image | None:
         inode = (told.st_dev, told.st_ino)
         if inode not in self.by_inode:
             self.by_inode[inode] = None
-            self.by_inode[inode] = elf.opened(path, region.inode)
-        return self.by_inode[inode] if told.st_ino == region.inode else None
+            self.by_inode[inode] = elf.opened(path, told.st_ino)
+        return self.by_inode[inode]
 
     def loop(self, taken: Taken, region: elf.Region) -> list[tuple[int, int]] | None:
         """File offsets of the interpreter's loop; None for a file that is not the interpreter."""
