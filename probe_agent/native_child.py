@@ -30,8 +30,10 @@ from probing_cluster.core import sanitize
 from probing_cluster.probe_agent import cfi, collect_child, demangle, elf, perf_event, sleeps, unwind
 
 STACK_BYTES = 256 << 10
-SAMPLED_STACK_BYTES = 32 << 10
-SAMPLES = 7
+SAMPLED_STACK_BYTES = 65528
+"""The most that the kernel copies."""
+SAMPLES = 3
+"""As many as the ring holds."""
 SAMPLED_S = 1.5
 BUDGET_S = 8.0
 """For all ranks; who is left then is not told."""

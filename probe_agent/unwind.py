@@ -3,8 +3,9 @@
 A thread that sleeps tells its program counter and stack pointer only. Most functions' frames are found from these alone,
 and exactly. One that keeps its frame in a register which is not known is left by a search: upward for a word that is a
 return address, from which every frame leads exactly, each with the call that made it, to the interpreter's loop. What
-an earlier call has left on the stack may do so, too, as far as calls do not say of what they are; and a caller that
-called a third function, which jumped here, may be passed over. The first frame after a search is marked.
+earlier calls have left on the stack may do so, too: where two such ways meet, the call there says which one it made, if
+it is no call through a pointer. A caller of a third function, which jumped here, may be passed over. The first frame
+after a search is marked.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ SP, BP = 7, 6
 _KEPT = (3, BP, 12, 13, 14, 15)
 """Registers that a function leaves as they were."""
 _SEARCHED_BYTES = 64 << 10
-_MAX_CANDIDATES = 64
-_MAX_SEARCHES = 3
+_MAX_CANDIDATES = 48
+_MAX_SEARCHES = 2
 _MAX_STEPS = 4000
 
 
@@ -247,30 +248,42 @@ class Unwinder:
         return 1 if within else -1
 
     def _search(self, frames: list[Frame], state: State, searches: int, why: str) -> Walk:
-        """Goes on from the first word that leads to the interpreter's loop: after a call of this very function, if there
-        is one; else after one through a pointer; else after one of another function, which may have jumped here.
-
-        From none of them no guess is told.
-        """
+        """Goes on from a word further up that leads to the interpreter's loop; see the module. From none, no guess is told."""
         frame, function = self._frame(state)
         found = list(self._candidates(state, frame)) if searches < _MAX_SEARCHES else []
-        for slot, _ in sorted(found, key=lambda way: (-way[1], way[0])):
-            rest = self._way(state, frame, function, slot + 8, searches + 1)
-            if rest.reached and self._steps <= _MAX_STEPS:
-                told = self._without_old(frame, rest.frames)
-                first = [replace(told[0], scanned=True)] if told else []
-                return Walk(frames=(*frames, *first, *told[1:])[:MAX_FRAMES], reached=True)
+        for likely in (
+            True,
+            False,
+        ):  # who called another function, which may have jumped here, only where nobody else is
+            best: Sequence[Frame] | None = None
+            for slot, link in found:
+                if (link >= 0) is likely:
+                    rest = self._way(state, frame, function, slot + 8, searches + 1)
+                    way = (frame, *rest.frames)
+                    if rest.reached and (best is None or self._is_better(way, best)):
+                        best = way
+            if self._steps > _MAX_STEPS:
+                break
+            if best is not None:
+                first = [replace(f, scanned=True) for f in best[1:2]]
+                return Walk(frames=(*frames, *first, *best[2:])[:MAX_FRAMES], reached=True)
         return Walk(frames=tuple(frames), reached=False, why=f"its caller is not told: {why}")
 
-    def _without_old(self, frame: Frame, way: tuple[Frame, ...]) -> tuple[Frame, ...]:
-        """Without what an earlier call has left: up to who called this function, and not the one found below it."""
-        for i in range(len(way) - 1, 0, -1):
-            try:
-                if self._link(way[i].pc, way[i - 1]) < 0 < self._link(way[i].pc, frame):
-                    return way[i:]
-            except Lost:
-                continue  # interrupted by a signal
-        return way
+    def _is_better(self, way: Sequence[Frame], than: Sequence[Frame]) -> bool:
+        """Whether, where two ways meet, the call is of the function on this one rather than of that on the other.
+
+        Innermost first, both from the same function. Where it cannot be told the other stays, which began further down.
+        """
+        shared = 0
+        while shared < min(len(way), len(than)) - 1 and way[-1 - shared].pc == than[-1 - shared].pc:
+            shared += 1
+        if not shared:
+            return False
+        try:
+            back = way[-shared].pc
+            return self._link(back, way[-1 - shared]) > self._link(back, than[-1 - shared])
+        except Lost:
+            return False  # the kernel put that frame there
 
     def _way(
         self, state: State, frame: Frame, function: cfi.Function | None, cfa: int, searches: int

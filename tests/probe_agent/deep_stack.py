@@ -29,6 +29,11 @@ KEPT int blocks(int fd) { char b; int r = (int)read(fd, &b, 1); sink = r; return
 KEPT int grows(int fd, int n) { char *p = alloca(n); memset(p, 1, n); int r = blocks(fd); sink += p[n / 2]; return r + 1; }
 KEPT int calls(int fd, int n) { int r = grows(fd, n); sink++; return r + 1; }
 KEPT int enters(int fd, int n) { int (*volatile f)(int, int) = calls; int r = f(fd, n); sink++; return r + 1; }
+KEPT int leaf(int n) { volatile char b[64]; b[n & 63] = 1; return b[0] + 1; }
+KEPT int older(int n) { volatile char b[200]; int (*volatile f)(int) = leaf; b[n & 63] = 1; return f(n) + b[1]; }
+KEPT int old(int n) { volatile char b[200]; int (*volatile f)(int) = older; b[n & 63] = 1; return f(n) + b[1]; }
+KEPT int covers(int fd, int n) { char *p = alloca(n); sink += (long)p & 1; int r = blocks(fd); sink += p[n / 2]; return r; }
+KEPT int leaves(int fd, int n) { sink += old(n); int r = covers(fd, n); sink++; return r + 1; }
 KEPT int burns(int n) { for (volatile long i = 0;; i++) sink = n; return 1; }
 KEPT int enters_burning(int n) { int r = burns(n); sink++; return r + 1; }
 KEPT void handles(int signal) { sink += blocks(pipe_end) + signal; }

@@ -63,6 +63,16 @@ def test_who_sleeps_in_c(start: Any, tmp_path: Path, options: tuple[str, ...], s
     assert not any(f["function"].startswith("_PyEval_EvalFrame") for f in told["native"])
 
 
+def test_what_an_earlier_call_left_on_the_stack_is_not_told(start: Any, tmp_path: Path) -> None:
+    """`leaves` has called `old`, which called `older`; their return addresses lie where `covers` has its own frame now."""
+    library = deep_stack.compiled(tmp_path)
+    pid = start(f"ctypes.CDLL('{library}').leaves(os.pipe()[0], 1000)")
+    deep_stack.until(lambda: deep_stack.asleep_in(pid, deep_stack.READ))
+    told = look(pid)
+    assert names(told, library) == ["blocks", "covers", "leaves"]
+    assert scanned(told) == ["leaves"]
+
+
 def test_who_sleeps_in_a_signal_handler(start: Any, tmp_path: Path) -> None:
     """The frame that the kernel has put there is passed, and the function that was interrupted is exact again."""
     library = deep_stack.compiled(tmp_path)

@@ -247,6 +247,7 @@ def test_a_page_that_claims_anothers_process_gets_nothing_of_it(rig: Rig) -> Non
     (entry,) = snapshot.detail["ranks"]
     assert "stack" not in entry
     assert "stack_error" not in entry
+    assert not {"native", "native_error"} & set(entry)
     assert "wchan" not in entry
     rig.started[0].send_signal(signal.SIGKILL)
     rig.started[0].wait()
@@ -262,6 +263,7 @@ def test_of_ones_own_process_the_stack_is_taken(rig: Rig) -> None:
     rig.look(1, snapshot=True)
     (entry,) = next(s for s in rig.taken if s.kind == "rank_snapshot").detail["ranks"]
     assert "stack_error" in entry  # /bin/sleep is no Python: asked, and said so
+    assert "native" in entry or "native_error" in entry
 
 
 def test_a_flood_of_pages_costs_the_others_nothing(rig: Rig) -> None:
