@@ -25,9 +25,6 @@ _ORDER = (
     records.Confidence.CERTAIN,
 )
 
-POLLED = frozenset({"nvml", "sysfs", "mount", "check", "service", "ipmi", "agent"})
-"""Sources that look every so often: what they see may have happened some time before."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
@@ -114,7 +111,7 @@ def weigh(seen: scene.Sighting) -> float:
     elif seen.taken:
         return 0.0
     elif seen.when is scene.When.AFTER_END:
-        weight *= 0.9 if seen.event.source in POLLED else 0.6
+        weight *= 0.9 if seen.event.source in scene.POLLED else 0.6
     return weight
 
 

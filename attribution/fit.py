@@ -130,7 +130,7 @@ def needs_neighbours(event: records.HealthEvent, attempt: records.JobAttempt) ->
         return True  # the next one there may have met it
     if event.kind == "oom":
         return event.job_id is None
-    return signature.scope is signatures.Scope.GPU and (
+    return scene.means_gpu(event, signature) and (
         attempt.gpus is None or event.node not in attempt.gpus or not event.gpu_uuid
     )
 

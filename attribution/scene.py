@@ -21,6 +21,10 @@ OWN_HANDLING = timedelta(seconds=30)
 """A drain or requeue this long after the end still belongs to the attempt."""
 
 
+POLLED = frozenset({"nvml", "sysfs", "mount", "check", "service", "ipmi", "agent"})
+"""Sources that look every so often: what they see may have happened some time before."""
+
+
 class When(StrEnum):
     """Where an event lies beside the attempt's life."""
 
@@ -176,6 +180,12 @@ class Scene:
         return {cause: tuple(seen) for cause, seen in found.items()}
 
 
+def means_gpu(event: records.HealthEvent, signature: signatures.Signature) -> bool:
+    """True for an event about one GPU; also one of the node as a whole that names the GPU it means."""
+    named = bool(event.gpu_uuid) or gpus.index_of(event.device) is not None
+    return signature.scope is signatures.Scope.GPU or (signature.scope is signatures.Scope.NODE and named)
+
+
 def build(case: cases.Case) -> Scene | None:
     """The scene of a case; None for an attempt that never started or has not ended."""
     attempt = case.attempt
@@ -290,16 +300,16 @@ class _Looker:
         known = self._known.get(event.node, gpus.GpuMap())
         hold = self._hold(event, signature, known, at)
         if hold is gpus.Hold.NOT:
-            self.not_held += [event] if root and signature.scope is signatures.Scope.GPU else []
+            self.not_held += [event] if root and means_gpu(event, signature) else []
             return None
-        is_gpu = signature.scope is signatures.Scope.GPU and known.is_gpu(event) is not False
+        is_gpu = means_gpu(event, signature) and known.is_gpu(event) is not False
         gpu = gpus.gpu_key(event, known) if is_gpu else None
         device = (known.device_of(event) if is_gpu else None) or event.device or event.gpu_uuid
         return Sighting(
             event=event,
             signature=signature,
             hold=hold,
-            when=When.RUNNING if standing else self._when(at),
+            when=When.RUNNING if standing else self._when(at, polled=event.source in POLLED),
             at=at,
             standing=standing,
             ours=self._acted_at is not None and at > self._acted_at and event.event_id not in self._own_ids,
@@ -314,11 +324,12 @@ class _Looker:
         since = [begin for begin, _ in self._case.shared.get(event.node, ()) if end - SLACK <= begin <= at]
         return bool(since) and at > end + SLACK
 
-    def _when(self, at: datetime) -> When:
+    def _when(self, at: datetime, *, polled: bool) -> When:
         attempt = self._case.attempt
         assert attempt.start_at is not None
         assert attempt.end_at is not None
-        if at < attempt.start_at - SLACK:
+        # What a look found was so before it; Slurm cuts a start to its second, which makes it earlier.
+        if at < attempt.start_at - (timedelta() if polled else SLACK):
             return When.BEFORE_START
         return When.AFTER_END if at > attempt.end_at + SLACK else When.RUNNING
 
@@ -332,7 +343,7 @@ class _Looker:
             since - SLACK <= at and (until is None or at <= until + SLACK)
             for since, until in self._case.shared.get(event.node, ())
         )
-        if signature.scope is signatures.Scope.GPU:
+        if means_gpu(event, signature):
             if event.kind.startswith("pcie") and known.is_gpu(event) is False:
                 # A port or another device: whoever has the whole node sits behind it.
                 return gpus.Hold.HELD if alone else gpus.Hold.MAYBE

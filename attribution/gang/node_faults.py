@@ -38,7 +38,7 @@ def live(
             continue
         if signature.role is not signatures.Role.ROOT or _outlived(event.kind, event.at, onset_at):
             continue
-        if signature.scope is signatures.Scope.GPU:
+        if scene.means_gpu(event, signature):
             names = known.get(event.node, gpus.GpuMap())
             hold = gpus.hold_of_gpu(event, attempt, names, held.get(event.node), alone=False)
             if hold is not gpus.Hold.HELD:

@@ -725,6 +725,26 @@ def test_the_check_that_reads_the_whole_boots_log_tells_an_old_xid_again(make):
     assert make.judge(again, attempt=attempt).cause == "gpu_xid"
 
 
+@pytest.mark.parametrize(("held", "cause"), [((0,), "user_error"), ((3,), "gpu_lost")])
+def test_a_check_of_the_node_that_names_a_gpu_is_about_that_gpu(make, held, cause):
+    """gpu_count of a shared node finds a neighbour's GPU lost."""
+    found = make.event(
+        3, kind="check", code="gpu_count", source="check", device="gpu3", gpu_uuid=make.uuid("n2", 3)
+    )
+    mine = make.attempt(nodes=("n2",), n_gpus=1, gpus=make.gpus("n2", indices=held))
+    assert make.judge(found, attempt=mine).cause == cause
+
+
+def test_what_a_look_of_before_the_start_found_was_there_before(make):
+    """A reading of a second before it found a GPU lost: possible at most; a line of the kernel may be off by as much."""
+    at = make.start - timedelta(seconds=1)
+    values = {"device": "gpu3", "gpu_uuid": make.uuid("n2", 3), "at": at}
+    read = make.judge(make.event(kind="gpu_lost", code="GPU_IS_LOST", source="nvml", **values))
+    assert (read.cause, read.confidence) == ("gpu_lost", records.Confidence.POSSIBLE)
+    said = make.judge(make.event(kind="xid", code="79", **values))
+    assert (said.cause, said.confidence) == ("gpu_lost", records.Confidence.CERTAIN)
+
+
 def test_an_uncorrected_machine_check_bank_convicts(make):
     """The bank's own status says that it was not corrected."""
     bank = make.event(60, kind="mce", code="bank", device="cpu17")
