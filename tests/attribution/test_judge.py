@@ -737,11 +737,11 @@ def test_a_check_of_the_node_that_names_a_gpu_is_about_that_gpu(make, held, caus
 
 def test_what_a_look_of_before_the_start_found_was_there_before(make):
     """A reading of a second before it found a GPU lost: possible at most; a line of the kernel may be off by as much."""
-    at = make.start - timedelta(seconds=1)
-    values = {"device": "gpu3", "gpu_uuid": make.uuid("n2", 3), "at": at}
-    read = make.judge(make.event(kind="gpu_lost", code="GPU_IS_LOST", source="nvml", **values))
+    short = make.attempt(start_at=make.end - timedelta(seconds=60))
+    values = {"device": "gpu3", "gpu_uuid": make.uuid("n2", 3), "before_end_s": 61}
+    read = make.judge(make.event(kind="gpu_lost", code="GPU_IS_LOST", source="nvml", **values), attempt=short)
     assert (read.cause, read.confidence) == ("gpu_lost", records.Confidence.POSSIBLE)
-    said = make.judge(make.event(kind="xid", code="79", **values))
+    said = make.judge(make.event(kind="xid", code="79", **values), attempt=short)
     assert (said.cause, said.confidence) == ("gpu_lost", records.Confidence.CERTAIN)
 
 
