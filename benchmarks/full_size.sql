@@ -100,7 +100,7 @@ INSERT INTO probing.run_account (cluster, run_key, "user", start_at, end_at, n_g
     restart_s, checkpoint_s, suspended_s, idle_s, measured, ettr_measured, ettr_expected, made_at)
 SELECT cluster, run_key, "user", min(submit_at), max(end_at), max(n_gpus), count(*), extract(epoch FROM max(end_at) - min(submit_at)), 600, 3000,
     60.0 * (count(*) - 1), 30.0 * count(*), 20, 0, 0, max(n_gpus) >= 8, 0.9, 0.92, max(end_at) + interval '2 minutes'
-FROM probing.job_attempt GROUP BY cluster, run_key, "user";
+FROM probing.job_attempt GROUP BY cluster, run_key, "user" ORDER BY max(end_at);
 
 -- gang verdicts
 INSERT INTO probing.gang_verdict (gang_id, cluster, job_id, submit_at, kind, ranks, nodes, domain, confidence, summary, location, proof, evidence,

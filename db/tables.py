@@ -261,6 +261,7 @@ node_request = sa.Table(
     _at("acknowledged_at", "when the node said it is done, UTC"),
     sa.CheckConstraint("verb IN ('collect', 'refusal_permission', 'recheck')", name="node_request_verb"),
     sa.Index("node_request_made_at", "made_at"),
+    sa.Index("node_request_expires", "expires_at", postgresql_where=sa.text("acknowledged_at IS NULL")),
     sa.Index("node_request_open", "node", postgresql_where=sa.text("acknowledged_at IS NULL")),
     comment="What the control plane asks of a node; handed over with the acknowledgement of its next delivery.",
 )

@@ -13,7 +13,13 @@ with recent as (
 )
 select r.cluster, r."user", r.run_key
 from recent r
-left join probing.run_account a using (cluster, "user", run_key)
+-- One by one: there is at most one, and a join would read every account ever made to find a week's.
+left join lateral (
+    select x.run_key, x.end_at, x.made_at
+    from probing.run_account x
+    where x.run_key = r.run_key and x."user" = r."user" and x.cluster = r.cluster
+    limit 1
+) a on true
 where a.run_key is null
    or r.ended_at > a.end_at
    or (r.goes_on and a.made_at < :refresh_before)

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from benchmarks import db_full_size
 from probing_cluster.control_plane import metrics
+from probing_cluster.control_plane.tasks import accounts
 from probing_cluster.core import clock, records
 from probing_cluster.db import bulk, delivery, embedded, migrate
 from probing_cluster.db import store as store_module
@@ -348,6 +349,21 @@ def test_a_scrape_reads_no_big_table_whole(big_url: str) -> None:
     plan = json.dumps(_rows(big_url, f"EXPLAIN (FORMAT JSON) {query}")[0])
     scans = re.findall(r'"Node Type": "Seq Scan".{0,200}?"Relation Name": "(\w+)"', plan)
     assert not {s for s in scans if s in BIG_TABLES or s.startswith("health_event")}, plan
+
+
+def test_looking_for_stale_runs_reads_a_weeks_accounts_only(big_url: str) -> None:
+    """The service looks every few seconds: it must not cost more with every month that is kept."""
+    query = str(accounts.STALE)
+    for name, value in (
+        ("since", "now() - interval '7 days'"),
+        ("refresh_before", "now()"),
+        ("told_after", "now()"),
+        ("most", "500"),
+    ):
+        query = re.sub(rf"(?<!:):{name}\b", value, query)
+    plan = json.dumps(_rows(big_url, f"EXPLAIN (FORMAT JSON) {query}")[0])
+    scans = re.findall(r'"Node Type": "Seq Scan".{0,200}?"Relation Name": "(\w+)"', plan)
+    assert not set(scans) & BIG_TABLES, plan
 
 
 def test_the_store_reads_a_days_verdicts_from_indexes(big_url: str) -> None:

@@ -788,6 +788,14 @@ def upgrade() -> None:
         schema="probing",
         comment="What the control plane asks of a node; handed over with the acknowledgement of its next delivery.",
     )
+    op.create_index(
+        "node_request_expires",
+        "node_request",
+        ["expires_at"],
+        unique=False,
+        schema="probing",
+        postgresql_where=sa.text("acknowledged_at IS NULL"),
+    )
     op.create_index("node_request_made_at", "node_request", ["made_at"], unique=False, schema="probing")
     op.create_index(
         "node_request_open",
