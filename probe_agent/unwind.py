@@ -26,6 +26,7 @@ _SEARCHED_BYTES = 64 << 10
 _MAX_CANDIDATES = 48
 _MAX_SEARCHES = 2
 _MAX_STEPS = 4000
+_MAX_EXTENTS = 8
 
 
 class Lost(Exception):
@@ -149,11 +150,11 @@ class Unwinder:
         return Frame(pc=state.pc, region=region, image=image, at=at, extent=extent), function
 
     def _extent(self, image: elf.Image, at: int) -> tuple[int, int] | None:
-        """Of a function without unwind information, by its symbol; the table of symbols is read once for each."""
+        """Of a function without unwind information, by its symbol; a table of symbols is read for each, so of few."""
         key = (id(image), at)
-        if key not in self._extents:
+        if key not in self._extents and len(self._extents) < _MAX_EXTENTS:
             self._extents[key] = elf.extent(image, at)
-        return self._extents[key]
+        return self._extents.get(key)
 
     def _evaluates(self, frame: Frame, state: State) -> bool:
         """In the interpreter's loop; in an interpreter that does not tell where it is, anywhere in it."""
@@ -260,8 +261,8 @@ class Unwinder:
                 if (link >= 0) is likely:
                     rest = self._way(state, frame, function, slot + 8, searches + 1)
                     way = (frame, *rest.frames)
-                    if rest.reached and (best is None or self._is_better(way, best)):
-                        best = way
+                    if rest.reached:
+                        best = way if best is None else self._better(best, way)
             if self._steps > _MAX_STEPS:
                 break
             if best is not None:
@@ -269,21 +270,27 @@ class Unwinder:
                 return Walk(frames=(*frames, *first, *best[2:])[:MAX_FRAMES], reached=True)
         return Walk(frames=tuple(frames), reached=False, why=f"its caller is not told: {why}")
 
-    def _is_better(self, way: Sequence[Frame], than: Sequence[Frame]) -> bool:
-        """Whether, where two ways meet, the call is of the function on this one rather than of that on the other.
+    def _better(self, best: Sequence[Frame], way: Sequence[Frame]) -> Sequence[Frame]:
+        """Of two ways from the same function, innermost first, the one that the call where they meet has made.
 
-        Innermost first, both from the same function. Where it cannot be told the other stays, which began further down.
+        Where that cannot be told, it is the one that begins with a call of this very function; else what both share is
+        left. A way that is part of the other is no doubt about it: whoever is called through a pointer has such ones.
         """
         shared = 0
-        while shared < min(len(way), len(than)) - 1 and way[-1 - shared].pc == than[-1 - shared].pc:
+        while shared < min(len(way), len(best)) - 1 and way[-1 - shared].pc == best[-1 - shared].pc:
             shared += 1
         if not shared:
-            return False
+            return best
+        inner, other = best[-1 - shared], way[-1 - shared]
         try:
-            back = way[-shared].pc
-            return self._link(back, way[-1 - shared]) > self._link(back, than[-1 - shared])
+            said = self._link(way[-shared].pc, other) - self._link(way[-shared].pc, inner)
+            if not said and len(way) > shared + 1 and len(best) > shared + 1:
+                said = self._link(way[1].pc, way[0]) - self._link(best[1].pc, best[0])
+                if not said:
+                    return (way[0], *way[-shared:])
         except Lost:
-            return False  # the kernel put that frame there
+            return best  # the kernel put that frame there
+        return way if said > 0 else best
 
     def _way(
         self, state: State, frame: Frame, function: cfi.Function | None, cfa: int, searches: int
