@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -114,8 +115,12 @@ def rig(tmp_path: Path, who: identity.Identity) -> Iterator[rank_rig.Rig]:
     made = rank_rig.Rig(tmp_path, who)
     yield made
     for process in made.started:
-        for child in processes.children_of(process.pid):  # a container outlives what started it
+        children = processes.children_of(process.pid)
+        for child in children:  # a container outlives what started it, and that one tidies up after it
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
+        if children:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(10)
         process.kill()
         process.communicate()
