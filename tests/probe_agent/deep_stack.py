@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -57,6 +58,17 @@ def may_sample() -> bool:
     return True
 
 
+def may_look() -> bool:
+    """Yama lets only ancestors look into a process, or who may into all (CAP_SYS_PTRACE)."""
+    scope = Path("/proc/sys/kernel/yama/ptrace_scope")
+    own = re.search(r"CapEff:\s*(\w+)", Path("/proc/self/status").read_text())
+    may_all = own is not None and bool(int(own[1], 16) >> 19 & 1)
+    return may_all or not scope.exists() or scope.read_text().strip() == "0"
+
+
+looks = pytest.mark.skipif(
+    not may_look(), reason="the kernel does not let us look (kernel.yama.ptrace_scope)"
+)
 samples = pytest.mark.skipif(not may_sample(), reason="the kernel does not let us sample (perf_event_open)")
 
 

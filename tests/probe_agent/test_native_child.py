@@ -16,7 +16,7 @@ import pytest
 
 from probing_cluster.probe_agent import collect_child, native_child, sleeps
 
-pytestmark = [deep_stack.compiler, deep_stack.x86_64]
+pytestmark = [deep_stack.compiler, deep_stack.looks, deep_stack.x86_64]
 OTHER = 65534
 
 
