@@ -7,6 +7,7 @@ import itertools
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent import futures
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,6 +28,7 @@ SLICE = 20_000
 """About so many ended attempts of a span are looked at at once; bounds memory."""
 MANY = 200
 """From so many ended attempts on they are sorted out column by column first."""
+_Before = Mapping[cases.Key, records.Verdict]
 _MOST = 1 << 62
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ONE = timedelta(microseconds=1)
@@ -90,11 +92,10 @@ def attribute(
         parts = work.slices(since or _EPOCH, min(until or settled + _ONE, settled + _ONE), unjudged=False)
         return _together(list(parts), dry_run=dry_run)
     else:
-        first = source.unattributed(min(limit or MANY, MANY), work.grown)
-        if len(first) < MANY or limit == MANY:
-            keys = work.judge([a for a in first if a.end_at is not None and a.end_at <= settled])
-        else:
-            keys = work.judge_many(_ended(source, _EPOCH, settled + _ONE, limit, unjudged=True))
+        source.reopen_for_arrivals(work.grown)
+        ended = _ended(source, _EPOCH, settled + _ONE, limit, unjudged=True)
+        many = ended.num_rows >= MANY
+        keys = work.judge_many(ended) if many else work.judge(source.attempts_of(_keys(ended)))
     return work.done(keys)
 
 
@@ -151,6 +152,8 @@ class _Pass:
         self._source, self._policy, self._now, self._dry_run = source, policy, now, dry_run
         self._quiet = quiet.Quiet(policy, now)
         self._later: list[_Later] = []
+        self._saver = futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="verdicts")
+        self._saving: list[tuple[Sequence[records.Verdict], futures.Future[_Before]]] = []
         self._made: dict[cases.Key, records.Verdict] = {}
         self._changed: list[Change] = []
         self.grown = functools.partial(growth.touched, source, policy)
@@ -162,6 +165,8 @@ class _Pass:
         """Judge attempts one by one, a batch at a time; which they are."""
         # Why the preemptor had to start again is told by its own verdict: that comes first.
         for batch in _batches(sorted(attempts, key=lambda a: a.state == "PREEMPTED")):
+            if batch[0].state == "PREEMPTED":
+                self._settle()
             self._keep(judge_batch(self._source, batch, self._policy, made_at=self._now, known=known))
         return [cases.key(a) for a in attempts]
 
@@ -181,11 +186,13 @@ class _Pass:
             keys = _keys(ended)
             yield keys, self.done(keys, since)
         self._judge_later()
+        self._settle()
         if self._made:
             yield [], self.done([], until)
 
     def done(self, keys: Sequence[cases.Key], until: datetime | None = None) -> AttributionRun:
         """What was done since this was last asked; `keys`: of whom."""
+        self._settle()
         made, changed = self._made, self._changed
         self._made, self._changed = {}, []
         known = {k: made.pop(k) for k in keys if k in made}
@@ -241,14 +248,24 @@ class _Pass:
         return answered
 
     def _keep(self, made: Sequence[records.Verdict]) -> None:
+        """Store verdicts while others are still judged: the server's time passes beside ours."""
+        self._saving.append((made, self._saver.submit(self._stored, made)))
+
+    def _stored(self, made: Sequence[records.Verdict]) -> _Before:
+        """What was current before."""
         if self._dry_run:
-            before = {_key(v): v for v in self._source.verdicts(job_ids=sorted({v.job_id for v in made}))}
-        else:
-            before = self._source.save_verdicts(made)
-        self._changed += [
-            Change(before=before.get(_key(v)), after=v) for v in made if _differs(before.get(_key(v)), v)
-        ]
-        self._made.update({_key(v): v for v in made})
+            return {_key(v): v for v in self._source.verdicts(job_ids=sorted({v.job_id for v in made}))}
+        return self._source.save_verdicts(made)
+
+    def _settle(self) -> None:
+        """Wait until what was made is stored."""
+        for made, stored in self._saving:
+            before = stored.result()
+            self._changed += [
+                Change(before=before.get(_key(v)), after=v) for v in made if _differs(before.get(_key(v)), v)
+            ]
+            self._made.update({_key(v): v for v in made})
+        self._saving = []
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,20 +340,23 @@ def judge_batch(
     found = fetcher.build(attempts)
     verdicts = [v for c in found if (v := judge.judge(c, made_at=made_at)) is not None]
     events = {e.event_id: e for c in found for e in (*c.events, *c.standing)}
-    return incidents.assign(verdicts, _chains(fetcher, verdicts, events), events)
+    return incidents.assign(verdicts, _chains(fetcher, verdicts, events, known), events)
 
 
 def _chains(
     fetcher: fetch.Fetcher,
     verdicts: Sequence[records.Verdict],
     events: Mapping[uuid.UUID, records.HealthEvent],
+    known: fetch.Known | None,
 ) -> dict[str, incidents.Chains]:
     """By cluster, the chains about the events of verdicts that could belong to a wide incident."""
     met: dict[str, list[datetime]] = defaultdict(list)
     for verdict in verdicts:
         if verdict.cause in incidents.WIDE:
             told = [events[i] for i in verdict.evidence if i in events]
-            met[verdict.cluster] += [e.at for e in told if incidents.counts(e)]
+            met[verdict.cluster] += [
+                e.at for e in told if incidents.counts(e) and (known is None or known.shared.at(e.at))
+            ]
     return {
         cluster: incidents.around(functools.partial(fetcher.incident_events, cluster), instants)
         for cluster, instants in met.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -126,5 +127,6 @@ def instants(column: pa.ChunkedArray) -> list[datetime | None]:
     return [None if us is None else _at(us) for us in given]
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def _at(us: int) -> datetime:
     return _EPOCH + timedelta(microseconds=us)

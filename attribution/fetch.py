@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import sqlalchemy as sa
 
 from probing_cluster.attribution import case as cases
 from probing_cluster.attribution import crowd as crowds
 from probing_cluster.attribution import fit, incidents, onset, scene, signatures, window
 from probing_cluster.core import records
-from probing_cluster.db import engines, rows, store
+from probing_cluster.db import rows, store
 
 _R = TypeVar("_R")
 _SQL = Path(__file__).parent / "sql"
@@ -37,6 +36,8 @@ class Known:
     watched: Mapping[str, datetime]
     standing: fit.Standing
     crowd: crowds.Crowd
+    shared: incidents.Shared
+    """Where in that time wide incidents may be."""
     places: Mapping[cases.Key, Sequence[str]]
     """Per attempt, the nodes whose events may tell something; an attempt that is missing needs all of them."""
 
@@ -58,9 +59,10 @@ class Fetcher:
             made.update({cases.key(c.attempt): c for c in self._cluster(cluster, mine)})
         return [made[cases.key(a)] for a in ready]
 
-    def incident_events(self, cluster: str, since: datetime, until: datetime) -> list[records.HealthEvent]:
-        """Every node event in a span, whatever node, that may be part of an incident."""
-        given = {"cluster": cluster, **_incident_sorts(), "since": since, "until": until}
+    def incident_events(self, cluster: str, spans: Sequence[incidents.Span]) -> list[records.HealthEvent]:
+        """Every node event in some spans, whatever node, that may be part of an incident; where they overlap, repeatedly."""
+        sinces, untils = (list(column) for column in zip(*spans, strict=True))
+        given = {"cluster": cluster, **_incident_sorts(), "sinces": sinces, "untils": untils}
         return self._records(records.HealthEvent, "incident_events", given)
 
     def arrived(
@@ -274,12 +276,23 @@ class Fetcher:
         return [rows.from_row(cls, row) for row in self._rows(name, given)]
 
     def _rows(self, name: str, given: Mapping[str, Any]) -> Sequence[Mapping[Any, Any]]:
-        query = sa.text((_SQL / f"{name}.sql").read_text("utf-8"))
-        with engines.translated(), self._store.engine.connect() as connection:
-            return connection.execute(query, dict(given)).mappings().fetchall()
+        return self._store.told((_SQL / f"{name}.sql").read_text("utf-8"), given)
 
 
 @functools.cache
 def _incident_sorts() -> dict[str, list[Any]]:
     sorts = signatures.roots_of(incidents.WIDE)
-    return {"kinds": [kind for kind, _ in sorts], "codes": [code for _, code in sorts]}
+    any_code = {kind for kind, code in sorts if code is None}
+    return {
+        "kinds": [kind for kind, _ in sorts],
+        "codes": [code for _, code in sorts],
+        "others": [
+            f"{kind} {code}"
+            for kind, code in sorted(signatures.exact_sorts() - set(sorts))
+            if kind in any_code and not _can_be_shared(kind, code)
+        ],
+    }
+
+
+def _can_be_shared(kind: str, code: str) -> bool:
+    return any(incidents.is_shared(signatures.find(kind, code, severity)) for severity in records.Severity)

@@ -81,12 +81,43 @@ class _Chain:
         return self._named[part]
 
 
+class Shared:
+    """Where in a stretch of time wide incidents may be, told without knowing which events they are.
+
+    `events` are when and where of all events of one cluster that count, between `since` and `until`; causes are not told
+    apart, so that it says "may be" too often and never too seldom. Of a time at which it knows no event it says so, too.
+    """
+
+    def __init__(self, events: Iterable[tuple[datetime, str]], since: datetime, until: datetime) -> None:
+        seen = sorted((at, node) for at, node in events if since <= at <= until)
+        # What lies before and after is not known.
+        self._firsts, self._lasts, self._wide = [since], [since], [True]
+        nodes: set[str] = set()
+        for at, node in seen:
+            if at - self._lasts[-1] > GAP:
+                self._firsts.append(at)
+                self._lasts.append(at)
+                self._wide.append(False)
+                nodes = set()
+            self._lasts[-1] = at
+            nodes.add(node)
+            self._wide[-1] |= len(nodes) >= MIN_NODES
+        self._wide[-1] |= until - self._lasts[-1] <= GAP
+
+    def at(self, at: datetime) -> bool:
+        """Whether an event that counts, at this time, may belong to a wide incident."""
+        i = bisect.bisect_right(self._firsts, at) - 1
+        return i < 0 or at > self._lasts[i] or self._wide[i]
+
+
 def counts(event: records.HealthEvent) -> bool:
     """True for an event that can be part of an incident: a node's own word that by itself points at a cause of WIDE."""
-    signature = signatures.of(event)
-    return (
-        signature.cause in WIDE and signature.role is signatures.Role.ROOT and not findings.is_finding(event)
-    )
+    return is_shared(signatures.of(event)) and not findings.is_finding(event)
+
+
+def is_shared(signature: signatures.Signature) -> bool:
+    """True for what by itself points at a cause that a part shared by many nodes can have."""
+    return signature.cause in WIDE and signature.role is signatures.Role.ROOT
 
 
 def _chains(cause: str, seen: Sequence[records.HealthEvent]) -> Iterator[_Chain]:
@@ -125,14 +156,33 @@ def assign(
     return made
 
 
+Span = tuple[datetime, datetime]
+"""From, to; both ends belong to it."""
+
+
 def around(
-    events: Callable[[datetime, datetime], Sequence[records.HealthEvent]], instants: Iterable[datetime]
+    events: Callable[[Sequence[Span]], Iterable[records.HealthEvent]], instants: Iterable[datetime]
 ) -> Chains:
-    """The chains about some instants, whole; `events` reads a span of one cluster."""
-    found: list[records.HealthEvent] = []
-    for since, until in _spans(sorted(instants)):
-        found += whole(events, since, until)
-    return Chains(found)
+    """The chains about some instants, whole; `events` reads spans of one cluster, all at once.
+
+    Each is widened until no chain can begin before or end after it, by REACH at most.
+    """
+    found: dict[uuid.UUID, records.HealthEvent] = {}
+    wanted = [(span, span) for span in _spans(sorted(instants))]
+    missing = [span for span, _ in wanted]
+    while missing:
+        found.update((e.event_id, e) for e in events(missing) if counts(e))
+        times = sorted(e.at for e in found.values())
+        missing, wider = [], []
+        for asked, (first, last) in wanted:
+            seen = times[bisect.bisect_left(times, first) : bisect.bisect_right(times, last)]
+            early = bool(seen) and seen[0] - first <= GAP and first > asked[0] - REACH
+            late = bool(seen) and last - seen[-1] <= GAP and last < asked[1] + REACH
+            missing += [(first - STEP, first)] * early + [(last, last + STEP)] * late
+            if early or late:
+                wider.append((asked, (first - STEP * early, last + STEP * late)))
+        wanted = wider
+    return Chains(found.values())
 
 
 def _spans(instants: Sequence[datetime]) -> Iterator[tuple[datetime, datetime]]:
@@ -142,17 +192,3 @@ def _spans(instants: Sequence[datetime]) -> Iterator[tuple[datetime, datetime]]:
         if i == len(instants) or instants[i] - instants[i - 1] > 2 * MARGIN:
             yield instants[begin] - MARGIN, instants[i - 1] + MARGIN
             begin = i
-
-
-def whole(
-    events: Callable[[datetime, datetime], Sequence[records.HealthEvent]], since: datetime, until: datetime
-) -> Sequence[records.HealthEvent]:
-    """What `events` gives for a span, the span widened until no chain can begin before or end after it, by a day at most."""
-    first, last = since, until
-    while True:
-        seen = [e for e in events(first, last) if counts(e)]
-        early = any(e.at - first <= GAP for e in seen) and first > since - REACH
-        late = any(last - e.at <= GAP for e in seen) and last < until + REACH
-        if not early and not late:
-            return seen
-        first, last = first - STEP * early, last + STEP * late

@@ -6,11 +6,10 @@ name (nodes, user, durations), and speaks for the others; who is such an attempt
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -26,8 +25,7 @@ _LIMIT_S = 300_003 * 86400.0
 _EARLY_S, _LATE_S = 100_001 * 86400.0 + 3600, 0.99 * _LIMIT_S
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ending:
+class Ending(NamedTuple):
     """All that such a verdict depends on, but for the names and durations in its sentences."""
 
     state: str
@@ -58,7 +56,7 @@ class Quiet:
     def __init__(self, policy: cases.WindowPolicy, made_at: datetime) -> None:
         self._policy, self._made_at = policy, made_at
         self._before, self._after = timedelta(seconds=policy.before_s), timedelta(seconds=policy.after_s)
-        self._answer = functools.cache(self._judged)
+        self._answers: dict[tuple[Any, ...], _Answer | None] = {}
 
     def verdict(
         self, row: Sequence[Any], preemptor: Mapping[str, Any] | None = None
@@ -70,19 +68,20 @@ class Quiet:
         (cluster, job_id, submit_at, attempt, start_at, end_at, suspended_s, state, code, signal) = row[:10]
         (reason, nodes, n_gpus, user, limit_s, cancelled_by) = row[10:]
         ran_s = (end_at - start_at).total_seconds() - suspended_s
-        answer = self._answer(
-            Ending(
-                state=state,
-                exit_code=code,
-                exit_signal=signal,
-                reason=reason,
-                cancelled_by=cancelled_by,
-                one_node=len(nodes) == 1,
-                has_gpus=bool(n_gpus),
-                limited=bool(limit_s),
-                early=bool(limit_s) and ran_s < 0.98 * limit_s,
-            )
+        ending = (
+            state,
+            code,
+            signal,
+            reason,
+            cancelled_by,
+            len(nodes) == 1,
+            bool(n_gpus),
+            bool(limit_s),
+            bool(limit_s) and ran_s < 0.98 * limit_s,
         )
+        if ending not in self._answers:
+            self._answers[ending] = self._judged(Ending(*ending))
+        answer = self._answers[ending]
         if answer is None:
             return None
         node_list = nodes[0] if len(nodes) == 1 else hostlist.compress(nodes)

@@ -18,13 +18,22 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import sqlalchemy as sa
 
 from probing_cluster.attribution import case as cases
-from probing_cluster.attribution import claims, crowd, eliminate, fetch, fit, judge, scene, signatures
+from probing_cluster.attribution import (
+    claims,
+    crowd,
+    eliminate,
+    fetch,
+    fit,
+    incidents,
+    judge,
+    scene,
+    signatures,
+)
 from probing_cluster.attribution.rules import user_error
 from probing_cluster.core import records
-from probing_cluster.db import engines, store
+from probing_cluster.db import store
 
 _SQL = Path(__file__).parent / "sql"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -116,7 +125,7 @@ class _Sorter:
         watched = self._fetcher.watched(self._cluster, names)
         loud = self._by_themselves() | self._unwatched(names, watched)
         told = self._told()
-        seen, telling = self._seen()
+        seen, telling, shared = self._seen()
         standing, stood = self._standing(names)
         acted = self._acted(names)
         ran = self._ran()
@@ -129,6 +138,7 @@ class _Sorter:
                 watched=watched,
                 standing=standing,
                 crowd=ran,
+                shared=shared,
                 places=self._places(names, telling | stood, loud & ~told & ~acted & ~self._states(_BY_NODE)),
             ),
         )
@@ -164,12 +174,18 @@ class _Sorter:
         flags: Flags = np.asarray(pc.is_in(self._ended["job_id"], value_set=found), np.bool_)
         return flags
 
-    def _seen(self) -> tuple[Flags, Flags]:
-        """Per attempt whether events may change its verdict; per place whether any but inert ones may be spoken of."""
+    def _seen(self) -> tuple[Flags, Flags, incidents.Shared]:
+        """Per attempt whether events may change its verdict; per place whether any but inert ones may be spoken of.
+
+        And where among them wide incidents may be.
+        """
         kinds, codes = zip(*inert_sorts(), strict=True)
         query = (_SQL / "telling_events.sql").read_text("utf-8")
-        given = (self._cluster, _at(self._from.min()), _at(self._to.max()), list(kinds), list(codes))
-        events = _Events(self._source.arrow(query, *given), self._names)
+        first, last = _at(self._from.min()), _at(self._to.max())
+        read = self._source.arrow(query, self._cluster, first, last, list(kinds), list(codes))
+        sorts, of = _sorts(read)
+        shared = _shared(read, sorts, of, first, last)
+        events = _Events(read, sorts, of, self._names)
         start, end = self._from[self._attempt], self._to[self._attempt]
         near = np.maximum(start, (self._end - user_error.NEAR // _US)[self._attempt])
         over = (self._end + scene.SLACK // _US)[self._attempt]
@@ -185,7 +201,7 @@ class _Sorter:
             faint += self._any(here)
         user = events.within(self._node, start, end, events.weight == Weight.USER)
         loud = self._any(argues | own | outside | reaching) | (faint > 1)
-        return loud, argues | user | some_faint | outside | reaching
+        return loud, argues | user | some_faint | outside | reaching, shared
 
     def _standing(self, names: Sequence[str]) -> tuple[fit.Standing, Flags]:
         """What stood since before, and per place whether it stood there when a short attempt began."""
@@ -249,16 +265,15 @@ class _Sorter:
         }
 
     def _rows(self, name: str, given: Mapping[str, Any]) -> Sequence[Mapping[Any, Any]]:
-        query = sa.text((_SQL / f"{name}.sql").read_text("utf-8"))
-        with engines.translated(), self._source.engine.connect() as connection:
-            return connection.execute(query, dict(given)).mappings().fetchall()
+        return self._source.told((_SQL / f"{name}.sql").read_text("utf-8"), given)
 
 
 class _Events:
     """Events on some nodes, by node and time, to be counted in many windows at once."""
 
-    def __init__(self, events: pa.Table, names: pa.Array) -> None:
-        events = events.filter(pc.is_in(events["node"], value_set=names))
+    def __init__(self, events: pa.Table, sorts: Sequence[_Sort], of: crowd.Numbers, names: pa.Array) -> None:
+        here = pc.is_in(events["node"], value_set=names)
+        events, of = events.filter(here), of[np.asarray(here, np.bool_)]
         node = crowd.ints(pc.index_in(events["node"], value_set=names))
         at = crowd.microseconds(events["at"])
         self._base = at.min() if len(at) else 0
@@ -266,7 +281,6 @@ class _Events:
         order = np.lexsort((at, node))
         self._key = (node * self._span + at - self._base)[order]
         self._last = crowd.microseconds(events["last_at"])[order]
-        sorts, of = _sorts(events)
         self.weight = np.array([s.weight for s in sorts], np.int64)[of][order]
         self.root = np.array([s.root for s in sorts], np.bool_)[of][order]
         self._family = np.array([s.family for s in sorts])[of][order]
@@ -306,6 +320,18 @@ class _Sort:
     root: bool
     """True for a high root fault: it is spoken of even where it lies outside the window."""
     family: str
+    wide: bool
+    """True when it can be part of an incident of many nodes."""
+
+
+def _shared(
+    events: pa.Table, sorts: Sequence[_Sort], of: crowd.Numbers, since: datetime, until: datetime
+) -> incidents.Shared:
+    """Where wide incidents may be; between the two instants `events` are all that tell something."""
+    wide = np.array([s.wide for s in sorts], np.bool_)[of]
+    mine = events.filter(pa.array(wide))
+    told = zip(crowd.instants(mine["at"]), mine["node"].to_pylist(), strict=True)
+    return incidents.Shared(((at, node) for at, node in told if at is not None), since, until)
 
 
 def _sorts(events: pa.Table) -> tuple[list[_Sort], crowd.Numbers]:
@@ -319,9 +345,10 @@ def _sorts(events: pa.Table) -> tuple[list[_Sort], crowd.Numbers]:
         kind, code, severity, source, recovered = word.split("\x1f")
         sort = (kind, code or None, records.Severity(severity))
         found = weight(*sort, recovered=recovered == "true")
-        role = signatures.find(*sort, recovered=recovered == "true").role
-        root = role is signatures.Role.ROOT and sort[2] is records.Severity.HIGH
-        made.append(_Sort(weight=found, root=root, family=claims.family(source)))
+        signature = signatures.find(*sort, recovered=recovered == "true")
+        root = signature.role is signatures.Role.ROOT and sort[2] is records.Severity.HIGH
+        wide = incidents.is_shared(signature)
+        made.append(_Sort(weight=found, root=root, family=claims.family(source), wide=wide))
     return made, crowd.ints(pc.index_in(joined, value_set=which))
 
 

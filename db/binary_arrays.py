@@ -7,6 +7,7 @@ without any value is an empty array, which `unnest` fills up with nulls.
 from __future__ import annotations
 
 import struct
+import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -101,3 +102,13 @@ def _pair(kind: str) -> tuple[type[BinaryArray], type[_ArrayDumper]]:
 _PAIRS = {kind: _pair(kind) for kind in _KINDS}
 ARRAYS: dict[str, type[BinaryArray]] = {kind: array for kind, (array, _) in _PAIRS.items()}
 DUMPERS: dict[type[BinaryArray], type[_ArrayDumper]] = dict(_PAIRS.values())
+_BY_TYPE = {str: "text", int: "bigint", float: "double precision", datetime: "timestamptz", uuid.UUID: "uuid"}
+
+
+def of(value: Any) -> Any:
+    """A list of strings, numbers, times or ids (or None) as an array of its kind; anything else as it is."""
+    if not isinstance(value, list):
+        return value
+    first = next((v for v in value if v is not None), None)
+    kind = _BY_TYPE.get(type(first))
+    return value if kind is None else ARRAYS[kind](value)

@@ -10,7 +10,7 @@ import psycopg
 import sqlalchemy as sa
 
 from probing_cluster.core import errors, settings
-from probing_cluster.db import embedded, network, plain
+from probing_cluster.db import binary_arrays, embedded, network, plain
 
 _PERMISSION = "42501"
 
@@ -33,13 +33,20 @@ def make(url: str, **options: Any) -> sa.Engine:
         "connect_timeout": 10,
         "application_name": "probing",
     } | network.PATIENCE
-    return sa.create_engine(
+    engine = sa.create_engine(
         f"postgresql+psycopg://{rest}",
         connect_args=arguments,
         pool_pre_ping=True,
         json_serializer=plain.dumps,
         **options,
     )
+    sa.event.listen(engine, "connect", _knows_arrays)
+    return engine
+
+
+def _knows_arrays(connection: Any, _record: Any) -> None:
+    for array, dumper in binary_arrays.DUMPERS.items():
+        connection.adapters.register_dumper(array, dumper)
 
 
 @contextlib.contextmanager

@@ -43,13 +43,13 @@ class Arrived(NamedTuple):
 
 
 _BATCH = 1000
-_OF_KEYS = sa.text("""
+_OF_KEYS = """
 SELECT a.*
 FROM unnest(CAST(:clusters AS text[]), CAST(:jobs AS bigint[]), CAST(:submits AS timestamptz[]))
      WITH ORDINALITY AS g(cluster, job_id, submit_at, n)
 JOIN probing.job_attempt a USING (cluster, job_id, submit_at)
 ORDER BY g.n
-""")
+"""
 _ARRIVAL = tables.arrival.c
 _WAITING = (
     sa.select(_ARRIVAL.arrival_id, _ARRIVAL.cluster, _ARRIVAL.node, _ARRIVAL.first_at, _ARRIVAL.last_at)
@@ -112,9 +112,7 @@ class AttemptRows(store_base.StoreBase):
         if not keys:
             return []
         clusters, jobs, submits = (list(column) for column in zip(*keys, strict=True))
-        given = {"clusters": clusters, "jobs": jobs, "submits": submits}
-        with engines.translated(), self.engine.connect() as connection:
-            found = connection.execute(_OF_KEYS, given).mappings().fetchall()
+        found = self.told(_OF_KEYS, {"clusters": clusters, "jobs": jobs, "submits": submits})
         return [rows.from_row(records.JobAttempt, row) for row in found]
 
     def unattributed(

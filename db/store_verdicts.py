@@ -53,16 +53,11 @@ class VerdictRows(store_base.StoreBase):
     def _save_batch(self, given: Mapping[Key, records.Verdict]) -> dict[Key, records.Verdict]:
         with engines.translated(), self.engine.begin() as connection:
             cursor = connection.connection.cursor()
-            for array, dumper in binary_arrays.DUMPERS.items():
-                cursor.adapters.register_dumper(array, dumper)
-            unjudged = {row[:3] for row in _call(cursor, _LOCK, _key_arrays(given)) if row[3]}
-            current = {
-                key_of(v): v
-                for v in (
-                    rows.from_row(records.Verdict, r)
-                    for r in connection.execute(_CURRENT, {"jobs": [k[1] for k in given]}).mappings()
-                )
-            }
+            asked = list(given)
+            unjudged = {asked[n - 1] for (n,) in _call(cursor, _LOCK, _key_arrays(asked)) if n}
+            jobs = binary_arrays.ARRAYS["bigint"]([k[1] for k in asked])
+            stored = (dict(zip(_NAMES, row, strict=True)) for row in _call(cursor, _CURRENT, {"jobs": jobs}))
+            current = {key_of(v): v for v in (rows.from_row(records.Verdict, row) for row in stored)}
             fresh = {k: v for k, v in given.items() if k not in current or not _same(current[k], v)}
             kept = {k for k, v in fresh.items() if k in current and v.author == "rules" != current[k].author}
             replaced = [k for k in fresh if k in current and k not in kept]
@@ -177,13 +172,14 @@ _FORMS: dict[str, Callable[[Any], Any] | None] = {
 }
 
 _LOCK = """
-SELECT a.cluster, a.job_id, a.submit_at, a.judged_at IS NULL
-FROM unnest(%(cluster)b::text[], %(job_id)b::bigint[], %(submit_at)b::timestamptz[]) AS g(cluster, job_id, submit_at)
+SELECT CASE WHEN a.judged_at IS NULL THEN g.n END
+FROM unnest(%(cluster)b::text[], %(job_id)b::bigint[], %(submit_at)b::timestamptz[]) WITH ORDINALITY
+     AS g(cluster, job_id, submit_at, n)
 JOIN probing.job_attempt a USING (cluster, job_id, submit_at)
 ORDER BY a.cluster, a.job_id, a.submit_at
 FOR NO KEY UPDATE OF a
 """
-"""Savers of the same attempts take turns."""
+"""Savers of the same attempts take turns; which (from 1) are to be judged."""
 _JUDGED = """
 UPDATE probing.job_attempt a SET judged_at = now()
 FROM unnest(%(cluster)b::text[], %(job_id)b::bigint[], %(submit_at)b::timestamptz[]) AS g(cluster, job_id, submit_at)
@@ -194,18 +190,18 @@ UPDATE probing.verdict v SET superseded_at = now()
 FROM unnest(%(cluster)b::text[], %(job_id)b::bigint[], %(submit_at)b::timestamptz[]) AS g(cluster, job_id, submit_at)
 WHERE v.cluster = g.cluster AND v.job_id = g.job_id AND v.submit_at = g.submit_at AND v.superseded_at IS NULL
 """
-_CURRENT = sa.select(tables.verdict).where(
-    _V.superseded_at.is_(None), _V.job_id == sa.any_(sa.bindparam("jobs", type_=pg.ARRAY(sa.BigInteger())))
-)
+_COLUMNS = ", ".join(f'"{name}"' for name in _NAMES)
+_CURRENT = f"""
+SELECT {_COLUMNS} FROM probing.verdict WHERE superseded_at IS NULL AND job_id = ANY(%(jobs)b::bigint[])
+"""  # noqa: S608 - our own names
 
 
 def _insert(superseded: str) -> str:
-    columns = ", ".join(f'"{name}"' for name in _NAMES)
     values = ", ".join(f'g."{name}"::{cast}' for name, (_, cast) in _KINDS.items())
     arrays = ", ".join(f"%({name})b::{kind}[]" for name, (kind, _) in _KINDS.items())
     return f"""
-INSERT INTO probing.verdict ({columns}, superseded_at)
-SELECT {values}, {superseded} FROM unnest({arrays}) AS g({columns})"""  # noqa: S608 - our own names
+INSERT INTO probing.verdict ({_COLUMNS}, superseded_at)
+SELECT {values}, {superseded} FROM unnest({arrays}) AS g({_COLUMNS})"""  # noqa: S608 - our own names
 
 
 _INSERT, _INSERT_OLD = _insert("NULL"), _insert("now()")

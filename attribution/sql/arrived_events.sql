@@ -1,15 +1,24 @@
 -- Events of some deliveries that a fault of a shared part can make. A delivery's span stands for its events.
--- Inputs   :cluster; :kinds, :codes  sorts of events as in incident_events.sql; :nodes, :firsts, :lasts  parallel arrays: the node of
---          a delivery, the times of its earliest and its latest event.
+-- Inputs   :cluster; :kinds, :codes, :others  sorts of events as in incident_events.sql; :nodes, :firsts, :lasts  parallel arrays: the
+--          node of a delivery, the times of its earliest and its latest event.
 -- Output   every column of probing.health_event.
+-- OFFSET 0: each span is looked up by itself, by its node.
 SELECT e.*
 FROM (SELECT t.node, min(t.first_at) AS first_at, max(t.last_at) AS last_at
       FROM unnest(CAST(:nodes AS text[]), CAST(:firsts AS timestamptz[]), CAST(:lasts AS timestamptz[])) AS t(node, first_at, last_at)
       GROUP BY t.node, date_trunc('hour', t.first_at)) d
-JOIN probing.health_event e ON e.node = d.node AND e.at BETWEEN d.first_at AND d.last_at
-WHERE e.cluster = :cluster
-  AND e.source NOT IN ('joblog', 'probe', 'dump')
-  AND EXISTS (SELECT 1 FROM unnest(CAST(:kinds AS text[]), CAST(:codes AS text[])) AS s(kind, code)
+CROSS JOIN LATERAL (
+    SELECT *
+    FROM probing.health_event h
+    WHERE h.node = d.node
+      AND h.at BETWEEN d.first_at AND d.last_at
+      AND h.kind = ANY(CAST(:kinds AS text[]))
+      AND h.cluster = :cluster
+      AND h.kind || ' ' || lower(coalesce(h.code, '')) <> ALL (CAST(:others AS text[]))
+      AND h.source NOT IN ('joblog', 'probe', 'dump')
+    OFFSET 0
+) e
+WHERE EXISTS (SELECT 1 FROM unnest(CAST(:kinds AS text[]), CAST(:codes AS text[])) AS s(kind, code)
               WHERE s.kind = e.kind
                 AND (s.code IS NULL OR s.code = lower(coalesce(e.code, ''))
                      OR (s.code LIKE '%*' AND starts_with(lower(e.code), left(s.code, -1)))))

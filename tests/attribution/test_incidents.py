@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 from datetime import timedelta
 
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from probing_cluster.attribution import incidents
 from probing_cluster.core import records
 
@@ -78,8 +81,8 @@ def test_a_chain_is_whole_wherever_one_begins_to_look(make):
     events = [e for i in range(120) for e in downs(make, f"n{i % 5}", before=i * 90)]
     (one,) = ids(events)
 
-    def read(since, until):
-        return sorted((e for e in events if since <= e.at <= until), key=lambda e: e.at)
+    def read(spans):
+        return [e for since, until in spans for e in events if since <= e.at <= until]
 
     for event in (events[0], events[60], events[-1]):
         assert incidents.around(read, [event.at]).incident(event.event_id) == one
@@ -89,8 +92,8 @@ def test_what_is_read_for_others_changes_nothing(make):
     """A link that flaps for three days: what it is called depends on the event alone, not on who else asks."""
     events = [e for i in range(3 * 24 * 31) for e in downs(make, f"n{i % 4}", before=i * 116)]
 
-    def read(since, until):
-        return sorted((e for e in events if since <= e.at <= until), key=lambda e: e.at)
+    def read(spans):
+        return [e for since, until in spans for e in events if since <= e.at <= until]
 
     some = events[:: len(events) // 9]
     alone = [incidents.around(read, [e.at]).incident(e.event_id) for e in some]
@@ -101,26 +104,68 @@ def test_what_is_read_for_others_changes_nothing(make):
 
 
 def test_a_chain_without_an_end_is_followed_for_a_day(make):
-    """And no further: an ever flapping link must not read the whole history."""
+    """And no further: an ever flapping link must not read the whole history, and nothing is read twice."""
     asked = []
 
-    def read(since, until):
-        asked.append((since, until))
-        return [dataclasses.replace(e, at=at) for at in (since, until) for e in downs(make, "n1")]
+    def read(spans):
+        asked.extend(spans)
+        return [dataclasses.replace(e, at=at) for span in spans for at in span for e in downs(make, "n1")]
 
-    incidents.whole(read, make.end - NEAR, make.end + NEAR)
-    assert asked[-1] == (make.end - NEAR - incidents.REACH, make.end + NEAR + incidents.REACH)
-    assert len(asked) <= 26
+    incidents.around(read, [make.end])
+    reach = incidents.MARGIN + incidents.REACH
+    assert (min(a for a, _ in asked), max(b for _, b in asked)) == (make.end - reach, make.end + reach)
+    assert sum((b - a for a, b in asked), timedelta()) == 2 * reach
 
 
 def test_what_makes_no_incident_widens_nothing(make):
-    """Recoveries and a program's own errors are everywhere at all times: they are no chain."""
+    """Recoveries and a program's own errors are everywhere at all times: they are no chain. Near instants are read at once."""
     asked = []
 
-    def read(since, until):
-        asked.append((since, until))
+    def read(spans):
+        asked.append(spans)
         back = make.event(kind="nfs", code="recovered", severity=records.Severity.INFO)
-        return [dataclasses.replace(e, at=at) for at in (since, until) for e in (back, make.xid(31))]
+        return [dataclasses.replace(e, at=at) for span in spans for at in span for e in (back, make.xid(31))]
 
-    assert incidents.whole(read, make.end - NEAR, make.end + NEAR) == []
-    assert len(asked) == 1
+    far = make.end - timedelta(days=3)
+    lone = incidents.around(read, [make.end, far, make.end - timedelta(minutes=15)])
+    margin = incidents.MARGIN
+    assert asked == [
+        [(far - margin, far + margin), (make.end - timedelta(minutes=15) - margin, make.end + margin)]
+    ]
+    assert lone.incident(make.xid(31).event_id) is None
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    events=st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 4), st.booleans()), max_size=14),
+    since=st.integers(-50, 800),
+    length=st.integers(0, 900),
+)
+def test_where_no_incident_can_be_is_known_without_reading(new_maker, events, since, length):
+    """What a stretch of time tells is never less than what whole chains tell; and not always "maybe"."""
+    make = new_maker()
+    made = [
+        make.event(
+            -at, node=f"n{node}", kind="ib_link" if ib else "nfs", code="down" if ib else "not_responding"
+        )
+        for at, node, ib in events
+    ]
+    first = make.end + timedelta(seconds=since)
+    last = first + timedelta(seconds=length)
+    shared = incidents.Shared(((e.at, e.node) for e in made), first, last)
+    chains = incidents.Chains(made)
+    for event in made:
+        assert shared.at(event.at) or chains.incident(event.event_id) is None
+
+
+def test_a_lone_fault_far_from_the_borders_needs_no_reading(make):
+    """Two nodes at once, and three one after another: no incident, whatever lies beyond."""
+    seen = [*downs(make, "n1", "n2", before=900), *downs(make, "n1", "n2", "n3", before=500, step=150)]
+    far = timedelta(hours=1)
+    shared = incidents.Shared(((e.at, e.node) for e in seen), make.end - far, make.end + far)
+    assert not any(shared.at(e.at) for e in seen)
+    three = downs(make, "n1", "n2", "n3")
+    shared = incidents.Shared(((e.at, e.node) for e in (*seen, *three)), make.end - far, make.end + far)
+    assert [shared.at(e.at) for e in (*seen, *three)] == [False] * 5 + [True] * 3
+    assert shared.at(make.end - 2 * far)
+    assert shared.at(make.end + 2 * far)

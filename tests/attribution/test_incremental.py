@@ -303,7 +303,7 @@ def test_slices_are_one_run(store, fleet, monkeypatch):
         monkeypatch.setattr(attribute, "MANY", 1_000_000)
         one_batch = told([attribute.attribute(store, job_ids=jobs, at=At(), dry_run=True)])
         monkeypatch.setattr(attribute, "MANY", 5)
-        monkeypatch.setattr(attribute, "SLICE", 12)
+        monkeyX
         runs, most = [], 0
         for done in attribute.in_slices(store, at=At(), dry_run=dry_run, **span):
             runs.append(done)
@@ -314,9 +314,9 @@ def test_slices_are_one_run(store, fleet, monkeypatch):
             assert {_key(v): v for v in store.verdicts()} == one_batch
         assert told(runs) == one_batch
         assert sum(r.n_attempts for r in runs) == len(one_batch)
-        assert len(runs) > len(one_batch) / 12
+        assert len(runs) > len(one_batch) / 30
         # Preempted attempts wait for those that ended just after them.
-        assert most <= 3 * 12
+        assert most <= 3 * 30
     ids = {v.incident_id for v in one_batch.values() if v.job_id >= 900 and v.cause == "ib_link"}
     assert len(ids) == 1
     sliced = list(attribute.in_slices(store, at=At(), **span))
@@ -325,7 +325,7 @@ def test_slices_are_one_run(store, fleet, monkeypatch):
 
 def test_a_run_in_slices_keeps_nothing_of_the_slices_before(store, fleet, monkeypatch):
     """However long the span: of the verdicts made, only the last slices' are in memory."""
-    monkeypatch.setattr(attribute, "SLICE", 10)
+    monkeypatch.setattr(attribute, "SLICE", 20)
 
     def held() -> int:
         gc.collect()
@@ -337,7 +337,7 @@ def test_a_run_in_slices_keeps_nothing_of_the_slices_before(store, fleet, monkey
         del done
         peak = max(peak, held() - before)
     assert n > 150
-    assert peak <= 40
+    assert peak <= 80
 
 
 def test_what_is_open_is_judged_in_slices_too(store, fleet, monkeypatch):

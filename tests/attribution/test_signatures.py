@@ -38,6 +38,14 @@ lethality = 0.9
 scope = "node"
 
 [[signature]]
+kind = "Feed"
+codes = ["Back"]
+cause = "thermal_power"
+role = "context"
+lethality = 0.01
+scope = "node"
+
+[[signature]]
 kind = "only_begun"
 codes = ["Ab*"]
 cause = "eth_link"
@@ -64,7 +72,7 @@ role = "context"
 lethality = 0.05
 scope = "node"
 """
-CODES = (None, "", "portdown", "PORTDOWN", "PortDown", "sm_x", "SM_X", "sm_", "sm", "sm_trap_9", "SM_TRAP", "sm_lost_quietly", "AB", "abc", "xab", "a%b", "*")  # fmt: skip
+CODES = (None, "", "portdown", "PORTDOWN", "PortDown", "sm_x", "SM_X", "sm_", "sm", "sm_trap_9", "SM_TRAP", "sm_lost_quietly", "AB", "abc", "BACK", "xab", "a%b", "*")  # fmt: skip
 KINDS = ("fabric", "Feed", "feed", "only_begun", "elsewhere")
 
 
@@ -88,7 +96,7 @@ def test_every_root_is_found_in_a_database(store, make, table):
     sorts = itertools.product(KINDS, CODES)
     events = [make.event(kind=k, code=c, source="sysfs", node=f"n{i}") for i, (k, c) in enumerate(sorts)]
     bulk.load_events(store.url, events)
-    found = fetch.Fetcher(store, cases.WindowPolicy()).incident_events("c", make.start, make.end)
+    found = fetch.Fetcher(store, cases.WindowPolicy()).incident_events("c", [(make.start, make.end)])
     roots = {e.event_id for e in events if incidents.counts(e)}
     assert len(roots) > 20
     assert {e.event_id for e in found if incidents.counts(e)} == roots
@@ -96,6 +104,7 @@ def test_every_root_is_found_in_a_database(store, make, table):
     kinds = {(e.kind, e.code) for e in found}
     assert {k for k, _ in kinds} == {"fabric", "Feed", "only_begun"}
     assert ("fabric", "sm") not in kinds
+    assert ("Feed", "BACK") not in kinds
     assert ("only_begun", "xab") not in kinds
 
 
