@@ -303,7 +303,7 @@ def test_slices_are_one_run(store, fleet, monkeypatch):
         monkeypatch.setattr(attribute, "MANY", 1_000_000)
         one_batch = told([attribute.attribute(store, job_ids=jobs, at=At(), dry_run=True)])
         monkeypatch.setattr(attribute, "MANY", 5)
-        monkeyX
+        monkeypatch.setattr(attribute, "SLICE", 30)
         runs, most = [], 0
         for done in attribute.in_slices(store, at=At(), dry_run=dry_run, **span):
             runs.append(done)
