@@ -244,3 +244,36 @@ def test_a_scrape_without_the_database_still_answers(
     finally:
         embedded.ensure(postgres_directory)
     assert value(text, "probing_database_up") == 0
+
+
+_THREADS = """
+import ctypes, os, sys, threading
+from probing_cluster.control_plane import serve
+if sys.argv[1] == "few":
+    serve.few_arenas()
+libc, together = ctypes.CDLL(None), threading.Barrier(8)
+libc.malloc.restype = ctypes.c_void_p
+def work():
+    together.wait()
+    held = [libc.malloc(1000) for _ in range(1000)]
+    together.wait()
+all = [threading.Thread(target=work) for _ in range(8)]
+[t.start() for t in all], [t.join() for t in all]
+libc.fopen.restype = ctypes.c_void_p
+file = libc.fopen(b"/dev/stdout", b"w")
+libc.malloc_info(0, ctypes.c_void_p(file))
+libc.fflush(ctypes.c_void_p(file))
+"""
+
+
+def test_the_tasks_threads_share_few_heaps() -> None:
+    """A heap a thread would each keep the size of the largest pass that ever ran on it."""
+
+    def heaps(how: str) -> int:
+        done = subprocess.run(
+            [sys.executable, "-c", _THREADS, how], capture_output=True, text=True, check=True
+        )
+        return done.stdout.count("<heap ")
+
+    assert heaps("few") <= 3  # glibc counts the threads there are, and one it has begun with
+    assert heaps("many") > 3
