@@ -35,7 +35,7 @@ SAMPLED_STACK_BYTES = 65528
 SAMPLES = 3
 """As many as the ring holds."""
 SAMPLED_S = 1.5
-BUDGET_S = 6.0
+BUDGET_S = 4.0
 """For all ranks; who is left then is not told."""
 _RING_PAGES = 64
 _MAX_MAPS_BYTES = 8 << 20
