@@ -7,6 +7,8 @@ import getpass
 import json
 import os
 import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from probing_cluster.control_plane import commands, table, view
@@ -85,10 +87,13 @@ def _nodes(args: argparse.Namespace) -> int:
             _age(r["silent_s"]),
             ", ".join(r["faults"]) or "none",
             r["drained_for"] or r["slurm_reason"],
+            r["acknowledged"],
         )
         for r in rows
     ]
-    print(table.render(("NODE", "SLURM", "AGENT", "FAULTS", "DRAINED FOR"), cells))
+    heads = ("NODE", "SLURM", "AGENT", "FAULTS", "DRAINED FOR", "WHO IS ON IT")
+    shown = len(heads) if any(r["acknowledged"] for r in rows) else len(heads) - 1
+    print(table.render(heads[:shown], [cell[:shown] for cell in cells]))
     return 0
 
 
@@ -100,8 +105,9 @@ def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[st
     beats = {b.node: b for b in store.heartbeats()}
     ages = store.heartbeat_ages_s()
     standing = {d.node: d for d in store.drains(open_only=True) if d.action == "drain"}
+    acks = {n.subject.removeprefix("node:"): n for n in store.notes(action="ack")}  # the last one stays
     return [
-        _node_row(name, slurm.get(name), beats.get(name), ages.get(name), standing.get(name))
+        _node_row(name, slurm.get(name), beats.get(name), ages.get(name), standing.get(name), acks.get(name))
         for name in sorted({*slurm, *beats, *standing})
     ]
 
@@ -112,6 +118,7 @@ def _node_row(
     beat: records.AgentHeartbeat | None,
     age_s: float | None,
     drain: records.Drain | None,
+    ack: records.OperatorNote | None,
 ) -> dict[str, Any]:
     faults = sorted(
         (beat.faults if beat else {}).items(), key=lambda f: (f[1].get("severity") != "high", f[0])
@@ -123,8 +130,30 @@ def _node_row(
         "silent_s": age_s,
         "beat_s": beat.beat_s if beat else None,
         "faults": [f"{key} ({fault.get('severity')})" for key, fault in faults],
-        "drained_for": f"{drain.reason} {drain.why_state}".strip() if drain else "",
+        "drained_for": "; ".join(text for text in (drain.reason, drain.why_state) if text) if drain else "",
+        "acknowledged": _acknowledged(ack, drain, [fault for _, fault in faults]),
     }
+
+
+def _acknowledged(
+    ack: records.OperatorNote | None, drain: records.Drain | None, faults: list[Mapping[str, Any]]
+) -> str:
+    """Who said that they deal with what stands now; empty when it began after that, or nothing stands."""
+    if ack is None or not (drain or faults):
+        return ""
+    began = drain.at if drain else min((_since(f) for f in faults), default=None)
+    if began is not None and ack.at < began:
+        return ""
+    return f"{ack.author}, {ack.at:%m-%d %H:%M}Z{f': {ack.note}' if ack.note else ''}"
+
+
+def _since(fault: Mapping[str, Any]) -> datetime:
+    """When a fault began; long ago when its agent does not say."""
+    told = fault.get("since")
+    try:
+        return datetime.fromisoformat(told) if told else datetime.min.replace(tzinfo=UTC)
+    except (TypeError, ValueError):
+        return datetime.min.replace(tzinfo=UTC)
 
 
 def _faulty(row: dict[str, Any]) -> bool:

@@ -1,0 +1,81 @@
+"""`probing-ctl nodes`: what stands, why, and who deals with it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probing_cluster.control_plane import cli
+from probing_cluster.core import clock, records
+from probing_cluster.db import delivery
+from probing_cluster.db import store as db_store
+
+NOW = datetime.now(UTC)
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(store: db_store.Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """probing-ctl on a cluster without Slurm's commands; what it printed."""
+    config = tmp_path / "probing.toml"
+    config.write_text(
+        f'[cluster]\nname = "c"\n[database]\nurl = "{store.connection_uri()}"\n'
+        f'[slurm]\nbin_directory = "{tmp_path}/none"\n[service]\nsocket = "{tmp_path}/s"\n'
+    )
+
+    def one(*words: str) -> str:
+        assert cli.main([*words, "--config", str(config)]) == 0
+        return capsys.readouterr().out
+
+    return one
+
+
+def beat(store: db_store.Store, node: str, faults: dict[str, Any]) -> None:
+    """One heartbeat of a node's agent."""
+    heartbeat = records.AgentHeartbeat(cluster="c", node=node, at=NOW, faults=faults)
+    delivery.Delivery(store.connection_uri(), "c", node).deliver(heartbeat=heartbeat)
+
+
+def drain(store: db_store.Store, at: datetime, why: str = "") -> records.Drain:
+    """A drain of ours that stands on n2."""
+    made = records.Drain(
+        drain_id=uuid.uuid4(), cluster="c", node="n2", at=at, action="drain", reason="probing: xid 79 gpu3", owner="probing",
+        state="done", why_state=why,
+    )  # fmt: skip
+    store.save_drain(made)
+    return made
+
+
+def test_who_acknowledged_what_stands_is_shown(store: db_store.Store, run: Run) -> None:
+    """The next one at the keyboard sees it, until something new begins."""
+    beat(store, "n1", {})
+    beat(
+        store,
+        "n2",
+        {"xid:gpu3": {"severity": "high", "since": clock.iso_z(NOW - timedelta(hours=1))}},
+    )
+    first = drain(store, NOW - timedelta(minutes=30))
+    assert "WHO IS ON IT" not in run("nodes")
+    run("ack", "n1", "n2", "--note", "reseating it")
+    rows = {row["node"]: row["acknowledged"] for row in json.loads(run("nodes", "--json"))}
+    assert rows["n1"] == "", "nothing stands there"
+    assert rows["n2"].endswith("Z: reseating it")
+    table = run("nodes")
+    assert "WHO IS ON IT" in table
+    assert table.count("reseating it") == 1
+    store.update_drain(first.drain_id, state="resumed", ended_at=NOW)
+    assert "reseating it" in run("nodes"), "the fault it was about still stands"
+    drain(store, datetime.now(UTC) + timedelta(minutes=1))
+    assert "reseating it" not in run("nodes")
+
+
+def test_a_reason_and_what_is_not_known_of_it_are_two_things(store: db_store.Store, run: Run) -> None:
+    """The words that Slurm shows end before ours about them begin."""
+    drain(store, NOW, why="accounting has not said yet whether a note of another's lay in between")
+    assert "probing: xid 79 gpu3; accounting has not said yet" in run("nodes", "n2")
