@@ -266,10 +266,10 @@ def test_however_many_are_judged_at_once(store, monkeypatch, made):
 def waves(draw) -> list[records.HealthEvent]:
     """A fault that goes over the nodes about one attempt's end, its events closer together than GAP or just not."""
     kind, code = draw(one_of([("ib_link", "down"), ("nfs", "not_responding"), ("node_boot", None)]))
-    at = NOON + timedelta(seconds=draw(one_of([-500, -60, 0, 25, 280])))
+    at = NOON + timedelta(seconds=draw(one_of([-500, -60, -20, -5, 0, 25])))
     found = []
     for number in range(100, 100 + draw(st.integers(2, 7))):
-        at += timedelta(seconds=draw(one_of([0, 1, 60, 119, 120, 121, 3600])))
+        at += timedelta(seconds=draw(one_of([0, 1, 1, 20, 60, 119, 120, 121, 3600])))
         found.append(
             records.HealthEvent(
                 event_id=uuid.UUID(int=number),
@@ -309,14 +309,38 @@ def settle(store) -> None:
     pytest.fail("judged again and again")
 
 
+@st.composite
+def victims(draw) -> list[records.JobAttempt]:
+    """Whom such a fault ends: on one or two of the nodes, about that time."""
+    found = []
+    for number in range(draw(st.integers(1, 4))):
+        end = NOON + timedelta(seconds=draw(one_of([0, 30, 130, 250])))
+        found.append(
+            records.JobAttempt(
+                cluster="c",
+                job_id=5 + number,
+                submit_at=end - timedelta(hours=2),
+                start_at=end - timedelta(hours=1),
+                end_at=end,
+                state=draw(one_of(["FAILED", "NODE_FAIL"])),
+                exit_code=1,
+                nodes=draw(one_of([("n1",), ("n2",), ("n3",), ("n1", "n2")])),
+                n_gpus=8,
+                user="alice",
+                run_key=str(number),
+            )
+        )
+    return found
+
+
 @pytest.mark.timeout(1800)
 @settings(
     max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-@given(clusters(), waves(), st.data())
-def test_in_whatever_order_the_evidence_arrives(store, monkeypatch, made, wave, data):
+@given(clusters(), waves(), victims(), st.data())
+def test_in_whatever_order_the_evidence_arrives(store, monkeypatch, made, wave, struck, data):
     """Passes between, then passes until nothing is left: the verdicts of one batch over everything."""
-    attempts = [a for a in made.attempts if a.state != "PREEMPTED"]
+    attempts = [a for a in (*made.attempts, *struck) if a.state != "PREEMPTED"]
     waiting = data.draw(st.permutations([*made.events, *wave]))
     fill(store, dataclasses.replace(made, attempts=attempts, events=[], verdicts=[]))
     monkeypatch.setattr(attribute, "MANY", data.draw(one_of([1, 1_000_000])))
@@ -328,4 +352,4 @@ def test_in_whatever_order_the_evidence_arrives(store, monkeypatch, made, wave, 
             attribute.attribute(store, at=At())
     settle(store)
     stored = {(v.cluster, v.job_id, v.submit_at): v for v in store.verdicts()}
-    assert stored == told(attribute.attribute(store, job_ids=range(5), at=At(), dry_run=True))
+    assert stored == told(attribute.attribute(store, job_ids=range(9), at=At(), dry_run=True))
