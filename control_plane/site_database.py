@@ -43,11 +43,18 @@ def everything(config: settings.Settings, run: commands.Runner) -> Iterator[doct
         yield from schema(config)
         yield from server(config)
     except errors.ProbingError as exc:
-        fix = (
-            "as the service's account, which its socket knows (sudo -u probing probing-ctl doctor);"
-            " else [database] url, pg_hba.conf and the server's log"
-        )
-        yield doctor.Finding(name="database", level="fail", found="does not let us in", why=str(exc), fix=fix)
+        # What a server says when it turns somebody away begins with FATAL, and its socket may lie behind a closed door.
+        turned_away = any(word in str(exc) for word in ("FATAL", "Permission denied"))
+        if turned_away or not isinstance(exc, errors.DatabaseUnavailable):
+            found = "does not let us in"
+            fix = (
+                "as the service's account, which its socket knows (sudo -u probing probing-ctl doctor);"
+                " else [database] url, pg_hba.conf and the server's log"
+            )
+        else:
+            found = "does not answer"
+            fix = "start it (systemctl status postgresql on its host), or mend [database] url; agents keep what they see meanwhile"
+        yield doctor.Finding(name="database", level="fail", found=found, why=str(exc), fix=fix)
         return
     yield from agents(config, run)
     yield from site_certificates.database(config)

@@ -123,14 +123,24 @@ def test_asking_starts_no_database(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_server_that_does_not_let_us_in(tmp_path: Path) -> None:
-    """One finding, with the server's words and whose account to use."""
-    where = settings.DatabaseSettings(url=f"postgresql://x@/probing?host={tmp_path}")
-    config = dataclasses.replace(settings.Settings(), database=where)
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (("/probing_test", "/nobody_made_it"), "does not let us in"),
+        (("port=5432", "port=5433"), "does not answer"),
+    ],
+)
+def test_a_server_that_is_away_is_told_from_one_that_refuses(
+    store: db_store.Store, change: tuple[str, str], found: str
+) -> None:
+    """At three in the morning: start the server, or look for the right to get in."""
+    url = store.connection_uri().replace(*change)
+    assert url != store.connection_uri()
+    config = settings.Settings(database=settings.DatabaseSettings(url=url))
     finding, = site_database.everything(config, silent)  # fmt: skip
-    assert (finding.name, finding.level) == ("database", "fail")
-    assert "sudo -u probing" in finding.fix
-    assert str(tmp_path) in finding.why
+    assert (finding.name, finding.level, finding.found) == ("database", "fail", found)
+    assert ("sudo -u probing" in finding.fix) is (found == "does not let us in")
+    assert change[1].lstrip("/").partition("=")[2] in finding.why
 
 
 def test_a_server_in_order_is_asked_for_everything(store: db_store.Store) -> None:
