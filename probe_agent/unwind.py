@@ -208,6 +208,8 @@ class Unwinder:
             return known.get(register)
         try:
             match rule.kind:
+                case "offset" if cfa + rule.offset < known[SP] and register in _KEPT:
+                    return known.get(register)  # taken off the stack again: the function is about to return
                 case "offset":
                     return self._word(cfa + rule.offset)
                 case "value":
