@@ -39,6 +39,7 @@ def replay(
     by_node = _by_node(attempts)
     made: list[tuple[datetime, policy.Decision]] = []
     drains: list[records.Drain] = []
+    gone: set[tuple[int, datetime | None]] = set()  # attempts requeued so far: in truth they ran on
     n_events = 0
     known = [_as_seen(e) for e in events]
     recovered = _recoveries(known)
@@ -48,12 +49,16 @@ def replay(
         n_events += 1
         if any(event.at <= over <= at for over in recovered.get(_part(event), ())):
             continue
-        running = [a for a in by_node.get(event.node, ()) if _runs_at(a, at)]
+        running = [
+            a for a in by_node.get(event.node, ()) if _runs_at(a, at) and (a.job_id, a.start_at) not in gone
+        ]
         seen = _picture(event, at, running, nodes, drains, by_node)
         for decision in policy.decide(seen, enforced):
             if decision.action != "refuse":
                 made.append((at, decision))
                 drains.append(_row(decision, event, at))
+            if decision.action == "requeue" and not decision.held and decision.job:
+                gone.add((decision.job.job_id, decision.job.start_at))
     return _with_truth(made, n_events, attempts)
 
 

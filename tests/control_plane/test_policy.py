@@ -573,3 +573,16 @@ def test_a_simulation_holds_what_the_policy_holds(back_s: float | None, expected
     found = simulate.replay(events, [attempt(3600.0)], {"n2": node("n2")}, ENFORCE)
     assert [d.action for _, d in found.decisions] == expected
     assert {at - NOW for at, _ in found.decisions} <= {timedelta(seconds=ENFORCE.hold_s)}
+
+
+def test_a_simulation_requeues_an_attempt_once() -> None:
+    """One fault is told in several events; in truth the job ran on, and each found it: it died once, and was cut once."""
+    told = [
+        event(n, code=code, at=NOW + timedelta(seconds=n), observed_at=NOW + timedelta(seconds=n))
+        for n, code in enumerate(("79", "48", "119"), 1)
+    ]
+    held = dataclasses.replace(attempt(3600.0), gpus={"n2": (str(told[0].gpu_uuid),)})
+    found = simulate.replay(told, [held], {"n2": node("n2")}, ENFORCE)
+    assert [(d.action, d.held) for _, d in found.decisions] == [("drain", ""), ("requeue", "")]
+    assert (found.n_events, found.n_completed_anyway) == (3, 1)
+    assert found.gpu_h_cut == pytest.approx(8 * ((NOW - START).total_seconds() + 1) / 3600)
