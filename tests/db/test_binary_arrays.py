@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from probing_cluster.db import binary_arrays
+from probing_cluster.db import store as store_module
 
 _SOME: dict[str, list[Any]] = {
     "text": ["", "a", None, "é\t\"'\\{}", "a", "x" * 5000],
@@ -61,3 +62,15 @@ def test_a_wrong_value_is_refused(kind: str, value: Any) -> None:
     """What a column cannot hold raises here, before anything is sent."""
     with pytest.raises((struct.error, AttributeError, TypeError, UnicodeError)):
         binary_arrays.pack(kind, [value])
+
+
+def test_lists_go_as_arrays_of_their_kind(store: store_module.Store) -> None:
+    """Each kind's list comes back as it was; a list of nothing and what is no list stay the driver's."""
+    for kind, values in _SOME.items():
+        assert isinstance(binary_arrays.of(values), binary_arrays.ARRAYS[kind])
+        (row,) = store.told(f"SELECT CAST(:values AS {kind}[]) AS v, '%' AS percent", {"values": values})
+        assert row == {"v": values, "percent": "%"}
+    for plain in ([], [None], [True], ("a",), "a", None):
+        assert binary_arrays.of(plain) is plain
+    (row,) = store.told("SELECT 1 = ANY(:none) AS found, CAST(:n AS int) AS n", {"none": [], "n": 4})
+    assert row == {"found": False, "n": 4}
