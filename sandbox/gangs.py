@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from probing_cluster.sandbox import cluster
+from probing_cluster.sandbox import cluster, commands
 
 JOB = Path(__file__).with_name("gang_job.py")
 CULPRITS_NODE = 2
@@ -17,6 +17,8 @@ FAILS_AT = 20
 """The step at which a gang goes wrong (gang_job, which knows nothing of us)."""
 CHECKPOINTS = "/probing-checkpoints"
 """A directory of the third node that is none of its mounts: only the ranks notice that it hangs."""
+
+TAKES_JOBS_S = 120.0
 
 HANGS = {
     "python_loop": ("python_loop", "user_program", "endless"),
@@ -86,11 +88,18 @@ def strike(sandbox: cluster.Sandbox, case: str) -> None:
         sandbox.fault(third, "ib-down", hca=sandbox.hardware(third).hcas[0].name)
 
 
-def mend(sandbox: cluster.Sandbox) -> None:
-    """The third node is whole again and takes jobs."""
+def mend(sandbox: cluster.Sandbox, case: str) -> None:
+    """The third node is whole again and takes jobs; raises CommandFailed when it does not."""
     third = third_node(sandbox)
-    sandbox.fault(third, "heal")
-    sandbox.run(["scontrol", "update", f"NodeName={third}", "State=RESUME"], check=False)
+    sandbox.fault(third, "node-start" if case == "node_lost" else "heal")
+    deadline = time.monotonic() + TAKES_JOBS_S
+    while (state := sandbox.run(["sinfo", "-hN", "-n", third, "-o", "%T"]).stdout.strip()) != "idle":
+        if time.monotonic() > deadline:
+            msg = f"{third} is {state}: it takes no jobs"
+            raise commands.CommandFailed(msg)
+        # A fault of a minute ago drains it; a job that ends leaves it completing.
+        sandbox.run(["scontrol", "update", f"NodeName={third}", "State=RESUME"], check=False)
+        time.sleep(1.0)
 
 
 def third_node(sandbox: cluster.Sandbox) -> str:

@@ -73,12 +73,12 @@ def hang(up: Any, case: str) -> Done:
     report = up.report(job)
     if case == "checkpoint_io":
         up.sandbox.fault(third, "directory-free")
-    if case in cases.BROKEN:
-        cases.mend(up.sandbox)
     if case == "python_loop":  # gloo's own timeout ends it
         report = up.reported(job, measured, PATIENCE_S)
     else:
         up.sandbox.run(["scancel", str(job)])
+    if case in cases.BROKEN:
+        cases.mend(up.sandbox, case)
     return {"found": found, "report": report}
 
 
@@ -96,7 +96,7 @@ def end(up: Any, case: str) -> Done:
 
     report = up.reported(job, right, PATIENCE_S)
     if case == "node_lost":
-        up.sandbox.fault(cases.third_node(up.sandbox), "node-start")
+        cases.mend(up.sandbox, case)
     return {"report": report, "dead": told(up, job, "rank_dead")}
 
 

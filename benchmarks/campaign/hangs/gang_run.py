@@ -17,7 +17,7 @@ from psycopg.rows import dict_row
 from benchmarks.campaign.hangs import noise
 from benchmarks.campaign.hangs.outcome import HEALTHY_HOUR, NOTHING, Outcome
 from probing_cluster.db import embedded
-from probing_cluster.sandbox import cluster, gangs
+from probing_cluster.sandbox import cluster, commands, gangs
 
 LONGEST_S = 240.0
 ENDS_LONGEST_S = 480.0
@@ -51,11 +51,14 @@ def run(sandbox: cluster.Sandbox, case: str) -> Outcome:
         if case == "checkpoint_io":
             sandbox.fault(third, "directory-free")
         sandbox.run(["scancel", str(job)], check=False)
-        if case == "node_lost":
-            sandbox.fault(third, "node-start")
-        if case in gangs.BROKEN:
-            gangs.mend(sandbox)
+        if case != "node_lost":
+            sandbox.wait(job, _ENDED, 60)
+        if case == "node_lost" or case in gangs.BROKEN:
+            gangs.mend(sandbox, case)
         sandbox.wait(job, _ENDED, 60)
+    if not list(directory.glob("steps.*")):
+        msg = f"{case}: job {job} never began to train"
+        raise commands.CommandFailed(msg)
     until = None if case == gangs.SLOW else gangs.FAILS_AT
     return _dated(found, directory, noise.measure(directory, gangs.culprits(case), until))
 
