@@ -203,13 +203,18 @@ def _drain_one(
     return "drained"
 
 
+class _NotDone(errors.ProbingError):
+    """It was not done."""
+
+    def __str__(self) -> str:
+        return " ".join(
+            map(str, self.args)
+        )  # the outcome's own words: no right was missing, and Slurm did answer
+
+
 def _require_done(outcome: nodes.Outcome) -> None:
     if outcome.state != "done":
-        raise (
-            errors.NotPermitted(outcome.why)
-            if outcome.state == "skipped"
-            else errors.SlurmUnavailable(outcome.why)
-        )
+        raise _NotDone(outcome.why)
 
 
 def _resume(args: argparse.Namespace) -> int:

@@ -9,12 +9,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import fakes
 import pytest
 
-from probing_cluster.control_plane import cli
+from probing_cluster.control_plane import cli, cli_nodes
 from probing_cluster.core import clock, records
 from probing_cluster.db import delivery
 from probing_cluster.db import store as db_store
+from probing_cluster.slurm_plugins import nodes
 
 NOW = datetime.now(UTC)
 Run = Callable[..., str]
@@ -79,3 +81,27 @@ def test_a_reason_and_what_is_not_known_of_it_are_two_things(store: db_store.Sto
     """The words that Slurm shows end before ours about them begin."""
     drain(store, NOW, why="accounting has not said yet whether a note of another's lay in between")
     assert "probing: xid 79 gpu3; accounting has not said yet" in run("nodes", "n2")
+
+
+def test_an_outcome_is_told_in_its_own_words(
+    store: db_store.Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that is not drained is no question of rights, and one that Slurm does not know no silence of Slurm's."""
+    hands = fakes.Hands()
+    monkeypatch.setattr(
+        hands, "resume", lambda name: nodes.Outcome(state="skipped", why=f"{name} is not drained")
+    )
+    monkeypatch.setattr(
+        hands,
+        "drain",
+        lambda name, _reason: nodes.Outcome(state="failed", why=f"No such thing is known: node {name}"),
+    )
+    monkeypatch.setattr(cli_nodes, "_hands", lambda _config: hands)
+    config = tmp_path / "probing.toml"
+    config.write_text(f'[cluster]\nname = "c"\n[database]\nurl = "{store.connection_uri()}"\n')
+    assert cli.main(["resume", "n1", "--config", str(config)]) == 1
+    assert cli.main(["drain", "n9", "--reason", "x", "--config", str(config)]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "n1: not done: n1 is not drained",
+        "n9: not done: No such thing is known: node n9",
+    ]
