@@ -93,7 +93,8 @@ def mend(sandbox: cluster.Sandbox, case: str) -> None:
     third = third_node(sandbox)
     sandbox.fault(third, "node-start" if case == "node_lost" else "heal")
     deadline = time.monotonic() + TAKES_JOBS_S
-    while (state := sandbox.run(["sinfo", "-hN", "-n", third, "-o", "%T"]).stdout.strip()) != "idle":
+    # A line a partition, which all say the same.
+    while (state := sandbox.run(["sinfo", "-hN", "-n", third, "-o", "%T"]).stdout.split()[0]) != "idle":
         if time.monotonic() > deadline:
             msg = f"{third} is {state}: it takes no jobs"
             raise commands.CommandFailed(msg)
