@@ -63,7 +63,8 @@ class FolderScheduling(LoadScopeScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FolderScheduling:
     """xdist's hook: how tests are dealt out with --numprocesses."""
-    config.option.loadscopereorder = False  # it would begin with the files of most tests, which are the quickest
+    # It would begin with the files that have most tests, which are the quickest.
+    config.option.loadscopereorder = False
     return FolderScheduling(config, log)
 
 
