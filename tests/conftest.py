@@ -63,8 +63,6 @@ class FolderScheduling(LoadScopeScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FolderScheduling:
     """xdist's hook: how tests are dealt out with --numprocesses."""
-    # It would begin with the files that have most tests, which are the quickest.
-    config.option.loadscopereorder = False
     return FolderScheduling(config, log)
 
 
