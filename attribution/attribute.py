@@ -10,30 +10,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent import futures
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from probing_cluster.attribution import case as cases
-from probing_cluster.attribution import crowd, fetch, growth, incidents, judge, quiet, triage
+from probing_cluster.attribution import ended, fetch, growth, incidents, judge, quiet, triage
 from probing_cluster.core import clock, records, settings
 from probing_cluster.db import store
 
 BATCH = 2000
 """Attempts judged one by one at once; bounds memory."""
-SLICE = 20_000
-"""About so many ended attempts of a span are looked at at once; bounds memory."""
 MANY = 200
 """From so many ended attempts on they are sorted out column by column first."""
 _Before = Mapping[cases.Key, records.Verdict]
-_MOST = 1 << 62
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ONE = timedelta(microseconds=1)
-_DAY_US = 86_400_000_000
-_SQL = Path(__file__).parent / "sql"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,18 +78,30 @@ def attribute(
     every ended attempt of the span or jobs, again. A verdict a person set is never replaced.
     """
     now = at.now()
-    work = _Pass(source, _policy(config), now, dry_run=dry_run)
     settled = now - timedelta(seconds=settle_s)
+    with _Pass(source, _policy(config), now, dry_run=dry_run) as work:
+        return _attribute(work, source, since, until, job_ids, settled, limit)
+
+
+def _attribute(
+    work: _Pass,
+    source: store.Store,
+    since: datetime | None,
+    until: datetime | None,
+    job_ids: Iterable[int] | None,
+    settled: datetime,
+    limit: int | None,
+) -> AttributionRun:
     if job_ids is not None:
         keys = work.judge(_of_jobs(source, since, until, job_ids, settled))
     elif since is not None or until is not None:
         parts = work.slices(since or _EPOCH, min(until or settled + _ONE, settled + _ONE), unjudged=False)
-        return _together(list(parts), dry_run=dry_run)
+        return _together(list(parts), dry_run=work.dry_run)
     else:
         source.reopen_for_arrivals(work.grown)
-        ended = _ended(source, _EPOCH, settled + _ONE, limit, unjudged=True)
-        many = ended.num_rows >= MANY
-        keys = work.judge_many(ended) if many else work.judge(source.attempts_of(_keys(ended)))
+        waiting = ended.read(source, _EPOCH, settled + _ONE, limit, unjudged=True)
+        many = waiting.num_rows >= MANY
+        keys = work.judge_many(waiting) if many else work.judge(source.attempts_of(ended.keys(waiting)))
     return work.done(keys)
 
 
@@ -108,19 +114,19 @@ def in_slices(
     config: settings.AttributionSettings | None = None,
     at: clock.Clock = clock.SYSTEM,
 ) -> Iterator[AttributionRun]:
-    """`attribute` of a span, or of all that is open, slice of time by slice: at most about SLICE attempts are held at once.
+    """`attribute` of a span, or of all that is open, slice of time by slice: at most about ended.SLICE attempts are held at once.
 
     Whoever is judged together makes no difference, so all slices together are what one run would have been. A preempted
     attempt is judged when all that ended up to NEAR after it are, which may be a slice later.
     """
     now = at.now()
-    work = _Pass(source, _policy(config), now, dry_run=dry_run)
     is_open = since is None and until is None
-    if is_open:
-        source.reopen_for_arrivals(work.grown)
     last = min(until or now + _ONE, now + _ONE)
-    for _, done in work.slices(since or _EPOCH, last, unjudged=is_open):
-        yield done
+    with _Pass(source, _policy(config), now, dry_run=dry_run) as work:
+        if is_open:
+            source.reopen_for_arrivals(work.grown)
+        for _, done in work.slices(since or _EPOCH, last, unjudged=is_open):
+            yield done
 
 
 def _policy(config: settings.AttributionSettings | None) -> cases.WindowPolicy:
@@ -149,7 +155,7 @@ class _Pass:
     def __init__(
         self, source: store.Store, policy: cases.WindowPolicy, now: datetime, *, dry_run: bool
     ) -> None:
-        self._source, self._policy, self._now, self._dry_run = source, policy, now, dry_run
+        self._source, self._policy, self._now, self.dry_run = source, policy, now, dry_run
         self._quiet = quiet.Quiet(policy, now)
         self._later: list[_Later] = []
         self._saver = futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="verdicts")
@@ -158,6 +164,13 @@ class _Pass:
         self._changed: list[Change] = []
         self.grown = functools.partial(growth.touched, source, policy)
         """For the store: whom late events concern although they are of other nodes."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Whoever fails leaves nobody behind who still writes: the turn to do so may be another's by then.
+        self._saver.shutdown()
 
     def judge(
         self, attempts: Sequence[records.JobAttempt], known: fetch.Known | None = None
@@ -170,20 +183,20 @@ class _Pass:
             self._keep(judge_batch(self._source, batch, self._policy, made_at=self._now, known=known))
         return [cases.key(a) for a in attempts]
 
-    def judge_many(self, ended: pa.Table) -> list[cases.Key]:
+    def judge_many(self, attempts: pa.Table) -> list[cases.Key]:
         """Judge attempts (the columns of `sql/open_attempts.sql`); which they are."""
-        self._judge_days(ended)
+        self._judge_days(attempts)
         self._judge_later()
-        return _keys(ended)
+        return ended.keys(attempts)
 
     def slices(
         self, since: datetime, until: datetime, *, unjudged: bool
     ) -> Iterator[tuple[list[cases.Key], AttributionRun]]:
-        """Judge what ended in a span, at most a day of ends and about SLICE attempts at a time; which they are and what was done."""
-        while (first := _next_end(self._source, since, until, unjudged=unjudged)) is not None:
-            ended, since = _slice(self._source, first, until, unjudged=unjudged)
-            self._judge_days(ended)
-            keys = _keys(ended)
+        """Judge what ended in a span, at most a day of ends and about ended.SLICE attempts at a time; which they are and what was done."""
+        while (first := ended.first_end(self._source, since, until, unjudged=unjudged)) is not None:
+            part, since = ended.read_slice(self._source, first, until, unjudged=unjudged)
+            self._judge_days(part)
+            keys = ended.keys(part)
             yield keys, self.done(keys, since)
         self._judge_later()
         self._settle()
@@ -200,18 +213,18 @@ class _Pass:
             n_attempts=len(keys),
             verdicts=(*made.values(), *known.values()),
             changed=tuple(changed),
-            dry_run=self._dry_run,
+            dry_run=self.dry_run,
             counts=dict(Counter(v.cause for v in (*made.values(), *known.values()))),
             until=until,
         )
 
-    def _judge_days(self, ended: pa.Table) -> None:
+    def _judge_days(self, attempts_ended: pa.Table) -> None:
         """Judge them a day of ends of one cluster at a time; of the preempted, those who need not wait."""
-        for part in _days(ended):
+        for part in ended.by_day(attempts_ended):
             attempts, known = self._one_by_one(part)
             self.judge([a for a in attempts if a.state != "PREEMPTED"], known)
             # Why a preemptor had to start again is told by its own verdict: that comes first, maybe a day later.
-            cluster, last = part["cluster"][0].as_py(), _last_end(part)
+            cluster, last = part["cluster"][0].as_py(), ended.last_end(part)
             self._judge_later(cluster, last)
             waiting = [a for a in attempts if a.state == "PREEMPTED"]
             if waiting:
@@ -227,11 +240,11 @@ class _Pass:
     def _one_by_one(self, part: pa.Table) -> tuple[list[records.JobAttempt], fetch.Known | None]:
         """Answer those of a day about which nothing was seen; the others, and what was read of them already."""
         if part.num_rows < MANY:
-            return self._source.attempts_of(_keys(part)), None
+            return self._source.attempts_of(ended.keys(part)), None
         found = triage.sort_out(self._source, part, self._policy)
         answered = self._answer(part, found)
         rest = part.filter(pa.array(~answered))
-        return self._source.attempts_of(_keys(rest)), found.known
+        return self._source.attempts_of(ended.keys(rest)), found.known
 
     def _answer(self, part: pa.Table, found: triage.Triage) -> npt.NDArray[np.bool_]:
         """Answer those nothing was seen about; who was answered."""
@@ -253,7 +266,7 @@ class _Pass:
 
     def _stored(self, made: Sequence[records.Verdict]) -> _Before:
         """What was current before."""
-        if self._dry_run:
+        if self.dry_run:
             return {_key(v): v for v in self._source.verdicts(job_ids=sorted({v.job_id for v in made}))}
         return self._source.save_verdicts(made)
 
@@ -276,55 +289,6 @@ class _Later:
     needs_ends_by: datetime
     attempts: Sequence[records.JobAttempt]
     known: fetch.Known | None
-
-
-def _ended(
-    source: store.Store, since: datetime, until: datetime, limit: int | None = None, *, unjudged: bool = False
-) -> pa.Table:
-    """Attempts that began, ended in a span and get a verdict, by end."""
-    query = (_SQL / "open_attempts.sql").read_text("utf-8")
-    return source.arrow(query, unjudged, since, until, limit or _MOST, sorted(judge.JUDGED_STATES))
-
-
-def _next_end(source: store.Store, since: datetime, until: datetime, *, unjudged: bool) -> datetime | None:
-    """The first end in a span of an attempt that gets a verdict; None when there is none."""
-    query = (_SQL / "next_end.sql").read_text("utf-8")
-    found = source.arrow(query, unjudged, since, until, sorted(judge.JUDGED_STATES))
-    return crowd.instants(found["end_at"])[0]
-
-
-def _slice(
-    source: store.Store, since: datetime, until: datetime, *, unjudged: bool
-) -> tuple[pa.Table, datetime]:
-    """What ended from `since` on, to the end of that day (UTC) and about SLICE at most; up to when that is all."""
-    midnight = since.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
-    until = min(until, midnight)
-    ended = _ended(source, since, until, SLICE, unjudged=unjudged)
-    if ended.num_rows < SLICE:
-        return ended, until
-    # Who ended at one instant stays together.
-    last = _last_end(ended)
-    if last > since:
-        return ended.filter(pc.less(ended["end_at"], pa.scalar(last, ended["end_at"].type))), last
-    return _ended(source, since, since + _ONE, unjudged=unjudged), since + _ONE
-
-
-def _last_end(ended: pa.Table) -> datetime:
-    return _EPOCH + int(crowd.microseconds(ended["end_at"]).max()) * _ONE
-
-
-def _keys(ended: pa.Table) -> list[cases.Key]:
-    submits = [at for at in crowd.instants(ended["submit_at"]) if at is not None]
-    return list(zip(ended["cluster"].to_pylist(), ended["job_id"].to_pylist(), submits, strict=True))
-
-
-def _days(ended: pa.Table) -> Iterator[pa.Table]:
-    """The rows cluster by cluster and day (UTC) of their end by day."""
-    day = crowd.microseconds(ended["end_at"]) // _DAY_US
-    for cluster in sorted(set(ended["cluster"].to_pylist())):
-        mine = np.asarray(pc.equal(ended["cluster"], cluster), np.bool_)
-        for one in np.unique(day[mine]):
-            yield ended.filter(pa.array(mine & (day == one)))
 
 
 def judge_batch(

@@ -68,9 +68,10 @@ class Fetcher:
     def arrived(
         self, cluster: str, places: Sequence[tuple[str, datetime, datetime]]
     ) -> list[records.HealthEvent]:
-        """Those of some spans of time (both ends belong to it) on one node each."""
+        """Events of their kinds, of some spans of time (both ends belong to it) on one node each."""
         nodes, firsts, lasts = (list(column) for column in zip(*places, strict=True))
-        given = {"cluster": cluster, **_incident_sorts(), "nodes": nodes, "firsts": firsts, "lasts": lasts}
+        kinds = sorted(set(_incident_sorts()["kinds"]))
+        given = {"cluster": cluster, "kinds": kinds, "nodes": nodes, "firsts": firsts, "lasts": lasts}
         return self._records(records.HealthEvent, "arrived_events", given)
 
     def victims(self, cluster: str, events: Sequence[records.HealthEvent]) -> Sequence[Mapping[Any, Any]]:

@@ -1,5 +1,5 @@
--- Events of some deliveries that a fault of a shared part can make. A delivery's span stands for its events.
--- Inputs   :cluster; :kinds, :codes, :others  sorts of events as in incident_events.sql; :nodes, :firsts, :lasts  parallel arrays: the
+-- Events of some deliveries of the kinds that a fault of a shared part can make. A delivery's span stands for its events.
+-- Inputs   :cluster; :kinds  kinds of events; :nodes, :firsts, :lasts  parallel arrays: the
 --          node of a delivery, the times of its earliest and its latest event.
 -- Output   every column of probing.health_event.
 -- OFFSET 0: each span is looked up by itself, by its node.
@@ -14,11 +14,6 @@ CROSS JOIN LATERAL (
       AND h.at BETWEEN d.first_at AND d.last_at
       AND h.kind = ANY(CAST(:kinds AS text[]))
       AND h.cluster = :cluster
-      AND h.kind || ' ' || lower(coalesce(h.code, '')) <> ALL (CAST(:others AS text[]))
       AND h.source NOT IN ('joblog', 'probe', 'dump')
     OFFSET 0
 ) e
-WHERE EXISTS (SELECT 1 FROM unnest(CAST(:kinds AS text[]), CAST(:codes AS text[])) AS s(kind, code)
-              WHERE s.kind = e.kind
-                AND (s.code IS NULL OR s.code = lower(coalesce(e.code, ''))
-                     OR (s.code LIKE '%*' AND starts_with(lower(e.code), left(s.code, -1)))))
