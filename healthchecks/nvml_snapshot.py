@@ -94,9 +94,13 @@ def load(library: str | None = None) -> Any:
     Also for the agent's resident child, which waits for Xid events.
     """
     # The library first: importing pynvml costs more than a whole sweep on a node without GPUs.
-    loaded = ctypes.CDLL(library or "libnvidia-ml.so.1")
+    name = library or "libnvidia-ml.so.1"
+    loaded = ctypes.CDLL(name)
     import pynvml
 
+    if pynvml.nvmlLib is not None and vars(pynvml.nvmlLib).get("_name") != name:
+        # It keeps the functions that it has found, and would go on calling those of the library before.
+        vars(pynvml).get("_nvmlGetFunctionPointer_cache", {}).clear()
     pynvml.nvmlLib = loaded
     return pynvml
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from probing_cluster.sandbox import cluster, commands
 
 JOB = Path(__file__).with_name("gang_job.py")
-CULPRITS_NODE = 2
+CULPRIT, CULPRITS_NODE = 5, 2
 FAILS_AT = 20
 """The step at which a gang goes wrong (gang_job, which knows nothing of us)."""
 CHECKPOINTS = "/probing-checkpoints"
@@ -52,7 +52,7 @@ SLOW = "slow"
 
 def culprits(case: str) -> list[int]:
     """The ranks at fault."""
-    return [4, 5] if case in {"deadlock", "node_killed", "link_down"} else [5]
+    return [4, 5] if case in {"deadlock", "node_killed", "link_down"} else [CULPRIT]
 
 
 def new_directory(sandbox: cluster.Sandbox, case: str) -> Path:
@@ -75,7 +75,7 @@ def submit(sandbox: cluster.Sandbox, case: str, *, steps: int = 5000, directory:
 
 def hangs(directory: Path) -> bool:
     """Whether the gang whose files are here has come to where it goes wrong."""
-    steps = directory / f"steps.{culprits('')[0]}"
+    steps = directory / f"steps.{CULPRIT}"
     return steps.exists() and len(steps.read_text("utf-8").splitlines()) >= FAILS_AT
 
 

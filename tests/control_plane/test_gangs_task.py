@@ -7,6 +7,7 @@ import uuid
 from datetime import timedelta
 
 import fakes
+import pytest
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.tasks import gangs
@@ -144,3 +145,26 @@ def test_a_gang_whose_job_has_ended_is_over(service: context.Context) -> None:
     service.store.upsert_attempts([attempt(7, "n1", "n2", "n3", end=True)])
     gangs.run(service)
     assert service.store.gang_verdicts(standing_only=True) == []
+
+
+@pytest.mark.parametrize(
+    ("gpu", "before_s", "kind"),
+    [("GPU-a", 0, "gpu_lost"), ("GPU-b", 0, "python_loop"), ("GPU-a", 300, "python_loop")],
+    ids=["its own", "a neighbour's", "outlived"],
+)
+def test_a_fault_of_what_the_gang_held_is_why_it_stopped(
+    service: context.Context, gpu: str, before_s: float, kind: str
+) -> None:
+    """Not one of a GPU of somebody else's on the same node, nor one that its ranks went on after."""
+    stopped(service)
+    held = dataclasses.replace(attempt(7, "n1", "n2", "n3"), n_gpus=1, gpus={"n3": ("GPU-a",)})
+    service.store.upsert_attempts([held])
+    lost = dataclasses.replace(
+        stall(9, 7, "n3"), at=fakes.NOW - timedelta(seconds=4 + before_s), kind="xid", code="79", source="kernel",
+        severity=records.Severity.HIGH, job_id=None, gpu_uuid=gpu, message="Xid 79",
+    )  # fmt: skip
+    fakes.deliver(service.store, "n1", snapshot(3, "n1", rank(0), rank(1)))
+    fakes.deliver(service.store, "n3", lost, snapshot(4, "n3", rank(4), rank(5, arrived=False)))
+    gangs.run(service)
+    (found,) = service.store.gang_verdicts(job_ids=[7])
+    assert (found.kind, found.ranks) == (kind, (5,))

@@ -215,3 +215,12 @@ def test_without_gpus_pynvml_is_not_even_imported(tmp_path: Path) -> None:
         f"s.read_here({str(tmp_path / 'none.so')!r}); sys.exit('pynvml' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-I", "-c", code], check=False).returncode == 0
+
+
+def test_another_library_is_asked_itself(library: str, state: Path, tmp_path: Path) -> None:
+    """pynvml keeps the functions that it has found: after a change of library they were those of the one before."""
+    other = tmp_path / "libnvidia-ml-other.so.1"
+    other.write_bytes(Path(library).read_bytes())
+    for path in (library, str(other), library):
+        found = nvml_snapshot.read_here(path)
+        assert isinstance(found, nvml.NvmlSnapshot), found
