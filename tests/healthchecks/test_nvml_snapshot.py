@@ -221,6 +221,9 @@ def test_another_library_is_asked_itself(library: str, state: Path, tmp_path: Pa
     """pynvml keeps the functions that it has found: after a change of library they were those of the one before."""
     other = tmp_path / "libnvidia-ml-other.so.1"
     other.write_bytes(Path(library).read_bytes())
-    for path in (library, str(other), library):
+    first = nvml_snapshot.load(library)
+    first.nvmlInit()
+    first.nvmlShutdown()
+    for path in (str(other), library):
         found = nvml_snapshot.read_here(path)
         assert isinstance(found, nvml.NvmlSnapshot), found
