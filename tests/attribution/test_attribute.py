@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -56,6 +57,32 @@ def test_an_ended_attempt_is_judged_once_and_only_once(store, make, deliver):
     assert len(first.changed) == 1
     assert store.verdicts(job_ids=[4242])[0].evidence == (xid.event_id,)
     assert attribute.attribute(store, at=later(make)).n_attempts == 0
+
+
+def test_a_pass_that_fails_leaves_nobody_who_still_writes(store, make, deliver, monkeypatch):
+    """What was made before is stored, and stored when the error is told: the turn to write may be another's by then."""
+    deliver(at=make.end + timedelta(seconds=20))
+    store.upsert_attempts([make.attempt(), make.attempt(job_id=4243)])
+    judged, save, told = attribute.judge_batch, type(store).save_verdicts, []
+
+    def judge_one(source, batch, *args, **kwargs):
+        if told:
+            raise ZeroDivisionError
+        told.append("judged")
+        return judged(source, batch, *args, **kwargs)
+
+    def save_slowly(self, made):
+        time.sleep(0.5)
+        before = save(self, made)
+        told.append("stored")
+        return before
+
+    monkeypatch.setattr(attribute, "BATCH", 1)
+    monkeypatch.setattr(attribute, "judge_batch", judge_one)
+    monkeypatch.setattr(type(store), "save_verdicts", save_slowly)
+    with pytest.raises(ZeroDivisionError):
+        attribute.attribute(store, at=later(make))
+    assert told == ["judged", "stored"]
 
 
 def test_a_dry_run_shows_what_would_change_and_stores_nothing(store, make, deliver):
