@@ -110,7 +110,7 @@ class Machine:
             try:
                 if found := until():
                     return found
-            except (AssertionError, IndexError, ValueError):
+            except (AssertionError, LookupError, ValueError):
                 pass  # not yet up
             time.sleep(0.2)
         units = self.run("systemctl", "--no-pager", "status", "probing-*", check=False).stdout
