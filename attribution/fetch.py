@@ -268,7 +268,7 @@ class Fetcher:
             if verdict.cluster == cluster:
                 verdicts[verdict.job_id].append(verdict)
         return {
-            i: {"preemptor": known[k], "behind": fit.behind(known[k], verdicts[k[0]])}
+            i: {"preemptor": known[k], "behind": fit.behind(known[k], known.values(), verdicts[k[0]])}
             for i, row in told.items()
             if (k := (row["job_id"], row["submit_at"])) in known
         }

@@ -64,12 +64,17 @@ def actions_for(
     return tuple(mine.values())
 
 
-def behind(by: records.JobAttempt, verdicts: Iterable[records.Verdict]) -> records.Verdict | None:
-    """The infrastructure failure that made the preemptor start again."""
-    before = [v for v in verdicts if v.attempt < by.attempt]
-    last = max(before, key=lambda v: v.submit_at, default=None)
+def behind(
+    by: records.JobAttempt, starts: Iterable[records.JobAttempt], verdicts: Iterable[records.Verdict]
+) -> records.Verdict | None:
+    """The infrastructure failure that made the preemptor start again: that its start before this one ended of."""
+    before = [a for a in starts if a.job_id == by.job_id and a.attempt < by.attempt and a.end_at is not None]
+    last = max(before, key=lambda a: a.submit_at, default=None)
+    if last is None or last.state == "PREEMPTED":
+        return None
+    told = next((v for v in verdicts if (v.job_id, v.submit_at) == (last.job_id, last.submit_at)), None)
     faulty = (records.Domain.HARDWARE, records.Domain.SYSTEM_SOFTWARE)
-    return last if last is not None and last.domain in faulty else None
+    return told if told is not None and told.domain in faulty else None
 
 
 def ended_by_own(event: records.HealthEvent, attempt: records.JobAttempt) -> bool:

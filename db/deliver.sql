@@ -277,12 +277,11 @@ AS $checks$
 $checks$;
 
 -- The GPU allocations a node's Prolog and Epilog saw; a later report of the same start completes the first.
--- Output   rows stored.
+-- Output   rows stored. What is new of a start whose verdict is given already is noted as late evidence.
 CREATE OR REPLACE FUNCTION probing.deliver_allocations(p_cluster text, p_node text, p_allocations jsonb) RETURNS bigint
 LANGUAGE sql SET search_path = pg_catalog, pg_temp
 AS $allocations$
-    WITH stored AS (
-        INSERT INTO probing.job_allocation AS a
+    WITH given AS (
         SELECT DISTINCT ON (r.job_id, r.at) r.*
         FROM jsonb_array_elements(p_allocations) WITH ORDINALITY AS e(c, n),
              jsonb_populate_record(
@@ -291,6 +290,19 @@ AS $allocations$
                  || e.c || jsonb_build_object('cluster', p_cluster, 'node', p_node)
              ) AS r
         ORDER BY r.job_id, r.at, e.n DESC
+    ), late AS (
+        INSERT INTO probing.arrival (cluster, node, first_at, last_at, n_events)
+        SELECT p_cluster, p_node, a.end_at, a.end_at, 0
+        FROM given g
+        JOIN probing.job_attempt a
+          ON a.cluster = p_cluster AND a.job_id = g.job_id AND a.judged_at IS NOT NULL AND a.end_at >= g.at
+        LEFT JOIN probing.job_allocation known
+          ON known.cluster = p_cluster AND known.job_id = g.job_id AND known.node = p_node AND known.at = g.at
+        WHERE coalesce(g.gpu_uuids, known.gpu_uuids) IS DISTINCT FROM known.gpu_uuids
+           OR coalesce(nullif(g.gpu_indices, ''), known.gpu_indices, '') <> coalesce(known.gpu_indices, '')
+    ), stored AS (
+        INSERT INTO probing.job_allocation AS a
+        SELECT * FROM given
         ON CONFLICT (cluster, job_id, node, at) DO UPDATE SET
             restart_count = excluded.restart_count,
             uid = coalesce(excluded.uid, a.uid),
@@ -304,17 +316,27 @@ AS $allocations$
 $allocations$;
 
 -- The agent's own state: the one heard last, whatever its clock says, and when that was by the server's clock.
+-- After a silence, what ended in it was judged as on a node that nobody watched: that is noted as late evidence. (A minute:
+-- as attribution's `unwatched_nodes`.)
 CREATE OR REPLACE FUNCTION probing.deliver_heartbeat(p_cluster text, p_node text, p_heartbeat jsonb) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp
 AS $heartbeat$
+    WITH given AS (
+        SELECT r.* FROM jsonb_populate_record(
+            NULL::probing.agent_heartbeat,
+            '{"boot_id": "", "version": "", "beat_s": 10, "spool_depth": 0, "spool_bytes": 0, "lag_s": 0,
+              "dropped_total": 0, "coalesced_total": 0, "rejected_total": 0, "hung_children": 0, "rss_bytes": 0,
+              "cpu_s": 0, "sources": {}, "faults": {}, "jobs": [], "ranks": {}}'::jsonb
+            || p_heartbeat || jsonb_build_object('cluster', p_cluster, 'node', p_node, 'received_at', now())
+        ) AS r
+    ), late AS (
+        INSERT INTO probing.arrival (cluster, node, first_at, last_at, n_events)
+        SELECT p_cluster, p_node, known.at, given.at, 0
+        FROM given, probing.agent_heartbeat known
+        WHERE known.cluster = p_cluster AND known.node = p_node AND given.at > known.at + interval '1 minute'
+    )
     INSERT INTO probing.agent_heartbeat AS h
-    SELECT r.* FROM jsonb_populate_record(
-        NULL::probing.agent_heartbeat,
-        '{"boot_id": "", "version": "", "beat_s": 10, "spool_depth": 0, "spool_bytes": 0, "lag_s": 0,
-          "dropped_total": 0, "coalesced_total": 0, "rejected_total": 0, "hung_children": 0, "rss_bytes": 0,
-          "cpu_s": 0, "sources": {}, "faults": {}, "jobs": [], "ranks": {}}'::jsonb
-        || p_heartbeat || jsonb_build_object('cluster', p_cluster, 'node', p_node, 'received_at', now())
-    ) AS r
+    SELECT * FROM given
     ON CONFLICT (cluster, node) DO UPDATE SET
         at = excluded.at, boot_id = excluded.boot_id, version = excluded.version, started_at = excluded.started_at,
         beat_s = excluded.beat_s, spool_depth = excluded.spool_depth, spool_bytes = excluded.spool_bytes,

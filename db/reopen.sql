@@ -4,6 +4,7 @@
 -- The delivery's span stands for its events: a verdict judged again for nothing comes out the same and is not stored.
 -- What stood for up to a week before a window, went on into it, or showed on the same GPU before is evidence, too: of events
 -- that came in time this concerns nobody, since what ended after them was judged after them.
+-- Where no agent beats, a node's last line is its sign of life: a later one says that it lived all the time before.
 WITH taken AS (
     DELETE FROM probing.arrival
     WHERE arrival_id IN (SELECT arrival_id FROM probing.arrival
@@ -11,9 +12,21 @@ WITH taken AS (
                          ORDER BY arrival_id
                          FOR UPDATE SKIP LOCKED)
     RETURNING cluster, node, first_at, last_at
+), alive AS (
+    SELECT t.cluster, t.node, t.last_at,
+           CASE WHEN EXISTS (SELECT FROM probing.agent_heartbeat b WHERE b.cluster = t.cluster AND b.node = t.node)
+                THEN t.first_at
+                ELSE coalesce((SELECT e.at
+                               FROM probing.health_event e
+                               WHERE e.cluster = t.cluster AND e.node = t.node AND e.at < t.first_at
+                                 AND e.source IN ('import', 'kernel')
+                               ORDER BY e.at DESC
+                               LIMIT 1), '-infinity')
+           END AS first_at
+    FROM taken t
 ), hit AS (
     SELECT DISTINCT a.cluster, a.job_id, a.submit_at
-    FROM taken t
+    FROM alive t
     JOIN probing.job_attempt a
       ON a.cluster = t.cluster
      AND a.end_at BETWEEN t.first_at - interval '1 day' AND t.last_at + interval '8 days'

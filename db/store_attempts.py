@@ -50,6 +50,14 @@ FROM unnest(CAST(:clusters AS text[]), CAST(:jobs AS bigint[]), CAST(:submits AS
 JOIN probing.job_attempt a USING (cluster, job_id, submit_at)
 ORDER BY g.n
 """
+_KNOWN = sa.text("""
+SELECT g.n
+FROM unnest(CAST(:clusters AS text[]), CAST(:jobs AS bigint[]), CAST(:submits AS timestamptz[]), CAST(:starts AS timestamptz[]))
+     WITH ORDINALITY AS g(cluster, job_id, submit_at, start_at, n)
+JOIN probing.job_attempt a USING (cluster, job_id, submit_at)
+WHERE a.start_at = g.start_at AND a.nodes <> '{}'
+""")
+_REOPEN_NEIGHBOURS = sa.text((Path(__file__).parent / "reopen_neighbours.sql").read_text(encoding="utf-8"))
 _ARRIVAL = tables.arrival.c
 _WAITING = (
     sa.select(_ARRIVAL.arrival_id, _ARRIVAL.cluster, _ARRIVAL.node, _ARRIVAL.first_at, _ARRIVAL.last_at)
@@ -63,11 +71,21 @@ class AttemptRows(store_base.StoreBase):
     """Reads and writes of what jobs did."""
 
     def upsert_attempts(self, attempts: Iterable[records.JobAttempt]) -> None:
-        """Store attempts; what an older row knew and the new one does not is kept."""
-        latest = {(a.cluster, a.job_id, a.submit_at): rows.to_row(a) for a in attempts}
-        if latest:
+        """Store attempts; what an older row knew and the new one does not is kept.
+
+        Who shared a node with an attempt, or took its place, is evidence: a start that was not known has those judged again.
+        """
+        latest = {(a.cluster, a.job_id, a.submit_at): a for a in attempts}
+        if not latest:
+            return
+        with engines.translated(), self.engine.begin() as connection:
+            started = [a for a in latest.values() if a.start_at is not None and a.nodes]
+            known = set(connection.execute(_KNOWN, _key_columns(started)).scalars())
+            new = [a for i, a in enumerate(started, start=1) if i not in known]
             # In order of the key: two writers of the same attempts then wait instead of deadlocking.
-            self._execute(merge_attempts(), [latest[key] for key in sorted(latest)])
+            connection.execute(merge_attempts(), [rows.to_row(latest[key]) for key in sorted(latest)])
+            if new:
+                connection.execute(_REOPEN_NEIGHBOURS, _key_columns(new))
 
     def attempts(
         self,
@@ -152,10 +170,10 @@ class AttemptRows(store_base.StoreBase):
             if len(waiting) < _BATCH:
                 return reopened
 
-    def reopen(self, attempts: Iterable[records.JobAttempt]) -> None:
+    def reopen(self, keys: Iterable[Key]) -> None:
         """Have these attempts judged again."""
-        if keys := _bound((a.cluster, a.job_id, a.submit_at) for a in attempts):
-            self._execute(_judged(None), keys)
+        if bound := _bound(keys):
+            self._execute(_judged(None), bound)
 
     def save_gang_verdicts(self, verdicts: Iterable[records.GangVerdict]) -> None:
         """Store what is said of stalled or slow gangs; an equal gang_id replaces it."""
@@ -219,6 +237,15 @@ def merge_attempts(source: sa.Select[Any] | None = None) -> pg.Insert:
     changed = sa.or_(*(new[name].is_distinct_from(_A[name]) for name in _TELLING))
     new["judged_at"] = sa.case((changed, sa.null()), else_=_A.judged_at)
     return insert.on_conflict_do_update(index_elements=list(_KEY), set_=new)
+
+
+def _key_columns(attempts: Sequence[records.JobAttempt]) -> dict[str, list[Any]]:
+    return {
+        "clusters": [a.cluster for a in attempts],
+        "jobs": [a.job_id for a in attempts],
+        "submits": [a.submit_at for a in attempts],
+        "starts": [a.start_at for a in attempts],
+    }
 
 
 def _bound(keys: Iterable[Key]) -> list[dict[str, Any]]:

@@ -194,30 +194,30 @@ def test_a_fault_that_has_gone_does_not_stand(store, make, deliver):
     assert attribute.attribute(store, at=later(make)).counts == {"user_error": 1}
 
 
-def test_the_preemptor_is_found_with_the_fault_behind_it(store, make, deliver):
-    """Job 99 lost a GPU, was requeued, and took job 4242's place."""
-    deliver(make.xid(79, 3, 60, node="n9"), nodes=("n1", "n2", "n9"), at=make.end + timedelta(seconds=20))
-    begin = make.end - timedelta(minutes=10)
+def preemption(make) -> tuple[records.JobAttempt, records.JobAttempt, records.JobAttempt]:
+    """Job 99 ended on n9, and its next start took job 4242's place."""
+    ours = {"job_id": 99, "user": "bob", "name": "pretrain"}
     first = make.attempt(
-        job_id=99,
+        **ours,
         nodes=("n9",),
-        gpus=make.gpus("n9"),
-        user="bob",
-        name="pretrain",
-        start_at=begin,
+        start_at=make.end - timedelta(minutes=10),
         end_at=make.end - timedelta(seconds=50),
     )
     second = make.attempt(
-        job_id=99,
+        **ours,
         attempt=2,
         submit_at=first.end_at,
         start_at=make.end + timedelta(seconds=1),
         end_at=None,
         state="RUNNING",
-        user="bob",
-        name="pretrain",
     )
-    store.upsert_attempts([first, second, make.attempt(state="PREEMPTED", exit_code=0)])
+    return first, second, make.attempt(state="PREEMPTED", exit_code=0)
+
+
+def test_the_preemptor_is_found_with_the_fault_behind_it(store, make, deliver):
+    """Job 99 lost a GPU, was requeued, and took job 4242's place."""
+    deliver(make.xid(79, 3, 60, node="n9"), nodes=("n1", "n2", "n9"), at=make.end + timedelta(seconds=20))
+    store.upsert_attempts(preemption(make))
     run = attribute.attribute(store, at=later(make))
     told = next(v for v in run.verdicts if v.job_id == 4242)
     assert told.cause == "preempted"
@@ -225,6 +225,27 @@ def test_the_preemptor_is_found_with_the_fault_behind_it(store, make, deliver):
     assert "gpu_lost on n9" in told.summary
     assert [v.job_id for v in run.verdicts] == [99, 4242]
     assert attribute.attribute(store, job_ids=[4242], at=later(make)).changed == ()
+
+
+def test_a_preemption_is_told_as_it_becomes_known(store, make, deliver):
+    """Who took the place is in accounting half a minute later, why they had to start again maybe an hour later."""
+    first, second, ours = preemption(make)
+    deliver(nodes=("n1", "n2", "n9"), at=make.end + timedelta(seconds=20))
+
+    def passes(n: int) -> str:
+        for _ in range(n):
+            attribute.attribute(store, at=later(make))
+        return store.verdicts(job_ids=[ours.job_id])[0].summary
+
+    store.upsert_attempts([first, ours])
+    assert "job 99" not in passes(1)
+    store.upsert_attempts([second])
+    alone = passes(1)
+    assert "job 99" in alone
+    deliver(make.xid(79, 3, 60, node="n9"))
+    assert passes(1) == alone  # its first start is judged again now, and those it preempted next
+    assert "gpu_lost on n9" in passes(1)
+    assert attribute.attribute(store, at=later(make)).n_attempts == 0
 
 
 def test_xids_that_follow_a_gpu_across_users_are_found_in_the_database(store, make, deliver):

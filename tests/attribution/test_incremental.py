@@ -229,7 +229,7 @@ def test_what_is_not_new_is_not_judged_again(store, fleet, both):
     )  # fmt: skip
     bulk.load_events(store.url, [event])
     store.upsert_attempts([dataclasses.replace(changed, exit_signal=11)])
-    store.reopen([wished])
+    store.reopen([(wished.cluster, wished.job_id, wished.submit_at)])
     done = both()
     judged = {v.job_id for v in done.verdicts}
     assert {late.job_id, changed.job_id, wished.job_id} <= judged
@@ -350,6 +350,6 @@ def test_what_is_open_is_judged_in_slices_too(store, fleet, monkeypatch):
     assert sum(done.n_attempts for done in first) == len(store.verdicts())
     assert list(attribute.in_slices(store, at=At())) == []
     judged = next(a for a in fleet.attempts if a.state == "FAILED" and a.start_at)
-    store.reopen([judged])
+    store.reopen([(judged.cluster, judged.job_id, judged.submit_at)])
     (again,) = attribute.in_slices(store, at=At())
     assert [_key(v) for v in again.verdicts] == [(judged.cluster, judged.job_id, judged.submit_at)]

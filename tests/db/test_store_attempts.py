@@ -134,12 +134,123 @@ def test_late_evidence_reopens(
     assert store.unattributed() == []
 
 
+@pytest.fixture
+def judged(
+    store: store_module.Store, make_attempt: Make, make_verdict: Make
+) -> Callable[[], records.JobAttempt]:
+    """Stores an attempt of n1 and n2 with its verdict (again)."""
+
+    def put() -> records.JobAttempt:
+        attempt: records.JobAttempt = make_attempt(nodes=("n1", "n2"))
+        store.upsert_attempts([attempt])
+        store.save_verdicts([make_verdict(attempt)])
+        store.reopen_for_arrivals()
+        store.save_verdicts([make_verdict(attempt)])
+        return attempt
+
+    return put
+
+
+@pytest.mark.parametrize(("silence_s", "reopened"), [(61, True), (59, False)])
+def test_a_node_that_is_heard_of_again_reopens(
+    silence_s: float,
+    reopened: bool,
+    postgres_url: str,
+    store: store_module.Store,
+    judged: Callable[[], records.JobAttempt],
+) -> None:
+    """Who judged in a silence of the agent saw nobody watch; an ordinary beat says nothing new."""
+    attempt = judged()
+    assert attempt.end_at is not None
+    door = delivery.Delivery(postgres_url, "c", "n2")
+    first = records.AgentHeartbeat(cluster="c", node="n2", at=attempt.end_at - timedelta(seconds=30))
+    door.deliver(heartbeat=first)
+    assert store.unattributed() == []
+    door.deliver(heartbeat=dataclasses.replace(first, at=first.at + timedelta(seconds=silence_s)))
+    assert (store.unattributed() == [attempt]) == reopened
+
+
+def test_gpus_told_late_reopen(
+    postgres_url: str, store: store_module.Store, judged: Callable[[], records.JobAttempt]
+) -> None:
+    """The allocation of an attempt already judged says which GPUs it held; its release says nothing about that."""
+    attempt = judged()
+    assert attempt.start_at is not None
+    door = delivery.Delivery(postgres_url, "c", "n1")
+    told = records.JobAllocation(
+        cluster="c", node="n1", job_id=attempt.job_id, at=attempt.start_at, gpu_uuids=("GPU-1",)
+    )
+    other = dataclasses.replace(told, job_id=attempt.job_id + 1)
+    door.deliver(allocations=[other])
+    assert store.unattributed() == []
+    door.deliver(allocations=[told])
+    assert store.unattributed() == [attempt]
+    judged()
+    door.deliver(allocations=[dataclasses.replace(told, released_at=attempt.end_at)])
+    assert store.unattributed() == []
+
+
+def test_what_we_did_reopens(store: store_module.Store, judged: Callable[[], records.JobAttempt]) -> None:
+    """A drain, and that it was done, bear on what ended then; that it was lifted does not."""
+    attempt = judged()
+    drain = records.Drain(
+        drain_id=uuid.UUID(int=1),
+        cluster="c",
+        node="n1",
+        at=attempt.end_at,
+        action="drain",
+        reason="r",
+        owner="probing",
+        state="failed",
+    )
+    store.save_drain(drain)
+    assert store.unattributed() == [attempt]
+    judged()
+    store.update_drain(drain.drain_id, state="done")
+    assert store.unattributed() == [attempt]
+    judged()
+    store.update_drain(drain.drain_id, ended_at=attempt.end_at)
+    assert store.unattributed() == []
+    # Of another node, but about this job.
+    store.save_drain(dataclasses.replace(drain, drain_id=uuid.UUID(int=2), node="n9", job_id=attempt.job_id))
+    assert store.unattributed() == [attempt]
+
+
+@pytest.mark.parametrize(
+    ("node", "minutes_after_end", "reopened"),
+    [("n2", 14, True), ("n2", -5, True), ("n3", 1, False), ("n2", 16, False)],
+)
+def test_a_start_told_late_reopens(
+    node: str,
+    minutes_after_end: int,
+    reopened: bool,
+    store: store_module.Store,
+    judged: Callable[[], records.JobAttempt],
+    make_attempt: Make,
+) -> None:
+    """Who shared a node or took its place changes whose an event was; the same news again changes nothing."""
+    attempt = judged()
+    assert attempt.end_at is not None
+    start = attempt.end_at + timedelta(minutes=minutes_after_end)
+    waiting = make_attempt(
+        job_id=77, submit_at=start - timedelta(hours=9), start_at=None, end_at=None, state="PENDING", nodes=()
+    )
+    store.upsert_attempts([waiting])
+    assert store.unattributed() == []
+    running = dataclasses.replace(waiting, start_at=start, nodes=("n7", node), state="RUNNING")
+    store.upsert_attempts([running])
+    assert (store.unattributed() == [attempt]) == reopened
+    judged()
+    store.upsert_attempts([dataclasses.replace(running, priority=7)])
+    assert store.unattributed() == []
+
+
 def test_reopening_by_hand(store: store_module.Store, make_attempt: Make, make_verdict: Make) -> None:
     """New rules may have any attempt judged again."""
     attempts = [make_attempt(job_id=n) for n in (1, 2)]
     store.upsert_attempts(attempts)
     store.save_verdicts([make_verdict(a) for a in attempts])
-    store.reopen(attempts[:1])
+    store.reopen([(attempts[0].cluster, attempts[0].job_id, attempts[0].submit_at)])
     assert store.unattributed() == attempts[:1]
 
 
