@@ -33,7 +33,7 @@ Attempts = Sequence[records.JobAttempt]
 class Known:
     """What a pass over many attempts of one cluster has read already."""
 
-    watched: Mapping[str, datetime]
+    watched: Mapping[str, fit.Watch]
     standing: fit.Standing
     crowd: crowds.Crowd
     shared: incidents.Shared
@@ -113,7 +113,7 @@ class Fetcher:
                 shared=fit.shared(crowd, attempt, windows[i], met[i]),
                 allocations=fit.in_life(attempt, allocations.get(attempt.job_id, ())),
                 actions=fit.actions_for(attempt, actions),
-                watched={n: watched[n] for n in attempt.nodes if n in watched},
+                watched=fit.watched(attempt, watched),
                 past=past.get(i, ()),
                 last_progress_at=onset.last_progress(attempt, told[i]),
                 policy=self._policy,
@@ -162,10 +162,10 @@ class Fetcher:
             found[row["key"]].append(rows.from_row(records.HealthEvent, row))
         return found
 
-    def watched(self, cluster: str, nodes: Sequence[str]) -> dict[str, datetime]:
-        """Until when each node was watched; a node that never was is missing."""
+    def watched(self, cluster: str, nodes: Sequence[str]) -> dict[str, fit.Watch]:
+        """When each node was watched; a node that never was is missing."""
         found = self._rows("watched", {"cluster": cluster, "nodes": list(nodes)})
-        return {r["node"]: r["last_at"] for r in found if r["last_at"] is not None}
+        return {r["node"]: fit.Watch(r["since_at"], r["last_at"]) for r in found if r["last_at"] is not None}
 
     def standing(
         self, cluster: str, nodes: Sequence[str], since: datetime, until: datetime, last: datetime

@@ -7,7 +7,7 @@ import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from probing_cluster.attribution import case as cases
 from probing_cluster.attribution import crowd as crowds
@@ -62,6 +62,25 @@ def actions_for(
         return ()
     mine = {a.drain_id: a for k in (attempt.job_id, *attempt.nodes) for a in actions.get(k, ())}
     return tuple(mine.values())
+
+
+class Watch(NamedTuple):
+    """When somebody watched a node."""
+
+    since: datetime | None
+    """None: not known."""
+    last: datetime
+
+
+def watched(attempt: records.JobAttempt, by_node: Mapping[str, Watch]) -> dict[str, datetime]:
+    """Until when the attempt's nodes were watched; without those where the first agent came after its end.
+
+    What ended before a site had agents, its imported history above all, nobody saw as healthy.
+    """
+    there = [(n, by_node[n]) for n in attempt.nodes if n in by_node]
+    return {
+        n: w.last for n, w in there if w.since is None or attempt.end_at is None or w.since <= attempt.end_at
+    }
 
 
 def behind(

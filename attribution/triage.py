@@ -161,10 +161,13 @@ class _Sorter:
         found: Flags = np.bincount(self._attempt[places], minlength=self._n) > 0
         return found
 
-    def _unwatched(self, names: Sequence[str], watched: Mapping[str, datetime]) -> Flags:
+    def _unwatched(self, names: Sequence[str], watched: Mapping[str, fit.Watch]) -> Flags:
         never = np.iinfo(np.int64).min
-        last = np.array([_us(watched[n]) if n in watched else never for n in names], np.int64)
-        return self._any(last[self._node] < self._end[self._attempt] - 60_000_000)
+        last = np.array([_us(watched[n].last) if n in watched else never for n in names], np.int64)
+        since = [watched[n].since if n in watched else None for n in names]
+        first = np.array([never if at is None else _us(at) for at in since], np.int64)
+        end = self._end[self._attempt]
+        return self._any((last[self._node] < end - 60_000_000) | (first[self._node] > end))
 
     def _told(self) -> Flags:
         """Whose own side (log, dumps, pages) told anything."""

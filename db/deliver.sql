@@ -327,7 +327,9 @@ AS $heartbeat$
             '{"boot_id": "", "version": "", "beat_s": 10, "spool_depth": 0, "spool_bytes": 0, "lag_s": 0,
               "dropped_total": 0, "coalesced_total": 0, "rejected_total": 0, "hung_children": 0, "rss_bytes": 0,
               "cpu_s": 0, "sources": {}, "faults": {}, "jobs": [], "ranks": {}}'::jsonb
-            || p_heartbeat || jsonb_build_object('cluster', p_cluster, 'node', p_node, 'received_at', now())
+            || p_heartbeat
+            || jsonb_build_object('cluster', p_cluster, 'node', p_node, 'received_at', now(),
+                                  'watched_since', p_heartbeat -> 'started_at') -- the first agent's: no update touches it
         ) AS r
     ), late AS (
         INSERT INTO probing.arrival (cluster, node, first_at, last_at, n_events)

@@ -233,6 +233,7 @@ agent_heartbeat = _of_record(
         nullable=False,
         server_default=_NOW,
     ),
+    _at("watched_since", "when the node's first agent started, UTC; null = not known"),
     comment="The latest state of the agent on every node.",
     postgresql_with={"fillfactor": 50},
 )

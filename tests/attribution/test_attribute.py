@@ -194,6 +194,27 @@ def test_a_fault_that_has_gone_does_not_stand(store, make, deliver):
     assert attribute.attribute(store, at=later(make)).counts == {"user_error": 1}
 
 
+@pytest.mark.parametrize("many", [1, 1000])
+@pytest.mark.parametrize(("before_end_min", "word"), [(5, "likely"), (-5, "possible")])
+def test_nobody_watched_before_the_first_agent(
+    store, make, postgres_url, monkeypatch, many, before_end_min, word
+):
+    """History from before the agents came: that they are alive now says nothing of how the nodes were."""
+    monkeypatch.setattr(attribute, "MANY", many)
+    for node in ("n1", "n2"):
+        begun = make.end - timedelta(minutes=before_end_min)
+        beat = records.AgentHeartbeat(cluster="c", node=node, at=begun, started_at=begun)
+        door = delivery.Delivery(postgres_url, "c", node)
+        door.deliver(heartbeat=beat)
+        # Another process of the agent, today.
+        today = make.end + timedelta(days=9)
+        door.deliver(heartbeat=dataclasses.replace(beat, at=today, started_at=today))
+    store.upsert_attempts([make.attempt()])
+    (verdict,) = attribute.attribute(store, at=later(make)).verdicts
+    assert (verdict.cause, str(verdict.confidence)) == ("user_error", word)
+    assert any("GPUs" in words for words in verdict.ruled_out) == (word == "likely")
+
+
 def preemption(make) -> tuple[records.JobAttempt, records.JobAttempt, records.JobAttempt]:
     """Job 99 ended on n9, and its next start took job 4242's place."""
     ours = {"job_id": 99, "user": "bob", "name": "pretrain"}

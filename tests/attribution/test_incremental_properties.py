@@ -187,12 +187,17 @@ def clusters(draw) -> Cluster:
     who = one_of(ran)
     last = [None, NOON - timedelta(hours=1), AFTER, AFTER, AFTER, AFTER]
     beats = [(c, n, draw(one_of(last))) for c in ("c", "d") for n in NODES]
+    begun = [None, None, NOON - timedelta(days=1), NOON + timedelta(minutes=1)]
     told = [a for a in ran if draw(one_of([False, False, True]))]
     return Cluster(
         attempts=ran,
         events=[draw(events(n, draw(who))) for n in range(1, draw(st.integers(1, 9)))],
         drains=[draw(drains(n, draw(who))) for n in range(1, draw(st.integers(1, 4)))],
-        beats=[records.AgentHeartbeat(cluster=c, node=n, at=at) for c, n, at in beats if at is not None],
+        beats=[
+            records.AgentHeartbeat(cluster=c, node=n, at=at, started_at=draw(one_of(begun)))
+            for c, n, at in beats
+            if at is not None
+        ],
         allocations=[
             records.JobAllocation(
                 cluster=a.cluster,
@@ -235,6 +240,8 @@ def fill(store, made: Cluster) -> None:
             for record in held:
                 insert = pg.insert(tables.BY_RECORD[type(record)]).on_conflict_do_nothing()
                 connection.execute(insert, [rows.to_row(record)])
+        beat = tables.agent_heartbeat
+        connection.execute(sa.update(beat).values(watched_since=beat.c.started_at))
 
 
 def told(done: attribute.AttributionRun) -> dict[tuple[str, int, datetime], records.Verdict]:
@@ -368,7 +375,7 @@ def test_in_whatever_order_the_evidence_arrives(store, monkeypatch, made, wave, 
     """All becomes known bit by bit, passes between: at last the verdicts of one batch over everything."""
     attempts = [a for a in (*made.attempts, *struck) if a.nodes]
     events = told_in_place(made, attempts)
-    # A node's first heartbeat says nothing of what was before: the agent may have been installed then.
+    # A node's first heartbeat says since when somebody watches: all verdicts before it stay as they are.
     begun = [dataclasses.replace(b, at=NOON - timedelta(days=30)) for b in made.beats]
     fill(store, Cluster(attempts=[], events=[], drains=[], beats=begun, allocations=[], verdicts=[]))
     waiting = [*attempts, *events, *wave, *made.drains, *made.beats, *made.allocations]

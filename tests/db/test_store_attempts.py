@@ -119,6 +119,8 @@ def test_late_evidence_reopens(
 ) -> None:
     """An event that arrives after the verdict re-opens it if it is of its nodes and in its window or the week before, else not."""
     attempt = make_attempt()
+    door = delivery.Delivery(postgres_url, "c", node)
+    door.deliver(heartbeat=records.AgentHeartbeat(cluster="c", node=node, at=attempt.end_at))
     store.upsert_attempts([attempt])
     window = {
         "window_start_at": attempt.end_at - timedelta(minutes=10),
@@ -127,10 +129,27 @@ def test_late_evidence_reopens(
     store.save_verdicts([make_verdict(attempt, **window)])
     assert store.unattributed() == []
     event = make_event(node=node, at=attempt.end_at + timedelta(minutes=minutes_after_end))
-    delivery.Delivery(postgres_url, "c", node).deliver(events=[event])
+    door.deliver(events=[event])
     assert (store.unattributed() == [attempt]) == reopened
     store.save_verdicts([make_verdict(attempt, **window)])
-    delivery.Delivery(postgres_url, "c", node).deliver(events=[event])
+    door.deliver(events=[event])
+    assert store.unattributed() == []
+
+
+def test_a_later_line_is_a_sign_of_life_where_no_agent_beats(
+    postgres_url: str,
+    store: store_module.Store,
+    judged: Callable[[], records.JobAttempt],
+    make_event: Make,
+) -> None:
+    """Of an imported log the last line is all that tells how long a node lived; the second such line tells nothing new."""
+    attempt = judged()
+    assert attempt.end_at is not None
+    door = delivery.Delivery(postgres_url, "c", "n2")
+    door.deliver(events=[make_event(node="n2", at=attempt.end_at + timedelta(hours=5))])
+    assert store.unattributed() == [attempt]
+    judged()
+    door.deliver(events=[make_event(node="n2", at=attempt.end_at + timedelta(hours=6))])
     assert store.unattributed() == []
 
 

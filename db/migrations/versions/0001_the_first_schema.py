@@ -93,6 +93,12 @@ def upgrade() -> None:
             nullable=False,
             comment="when the database received it, by the server's clock, UTC",
         ),
+        sa.Column(
+            "watched_since",
+            sa.DateTime(timezone=True),
+            nullable=True,
+            comment="when the node's first agent started, UTC; null = not known",
+        ),
         sa.PrimaryKeyConstraint("node", "cluster"),
         schema="probing",
         comment="The latest state of the agent on every node.",
