@@ -90,10 +90,22 @@ BEGIN
             USING ERRCODE = 'program_limit_exceeded';
     END IF;
 
+    -- Times that Postgres holds and its clients cannot would be one node's way to stop everybody who reads.
+    IF EXISTS (
+        SELECT
+        FROM jsonb_array_elements(p_checks || p_allocations || coalesce(p_heartbeat, '[]')) AS x(j),
+             unnest(ARRAY[j ->> 'at', j ->> 'started_at', j ->> 'released_at']::timestamptz[]) AS t(at)
+        WHERE NOT (t.at >= '1970-01-01' AND t.at < '9999-01-01')
+    ) THEN
+        RAISE EXCEPTION 'a check, an allocation or the heartbeat of node % has a time outside 1970 to 9998', v_node
+            USING ERRCODE = 'datetime_field_overflow';
+    END IF;
+
     IF v_given > 0 THEN
         SELECT count(*) INTO v_fit
         FROM unnest(e_cluster, e_node, e_at, e_severity) AS u(cluster, node, at, severity)
-        WHERE u.cluster = v_cluster AND u.node = v_node AND u.severity IN ('info', 'low', 'high') AND isfinite(u.at);
+        WHERE u.cluster = v_cluster AND u.node = v_node AND u.severity IN ('info', 'low', 'high')
+          AND u.at >= '1970-01-01' AND u.at < '9999-01-01';
         BEGIN
             IF v_fit < v_given THEN
                 RAISE unique_violation; -- the common case below takes all rows or none
@@ -109,7 +121,7 @@ BEGIN
                 SELECT u.event_id, u.at
                 FROM unnest(e_event_id, e_cluster, e_node, e_at, e_severity) AS u(event_id, cluster, node, at, severity)
                 WHERE u.cluster = v_cluster AND u.node = v_node
-                  AND u.severity IN ('info', 'low', 'high') AND isfinite(u.at)
+                  AND u.severity IN ('info', 'low', 'high') AND u.at >= '1970-01-01' AND u.at < '9999-01-01'
                 ORDER BY u.event_id
                 ON CONFLICT (event_id) DO NOTHING
                 RETURNING event_id, at
@@ -123,9 +135,13 @@ BEGIN
             pid, process, job_id, count, last_at, source, message, measured, threshold, unit, detail
         )
         SELECT
-            u.event_id, v_cluster, v_node, u.at, u.observed_at, left(u.kind, 100), left(u.code, 200), u.severity,
+            u.event_id, v_cluster, v_node, u.at,
+            CASE WHEN u.observed_at >= '1970-01-01' AND u.observed_at < '9999-01-01' THEN u.observed_at ELSE now() END,
+            left(u.kind, 100), left(u.code, 200), u.severity,
             left(u.device, 500), left(u.pci_bus_id, 100), left(u.gpu_uuid, 100), u.pid, left(u.process, 500), u.job_id,
-            coalesce(u.count, 1), u.last_at, left(u.source, 100), left(u.message, 4096), u.measured, u.threshold,
+            coalesce(u.count, 1),
+            CASE WHEN u.last_at >= '1970-01-01' AND u.last_at < '9999-01-01' THEN u.last_at END,
+            left(u.source, 100), left(u.message, 4096), u.measured, u.threshold,
             left(u.unit, 50),
             CASE WHEN length(u.detail) > 65536 THEN '{"truncated": true}' ELSE coalesce(u.detail, '{}') END::jsonb
         FROM unnest(
@@ -158,7 +174,7 @@ BEGIN
                        concat_ws(' ', u.cluster, u.node, u.severity, u.at::text) AS what
                 FROM unnest(e_cluster, e_node, e_severity, e_at) AS u(cluster, node, severity, at)
                 WHERE (u.cluster = v_cluster AND u.node = v_node AND u.severity IN ('info', 'low', 'high')
-                       AND isfinite(u.at)) IS NOT TRUE
+                       AND u.at >= '1970-01-01' AND u.at < '9999-01-01') IS NOT TRUE
             ) AS refused
             GROUP BY reason
             ON CONFLICT (role_name, node, reason, day)

@@ -85,6 +85,55 @@ def test_an_older_agent_leaves_fields_out(
         assert found == [dataclasses.replace(bare_record(cls), cluster="c", node="n1")]
 
 
+@pytest.mark.parametrize("far", ["infinity", "-infinity", "20000-01-01", "0044-03-15 BC"])
+def test_times_that_no_client_can_hold_stop_nobody(
+    far: str, postgres_url: str, store: store_module.Store, make_event: Make
+) -> None:
+    """Postgres has times that its clients refuse to read: a node that sends some is refused, and all others are read on."""
+    near = "2026-03-03T00:00:00+00:00"
+    given = {
+        "p_heartbeat": [{"at": far}, {"at": near, "started_at": far}],
+        "p_allocations": [[{"job_id": 1, "at": far}], [{"job_id": 1, "at": near, "released_at": far}]],
+        "p_checks": [[{"name": "x", "at": far, "outcome": "ok", "severity": "info"}]],
+    }
+    event = "e_event_id => ARRAY[gen_random_uuid()], e_cluster => '{c}', e_node => '{n1}', e_kind => '{xid}', e_severity => '{high}'"
+    event += ", e_source => '{kernel}', e_message => '{x}'"
+    times = "e_at => ARRAY[%s]::timestamptz[], e_observed_at => ARRAY[%s]::timestamptz[], e_last_at => ARRAY[%s]::timestamptz[]"
+    nulls = (
+        "code",
+        "device",
+        "pci_bus_id",
+        "gpu_uuid",
+        "pid",
+        "process",
+        "job_id",
+        "count",
+        "measured",
+        "threshold",
+        "unit",
+        "detail",
+    )
+    rest = ", ".join(f"e_{name} => '{{NULL}}'" for name in nulls)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for name, loads in given.items():
+            for load in loads:
+                with pytest.raises(psycopg.errors.DatetimeFieldOverflow, match="of node n1"):
+                    connection.execute(f"SELECT probing.deliver('c', 'n1', {name} => %s)", [json.dumps(load)])
+        told = []
+        for wrong in range(3):
+            at = [near, near, near]
+            at[wrong] = far
+            row = connection.execute(
+                f"SELECT probing.deliver('c', 'n1', {event}, {times}, {rest})", at
+            ).fetchone()
+            assert row is not None
+            told.append((row[0]["accepted"], row[0]["rejected"]))
+    assert told == [(0, 1), (1, 0), (1, 0)]
+    assert len(store.events()) == 2
+    assert (store.heartbeats(), store.allocations(), store.checks()) == ([], [], [])
+    assert store.unattributed() == []
+
+
 def test_a_delivery_repeated_adds_nothing(
     postgres_url: str, store: store_module.Store, make_event: Make
 ) -> None:
