@@ -22,7 +22,15 @@ from probing_cluster.core import errors
 from probing_cluster.db import engines, tables
 
 _HERE = Path(__file__).resolve().parent
-REPEATABLE = ("roles.sql", "deliver.sql", "partitions.sql", "ops.sql", "rights.sql", "planner.sql")
+REPEATABLE = (
+    "roles.sql",
+    "deliver.sql",
+    "drain_noted.sql",
+    "partitions.sql",
+    "ops.sql",
+    "rights.sql",
+    "planner.sql",
+)
 _LOCK_KEY = 0x70726F62  # 'prob': one upgrade at a time per database
 OLDEST_SERVER = 150000
 

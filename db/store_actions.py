@@ -15,16 +15,6 @@ from probing_cluster.db import engines, plain, rows, store_base, tables
 
 _D = tables.drain.c
 _AT_ONCE = 1000
-_NOTED = sa.text("""
-INSERT INTO probing.arrival (cluster, node, first_at, last_at, n_events)
-SELECT cluster, node, at, at, 0 FROM probing.drain WHERE drain_id = :drain
-UNION ALL
-SELECT a.cluster, a.nodes[1], a.end_at, a.end_at, 0
-FROM probing.drain d
-JOIN probing.job_attempt a ON a.cluster = d.cluster AND a.job_id = d.job_id
-WHERE d.drain_id = :drain AND a.judged_at IS NOT NULL AND a.nodes <> '{}'
-""")
-"""What was done to a node or about a job is evidence, as what happened there is."""
 REQUEST_VERBS = ("collect", "refusal_permission", "recheck")
 
 
@@ -32,20 +22,14 @@ class ActionRows(store_base.StoreBase):
     """Reads and writes of decisions and their audit."""
 
     def save_drain(self, drain: records.Drain) -> None:
-        """Record a decision; an equal drain_id replaces it. What ended by then is judged with it."""
-        with engines.translated(), self.engine.begin() as connection:
-            connection.execute(store_base.upsert(tables.drain), [rows.to_row(drain)])
-            connection.execute(_NOTED, {"drain": drain.drain_id})
+        """Record a decision; an equal drain_id replaces it."""
+        self._upsert(records.Drain, [drain])
 
     def update_drain(self, drain_id: uuid.UUID, **changes: Any) -> None:
         """Set fields of a recorded decision: state, why_state, ended_at …; raises NotFound."""
         new = {name: plain.plain(value) for name, value in changes.items()}
-        with engines.translated(), self.engine.begin() as connection:
-            update = sa.update(tables.drain).where(_D.drain_id == drain_id).values(**new)
-            if not connection.execute(update).rowcount:
-                raise errors.NotFound(f"drain {drain_id}")
-            if "state" in new:
-                connection.execute(_NOTED, {"drain": drain_id})
+        if not self._execute(sa.update(tables.drain).where(_D.drain_id == drain_id).values(**new)):
+            raise errors.NotFound(f"drain {drain_id}")
 
     def drains(
         self,

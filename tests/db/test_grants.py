@@ -199,7 +199,6 @@ def test_reading(what: str, role: str, connect: Connect, filled: None) -> None:
         assert seen == REFUSED
     elif what not in {
         "ops.rejections",
-        "probing.arrival",
         "probing.event_key",
         "probing.intake",
         "probing.rejection",
