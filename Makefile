@@ -37,7 +37,7 @@ lint: setup
 	$(BIN)/lint-imports --no-cache
 
 unit: setup
-	$(BIN)/pytest --numprocesses $(JOBS) -m "not alone"
+	$(BIN)/pytest --numprocesses $(JOBS) --no-loadscope-reorder -m "not alone"
 	$(BIN)/pytest -m alone
 
 test: lint unit

@@ -67,7 +67,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FolderSchedu
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long files first; everything else keeps its order."""
+    """The long files first; everything else keeps its order. (`make test` has xdist deal them out so.)"""
     items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
 
 
