@@ -32,6 +32,19 @@ def test_months_are_made_ahead(postgres_url: str) -> None:
     )
 
 
+def test_new_rows_are_summarized_without_waiting_for_a_vacuum(postgres_url: str) -> None:
+    """A range of pages that no summary tells of is read for every question of a span of time."""
+    partitions.maintain(postgres_url, retention_days=400, now=NOW)
+    query = (
+        "SELECT c.relname, c.reloptions FROM pg_class c JOIN pg_am m ON m.oid = c.relam"
+        " WHERE m.amname = 'brin' AND c.relkind = 'i' AND c.relnamespace = 'probing'::regnamespace"
+    )
+    with psycopg.connect(postgres_url) as connection:
+        found: dict[str, list[str]] = dict(connection.execute(query).fetchall())
+    assert {"event_key_received_brin", "health_event_2026_03_at_idx"} <= found.keys()
+    assert all("autosummarize=true" in options for options in found.values())
+
+
 def test_rows_that_waited_move_to_their_month(
     postgres_url: str, store: store_module.Store, make_event: Make
 ) -> None:

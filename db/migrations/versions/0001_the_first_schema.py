@@ -273,6 +273,7 @@ def upgrade() -> None:
         unique=False,
         schema="probing",
         postgresql_using="brin",
+        postgresql_with={"autosummarize": "true"},
     )
     op.create_table(
         "gang_verdict",
@@ -468,7 +469,7 @@ def upgrade() -> None:
         unique=False,
         schema="probing",
         postgresql_using="brin",
-        postgresql_with={"pages_per_range": 32},
+        postgresql_with={"pages_per_range": 32, "autosummarize": "true"},
     )
     op.create_index(
         "health_event_high",
