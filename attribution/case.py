@@ -56,7 +56,7 @@ class Case:
     allocations: tuple[records.JobAllocation, ...] = records.doc("what the Prolog saw of it", default=())
     actions: tuple[records.Drain, ...] = records.doc("what was done to its nodes or to it", default=())
     watched: Mapping[str, datetime | None] = records.doc(
-        "node to the agent's last sign of life; a node that is missing was never watched",
+        "node to the agent's last sign of life; on a node that is missing nobody watched then",
         default_factory=dict,
     )
     preemptor: records.JobAttempt | None = records.doc("the attempt that took its place", default=None)

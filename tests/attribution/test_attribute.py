@@ -253,20 +253,40 @@ def test_a_preemption_is_told_as_it_becomes_known(store, make, deliver):
     first, second, ours = preemption(make)
     deliver(nodes=("n1", "n2", "n9"), at=make.end + timedelta(seconds=20))
 
-    def passes(n: int) -> str:
-        for _ in range(n):
-            attribute.attribute(store, at=later(make))
+    def told() -> str:
+        attribute.attribute(store, at=later(make))
         return store.verdicts(job_ids=[ours.job_id])[0].summary
 
     store.upsert_attempts([first, ours])
-    assert "job 99" not in passes(1)
+    assert "job 99" not in told()
     store.upsert_attempts([second])
-    alone = passes(1)
+    alone = told()
     assert "job 99" in alone
     deliver(make.xid(79, 3, 60, node="n9"))
-    assert passes(1) == alone  # its first start is judged again now, and those it preempted next
-    assert "gpu_lost on n9" in passes(1)
+    assert told() == alone  # its first start is judged again now, and those it preempted next
+    assert "gpu_lost on n9" in told()
     assert attribute.attribute(store, at=later(make)).n_attempts == 0
+
+
+def test_what_struck_the_next_job_is_not_the_last_ones(store, make, deliver):
+    """A polled reading is told at once, the next start half a minute later: what the one before seemed to end of is the next one's."""
+    lost = make.event(
+        at=make.end + timedelta(seconds=30),
+        kind="gpu_lost",
+        source="nvml",
+        device="gpu3",
+        gpu_uuid=make.uuid("n2", 3),
+    )
+    deliver(lost, at=make.end + timedelta(minutes=1))
+    store.upsert_attempts([make.attempt()])
+    (first,) = attribute.attribute(store, at=later(make)).verdicts
+    assert first.cause == "gpu_lost"
+    begin = make.end + timedelta(seconds=3)
+    store.upsert_attempts(
+        [make.attempt(job_id=99, submit_at=begin, start_at=begin, end_at=None, state="RUNNING")]
+    )
+    (second,) = attribute.attribute(store, at=later(make)).verdicts
+    assert (second.job_id, second.cause) == (first.job_id, "user_error")
 
 
 def test_xids_that_follow_a_gpu_across_users_are_found_in_the_database(store, make, deliver):
