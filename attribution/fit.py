@@ -89,7 +89,7 @@ def behind(
     """The infrastructure failure that made the preemptor start again: that its start before this one ended of."""
     before = [a for a in starts if a.job_id == by.job_id and a.attempt < by.attempt and a.end_at is not None]
     last = max(before, key=lambda a: a.submit_at, default=None)
-    if last is None or last.state == "PREEMPTED":
+    if last is None:
         return None
     told = next((v for v in verdicts if (v.job_id, v.submit_at) == (last.job_id, last.submit_at)), None)
     faulty = (records.Domain.HARDWARE, records.Domain.SYSTEM_SOFTWARE)
