@@ -15,6 +15,9 @@ Adjust = Callable[[scene.Sighting, float], float]
 CERTAIN, LIKELY, POSSIBLE = 0.96, 0.80, 0.50
 """A weight of at least this earns the word."""
 
+ANSWERED = 0.9
+"""What we requeued the job for ended it, by our hand: at least this, even where it may not have felt the fault."""
+
 LETHAL = 0.96
 """From this lethality on no program on that hardware lives on."""
 
@@ -233,6 +236,8 @@ def _claim(
         lethality = max((s.signature.lethality for s in convicting), default=0.0)
         weight = doubted(supported(weight, case, cause), lethality, case, cause, at)
         weight = min(weight, _ceiling(convicting))
+    if any(s.event.event_id in case.answered and s.signature.role is signatures.Role.ROOT for s in group):
+        weight = max(weight, ANSWERED)
     device = next((s.device for s in ordered if s.device), None)
     return Claim(
         cause=cause,

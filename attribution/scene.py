@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -87,6 +88,8 @@ class Scene:
     findings: tuple[Finding, ...]
     handled: tuple[records.Drain, ...]
     """Our own drains of its nodes and requeues of it while it ran or just after, oldest first."""
+    answered: frozenset[uuid.UUID] = frozenset()
+    """Events for which we requeued it: they ended it, whether or not it felt them."""
     not_held: tuple[records.HealthEvent, ...] = ()
     """Root faults in the window on GPUs of its nodes that it did not hold, oldest first."""
     outside: tuple[records.HealthEvent, ...] = ()
@@ -197,8 +200,9 @@ def build(case: cases.Case) -> Scene | None:
     began = onset.onset(attempt, job_side, None if case.policy.paper else case.last_progress_at)
     stretch = window.window(attempt, began, case.policy)
     handled = _own_handling(case)
+    answered = _answered(case, handled)
     known = gpus.learn(events, case.allocations)
-    looker = _Looker(case, began, stretch, known, handled)
+    looker = _Looker(case, began, stretch, known, handled, answered)
     seen = [s for e in events if not findings.is_finding(e) and (s := looker.sighting(e)) is not None]
     return Scene(
         case=case,
@@ -209,6 +213,7 @@ def build(case: cases.Case) -> Scene | None:
         sightings=tuple(sorted(seen, key=lambda s: (s.at, s.event.event_id))),
         findings=_told([e for e in job_side if stretch.instant(e) is not None]),
         handled=handled,
+        answered=answered,
         not_held=tuple(looker.not_held),
         outside=tuple(looker.outside),
     )
@@ -259,6 +264,17 @@ def _own_handling(case: cases.Case) -> tuple[records.Drain, ...]:
     return tuple(sorted(mine, key=lambda a: (a.at, a.drain_id)))
 
 
+def _answered(case: cases.Case, handled: tuple[records.Drain, ...]) -> frozenset[uuid.UUID]:
+    """What the requeue that ended the attempt was decided on; nothing when something else ended it first."""
+    attempt = case.attempt
+    assert attempt.end_at is not None
+    if attempt.state != "REQUEUED":
+        return frozenset()
+    # Later ones are of the job's next start.
+    mine = [a for a in handled if a.action == "requeue" and a.at <= attempt.end_at + SLACK]
+    return frozenset(i for a in mine for i in a.event_ids)
+
+
 class _Looker:
     """Turns one event into a sighting, knowing the case."""
 
@@ -269,12 +285,13 @@ class _Looker:
         stretch: window.Window,
         known: dict[str, gpus.GpuMap],
         handled: tuple[records.Drain, ...],
+        answered: frozenset[uuid.UUID],
     ) -> None:
         self._case, self._began, self._stretch, self._known = case, began, stretch, known
         self._acted_at = handled[0].at if handled else None
         self._own_ids = frozenset(i for a in handled for i in a.event_ids)
         self._nodes = frozenset(case.attempt.nodes)
-        self._standing = frozenset(e.event_id for e in case.standing)
+        self._standing = answered.union(e.event_id for e in case.standing)
         self.not_held: list[records.HealthEvent] = []
         self.outside: list[records.HealthEvent] = []
         self._allocation = {a.node: a for a in case.allocations if a.job_id == case.attempt.job_id}

@@ -460,6 +460,39 @@ def test_what_the_next_start_wrote_moves_no_onset(make):
     assert make.judge(later, attempt=make.attempt(exit_signal=6)) == alone
 
 
+def test_what_we_requeued_for_is_why_it_ended(make):
+    """A job on one node may never feel a dead link: left alone it is not the link's victim, requeued for it it is."""
+    down = {"kind": "check", "code": "ib_link", "device": "mlx5_2", "source": "check"}
+    event = make.event(300, node="n2", severity=records.Severity.HIGH, **down)
+    alone = make.attempt(state="REQUEUED", exit_code=0, nodes=("n2",))
+
+    def verdict(*actions):
+        v = make.judge(event, attempt=alone, actions=actions)
+        return v.cause, v.domain, v.node, v.confidence
+
+    for_it = make.action("requeue", -1, job_id=4242, event_ids=(event.event_id,))
+    assert verdict(for_it) == ("ib_link", "hardware", "n2", C.LIKELY)
+    others = (
+        make.action("drain", -1, event_ids=(event.event_id,)),
+        make.action("requeue", -1, job_id=4242, event_ids=(make.xid(79).event_id,)),
+        make.action("requeue", -1, job_id=4242, event_ids=(event.event_id,), state="failed"),
+        make.action("requeue", 20, job_id=4242, event_ids=(event.event_id,)),
+    )
+    assert {verdict(other)[0] for other in others[:2]} == {"unknown"}
+    assert verdict(others[2])[0] == "requeued_by_user"
+    assert verdict(others[3])[0] == "unknown", "that one ended the job's next start"
+
+
+def test_what_we_requeued_for_counts_however_early_it_began(make):
+    """Held back for hours, then requeued: the fault is the reason, and the verdict's window reaches to it."""
+    lost = make.xid(79, 3, at=make.end - timedelta(hours=3))
+    requeued = make.attempt(state="REQUEUED", exit_code=0)
+    act = make.action("requeue", -1, job_id=4242, event_ids=(lost.event_id,))
+    v = make.judge(lost, attempt=requeued, actions=(act,))
+    assert (v.cause, v.device, v.evidence) == ("gpu_lost", "gpu3", (lost.event_id,))
+    assert v.window_start_at <= lost.at
+
+
 def test_what_our_own_handling_caused_does_not_count(make):
     """Events after our requeue do not add a second cause, even high ones."""
     root = make.xid(48, 3, 20)
