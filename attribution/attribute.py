@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from probing_cluster.attribution import case as cases
-from probing_cluster.attribution import displaced, ended, fetch, growth, incidents, judge, quiet, triage
+from probing_cluster.attribution import ended, fetch, growth, incidents, judge, quiet, triage
 from probing_cluster.core import clock, records, settings
 from probing_cluster.db import store
 
@@ -277,8 +277,6 @@ class _Pass:
             changed = [
                 Change(before=before.get(_key(v)), after=v) for v in made if _differs(before.get(_key(v)), v)
             ]
-            if changed and not self.dry_run:
-                self._source.reopen(displaced.touched(self._source, [c.after for c in changed]))
             self._changed += changed
             self._made.update({_key(v): v for v in made})
         self._saving = []

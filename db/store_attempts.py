@@ -170,11 +170,6 @@ class AttemptRows(store_base.StoreBase):
             if len(waiting) < _BATCH:
                 return reopened
 
-    def reopen(self, keys: Iterable[Key]) -> None:
-        """Have these attempts judged again."""
-        if bound := _bound(keys):
-            self._execute(_judged(None), bound)
-
     def save_gang_verdicts(self, verdicts: Iterable[records.GangVerdict]) -> None:
         """Store what is said of stalled or slow gangs; an equal gang_id replaces it."""
         self._upsert(records.GangVerdict, verdicts)

@@ -266,6 +266,9 @@ def test_a_preemption_is_told_as_it_becomes_known(store, make, deliver):
     assert told() == alone  # its first start is judged again now, and those it preempted next
     assert "gpu_lost on n9" in told()
     assert attribute.attribute(store, at=later(make)).n_attempts == 0
+    found = store.verdicts(job_ids=[first.job_id])[0]
+    store.save_verdicts([dataclasses.replace(found, cause="pcie", author="ops", made_at=later(make).now())])
+    assert "pcie on n9" in told()  # a person knew better
 
 
 def test_what_struck_the_next_job_is_not_the_last_ones(store, make, deliver):

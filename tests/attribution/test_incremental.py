@@ -222,17 +222,16 @@ def test_what_is_not_new_is_not_judged_again(store, fleet, both):
     """Late evidence, changed accounting and a person's wish re-open their attempts and no others."""
     both()
     failed = [a for a in fleet.attempts if a.state == "FAILED" and a.start_at and a.attempt == 1]
-    late, changed, wished = failed[3], failed[10], failed[20]
+    late, changed = failed[3], failed[10]
     event = fleet._event(
         cluster=late.cluster, node=late.nodes[0], at=late.end_at - timedelta(seconds=5), last_at=None,
         kind="xid", code="79", severity=records.Severity.HIGH, device="gpu3", gpu_uuid=f"GPU-{late.nodes[0]}-3",
     )  # fmt: skip
     bulk.load_events(store.url, [event])
     store.upsert_attempts([dataclasses.replace(changed, exit_signal=11)])
-    store.reopen([(wished.cluster, wished.job_id, wished.submit_at)])
     done = both()
     judged = {v.job_id for v in done.verdicts}
-    assert {late.job_id, changed.job_id, wished.job_id} <= judged
+    assert {late.job_id, changed.job_id} <= judged
     assert len(judged) < 20
     assert store.unattributed(limit=1) == [] or store.unattributed()[0].job_id == 5
 
@@ -350,6 +349,6 @@ def test_what_is_open_is_judged_in_slices_too(store, fleet, monkeypatch):
     assert sum(done.n_attempts for done in first) == len(store.verdicts())
     assert list(attribute.in_slices(store, at=At())) == []
     judged = next(a for a in fleet.attempts if a.state == "FAILED" and a.start_at)
-    store.reopen([(judged.cluster, judged.job_id, judged.submit_at)])
+    store.upsert_attempts([dataclasses.replace(judged, exit_signal=11)])
     (again,) = attribute.in_slices(store, at=At())
     assert [_key(v) for v in again.verdicts] == [(judged.cluster, judged.job_id, judged.submit_at)]

@@ -264,15 +264,6 @@ def test_a_start_told_late_reopens(
     assert store.unattributed() == []
 
 
-def test_reopening_by_hand(store: store_module.Store, make_attempt: Make, make_verdict: Make) -> None:
-    """New rules may have any attempt judged again."""
-    attempts = [make_attempt(job_id=n) for n in (1, 2)]
-    store.upsert_attempts(attempts)
-    store.save_verdicts([make_verdict(a) for a in attempts])
-    store.reopen([(attempts[0].cluster, attempts[0].job_id, attempts[0].submit_at)])
-    assert store.unattributed() == attempts[:1]
-
-
 def test_verdicts_keep_their_history(
     store: store_module.Store, make_attempt: Make, make_verdict: Make
 ) -> None:
