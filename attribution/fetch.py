@@ -95,7 +95,8 @@ class Fetcher:
         seen = self._events(cluster, attempts, windows)
         nodes = sorted({n for a in attempts for n in a.nodes})
         known = self._known
-        watched = known.watched if known else self.watched(cluster, nodes)
+        ends = [a.end_at for a in attempts if a.end_at is not None]
+        watched = known.watched if known else self.watched(cluster, nodes, min(ends), max(ends))
         standing = known.standing if known else self._standing(cluster, nodes, attempts, windows)
         actions = fit.by_job_and_node(self._actions(cluster, attempts, nodes))
         past = self._past(cluster, attempts, seen)
@@ -162,10 +163,16 @@ class Fetcher:
             found[row["key"]].append(rows.from_row(records.HealthEvent, row))
         return found
 
-    def watched(self, cluster: str, nodes: Sequence[str]) -> dict[str, fit.Watch]:
-        """When each node was watched; a node that never was is missing."""
-        found = self._rows("watched", {"cluster": cluster, "nodes": list(nodes)})
-        return {r["node"]: fit.Watch(r["since_at"], r["last_at"]) for r in found if r["last_at"] is not None}
+    def watched(
+        self, cluster: str, nodes: Sequence[str], since: datetime, until: datetime
+    ) -> dict[str, fit.Watch]:
+        """When each node was watched, for those who ended in a span of time; a node that never was is missing."""
+        given = {"cluster": cluster, "nodes": list(nodes), "since": since, "until": until}
+        return {
+            r["node"]: fit.Watch(r["last_at"], tuple(zip(r["gaps_from"], r["gaps_to"], strict=True)))
+            for r in self._rows("watched", given)
+            if r["last_at"] is not None
+        }
 
     def standing(
         self, cluster: str, nodes: Sequence[str], since: datetime, until: datetime, last: datetime

@@ -67,9 +67,17 @@ def actions_for(
 class Watch(NamedTuple):
     """When somebody watched a node."""
 
-    since: datetime | None
-    """None: not known."""
     last: datetime
+    """The last sign of life there."""
+    gaps: tuple[tuple[datetime | None, datetime], ...] = ()
+    """When before that no agent ran, oldest first; from None: since ever."""
+
+    def until(self, at: datetime) -> datetime | None:
+        """Until when it was watched, for one who ended at `at`; None: nobody had watched it yet."""
+        for since, until in self.gaps:
+            if at < until and (since is None or since < at):
+                return since
+        return self.last
 
 
 def watched(attempt: records.JobAttempt, by_node: Mapping[str, Watch]) -> dict[str, datetime]:
@@ -77,10 +85,9 @@ def watched(attempt: records.JobAttempt, by_node: Mapping[str, Watch]) -> dict[s
 
     What ended before a site had agents, its imported history above all, nobody saw as healthy.
     """
-    there = [(n, by_node[n]) for n in attempt.nodes if n in by_node]
-    return {
-        n: w.last for n, w in there if w.since is None or attempt.end_at is None or w.since <= attempt.end_at
-    }
+    assert attempt.end_at is not None
+    until = {n: by_node[n].until(attempt.end_at) for n in attempt.nodes if n in by_node}
+    return {n: at for n, at in until.items() if at is not None}
 
 
 def behind(

@@ -122,7 +122,8 @@ class _Sorter:
 
     def sorted(self) -> Triage:
         names = self._names.to_pylist()
-        watched = self._fetcher.watched(self._cluster, names)
+        ends = _at(self._end.min()), _at(self._end.max())
+        watched = self._fetcher.watched(self._cluster, names, *ends)
         loud = self._by_themselves() | self._unwatched(names, watched)
         told = self._told()
         seen, telling, shared = self._seen()
@@ -164,10 +165,21 @@ class _Sorter:
     def _unwatched(self, names: Sequence[str], watched: Mapping[str, fit.Watch]) -> Flags:
         never = np.iinfo(np.int64).min
         last = np.array([_us(watched[n].last) if n in watched else never for n in names], np.int64)
-        since = [watched[n].since if n in watched else None for n in names]
-        first = np.array([never if at is None else _us(at) for at in since], np.int64)
         end = self._end[self._attempt]
-        return self._any((last[self._node] < end - 60_000_000) | (first[self._node] > end))
+        unseen = last[self._node] < end - 60_000_000
+        gaps = [(i, *gap) for i, n in enumerate(names) if n in watched for gap in watched[n].gaps]
+        if gaps:
+            nodes, froms, tos = zip(*gaps, strict=True)
+            node = np.array(nodes, np.int64)
+            since = np.array([never if at is None else _us(at) for at in froms], np.int64)
+            until = np.array([_us(at) for at in tos], np.int64)
+            # The last gap of the place's node that began before the end: gaps are in order of node and time.
+            before, width = self._end.min() - 1, self._end.max() - self._end.min() + 2
+            began = node * width + np.maximum(since, before) - before
+            which = np.searchsorted(began, self._node * width + end - before) - 1
+            mine = (which >= 0) & (node[which] == self._node)
+            unseen |= mine & (end < until[which]) & (since[which] < end - 60_000_000)
+        return self._any(unseen)
 
     def _told(self) -> Flags:
         """Whose own side (log, dumps, pages) told anything."""

@@ -331,9 +331,22 @@ AS $allocations$
     SELECT count(*) FROM stored
 $allocations$;
 
+-- Spans with one more. Of more than a hundred the older ones become one, and what lay between them counts as not watched, too:
+-- the row of an agent that dies every few minutes stays short.
+CREATE OR REPLACE FUNCTION probing.with_gap(p_spans tstzmultirange, p_gap tstzrange) RETURNS tstzmultirange
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $gap$
+    SELECT CASE WHEN count(*) <= 100 THEN range_agg(span)
+                ELSE tstzmultirange(range_merge(range_agg(span) FILTER (WHERE newest > 50)))
+                     + range_agg(span) FILTER (WHERE newest <= 50) END
+    FROM (SELECT span, row_number() OVER (ORDER BY span DESC) AS newest
+          FROM unnest(p_spans + tstzmultirange(p_gap)) AS span) AS spans
+$gap$;
+
 -- The agent's own state: the one heard last, whatever its clock says, and when that was by the server's clock.
 -- After a silence, what ended in it was judged as on a node that nobody watched: that is noted as late evidence. (A minute:
--- as attribution's `unwatched_nodes`.)
+-- as attribution's `unwatched_nodes`.) An agent that was only not heard has watched all the same: where another process speaks
+-- now, nobody did from the last word of the one before to its start.
 CREATE OR REPLACE FUNCTION probing.deliver_heartbeat(p_cluster text, p_node text, p_heartbeat jsonb) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp
 AS $heartbeat$
@@ -345,7 +358,8 @@ AS $heartbeat$
               "cpu_s": 0, "sources": {}, "faults": {}, "jobs": [], "ranks": {}}'::jsonb
             || p_heartbeat
             || jsonb_build_object('cluster', p_cluster, 'node', p_node, 'received_at', now(),
-                                  'watched_since', p_heartbeat -> 'started_at') -- the first agent's: no update touches it
+                                  'unwatched', CASE WHEN p_heartbeat ->> 'started_at' IS NULL THEN '{}'
+                                                    ELSE tstzmultirange(tstzrange(NULL, (p_heartbeat ->> 'started_at')::timestamptz)) END)
         ) AS r
     ), late AS (
         INSERT INTO probing.arrival (cluster, node, first_at, last_at, n_events)
@@ -361,5 +375,8 @@ AS $heartbeat$
         lag_s = excluded.lag_s, dropped_total = excluded.dropped_total, coalesced_total = excluded.coalesced_total,
         rejected_total = excluded.rejected_total, hung_children = excluded.hung_children,
         rss_bytes = excluded.rss_bytes, cpu_s = excluded.cpu_s, sources = excluded.sources, faults = excluded.faults,
-        jobs = excluded.jobs, ranks = excluded.ranks, received_at = excluded.received_at
+        jobs = excluded.jobs, ranks = excluded.ranks, received_at = excluded.received_at,
+        unwatched = CASE WHEN excluded.started_at > h.at + interval '1 minute'
+                         THEN probing.with_gap(h.unwatched, tstzrange(h.at, excluded.started_at))
+                         ELSE h.unwatched END
 $heartbeat$;

@@ -240,7 +240,13 @@ agent_heartbeat = _of_record(
         nullable=False,
         server_default=_NOW,
     ),
-    _at("watched_since", "when the node's first agent started, UTC; null = not known"),
+    sa.Column(
+        "unwatched",
+        pg.TSTZMULTIRANGE(),
+        nullable=False,
+        server_default=sa.text("'{}'"),
+        comment="when no agent ran: before the first one, and from the last word of one to the start of the next",
+    ),
     comment="The latest state of the agent on every node.",
     postgresql_with={"fillfactor": 50},
 )

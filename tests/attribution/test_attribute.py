@@ -206,9 +206,41 @@ def test_nobody_watched_before_the_first_agent(
         beat = records.AgentHeartbeat(cluster="c", node=node, at=begun, started_at=begun)
         door = delivery.Delivery(postgres_url, "c", node)
         door.deliver(heartbeat=beat)
+        door.deliver(heartbeat=dataclasses.replace(beat, at=make.end + timedelta(minutes=6)))
         # Another process of the agent, today.
         today = make.end + timedelta(days=9)
         door.deliver(heartbeat=dataclasses.replace(beat, at=today, started_at=today))
+    store.upsert_attempts([make.attempt()])
+    (verdict,) = attribute.attribute(store, at=later(make)).verdicts
+    assert (verdict.cause, str(verdict.confidence)) == ("user_error", word)
+    assert any("GPUs" in words for words in verdict.ruled_out) == (word == "likely")
+
+
+@pytest.mark.parametrize("many", [1, 1000])
+@pytest.mark.parametrize(
+    ("died_min", "begun_min", "word"),
+    [
+        (-40, 20, "possible"),
+        (-40, None, "likely"),  # the same process: only the network was away
+        (-40, -5, "likely"),  # it was back before the end
+        (1, 20, "likely"),  # it died after the end
+        (-0.5, 20, "likely"),  # its last word is half a minute old, as always
+    ],
+)
+def test_nobody_watched_while_the_agent_was_dead(
+    store, make, postgres_url, monkeypatch, many, died_min, begun_min, word
+):
+    """That it is alive again says nothing of the hour in which it was not; a silence is no death."""
+    monkeypatch.setattr(attribute, "MANY", many)
+    started = make.end - timedelta(days=9)
+    for node in ("n1", "n2"):
+        last = make.end + timedelta(minutes=died_min)
+        beat = records.AgentHeartbeat(cluster="c", node=node, at=last, started_at=started)
+        door = delivery.Delivery(postgres_url, "c", node)
+        door.deliver(heartbeat=beat)
+        again = started if begun_min is None else make.end + timedelta(minutes=begun_min)
+        today = make.end + timedelta(days=9)
+        door.deliver(heartbeat=dataclasses.replace(beat, at=today, started_at=again))
     store.upsert_attempts([make.attempt()])
     (verdict,) = attribute.attribute(store, at=later(make)).verdicts
     assert (verdict.cause, str(verdict.confidence)) == ("user_error", word)

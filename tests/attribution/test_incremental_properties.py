@@ -240,8 +240,12 @@ def fill(store, made: Cluster) -> None:
             for record in held:
                 insert = pg.insert(tables.BY_RECORD[type(record)]).on_conflict_do_nothing()
                 connection.execute(insert, [rows.to_row(record)])
-        beat = tables.agent_heartbeat
-        connection.execute(sa.update(beat).values(watched_since=beat.c.started_at))
+        connection.execute(
+            sa.text(
+                "UPDATE probing.agent_heartbeat SET unwatched = tstzmultirange(tstzrange(NULL, started_at))"
+                " WHERE started_at IS NOT NULL"
+            )
+        )
 
 
 def told(done: attribute.AttributionRun) -> dict[tuple[str, int, datetime], records.Verdict]:
@@ -376,7 +380,10 @@ def test_in_whatever_order_the_evidence_arrives(store, monkeypatch, made, wave, 
     attempts = [a for a in (*made.attempts, *struck) if a.nodes]
     events = told_in_place(made, attempts)
     # A node's first heartbeat says since when somebody watches: all verdicts before it stay as they are.
-    begun = [dataclasses.replace(b, at=NOON - timedelta(days=30)) for b in made.beats]
+    begun = [
+        dataclasses.replace(b, at=NOON - timedelta(days=30), started_at=NOON - timedelta(days=31))
+        for b in made.beats
+    ]
     fill(store, Cluster(attempts=[], events=[], drains=[], beats=begun, allocations=[], verdicts=[]))
     waiting = [*attempts, *events, *wave, *made.drains, *made.beats, *made.allocations]
     monkeypatch.setattr(attribute, "MANY", data.draw(one_of([1, 1_000_000])))
