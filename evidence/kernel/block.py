@@ -62,7 +62,12 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
             rf"(?:\({_DEV}\): )?(?:[Rr]emounting filesystem read-only|forced readonly|[Ff]ilesystem has been set read-only)"
         ),
     ),
-    ("buffer_io", re.compile(rf"Buffer I/O error on dev(?:ice)? {_DEV}, logical block \d+")),
+    (
+        "buffer_io",
+        re.compile(
+            rf"Buffer I/O error on dev(?:ice)? {_DEV}, logical block \d+|lost page write due to I/O error on (?P<disk>[\w!.-]{{1,64}})"
+        ),
+    ),
     (
         "medium_error",
         re.compile(rf"\b{_DEV}: [\w ]+\(0x[0-9a-f]+\) @ LBA \d+, .*\(sct 0x2 / sc 0x[0-9a-f]+\)"),
@@ -76,7 +81,7 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "md_fail",
         re.compile(
-            r"\bmd/(?P<array>raid[^:\s]{0,16}:?[^:\s]{0,24}): Disk failure on (?P<device>[\w!.-]{1,64}?)(?: detected)?,"
+            r"\b(?:md/)?(?P<array>raid[^:\s]{0,16}:?[^:\s]{0,24}): Disk failure on (?P<device>[\w!.-]{1,64}?)(?: detected)?,"
         ),
     ),
     (
@@ -139,13 +144,19 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "io_error",
         re.compile(
-            r"\bs[dr] \d+:\d+:\d+:\d+: (?:\[(?P<disk>s[dr]\w+)\])?.*(?:FAILED Result: hostbyte=|Sense Key ?: (?:Not Ready|Aborted Command)|timing out command, waited|attempting (?:task abort|(?:device|target|host) reset))"
+            r"\bs[dr] \d+:\d+:\d+:\d+: (?:\[(?P<disk>s[dr]\w+)\])?.*(?:(?:FAILED|(?<=\])) Result: hostbyte=|Sense Key ?: (?:Not Ready|Aborted Command)|timing out command, waited|attempting (?:task abort|(?:device|target|host) reset))"
         ),
     ),
     (
         "ata_error",
         re.compile(
-            r"\b(?P<device>ata\d+(?:\.\d+)?): (?:exception Emask|failed command:|(?:error|status|SError): \{|.*frozen\b|disabled$|COMRESET failed|hard resetting link|limiting (?:SATA link )?speed|qc timeout|failed to IDENTIFY|NCQ disabled due to excessive errors)"
+            r"\b(?P<device>ata\d+(?:\.\d+)?): (?:exception Emask|irq_stat 0x|failed command:|(?:error|status|SError): \{|.*frozen\b|disabled$|COMRESET failed|hard resetting link|limiting (?:SATA link )?speed|qc timeout|failed to IDENTIFY|NCQ disabled due to excessive errors)"
+        ),
+    ),
+    (
+        "nvme_disabled",
+        re.compile(
+            rf"\bnvme(?: {grammar.FULL_PCI}: probe with driver nvme|: probe of {grammar.FULL_PCI}) failed with"
         ),
     ),
     ("path_failed", re.compile(r"multipath: (?:\S+: )?Failing path (?P<device>[\w:.-]+?)\.?(?:\s|$)")),
@@ -165,7 +176,7 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "fs_shutdown",
         re.compile(
-            rf"EXT[234]-fs(?: error)? \({_DEV}\): .*(?:shut down|journal has aborted|Detected aborted journal)|Aborting journal on device (?P<journal>\S+)"
+            rf"EXT[234]-fs(?: error)? \((?:device )?{_DEV}\):? .*(?:shut down|journal has aborted|Detected aborted journal)|Aborting journal on device (?P<journal>\S+)"
         ),
     ),
     (
@@ -183,14 +194,17 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "fs_error",
         re.compile(
-            rf"EXT[234]-fs error \(device {_DEV}\)|XFS \({_DEV.replace('device', 'xfs')}\): .*(?:[Cc]orruption|Internal error)|BTRFS:? (?:(?:error|critical) \(device (?P<volume>[\w-]+)(?:: state \w+)?\)|warning \(device (?P<disk>[\w-]+)(?:: state \w+)?\): .*(?:csum|checksum|transid|corrupt|bad tree|i/o error|lost page write|is missing))"
+            rf"EXT[234]-fs error \(device {_DEV}\)|XFS \({_DEV.replace('device', 'xfs')}\): .*(?:[Cc]orruption|CRC error|Internal error)|BTRFS:? (?:(?:error|critical) \(device (?P<volume>[\w-]+)(?:: state \w+)?\)|warning \(device (?P<disk>[\w-]+)(?:: state \w+)?\): .*(?:csum|checksum|transid|corrupt|bad tree|i/o error|lost page write|is missing))"
         ),
     ),
     ("io_error", re.compile(r"Pool '(?P<device>[\w.-]+)' has encountered an uncorrectable I/O failure")),
 )
 _RECOVERED = re.compile(r"completion polled|read-write|read error corrected")
-_NO_DISK = re.compile(r"\bdev(?:ice)? (?:loop|fd|sr)\d+,|\[sr\d+\]")
+_NO_DISK = re.compile(r"\bdev(?:ice)? (?:loop|fd|sr)\d+,|\[sr\d+\]|I/O error on (?:loop|fd|sr)\d")
 """Loop devices whose file went, floppies that are not there and discs that are not in say nothing of storage."""
+
+
+_ADDRESS = re.compile(rf"\b[a-z][\w-]{{1,20}} (?:of )?(?P<pci>{grammar.FULL_PCI})(?=: | failed)")
 
 
 def _device(found: re.Match[str]) -> str | None:
@@ -208,7 +222,16 @@ def read(message: str, _context: Context) -> KernelFinding | None:
     for code, pattern in _PRODUCTIONS:
         if found := pattern.search(message):
             severity = INFO if _RECOVERED.search(message) else FACTS["block_io", code].severity
-            return make(FACTS, "block_io", code, message, device=_device(found), severity=severity)
+            where = _ADDRESS.search(message)
+            return make(
+                FACTS,
+                "block_io",
+                code,
+                message,
+                device=_device(found),
+                pci_bus_id=grammar.pci(where["pci"]) if where else None,
+                severity=severity,
+            )
     return None
 
 
@@ -228,7 +251,8 @@ FAMILY = grammar.Family(
         "nexus error",
         " error, dev ",
         " @ LBA ",
-        "FAILED Result",
+        "Result: hostbyte",
+        "Disk failure on",
         "killing request",
         "timing out command",
         "attempting task abort",
@@ -255,6 +279,7 @@ FAMILY = grammar.Family(
         "ejecting I/O",
         "Sense",
         "Emask",
+        "irq_stat",
         "failed command:",
         "frozen",
         ": error: {",

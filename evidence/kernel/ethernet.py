@@ -21,13 +21,15 @@ FACTS = {
 }
 _DOWN = re.compile(
     rf"(?:\b(?P<driver>[a-z][\w-]{{1,20}})\s+(?P<pci>{grammar.FULL_PCI})(?:\s+(?P<unnamed>\(unnamed net_device\)[^:]*))?:?\s+)?"
-    r"(?:(?P<device>[A-Za-z][\w.-]{0,31})(?::\s+|\s+(?=NIC )))?(?:NIC )?[Ll]ink (?:is )?[Dd]own\b"
+    r"(?:(?P<device>[A-Za-z][\w.-]{0,31})(?::\s+|\s+(?=NIC )))?(?:NIC (?:\w+ )?)?[Ll]ink (?:is )?[Dd]own\b"
 )
 _SLAVE = re.compile(
     r"(?P<bond>\w+): (?:\(slave (?P<slave>[\w.-]+)\): )?link status (?:definitely )?down(?: for interface (?P<interface>[\w.-]+))?"
 )
 _BOND = re.compile(r"(?P<device>\w+): now running without any active interface")
-_WATCHDOG = re.compile(r"NETDEV WATCHDOG: (?:(?P<device>[\w.-]+) \((?P<driver>[\w-]+)\)|CPU)")
+_WATCHDOG = re.compile(
+    r"NETDEV WATCHDOG: (?:(?P<device>[\w.-]+)(?: \((?P<driver>[\w-]+)\)|(?=: transmit))|CPU)"
+)
 _BEHIND = re.compile(
     rf"(?P<driver>[a-z][\w-]{{1,20}})\s+(?P<pci>{grammar.FULL_PCI})\s+(?P<device>[\w.-]+): NETDEV WATCHDOG"
 )

@@ -59,17 +59,21 @@ _PCI = re.compile(
 _PROBE = re.compile(
     rf"\b(?:mlx[45]_core|hfi1|efa|irdma): probe of (?P<pci>{grammar.FULL_PCI}) failed with error"
 )
+_OURS = re.compile(r"\binfiniband (?P<device>(?:efa_|rdmap)\w{1,24}):|mlx|\befa\b")
 _CALL = re.compile(r"\b\w+:\d+:\((?P<who>pid)\s(?P<pid>\d{1,18})\):")
 _MODULE = re.compile(r"Port module event(?:\[\w+\])?:\s*(?:module (?P<module>\d{1,18}),\s*)?(?P<text>.*)")
 _PORT_STATE = re.compile(
     r"(?:^|[\s:])(?P<device>mlx[45]_\d+|hfi1_\d+|[a-z]\w*_\d+):\s+Port:?\s\d+\s+Link DOWN\b"
 )
-_WATCHDOG = re.compile(r"NETDEV WATCHDOG: (?:(?P<device>[\w.-]+) \((?P<driver>[\w-]+)\)|CPU)")
+_WATCHDOG = re.compile(
+    r"NETDEV WATCHDOG: (?:(?P<device>[\w.-]+)(?: \((?P<driver>[\w-]+)\)|(?=: transmit))|CPU)"
+)
 _NETDEV = re.compile(r"\bmlx[45]\w*[\s:].*?(?P<device>[A-Za-z][\w.-]{0,31}):\s+Link [Dd]own\b")
 _CARRIER = re.compile(r"(?:^|\s)(?P<device>[A-Za-z][\w.@-]{0,31}): Lost carrier\b")
 _MANAGER = re.compile(
-    r"\((?P<device>[A-Za-z][\w.-]{0,31})\): (?:carrier is OFF|(?:carrier: )?link disconnected|.*reason 'carrier-changed')"
+    r"\((?P<device>[A-Za-z][\w.-]{0,31})\): (?:carrier (?:is|now) OFF|(?:carrier: )?link disconnected|.*(?:-> unavailable|deactivating device) \(reason 'carrier-changed')"
 )
+"""NetworkManager gives the same reason when a carrier comes: then the device goes from unavailable to disconnected."""
 _IPOIB = re.compile(r"(?:^|\s)(?P<device>ib\d[\w.]{0,12}): transmit timeout: latency")
 _OPA = re.compile(
     r"(?P<device>hfi1_\d+):.*(?:logical state changed to PORT_DOWN|[Ll]ink down\b|physical state changed to PHYS_OFFLINE|set_link_state: current ACTIVE, new OFFLINE)"
@@ -82,14 +86,14 @@ _PHRASES = (
     (
         "cmd_timeout",
         re.compile(
-            r"timeout\. Will cause a leak of a command resource|\) No done completion|FW did not return all pages|mlx4_\w*.* command 0x[0-9a-f]+ timed out"
+            r"timeout\. Will cause a leak of a command resource|\) No done completion|didn't send any completion for admin cmd|Wait for completion \(polling\) timeout|FW did not return all pages|mlx4_\w*.* command 0x[0-9a-f]+ timed out"
         ),
     ),
     ("health_compromised", re.compile(r"device's health compromised")),
     (
         "health_fatal",
         re.compile(
-            r"\bsynd 0x0*[1-9a-f][0-9a-f]*: |Fatal error \d+ detected|device is in fatal|health recovery (?:flow aborted|failed)|Health issue observed.*severity\([0-3]\)|Internal error detected|handling bad device here|mlx5_error_sw_reset:\d+:\(pid \d+\): start"
+            r"\bsynd 0x0*[1-9a-f][0-9a-f]*: |Fatal error (?:\d+ )?detected|PCI slot (?:\d+ )?is unavailable|starting health recovery flow|device is in fatal|health recovery (?:flow aborted|failed)|Health issue observed.*severity\([0-3]\)|Internal error detected|handling bad device here|mlx5_error_sw_reset:\d+:\(pid \d+\): start"
         ),
     ),
     (
@@ -152,8 +156,9 @@ def read(message: str, _context: Context) -> KernelFinding | None:
     code = _module(message)
     if code is None:
         code = next((name for name, pattern in _PHRASES if pattern.search(message)), None)
-        if code is not None and "mlx" not in message and not call:
-            code = None
+        if code is not None and not call:
+            ours = _OURS.search(message)
+            code, device = (code, device or ours["device"]) if ours else (None, device)
     probed = _PROBE.search(message)
     if probed:
         code = "init_failed"
@@ -183,6 +188,8 @@ FAMILY = grammar.Family(
         "transmit timeout",
         "WATCHDOG",
         "efa: probe",
+        "admin cmd ",
+        "(polling) timeout",
         "irdma: probe",
     ),
     read=read,

@@ -65,12 +65,12 @@ _HARD = re.compile(
     r"hard LOCKUP on (?:cpu ?|other CPUs )(?P<cpu>\d{1,18})|\bwatchdog: CPU (?P<other>\d{1,18}) (?:self-detected )?[Hh]ard LOCKUP"
 )
 _RCU = re.compile(
-    r"\bself-detected stall on CPU|\bdetected (?:expedited )?stalls on CPUs/tasks|kthread (?:starved for|timer wakeup didn't happen)"
+    r"\bself-detected stall on CPU|\bdetected (?:expedited )?stalls on (?:CPUs/)?tasks|kthread (?:starved for|timer wakeup didn't happen)"
 )
 _WORKQUEUE = re.compile(r"BUG: workqueue lockup")
 _PANIC = re.compile(r"[Kk]ernel [Pp]anic - (?:not )?syncing: (?P<why>.*)")
 _OOPS = re.compile(
-    r"BUG: unable to handle|\bOops: |general protection fault[,:]|kernel BUG at |BUG: kernel NULL pointer|Internal error: Oops|BUG: Bad page (?:state|map) in process|Unable to handle kernel (?:NULL pointer|paging request)|\binvalid opcode: 0000 \[#\d"
+    r"BUG: unable to handle|\bOops: |general protection fault[,:]|kernel BUG at |BUG: kernel NULL pointer|Internal error: .{1,80} \[#\d|BUG: Bad page (?:state|map) in process|Unable to handle kernel (?:NULL pointer|paging request)|(?:^|\s)[a-z][a-z -]{2,40}: 0000 \[#\d"
 )
 _FILES = re.compile(r"VFS: file-max limit (?P<limit>\d{1,18}) reached")
 _PIDS = re.compile(r"cgroup: fork rejected by pids controller in (?P<cgroup>\S+)")
@@ -148,7 +148,8 @@ FAMILY = grammar.Family(
         "Oops",
         "general protection",
         "Unable to handle kernel",
-        "invalid opcode: ",
+        "[#",
+        "Internal error: ",
         "file-max",
         "fork rejected",
     ),

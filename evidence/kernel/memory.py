@@ -55,11 +55,13 @@ _FAILURE = re.compile(
 )
 _SOFT = re.compile(r"\b[Ss]oft[ -]offlin(?:e|ing)\b")
 _KILLED = re.compile(
-    r"(?:[Kk]illing|Sending SIGBUS to) (?P<name>[^:]{1,32}):(?P<pid>\d{1,18}) due to hardware memory corruption"
+    r"(?:[Kk]illing|Sending SIGBUS to) (?P<name>[^:]{1,32}):(?P<pid>\d{1,18})(?: early)? due to hardware memory corruption"
 )
 _FATAL = re.compile(
     r"event severity: (?P<sev>fatal|recoverable|corrected|info)|Uncorrected(?:, |\b.*error)|Deferred error"
 )
+_CPER_DEVICE = re.compile(rf"\bdevice_id: (?P<pci>{grammar.FULL_PCI})")
+"""Firmware's report of a PCIe error names the device on a line of its own."""
 _PANIC = re.compile(
     r"Kernel panic - not syncing: (?:Fatal (?:local )?[Mm]achine check|.*[Hh]ardware [Ee]rror|Timeout: Not all CPUs entered broadcast exception|Timeout synchronizing machine check)"
     r"|CPUs not responding to MCE broadcast|GHES: Fatal hardware error"
@@ -136,7 +138,9 @@ def read(message: str, _context: Context) -> KernelFinding | None:
     if "[Hardware Error]" in message:
         graded = _FATAL.search(message)
         bad = graded and graded["sev"] in ("fatal", "recoverable", None)
-        return make(FACTS, "mce", "detail", message, severity=HIGH if bad else INFO)
+        device = _CPER_DEVICE.search(message)
+        address = grammar.pci(device["pci"]) if device else None
+        return make(FACTS, "mce", "detail", message, severity=HIGH if bad else INFO, pci_bus_id=address)
     return make(FACTS, "mce", "detail", message) if _LOGGED.search(message) else None
 
 

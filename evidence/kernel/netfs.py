@@ -59,9 +59,9 @@ FACTS = {
 _NFS = (
     (
         "not_responding",
-        re.compile(r"\b(?:nfs|lockd|NFS): server (?P<device>\S{1,253}) (?:is )?not responding"),
+        re.compile(r"\b(?:nfs|lockd|NFS|rpcbind): server (?P<device>\S{1,253}) (?:is )?not responding"),
     ),
-    ("recovered", re.compile(r"\b(?:nfs|lockd|NFS): server (?P<device>\S{1,253}) (?:is )?OK\b")),
+    ("recovered", re.compile(r"\b(?:nfs|lockd|NFS|rpcbind): server (?P<device>\S{1,253}) (?:is )?OK\b")),
     ("reclaim", re.compile(r"Lock reclaim failed|reclaim\w* .*failed", re.IGNORECASE)),
     (
         "lease",
@@ -78,12 +78,12 @@ _NFS = (
     ),
 )
 _LUSTRE = re.compile(
-    r"\b(?P<who>Lustre|LustreError|LNet|LNetError):? (?:(?P<id>\d{1,4}-[0-9a-f]{1,2}): )?(?P<text>.*)",
+    r"\b(?P<who>Lustre|LustreError|LNet|LNetError):? (?:(?P<id>[0-9a-f]{1,4}-[0-9a-f]{1,2}): )?(?P<text>.*)",
     re.DOTALL,
 )
 _LUSTRE_CODES = (
     ("lbug", re.compile(r"\bLBUG\b|ASSERTION\(.*failed")),
-    ("evicted", re.compile(r"client was evicted|evicted by|was evicted from service")),
+    ("evicted", re.compile(r"client was evicted|evicted by|was evicted from service|^Evicted from ")),
     ("evicting", re.compile(r"evicting (?:client|it)|[Ee]vict\w* .*client")),
     ("*", re.compile(r"")),
     ("connection_lost", re.compile(r"Connection to .* was lost|Lost connection to|haven't heard from")),
@@ -122,7 +122,7 @@ _OTHER = (
     (
         "not_responding",
         re.compile(
-            r"libceph: (?:mon|osd|mds)\d+ .*(?:session lost|socket (?:closed|error)|down\b|connect error|connection reset|bad crc|integrity error)|libceph: (?P<device>osd\d+) down|ceph: (?P<mds>mds\d+) (?:hung|caps stale|reconnect denied|caps went stale)"
+            r"libceph: (?P<device>(?:mon|osd|mds)\d+) (?:.*(?:session lost|socket (?:closed|error)|connect error|connection reset|session reset|bad crc|integrity error)|down\b)|ceph: (?:\[[\w -]{1,80}\]: {1,2})?(?P<mds>mds\d+) (?:hung|caps (?:went )?stale|reconnect denied|rejected session|session blocklisted|closed our session)"
         ),
     ),
     (
@@ -195,7 +195,7 @@ def read(message: str, _context: Context) -> KernelFinding | None:
         return _gpfs(message)
     if _BEEGFS.search(message):
         return _beegfs(message)
-    if "nfs" in message or "NFS" in message or "lockd" in message:
+    if any(word in message for word in ("nfs", "NFS", "lockd", "rpcbind")):
         return _named("nfs", _NFS, message)
     return _named("filesystem", _OTHER, message)
 
@@ -206,6 +206,7 @@ FAMILY = grammar.Family(
         "nfs",
         "NFS",
         "lockd",
+        "rpcbind",
         "ustre",
         "LNet",
         "mmfs",

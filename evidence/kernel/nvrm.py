@@ -113,7 +113,9 @@ _MISMATCH = re.compile(
     r"NVRM: API mismatch: the client (?:'(?P<name>[^']{1,64})' \(pid (?P<pid>\d{1,18})\))?"
 )
 _ASSERT = re.compile(r"(?:NVRM:|nvidia-[a-z]+:|NVSwitch:).*\bAssertion failed|NVRM: nvAssert\w*")
-_BAR = re.compile(r"NVRM: (?:This PCI I/O region assigned to your NVIDIA device is invalid|BAR\d is 0M)")
+_BAR = re.compile(
+    rf"NVRM: (?:This PCI I/O region assigned to your NVIDIA device is invalid|BAR\d is 0M(?: @ \w{{1,20}} \(PCI:(?P<pci>{grammar.PCI})\))?)"
+)
 
 
 def _lost(message: str, context: Context) -> KernelFinding | None:
@@ -157,7 +159,9 @@ def _driver(message: str) -> KernelFinding | None:
         )
     if _ASSERT.search(message):
         return make(FACTS, "driver", "assertion", message)
-    return make(FACTS, "driver", "bar_invalid", message) if _BAR.search(message) else None
+    if found := _BAR.search(message):
+        return make(FACTS, "driver", "bar_invalid", message, pci_bus_id=grammar.pci(found["pci"]))
+    return None
 
 
 def read(message: str, context: Context) -> KernelFinding | None:

@@ -62,7 +62,9 @@ _REST = re.compile(
     r":\s+(?:AER:\s+)?(?:TLP Header:|aer_(?:layer|uncor_severity|agent)\b)|AER:\s+TLP Header|Error of this Agent"
 )
 _DPC = re.compile(r"\bDPC: (?:containment event|unmasked uncorrectable error|ERR_(?:NON)?FATAL|RP PIO error)")
-_RECOVERY = re.compile(r"AER: (?:[Dd]evice recovery failed|can't recover \(no error_detected callback\))")
+_RECOVERY = re.compile(
+    r"AER: (?:[Dd]evice recovery failed|subordinate device reset failed|can't recover \(no error_detected callback\))"
+)
 _SLOT = re.compile(r"pciehp\b.*?\b[Ss]lot ?\(?(?P<slot>[\w-]{1,40})\)?")
 _SLOT_QUIET = re.compile(r"Link Down/Up ignored|Link Down event (?:ignored|queued)")
 _SLOT_CODES = (

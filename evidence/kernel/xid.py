@@ -20,7 +20,7 @@ _WHERE = re.compile(
     rf"(?:PCI:)?(?P<pci>{grammar.PCI})(?:\s+GPU-I:(?P<gi>\d{{1,18}}))?(?:\s+GPU-CI:(?P<ci>\d{{1,18}}))?$"
 )
 _WHO = re.compile(
-    r",?\s*pid=(?P<pid>[^,\s]{1,32})(?:,\s*name=(?P<name>[^,]{0,64}?)(?=,|$|\s{2,}))?,?\s*(?P<text>.*)$",
+    r",?\s*(?:pid=(?P<pid>[^,\s]{1,32})|(?=name=))(?:,?\s*name=(?P<name>[^,]{0,64}?)(?=,|$|\s{2,}))?,?\s*(?P<text>.*)$",
     re.DOTALL,
 )
 _NVLINK5 = re.compile(
@@ -45,6 +45,7 @@ _ROW = re.compile(r"\((?P<row>0x[0-9a-fA-F]{6,18})\)")
 _ACTIONS = {
     "None": ("No recovery is needed any more.", INFO),
     "GPU Reset Required": ("The GPU must be reset.", LOW),
+    "PF FLR": ("The GPU must be reset (its PCIe function is enough).", LOW),
     "Node Reboot Required": ("The node must be rebooted.", LOW),
     "Drain P2P": ("Peer-to-peer jobs must leave this GPU; then reset it.", LOW),
     "Drain and Reset": ("Let the running jobs end, then reset the GPU.", LOW),
@@ -130,7 +131,7 @@ def read(message: str, context: Context) -> KernelFinding | None:
         code=str(code),
         message=sanitize.clean(message[found.start() :]),
         pci_bus_id=address,
-        pid=grammar.number(who["pid"].strip("'\"`")) if who else None,
+        pid=grammar.number(who["pid"].strip("'\"`")) if who and who["pid"] else None,
         process=grammar.name(who["name"]) if who else None,
         detail=detail,
         **fields,

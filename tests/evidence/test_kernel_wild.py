@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from probing_cluster.core.records import Severity
 from probing_cluster.evidence.kernel import reader
 
 FOUND = [
@@ -110,6 +111,54 @@ FOUND = [
     ("eth_link/bond_slave_down", None, None, "bond0: link status down for interface enp1s0f0, disabling it in 200 ms"),
     ("none", None, None, "pci 0000:01:00.0: 32.000 Gb/s available PCIe bandwidth, limited by 2.5 GT/s PCIe x16 link at 0000:00:01.0 (capable of 126.016 Gb/s with 8.0 GT/s PCIe x16 link)"),
     ("pcie_aer/link_degraded", "0000:01:00.0", None, "mlx5_core 0000:01:00.0: 31.504 Gb/s available PCIe bandwidth, limited by 2.5 GT/s PCIe x16 link at 0000:00:01.0 (capable of 252.048 Gb/s with 16.0 GT/s PCIe x16 link)"),
+    # a second search, of lines nobody here had read: NVIDIA forums and bug reports
+    ("xid/8", "0000:5d:00.0", None, "NVRM: Xid (PCI:0000:5d:00.0): 8, name=worker, channel 0x0000000d"),
+    ("driver/bar_invalid", "0000:5d:00.0", None, "NVRM: BAR1 is 0M @ 0x0 (PCI:0000:5d:00.0)"),
+    # netdev, linux-rdma, s390: what mlx5 says once its device is gone; EFA's queue that does not answer
+    ("ib_link/health_fatal", "0000:06:00.0", 0, "mlx5_core 0000:06:00.0: print_health_info:491:(pid 0): PCI slot is unavailable"),
+    ("ib_link/health_fatal", "0000:06:00.0", 0, "mlx5_core 0000:06:00.0: print_health:819:(pid 0): Fatal error detected"),
+    ("ib_link/health_fatal", None, 948, "mlx5_core.sf mlx5_core.sf.25: mlx5_health_try_recover:387:(pid 948): starting health recovery flow"),
+    ("none", None, None, "mlx5_core 0000:06:00.0: print_health_info:435:(pid 0): assert_var[0] 0x0521945b"),
+    ("none", None, None, "mlx5_core 0000:06:00.0: mlx5_cmd_eq_recover:247:(pid 22): Recovered 1 EQEs on cmd_eq"),
+    ("ib_link/cmd_timeout", None, None, "infiniband rdmap16s27: The device didn't send any completion for admin cmd CREATE_QP(6) status 0 (ctx 0x1d2f9d31)"),
+    ("ib_link/cmd_timeout", "0000:00:06.0", None, "efa 0000:00:06.0: Wait for completion (polling) timeout"),
+    ("none", None, None, "ena 0000:00:05.0: Wait for completion (polling) timeout"),
+    ("eth_link/netdev_watchdog", None, None, "NETDEV WATCHDOG: eth0: transmit timed out"),
+    ("ib_link/netdev_watchdog", None, None, "NETDEV WATCHDOG: ib0: transmit timed out"),
+    ("eth_link/link_down", None, None, "bnx2: eth0 NIC Copper Link is Down"),
+    # NetworkManager gives one reason for a carrier that came and one that went
+    ("ib_link/lost_carrier", None, None, "device (enp6s0): state change: activated -> unavailable (reason 'carrier-changed', sys-iface-state: 'managed')"),
+    ("ib_link/lost_carrier", None, None, "(eth0): carrier now OFF (device state 100, deferring action for 4 seconds)"),
+    ("none", None, None, "device (enp6s0): state change: unavailable -> disconnected (reason 'carrier-changed', sys-iface-state: 'managed')"),
+    ("none", None, None, "(eth0): carrier now ON (device state 20)"),
+    # linux-pci, linux-acpi: firmware's reports name the device on a line of its own
+    ("mce/detail", "0000:5d:00.0", None, "{1}[Hardware Error]:   device_id: 0000:5d:00.0"),
+    ("pcie_aer/recovery_failed", "0000:00:01.0", None, "pcieport 0000:00:01.0: AER: subordinate device reset failed"),
+    ("mce/memory_failure", None, 77, "MCE 0x3f7a2: Killing python:77 early due to hardware memory corruption"),
+    # arm64, x86 before 6.9, RCU's other flavours
+    ("panic/oops", None, None, "Internal error: synchronous external abort: 96000410 [#1] SMP"),
+    ("panic/oops", None, None, "divide error: 0000 [#1] SMP NOPTI"),
+    ("none", None, None, "traps: python[99] trap divide error ip:7f sp:7f error:0 in libtorch.so[7f+1a]"),
+    ("hung_task/rcu_stall", None, None, "INFO: rcu_tasks detected stalls on tasks:"),
+    # drives and their file systems
+    ("block_io/nvme_disabled", "0000:5d:00.0", None, "nvme 0000:5d:00.0: probe with driver nvme failed with error -5"),
+    ("block_io/nvme_disabled", "0000:5d:00.0", None, "nvme: probe of 0000:5d:00.0 failed with error -19"),
+    ("block_io/raid_fault", "0000:5d:00.0", None, "smartpqi 0000:5d:00.0: controller offline"),
+    ("block_io/raid_fault", "0000:5d:00.0", None, "megaraid_sas 0000:5d:00.0: FW in FAULT state, Fault code:0x10000 subcode:0x0"),
+    ("block_io/buffer_io", None, None, "lost page write due to I/O error on sda1"),
+    ("none", None, None, "lost page write due to I/O error on sr0"),
+    ("block_io/io_error", None, None, "sd 0:0:1:0: [sdb] Result: hostbyte=DID_BAD_TARGET driverbyte=DRIVER_OK,SUGGEST_OK"),
+    ("block_io/ata_error", None, None, "ata2.00: irq_stat 0x08000000, interface fatal error"),
+    ("block_io/md_fail", None, None, "raid1: Disk failure on sdb1, disabling device. "),
+    ("block_io/fs_shutdown", None, None, "EXT4-fs error (device sda1): ext4_journal_check_start:83: comm kworker: Detected aborted journal"),
+    ("block_io/fs_error", None, None, "XFS (md7): Metadata CRC error detected at xfs_dir3_block_read_verify+0xbf/0xe0 [xfs], xfs_dir3_block block 0x88"),
+    # network file systems
+    ("nfs/not_responding", None, None, "rpcbind: server 10.0.0.1 not responding, timed out"),
+    ("lustre/15c-8", None, None, "LustreError: 15c-8: MGC10.0.0.1@tcp: Configuration from log fs-client failed from MGS -5"),
+    ("lustre/evicted", None, None, "Lustre: Evicted from MGS (at 10.0.0.1@tcp) after server handle changed from 0x1db6a to 0x24b19"),
+    ("filesystem/not_responding", None, None, "ceph: [e3b0c442-98fc-1c14-9afb-f4c8996fb924 64123]: mds0 hung"),
+    ("filesystem/not_responding", None, None, "ceph: mds0 session blocklisted"),
+    ("none", None, None, "ceph: mds0 reconnect start"),
 ]  # fmt: skip
 
 
@@ -123,3 +172,34 @@ def test_forms_found_in_the_wild(said: str, pci: str | None, pid: int | None, li
         else ("none", None, None)
     )
     assert got == (said, pci, pid)
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "value"),
+    [
+        ("NVRM: Xid (PCI:0000:5d:00): 8, name=worker, channel 0x0000000d", "process", "worker"),
+        (
+            "NVRM: Xid (PCI:0000:5d:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (PF FLR)",
+            "severity",
+            Severity.LOW,
+        ),
+        (
+            "infiniband rdmap16s27: The device didn't send any completion for admin cmd CREATE_QP(6) status 0",
+            "device",
+            "rdmap16s27",
+        ),
+        ("libceph: osd56 down", "device", "osd56"),
+        ("sd 0:0:1:0: [sdb] Result: hostbyte=DID_BAD_TARGET driverbyte=DRIVER_OK", "device", "sdb"),
+        (
+            "EXT4-fs error (device sda1): ext4_journal_check_start:83: comm kworker: Detected aborted journal",
+            "severity",
+            Severity.HIGH,
+        ),
+        ("NETDEV WATCHDOG: eth0: transmit timed out", "device", "eth0"),
+    ],
+)
+def test_what_else_a_line_says(line: str, field: str, value: object) -> None:
+    """The part, the process and the severity, where a form hides them."""
+    found = reader.KernelReader().read_message(line)
+    assert found is not None
+    assert getattr(found, field) == value
