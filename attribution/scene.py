@@ -45,7 +45,7 @@ class Sighting:
     at: datetime
     """The instant that counts, inside the window."""
     standing: bool
-    """True for a condition that began before the window and stood in it."""
+    """True for what began before the window: a condition that stood in it, or what we requeued the job for."""
     ours: bool
     """True when our own handling had begun: it may be a consequence of that."""
     taken: bool
