@@ -26,6 +26,11 @@ def ended(report: dict[str, Any]) -> bool:
     )  # fmt: skip
 
 
+def explained(report: dict[str, Any], cause: str) -> bool:
+    """Ended, and its first attempt by this cause: what is known late is judged again, so this is waited for."""
+    return ended(report) and (report["attempts"][0]["verdict"] or {}).get("cause") == cause
+
+
 def two_node_job(up: Any, script: str = RESUMES) -> tuple[int, list[str]]:
     """A gang on all GPUs of two nodes, running."""
     job = up.sandbox.submit(script, nodes=2, gres="gpu:8", ntasks_per_node=1, job_name="llama-70b-sft")
@@ -61,7 +66,7 @@ def test_2_a_gpu_falls_off_the_bus_under_a_job(up: Any) -> None:
     reason = up.until("drain", lambda: up.drained(second), 30)
     assert reason.startswith("probing:")
     assert "79" in reason
-    report = up.reported(job, lambda r: ended(r) and len(r["attempts"]) == 2, 90)
+    report = up.reported(job, lambda r: explained(r, "gpu_lost") and len(r["attempts"]) == 2, 90)
     assert up.drained(first) is None
     before, after = report["attempts"]
     assert (before["state"], after["state"], report["state"]) == ("REQUEUED", "COMPLETED", "COMPLETED")
@@ -87,7 +92,12 @@ def test_3_a_node_crashes(up: Any) -> None:
     """NODE_FAIL; the report says that the node was lost and what was or was not seen before."""
     job, (_first, second) = two_node_job(up)
     up.sandbox.fault(second, "node-crash")
-    report = up.reported(job, lambda r: len(r["attempts"]) == 2 and ended(r), 150)
+
+    def named(report: dict[str, Any]) -> bool:
+        # Which node fell silent is known when it has been silent for a while.
+        return explained(report, "node_lost") and report["attempts"][0]["verdict"]["node"] == second
+
+    report = up.reported(job, lambda r: len(r["attempts"]) == 2 and named(r), 150)
     lost = report["attempts"][0]
     assert lost["state"] == "NODE_FAIL"
     assert (lost["verdict"]["cause"], lost["verdict"]["node"]) == ("node_lost", second)
@@ -129,7 +139,7 @@ def test_5_the_database_is_away_when_it_happens(up: Any) -> None:
     later = up.sandbox.submit("sleep 280", nodelist=second, gres="gpu:8")
     up.running(later)
     up.sandbox.fault("-", "db-up")
-    report = up.reported(job, lambda r: ended(r) and r["attempts"][0]["verdict"]["cause"] == "gpu_lost", 90)
+    report = up.reported(job, lambda r: explained(r, "gpu_lost"), 90)
     (attempt,) = report["attempts"]
     verdict = attempt["verdict"]
     assert (attempt["state"], verdict["domain"], verdict["node"]) == ("FAILED", "hardware", second)
