@@ -26,7 +26,17 @@ _BUFFERED_CHARS = 9_000
 """Steps of before the failure can stand this far behind it: error output is not buffered, standard output is, by 8 KiB."""
 _DOUBT_CHARS = 262_144
 """Without further steps in so much text it did not go on."""
+_CLOCKS_DIFFER_S = 60
 _SAME = {"watchdog_timeout_init": "watchdog_timeout", "host_oom_kill": "slurm_oom"}
+
+
+def _clearly_before(new: JobFinding, best: JobFinding) -> bool:
+    """Whether the clock of PyTorch's own lines puts `new` before `best`, although it is printed behind it.
+
+    Launchers write what ranks say in the order it reaches them; a minute is more than clocks differ.
+    """
+    ours, theirs = new.detail.get("stamp"), best.detail.get("stamp")
+    return bool(ours and theirs and ours[0] == theirs[0] and ours[1] + _CLOCKS_DIFFER_S <= theirs[1])
 
 
 def outranks(new: JobFinding, best: JobFinding | None) -> bool:
@@ -36,6 +46,8 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
     if best is None:
         return True
     weak = best.role in (Role.EXIT, Role.REMOTE)
+    if new.role is best.role is Role.SYMPTOM:
+        return _clearly_before(new, best)
     if new.role is Role.ROOT:
         plain_cancel = best.kind == "slurm_cancelled"
         return weak or (new.late and (best.role is Role.SYMPTOM or plain_cancel))
@@ -60,6 +72,8 @@ def enrich(best: JobFinding, other: JobFinding) -> JobFinding:
     ):
         missing["timeout_ms"] = other.timeout_ms
         missing["detail"] = {k: v for k, v in best.detail.items() if k != "timeout_is_default"}
+    if other.detail.get("multicast") and not best.detail.get("multicast"):
+        missing.update(domains=other.domains, meaning=other.meaning)
     if best.kind == "watchdog_timeout" and other.detail.get("completed") == -1 and best.seq == other.seq:
         missing.update(kind=other.kind, meaning=other.meaning)
     return replace(best, **missing) if missing else best

@@ -76,7 +76,7 @@ _KINDS = (
     (
         "cuda_illegal_access",
         re.compile(
-            r"illegal memory access|ILLEGAL_?ADDRESS|invalid __global__|Memory access fault by GPU",
+            r"illegal memory access|ILLEGAL_?ADDRESS|invalid __global__|Memory access fault by GPU|HSA_STATUS_ERROR_MEMORY_(?:FAULT|APERTURE_VIOLATION)",
             re.IGNORECASE,
         ),
     ),
@@ -90,7 +90,7 @@ _KINDS = (
     (
         "cuda_launch_failure",
         re.compile(
-            r"unspecified launch failure|LAUNCH_FAILED|cudaErrorLaunchFailure|hardware stack error",
+            r"unspecified launch failure|LAUNCH_FAILED|cudaErrorLaunchFailure|hardware stack error|HSA_STATUS_ERROR_EXCEPTION",
             re.IGNORECASE,
         ),
     ),
@@ -101,7 +101,7 @@ _KINDS = (
     (
         "cuda_version",
         re.compile(
-            r"driver version is insufficient|no kernel image is available|forward compatibility was attempted|unsupported toolchain|PTX was compiled",
+            r"driver version is insufficient|no kernel image is available|NoBinaryForGpu|invalid device function|forward compatibility was attempted|unsupported toolchain|PTX was compiled",
             re.IGNORECASE,
         ),
     ),
@@ -115,23 +115,25 @@ _KINDS = (
     ),
 )
 _ANCHOR = re.compile(
-    r"(?:CUDA|HIP) error(?: \d+)?(?: in [^:]*)?: (?P<a>[^\n]{2,300})|\b(?:cuda|hip)Error(?!_t\b)\w{2,60}(?:: (?P<b>[^\n]{2,200}))?|cuda runtime error \(\d+\) ?: (?P<c>[^\n]{2,200})"
+    r"(?:CUDA|HIP) error(?: \d+|\(\d{1,4}\))?(?: in [^:]*)?[:,] (?P<a>[^\n]{2,300})|\b(?:cuda|hip)Error(?!_t\b)\w{2,60}(?:: (?P<b>[^\n]{2,200}))?|cuda runtime error \(\d+\) ?: (?P<c>[^\n]{2,200})"
     r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|(?:CUDA|HIP) (?P<f>out of memory)\b|(?P<j>Memory access fault by GPU node-\d+)|CUDA (?:initialization|call).*?: (?P<g>[^\n]{2,200})"
+    r"|THCudaCheck FAIL .{0,300}?\berror=\d{1,4} : (?P<k>[^\n]{2,200})|cudaError_t \d{1,4} : \"(?P<l>[^\"\n]{2,200})\"|Test (?:CUDA|HIP) failure \S{1,200} '(?P<m>[^'\n]{2,200})'|\bHSA_STATUS_ERROR_(?P<n>[A-Z_]{3,60})"
     r"|CUDA driver (?P<h>initialization failed)|from cudaGetDeviceCount\(\).*?\bError \d{1,4}: (?P<i>[^\n]{2,200})",
 )
 _TORCH_OOM = re.compile(
-    r"OutOfMemoryError: (?:CUDA|HIP|Tried to allocate)|(?:XlaRuntimeError: |\b)RESOURCE_EXHAUSTED: [Oo]ut of memory|OOM when allocating tensor"
+    r"OutOfMemoryError: (?:CUDA|HIP|Tried to allocate)|(?:XlaRuntimeError: |\b)(?:RESOURCE_EXHAUSTED|Resource exhausted): [Oo]ut of memory|OOM when allocating tensor"
 )
 _DEVICE_ASSERT = re.compile(r"\bblock: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion ")
 _LIBRARY = re.compile(
     r"\b(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT|NVRTC)_(?:STATUS_)?(?:ALLOC_FAILED|EXECUTION_FAILED|INTERNAL_ERROR|NOT_INITIALIZED|MAPPING_ERROR|NOT_SUPPORTED|ARCH_MISMATCH|INVALID_VALUE|BAD_PARAM|ERROR\w*)"
+    r"|\bcublas runtime error\b|failed to create cublas handle|\bMIOpen Error: |\bmiopenStatus(?!Success)\w{2,40}|\brocBLAS error: |DNN library initialization failed"
 )
 _HANDLE = re.compile(
     r"Unable to determine the device handle for GPU\s?(?P<pci>[0-9A-Fa-f:.]+)?: (?P<why>.{2,120})|No CUDA GPUs are available|no NVIDIA GPU|nvidia-smi has failed because it couldn't communicate",
     re.IGNORECASE,
 )
 _ADVICE = re.compile(
-    r"might be asynchronously reported|consider passing (?:CUDA_LAUNCH_BLOCKING|AMD_SERIALIZE)|Compile with|UserWarning|warnings\.warn|CUDA error(?:s)? (?:if|when|handling|checking)"
+    r"might be asynchronously reported|consider passing (?:CUDA_LAUNCH_BLOCKING|AMD_SERIALIZE)|Compile with|Search for `(?:cuda|hip|CUDA_|HIP_)|^:[1-9]:\w{1,60}\.\w{1,4}\s*:|UserWarning|warnings\.warn|CUDA error(?:s)? (?:if|when|handling|checking)"
 )
 
 
@@ -155,8 +157,8 @@ def _rank(source: Record) -> int | None:
 def read(source: Record, _context: Context) -> JobFinding | None:
     """An error line; the advice PyTorch prints under it is none."""
     text = source.text
-    if _ADVICE.search(text):
-        return None
+    if advice := _ADVICE.search(text):
+        text = text[: advice.start()]
     if _DEVICE_ASSERT.search(text):
         return finding("cuda_device_assert", source)
     if _TORCH_OOM.search(text):
@@ -184,7 +186,16 @@ FAMILY = grammar.Family(
         "RESOURCE_EXHAUSTED",
         "OOM when",
         "Assertion ",
+        "THCudaCheck",
         "CUBLAS_",
+        "cublas",
+        "MIOpen Error",
+        "miopenStatus",
+        "rocBLAS error",
+        "DNN library",
+        "HSA_STATUS_ERROR",
+        "Test HIP failure",
+        "Resource exhausted",
         "CUDNN_",
         "CUSOLVER",
         "CUSPARSE",

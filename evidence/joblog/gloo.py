@@ -73,6 +73,8 @@ _STORE_LOST = re.compile(
     r"(?:recvValue|sendBytes|recvVector|recvBytes)\w* failed on|TCPStore.*(?:Broken pipe|Connection reset|Failed to (?:recv|check))|Failed to recv, got 0 bytes|Connection reset by peer \(errno: 104"
 )
 _IN_USE = re.compile(r"[Aa]ddress already in use|EADDRINUSE")
+_RETRYING = re.compile(r"failed to connect/validate to host .* - retrying \(try=")
+"""A rank that started before the one that keeps the store: it asks again until it answers, or says that it gives up."""
 _OWN_ERROR = re.compile(r"Error\b|what\(\)|\[E")
 _AT_THE_END = re.compile(
     r"\[W\d{0,4}\s|has failed to (?:shutdown|send a keep-alive heartbeat to) the rendezvous"
@@ -105,6 +107,8 @@ def read(source: Record, context: Context) -> JobFinding | None:
     if finding := _gloo(source, context):
         return finding
     text = source.text
+    if _RETRYING.search(text):
+        return None
     if found := _STORE_BARRIER.search(text):
         parts = [int(found[g] or 0) for g in "dhms"]
         seconds = ((parts[0] * 24 + parts[1]) * 60 + parts[2]) * 60 + parts[3]

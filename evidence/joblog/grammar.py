@@ -93,6 +93,9 @@ class Context:
     child: dict[str, Any] = field(default_factory=dict)
     child_line: int = 0
     """Where torchelastic began to list the children that failed; 0 when it did not."""
+    mpi: dict[str, Any] = field(default_factory=dict)
+    mpi_line: int = 0
+    """Where an MPI launcher named the process whose end it tells a line later; 0 when it did not."""
 
     def listing(self, line: int) -> bool:
         """Whether `line` can belong to that list."""

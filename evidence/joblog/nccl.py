@@ -6,6 +6,7 @@ import re
 
 from probing_cluster.evidence.joblog import cuda, grammar
 from probing_cluster.evidence.joblog.grammar import (
+    ALL,
     NETWORK,
     SOFTWARE,
     USER,
@@ -106,9 +107,12 @@ _TEXTS = (
     ),
 )
 _CUDA = re.compile(r"C[uU][dD][aA] failure(?: \d+)? '?(?P<text>[^'\n]{1,120})'?")
+_NVLS = re.compile(r"\bnvls\.cc:|\bNVLS\b|NVLink SHARP")
+_BIND = re.compile(r"Failed to \w{1,20} NVLink SHARP .{0,200}CUDA error")
+_MULTICAST = "A CUDA call for NVLink SHARP inside NCCL failed: often the NVSwitches or their Fabric Manager are not in order."
 _BARE = re.compile(r"^(?:.{0,60}?)(?P<text>NET/IBP? ?: ?.*)")
 _UCX = re.compile(
-    r"\b[Tt]ransport retry count(?:er)? exceeded on (?P<hca>\w+):\d+/\w+|\bFailed to modify QP to (?:INIT|RTR|RTS)\b"
+    r"\b[Tt]ransport retry count(?:er)? exceeded on (?P<hca>\w+):\d+/\w+|\bFailed to modify QP to (?:INIT|RTR|RTS)\b|\bibv_\w{2,40}\([^)]{0,100}\) failed\b"
 )
 """What UCX (under MPI, NVSHMEM, NIXL) and other users of verbs print when the peer does not acknowledge."""
 
@@ -137,14 +141,28 @@ def _completion(source: Record, text: str) -> JobFinding | None:
     )
 
 
+def _multicast(source: Record) -> JobFinding:
+    """A failed CUDA call that the switches between the GPUs have part in."""
+    return make(
+        FACTS,
+        "nccl_unhandled_cuda",
+        source,
+        domains=ALL,
+        meaning=_MULTICAST,
+        detail={"multicast": True},
+    )
+
+
 def read(source: Record, _context: Context) -> JobFinding | None:
     """A WARN line, or its text alone where a framework reprinted it."""
-    if found := _UCX.search(source.text):
+    said = _SAID.search(source.text)
+    if said is None and (found := _UCX.search(source.text)):
         if not found["hca"]:
             return make(FACTS, "net_ib_error", source)
         meaning = f"An InfiniBand or RoCE transfer ended with error 12: {_COMPLETIONS[12]}."
         return make(FACTS, "net_ib_completion_error", source, meaning=meaning, detail={"hca": found["hca"]})
-    said = _SAID.search(source.text)
+    if said is None and _BIND.search(source.text):
+        return _multicast(source)
     if said is None:
         bare = _BARE.search(source.text) if "NCCL INFO" not in source.text else None
         return _completion(source, bare["text"]) if bare else None
@@ -162,14 +180,27 @@ def read(source: Record, _context: Context) -> JobFinding | None:
         return make(FACTS, "net_ib_async_event", named, detail={"event": (event["event"] or "").strip()})
     if failed := _CUDA.search(text):
         specific = cuda.kind_of(failed["text"])
-        return cuda.finding(specific, named) if specific else make(FACTS, "nccl_unhandled_cuda", named)
+        if specific:
+            return cuda.finding(specific, named)
+        return _multicast(named) if _NVLS.search(source.text) else make(FACTS, "nccl_unhandled_cuda", named)
+    if _BIND.search(text):
+        return _multicast(named)
     kind = next((name for name, pattern in _TEXTS if pattern.search(text)), None)
     return make(FACTS, kind, named) if kind else None
 
 
 FAMILY = grammar.Family(
     name="nccl",
-    triggers=("NCCL WARN", "NET/IB :", "NET/IB:", "NET/IBP", "retry count", "modify QP to"),
+    triggers=(
+        "NCCL WARN",
+        "NET/IB :",
+        "NET/IB:",
+        "NET/IBP",
+        "retry count",
+        "modify QP to",
+        "ibv_",
+        "NVLink SHARP",
+    ),
     read=read,
     facts=FACTS,
 )

@@ -46,11 +46,15 @@ _CHILD_HOST = re.compile(r"^\s*host\s+: (?P<host>\S+)")
 _CHILD_EXIT = re.compile(r"^\s*exitcode\s+: (?P<code>-?\d+) \(pid: (?P<pid>\d{1,18})\)")
 _ROOT = re.compile(r"Root Cause \(first observed failure\)")
 _CODE = re.compile(
-    r"(?:exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|died with) ?=? ?:?(?:<Signals\.(?P<signame>SIG[A-Z]+)[^>]*>|(?P<code>-?\d{1,6}))"
+    r"(?:exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|command terminated with exit code|died with) ?=? ?:?(?:<Signals\.(?P<signame>SIG[A-Z]+)[^>]*>|(?P<code>-?\d{1,6}))"
 )
 _EXITING = re.compile(
     r"^\s*(?:exiting process (?P<rank>\d{1,8}) with exit code: (?P<code>\d{1,6})|Process (?P<name>\S+) terminated with exit code (?P<other>\d{1,6}))"
 )
+_NUMBERED = re.compile(
+    r"\b(?:Rank (?P<rank>\d{1,8}) crashed with exit code|Global rank (?P<global>\d{1,8}) \(PID (?P<pid>\d{1,10})\) exited with code|process (?P<spawned>\d{1,8}) terminated with (?:exit code|signal)) (?:(?P<code>-?\d{1,6})|(?P<signame>SIG[A-Z]{2,8}))\b"
+)
+"""Launchers that number the processes they start: MosaicML's Composer, torch.multiprocessing."""
 _SHELL = re.compile(
     r"(?:^|\s)line \d{1,9}: {1,4}(?P<pid>\d{1,10}) (?P<how>Killed|Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction|Terminated)\b"
 )
@@ -58,7 +62,7 @@ _BARE = re.compile(
     r"^(?P<how>Killed|Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception)(?: ?\(core dumped\))?\.?$"
 )
 _CAUGHT = re.compile(
-    r"(?:\[(?P<host>[A-Za-z0-9][\w.-]{0,253}):(?P<pid>\d{1,10}) ?:[\d: ]{1,24}\] )?(?:Caught signal (?P<signal>\d{1,3})\b|\*\*\* Process received signal \*\*\*|Signal: .* \((?P<mpi>\d{1,3})\)$)"
+    r"(?:\[(?P<host>[A-Za-z0-9][\w.-]{0,253}):(?P<pid>\d{1,10})(?: ?:[\d: ]{1,24})?\] )?(?:Caught signal (?P<signal>\d{1,3})\b|\*\*\* Process received signal \*\*\*|Signal: .* \((?P<mpi>\d{1,3})\)$)"
 )
 _FATAL = re.compile(
     r"Fatal Python error: (?P<how>Segmentation fault|Bus error|Aborted|Illegal instruction|.{1,80})"
@@ -69,8 +73,9 @@ _HEAP = re.compile(
 _PEER = re.compile(
     r"JAX distributed service detected fatal errors|tasks are unhealthy \(stopped sending heartbeats\)|\bA worker died or was killed while executing a task"
     r"|The actor is dead because its (?:worker process has died|node has died|owner has died)"
+    r"|/task:(?P<task>\d{1,8}) has been set to ERROR in coordination service|\bHorovod has been shut down\b"
 )
-"""JAX's coordination service and Ray, where a process of theirs is gone."""
+"""JAX's coordination service, Ray and Horovod, where a process of theirs is gone."""
 _RAY_OOM = re.compile(
     r"Task was killed due to the node running low on memory|exceeds the memory usage threshold of"
 )
@@ -84,13 +89,14 @@ _SIGTERM = re.compile(
 )
 _WORDS = {"killed": 9, "segmentation fault": 11, "bus error": 7, "aborted": 6, "terminated": 15}
 _SIGNUMS = {"SIGKILL": 9, "SIGSEGV": 11, "SIGBUS": 7, "SIGABRT": 6, "SIGTERM": 15, "SIGINT": 2}
+_OTHER_SIGNAL = 4
 
 
 def _how(text: str) -> str:
     return slurm.of_signal(_WORDS.get(text.lower(), 4))
 
 
-def _of_code(code: int) -> str | None:
+def of_code(code: int) -> str | None:
     """The kind of an exit code: negative or above 128 is a signal; 0 is no failure."""
     if code == 0:
         return None
@@ -102,7 +108,7 @@ def _elastic(source: Record, context: Context) -> JobFinding | None:
     """torchelastic's list of failed children; its own choice of the first one comes over several lines."""
     text, listing = source.text, context.listing(source.line)
     if found := _ELASTIC.search(text):
-        kind = _of_code(int(found["code"]))
+        kind = of_code(int(found["code"]))
         return make(FACTS, kind, source, pid=grammar.number(found["pid"])) if kind else None
     if _ROOT.search(text) or "Failures:" in text:
         context.child, context.child_line = {}, source.line
@@ -112,7 +118,7 @@ def _elastic(source: Record, context: Context) -> JobFinding | None:
         context.child["host"] = host["host"]
     elif listing and (ended := _CHILD_EXIT.search(text)):
         child, context.child = context.child, {}
-        if kind := _of_code(int(ended["code"][:9])):
+        if kind := of_code(int(ended["code"][:9])):
             return make(
                 FACTS,
                 kind,
@@ -147,15 +153,23 @@ def _crashed(source: Record) -> JobFinding | None:
     return None
 
 
+def _code(found: re.Match[str]) -> int:
+    """The exit code that a launcher printed, or that of the signal it named."""
+    return -_SIGNUMS.get(found["signame"], _OTHER_SIGNAL) if found["signame"] else int(found["code"])
+
+
 def _launcher(source: Record) -> JobFinding | None:
     text = source.text
+    if found := _NUMBERED.search(text):
+        kind = of_code(_code(found))
+        rank = grammar.number(found["rank"] or found["global"] or found["spawned"], grammar.MAX_RANK)
+        return make(FACTS, kind, source, rank=rank, pid=grammar.number(found["pid"])) if kind else None
     if found := _EXITING.search(text):
-        kind = _of_code(int(found["code"] or found["other"]))
+        kind = of_code(int(found["code"] or found["other"]))
         rank = grammar.number(found["rank"] or found["name"], grammar.MAX_RANK)
         return make(FACTS, kind, source, rank=rank) if kind else None
     if found := _CODE.search(text):
-        code = -_SIGNUMS.get(found["signame"], 4) if found["signame"] else int(found["code"])
-        kind = _of_code(code)
+        kind = of_code(_code(found))
         return make(FACTS, kind, source) if kind else None
     return None
 
@@ -173,8 +187,8 @@ def read(source: Record, context: Context) -> JobFinding | None:
         return finding
     if _RAY_OOM.search(text):
         return make(FACTS, "host_oom_kill", source)
-    if _PEER.search(text):
-        return make(FACTS, "peer_lost", source)
+    if found := _PEER.search(text):
+        return make(FACTS, "peer_lost", source, rank=grammar.number(found["task"], grammar.MAX_RANK))
     if _GIL.search(text):
         return make(FACTS, "gil_deadlock", source)
     if _SIGTERM.search(text):
@@ -205,6 +219,10 @@ FAMILY = grammar.Family(
         "Fatal Python",
         "JAX distributed service",
         "stopped sending heartbeats",
+        "coordination service",
+        "Horovod has been shut",
+        "crashed with",
+        "terminated with signal",
         "worker died",
         "actor is dead",
         "low on memory",

@@ -105,7 +105,7 @@ _REMOTE_NAMES = frozenset({
     "BrokenPipeError", "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "EOFError", "ChildFailedError",
     "ProcessRaisedException", "ProcessExitedException", "DistBackendError", "DistNetworkError", "DistStoreError", "DistError",
     "CalledProcessError", "RayTaskError", "RayActorError", "ActorDiedError", "WorkerCrashedError", "CancelledError", "BrokenProcessPool",
-    "RemoteError", "TimeoutExpired",
+    "RemoteError", "TimeoutExpired", "HorovodInternalError",
 })  # fmt: skip
 _INTERRUPTS = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException", "GeneratorExit"})
 _IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})

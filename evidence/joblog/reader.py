@@ -12,6 +12,7 @@ from probing_cluster.evidence.joblog import (
     cuda,
     gloo,
     grammar,
+    mpi,
     nccl,
     process,
     python,
@@ -22,6 +23,7 @@ from probing_cluster.evidence.joblog.grammar import Context, Fact, Family, JobFi
 
 FAMILIES: tuple[Family, ...] = (
     slurm.FAMILY,
+    mpi.FAMILY,
     torch_nccl.FAMILY,
     nccl.FAMILY,
     gloo.FAMILY,
@@ -75,8 +77,14 @@ _OP = re.compile(
     r"(?:dist|distributed|default_pg|group|pg|comm|work)\w*\.(?P<op>all_reduce|allreduce|barrier|broadcast|all_gather(?:_into_tensor|_object)?|_all_gather_base|reduce_scatter(?:_tensor)?|reduce|all_to_all(?:_single)?|gather|scatter|send|recv|isend|irecv|monitored_barrier|broadcast_object_list)\(|, in (?P<frame>barrier|all_reduce|broadcast|all_gather|reduce_scatter|monitored_barrier|all_to_all_single)$"
 )
 _CUT = re.compile(r"ProcessGroup(?:NCCL|Gloo)|NCCL WARN|Watchdog caught|WorkNCCL\(")
+_UNNAMED = "cuda_error"
+"""A CUDA error without a kind of its own: a wrapped line may have cut its name."""
+_CHATTER = re.compile(
+    r"\[?\b[IW]\d{0,4}(?: \d\d:\d\d:\d\d\S{0,12})?(?: \d{1,9})? (?:ProcessGroup|TCPStore|socket)\w*\.cpp"
+)
+"""What PyTorch prints about a group that works: a whole line, whatever stands behind it."""
 _NEW_RECORD = re.compile(
-    r"^\s*(?:\[rank\d|\[[EWFI]\d*\s|\[E ProcessGroup|\d{4}-\d\d-\d\d|\[\d{4}-|Traceback|File \"|frame #|terminate called|srun:|slurmstepd:|\S+:\d+:\d+ \[\d+\]|Exception raised|$)"
+    r"^\s*(?:\[rank\d|\[[EWFI]\d*\s|\[E ProcessGroup|\d{4}-\d\d-\d\d|\[\d{4}-|Traceback|File \"|[\w.]{1,200}(?:Error|Exception): |frame #|terminate called|srun:|slurmstepd:|\S+:\d+:\d+ \[\d+\]|Exception raised|$)"
 )
 _TRACEBACK = "Traceback (most recent call last)"
 _UNRAISED = re.compile(r"^\s*(?:Exception ignored (?:in|on|while)\b|--- Logging error ---)")
@@ -124,7 +132,12 @@ class JobLogReader:
         cut = self._cut
         if cut is None:
             return None
-        if _NEW_RECORD.match(record.text) or cut.joined >= _MAX_JOIN_LINES:
+        complete = cut.found is not None and cut.found.kind == _UNNAMED
+        if (
+            _NEW_RECORD.match(record.text)
+            or cut.joined >= _MAX_JOIN_LINES
+            or (complete and self._families(record))
+        ):
             self._give_up()
             return None
         cut.joined += 1
@@ -209,13 +222,16 @@ class JobLogReader:
 
     def _read(self, line: int, text: str) -> None:
         interesting = _ANY.search(text) is not None
-        cut = _CUT.search(text) is not None
+        cut = _CUT.search(text) is not None and not _CHATTER.search(text)
         record = self._record(line, text)
         self._note_op(record)
         listed = self._context.listing(line)
         found = self._join(record) or (self._families(record) if interesting or listed else None)
         last = self._traceback(record)
-        if found and found.line == line and torch_nccl.is_cut(text):
+        unnamed = (
+            found is not None and found.kind == _UNNAMED and cut and len(text.rstrip()) >= _MIN_WRAP_CHARS
+        )
+        if found and found.line == line and (unnamed or torch_nccl.is_cut(text)):
             self._give_up()
             self._cut = _Cut(record, found=found)
         elif found := found or last:

@@ -1,4 +1,4 @@
-"""What slurmstepd, slurmd, srun and mpirun write into a job's output."""
+"""What slurmstepd, slurmd, srun and sbatch write into a job's output."""
 
 from __future__ import annotations
 
@@ -75,23 +75,22 @@ _OOM = re.compile(
     r"oom[-_]kill event|[Ee]xceeded (?:job|step) memory limit|(?:Job|Step|JobId=|StepId=)\s?\S* exceeded (?:job |step )?memory limit|OOM Killed"
 )
 _NODE = re.compile(
-    r"srun: error: .*Node failure on (?P<hosts>\S+)|NODE FAILURE|Aborting, .*node failure", re.IGNORECASE
+    r"(?:srun|salloc): error: .*Node failure on (?P<hosts>\S+)|NODE FAILURE|Aborting, .*node failure",
+    re.IGNORECASE,
 )
 _UNKILLABLE = re.compile(
     r"STEPD TERMINATED ON (?P<host>\S+) AT \S+ DUE TO JOB NOT ENDING WITH SIGNALS|[Uu]nkillable"
 )
 _LAUNCH = re.compile(
-    r"(?:slurmstepd|slurmd): error: (?:.*execve\(\): (?P<what>.*)|TaskProlog failed|.*task_p_pre_launch|.*spank.*failed)|srun: error: (?:Application launch failed|task \d+ launch failed|Unable to create step|Unable to allocate|.*Invalid (?:job|account|partition|generic resource|qos))",
+    r"(?:slurmstepd|slurmd)(?:-(?P<step>\S{1,253}))?: error: (?:.*execve\(\): (?P<what>.*)|TaskProlog failed|.*task_p_pre_launch|.*spank.*failed"
+    r"|pyxis: (?:\[ERROR\]|child \d{1,10} failed|container start failed|couldn't start container|failed to (?:import|create)))"
+    r"|srun: error: (?:Application launch failed|task \d+ launch failed|Task launch for \S{1,64} failed on node (?P<node>[^\s:]{1,253})|Unable to create step|Unable to allocate|.*Invalid (?:job|account|partition|generic resource|qos))"
+    r"|srun: fatal: |(?:sbatch|salloc): error: (?:Batch job submission failed|Job submit/allocate failed|Unable to allocate)",
     re.IGNORECASE,
 )
 _TASKS = re.compile(r"srun: error: (?P<host>\S{1,1024}): tasks? (?P<tasks>[\d,-]{1,1024}): (?P<how>.+)")
 _FIRST = re.compile(r"\d{1,9}")
 _CODE = re.compile(r"exited with exit code (\d{1,3})\b")
-_MPI = re.compile(
-    r"process rank (?P<rank>\d{1,18}) with PID (?P<pid>\d{1,18}) on node (?P<host>\S+) exited on signal (?P<signal>\d{1,18})"
-)
-_MPICH = re.compile(r"=\s+(?:KILLED BY SIGNAL: (?P<signal>\d{1,18})|EXIT CODE: (?P<code>\d{1,18}))")
-_MPI_ABORT = re.compile(r"MPI_ABORT was invoked on rank (?P<rank>\d{1,18})")
 SIGNALS = {
     4: "process_crashed", 6: "process_aborted", 7: "bus_error", 8: "process_crashed", 9: "oom_kill_suspected", 10: "bus_error",
     11: "segfault", 15: "process_terminated", 2: "process_terminated",
@@ -159,7 +158,7 @@ def _tasks(source: Record) -> JobFinding | None:
 
 
 def read(source: Record, _context: Context) -> JobFinding | None:
-    """A line of Slurm or of an MPI launcher."""
+    """A line of Slurm."""
     if finding := _cancelled(source) or _tasks(source):
         return finding
     text = source.text
@@ -169,22 +168,8 @@ def read(source: Record, _context: Context) -> JobFinding | None:
         return make(FACTS, "slurm_unkillable", source, host=found["host"])
     if found := _NODE.search(text):
         return make(FACTS, "slurm_node_fail", source, host=found["hosts"])
-    if _LAUNCH.search(text):
-        return make(FACTS, "slurm_launch_failed", source)
-    if found := _MPI.search(text):
-        kind = of_signal(int(found["signal"][:3]))
-        return make(
-            FACTS,
-            kind,
-            source,
-            rank=grammar.number(found["rank"]),
-            host=found["host"],
-            pid=grammar.number(found["pid"]),
-        )
-    if found := _MPI_ABORT.search(text):
-        return make(FACTS, "process_aborted", source, rank=grammar.number(found["rank"]))
-    if found := _MPICH.search(text):
-        return make(FACTS, of_signal(int(found["signal"][:3])) if found["signal"] else "task_exit", source)
+    if found := _LAUNCH.search(text):
+        return make(FACTS, "slurm_launch_failed", source, host=found["step"] or found["node"])
     return None
 
 
@@ -199,12 +184,11 @@ FAMILY = grammar.Family(
         "STEPD",
         "nkillable",
         "slurmstepd:",
+        "slurmstepd-",
         "slurmd:",
+        "sbatch: error",
+        "salloc: error",
         "NODE FAILURE",
-        "process rank",
-        "KILLED BY SIGNAL",
-        "EXIT CODE",
-        "MPI_ABORT",
     ),
     read=read,
     facts=FACTS,

@@ -88,8 +88,9 @@ _HEARTBEAT = re.compile(
     re.IGNORECASE,
 )
 _DATED = re.compile(r"\[[EFWI]\d{3,4} \d\d:\d\d:\d\d")
+_STAMPED = re.compile(r"\[E(?P<day>\d{3,4}) (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)\.")
 _ASYNC = re.compile(
-    r"raised the following async exception|NCCL error(?: in)?:|NCCL Error \d|ncclCommWatchdog.*NCCL error|\bNCCL operation nccl\w+\(.{0,200}\) failed:",
+    r"raised the following async exception|NCCL error(?: in)?:|NCCL Error \d|ncclCommWatchdog.*NCCL error|\bNCCL operation nccl\w+\(.{0,200}\) failed:|\bnccl[A-Z]\w{2,40} failed: |\bTest NCCL failure ",
     re.IGNORECASE,
 )
 _RESULTS = (
@@ -157,6 +158,14 @@ def _who(source: Record) -> dict[str, Any]:
     }
 
 
+def _stamp(text: str) -> dict[str, Any]:
+    """Day and second of the day in the prefix of torch 2.4 and later."""
+    found = _STAMPED.search(text)
+    if found is None:
+        return {}
+    return {"stamp": (found["day"], (int(found["h"]) * 60 + int(found["m"])) * 60 + int(found["s"]))}
+
+
 def _watchdog(source: Record) -> JobFinding | None:
     """A timeout, by the line that has the work's description or the shorter ones that follow it."""
     work, at = _WORK.search(source.text), _AT_WORK.search(source.text)
@@ -177,7 +186,7 @@ def _watchdog(source: Record) -> JobFinding | None:
         detail = {k: int(at[k]) for k in ("enqueued", "completed") if at[k]}
     seq = fields.get("seq")
     kind = "watchdog_timeout_init" if seq in (0, 1) or detail.get("completed") == -1 else "watchdog_timeout"
-    return make(FACTS, kind, source, detail=detail, **fields)
+    return make(FACTS, kind, source, detail=detail | _stamp(source.text), **fields)
 
 
 def is_cut(text: str) -> bool:
@@ -190,7 +199,8 @@ def _heartbeat(source: Record) -> JobFinding | None:
         return None
     default = _NEW_HEARTBEAT_MS if _DATED.search(source.text) else _OLD_HEARTBEAT_MS
     timeout = int(found["s"]) * 1000 if found["s"] else default
-    detail = {} if found["s"] else {"timeout_is_default": True}
+    detail: dict[str, Any] = {} if found["s"] else {"timeout_is_default": True}
+    detail |= _stamp(source.text)
     return make(FACTS, "heartbeat_monitor", source, timeout_ms=timeout, detail=detail, **_who(source))
 
 
@@ -290,6 +300,7 @@ FAMILY = grammar.Family(
         "NCCL error",
         "NCCL Error",
         "NCCL operation",
+        "NCCL failure",
         "nccl",
         "NCCLABORTED",
         "NCCL communicator",

@@ -154,6 +154,178 @@ FOUND = [
         {},
         "[rank3]:[W1206 18:44:12.7 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=65, addr=[localhost]:37402, remote=[localhost]:29500): failed to recv, got 0 bytes",
     ),
+    (
+        "rccl 1454, nccl-tests 166: the result as the tests of NCCL print it",
+        "nccl_internal_error",
+        {},
+        "n7: Test NCCL failure common.cu:958 'internal error - please report this issue to the NCCL developers / '",
+    ),
+    (
+        "horovod 1651: NCCL's result as Horovod prints it",
+        "nccl_system_error",
+        {"rank": 0},
+        "[1,0]<stderr>:tensorflow.python.framework.errors_impl.UnknownError: ncclCommInitRank failed: unhandled system error",
+    ),
+    (
+        "DeepLearningExamples 972: Horovod on the ranks that live",
+        "peer_lost",
+        {},
+        "2021-07-22 05:04:29.5: W tensorflow/core/framework/op_kernel.cc:1651] OP_REQUIRES failed at mpi_ops.cc:316 : Unknown: Horovod has been shut down. This was caused by an exception on one of the ranks.",
+    ),
+    (
+        "horovod 1206: a stall that ends by itself",
+        None,
+        {},
+        ("[2020-03-24 04:54:54.2: W horovod/common/stall_inspector.cc:105] One or more tensors were submitted to be reduced by subset of ranks and are waiting for remainder of ranks for more than 60 seconds.\n"
+        "Stalled ranks:\n0: [training/Adam_Allreduce/x_0]\nEpoch 3/12"),
+    ),
+    (
+        "jax 23599: a task that the coordination service gave up",
+        "peer_lost",
+        {"rank": 37},
+        "2022-11-15 16:03:15.1: E external/xla/coordination_service.cc:954] /job:jax_worker/replica:0/task:37 has been set to ERROR in coordination service: UNAVAILABLE: Task /job:jax_worker/replica:0/task:37 heartbeat timeout.",
+    ),
+    (
+        "mpich 7227: verbs under UCX",
+        "net_ib_error",
+        {},
+        "[1732873720.1] [n1:889102:0]        ib_iface.c:1138 UCX  ERROR ibv_create_cq(cqe=256) failed: Connection timed out\nAbort(675407631) on node 0: Fatal error in internal_Init: Other MPI error, error stack:",
+    ),
+    (
+        "nccl 1788: multicast memory",
+        "nccl_unhandled_cuda",
+        {"host": "n4", "pid": 27907, "domains": ("user_program", "system_software", "hardware")},
+        "n4:27907:27907 [1] transport/nvls.cc:254 NCCL WARN Cuda failure 401 'the operation cannot be performed in the present state'",
+    ),
+    (
+        "pytorch 177472: the same below the exception",
+        "nccl_unhandled_cuda",
+        {"domains": ("user_program", "system_software", "hardware")},
+        ("torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:93, unhandled cuda error, NCCL version 2.29.3\nLast error:\n"
+        "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 401 'the operation cannot be performed in the present state'."),
+    ),
+    (
+        "ai-toolkit 470: a logger that puts the error and its advice on one line",
+        "cuda_ecc",
+        {},
+        "CUDA error: uncorrectable ECC error encountered Search for `cudaErrorECCUncorrectable' in https://x for more information. For debugging consider passing CUDA_LAUNCH_BLOCKING=1",
+    ),
+    ("torch 2.9: advice alone", None, {}, "[rank3]: Search for `hipErrorLaunchFailure' in https://x for more information."),
+    (
+        "neuraltalk2 127: the first form of all",
+        "cuda_launch_failure",
+        {},
+        "THCudaCheck FAIL file=/tmp/THC/generic/THCStorage.c line=147 error=4 : unspecified launch failure",
+    ),
+    ("kaldi 2636", "cuda_launch_failure", {}, "ERROR (nnet3-train:CopyToVec():cu-vector.cc:899) cudaError_t 4 : \"unspecified launch failure\" returned from 'cudaMemcpy(d)'"),
+    ("Paddle 57411", "cuda_launch_failure", {}, "OSError: (External) CUDA error(719), unspecified launch failure. \n  [Hint: 'cudaErrorLaunchFailure'.]"),
+    ("nccl-tests: CUDA's result", "cuda_oom", {}, "n7: Test CUDA failure common.cu:310 'out of memory'"),
+    (
+        "milabench 397: the HSA runtime",
+        "cuda_launch_failure",
+        {},
+        ":0:rocdevice.cpp            :3586: 92087492418 us:  Callback: Queue 0x772c aborting with error : HSA_STATUS_ERROR_EXCEPTION: An HSAIL operation resulted in a hardware exception. code: 0x1016",
+    ),
+    ("ROCm 4208: the runtime thinks aloud", None, {}, ":3:hip_platform.cpp         :715 : 8802962852 us: [pid:19349 tid:0x14de] init: Returned hipErrorNoBinaryForGpu : continue parsing remaining modules"),
+    ("ROCm 4208", "cuda_version", {}, "RuntimeError: HIP error: invalid device function"),
+    ("DASR 89", "cuda_library_error", {}, "RuntimeError: cublas runtime error : the GPU program failed to execute at /pytorch/aten/src/THC/THCBlas.cu:450"),
+    ("pytorch-gpu-benchmark 19", "cuda_library_error", {}, "MIOpen Error: /MIOpen/src/hipoc/hipoc_program.cpp:286: Code object build failed. Source: x.cl"),
+    (
+        "jax 15361",
+        "cuda_library_error",
+        {},
+        "Traceback (most recent call last):\n  File \"t.py\", line 2, in <module>\njaxlib.xla_extension.XlaRuntimeError: FAILED_PRECONDITION: DNN library initialization failed. Look at the errors above for more details.",
+    ),
+    ("jax 788", "cuda_oom", {}, "2019-06-13 01:17:08.8: E external/local_client.cc:672] Execution of replica 0 failed: Resource exhausted: Out of memory while trying to allocate 5520758552 bytes."),
+    (
+        "vllm 5537: a terminal wrapped inside the name of the error",
+        "cuda_illegal_access",
+        {"rank": 1, "line": 1},
+        ("[rank1]:[E ProcessGroupNCCL.cpp:1414] [PG 2 Rank 1] Process group watchdog thread terminated with exception: CUDA error: an illegal me\n"
+        "mory access was encountered\nCUDA kernel errors might be asynchronously reported at some other API call."),
+    ),
+    (
+        "the same, and what follows is an error of its own",
+        "cuda_error",
+        {"rank": 1, "line": 1},
+        ("[rank1]:[E ProcessGroupNCCL.cpp:1414] [PG 2 Rank 1] Process group watchdog thread terminated with exception: CUDA error: an illegal me\n"
+        "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB."),
+    ),
+    (
+        "nccl 1241: a whole line about a group that works, then a failure",
+        "cuda_ecc",
+        {"rank": None, "line": 2},
+        ("[I ProcessGroupNCCL.cpp:672] [Rank 3] ProcessGroupNCCL initialized with following options: TIMEOUT(ms): 600000\n"
+        "RuntimeError: CUDA error: uncorrectable ECC error encountered"),
+    ),
+    (
+        "ArcticTraining 219: printed last, but eight minutes before",
+        "watchdog_timeout",
+        {"rank": 2, "seq": 120049},
+        ("[rank7]:[E626 05:14:36.393067540 ProcessGroupNCCL.cpp:1743] [PG ID 0 PG GUID 0(default_pg) Rank 7] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress.\n"
+        "[rank2]:[E626 05:06:30.929096625 ProcessGroupNCCL.cpp:632] [Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=120049, OpType=_ALLGATHER_BASE, NumelIn=16, NumelOut=128, Timeout(ms)=1800000) ran for 1800065 milliseconds before timing out."),
+    ),
+    (
+        "clocks of nodes differ by seconds: the order of the lines counts",
+        "watchdog_timeout",
+        {"rank": 0},
+        ("[rank0]:[E626 05:06:33.1 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=16, NumelOut=16, Timeout(ms)=600000) ran for 600065 milliseconds before timing out.\n"
+        "[rank9]:[E626 05:06:30.9 ProcessGroupNCCL.cpp:632] [Rank 9] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=16, NumelOut=16, Timeout(ms)=600000) ran for 600065 milliseconds before timing out."),
+    ),
+    (
+        "vllm-swift 9: a store that does not answer yet",
+        None,
+        {},
+        "[W426 16:56:01.8 TCPStore.cpp:347] [c10d] TCP client failed to connect/validate to host 10.0.0.1:59782 - retrying (try=6, timeout=1800000ms, delay=5241ms): Connection reset by peer",
+    ),
+    ("llm-foundry 258: Composer", "bus_error", {"rank": 2}, "ERROR:composer.cli.launcher:Rank 2 crashed with exit code -7."),
+    ("llm-foundry 726: Composer", "task_exit", {"rank": 4, "pid": 147193}, "ERROR:composer.cli.launcher:Global rank 4 (PID 147193) exited with code 1"),
+    (
+        "MP-SENet 7: what torch.multiprocessing says of a child",
+        "segfault",
+        {"rank": 1},
+        "Traceback (most recent call last):\n  File \"t.py\", line 6, in <module>\ntorch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGSEGV",
+    ),
+    ("EZ-HOI 6: told to end", None, {}, "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal SIGTERM"),
+    ("ompi 6618: kubectl exec", "oom_kill_suspected", {}, "command terminated with exit code 137\nORTE has lost communication with a remote daemon."),
+    (
+        "pyxis 61: the container did not start",
+        "slurm_launch_failed",
+        {"line": 1},
+        "slurmstepd: error: pyxis: container start failed with error code: 1\nslurmstepd: error: pyxis: couldn't start container\nsrun: error: n2: task 1: Exited with exit code 1",
+    ),
+    ("pyxis 135", "slurm_launch_failed", {"host": "sp-0016"}, "slurmstepd-sp-0016: error: pyxis: couldn't start container\nsrun: error: sp-0016: task 0: Exited with exit code 1"),
+    ("trixie 58", "slurm_launch_failed", {"host": "cn131"}, "srun: error: Task launch for 36.0 failed on node cn131: Job credential expired"),
+    ("recOrder 482", "slurm_launch_failed", {}, "srun: fatal: SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, and SLURM_MEM_PER_NODE are mutually exclusive."),
+    ("pman 200", "slurm_launch_failed", {}, "sbatch: error: Batch job submission failed: Requested node configuration is not available"),
+    ("soperator 854", "slurm_node_fail", {"host": "worker-1"}, "salloc: error: Node failure on worker-1"),
+    (
+        "jukebox 155: MPICH prints the wait status",
+        "oom_kill_suspected",
+        {"pid": 9665, "host": "n6"},
+        ("=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 9665 RUNNING AT n6\n=   EXIT CODE: 9\n=   CLEANING UP REMAINING PROCESSES\n"
+        "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)"),
+    ),
+    ("Galois 37", "segfault", {"pid": 4774}, "=   PID 4774 RUNNING AT n1\n=   EXIT CODE: 139"),
+    ("Intel MPI", "oom_kill_suspected", {"rank": 3, "pid": 12, "host": "n1"}, "=   RANK 3 PID 12 RUNNING AT n1\n=   KILLED BY SIGNAL: 9 (Killed)"),
+    (
+        "ucx 5832: the first process to do so was",
+        "task_exit",
+        {"rank": 5},
+        "mpirun detected that one or more processes exited with non-zero status, thus causing\nthe job to be terminated. The first process to do so was:\n\n  Process name: [[64636,1],5]\n  Exit code:    1",
+    ),
+    ("a program that reports exit codes is no launcher", None, {}, "Exit code:    1"),
+    ("Open MPI 5 breaks the line", "segfault", {"rank": 1, "pid": 77, "host": "n3"}, "prterun noticed that process rank 1 with PID 77 on node n3 exited on\nsignal 11 (Segmentation fault)."),
+    ("QUICK 172", "task_exit", {"rank": 0}, "mpirun has exited due to process rank 0 with PID 0 on\nnode n1 exiting improperly. There are three reasons this could occur:"),
+    (
+        "radical.pilot 2164: a node's daemon is gone",
+        "peer_lost",
+        {"host": "d23n02"},
+        "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[27407,0],0] on node batch2\n  Remote daemon: [[27407,0],1] on node d23n02",
+    ),
+    ("radical.pilot 2417", "rendezvous_failed", {}, "An ORTE daemon has unexpectedly failed after launch and before\ncommunicating back to mpirun."),
+    ("ompi 11669", "rendezvous_failed", {}, "[cn557:1724353] PML ucx cannot be selected"),
+    ("deepops 942: Open MPI names who crashed", "process_aborted", {"host": "gpu01", "pid": 193313}, "[gpu01:193313] *** Process received signal ***\n[gpu01:193313] Signal: Aborted (6)"),
 ]  # fmt: skip
 
 

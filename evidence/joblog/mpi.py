@@ -1,0 +1,133 @@
+"""What MPI's launchers and libraries write into a job's output: Open MPI and PRRTE, MPICH and Intel MPI."""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.evidence.joblog import gloo, grammar, process, slurm
+from probing_cluster.evidence.joblog.grammar import Context, JobFinding, Record, make
+
+FACTS = {
+    "peer_lost": process.FACTS["peer_lost"],
+    "rendezvous_failed": gloo.FACTS["rendezvous_failed"],
+    **{
+        k: slurm.FACTS[k]
+        for k in (
+            "oom_kill_suspected",
+            "segfault",
+            "bus_error",
+            "process_aborted",
+            "process_crashed",
+            "process_terminated",
+            "task_exit",
+        )
+    },
+}
+_ABOUT = re.compile(
+    r"^=\s+(?:RANK (?P<rank>\d{1,8}) )?PID (?P<pid>\d{1,10}) RUNNING AT (?P<host>\S{1,253})"
+    r"|^\s*Process name: \[(?:\[\d{1,10},\d{1,10}\]|[\w.@-]{1,253}),(?P<name>\d{1,8})\]"
+    r"|process rank (?P<noticed>\d{1,8}) with PID (?P<npid>\d{1,10}) on node (?P<nhost>\S{1,253}) exited on$"
+)
+"""The first line of a message that says on a later one how the process ended."""
+_ABOUT_LINES = 4
+_ON_SIGNAL = re.compile(
+    r"process rank (?P<rank>\d{1,18}) with PID (?P<pid>\d{1,18}) on node (?P<host>\S+) exited on signal (?P<signal>\d{1,18})"
+)
+_SIGNAL = re.compile(
+    r"=\s+KILLED BY SIGNAL: (?P<killed>\d{1,3})\b|THE EXIT STRING: .{0,60}\(signal (?P<string>\d{1,3})\)|^signal (?P<wrapped>\d{1,3}) \("
+)
+_CODE = re.compile(r"^(?:=\s+EXIT CODE: (?P<mpich>\d{1,18})$|\s*Exit code:\s+(?P<open>\d{1,18})$)")
+_WAIT_SIGNALS = frozenset({6, 7, 8, 9, 11, 15})
+"""MPICH prints the wait status: a small one of these is a signal far more often than a program's own code."""
+_IMPROPER = re.compile(
+    r"\bhas exited due to process rank (?P<rank>\d{1,8}) with PID (?P<pid>\d{1,10}) on(?: node (?P<host>\S{1,253}))?"
+)
+_ABORT = re.compile(
+    r"MPI_ABORT was invoked on rank (?P<rank>\d{1,18})|^\s*Abort\(-?\d{1,18}\) on node (?P<node>\d{1,8})\b"
+)
+_START = re.compile(
+    r"\bPML \w{1,32} cannot be selected|No components were able to be opened in the \w{1,32} framework|MPI_INIT(?:_THREAD)? failed for some reason"
+    r"|Fatal error in (?:P?MPI_Init|internal_Init)\w*:|An error occurred in MPI_Init|daemon has unexpectedly failed after launch"
+    r"|unable to reliably start one or more daemons",
+    re.IGNORECASE,
+)
+_LOST = re.compile(
+    r"(?:ORTE|PRTE) has lost communication with|^\s*Remote daemon ?: \S{1,200} on node (?P<host>\S{1,253})"
+)
+_MEANING_START = "MPI could not bring the job's processes together."
+
+
+def _signal(source: Record, signal: str, **about: object) -> JobFinding:
+    return make(FACTS, slurm.of_signal(int(signal[:3])), source, **about)
+
+
+def read(source: Record, context: Context) -> JobFinding | None:
+    """A line of an MPI launcher or library."""
+    text = source.text
+    if found := _ABOUT.search(text):
+        rank = found["rank"] or found["name"] or found["noticed"]
+        context.mpi = {
+            "rank": grammar.number(rank, grammar.MAX_RANK),
+            "pid": grammar.number(found["pid"] or found["npid"]),
+            "host": found["host"] or found["nhost"],
+        }
+        context.mpi_line = source.line
+        return None
+    near = 0 < context.mpi_line < source.line <= context.mpi_line + _ABOUT_LINES
+    about = context.mpi if near else {}
+    if found := _ON_SIGNAL.search(text):
+        who = {"rank": grammar.number(found["rank"]), "pid": grammar.number(found["pid"])}
+        return _signal(source, found["signal"], host=found["host"], **who)
+    if (found := _SIGNAL.search(text)) and (near or not found["wrapped"]):
+        return _signal(source, found["killed"] or found["string"] or found["wrapped"], **about)
+    if (found := _CODE.search(text)) and (near or found["mpich"]):
+        code = int((found["mpich"] or found["open"])[:9])
+        if found["mpich"] and code in _WAIT_SIGNALS:
+            return _signal(source, str(code), **about)
+        kind = process.of_code(code)
+        return make(FACTS, kind, source, **about) if kind else None
+    if found := _IMPROPER.search(text):
+        rank = grammar.number(found["rank"], grammar.MAX_RANK)
+        return make(FACTS, "task_exit", source, rank=rank, host=found["host"])
+    if _START.search(text):
+        return make(FACTS, "rendezvous_failed", source, meaning=_MEANING_START)
+    if found := _ABORT.search(text):
+        rank = grammar.number(found["rank"] or found["node"], grammar.MAX_RANK)
+        return make(FACTS, "process_aborted", source, rank=rank)
+    if found := _LOST.search(text):
+        return make(FACTS, "peer_lost", source, host=found["host"])
+    return None
+
+
+FAMILY = grammar.Family(
+    name="mpi",
+    triggers=(
+        "process rank",
+        "RUNNING AT",
+        "Process name: [",
+        "Exit code: ",
+        "EXIT CODE",
+        "EXIT STRING",
+        "KILLED BY SIGNAL",
+        "(Killed)",
+        "(Segmentation",
+        "(Aborted)",
+        "(Bus error",
+        "(Terminated)",
+        "(Floating",
+        "(Illegal",
+        "MPI_ABORT",
+        "Abort(",
+        "MPI_Init",
+        "MPI_INIT",
+        "internal_Init",
+        "cannot be selected",
+        "No components were able",
+        "daemon has unexpectedly",
+        "unable to reliably start",
+        "lost communication",
+        "Remote daemon",
+    ),
+    read=read,
+    facts=FACTS,
+)
