@@ -85,7 +85,7 @@ _PRI5424 = _pattern(
 )
 _PRI = _pattern(r"\s*<(?P<pri>\d{1,3})>")
 _DMESG_X = _pattern(
-    r"(?P<fac>kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local\d)\s*:\s{0,8}(?P<lev>emerg|alert|crit|err|warn|notice|info|debug)\s*:\s?"
+    r"(?P<fac>kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local\d)\s*:\s{0,8}(?P<lev>emerg|alert|crit|err|warn(?=ing|\b)|notice|info|debug)(?:ing)?\s*:\s?"
 )
 _UPTIME = _pattern(
     r"\s*\[\s*\+?(?P<up>\d{1,12}(?:\.\d{1,9})?)\](?:\s*\[\s*[TC]\d{1,9}(?:@\d+)?\])?:?[ ]{0,2}"

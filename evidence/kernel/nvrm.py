@@ -110,7 +110,7 @@ _INIT = re.compile(
 )
 _PROBE = re.compile(rf"\bnvidia: probe of (?P<pci>{grammar.PCI}) failed with error")
 _MISMATCH = re.compile(
-    r"NVRM: API mismatch: the client (?:'(?P<name>[^']{1,64})' \(pid (?P<pid>\d{1,18})\))?"
+    r"NVRM: API mismatch: the client (?:'(?P<name>[^']{1,64})' \(pid (?P<pid>\d{1,18})\))?|\bnvidia-nvswitch: Version mismatch, kernel version"
 )
 _ASSERT = re.compile(r"(?:NVRM:|nvidia-[a-z]+:|NVSwitch:).*\bAssertion failed|NVRM: nvAssert\w*")
 _BAR = re.compile(

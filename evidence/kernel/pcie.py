@@ -80,13 +80,15 @@ _GONE = re.compile(
     r"device inaccessible|\(config space inaccessible\)|not ready \d+ms after (?:FLR|bus reset|resume|DPC|\w+ reset); giving up"
 )
 _SPEED = re.compile(
-    rf"(?P<now>\d{{1,9}}(?:\.\d{{1,9}})?) Gb/s available PCIe bandwidth, limited by (?P<limit>[\d.]{{1,9}} GT/s PCIe x\d+) link at (?P<at>{grammar.PCI}) "
-    r"\(capable of (?P<can>\d{1,9}(?:\.\d{1,9})?) Gb/s with (?P<full>[\d.]{1,9} GT/s PCIe x\d+) link\)"
+    rf"(?P<now>\d{{1,9}}(?:\.\d{{1,9}})?) Gb/s available PCIe bandwidth, limited by (?P<limit>[\d.]{{1,9}} GT/s (?:PCIe )?x\d+) link at (?P<at>{grammar.PCI}) "
+    r"\(capable of (?P<can>\d{1,9}(?:\.\d{1,9})?) Gb/s with (?P<full>[\d.]{1,9} GT/s (?:PCIe )?x\d+) link\)"
 )
 _ASLEEP = re.compile(
-    r"\bpci \S+: .* limited by 2\.5 GT/s PCIe (?P<lanes>x\d+) link .* \(capable of .* GT/s PCIe (?P=lanes) link\)"
+    r"\bpci \S+: .* limited by 2\.5 GT/s (?:PCIe )?(?P<lanes>x\d+) link .* \(capable of .* GT/s (?:PCIe )?(?P=lanes) link\)"
 )
 """While the bus is searched graphics cards still stand at the first speed, with all lanes; they speed up when used."""
+_DRIVE = re.compile(r"GT/s PCIe x(?P<lanes>[124]) link .* \(capable of .* GT/s PCIe x(?P=lanes) link\)")
+"""A drive with all its lanes is in a slot of an earlier generation, which is no fault."""
 _BIG_DEVICE_GBPS = 100.0
 """Links that could carry this much belong to GPUs, fabric NICs and NVMe, where a narrower one costs jobs."""
 _CORRECTABLE: tuple[str, ...] = (
@@ -174,7 +176,7 @@ def _link(message: str, address: str | None) -> KernelFinding | None:
         code = next((c for c, pattern in _SLOT_CODES if pattern.search(message)), None)
         return make(FACTS, "pcie_link", code, message, pci_bus_id=address, device=device) if code else None
     if (speed := _SPEED.search(message)) and float(speed["can"]) >= _BIG_DEVICE_GBPS:
-        if _ASLEEP.search(message):
+        if _ASLEEP.search(message) or _DRIVE.search(message):
             return None
         detail = {
             "now_gbps": float(speed["now"]),

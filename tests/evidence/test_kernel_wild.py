@@ -159,6 +159,12 @@ FOUND = [
     ("filesystem/not_responding", None, None, "ceph: [e3b0c442-98fc-1c14-9afb-f4c8996fb924 64123]: mds0 hung"),
     ("filesystem/not_responding", None, None, "ceph: mds0 session blocklisted"),
     ("none", None, None, "ceph: mds0 reconnect start"),
+    # gpu-operator 121; drives in slots of an earlier generation; links as kernels before 5.7 print them
+    ("driver/version_mismatch", None, None, "nvidia-nvswitch: Version mismatch, kernel version 450.80.02 user version 450.51.06"),
+    ("none", None, None, "pci 0000:17:00.0: 63.012 Gb/s available PCIe bandwidth, limited by 16.0 GT/s PCIe x4 link at 0000:16:05.0 (capable of 126.024 Gb/s with 32.0 GT/s PCIe x4 link)"),
+    ("pcie_aer/link_degraded", "0000:56:00.0", None, "pci 0000:56:00.0: 63.012 Gb/s available PCIe bandwidth, limited by 16.0 GT/s PCIe x4 link at 0000:00:1c.0 (capable of 126.024 Gb/s with 16.0 GT/s PCIe x8 link)"),
+    ("pcie_aer/link_degraded", "0000:01:00.0", None, "mlx5_core 0000:01:00.0: 63.008 Gb/s available PCIe bandwidth, limited by 8 GT/s x8 link at 0000:00:03.0 (capable of 126.016 Gb/s with 8 GT/s x16 link)"),
+    ("none", None, None, "pci 0000:01:00.0: 32.000 Gb/s available PCIe bandwidth, limited by 2.5 GT/s x16 link at 0000:00:02.0 (capable of 126.016 Gb/s with 8 GT/s x16 link)"),
 ]  # fmt: skip
 
 
