@@ -91,6 +91,8 @@ _UPTIME = _pattern(
     r"\s*\[\s*\+?(?P<up>\d{1,12}(?:\.\d{1,9})?)\](?:\s*\[\s*[TC]\d{1,9}(?:@\d+)?\])?:?[ ]{0,2}"
 )
 _STAMP = _pattern(r"\s*\[(?P<when>[A-Za-z0-9][^\]\[]{7,40}[\dZ])\]:?[ ]?")
+_HUMAN = _pattern(r"\s*\[[A-Z][a-z]{2}[ ]{0,2}\d{1,2}\ \d\d:\d\d\][ ]?")
+"""`dmesg -H` gives the first line of each minute its date without a year, the others how much later they came."""
 _CRI = _pattern(r"(?P<iso>\d{4}-\d\d-\d\dT\S{8,24})\ (?:stdout|stderr)\ [FP]\ ")
 _KLOG = _pattern(r"[IWEF]\d{4}\ \d\d:\d\d:\d\d\.\d+\s+\d+\ \S+:\d+\]\ ")
 _HOST_TAG = _pattern(
@@ -140,6 +142,8 @@ def _dmesg(line: Line, text: str) -> Line | None:
         return replace(line, uptime_s=float(found["up"]), message=text[found.end() :])
     if (found := _STAMP.match(text)) and dates.looks_like(found["when"]):
         return replace(line, at=dates.parse(found["when"], None) or line.at, message=text[found.end() :])
+    if found := _HUMAN.match(text):
+        return replace(line, message=text[found.end() :])
     return None
 
 
