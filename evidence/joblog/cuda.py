@@ -80,13 +80,13 @@ _KINDS = (
             re.IGNORECASE,
         ),
     ),
-    ("cuda_misaligned_address", re.compile(r"misaligned address", re.IGNORECASE)),
+    ("cuda_misaligned_address", re.compile(r"misaligned.?address", re.IGNORECASE)),
     (
         "cuda_illegal_instruction",
-        re.compile(r"illegal instruction|ILLEGAL_INSTRUCTION|invalid program counter", re.IGNORECASE),
+        re.compile(r"illegal instruction|ILLEGAL_?INSTRUCTION|invalid program counter", re.IGNORECASE),
     ),
     ("cuda_device_assert", re.compile(r"device-side assert|ERROR_ASSERT\b|cudaErrorAssert", re.IGNORECASE)),
-    ("cuda_launch_timeout", re.compile(r"launch timed out", re.IGNORECASE)),
+    ("cuda_launch_timeout", re.compile(r"launch timed out|LAUNCH_?TIMEOUT", re.IGNORECASE)),
     (
         "cuda_launch_failure",
         re.compile(
@@ -101,7 +101,7 @@ _KINDS = (
     (
         "cuda_version",
         re.compile(
-            r"driver version is insufficient|no kernel image is available|NoBinaryForGpu|invalid device function|forward compatibility was attempted|unsupported toolchain|PTX was compiled",
+            r"driver version is insufficient|no kernel image is available|NO_?BINARY_?FOR_?GPU|NoKernelImage|InsufficientDriver|UNSUPPORTED_?PTX|invalid device function|forward compatibility was attempted|unsupported toolchain|PTX was compiled",
             re.IGNORECASE,
         ),
     ),
@@ -109,7 +109,7 @@ _KINDS = (
     (
         "cuda_unavailable",
         re.compile(
-            r"no CUDA-capable device|busy or unavailable|initialization error|driver initialization failed|not yet initialized|invalid device ordinal|driver shutting down|system driver mismatch|CUDA_ERROR_(?:NO_DEVICE|NOT_INITIALIZED|SYSTEM_NOT_READY)|No CUDA GPUs are available|driver/library version mismatch",
+            r"no CUDA-capable device|busy or unavailable|initialization error|driver initialization failed|not yet initialized|invalid device ordinal|driver shutting down|system driver mismatch|CUDA_ERROR_(?:NO_DEVICE|NOT_INITIALIZED|SYSTEM_NOT_READY|DEVICE_UNAVAILABLE)|cudaError(?:NoDevice|InitializationError|SystemNotReady|SystemDriverMismatch|Devices?Unavailable)|No CUDA GPUs are available|driver/library version mismatch",
             re.IGNORECASE,
         ),
     ),
@@ -133,7 +133,7 @@ _HANDLE = re.compile(
     re.IGNORECASE,
 )
 _ADVICE = re.compile(
-    r"might be asynchronously reported|consider passing (?:CUDA_LAUNCH_BLOCKING|AMD_SERIALIZE)|Compile with|Search for `(?:cuda|hip|CUDA_|HIP_)|^:[1-9]:\w{1,60}\.\w{1,4}\s*:|UserWarning|warnings\.warn|CUDA error(?:s)? (?:if|when|handling|checking)"
+    r"might be asynchronously reported|consider passing (?:CUDA_LAUNCH_BLOCKING|AMD_SERIALIZE)|Compile with|Search for `(?:cuda|hip|CUDA_|HIP_)|(?:^|\s):[1-9]:\w{1,60}\.\w{1,4}\s*:|UserWarning|warnings\.warn|CUDA error(?:s)? (?:if|when|handling|checking)"
 )
 
 

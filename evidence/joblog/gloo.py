@@ -65,6 +65,10 @@ _STORE_TIMEOUT = re.compile(
 _STORE_BARRIER = re.compile(
     r"Timed out initializing process group in store based barrier on rank:? (?P<rank>\d{1,8})(?:.*timeout=(?:(?P<d>\d{1,18}) days?, )?(?P<h>\d{1,18}):(?P<m>\d\d):(?P<s>\d\d))?"
 )
+_UNIQUE_ID = re.compile(
+    r"(?:\[(?P<rank>\d{1,8})\] is setting up NCCL communicator .{0,100})?key-value store by .{0,80} got error: (?:(?P<late>Socket Timeout|[Ww]ait timeout|Timeout)|(?P<gone>Connection (?:reset|closed|refused)|Broken pipe|[Ff]ailed to recv))"
+)
+"""A rank asks the store for NCCL's id, which rank 0 writes."""
 _FAILED = re.compile(
     r"RendezvousConnectionError|RendezvousClosedError|RendezvousGracefulExitError|The (?:connection|rendezvous) .*(?:failed|closed)|DistNetworkError: (?!.*Address already)",
     re.IGNORECASE,
@@ -73,8 +77,8 @@ _STORE_LOST = re.compile(
     r"(?:recvValue|sendBytes|recvVector|recvBytes)\w* failed on|TCPStore.*(?:Broken pipe|Connection reset|Failed to (?:recv|check))|Failed to recv, got 0 bytes|Connection reset by peer \(errno: 104"
 )
 _IN_USE = re.compile(r"[Aa]ddress already in use|EADDRINUSE")
-_RETRYING = re.compile(r"failed to connect/validate to host .* - retrying \(try=")
-"""A rank that started before the one that keeps the store: it asks again until it answers, or says that it gives up."""
+_RETRYING = re.compile(r"\bretrying\b|\bretry\b.{0,40}\battempt \d", re.IGNORECASE)
+"""Who asks again, as a rank does that started before the one that keeps the store, has not failed yet."""
 _OWN_ERROR = re.compile(r"Error\b|what\(\)|\[E")
 _AT_THE_END = re.compile(
     r"\[W\d{0,4}\s|has failed to (?:shutdown|send a keep-alive heartbeat to) the rendezvous"
@@ -120,6 +124,9 @@ def read(source: Record, context: Context) -> JobFinding | None:
             timeout_ms=seconds * 1000 or None,
             op="barrier",
         )
+    if found := _UNIQUE_ID.search(text):
+        kind = "rendezvous_timeout" if found["late"] else "store_lost"
+        return make(FACTS, kind, source, rank=grammar.number(found["rank"], grammar.MAX_RANK))
     if found := _STORE_TIMEOUT.search(text):
         ms = int(found["s"]) * 1000 if found["s"] else None
         if found["ms"]:
@@ -154,6 +161,7 @@ FAMILY = grammar.Family(
         "endezvous",
         "DistNetworkError",
         " failed on",
+        "key-value store",
         "TCPStore",
         "Failed to recv",
         "ddress already in use",

@@ -147,11 +147,17 @@ _LISTING_LINES = 200
 _TORCH_RANK = re.compile(r"\[rank(?P<rank>\d{1,8})\](?=:|\s)")
 _PREFIXES = (
     re.compile(r"(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})?\[\d+,(?P<rank>\d{1,8})\]<std(?:out|err)>:\s?"),
+    re.compile(r"\[\d+,mpirank:(?P<rank>\d{1,8}),(?P<host>[\w.-]{1,253})\]<std(?:out|err)>:\s?"),
     re.compile(r"std(?:out|err): "),
     re.compile(r"\s*(?P<rank>\d{1,6}): (?=\S|$)"),
-    re.compile(r"\[(?:rank|Rank)\s?(?P<rank>\d{1,8})\]:?\s?"),
+    re.compile(r"\[(?:rank|Rank|RANK)\s?(?P<rank>\d{1,8})\]:?\s?"),
     re.compile(r"\[(?P<host>[\w.-]{1,253}):(?P<local>\d{1,5})\]:?\s"),
-    re.compile(r"\[default(?P<local>\d{1,5})\]:\s?"),
+    re.compile(r"\[[a-z][a-z_]{1,30}(?P<local>\d{1,5})\]:\s?"),
+    re.compile(
+        r"\((?:[\w.-]{1,64}, )?rank=(?P<rank>\d{1,8}), pid=\d{1,10}(?:, ip=(?P<host>[\w.:-]{1,64}))?\)\s"
+    ),
+    re.compile(r"(?:trainer|worker|replica|node|role|actor)/(?P<rank>\d{1,6}) "),
+    re.compile(r"[A-Za-z][\w.-]{0,200}[-_]\d{1,6}\s{1,30}\| "),
     re.compile(r"\((?P<actor>[\w.:]{1,64}) pid=(?P<pid>\d{1,10})(?:, ip=(?P<host>[\w.:-]{1,64}))?\)\s"),
     re.compile(
         r"(?P<host>[A-Za-z0-9][\w.-]{0,252}):\s(?=\[rank\d|\[E\d{0,4}\s|\[\d{4}-|Traceback \(|\s+File|slurmstepd|srun:)"

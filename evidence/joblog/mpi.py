@@ -24,9 +24,9 @@ FACTS = {
     },
 }
 _ABOUT = re.compile(
-    r"^=\s+(?:RANK (?P<rank>\d{1,8}) )?PID (?P<pid>\d{1,10}) RUNNING AT (?P<host>\S{1,253})"
-    r"|^\s*Process name: \[(?:\[\d{1,10},\d{1,10}\]|[\w.@-]{1,253}),(?P<name>\d{1,8})\]"
-    r"|process rank (?P<noticed>\d{1,8}) with PID (?P<npid>\d{1,10}) on node (?P<nhost>\S{1,253}) exited on$"
+    r"(?:^|\s)=\s+(?:RANK (?P<rank>\d{1,8}) )?PID (?P<pid>\d{1,10}) RUNNING AT (?P<host>\S{1,253})"
+    r"|(?:^|\s)Process name: \[(?:\[\d{1,10},\d{1,10}\]|[\w.@-]{1,253}),(?P<name>\d{1,8})\]"
+    r"|process rank (?P<noticed>\d{1,8}) with PID (?P<npid>\d{1,10}) on node (?P<nhost>\S{1,253})(?: exited on)?$"
 )
 """The first line of a message that says on a later one how the process ended."""
 _ABOUT_LINES = 4
@@ -34,16 +34,16 @@ _ON_SIGNAL = re.compile(
     r"process rank (?P<rank>\d{1,18}) with PID (?P<pid>\d{1,18}) on node (?P<host>\S+) exited on signal (?P<signal>\d{1,18})"
 )
 _SIGNAL = re.compile(
-    r"=\s+KILLED BY SIGNAL: (?P<killed>\d{1,3})\b|THE EXIT STRING: .{0,60}\(signal (?P<string>\d{1,3})\)|^signal (?P<wrapped>\d{1,3}) \("
+    r"=\s+KILLED BY SIGNAL: (?P<killed>\d{1,3})\b|THE EXIT STRING: .{0,60}\(signal (?P<string>\d{1,3})\)|(?:^|\s)(?:exited on )?signal (?P<wrapped>\d{1,3}) \("
 )
-_CODE = re.compile(r"^(?:=\s+EXIT CODE: (?P<mpich>\d{1,18})$|\s*Exit code:\s+(?P<open>\d{1,18})$)")
+_CODE = re.compile(r"(?:^|\s)(?:=\s+EXIT CODE: (?P<mpich>\d{1,18})$|Exit code:\s+(?P<open>\d{1,18})$)")
 _WAIT_SIGNALS = frozenset({6, 7, 8, 9, 11, 15})
 """MPICH prints the wait status: a small one of these is a signal far more often than a program's own code."""
 _IMPROPER = re.compile(
     r"\bhas exited due to process rank (?P<rank>\d{1,8}) with PID (?P<pid>\d{1,10}) on(?: node (?P<host>\S{1,253}))?"
 )
 _ABORT = re.compile(
-    r"MPI_ABORT was invoked on rank (?P<rank>\d{1,18})|^\s*Abort\(-?\d{1,18}\) on node (?P<node>\d{1,8})\b"
+    r"MPI_ABORT was invoked on rank (?P<rank>\d{1,18})|(?:^|\s)Abort\(-?\d{1,18}\) on node (?P<node>\d{1,8})\b"
 )
 _START = re.compile(
     r"\bPML \w{1,32} cannot be selected|No components were able to be opened in the \w{1,32} framework|MPI_INIT(?:_THREAD)? failed for some reason"
@@ -52,7 +52,7 @@ _START = re.compile(
     re.IGNORECASE,
 )
 _LOST = re.compile(
-    r"(?:ORTE|PRTE) has lost communication with|^\s*Remote daemon ?: \S{1,200} on node (?P<host>\S{1,253})"
+    r"(?:ORTE|PRTE) has lost communication with|(?:^|\s)Remote daemon ?: \S{1,200} on node (?P<host>\S{1,253})"
 )
 _MEANING_START = "MPI could not bring the job's processes together."
 
@@ -103,6 +103,7 @@ FAMILY = grammar.Family(
     name="mpi",
     triggers=(
         "process rank",
+        "exited on signal",
         "RUNNING AT",
         "Process name: [",
         "Exit code: ",

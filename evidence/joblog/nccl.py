@@ -110,6 +110,10 @@ _CUDA = re.compile(r"C[uU][dD][aA] failure(?: \d+)? '?(?P<text>[^'\n]{1,120})'?"
 _NVLS = re.compile(r"\bnvls\.cc:|\bNVLS\b|NVLink SHARP")
 _BIND = re.compile(r"Failed to \w{1,20} NVLink SHARP .{0,200}CUDA error")
 _MULTICAST = "A CUDA call for NVLink SHARP inside NCCL failed: often the NVSwitches or their Fabric Manager are not in order."
+_OFI = re.compile(
+    r"NET/OFI (?!.{0,200}\binitializ)(?:.{0,200}?(?P<completion>completed with error)|.{0,300}?(?:[Ff]ailed|Couldn't|Unable to|\bRC: -?[1-9]))"
+)
+"""The plugin for libfabric: EFA, Slingshot."""
 _BARE = re.compile(r"^(?:.{0,60}?)(?P<text>NET/IBP? ?: ?.*)")
 _UCX = re.compile(
     r"\b[Tt]ransport retry count(?:er)? exceeded on (?P<hca>\w+):\d+/\w+|\bFailed to modify QP to (?:INIT|RTR|RTS)\b|\bibv_\w{2,40}\([^)]{0,100}\) failed\b"
@@ -176,6 +180,16 @@ def read(source: Record, _context: Context) -> JobFinding | None:
     text = said["text"]
     if finding := _completion(named, text):
         return finding
+    if found := _OFI.search(text):
+        if found["completion"]:
+            said_of_it = "A transfer over libfabric ended with an error."
+            return make(FACTS, "net_ib_completion_error", named, meaning=said_of_it)
+        return make(
+            FACTS,
+            "net_ib_error",
+            named,
+            meaning="A libfabric call failed: the network adapter or its link is not usable.",
+        )
     if event := _ASYNC_EVENT.search(text):
         return make(FACTS, "net_ib_async_event", named, detail={"event": (event["event"] or "").strip()})
     if failed := _CUDA.search(text):

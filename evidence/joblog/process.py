@@ -41,9 +41,9 @@ FACTS = {
 _ELASTIC = re.compile(
     r"failed \(exitcode: (?P<code>-?\d{1,6})\) (?:local_rank: (?P<local>\d{1,18}) )?\(pid: (?P<pid>\d{1,18})\)"
 )
-_CHILD_RANK = re.compile(r"^\s*rank\s+: (?P<rank>\d{1,18}) \(local_rank: \d+\)")
-_CHILD_HOST = re.compile(r"^\s*host\s+: (?P<host>\S+)")
-_CHILD_EXIT = re.compile(r"^\s*exitcode\s+: (?P<code>-?\d+) \(pid: (?P<pid>\d{1,18})\)")
+_CHILD_RANK = re.compile(r"(?:^|\s)rank\s+: (?P<rank>\d{1,18}) \(local_rank: \d+\)")
+_CHILD_HOST = re.compile(r"(?:^|\s)host\s+: (?P<host>\S+)")
+_CHILD_EXIT = re.compile(r"(?:^|\s)exitcode\s+: (?P<code>-?\d+) \(pid: (?P<pid>\d{1,18})\)")
 _ROOT = re.compile(r"Root Cause \(first observed failure\)")
 _CODE = re.compile(
     r"(?:exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|command terminated with exit code|died with) ?=? ?:?(?:<Signals\.(?P<signame>SIG[A-Z]+)[^>]*>|(?P<code>-?\d{1,6}))"

@@ -83,6 +83,9 @@ _SHM = re.compile(
 _WORKER = re.compile(
     r"DataLoader worker \(pid(?:\(s\))? (?P<pid>\d{1,10})[^)]{0,400}\) (?:is killed by signal: (?P<signal>[A-Za-z ]{2,40})|exited unexpectedly)"
 )
+_WORKER_FAULT = re.compile(
+    r"ERROR: Unexpected (?:segmentation fault|floating-point exception|bus error) encountered in worker"
+)
 _LOADER_TIMEOUT = re.compile(r"DataLoader timed out after (?P<s>\d{1,7}(?:\.\d+)?) seconds")
 _CHECKPOINT = re.compile(
     r"PytorchStreamWriter failed|inline_container\.cc:\d+\] \. (?:unexpected pos|PytorchStreamWriter)|CheckpointException|Error(?: while)? (?:saving|writing) (?:the )?checkpoint",
@@ -144,6 +147,8 @@ def _loader(source: Record) -> JobFinding | None:
         if signal in ("Terminated", "Interrupt"):
             return make(FACTS, "interrupted", source, pid=grammar.number(found["pid"]))
         return make(FACTS, kind, source, pid=grammar.number(found["pid"]))
+    if _WORKER_FAULT.search(source.text) and not _SHM.search(source.text):
+        return make(FACTS, "dataloader_crash", source)
     if found := _LOADER_TIMEOUT.search(source.text):
         return make(FACTS, "dataloader_timeout", source, timeout_ms=int(float(found["s"]) * 1000))
     return None
@@ -193,6 +198,7 @@ FAMILY = grammar.Family(
         "hared memory",
         "dev/shm",
         "DataLoader",
+        "encountered in worker",
         "PytorchStreamWriter",
         "inline_container",
         "heckpoint",

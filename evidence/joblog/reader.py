@@ -89,6 +89,7 @@ _NEW_RECORD = re.compile(
 _TRACEBACK = "Traceback (most recent call last)"
 _UNRAISED = re.compile(r"^\s*(?:Exception ignored (?:in|on|while)\b|--- Logging error ---)")
 """What Python writes above a traceback that nobody gets to catch, and that ends nothing."""
+_ERROR_WORD = re.compile(r"(?:error|exception|failure|fault|warning|interrupt|exit)$", re.IGNORECASE)
 _FRAME = re.compile(r"^(?:\s|\[rank|$)|^\S.*File \"")
 _DEEP = re.compile(r"^\s*(?:During handling of the above|The above exception was the direct)")
 
@@ -96,6 +97,19 @@ _DEEP = re.compile(r"^\s*(?:During handling of the above|The above exception was
 def facts() -> dict[str, Fact]:
     """Every kind that can be found in a job log and what it means."""
     return {kind: said for family in FAMILIES for kind, said in family.facts.items()}
+
+
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip(" \t"))
+
+
+def _is_no_tag(text: str, peeled: prefixes.Line) -> bool:
+    """Whether what was taken for syslog's host and program is the beginning of the message (`CUDA error: …`)."""
+    if not peeled.tag or not peeled.host or text.startswith(("{", "<")):
+        return False
+    if peeled.tag in prefixes.KERNEL_TAGS or f"{peeled.tag}[" in text:
+        return False
+    return not re.search(r"\d", peeled.host) or _ERROR_WORD.search(peeled.tag) is not None
 
 
 @dataclass(slots=True)
@@ -115,7 +129,7 @@ class JobLogReader:
         self._context = Context()
         self._story = cause.Story()
         self._cut: _Cut | None = None
-        self._tracebacks: dict[int | None, int] = {}
+        self._tracebacks: dict[int | None, tuple[int, int]] = {}
         self._unraised: dict[int | None, int] = {}
 
     def _families(self, record: Record) -> JobFinding | None:
@@ -165,13 +179,16 @@ class JobLogReader:
             if record.line - self._unraised.pop(rank, -_UNRAISED_LINES) < _UNRAISED_LINES:
                 self._tracebacks.pop(rank, None)
             elif len(self._tracebacks) < _MAX_TRACEBACKS:
-                self._tracebacks[rank] = record.line
+                self._tracebacks[rank] = (record.line, _indent(record.text))
             return None
-        stale = [r for r, began in self._tracebacks.items() if record.line - began > _TRACEBACK_LINES]
+        stale = [r for r, (began, _) in self._tracebacks.items() if record.line - began > _TRACEBACK_LINES]
         for old in stale:
             del self._tracebacks[old]
         if rank not in self._tracebacks:
             return None
+        _, indented = self._tracebacks[rank]
+        if indented and _indent(record.text) >= indented:
+            record = replace(record, text=record.text[indented:])
         if _FRAME.match(record.text) or _DEEP.match(record.text):
             return None
         if found := python.exception(record):
@@ -189,11 +206,13 @@ class JobLogReader:
         if not (record.text.startswith(("{", "<")) or dates.match_length(record.text)):
             return record
         peeled = prefixes.parse(record.text)
-        inner = grammar.strip(line, peeled.message)
+        message, host = peeled.message, peeled.host
+        if _is_no_tag(record.text, peeled):
+            at = record.text.find(f"{peeled.tag}:")
+            message, host = record.text[record.text.rfind(peeled.host or "", 0, at) :], None
+        inner = grammar.strip(line, message)
         rank = inner.rank if inner.rank is not None else record.rank
-        return replace(
-            inner, rank=rank, host=inner.host or record.host or peeled.host, pid=inner.pid or record.pid
-        )
+        return replace(inner, rank=rank, host=inner.host or record.host or host, pid=inner.pid or record.pid)
 
     def _take(self, finding: JobFinding) -> None:
         if finding.kind == "task_exit" and finding.rank is not None:

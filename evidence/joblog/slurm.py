@@ -84,7 +84,7 @@ _UNKILLABLE = re.compile(
 _LAUNCH = re.compile(
     r"(?:slurmstepd|slurmd)(?:-(?P<step>\S{1,253}))?: error: (?:.*execve\(\): (?P<what>.*)|TaskProlog failed|.*task_p_pre_launch|.*spank.*failed"
     r"|pyxis: (?:\[ERROR\]|child \d{1,10} failed|container start failed|couldn't start container|failed to (?:import|create)))"
-    r"|srun: error: (?:Application launch failed|task \d+ launch failed|Task launch for \S{1,64} failed on node (?P<node>[^\s:]{1,253})|Unable to create step|Unable to allocate|.*Invalid (?:job|account|partition|generic resource|qos))"
+    r"|srun: error: (?:Application launch failed|task \d+ launch failed|Task launch for \S{1,64} failed on node (?P<node>[^\s:]{1,253})|Unable to create (?:job )?step|Unable to allocate|.*Invalid (?:job|account|partition|generic resource|qos))"
     r"|srun: fatal: |(?:sbatch|salloc): error: (?:Batch job submission failed|Job submit/allocate failed|Unable to allocate)",
     re.IGNORECASE,
 )

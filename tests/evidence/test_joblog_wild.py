@@ -316,6 +316,7 @@ FOUND = [
     ),
     ("a program that reports exit codes is no launcher", None, {}, "Exit code:    1"),
     ("Open MPI 5 breaks the line", "segfault", {"rank": 1, "pid": 77, "host": "n3"}, "prterun noticed that process rank 1 with PID 77 on node n3 exited on\nsignal 11 (Segmentation fault)."),
+    ("and Open MPI 1 elsewhere", "segfault", {"rank": 1, "host": "n3"}, "mpirun noticed that process rank 1 with PID 77 on node n3\nexited on signal 11 (Segmentation fault)."),
     ("QUICK 172", "task_exit", {"rank": 0}, "mpirun has exited due to process rank 0 with PID 0 on\nnode n1 exiting improperly. There are three reasons this could occur:"),
     (
         "radical.pilot 2164: a node's daemon is gone",
@@ -326,6 +327,57 @@ FOUND = [
     ("radical.pilot 2417", "rendezvous_failed", {}, "An ORTE daemon has unexpectedly failed after launch and before\ncommunicating back to mpirun."),
     ("ompi 11669", "rendezvous_failed", {}, "[cn557:1724353] PML ucx cannot be selected"),
     ("deepops 942: Open MPI names who crashed", "process_aborted", {"host": "gpu01", "pid": 193313}, "[gpu01:193313] *** Process received signal ***\n[gpu01:193313] Signal: Aborted (6)"),
+    (
+        "Megatron-LM 386: a rank waits for NCCL's id",
+        "rendezvous_timeout",
+        {"rank": 3},
+        "RuntimeError: [3] is setting up NCCL communicator and retreiving ncclUniqueId from [0] via c10d key-value store by store->get('0'), but store->get('0') got error: Socket Timeout",
+    ),
+    (
+        "the same, and rank 0 is gone",
+        "store_lost",
+        {"rank": 7},
+        "RuntimeError: [7] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by store->get('0'), but store->get('0') got error: Connection reset by peer. This may indicate a possible application crash on rank 0 or a network set up issue.",
+    ),
+    ("aws-ofi-nccl 161", "net_ib_completion_error", {"host": "a-1", "pid": 462}, "a-1:462:650 [0] ofi_process_cq:1033 NCCL WARN NET/OFI Request 0x7f1 completed with error. RC: 21. Error: unknown error."),
+    ("aws-ofi-nccl 24", "net_ib_error", {"rank": 23}, "[1,23]<stdout>:ip-1:72593:73427 [7] create_nccl_ofi_component:459 NCCL WARN NET/OFI Couldn't open AV. RC: -22, ERROR: Invalid argument"),
+    ("aws-ofi-nccl: another protocol is tried next", None, {}, "ip-1:1:2 [0] nccl_net_ofi_create_plugin:262 NCCL WARN NET/OFI Failed to initialize rdma protocol"),
+    ("pytorch 35710: the name without the text", "cuda_unavailable", {}, "CUDA error at bandwidthTest.cu:256 code=802(cudaErrorSystemNotReady) \"cudaSetDevice(currentDevice)\""),
+    (
+        "STSU 6: the loader's handler is first",
+        "dataloader_crash",
+        {"line": 1},
+        "ERROR: Unexpected segmentation fault encountered in worker.\nTraceback (most recent call last):\n  File \"t.py\", line 9, in f\nRuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly",
+    ),
+    ("a date in front of an error is no syslog header", "cuda_ecc", {"host": None}, "2024-05-09T01:12:34.123Z CUDA error: uncorrectable ECC error encountered"),
+    ("a date, a rank and an error", "cuda_illegal_access", {}, "2024-05-09 01:12:34 rank7 RuntimeError: CUDA error: an illegal memory access was encountered"),
+    ("a syslog header", "oom_kill_suspected", {"host": "n17"}, "Jun  5 10:00:00 n17 train[123]: Killed"),
+    (
+        "SageMaker's launcher",
+        "python_exception",
+        {"rank": 3, "host": "algo-1"},
+        "[1,mpirank:3,algo-1]<stderr>:Traceback (most recent call last):\n[1,mpirank:3,algo-1]<stderr>:  File \"t.py\", line 1, in <module>\n[1,mpirank:3,algo-1]<stderr>:KeyError: 'lr'",
+    ),
+    (
+        "TorchX",
+        "python_exception",
+        {"rank": 2},
+        "trainer/2 Traceback (most recent call last):\ntrainer/2   File \"t.py\", line 1, in <module>\ntrainer/2 KeyError: 'lr'",
+    ),
+    ("SkyPilot", "oom_kill_suspected", {"rank": 1, "host": "10.0.0.2"}, "(worker1, rank=1, pid=4041, ip=10.0.0.2) Killed"),
+    ("docker compose", "oom_kill_suspected", {}, "worker-1  | Killed"),
+    (
+        "a listing of torchelastic behind a logger's words",
+        "segfault",
+        {"rank": 3, "pid": 99, "host": "n3"},
+        "INFO | Root Cause (first observed failure):\nINFO |   host      : n3\nINFO |   rank      : 3 (local_rank: 3)\nINFO |   exitcode  : -11 (pid: 99)",
+    ),
+    (
+        "a traceback that is indented as a whole",
+        "python_exception",
+        {"line": 3},
+        "    Traceback (most recent call last):\n      File \"t.py\", line 1, in <module>\n    KeyError: 'lr'",
+    ),
 ]  # fmt: skip
 
 
