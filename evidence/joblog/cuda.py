@@ -101,7 +101,7 @@ _KINDS = (
     (
         "cuda_version",
         re.compile(
-            r"driver version is insufficient|no kernel image is available|NO_?BINARY_?FOR_?GPU|NoKernelImage|InsufficientDriver|UNSUPPORTED_?PTX|invalid device function|forward compatibility was attempted|unsupported toolchain|PTX was compiled",
+            r"driver version is insufficient|no kernel image is available|NO_?BINARY_?FOR_?GPU|NoKernelImage|InsufficientDriver|UNSUPPORTED_?PTX|invalid device function|forward compatibility was attempted|unsupported toolchain|PTX was compiled|NVIDIA driver on your system is too old",
             re.IGNORECASE,
         ),
     ),
@@ -115,23 +115,26 @@ _KINDS = (
     ),
 )
 _ANCHOR = re.compile(
-    r"(?:CUDA|HIP) error(?: \d+|\(\d{1,4}\))?(?: in [^:]*)?[:,] (?P<a>[^\n]{2,300})|\b(?:cuda|hip)Error(?!_t\b)\w{2,60}(?:: (?P<b>[^\n]{2,200}))?|cuda runtime error \(\d+\) ?: (?P<c>[^\n]{2,200})"
+    r"(?:CUDA|Cuda|HIP) [Ee]rror(?: \d+|\(\d{1,4}\))?(?: in [^:]*)?[:,] (?P<a>[^\n]{2,300})|\b(?:cuda|hip)Error(?!_t\b)\w{2,60}(?:: (?P<b>[^\n]{2,200}))?|cuda runtime error \(\d+\) ?: (?P<c>[^\n]{2,200})"
     r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|(?:CUDA|HIP) (?P<f>out of memory)\b|(?P<j>Memory access fault by GPU node-\d+)|CUDA (?:initialization|call).*?: (?P<g>[^\n]{2,200})"
     r"|THCudaCheck FAIL .{0,300}?\berror=\d{1,4} : (?P<k>[^\n]{2,200})|cudaError_t \d{1,4} : \"(?P<l>[^\"\n]{2,200})\"|Test (?:CUDA|HIP) failure \S{1,200} '(?P<m>[^'\n]{2,200})'|\bHSA_STATUS_ERROR_(?P<n>[A-Z_]{3,60})"
+    r"|(?P<o>NVIDIA driver on your system is too old)|(?P<p>NVML_SUCCESS == r INTERNAL ASSERT FAILED)"
     r"|CUDA driver (?P<h>initialization failed)|from cudaGetDeviceCount\(\).*?\bError \d{1,4}: (?P<i>[^\n]{2,200})",
 )
 _TORCH_OOM = re.compile(
-    r"OutOfMemoryError: (?:CUDA|HIP|Tried to allocate)|(?:XlaRuntimeError: |\b)(?:RESOURCE_EXHAUSTED|Resource exhausted): [Oo]ut of memory|OOM when allocating tensor"
+    r"OutOfMemoryError: (?:CUDA|HIP|XPU|Tried to allocate|Allocation on device|Out of memory allocating)|(?:XlaRuntimeError: |\b)(?:RESOURCE_EXHAUSTED|Resource exhausted): [Oo]ut of memory|OOM when allocating tensor"
 )
 _DEVICE_ASSERT = re.compile(r"\bblock: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion ")
 _LIBRARY = re.compile(
     r"\b(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT|NVRTC)_(?:STATUS_)?(?:ALLOC_FAILED|EXECUTION_FAILED|INTERNAL_ERROR|NOT_INITIALIZED|MAPPING_ERROR|NOT_SUPPORTED|ARCH_MISMATCH|INVALID_VALUE|BAD_PARAM|ERROR\w*)"
     r"|\bcublas runtime error\b|failed to create cublas handle|\bMIOpen Error: |\bmiopenStatus(?!Success)\w{2,40}|\brocBLAS error: |DNN library initialization failed"
+    r"|\bcuDNN error: CUDNN_STATUS_\w{2,60}|\bcuDNN Frontend error\b|\b(?:FIND|GET) was unable to find an engine\b"
 )
 _HANDLE = re.compile(
-    r"Unable to determine the device handle for GPU\s?(?P<pci>[0-9A-Fa-f:.]+)?: (?P<why>.{2,120})|No CUDA GPUs are available|no NVIDIA GPU|nvidia-smi has failed because it couldn't communicate",
+    r"Unable to determine the device handle for GPU\s?(?P<pci>[0-9A-Fa-f:.]+)?: (?P<why>.{2,120})|No CUDA GPUs are available|no NVIDIA GPU|Found no NVIDIA driver|nvidia-smi has failed because it couldn't communicate",
     re.IGNORECASE,
 )
+_NVML = re.compile(r"\bNVMLError_\w{2,40}: (?P<text>.{2,100})")
 _ADVICE = re.compile(
     r"might be asynchronously reported|consider passing (?:CUDA_LAUNCH_BLOCKING|AMD_SERIALIZE)|Compile with|Search for `(?:cuda|hip|CUDA_|HIP_)|(?:^|\s):[1-9]:\w{1,60}\.\w{1,4}\s*:|UserWarning|warnings\.warn|CUDA error(?:s)? (?:if|when|handling|checking)"
 )
@@ -168,6 +171,9 @@ def read(source: Record, _context: Context) -> JobFinding | None:
     if found := _ANCHOR.search(text):
         said = next((g for g in found.groups() if g), found[0])
         return finding(kind_of(found[0]) or kind_of(said) or "cuda_error", source)
+    if found := _NVML.search(text):
+        kind = kind_of(found["text"])
+        return finding(kind, source) if kind else None
     if _HANDLE.search(text):
         return finding("cuda_device_lost" if "lost" in text.lower() else "cuda_unavailable", source)
     return None
@@ -187,6 +193,11 @@ FAMILY = grammar.Family(
         "OOM when",
         "Assertion ",
         "THCudaCheck",
+        "Cuda ",
+        "NVML",
+        "cuDNN",
+        "unable to find an engine",
+        "NVIDIA driver",
         "CUBLAS_",
         "cublas",
         "MIOpen Error",

@@ -70,15 +70,16 @@ _STRERROR = (
     ("stale_file_handle", re.compile(r"Stale (?:NFS )?file handle")),
     (
         "io_error",
-        re.compile(r"(?::|error|with) (?:Input/output error|Remote I/O error|Read-only file system)\b"),
+        re.compile(r"(?:[:=]|error|with) '?(?:Input/output error|Remote I/O error|Read-only file system)\b"),
     ),
+    ("too_many_open_files", re.compile(r": Too many open files \(24\)|received 0 items of ancdata")),
     (
         "filesystem_unreachable",
         re.compile(r"Transport endpoint is not connected|Cannot send after transport endpoint shutdown"),
     ),
 )
 _SHM = re.compile(
-    r"(?:shared memory|/torch_\d+|dev/shm|shm).*(?:No space left|out of shared memory|Bus error)|out of shared memory|insufficient shared memory"
+    r"(?:shared memory|/torch_\d+|dev/shm|shm).*(?:No space left|out of shared memory|Bus error)|out of shared memory|insufficient shared memory|No space left on device.{0,40}(?:/dev/shm|/torch_\d)"
 )
 _WORKER = re.compile(
     r"DataLoader worker \(pid(?:\(s\))? (?P<pid>\d{1,10})[^)]{0,400}\) (?:is killed by signal: (?P<signal>[A-Za-z ]{2,40})|exited unexpectedly)"
@@ -177,7 +178,8 @@ def exception(source: Record) -> JobFinding | None:
     detail = {"exception": found["name"]}
     if name in _INTERRUPTS:
         return make(FACTS, "interrupted", source, detail=detail)
-    if name in _REMOTE_NAMES or _REMOTE_TEXT.search(found["text"]):
+    own_file = name == "EOFError" and found["text"]
+    if (name in _REMOTE_NAMES and not own_file) or _REMOTE_TEXT.search(found["text"]):
         return make(FACTS, "python_consequence", source, detail=detail)
     if name in _IMPORTS:
         return make(FACTS, "import_error", source, detail=detail)
@@ -191,6 +193,8 @@ FAMILY = grammar.Family(
         "No space left",
         "quota",
         "tale ",
+        "oo many open",
+        "items of ancdata",
         "nput/output error",
         "emote I/O",
         "Read-only file",

@@ -390,6 +390,36 @@ def test_forms_found_in_the_wild(source: str, kind: str | None, says: dict[str, 
         assert getattr(first[0], name) == value, (source, name)
 
 
+LAST_LINES = [
+    # what ends, kind, last line of a traceback
+    ("cupy", "cuda_oom", "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 1,024 bytes (allocated so far: 10 bytes)."),
+    ("torch with a cap", "cuda_oom", "torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)"),
+    ("TransformerEngine", "cuda_illegal_access", "RuntimeError: cuda_runtime.cpp:33 in function f: CUDA Error: an illegal memory access was encountered"),
+    ("the allocator asks NVML after an error", "cuda_error", "RuntimeError: NVML_SUCCESS == r INTERNAL ASSERT FAILED at CUDACachingAllocator.cpp:1131, please report a bug to PyTorch."),
+    ("pynvml", "cuda_device_lost", "pynvml.NVMLError_GpuIsLost: GPU is lost"),
+    ("torch without a driver", "cuda_unavailable", "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU"),
+    ("torch with an old driver", "cuda_version", "RuntimeError: The NVIDIA driver on your system is too old (found version 11040)."),
+    ("cuDNN's front end", "cuda_library_error", "RuntimeError: cuDNN Frontend error: [cudnn_frontend] Error: No execution plans support the graph."),
+    ("cuDNN finds no engine", "cuda_library_error", "RuntimeError: FIND was unable to find an engine to execute this computation"),
+    ("cuDNN's later codes", "cuda_library_error", "RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH"),
+    ("a file that ends early", "python_exception", "EOFError: Ran out of input"),
+    ("a queue that ends", "python_consequence", "EOFError"),
+    ("HDF5", "io_error", "OSError: Can't read data (file read failed: time = Mon Jan  1, errno = 5, error message = 'Input/output error', buf = 0x1)"),
+    ("shared memory's descriptors", "too_many_open_files", "RuntimeError: unable to open shared memory object </torch_4150_29> in read-write mode: Too many open files (24)"),
+    ("the loader's descriptors", "too_many_open_files", "RuntimeError: received 0 items of ancdata"),
+    ("shared memory named last", "shm_full", "OSError: [Errno 28] No space left on device: '/dev/shm/torch_123'"),
+    ("Triton's shared memory is the GPU's", "python_exception", "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 131072, Hardware limit: 101376."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "kind", "text"), LAST_LINES)
+def test_what_a_traceback_ends_with(source: str, kind: str, text: str) -> None:
+    """The last line of a traceback names its kind, whichever library raised it."""
+    traceback = ["Traceback (most recent call last):", '  File "t.py", line 2, in <module>', text]
+    (found,) = reader.read(traceback)
+    assert (found.kind, found.line, found.first_cause) == (kind, 3, True), source
+
+
 @pytest.mark.parametrize("prefix", ["", "3: ", "[default3]:", "[rank3]: ", "(RayWorkerVllm pid=14289) "])
 @pytest.mark.parametrize(
     "above",

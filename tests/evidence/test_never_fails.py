@@ -74,9 +74,14 @@ def test_any_bytes_are_read(data: bytes, kind: str) -> None:
     check(findings, kind)
     numbers = [f["line"] for f in findings]
     assert numbers == sorted(numbers)
-    assert [f["line"] for f in classify.classify_stream(lines, kind, all_lines=True)] == list(
-        range(1, len(lines) + 1)
-    )  # type: ignore[arg-type]
+    every = [f["line"] for f in classify.classify_stream(lines, kind, all_lines=True)]  # type: ignore[arg-type]
+    assert list(dict.fromkeys(every)) == list(range(1, len(lines) + 1))
+
+
+def test_a_line_that_overwrites_itself_may_hold_two_messages() -> None:
+    """Carriage returns part the texts of one line; each can be a finding of that line."""
+    found = list(classify.classify_stream([b"MemoryError \r MemoryError"], "joblog", all_lines=True))
+    assert [(f["line"], f["first_cause"]) for f in found] == [(1, True), (1, False)]
 
 
 @functools.cache
