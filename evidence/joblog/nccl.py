@@ -51,14 +51,14 @@ FACTS = {
     ),
 }
 _SAID = re.compile(
-    r"(?:(?:(?P<host>[A-Za-z0-9][\w.-]{0,253})(?::(?P<pid>\d{1,10}):\d{1,10})? )?\[(?P<dev>-?\d+)\] .{0,200}?|^)NCCL WARN (?P<text>.*)"
+    r"(?:(?:(?P<host>[A-Za-z0-9][\w.-]{0,253})(?::(?P<pid>\d{1,10}):\d{1,10})? )?\[(?P<dev>-?\d+)\] (?:.{0,200}?NCCL |include/\S{1,100}:\d{1,6} |\w{1,60}\.cu:\d{1,6} )|(?:^|\s)NCCL )WARN (?P<text>.*)"
 )
 _COMPLETION = re.compile(
     r"NET/IBP? ?: ?.*?Got (?:completion|CQE)(?: with error| from peer)?(?: (?P<peer>[^\s<]+)<\d+>)?(?:.*?(?:error (?P<error>\d{1,18})|status=(?:\w+\()?(?P<status>\d{1,18})))?(?:.*?opcode(?: |=\w+\()(?P<opcode>\d{1,18}))?(?:.*?vendor[ _]err(?: |=)(?P<vendor>\d{1,18}))?"
 )
 _NCCL_HCA = re.compile(r"\bhca (?P<hca>\w+)")
 _ASYNC_EVENT = re.compile(
-    r"NET/IB ?: .*(?:[Gg]ot|received) (?:async|fatal).{0,20} ?event(?: ?: (?P<event>[^()]{1,60}))?"
+    r"NET/IB ?: .*?(?:(?:[Gg]ot|received) (?:async|fatal).{0,20} ?event|\basync (?:non-)?fatal event(?: on [\w, ]{1,40}\([^)]{1,40}\))?)(?: ?: (?P<event>[^()]{1,60}))?"
 )
 _TEXTS = (
     (
@@ -207,6 +207,7 @@ FAMILY = grammar.Family(
     name="nccl",
     triggers=(
         "NCCL WARN",
+        " WARN C",
         "NET/IB :",
         "NET/IB:",
         "NET/IBP",

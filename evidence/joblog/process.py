@@ -52,9 +52,9 @@ _EXITING = re.compile(
     r"^\s*(?:exiting process (?P<rank>\d{1,8}) with exit code: (?P<code>\d{1,6})|Process (?P<name>\S+) terminated with exit code (?P<other>\d{1,6}))"
 )
 _NUMBERED = re.compile(
-    r"\b(?:Rank (?P<rank>\d{1,8}) crashed with exit code|Global rank (?P<global>\d{1,8}) \(PID (?P<pid>\d{1,10})\) exited with code|process (?P<spawned>\d{1,8}) terminated with (?:exit code|signal)) (?:(?P<code>-?\d{1,6})|(?P<signame>SIG[A-Z]{2,8}))\b"
+    r"\b(?:Rank (?P<rank>\d{1,8}) crashed with exit code|Global rank (?P<global>\d{1,8}) \(PID (?P<pid>\d{1,10})\) exited with code|process (?P<spawned>\d{1,8}) terminated with (?:exit code|signal)|Child process with PID (?P<child>\d{1,10}) terminated with code) (?:(?P<code>-?\d{1,6})|(?P<signame>SIG[A-Z]{2,8}))\b"
 )
-"""Launchers that number the processes they start: MosaicML's Composer, torch.multiprocessing."""
+"""Launchers that number the processes they start: MosaicML's Composer, torch.multiprocessing, Lightning."""
 _SHELL = re.compile(
     r"(?:^|\s)line \d{1,9}: {1,4}(?P<pid>\d{1,10}) (?P<how>Killed|Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction|Terminated)\b"
 )
@@ -163,7 +163,11 @@ def _launcher(source: Record) -> JobFinding | None:
     if found := _NUMBERED.search(text):
         kind = of_code(_code(found))
         rank = grammar.number(found["rank"] or found["global"] or found["spawned"], grammar.MAX_RANK)
-        return make(FACTS, kind, source, rank=rank, pid=grammar.number(found["pid"])) if kind else None
+        return (
+            make(FACTS, kind, source, rank=rank, pid=grammar.number(found["pid"] or found["child"]))
+            if kind
+            else None
+        )
     if found := _EXITING.search(text):
         kind = of_code(int(found["code"] or found["other"]))
         rank = grammar.number(found["rank"] or found["name"], grammar.MAX_RANK)
@@ -223,6 +227,7 @@ FAMILY = grammar.Family(
         "Horovod has been shut",
         "crashed with",
         "terminated with signal",
+        "terminated with code",
         "worker died",
         "actor is dead",
         "low on memory",

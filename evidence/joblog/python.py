@@ -101,7 +101,7 @@ _NAMED = re.compile(rf"(?:{_ENDS})$")
 _EXCEPTION = re.compile(
     r"^(?:\s{0,8}|.{0,40}?\s)(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:"
     + _ENDS
-    + r")|(?:[a-z_]\w{0,60}\.){1,8}[A-Z]\w{0,60})"
+    + r")|Exception|(?:[a-z_]\w{0,60}\.){1,8}[A-Z]\w{0,60})"
     r"(?:\((?P<inner>[A-Za-z]\w{0,60})\))?(?P<sep>: |:?\s*$)(?P<text>.{0,400})"
 )
 _GROUP = re.compile(r"^\s*(?:\| )+(?=[ \w])|^\s*\+ (?=Exception Group)")

@@ -206,7 +206,7 @@ class JobLogReader:
         if not (record.text.startswith(("{", "<")) or dates.match_length(record.text)):
             return record
         peeled = prefixes.parse(record.text)
-        message, host = peeled.message, peeled.host
+        message, host = peeled.message.removeprefix(": "), peeled.host
         if _is_no_tag(record.text, peeled):
             at = record.text.find(f"{peeled.tag}:")
             message, host = record.text[record.text.rfind(peeled.host or "", 0, at) :], None

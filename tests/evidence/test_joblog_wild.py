@@ -378,6 +378,12 @@ FOUND = [
         {"line": 3},
         "    Traceback (most recent call last):\n      File \"t.py\", line 1, in <module>\n    KeyError: 'lr'",
     ),
+    ("nccl 1919: an event of one queue", "net_ib_async_event", {"host": "n-0", "detail": {"event": "invalid request local work queue error"}}, "n-0:139577:139678 [0] transport/net_ib.cc:154 NCCL WARN NET/IB : mlx5_1:1 async fatal event on QP (0x7309dc3bb338): invalid request local work queue error"),
+    ("nccl 1618: a site's own prefix", "nccl_system_error", {}, "[0604/1024][2025-02-16 22:31:34,422] [misc/socket.cc:586] [n4:pid=39] NCCL WARN socketPollConnect poll() returned 1, no POLLOUT events"),
+    ("nccl-tests 15: NCCL 2.2", "nccl_system_error", {"host": "gpu-103", "pid": 18553}, "gpu-103:18553:18611 [0] include/socket.h:360 WARN Call to connect failed : Connection timed out"),
+    ("nccl 230: a date with a colon behind it", "net_ib_async_event", {"rank": 12}, "2019-06-02T16:13:44.884Z: [1,12]<stdout>:c-57:815:864 [0] transport/net_ib.cu:80 NCCL WARN NET/IB : Got async event : local catastrophic error"),
+    ("darts 2519: Lightning's launcher", "oom_kill_suspected", {"pid": 652}, "Child process with PID 652 terminated with code -9. Forcefully terminating all other processes to avoid zombies"),
+    ("pytorch-lightning 3311: the plainest exception", "python_exception", {"line": 3}, "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nException: no data"),
 ]  # fmt: skip
 
 
