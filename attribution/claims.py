@@ -118,20 +118,20 @@ def weigh(seen: scene.Sighting) -> float:
     return weight
 
 
-def repaired(case: scene.Scene, seen: scene.Sighting) -> bool:
-    """True for a fault of before the attempt that was seen to go, or whose node restarted, before it began."""
+OUTLIVED = 0.5
+"""Of a fault of before the attempt that was seen to go while it ran, so much weight is left."""
+
+
+def left_of(case: scene.Scene, seen: scene.Sighting) -> float:
+    """What is left of a fault of before the attempt: nothing if it was seen to go, or its node restarted, before it began."""
     if seen.when is not scene.When.BEFORE_START:
-        return False
-    since = [
-        s
-        for s in case.sightings
-        if s.event.node == seen.event.node and seen.at < s.at <= case.start_at + scene.SLACK
-    ]
-    return any(
-        s.cause == "node_reboot"
-        or (s.signature.recovery and (s.gpu or s.device) == (seen.gpu or seen.device))
-        for s in since
-    )
+        return 1.0
+    since = [s for s in case.sightings if s.event.node == seen.event.node and s.at > seen.at]
+    gone = [s.at for s in since if s.signature.recovery and (s.gpu or s.device) == (seen.gpu or seen.device)]
+    begun = case.start_at + scene.SLACK
+    if any(at <= begun for at in (*gone, *(s.at for s in since if s.cause == "node_reboot"))):
+        return 0.0
+    return OUTLIVED if any(at < case.onset_at for at in gone) else 1.0
 
 
 def joined(weights: Sequence[float]) -> float:
@@ -215,7 +215,7 @@ def _claim(
     group: Sequence[scene.Sighting],
     adjust: Adjust | None,
 ) -> Claim:
-    plain = {s.event.event_id: 0.0 if repaired(case, s) else weigh(s) for s in group}
+    plain = {s.event.event_id: left_of(case, s) * weigh(s) for s in group}
     weights = {
         s.event.event_id: adjust(s, plain[s.event.event_id]) if adjust else plain[s.event.event_id]
         for s in group

@@ -67,6 +67,11 @@ class GpuMap:
             return self.uuid_by_pci[pci]
         return self.uuid_by_device.get(event.device or "")
 
+    @property
+    def uuids(self) -> frozenset[str]:
+        """Of all GPUs whose UUID was named."""
+        return frozenset((*self.uuid_by_pci.values(), *self.device_by_uuid))
+
     def device_of(self, event: records.HealthEvent) -> str | None:
         """`gpu3`, named or learned."""
         if index_of(event.device) is not None:
@@ -144,6 +149,8 @@ def hold_of_gpu(
     index = index_of(event.device) if index_of(event.device) is not None else index_of(known.device_of(event))
     if allocation is not None and allocation.gpu_indices and index is not None:
         return Hold.HELD if index in _indices(allocation.gpu_indices) else Hold.NOT
+    if mine is not None and known.uuids - mine:
+        return Hold.MAYBE  # there are others on the node
     return Hold.WHOLE if alone else Hold.MAYBE
 
 

@@ -187,7 +187,9 @@ class Faults:
     def _contradicted(self, fault: Fault, source: str, judged: conditions.Judgement, at: datetime) -> bool:
         if fault.gpu_uuid is not None and fault.gpu_uuid in judged.reset:
             return True
-        if CONTRADICTED_BY.get(fault.kind) != source or at - fault.confirmed_at < _CONTRADICTION_AFTER:
+        if fault.code in records.ADAPTER_CODES or CONTRADICTED_BY.get(fault.kind) != source:
+            return False
+        if at - fault.confirmed_at < _CONTRADICTION_AFTER:
             return False
         names = {fault.device, fault.pci_bus_id, gpus.pci_key(fault.pci_bus_id), gpus.pci_key(fault.device)}
         return bool((names - {None, ""}) & judged.healthy)

@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution import claims, findings, scene, signatures
+from probing_cluster.core import records
 
 _FLAP = timedelta(seconds=30)
 _FELT = timedelta(seconds=120)
 """A gang that trains feels a dead link within its transport's retries, well within this."""
 _LOOKED = timedelta(seconds=40)
 """Within this a port that is down is found so by the agent's own readings."""
-_ADAPTER = frozenset({"health_compromised", "health_fatal", "cmd_timeout", "init_failed"})
-"""What an adapter says of itself: a port that comes back takes nothing of it away."""
 _COUNTED = frozenset({"link_downed", "carrier_lost", "link_error_recovery"})
 """Counters of what is over when the reading that finds them risen finds the port up."""
 _DOWN = frozenset({"down", "port_down", "state", "phys_state", "missing"})
@@ -57,6 +56,8 @@ def _staying_down(
             # Calls on a link that is away fail or wait; they do not tread on memory.
             weight *= 0.5
         later = [t for n in _names(seen) for t in backs.get((seen.event.node, n), []) if t > seen.last_at]
+        if seen.event.code in records.ADAPTER_CODES:
+            later = []  # whatever was under way on it is lost
         near = abs(case.onset_at - seen.at) <= _FELT
         if later and (case.onset_at - min(later) > _FELT or min(later) - seen.at <= _FLAP):
             return weight * (0.4 if near else 0.2)
@@ -73,7 +74,7 @@ def _came_back_unseen(case: scene.Scene, seen: scene.Sighting, read: Iterable[sc
     """True when the agent's readings counted a port's going down, and did not find it down although there was time."""
     if seen.event.source == "sysfs" and seen.event.code in _DOWN:
         return False
-    if seen.event.code in _ADAPTER:
+    if seen.event.code in records.ADAPTER_CODES:
         return False
     there = [s for s in read if s.event.node == seen.event.node and s.at >= seen.at - _LOOKED]
     # Kernel lines name an interface, readings its adapter: where the names differ, every adapter is looked at.

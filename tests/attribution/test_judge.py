@@ -460,6 +460,39 @@ def test_what_the_next_start_wrote_moves_no_onset(make):
     assert make.judge(later, attempt=make.attempt(exit_signal=6)) == alone
 
 
+def test_an_adapter_that_died_is_not_well_because_its_port_reads_up(make):
+    """Whatever was under way on it is lost, also where its driver brings it back."""
+    dead = {"kind": "ib_link", "node": "n2", "code": "health_compromised", "pci_bus_id": "0000:18:00.0"}
+    up = {**dead, "source": "sysfs", "severity": records.Severity.INFO, "detail": {"recovered": True}}
+    log = make.finding("watchdog_timeout", detail={"timeout_ms": 1000, "first_cause": True})
+    v = make.judge(make.event(4, **dead), make.event(2, **up), log)
+    assert (v.cause, v.node, v.confidence) == ("ib_link", "n2", C.LIKELY)
+
+
+def test_a_fault_that_went_while_the_job_ran_on_is_not_why_it_failed(make):
+    """An NVLink that was down as the job began and came back: its exit code is its own."""
+    begin = make.end - timedelta(seconds=60)
+    job = make.attempt(start_at=begin, nodes=("n2",))
+    link = {"kind": "nvlink", "code": "inactive", "source": "nvml", "device": "gpu3", "gpu_uuid": make.uuid("n2", 3)}  # fmt: skip
+    down = make.event(62, **link)
+    assert make.judge(down, attempt=job).cause == "gpu_nvlink"
+    up = make.event(50, **{**link, "severity": records.Severity.INFO, "detail": {"recovered": True}})
+    assert make.judge(down, up, attempt=job).cause == "user_error"
+
+
+def test_a_missing_gpu_among_several_is_not_surely_the_jobs(make):
+    """A count says that one is gone, not which: where others are known on the node it may be theirs."""
+    gone = {"kind": "check", "code": "gpu_count", "source": "check", "message": "7 of 8 GPUs", "node": "n2"}
+    own = {"n2": (make.uuid("n2", 2),)}
+    one = make.attempt(start_at=make.end - timedelta(seconds=60), nodes=("n2",), n_gpus=1, gpus=own)
+    before = make.event(71, **gone)
+    assert make.judge(before, attempt=one).cause == "gpu_lost"
+    others = make.xid(48, 5, 300, node="n2")
+    v = make.judge(before, others, attempt=one)
+    assert v.cause == "user_error"
+    assert any("did not hold it" in words for words in v.ruled_out)
+
+
 def test_what_we_requeued_for_is_why_it_ended(make):
     """A job on one node may never feel a dead link: left alone it is not the link's victim, requeued for it it is."""
     down = {"kind": "check", "code": "ib_link", "device": "mlx5_2", "source": "check"}

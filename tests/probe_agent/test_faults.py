@@ -115,6 +115,17 @@ def test_link_that_is_up_again_contradicts_the_kernels_word(standing: faults.Fau
     assert faults.recovery(again, "sysfs", "b", LATER).position != told.position
 
 
+def test_a_port_that_reads_as_up_is_no_word_on_its_adapters_firmware(
+    standing: faults.Faults, event: Any
+) -> None:
+    """The state file of a dead adapter keeps what it said last: the fault stands until somebody acts."""
+    dead = event(kind="ib_link", code="health_compromised", device="mlx5_3", pci_bus_id="0000:5e:00.0")
+    standing.fold(dead, now=NOW)
+    well = conditions.Judgement(healthy=frozenset({"mlx5_3", "0000:5e:00"}))
+    assert standing.observe("infiniband", well, [], LATER) == []
+    assert keys(standing) == ["ib_link:mlx5_3"]
+
+
 def test_reading_as_old_as_the_line_contradicts_nothing(standing: faults.Faults, event: Any) -> None:
     """Drivers log before their state files follow."""
     standing.fold(event(kind="ib_link", code="down", device="mlx5_3"), now=NOW)
