@@ -66,7 +66,7 @@ _STORE_BARRIER = re.compile(
     r"Timed out initializing process group in store based barrier on rank:? (?P<rank>\d{1,8})(?:.*timeout=(?:(?P<d>\d{1,18}) days?, )?(?P<h>\d{1,18}):(?P<m>\d\d):(?P<s>\d\d))?"
 )
 _UNIQUE_ID = re.compile(
-    r"(?:\[(?P<rank>\d{1,8})\] is setting up NCCL communicator .{0,100})?key-value store by .{0,80} got error: (?:(?P<late>Socket Timeout|[Ww]ait timeout|Timeout)|(?P<gone>Connection (?:reset|closed|refused)|Broken pipe|[Ff]ailed to recv))"
+    r"(?:\[(?P<rank>\d{1,8})\] is setting up NCCL communicator .{0,100})?key-value store by .{0,80} got error: (?:(?P<late>Socket Timeout|[Ww]ait timeout(?: after (?P<ms>\d{1,12}) ?ms)?|Timeout(?: waiting for key: \S{1,200} after (?P<old>\d{1,12}) ms)?)|(?P<gone>Connection (?:reset|closed|refused)|Broken pipe|[Ff]ailed to recv))"
 )
 """A rank asks the store for NCCL's id, which rank 0 writes."""
 _FAILED = re.compile(
@@ -77,6 +77,9 @@ _STORE_LOST = re.compile(
     r"(?:recvValue|sendBytes|recvVector|recvBytes)\w* failed on|TCPStore.*(?:Broken pipe|Connection reset|Failed to (?:recv|check))|Failed to recv, got 0 bytes|Connection reset by peer \(errno: 104"
 )
 _IN_USE = re.compile(r"[Aa]ddress already in use|EADDRINUSE")
+_NOT_LISTENING = re.compile(r"server socket has failed to listen on any local network address")
+"""Why it failed stood only in the warnings before it until torch 2.2."""
+_BINDS_LINES = 40
 _RETRYING = re.compile(r"\bretrying\b|\bretry\b.{0,40}\battempt \d", re.IGNORECASE)
 """Who asks again, as a rank does that started before the one that keeps the store, has not failed yet."""
 _OWN_ERROR = re.compile(r"Error\b|what\(\)|\[E")
@@ -126,14 +129,26 @@ def read(source: Record, context: Context) -> JobFinding | None:
         )
     if found := _UNIQUE_ID.search(text):
         kind = "rendezvous_timeout" if found["late"] else "store_lost"
-        return make(FACTS, kind, source, rank=grammar.number(found["rank"], grammar.MAX_RANK))
+        return make(
+            FACTS,
+            kind,
+            source,
+            rank=grammar.number(found["rank"], grammar.MAX_RANK),
+            timeout_ms=grammar.number(found["ms"] or found["old"]),
+            op=_from_context(source, context),
+        )
     if found := _STORE_TIMEOUT.search(text):
         ms = int(found["s"]) * 1000 if found["s"] else None
         if found["ms"]:
             ms = int(found["ms"]) * (1 if found["unit"] == "ms" else 1000)
         ms = int(found["after"] or found["old"]) if found["after"] or found["old"] else ms
         return make(FACTS, "rendezvous_timeout", source, timeout_ms=ms)
-    if _IN_USE.search(text) and _OWN_ERROR.search(text):
+    in_use = _IN_USE.search(text) is not None
+    if in_use:
+        context.in_use_line = source.line
+    elif _NOT_LISTENING.search(text):
+        in_use = 0 < context.in_use_line >= source.line - _BINDS_LINES
+    if in_use and _OWN_ERROR.search(text):
         return make(FACTS, "address_in_use", source)
     role = Role.OBSERVATION if _AT_THE_END.search(text) else Role.REMOTE
     if _STORE_LOST.search(text):
@@ -153,6 +168,7 @@ FAMILY = grammar.Family(
         "preamble",
         "collective mismatch",
         "client socket",
+        "server socket",
         "Original timeout",
         "Barrier timed out",
         "timeout after",

@@ -97,6 +97,9 @@ class Context:
     mpi_line: int = 0
     """Where an MPI launcher named the process whose end it tells a line later; 0 when it did not."""
 
+    in_use_line: int = 0
+    """Where PyTorch warned that a port is taken; 0 when it did not."""
+
     def listing(self, line: int) -> bool:
         """Whether `line` can belong to that list."""
         return 0 < self.child_line <= line <= self.child_line + _LISTING_LINES
@@ -162,6 +165,9 @@ _PREFIXES = (
     re.compile(
         r"(?P<host>[A-Za-z0-9][\w.-]{0,252}):\s(?=\[rank\d|\[E\d{0,4}\s|\[\d{4}-|Traceback \(|\s+File|slurmstepd|srun:)"
         r"|(?P<node>[A-Za-z][\w.-]{0,200}\d[\w.-]{0,50}):\s(?=\w+(?:\.\w+)*Error:)"
+    ),
+    re.compile(
+        r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,120}\.py:\d{1,6}\] ?(?=.*\w)"
     ),
     re.compile(r"(?P<bench>[\w.-]{1,200}) \[std(?:out|err)\] "),
 )
