@@ -30,6 +30,11 @@ _CLOCKS_DIFFER_S = 60
 _SAME = {"watchdog_timeout_init": "watchdog_timeout", "host_oom_kill": "slurm_oom"}
 
 
+def is_step(text: str) -> bool:
+    """Whether the line tells how far the training is."""
+    return _STEP.search(text) is not None
+
+
 def _clearly_before(new: JobFinding, best: JobFinding) -> bool:
     """Whether the clock of PyTorch's own lines puts `new` before `best`, although it is printed behind it.
 

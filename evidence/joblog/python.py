@@ -104,6 +104,7 @@ _EXCEPTION = re.compile(
     + r")|Exception|(?:[a-z_]\w{0,60}\.){1,8}[A-Z]\w{0,60})"
     r"(?:\((?P<inner>[A-Za-z]\w{0,60})\))?(?P<sep>: |:?\s*$)(?P<text>.{0,400})"
 )
+_NAMED_RANK = re.compile(r"\[?[Rr]ank:? ?(?P<rank>\d{1,8})[\]:]")
 _GROUP = re.compile(r"^\s*(?:\| )+(?=[ \w])|^\s*\+ (?=Exception Group)")
 _REMOTE_NAMES = frozenset({
     "BrokenPipeError", "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "EOFError", "ChildFailedError",
@@ -157,9 +158,14 @@ def _loader(source: Record) -> JobFinding | None:
 
 def read(source: Record, _context: Context) -> JobFinding | None:
     """A line about files, memory or data loaders; advice and handled errors are none."""
-    if _HANDLED.search(source.text):
+    if is_handled(source.text):
         return None
     return _loader(source) or _files(source)
+
+
+def is_handled(text: str) -> bool:
+    """Whether the line itself says that the program goes on."""
+    return _HANDLED.search(text) is not None
 
 
 def ungrouped(text: str) -> str:
@@ -183,7 +189,9 @@ def exception(source: Record) -> JobFinding | None:
         return make(FACTS, "python_consequence", source, detail=detail)
     if name in _IMPORTS:
         return make(FACTS, "import_error", source, detail=detail)
-    return make(FACTS, "python_exception", source, detail=detail)
+    rank = _NAMED_RANK.match(found["text"])
+    rank_named = grammar.number(rank["rank"]) if rank and source.rank is None else None
+    return make(FACTS, "python_exception", source, rank=rank_named, detail=detail)
 
 
 FAMILY = grammar.Family(

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 
 from probing_cluster.evidence import dates, literals, prefixes
 from probing_cluster.evidence.joblog import (
+    bare,
     cause,
     cuda,
     gloo,
     grammar,
+    hccl,
     mpi,
     nccl,
     process,
@@ -19,12 +21,13 @@ from probing_cluster.evidence.joblog import (
     slurm,
     torch_nccl,
 )
-from probing_cluster.evidence.joblog.grammar import Context, Fact, Family, JobFinding, Record
+from probing_cluster.evidence.joblog.grammar import Context, Fact, Family, JobFinding, Record, Role
 
 FAMILIES: tuple[Family, ...] = (
     slurm.FAMILY,
     mpi.FAMILY,
     torch_nccl.FAMILY,
+    hccl.FAMILY,
     nccl.FAMILY,
     gloo.FAMILY,
     cuda.FAMILY,
@@ -41,6 +44,7 @@ _MIN_WRAP_CHARS = 60
 _MAX_TRACEBACKS = 256
 _TRACEBACK_LINES = 400
 _UNRAISED_LINES = 3
+_SAME_END_LINES = 3
 _COLLECTIVES = (
     "reduce(",
     "barrier(",
@@ -64,6 +68,7 @@ TRIGGERS = (
     *_FAMILY_TRIGGERS,
     *_COLLECTIVES,
     *_FRAMES,
+    *bare.TRIGGERS,
     "Traceback",
     "Exception ignored",
     "Logging error",
@@ -84,7 +89,7 @@ _CHATTER = re.compile(
 )
 """What PyTorch prints about a group that works: a whole line, whatever stands behind it."""
 _NEW_RECORD = re.compile(
-    r"^\s*(?:\[rank\d|\[[EWFI]\d*\s|\[E ProcessGroup|\d{4}-\d\d-\d\d|\[\d{4}-|Traceback|File \"|[\w.]{1,200}(?:Error|Exception): |frame #|terminate called|srun:|slurmstepd:|\S+:\d+:\d+ \[\d+\]|Exception raised|$)"
+    r"^\s*(?:\[\d{1,9}\] )?(?:\[rank\d|\[[EWFI]\d*\s|\[E ProcessGroup|\d{4}-\d\d-\d\d|\[\d{4}-|Traceback|File \"|[\w.]{1,200}(?:Error|Exception): |frame #|terminate called|srun:|slurmstepd:|\S+:\d+:\d+ \[\d+\]|Exception raised|$)"
 )
 _TRACEBACK = "Traceback (most recent call last)"
 _UNRAISED = re.compile(r"^\s*(?:Exception ignored (?:in|on|while)\b|--- Logging error ---)")
@@ -97,6 +102,16 @@ _DEEP = re.compile(r"^\s*(?:During handling of the above|The above exception was
 def facts() -> dict[str, Fact]:
     """Every kind that can be found in a job log and what it means."""
     return {kind: said for family in FAMILIES for kind, said in family.facts.items()}
+
+
+def _is_cut(text: str) -> bool:
+    """Whether the message goes on behind the line's end."""
+    return torch_nccl.is_cut(text) or hccl.is_cut(text)
+
+
+def _several(finding: JobFinding) -> bool:
+    """Whether Slurm names more than one task in the line: then its first one is nobody in particular."""
+    return not str(finding.detail.get("tasks", "0")).isdigit()
 
 
 def _indent(text: str) -> int:
@@ -131,6 +146,8 @@ class JobLogReader:
         self._cut: _Cut | None = None
         self._tracebacks: dict[int | None, tuple[int, int]] = {}
         self._unraised: dict[int | None, int] = {}
+        self._bare = bare.Bare()
+        self._many = -_SAME_END_LINES
 
     def _families(self, record: Record) -> JobFinding | None:
         for family in FAMILIES:
@@ -141,11 +158,11 @@ class JobLogReader:
                 return found
         return None
 
-    def _join(self, record: Record) -> JobFinding | None:
-        """The cut message with this line's text behind it; None while it still says nothing."""
+    def _join(self, record: Record) -> tuple[bool, JobFinding | None]:
+        """Whether the line belongs to the message that was cut, and that message once it is whole."""
         cut = self._cut
         if cut is None:
-            return None
+            return False, None
         complete = cut.found is not None and cut.found.kind == _UNNAMED
         if (
             _NEW_RECORD.match(record.text)
@@ -153,14 +170,16 @@ class JobLogReader:
             or (complete and self._families(record))
         ):
             self._give_up()
-            return None
+            return False, None
         cut.joined += 1
         cut.record = replace(cut.record, text=(cut.record.text + record.text)[:MAX_LINE_CHARS])
         found = self._families(cut.record)
-        if found and not torch_nccl.is_cut(cut.record.text):
+        if found and _is_cut(cut.record.text):
+            cut.found = found
+            return True, None
+        if found:
             self._cut = None
-            return found
-        return None
+        return found is not None, found
 
     def _give_up(self) -> None:
         """No end came to the line that was cut: what it said alone counts."""
@@ -168,7 +187,7 @@ class JobLogReader:
             self._take(self._cut.found)
         self._cut = None
 
-    def _traceback(self, record: Record) -> JobFinding | None:
+    def _traceback(self, record: Record, *, known: bool) -> JobFinding | None:
         """Follow a traceback of this rank; its last line is the exception."""
         if "| " in record.text:
             record = replace(record, text=python.ungrouped(record.text))
@@ -178,14 +197,17 @@ class JobLogReader:
         if _TRACEBACK in record.text:
             if record.line - self._unraised.pop(rank, -_UNRAISED_LINES) < _UNRAISED_LINES:
                 self._tracebacks.pop(rank, None)
+                self._bare.ignored(record)
             elif len(self._tracebacks) < _MAX_TRACEBACKS:
                 self._tracebacks[rank] = (record.line, _indent(record.text))
             return None
         stale = [r for r, (began, _) in self._tracebacks.items() if record.line - began > _TRACEBACK_LINES]
         for old in stale:
             del self._tracebacks[old]
+        if _DEEP.match(record.text):
+            self._take_last()
         if rank not in self._tracebacks:
-            return None
+            return self._bare.read(record, known=known)
         _, indented = self._tracebacks[rank]
         if indented and _indent(record.text) >= indented:
             record = replace(record, text=record.text[indented:])
@@ -216,8 +238,22 @@ class JobLogReader:
 
     def _take(self, finding: JobFinding) -> None:
         if finding.kind == "task_exit" and finding.rank is not None:
-            self._story.fill_rank(finding.line, finding.rank)
+            if _several(finding):
+                self._many = finding.line
+            elif finding.line - self._many > _SAME_END_LINES:
+                self._story.fill_rank(finding.line, finding.rank)
+        if finding.role in (Role.EXIT, Role.REMOTE):
+            self._take_last(at_exit=finding.role is Role.EXIT)
         self._story.add(finding)
+
+    def _take_last(self, *, at_exit: bool = False) -> None:
+        """The exception without a traceback that may have been the last was it."""
+        if last := self._bare.take_last(at_exit=at_exit):
+            self._story.add(last)
+
+    def _settle(self) -> list[JobFinding]:
+        """The findings held, in line order: a message that was followed over several lines is told late."""
+        return sorted(self._story.settle(), key=lambda finding: finding.line)
 
     def following(self, line: int) -> bool:
         """Whether `line`, the next one, matters whatever it contains."""
@@ -226,6 +262,7 @@ class JobLogReader:
             or bool(self._tracebacks)
             or self._context.listing(line)
             or self._story.in_doubt
+            or self._bare.following(line)
         )
 
     def feed(self, line: int, text: str) -> Iterator[JobFinding]:
@@ -237,7 +274,7 @@ class JobLogReader:
             if part:
                 self._read(line, part[:MAX_LINE_CHARS])
         if self._story.settled or len(self._story.held) >= MAX_HELD:
-            yield from self._story.settle()
+            yield from self._settle()
 
     def _read(self, line: int, text: str) -> None:
         interesting = _ANY.search(text) is not None
@@ -245,17 +282,20 @@ class JobLogReader:
         record = self._record(line, text)
         self._note_op(record)
         listed = self._context.listing(line)
-        found = self._join(record) or (self._families(record) if interesting or listed else None)
-        last = self._traceback(record)
+        joined, found = self._join(record)
+        if not joined and (interesting or listed):
+            found = self._families(record)
+        last = self._traceback(record, known=found is not None)
+        self._bare.passed(line, text)
         unnamed = (
             found is not None and found.kind == _UNNAMED and cut and len(text.rstrip()) >= _MIN_WRAP_CHARS
         )
-        if found and found.line == line and (unnamed or torch_nccl.is_cut(text)):
+        if found and found.line == line and (unnamed or _is_cut(text)):
             self._give_up()
             self._cut = _Cut(record, found=found)
         elif found := found or last:
             self._take(found)
-        elif cut and len(text.rstrip()) >= _MIN_WRAP_CHARS:
+        elif cut and not joined and len(text.rstrip()) >= _MIN_WRAP_CHARS:
             self._cut = _Cut(record)
         if not found and self._story.in_doubt:
             self._story.passed(text)
@@ -263,7 +303,8 @@ class JobLogReader:
     def close(self) -> list[JobFinding]:
         """The findings still held, the first cause marked."""
         self._give_up()
-        return self._story.settle()
+        self._take_last()
+        return self._settle()
 
 
 def read(lines: Iterable[str]) -> Iterator[JobFinding]:

@@ -68,13 +68,23 @@ FACTS = {
     "monitored_barrier_timeout": fact(Role.SYMPTOM, ALL, "A rank did not reach the barrier in time."),
 }
 _WORK = re.compile(
-    r"WorkNCCL\((?:SeqNum=(?P<seq>\d{1,18}), )?OpType=(?P<op>\w{1,64})"
-    r"(?:, (?:TensorShape=\[[^\]]{0,200}\]|NumelIn=(?P<numel_in>\d{1,18}), NumelOut=(?P<numel_out>\d{1,18})))?, Timeout\(ms\)=(?P<timeout>\d{1,12})\)"
-    r"(?: ran for (?P<ran>\d{1,15}) milliseconds)?"
+    r"Work[A-Z]CCL\((?P<body>(?:[^()]|\([^()]{0,16}\)){0,600})"
+    r"(?P<end>\)(?: ?ran ?for ?(?P<ran>\d{1,15}) ?milliseconds)?|\([^()]{0,16}$|$)"
 )
-_CAUGHT = re.compile(r"Watchdog caught collective operation timeout")
-_CUT_WORK = re.compile(r"Watchdog caught collective operation timeout: ?(?:WorkNCCL\([^)]*)?$")
+"""The description of a collective, whole or as far as the line goes."""
+_WORK_FIELD = re.compile(
+    r"\b(?P<name>SeqNum|OpType|NumelIn|NumelOut|Timeout\(ms\))=(?P<value>\w{1,64}) ?(?P<after>,|$)"
+)
+_CAUGHT = re.compile(r"Watchdog ?caught ?collective ?operation ?timeout")
+_CUT_WORK = re.compile(
+    r"Watchdog ?caught ?collective ?operation ?timeout: ?(?:Work[A-Z]CCL\((?:[^()]|\(ms\))*(?:\(m?s?)?)?$"
+)
 """The line ends inside the description of the work: what is missing stands on the next one."""
+_BEGUN = re.compile(
+    r"(?:with exception: ?|ProcessGroup[A-Z]CCL\.cpp:\d{1,6}\] ?)\[Rank \d{1,8}\] ?(?P<said>[\w: (]{0,60})$"
+)
+"""The line ends before that or within the sentence that leads to it."""
+_SENTENCE = "Watchdogcaughtcollectiveoperationtimeout:WorkNCCL("
 _AT_WORK = re.compile(
     r"(?:Timeout at (?:NCCL|collective)(?: work)?: ?|detected by watchdog at work(?: sequence id)?: )(?P<seq>\d{1,18})"
     r"(?:.*?last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), last completed (?:NCCL )?work: (?P<completed>-?\d+))?"
@@ -121,7 +131,7 @@ _DESYNC = re.compile(
     r"lagging/(?:dead/)?mismatched ranks that caused the desync are:.*?\[(?P<ranks>[\d, ]+)\] (?:finished collective #(?P<last>\d{1,18}), but didn't join collective #(?P<next>\d{1,18}))?|ranks? \[(?P<lag>[\d, ]+)\] are the lagging ranks"
 )
 _MISMATCH = re.compile(
-    r"Detected mismatch between collectives on ranks\. Rank (?P<one>\d{1,18}) is running (?:collective: )?(?:inconsistent )?.*?(?:SequenceNumber=(?P<seq>\d{1,18}), )?OpType=(?P<op>\w+)(?:.*?but Rank (?P<rank>\d{1,18}) is running)?"
+    r"Detected mismatch between collectives on ranks\. Rank (?P<one>\d{1,18}) is running (?:collective: )?(?:inconsistent )?.*?(?:SequenceNumber=(?P<seq>\d{1,18})(?:, ?)?)?OpType=(?P<op>\w+)(?:.*?but Rank (?P<rank>\d{1,18}) is running)?"
 )
 _TENSOR = re.compile(
     r"\brank[ =:]?(?P<rank>\d{1,8})\b.{0,80}?\btensor\b.{0,40}?\b(?P<count>\d{3,15}) elements", re.IGNORECASE
@@ -139,7 +149,7 @@ _BARRIER = re.compile(
     r"|successfully reached monitoredBarrier, but received errors while waiting\s+for send/recv from rank (?P<silent>\d{1,8})"
 )
 _WATCHDOG_DIED = re.compile(
-    r"watchdog thread terminated with exception: (?!\[Rank \d+\] Watchdog caught|CUDA error|NCCL error)"
+    r"watchdog thread terminated with exception: (?!\[Rank \d+\] ?Watchdog|CUDA error|NCCL error)"
 )
 _OLD_HEARTBEAT_MS, _NEW_HEARTBEAT_MS = 600_000, 480_000
 """Defaults of TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC: torch 2.4 shortened it and began to print dates in its prefix."""
@@ -166,21 +176,41 @@ def _stamp(text: str) -> dict[str, Any]:
     return {"stamp": (found["day"], (int(found["h"]) * 60 + int(found["m"])) * 60 + int(found["s"]))}
 
 
+def _said(text: str) -> str:
+    """How much of the watchdog's sentence stands at the end of a line that was cut within it."""
+    found = _BEGUN.search(text.rstrip())
+    said = found["said"].replace(" ", "") if found else ""
+    return said if said and _SENTENCE.startswith(said) else ""
+
+
+def _work(text: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """The fields of a work's description, in whatever order, and its sizes; a value that a line's end may have cut is none."""
+    found = _WORK.search(text)
+    if found is None:
+        return None
+    whole = found["end"].startswith(")")
+    said = {m["name"]: m["value"] for m in _WORK_FIELD.finditer(found["body"]) if m["after"] or whole}
+    if not said:
+        return None
+    fields = {
+        "op": said.get("OpType"),
+        "seq": grammar.number(said.get("SeqNum")),
+        "timeout_ms": grammar.number(said.get("Timeout(ms)")),
+    }
+    sizes = {"numel_in": said.get("NumelIn"), "numel_out": said.get("NumelOut"), "ran": found["ran"]}
+    return fields, {k: n for k, v in sizes.items() if (n := grammar.number(v)) is not None}
+
+
 def _watchdog(source: Record) -> JobFinding | None:
     """A timeout, by the line that has the work's description or the shorter ones that follow it."""
-    work, at = _WORK.search(source.text), _AT_WORK.search(source.text)
-    if not (
-        (work and (_CAUGHT.search(source.text) or " ran for " in source.text))
-        or at
-        or _CAUGHT.search(source.text)
-    ):
+    work, at = _work(source.text), _AT_WORK.search(source.text)
+    caught = _CAUGHT.search(source.text) is not None or _said(source.text).startswith("Watchdog")
+    if not (caught or at or (work and " ran for " in source.text)):
         return None
     fields, detail = _who(source), dict[str, Any]()
     if work:
-        fields.update(
-            op=work["op"], seq=grammar.number(work["seq"]), timeout_ms=grammar.number(work["timeout"])
-        )
-        detail = {k: int(work[k]) for k in ("numel_in", "numel_out", "ran") if work[k]}
+        fields.update(work[0])
+        detail = work[1]
     elif at:
         fields["seq"] = grammar.number(at["seq"])
         detail = {k: int(at[k]) for k in ("enqueued", "completed") if at[k]}
@@ -191,7 +221,12 @@ def _watchdog(source: Record) -> JobFinding | None:
 
 def is_cut(text: str) -> bool:
     """Whether a hard line wrap took the end of a watchdog's message away."""
-    return _CUT_WORK.search(text.rstrip()) is not None
+    text = text.rstrip()
+    return (
+        _CUT_WORK.search(text) is not None
+        or bool(_said(text))
+        or (text.endswith("]") and _BEGUN.search(text) is not None)
+    )
 
 
 def _heartbeat(source: Record) -> JobFinding | None:
@@ -212,10 +247,8 @@ def _error(source: Record, context: Context) -> JobFinding | None:
     if kind is None:
         return None
     fields = _who(source)
-    if work := _WORK.search(source.text):
-        fields.update(
-            op=work["op"], seq=grammar.number(work["seq"]), timeout_ms=grammar.number(work["timeout"])
-        )
+    if work := _work(source.text):
+        fields.update(work[0])
     elif context.op and source.line - context.op_line <= 40:
         fields["op"] = context.op
     return make(FACTS, kind, source, **fields)

@@ -1,0 +1,62 @@
+"""Ascend's HCCL as torch_npu prints it: an error of a call, and lines below it that say why."""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.evidence.joblog import cuda, grammar, torch_nccl
+from probing_cluster.evidence.joblog.grammar import Context, JobFinding, Record, make
+
+FACTS = {k: torch_nccl.FACTS[k] for k in ("watchdog_timeout", "watchdog_timeout_init", "nccl_internal_error")}
+FACTS["cuda_unknown_error"] = cuda.FACTS["cuda_unknown_error"]
+_REASONS = (
+    ("watchdog_timeout", re.compile(r"EI0002: .{0,120}?times? ?out|EE1002: .{0,80}?timeout")),
+    (
+        "watchdog_timeout_init",
+        re.compile(
+            r"EI0006: .{0,120}?times? ?out|\bwait socket establish timeout, .{0,80}?timeout\[(?P<s>\d{1,6})\]"
+        ),
+    ),
+)
+_CALL = re.compile(
+    r"\b(?:OPS|NPU|HCCL) function error: (?P<call>\w{1,80})(?:\(.{0,300}?\))?, error code is \d{1,7}"
+)
+_NAMED = re.compile(r"E[A-Z]\d{4}: ")
+_OP = re.compile(r"\btag\[(?P<op>[A-Z][A-Za-z]{2,30})_|function error: Hccl(?P<call>[A-Z]\w{2,40}),")
+_RANK = re.compile(r"\bRankID:(?P<rank>\d{1,8})\b")
+
+
+def is_cut(text: str) -> bool:
+    """Whether the call's reason is still to come."""
+    return _CALL.search(text) is not None and _NAMED.search(text) is None
+
+
+def read(source: Record, _context: Context) -> JobFinding | None:
+    """A reason, or the call alone while none is named."""
+    text = source.text
+    op, named = _OP.search(text), _RANK.search(text)
+    rank = source.rank if source.rank is not None else grammar.number(named["rank"]) if named else None
+    said = (op["op"] or op["call"]) if op else None
+    for kind, pattern in _REASONS:
+        if found := pattern.search(text):
+            seconds = grammar.number(found.groupdict().get("s"))
+            timeout = seconds * 1000 if seconds else None
+            return make(FACTS, kind, source, rank=rank, op=said, timeout_ms=timeout)
+    if found := _CALL.search(text):
+        kind = "nccl_internal_error" if found["call"].lower().startswith("hccl") else "cuda_unknown_error"
+        return make(FACTS, kind, source, rank=rank, op=said)
+    return None
+
+
+FAMILY = grammar.Family(
+    name="hccl",
+    triggers=(
+        "Notify register",
+        "ocket times out",
+        "ynchronize timeout",
+        "socket establish",
+        "function error: ",
+    ),
+    read=read,
+    facts=FACTS,
+)

@@ -1,0 +1,233 @@
+"""Logs that begin behind the head of a traceback, end within a sentence, or were wrapped in the middle of one; the forms are those of the issues named, the words ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from probing_cluster.evidence import classify
+
+_PG = "[PG ID 0 PG GUID 0(default_pg) Rank 1]"
+_E = "[rank1]:[E424 01:17:25.03 ProcessGroupNCCL.cpp:1895]"
+_DIED = f"{_E} {_PG} Process group watchdog thread terminated with exception: [Rank 1] "
+_FRAME = '  File "/opt/train.py", line 42, in main\n    run(args)\n'
+
+CASES: list[tuple[str, str | None, dict[str, Any], str]] = [
+    # name, kind of the first cause or None, what it must say, log
+    (
+        "LlamaFactory 8261: the file ends within the watchdog's sentence",
+        "watchdog_timeout",
+        {"rank": 1, "group": "default_pg"},
+        f"[1833] {_DIED}Watchdog",
+    ),
+    (
+        "UniWorld 46: a little later in it",
+        "watchdog_timeout",
+        {"rank": 1, "group": "default_pg"},
+        f"{_DIED}Watchdog caught co",
+    ),
+    (
+        "litData 340: the prefix of a log collector, and the end of the excerpt",
+        "watchdog_timeout",
+        {"rank": 6},
+        "  | 2024-08-23T22:22:50.870Z | [rank6]:[E ProcessGroupNCCL.cpp:563] [Rank 6] Watchdog caught collective",
+    ),
+    (
+        "nccl 1610: the end of the line may have cut the last field, not those before it",
+        "watchdog_timeout",
+        {"seq": 66, "op": "ALLREDUCE", "rank": 9, "timeout_ms": None},
+        "[rank9]:[E218 04:54:22.06 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=66, OpType=ALLREDUCE, Nume",
+    ),
+    (
+        "a number at the end of a line may go on",
+        "watchdog_timeout",
+        {"seq": None, "rank": 9},
+        "[rank9]:[E218 04:54:22.06 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=66",
+    ),
+    (
+        "open-r1 620: wrapped between the rank and the sentence",
+        "watchdog_timeout",
+        {"op": "BROADCAST", "seq": 4, "rank": 1, "group": "default_pg", "timeout_ms": 1800000},
+        f"{_DIED[:-1]}\n Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4, OpType=BROADCAST, NumelIn=112, NumelOut=112, Timeout(ms)=1800000) ran f\nor 1800010 milliseconds before timing out.",
+    ),
+    (
+        "open-r1 620: wrapped twice, before the sentence and within it",
+        "watchdog_timeout",
+        {"op": "BROADCAST", "seq": 4, "rank": 1, "group": "default_pg", "timeout_ms": 1800000},
+        f"{_E} {_PG} Process group watchdog thread terminat\ned with exception: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4, OpType=BROADCAST, NumelIn=112, NumelOut=112,\n Timeout(ms)=1800000) ran for 1800010 milliseconds before timing out.",
+    ),
+    (
+        "py4cast 116: wrapped within the name of the work",
+        "watchdog_timeout",
+        {"op": "ALLGATHER", "seq": 1890, "rank": 1, "timeout_ms": 1800000},
+        f"{_DIED}Watchdog caught collective operation timeout: Work\nNCCL(SeqNum=1890, OpType=ALLGATHER, NumelIn=1, NumelOut=4, Timeout(ms)=1800000) ran for 1800022 milliseconds before timing out.",
+    ),
+    (
+        "pytorch 122850: wrapped between words, the blanks gone",
+        "watchdog_timeout",
+        {"op": "ALLREDUCE", "seq": 2, "rank": 0, "timeout_ms": 1000},
+        "[rank0]:[E327 17:04:16.986381360 ProcessGroupNCCL.cpp:565] [Rank 0]\nWatchdog caught collective operation timeout: WorkNCCL(SeqNum=2,\nOpType=ALLREDUCE, NumelIn=12, NumelOut=12, Timeout(ms)=1000) ran for\n1099 milliseconds before timing out.",
+    ),
+    (
+        "pytorch 123023: wrapped within the sentence, the blanks gone",
+        "watchdog_timeout",
+        {"op": "ALLREDUCE", "seq": 2, "rank": 0, "timeout_ms": 10000},
+        "[E329 19:15:11.775879730 ProcessGroupNCCL.cpp:565] [Rank 0] Watchdog\ncaught collective operation timeout: WorkNCCL(SeqNum=2,\nOpType=ALLREDUCE, NumelIn=10, NumelOut=10, Timeout(ms)=10000) ran for\n10028 milliseconds before timing out.",
+    ),
+    (
+        "a work that names its fields in another order",
+        "watchdog_timeout",
+        {"op": "ALLREDUCE", "seq": 17, "rank": 3, "timeout_ms": 600000},
+        "[rank3]:[E101 01:00:00.1 ProcessGroupNCCL.cpp:700] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE, Timeout(ms)=600000, SeqNum=17) ran for 600001 milliseconds before timing out.",
+    ),
+    (
+        "what stands behind a sentence cut short is no part of it",
+        "watchdog_timeout",
+        {"rank": 1, "line": 1},
+        f"{_DIED}Watchdog\nframe #0: c10::Error::Error(c10::SourceLocation) + 0x96\n",
+    ),
+    (
+        "DeepSpeed 3645: the log begins within the traceback and does not end behind it",
+        "python_exception",
+        {"line": 3},
+        _FRAME + "NameError: free variable 'x' referenced before assignment\n" + "waiting for the others\n" * 60,
+    ),
+    (
+        "medgemma 12: nothing but the last line",
+        "python_exception",
+        {"line": 1},
+        "ValueError: Expected input batch_size (1324) to match target batch_size (0).",
+    ),
+    (
+        "the same of a rank, and the launcher's summary behind it",
+        "python_exception",
+        {"line": 1, "rank": 3},
+        "[rank3]: AssertionError\nE0101 torch/distributed/elastic/multiprocessing/api.py:826] failed (exitcode: 1) local_rank: 3 (pid: 119) of binary: python",
+    ),
+    (
+        "Megatron's rank stands within the exception's text",
+        "python_exception",
+        {"rank": 11},
+        "AssertionError: Rank 11: found NaN in local grad norm in backward pass",
+    ),
+    (
+        "manylatents 134: another exception while it was handled",
+        "python_exception",
+        {"line": 2},
+        "    raise TimeoutError(\nTimeoutError: waited for the service\n\nDuring handling of the above exception, another exception occurred:\n\n"
+        "Traceback (most recent call last):\n" + _FRAME + "wandb.errors.errors.CommError: Run initialization has timed out",
+    ),
+    (
+        "the training goes on behind it",
+        None,
+        {},
+        "ValueError: bad sample\n" + "\n".join(f"iteration {n} | loss 1.2" for n in range(5)),
+    ),
+    (
+        "much else is written behind it",
+        None,
+        {},
+        "ValueError: bad sample\n" + "writing shard\n" * 50,
+    ),
+    (
+        "a warning that only quotes one",
+        None,
+        {},
+        "RuntimeError: bad sample, skipping it",
+    ),
+    (
+        "frames that nobody gets to catch",
+        None,
+        {},
+        "Exception ignored in: <function Loader.__del__ at 0x7f>\nTraceback (most recent call last):\n" + _FRAME + "AttributeError: 'NoneType' object has no attribute 'x'",
+    ),
+    (
+        "frames of a stack that is only shown",
+        None,
+        {},
+        _FRAME + "resuming from step 100\n" + "\n".join(f"iteration {n} | loss 1.2" for n in range(5)),
+    ),
+    (
+        "vllm-ascend 780: the prefix of vLLM's logger",
+        "python_exception",
+        {"line": 1},
+        'ERROR 05-07 05:58:46 core.py:291] AssertionError: Torch not compiled\nCRITICAL 05-07 05:58:46 core_client.py:191] Got fatal signal from worker processes, shutting down.\nKilled',
+    ),
+    (
+        "vllm-ascend 486: HCCL's reason stands below the call",
+        "watchdog_timeout_init",
+        {"line": 1, "rank": 1, "op": "Allreduce"},
+        ("[rank1]: RuntimeError: InnerRunOpApi:OpParamMaker.cpp:281 OPS function error: HcclAllreduce, error code is 6\n"
+        "[rank1]: [ERROR] 2025-04-08-18:07:20 (PID:1, Device:1, RankID:1) ERR01100 OPS call acl api failed.\n"
+        "[rank1]: EI0006: [PID: 1] 2025-04-08-18:07:20.444.436 Getting socket times out. Reason: Remote Rank did not send the data in time."),
+    ),
+    (
+        "vllm-ascend 1443: a collective's notification that never came; the rank of its own line",
+        "watchdog_timeout",
+        {"line": 1, "rank": 8, "op": "AllReduce"},
+        ("RuntimeError: npuSynchronizeDevice:NPUStream.cpp:390 NPU function error: AclrtSynchronizeDeviceWithTimeout, error code is 507048\n"
+        "[ERROR] 2025-06-25-10:45:23 (PID:13075, Device:0, RankID:8) ERR00100 PTA call acl api failed\n"
+        "EI0002: [PID: 13075] 2025-06-25-10:45:23.586.187 The wait execution of the Notify register times out. base information: [streamID:[1], tag[AllReduce_group_name_710]]"),
+    ),
+    (
+        "vllm-ascend 516: a call of HCCL that names no reason",
+        "nccl_internal_error",
+        {},
+        "RuntimeError: create_config:x.ts:102 HCCL function error: hcclCommInitRootInfoConfig(numRanks, &rootInfo, rank), error code is 19\n",
+    ),
+    (
+        "NeMo 14399: how long the rank waited for NCCL's id, and in which collective",
+        "rendezvous_timeout",
+        {"rank": 1, "timeout_ms": 600000, "op": "broadcast"},
+        ("[rank1]:     work = group.broadcast([tensor], opts)\n"
+        "[rank1]: torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: wait timeout after 600000ms, keys: /default_pg/0//cuda//0"),
+    ),
+    (
+        "accelerate 2246: why no address could be listened on stands in the warnings",
+        "address_in_use",
+        {"line": 2},
+        ("[W socket.cpp:436] [c10d] The server socket has failed to bind to 0.0.0.0:12211 (errno: 98 - Address already in use).\n"
+        "[E socket.cpp:472] [c10d] The server socket has failed to listen on any local network address."),
+    ),
+    (
+        "Time-LLM 158: another reason is another kind",
+        "rendezvous_failed",
+        {},
+        "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. The server socket has failed to bind to [::]:98 (errno: 13 - Permission denied).",
+    ),
+    (
+        "pytorch 148976: a fingerprint without a comma",
+        "collective_mismatch",
+        {"seq": 1, "op": "BARRIER", "rank": 2},
+        "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running collective: CollectiveFingerPrint(SequenceNumber=1OpType=BARRIER), but Rank 2 is running collective: CollectiveFingerPrint(SequenceNumber=0OpType=BARRIER).",
+    ),
+    (
+        "ParlAI 3084: of many tasks that ended none is the one",
+        "nccl_invalid_usage",
+        {"rank": None},
+        ("RuntimeError: NCCL error in: NCCLUtils.hpp:82, invalid argument, NCCL version 2.4.8\n"
+        "srun: error: node-0: tasks 2-7: Exited with exit code 1\nsrun: error: node-1: task 14: Exited with exit code 1"),
+    ),
+    (
+        "ROCm 4021: an AMD GPU that hangs",
+        "cuda_launch_failure",
+        {"line": 1},
+        "HW Exception by GPU node-9 (Agent handle: 0x631351bb5a20) reason :GPU Hang\nAborted (core dumped)",
+    ),
+]  # fmt: skip
+
+
+def _read(text: str) -> list[dict[str, Any]]:
+    return list(classify.classify_stream([line.encode() for line in text.split("\n")], "joblog"))
+
+
+@pytest.mark.parametrize(("name", "kind", "fields", "text"), CASES, ids=[c[0] for c in CASES])
+def test_cut_log(name: str, kind: str | None, fields: dict[str, Any], text: str) -> None:
+    """The first cause of a log of which only a part is there."""
+    found = _read(text)
+    first = [f for f in found if f["first_cause"]]
+    assert [f["kind"] for f in first] == ([kind] if kind else []), (name, found)
+    for field, value in fields.items():
+        assert first[0][field] == value, (name, field)
+    assert [f["line"] for f in found] == sorted(f["line"] for f in found)
