@@ -10,7 +10,9 @@ from probing_cluster.evidence.joblog.grammar import JobFinding, Record, Role
 TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError")
 _FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}, in \S")
 _INSIDE = re.compile(r"^(?:\s|$)")
-_PLAIN = re.compile(r"^(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception)(?:: \S|:?\s*$)")
+_PLAIN = re.compile(
+    r"^(?:[A-Za-z_]\w{0,60}\.){0,8}(?:[A-Z]\w{0,60}(?:Error|Exception)|Exception)(?:: \S|:?\s*$)"
+)
 _FRAMES_LINES = 400
 _MAX_RANKS = 256
 _LAST_LINES = 40

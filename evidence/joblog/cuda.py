@@ -116,7 +116,7 @@ _KINDS = (
 )
 _ANCHOR = re.compile(
     r"(?:CUDA|Cuda|HIP) [Ee]rror(?: \d+|\(\d{1,4}\))?(?: in [^:]*)?[:,] (?P<a>[^\n]{2,300})|\b(?:cuda|hip)Error(?!_t\b)\w{2,60}(?:: (?P<b>[^\n]{2,200}))?|cuda runtime error \(\d+\) ?: (?P<c>[^\n]{2,200})"
-    r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|(?:CUDA|HIP) (?P<f>out of memory)\b|(?P<j>Memory access fault by GPU node-\d+)|(?P<q>HW Exception by GPU node-\d{1,6}\b.{0,120})|CUDA (?:initialization|call).*?: (?P<g>[^\n]{2,200})"
+    r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|(?:CUDA|HIP) (?P<f>out of memory)\b|(?P<j>Memory access fault by GPU node-\d+)|(?P<q>HW Exception by GPU node-\d{1,6}\b.{0,120})|\b(?:cuda|hip)[A-Z]\w{2,60} failed: (?P<r>[^\n]{2,200})|CUDA (?:initialization|call).*?: (?P<g>[^\n]{2,200})"
     r"|THCudaCheck FAIL .{0,300}?\berror=\d{1,4} : (?P<k>[^\n]{2,200})|cudaError_t \d{1,4} : \"(?P<l>[^\"\n]{2,200})\"|Test (?:CUDA|HIP) failure \S{1,200} '(?P<m>[^'\n]{2,200})'|\bHSA_STATUS_ERROR_(?P<n>[A-Z_]{3,60})"
     r"|(?P<o>NVIDIA driver on your system is too old)|(?P<p>NVML_SUCCESS == r INTERNAL ASSERT FAILED)"
     r"|CUDA driver (?P<h>initialization failed)|from cudaGetDeviceCount\(\).*?\bError \d{1,4}: (?P<i>[^\n]{2,200})",

@@ -68,7 +68,7 @@ _FATAL = re.compile(
     r"Fatal Python error: (?P<how>Segmentation fault|Bus error|Aborted|Illegal instruction|.{1,80})"
 )
 _HEAP = re.compile(
-    r"double free or corruption|free\(\): invalid|malloc\(\): (?:corrupted|invalid|unsorted)|corrupted size vs\. prev_size|munmap_chunk\(\): invalid pointer|stack smashing detected"
+    r"double free or corruption|\b(?:free|(?:re|c)?alloc|_?malloc|malloc_consolidate|munmap_chunk|mremap_chunk)\(\): (?:corrupted|invalid|unsorted|unaligned|mismatching|smallbin|largebin|too many|double free|memory corruption)|corrupted (?:size vs\. prev_size|double-linked list)|malloc\.c:\d{1,6}: \w{1,40}: Assertion |stack smashing detected"
 )
 _PEER = re.compile(
     r"JAX distributed service detected fatal errors|tasks are unhealthy \(stopped sending heartbeats\)|\bA worker died or was killed while executing a task"
@@ -235,7 +235,12 @@ FAMILY = grammar.Family(
         "double free",
         "free()",
         "malloc()",
+        "alloc()",
+        "malloc_consolidate",
+        "mremap_chunk",
+        "malloc.c:",
         "corrupted size",
+        "corrupted double-linked",
         "munmap_chunk",
         "stack smashing",
         "acquire GIL",

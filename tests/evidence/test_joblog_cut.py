@@ -215,6 +215,24 @@ CASES: list[tuple[str, str | None, dict[str, Any], str]] = [
         {"line": 1},
         "HW Exception by GPU node-9 (Agent handle: 0x631351bb5a20) reason :GPU Hang\nAborted (core dumped)",
     ),
+    (
+        "Chinese-LLaMA-Alpaca 534: an exception that is no more than one, between the frames of several ranks",
+        "python_exception",
+        {"line": 6},
+        _FRAME + "self.scaler.update()\n" + _FRAME + "Exception: Current loss scale already at minimum\n" + _FRAME + "self.scaler.update()\n" * 60,
+    ),
+    (
+        "Falcon 12: what the C library says of a damaged heap",
+        "memory_corruption",
+        {"line": 1},
+        "malloc_consolidate(): unaligned fastbin chunk detected\nAborted (core dumped)",
+    ),
+    (
+        "Horovod 2365: the CUDA call stands in front of its error",
+        "cuda_illegal_access",
+        {"line": 1, "rank": 25},
+        "[1,25]<stderr>:  what():  cudaEventQuery failed: an illegal memory access was encountered\n[1,25]<stderr>:[c102:70259] *** Process received signal ***\n[1,25]<stderr>:[c102:70259] Signal: Aborted (6)",
+    ),
 ]  # fmt: skip
 
 
