@@ -97,6 +97,8 @@ class Context:
     mpi_line: int = 0
     """Where an MPI launcher named the process whose end it tells a line later; 0 when it did not."""
 
+    nccl_line: int = -1_000
+    """Where an NCCL error was last told: its result's name, on a line of its own, stands behind it."""
     in_use_line: int = 0
     """Where PyTorch warned that a port is taken; 0 when it did not."""
 

@@ -127,6 +127,8 @@ _RESULTS = (
 _RESULT_NAME = re.compile(
     r"^\W*(?:\[rank\d+\]:\s*)?nccl(?:RemoteError|SystemError|UnhandledCudaError|InternalError|InvalidUsage|InvalidArgument): "
 )
+_RESULT_LINES = 10
+"""The result's name so far behind an NCCL error is part of it; alone it is what an excerpt's beginning left of one."""
 _DESYNC = re.compile(
     r"lagging/(?:dead/)?mismatched ranks that caused the desync are:.*?\[(?P<ranks>[\d, ]+)\] (?:finished collective #(?P<last>\d{1,18}), but didn't join collective #(?P<next>\d{1,18}))?|ranks? \[(?P<lag>[\d, ]+)\] are the lagging ranks"
 )
@@ -241,8 +243,12 @@ def _heartbeat(source: Record) -> JobFinding | None:
 
 def _error(source: Record, context: Context) -> JobFinding | None:
     """An NCCL result, with the collective it hit when the line or the traceback above names one."""
-    if not _ASYNC.search(source.text) or _RESULT_NAME.search(source.text):
+    if _RESULT_NAME.search(source.text):
+        if source.line - context.nccl_line <= _RESULT_LINES:
+            return None
+    elif not _ASYNC.search(source.text):
         return None
+    context.nccl_line = source.line
     kind = next((name for name, pattern in _RESULTS if pattern.search(source.text)), None)
     if kind is None:
         return None

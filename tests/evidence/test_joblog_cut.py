@@ -233,6 +233,12 @@ CASES: list[tuple[str, str | None, dict[str, Any], str]] = [
         {"line": 1, "rank": 25},
         "[1,25]<stderr>:  what():  cudaEventQuery failed: an illegal memory access was encountered\n[1,25]<stderr>:[c102:70259] *** Process received signal ***\n[1,25]<stderr>:[c102:70259] Signal: Aborted (6)",
     ),
+    (
+        "nccl 1514: the log begins behind NCCL's error with the name of its result",
+        "nccl_internal_error",
+        {"line": 1},
+        "ncclInternalError: Internal check failed.\nLast error:\nNet : Connection closed by remote peer node<43236>",
+    ),
 ]  # fmt: skip
 
 
@@ -249,3 +255,11 @@ def test_cut_log(name: str, kind: str | None, fields: dict[str, Any], text: str)
     for field, value in fields.items():
         assert first[0][field] == value, (name, field)
     assert [f["line"] for f in found] == sorted(f["line"] for f in found)
+
+
+def test_result_belongs_to_its_error() -> None:
+    """The name of NCCL's result behind the error is no second finding."""
+    found = _read(
+        "RuntimeError: NCCL error in: x.cpp:784, unhandled cuda error, NCCL version 2.7.8\nncclUnhandledCudaError: Call to CUDA function failed."
+    )
+    assert [(f["line"], f["kind"]) for f in found] == [(1, "nccl_unhandled_cuda")]
