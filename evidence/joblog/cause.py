@@ -27,6 +27,8 @@ _BUFFERED_CHARS = 9_000
 _DOUBT_CHARS = 262_144
 """Without further steps in so much text it did not go on."""
 _CLOCKS_DIFFER_S = 60
+_MAY_PASS = frozenset({"net_ib_error", "net_ib_async_event"})
+"""Symptoms that a job can live through: a link that flaps, a device it goes without."""
 _SAME = {"watchdog_timeout_init": "watchdog_timeout", "host_oom_kill": "slurm_oom"}
 
 
@@ -57,6 +59,11 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         plain_cancel = best.kind == "slurm_cancelled"
         return weak or (new.late and (best.role is Role.SYMPTOM or plain_cancel))
     return weak and new.kind in _FORCED_ENDS
+
+
+def _can_be_survived(finding: JobFinding) -> bool:
+    """Whether the training can go on behind it; what only hardware says, and what Slurm reports, is final."""
+    return (finding.role is Role.ROOT and not finding.late) or finding.kind in _MAY_PASS
 
 
 def enrich(best: JobFinding, other: JobFinding) -> JobFinding:
@@ -126,7 +133,7 @@ class Story:
         """True while further lines could show that the program lived on."""
         if self.best is None or self.settled or self._chars > _DOUBT_CHARS:
             return False
-        return self.held[self.best].role is Role.ROOT and not self.held[self.best].late
+        return _can_be_survived(self.held[self.best])
 
     def passed(self, text: str) -> None:
         """A line behind a failure `in_doubt`: does the training go on?"""
@@ -140,8 +147,7 @@ class Story:
     def _survived(self) -> None:
         """The program lived on: every failure so far caused nothing."""
         self.held = [
-            replace(f, detail={**f.detail, "survived": True}) if f.role is Role.ROOT and not f.late else f
-            for f in self.held
+            replace(f, detail={**f.detail, "survived": True}) if _can_be_survived(f) else f for f in self.held
         ]
         self.best = None
         self._steps, self._late_steps, self._chars = set(), set(), 0

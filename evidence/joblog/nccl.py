@@ -83,7 +83,7 @@ _TEXTS = (
     (
         "nccl_warning",
         re.compile(
-            r"\[Service thread\]|\[Proxy (?:Service|Progress)|Failed to execute operation Close|cleanup|Could not receive type|Failed to open libib|Plugin",
+            r"\[Service thread\]|\[Proxy (?:Service|Progress)|Failed to execute operation Close|cleanup|Could not receive type|Failed to open libib|ibv_open_device failed|Unable to (?:open|query) (?:device|port)|Plugin",
             re.IGNORECASE,
         ),
     ),

@@ -239,6 +239,32 @@ CASES: list[tuple[str, str | None, dict[str, Any], str]] = [
         {"line": 1},
         "ncclInternalError: Internal check failed.\nLast error:\nNet : Connection closed by remote peer node<43236>",
     ),
+    (
+        "parameter-golf's baseline: NCCL goes on without a device that it cannot open",
+        None,
+        {},
+        ("[2026-03-18 14:38:12] n:871784:871848 [5] ibvwrap.c:94 NCCL WARN Call to ibv_open_device failed\n\n"
+        "[2026-03-18 14:38:12] n:871784:871848 [5] p2p_plugin.c:565 NCCL WARN NET/IB : Unable to open device mlx5_an0\nstep:1 loss:1.2"),
+    ),
+    (
+        "a link flaps and the training goes on",
+        None,
+        {},
+        "n:1:2 [0] transport/net_ib.cc:93 NCCL WARN NET/IB : Got async event : port error\n" + "".join(f"iteration {n} | loss 1.2 {'x' * 200}\n" for n in range(80)),
+    ),
+    (
+        "a link flaps and nothing goes on",
+        "net_ib_async_event",
+        {"line": 3},
+        "iteration 1 | loss 1.2\niteration 2 | loss 1.1\nn:1:2 [0] transport/net_ib.cc:93 NCCL WARN NET/IB : Got async event : port error\n",
+    ),
+    (
+        "a link flapped long before the program failed for itself",
+        "cuda_oom",
+        {},
+        "n:1:2 [0] transport/net_ib.cc:93 NCCL WARN NET/IB : Got async event : port error\n" + "".join(f"iteration {n} | loss 1.2\n" for n in range(9))
+        + "RuntimeError: CUDA out of memory. Tried to allocate 2 GiB",
+    ),
 ]  # fmt: skip
 
 
