@@ -26,6 +26,7 @@ REPEATABLE = (
     "roles.sql",
     "deliver.sql",
     "drain_noted.sql",
+    "displaced_noted.sql",
     "partitions.sql",
     "ops.sql",
     "rights.sql",

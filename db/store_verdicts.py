@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -69,8 +68,6 @@ class VerdictRows(store_base.StoreBase):
                     _call(cursor, statement, _verdict_arrays([fresh[k] for k in fresh if k in keys]))
             if judged := [k for k in given if k in fresh or k in unjudged]:
                 _call(cursor, _JUDGED, _key_arrays(judged))
-            if told := fresh.keys() - kept:
-                _call(cursor, _DISPLACED, _key_arrays(told))
             return {k: v for k, v in current.items() if k in given}
 
     def verdicts(
@@ -183,7 +180,6 @@ ORDER BY a.cluster, a.job_id, a.submit_at
 FOR NO KEY UPDATE OF a
 """
 """Savers of the same attempts take turns; which (from 1) are to be judged."""
-_DISPLACED = (Path(__file__).parent / "displaced_noted.sql").read_text(encoding="utf-8")
 _JUDGED = """
 UPDATE probing.job_attempt a SET judged_at = now()
 FROM unnest(%(cluster)b::text[], %(job_id)b::bigint[], %(submit_at)b::timestamptz[]) AS g(cluster, job_id, submit_at)
