@@ -117,14 +117,24 @@ def _end(find: Callable[[], list[int]], timeout_s: float) -> None:
     send(find(), signal.SIGTERM)
     while (left := find()) and time.monotonic() < deadline:
         time.sleep(0.05)
-    # Killing can race with forking: look again until nothing is left.
-    while left:
+    if left:
+        kill(find)
+
+
+def kill(find: Callable[[], list[int]], *, timeout_s: float = 10) -> None:
+    """Kills what `find` finds, until two looks in a row find nothing; raises StillRunning when it does not die.
+
+    Killing races with forking, and a process that is just executing a program shows no mark for an instant.
+    """
+    deadline, looks = time.monotonic() + timeout_s, 0
+    while looks < 2:
+        left = find()
         send(left, signal.SIGKILL)
-        if time.monotonic() > deadline + 10:
-            msg = f"processes {left} survived SIGKILL for 10 s"
+        looks = 0 if left else looks + 1
+        if left and time.monotonic() > deadline:
+            msg = f"processes {left} survived SIGKILL for {timeout_s:g} s"
             raise StillRunning(msg)
         time.sleep(0.02)
-        left = find()
 
 
 def _ancestors(pid: int, table: Mapping[int, tuple[int, str]]) -> set[int]:

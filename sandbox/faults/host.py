@@ -35,9 +35,7 @@ def node_crash(target: registry.Target) -> None:
     slurm, rest = {f"slurmd-{target.node}"}, {f"job-{target.node}", services.agent_role(target.node)}
     # Slurm's own first, stopped before anything is killed: a dying step must not be able to report it.
     processes.send(_pids(target, slurm), signal.SIGSTOP)
-    # Killing can race with forking: until nothing of the node is left.
-    while pids := _pids(target, slurm | rest):
-        processes.send(pids, signal.SIGKILL)
+    processes.kill(lambda: _pids(target, slurm | rest))
 
 
 def _pids(target: registry.Target, roles: set[str]) -> list[int]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 from probing_cluster.sandbox import processes, services
 from probing_cluster.sandbox.faults import registry
 
@@ -12,8 +10,7 @@ from probing_cluster.sandbox.faults import registry
 def agent_crash(target: registry.Target) -> None:
     """The node's agent and its children are killed."""
     role = services.agent_role(target.node)
-    while pids := processes.pids_of(target.layout.directory, role):
-        processes.send(pids, signal.SIGKILL)
+    processes.kill(lambda: processes.pids_of(target.layout.directory, role))
 
 
 @registry.fault("agent-start")
@@ -37,8 +34,7 @@ def db_up(target: registry.Target) -> None:
 @registry.fault("service-crash", cluster_wide=True)
 def service_crash(target: registry.Target) -> None:
     """`probing-ctl serve` is killed."""
-    while pids := processes.pids_of(target.layout.directory, services.SERVICE):
-        processes.send(pids, signal.SIGKILL)
+    processes.kill(lambda: processes.pids_of(target.layout.directory, services.SERVICE))
 
 
 @registry.fault("service-start", cluster_wide=True)
