@@ -346,7 +346,7 @@ $gap$;
 -- The agent's own state: the one heard last, whatever its clock says, and when that was by the server's clock.
 -- After a silence, what ended in it was judged as on a node that nobody watched: that is noted as late evidence. (A minute:
 -- as attribution's `unwatched_nodes`.) An agent that was only not heard has watched all the same: where another process speaks
--- now, nobody did from the last word of the one before to its start.
+-- now, nobody did from the last word of the one before to its start, which a node's clock may put anywhere: at most until now.
 CREATE OR REPLACE FUNCTION probing.deliver_heartbeat(p_cluster text, p_node text, p_heartbeat jsonb) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp
 AS $heartbeat$
@@ -359,7 +359,7 @@ AS $heartbeat$
             || p_heartbeat
             || jsonb_build_object('cluster', p_cluster, 'node', p_node, 'received_at', now(),
                                   'unwatched', CASE WHEN p_heartbeat ->> 'started_at' IS NULL THEN '{}'
-                                                    ELSE tstzmultirange(tstzrange(NULL, (p_heartbeat ->> 'started_at')::timestamptz)) END)
+                                                    ELSE tstzmultirange(tstzrange(NULL, least((p_heartbeat ->> 'started_at')::timestamptz, now()))) END)
         ) AS r
     ), late AS (
         INSERT INTO probing.arrival (cluster, node, first_at, last_at, n_events)
@@ -376,7 +376,7 @@ AS $heartbeat$
         rejected_total = excluded.rejected_total, hung_children = excluded.hung_children,
         rss_bytes = excluded.rss_bytes, cpu_s = excluded.cpu_s, sources = excluded.sources, faults = excluded.faults,
         jobs = excluded.jobs, ranks = excluded.ranks, received_at = excluded.received_at,
-        unwatched = CASE WHEN excluded.started_at > h.at + interval '1 minute'
-                         THEN probing.with_gap(h.unwatched, tstzrange(h.at, excluded.started_at))
+        unwatched = CASE WHEN excluded.started_at > h.at + interval '1 minute' AND h.at < now()
+                         THEN probing.with_gap(h.unwatched, tstzrange(h.at, least(excluded.started_at, now())))
                          ELSE h.unwatched END
 $heartbeat$;

@@ -115,10 +115,9 @@ def end_all(directory: Path, *, but: Iterable[str] = (), timeout_s: float = 5) -
 def _end(find: Callable[[], list[int]], timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     send(find(), signal.SIGTERM)
-    while (left := find()) and time.monotonic() < deadline:
+    while find() and time.monotonic() < deadline:
         time.sleep(0.05)
-    if left:
-        kill(find)
+    kill(find)
 
 
 def kill(find: Callable[[], list[int]], *, timeout_s: float = 10) -> None:

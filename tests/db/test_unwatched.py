@@ -50,6 +50,16 @@ def test_an_agent_that_does_not_say_when_it_began(unwatched):
     assert unwatched((1, None), (99, None)) == []
 
 
+def test_a_clock_that_ran_ahead_leaves_no_gap_in_the_future(unwatched):
+    """A node that began with a wrong clock is watched again once it is right."""
+    ahead = 60 * 24 * 365 * 50
+    first = unwatched((ahead, ahead))
+    spans = unwatched((1, 0), (ahead, ahead), (2, 0))
+    now = (datetime.now(UTC) - NOON).total_seconds() / 60
+    for found in (first, spans):
+        assert all(until <= now for _, until in found)
+
+
 def test_the_row_of_an_agent_that_dies_all_the_time_stays_short(unwatched):
     """The older half becomes one span: what lay between counts as not watched, never the other way round."""
     deaths = [(10 * n + 5, 10 * n) for n in range(150)]
