@@ -514,6 +514,10 @@ def test_what_we_requeued_for_is_why_it_ended(make):
     assert {verdict(other)[0] for other in others[:2]} == {"unknown"}
     assert verdict(others[2])[0] == "requeued_by_user"
     assert verdict(others[3])[0] == "unknown", "that one ended the job's next start"
+    by_itself = make.attempt(state="FAILED", exit_code=1, nodes=("n2",))
+    assert make.judge(event, attempt=by_itself, actions=(for_it,)).cause == "user_error", (
+        "it had ended already"
+    )
 
 
 def test_what_we_requeued_for_counts_however_early_it_began(make):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,3 +53,13 @@ def test_our_own_shell_is_never_among_the_found(run: Path, monkeypatch: pytest.M
     found = {p.pid for p in processes.listing(run)}
     assert os.getpid() not in found
     assert os.getppid() not in found
+
+
+def test_what_hides_at_one_look_is_killed_at_the_next() -> None:
+    """A process that executes a program shows no mark for an instant."""
+    with subprocess.Popen(["/bin/sleep", "60"]) as child:
+        looks = iter([[], [child.pid]])
+        processes.kill(lambda: next(looks, []))
+        left = list(looks)
+        child.kill()
+        assert left == [], "it was not looked at again"
