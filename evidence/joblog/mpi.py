@@ -10,18 +10,7 @@ from probing_cluster.evidence.joblog.grammar import Context, JobFinding, Record,
 FACTS = {
     "peer_lost": process.FACTS["peer_lost"],
     "rendezvous_failed": gloo.FACTS["rendezvous_failed"],
-    **{
-        k: slurm.FACTS[k]
-        for k in (
-            "oom_kill_suspected",
-            "segfault",
-            "bus_error",
-            "process_aborted",
-            "process_crashed",
-            "process_terminated",
-            "task_exit",
-        )
-    },
+    **process.ENDS,
 }
 _ABOUT = re.compile(
     r"(?:^|\s)=\s+(?:RANK (?P<rank>\d{1,8}) )?PID (?P<pid>\d{1,10}) RUNNING AT (?P<host>\S{1,253})"

@@ -7,19 +7,22 @@ import re
 from probing_cluster.evidence.joblog import grammar, slurm
 from probing_cluster.evidence.joblog.grammar import ALL, USER, Context, JobFinding, Record, Role, fact, make
 
+ENDS = {
+    k: slurm.FACTS[k]
+    for k in (
+        "oom_kill_suspected",
+        "segfault",
+        "bus_error",
+        "process_aborted",
+        "process_crashed",
+        "process_terminated",
+        "task_exit",
+    )
+}
+"""How a process ends, whoever tells: Slurm, torchelastic, MPI's launchers or a shell."""
+
 FACTS = {
-    **{
-        k: slurm.FACTS[k]
-        for k in (
-            "oom_kill_suspected",
-            "segfault",
-            "bus_error",
-            "process_aborted",
-            "process_crashed",
-            "process_terminated",
-            "task_exit",
-        )
-    },
+    **ENDS,
     "peer_lost": fact(
         Role.REMOTE, ALL, "Another process of the job is gone; its own failure lies elsewhere."
     ),
