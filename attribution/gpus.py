@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from probing_cluster.core import records
+from probing_cluster.core import digits, records
 
 
 class Hold(StrEnum):
@@ -35,7 +35,7 @@ def pci_key(address: str | None) -> str | None:
 
 def index_of(device: str | None) -> int | None:
     """3 of `gpu3`; None of anything else."""
-    if device and device.startswith("gpu") and device[3:].isdigit():
+    if device and device.startswith("gpu") and digits.is_number(device[3:]):
         return int(device[3:])
     return None
 
@@ -123,7 +123,7 @@ def learn(
 
 
 def _indices(text: str) -> list[int]:
-    return [int(part) for part in text.split(",") if part.strip().isdigit()]
+    return [int(part) for part in text.split(",") if digits.is_number(part.strip())]
 
 
 def hold_of_gpu(

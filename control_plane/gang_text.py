@@ -11,7 +11,7 @@ from typing import Any
 
 from probing_cluster.attribution.gang import stacks
 from probing_cluster.control_plane import rank_rows, table
-from probing_cluster.core import hostlist, sanitize
+from probing_cluster.core import digits, hostlist, sanitize
 from probing_cluster.reports import phrase
 
 LEAST_WIDTH = 60
@@ -199,7 +199,7 @@ def _branch(fork: Mapping[str, Any], lead: str, width: int) -> Iterator[str]:
 
 
 def _ranks_words(which: str) -> str:
-    return f"rank {which}" if which.isdigit() else f"ranks {_few(which)}"
+    return f"rank {which}" if digits.is_number(which) else f"ranks {_few(which)}"
 
 
 def _few(which: str, room: int = 40) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from probing_cluster.core import digits
 from probing_cluster.core.errors import MalformedInput
 
 MAX_HOSTS = 200_000
@@ -63,7 +64,7 @@ def _expand_one(part: str, whole: str) -> Iterator[str]:
 
 def _numbers(item: str, whole: str) -> Iterator[str]:
     low, dash, high = item.strip().partition("-")
-    if not low.isascii() or not low.isdigit() or (dash and not (high.isascii() and high.isdigit())):
+    if not digits.is_number(low) or (dash and not digits.is_number(high)):
         msg = f"bad range {item!r} in hostlist {whole[:80]!r}"
         raise MalformedInput(msg)
     if not dash:
@@ -86,13 +87,13 @@ def compress(hosts: Iterable[str]) -> str:
     plain: list[str] = []
     for host in dict.fromkeys(hosts):
         prefix = host.rstrip("0123456789")
-        digits = host[len(prefix) :]
-        if not digits or "[" in host or len(digits) > 9:
+        number = host[len(prefix) :]
+        if not number or "[" in host or len(number) > 9:
             plain.append(host)
             continue
         # A leading zero fixes the width; without one, 9 and 10 fold together.
-        width = len(digits) if digits.startswith("0") and len(digits) > 1 else 0
-        groups.setdefault((prefix, width), []).append(int(digits))
+        width = len(number) if number.startswith("0") and len(number) > 1 else 0
+        groups.setdefault((prefix, width), []).append(int(number))
     parts = [_fold(prefix, width, sorted(ns)) for (prefix, width), ns in groups.items()]
     return ",".join(sorted(parts + plain))
 

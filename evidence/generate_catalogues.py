@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from probing_cluster.core import digits
 from probing_cluster.core.errors import MalformedInput
 from probing_cluster.evidence import catalogue_words as words
 
@@ -56,7 +57,7 @@ def _source(text: str, what: str) -> tuple[str, str]:
 
 
 def _code(text: str, what: str) -> int:
-    if not text.isdigit():
+    if not digits.is_number(text):
         msg = f"{what}: code {text!r} is not a number"
         raise MalformedInput(msg)
     return int(text)

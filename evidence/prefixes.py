@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from probing_cluster.core import digits
 from probing_cluster.evidence import dates
 
 MAX_LINE_CHARS = 16384
@@ -191,7 +192,7 @@ def _wrapped(line: Line, text: str) -> Line | None:
 def _number(fields: dict[str, Any], *names: str) -> int | None:
     for name in names:
         value = str(fields.get(name, ""))
-        if value.isascii() and value.isdigit() and len(value) < 20:
+        if digits.is_number(value) and len(value) < 20:
             return int(value)
     return None
 
@@ -249,7 +250,7 @@ def _peel(line: Line, reference: datetime | None) -> Line | None:
         return peeled
     if first == "[" and (peeled := _dmesg(line, text)):
         return peeled
-    if first.isdigit() and (peeled := _kmsg(line, text)):
+    if "0" <= first <= "9" and (peeled := _kmsg(line, text)):
         return peeled
     return _level(line, text) or _dated(line, text, reference) or _wrapped(line, text)
 

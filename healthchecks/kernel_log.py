@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from probing_cluster.core import digits
 from probing_cluster.healthchecks import findings, nodeview
 
 KMSG = "/dev/kmsg"
@@ -56,7 +57,7 @@ def parse(raw: str) -> Line | None:
     """A /dev/kmsg record; None when it is a continuation or was written by a process (facility not 0)."""
     head, sep, text = raw.partition(";")
     fields = head.split(",")
-    if not sep or len(fields) < 3 or not all(f.isascii() and f.isdigit() for f in fields[:3]):
+    if not sep or len(fields) < 3 or not all(digits.is_number(f) for f in fields[:3]):
         return None
     if int(fields[0]) >> 3 != 0:
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from probing_cluster.core import digits
 from probing_cluster.healthchecks import counters, findings, nodeview
 
 KERNEL_THREADS_PARENT = 2
@@ -57,7 +58,9 @@ def listing(node: nodeview.NodeView) -> list[Process]:
 
 
 def _listing(node: nodeview.NodeView) -> list[Process]:
-    return [p for name in os.listdir(node.path("/proc")) if name.isdigit() and (p := one(node, int(name)))]  # noqa: PTH208
+    return [
+        p for name in os.listdir(node.path("/proc")) if digits.is_number(name) and (p := one(node, int(name)))
+    ]  # noqa: PTH208
 
 
 def one(node: nodeview.NodeView, pid: int) -> Process | None:

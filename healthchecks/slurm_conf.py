@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from probing_cluster.core import errors, hostlist
+from probing_cluster.core import digits, errors, hostlist
 from probing_cluster.healthchecks import nodeview
 
 PLACES = (
@@ -98,7 +98,7 @@ def _expectations(said: dict[str, str]) -> nodeview.Expectations:
     return nodeview.Expectations(
         gpu_count=gpus,
         cpu_count=_cpus(said),
-        memory_bytes=int(memory) * 2**20 if memory.isdigit() else None,
+        memory_bytes=int(memory) * 2**20 if digits.is_number(memory) else None,
     )
 
 
@@ -108,12 +108,12 @@ def parse_gres(text: str) -> int | None:
     for entry in re.sub(r"\([^)]*\)", "", text).split(","):
         name, *rest = entry.strip().split(":")
         if name.lower() == "gpu":
-            counts.append(int(rest[-1]) if rest and rest[-1].isdigit() else 1)
+            counts.append(int(rest[-1]) if rest and digits.is_number(rest[-1]) else 1)
     return sum(counts) if counts else None
 
 
 def _cpus(said: dict[str, str]) -> int | None:
-    if said.get("cpus", "").isdigit():
+    if digits.is_number(said.get("cpus", "")):
         return int(said["cpus"])
     if not {"corespersocket", "sockets", "socketsperboard", "threadspercore"} & set(said):
         return None
@@ -124,4 +124,4 @@ def _cpus(said: dict[str, str]) -> int | None:
         said.get("corespersocket", "1"),
         said.get("threadspercore", "1"),
     )
-    return math.prod(int(w) for w in words) if all(w.isdigit() for w in words) else None
+    return math.prod(int(w) for w in words) if all(digits.is_number(w) for w in words) else None

@@ -23,6 +23,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from probing_cluster.core import digits
+
 MAX_TAIL_BYTES = 4 * 1024 * 1024
 MAX_DUMP_BYTES = 64 * 1024 * 1024
 MAX_DUMPS = 64
@@ -180,7 +182,7 @@ def find_stdout(request: Mapping[str, Any]) -> dict[str, Any]:
     wanted = f"SLURM_JOB_ID={int(request['job_id'])}".encode()
     here = f"SLURMD_NODENAME={request['node']}".encode()
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
+        if not digits.is_number(entry.name):
             continue
         try:
             if entry.stat().st_uid != request["uid"]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from probing_cluster.core import digits
 from probing_cluster.probe_agent import gres_conf
 
 _PCI = re.compile(r"^(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.[0-7])?$")
@@ -86,7 +87,7 @@ class Inventory:
         return tuple(g.uuid for g in found if g is not None)
 
     def _one(self, word: str, numbering: gres_conf.Numbering | None) -> Gpu | None:
-        if not word.isdigit():
+        if not digits.is_number(word):
             return self.by_uuid(word)
         number = int(word)
         ordered = sorted(self.gpus, key=lambda g: pci_key(g.pci_bus_id) or "")

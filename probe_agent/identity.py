@@ -7,7 +7,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from probing_cluster.core import clock, settings
+from probing_cluster.core import clock, digits, settings
 
 HOST_ROOT = Path("/")
 
@@ -43,7 +43,7 @@ class Identity:
         except OSError:
             return None
         fields = next((line.split() for line in lines if line.startswith("btime ")), [])
-        return float(fields[1]) if len(fields) == 2 and fields[1].isdigit() else None
+        return float(fields[1]) if len(fields) == 2 and digits.is_number(fields[1]) else None
 
 
 def identify(config: settings.Settings) -> Identity:

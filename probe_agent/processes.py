@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from probing_cluster.core import digits
+
 PROC = Path("/proc")
 NO_SLUIDS: Mapping[str, int] = {}
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -132,7 +134,7 @@ def inside(uid: int, proc: Path = PROC) -> dict[tuple[int, int], int]:
     ours = namespace_of("self", proc)
     found: dict[tuple[int, int], int] = {}
     for entry in os.scandir(proc):
-        if not entry.name.isdigit() or len(found) >= _MAX_INSIDE:
+        if not digits.is_number(entry.name) or len(found) >= _MAX_INSIDE:
             continue
         try:
             theirs = namespace_of(entry.name, proc) if entry.stat().st_uid == uid else None
@@ -154,4 +156,4 @@ def children_of(pid: int, proc: Path = PROC) -> list[int]:
     except OSError:
         return []
     told = (_read(thread / "children", 65536).split() for thread in threads)
-    return [int(word) for words in told for word in words if word.isdigit()]
+    return [int(word) for words in told for word in words if digits.is_number(word)]

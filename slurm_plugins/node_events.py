@@ -7,7 +7,7 @@ import pwd
 import time
 from dataclasses import dataclass
 
-from probing_cluster.core import errors, sanitize
+from probing_cluster.core import digits, errors, sanitize
 from probing_cluster.slurm_plugins import commands
 
 SLURMS_OWN = (
@@ -113,8 +113,8 @@ def outages(run: commands.Runner, since_s: int, until_s: int) -> list[Outage]:
     found = []
     for line in output.decode("utf-8", "replace").split("\n"):
         parts = line.split("|", 3)
-        if len(parts) == 4 and parts[0] and parts[1].isdigit() and since_s <= int(parts[1]) < until_s:
-            end_s = int(parts[2]) if parts[2].isdigit() else None
+        if len(parts) == 4 and parts[0] and digits.is_number(parts[1]) and since_s <= int(parts[1]) < until_s:
+            end_s = int(parts[2]) if digits.is_number(parts[2]) else None
             found.append(
                 Outage(node=parts[0], start_s=int(parts[1]), end_s=end_s, reason=sanitize.clean(parts[3]))
             )
@@ -130,8 +130,8 @@ def parse(output: bytes) -> list[Event]:
     found = []
     for line in output.decode("utf-8", "replace").split("\n"):
         parts = line.split("|", 3)
-        if len(parts) == 4 and parts[0].isdigit():
-            end_s = int(parts[1]) if parts[1].isdigit() else None
+        if len(parts) == 4 and digits.is_number(parts[0]):
+            end_s = int(parts[1]) if digits.is_number(parts[1]) else None
             found.append(
                 Event(start_s=int(parts[0]), end_s=end_s, user=parts[2], reason=sanitize.clean(parts[3]))
             )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
-from probing_cluster.core import errors, hostlist, records, sanitize
+from probing_cluster.core import digits, errors, hostlist, records, sanitize
 from probing_cluster.slurm_plugins import attempt_rows, job_ids, sacct_times, tres
 
 LONG_STATES = ("CANCELLED", "OUT_OF_MEMORY", "NODE_FAIL", "PREEMPTED", "COMPLETED", "COMPLETING", "BOOT_FAIL")
@@ -155,7 +155,7 @@ def _times(fields: Mapping[str, str], reading: Reading) -> dict[str, datetime | 
 
 def _elapsed_s(fields: Mapping[str, str]) -> float | None:
     raw = fields.get("elapsedraw", "")
-    return float(raw) if raw.isdigit() else sacct_times.span_s(fields.get("elapsed", ""))
+    return float(raw) if digits.is_number(raw) else sacct_times.span_s(fields.get("elapsed", ""))
 
 
 def _never_started(
@@ -196,7 +196,7 @@ def _job_id(fields: Mapping[str, str], ref: job_ids.JobRef, reading: Reading) ->
 
 def _exit(text: str) -> tuple[int | None, int | None]:
     code, _, signal = text.partition(":")
-    return (int(code), int(signal)) if code.isdigit() and signal.isdigit() else (None, None)
+    return (int(code), int(signal)) if digits.is_number(code) and digits.is_number(signal) else (None, None)
 
 
 def _gpus(fields: Mapping[str, str], n_nodes: int) -> int | None:
@@ -213,7 +213,9 @@ def _gpus(fields: Mapping[str, str], n_nodes: int) -> int | None:
 
 def _time_limit_s(fields: Mapping[str, str]) -> float | None:
     minutes = fields.get("timelimitraw", "")
-    return 60.0 * int(minutes) if minutes.isdigit() else sacct_times.span_s(fields.get("timelimit", ""))
+    return (
+        60.0 * int(minutes) if digits.is_number(minutes) else sacct_times.span_s(fields.get("timelimit", ""))
+    )
 
 
 def _said(fields: Mapping[str, str], name: str) -> str:

@@ -8,7 +8,7 @@ import zoneinfo
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from probing_cluster.core import clock, errors, sanitize
+from probing_cluster.core import clock, digits, errors, sanitize
 
 NOT_YET = frozenset({"", "Unknown", "None", "N/A", "NONE", "0"})
 ORDER = ("submit", "eligible", "start", "end")
@@ -42,7 +42,7 @@ def instants(text: str, where: tzinfo) -> tuple[datetime, ...]:
     if text in NOT_YET:
         return ()
     try:
-        if text.isdigit():
+        if digits.is_number(text):
             return (clock.from_epoch_s(int(text)),)
         local = datetime.fromisoformat(_UTC_OFFSET.sub(r"\1:\2", text))
     except (ValueError, OverflowError, OSError) as exc:

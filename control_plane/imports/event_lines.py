@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from probing_cluster.control_plane.imports import kept_aside, kernel
-from probing_cluster.core import errors, records, sanitize
+from probing_cluster.core import digits, errors, records, sanitize
 from probing_cluster.core.catalogue import sxid, xid
 from probing_cluster.evidence.kernel import grammar, reader
 
@@ -110,7 +110,7 @@ def _catalogued(
 ) -> tuple[records.Severity, str]:
     if same is not None:
         return same.severity, same.meaning
-    if code is not None and code.isdigit() and kind in {"xid", "sxid"}:
+    if code is not None and digits.is_number(code) and kind in {"xid", "sxid"}:
         entry = xid.lookup(int(code)) if kind == "xid" else sxid.lookup(int(code))
         return entry.severity, entry.meaning
     facts = reader.facts()

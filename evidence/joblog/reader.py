@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from probing_cluster.core import digits
 from probing_cluster.evidence import dates, literals, prefixes
 from probing_cluster.evidence.joblog import (
     bare,
@@ -111,7 +112,7 @@ def _is_cut(text: str) -> bool:
 
 def _several(finding: JobFinding) -> bool:
     """Whether Slurm names more than one task in the line: then its first one is nobody in particular."""
-    return not str(finding.detail.get("tasks", "0")).isdigit()
+    return not digits.is_number(str(finding.detail.get("tasks", "0")))
 
 
 def _indent(text: str) -> int:

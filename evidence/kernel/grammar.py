@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from probing_cluster.core import sanitize
+from probing_cluster.core import digits, sanitize
 from probing_cluster.core.records import Severity, doc, record
 
 USER = "user_program"
@@ -135,7 +135,7 @@ def bus_address(address: str) -> str:
 
 def number(text: str | None, limit: int = _MAX_PID) -> int | None:
     """A decimal number within `limit`, or None."""
-    if text is None or not text.isascii() or not text.isdigit() or len(text) > 20:
+    if text is None or not digits.is_number(text):
         return None
     value = int(text)
     return value if value <= limit else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probing_cluster.core import records
+from probing_cluster.core import digits, records
 from probing_cluster.healthchecks import counters, findings, nodeview, registry
 
 BASE = "/sys/devices/system/cpu"
@@ -26,7 +26,7 @@ def read(node: nodeview.NodeView) -> Reading:
         if allowed is not None and possible:
             policies[name] = allowed / 1000, possible / 1000
     packages: dict[str, int | None] = {}
-    for cpu in (n for n in node.names(BASE) if n.startswith("cpu") and n[3:].isdigit()):
+    for cpu in (n for n in node.names(BASE) if n.startswith("cpu") and digits.is_number(n[3:])):
         package = node.text(f"{BASE}/{cpu}/topology/physical_package_id")
         if package is not None and f"package{package}" not in packages:
             packages[f"package{package}"] = node.number(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probing_cluster.core import records
+from probing_cluster.core import digits, records
 from probing_cluster.healthchecks import findings, nodeview, registry
 
 BASE = "/sys/devices/system/cpu"
@@ -16,7 +16,7 @@ def read(node: nodeview.NodeView) -> dict[str, str]:
         if (g := node.text(f"{BASE}/cpufreq/{p}/scaling_governor"))
     }
     if not found:
-        cpus = (n for n in node.names(BASE) if n.startswith("cpu") and n[3:].isdigit())
+        cpus = (n for n in node.names(BASE) if n.startswith("cpu") and digits.is_number(n[3:]))
         found = {c: g for c in cpus if (g := node.text(f"{BASE}/{c}/cpufreq/scaling_governor"))}
     if not found:
         raise findings.Absent("no CPU frequency governor (fixed frequency, or a virtual machine)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probing_cluster.core import records
+from probing_cluster.core import digits, records
 from probing_cluster.healthchecks import counters, findings, nodeview, registry
 
 BASE = "/sys/devices/system/edac/mc"
@@ -22,8 +22,12 @@ class Reading:
 def read(node: nodeview.NodeView) -> Reading:
     uncorrected: dict[str, int | None] = {}
     corrected: dict[str, int | None] = {}
-    for mc in (n for n in node.names(BASE) if n.startswith("mc") and n[2:].isdigit()):
-        places = [d for d in node.names(f"{BASE}/{mc}") if d.startswith(("dimm", "rank")) and d[4:].isdigit()]
+    for mc in (n for n in node.names(BASE) if n.startswith("mc") and digits.is_number(n[2:])):
+        places = [
+            d
+            for d in node.names(f"{BASE}/{mc}")
+            if d.startswith(("dimm", "rank")) and digits.is_number(d[4:])
+        ]
         for place in places:
             at = f"{BASE}/{mc}/{place}"
             label = node.text(f"{at}/dimm_label") or f"{mc}/{place}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probing_cluster.core import records
+from probing_cluster.core import digits, records
 from probing_cluster.healthchecks import counters, findings, nodeview, registry
 
 _ROWS = {"MCE": "exceptions", "THR": "threshold", "TRM": "thermal", "DFR": "deferred"}
@@ -25,7 +25,7 @@ def parse(text: str) -> dict[str, int]:
     for line in text.splitlines():
         head, _, rest = line.lstrip().partition(":")
         if head in _ROWS:
-            sums[_ROWS[head]] = sum(int(word) for word in rest.split() if word.isdigit())
+            sums[_ROWS[head]] = sum(int(word) for word in rest.split() if digits.is_number(word))
     return sums
 
 

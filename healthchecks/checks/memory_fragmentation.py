@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probing_cluster.core import records
+from probing_cluster.core import digits, records
 from probing_cluster.healthchecks import findings, nodeview, registry
 
 
@@ -13,9 +13,7 @@ def parse(text: str) -> dict[str, list[int]]:
         head, _, rest = line.partition(", zone")
         words = rest.split()
         if words[:1] == ["Normal"]:
-            zones[head.removeprefix("Node").strip()] = [
-                int(w) for w in words[1:] if w.isascii() and w.isdigit()
-            ]
+            zones[head.removeprefix("Node").strip()] = [int(w) for w in words[1:] if digits.is_number(w)]
     return zones
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probing_cluster.core import records
+from probing_cluster.core import digits, records
 from probing_cluster.healthchecks import findings, nodeview, registry
 
 
@@ -23,7 +23,7 @@ def parse_meminfo(text: str) -> dict[str, int]:
     for line in text.splitlines():
         key, _, rest = line.partition(":")
         words = rest.split()
-        if words and words[0].isdigit():
+        if words and digits.is_number(words[0]):
             values[key] = int(words[0]) * (1024 if words[1:] == ["kB"] else 1)
     return values
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from probing_cluster.core import errors, records
+from probing_cluster.core import digits, errors, records
 from probing_cluster.healthchecks import findings, nodeview, registry
 
 CLASS = "/sys/class/nvme"
@@ -48,7 +48,7 @@ def parse(text: str) -> dict[str, int | None]:
 
 
 def read(node: nodeview.NodeView) -> list[Drive]:
-    names = [n for n in node.names(CLASS) if n.removeprefix("nvme").isdigit()]
+    names = [n for n in node.names(CLASS) if digits.is_number(n.removeprefix("nvme"))]
     local = [n for n in names if (node.text(f"{CLASS}/{n}/transport") or "pcie") == "pcie"]
     if not local and not node.limits["count"]:
         raise findings.Absent("no NVMe drive")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probing_cluster.core import records
+from probing_cluster.core import digits, records
 from probing_cluster.healthchecks import counters, findings, nodeview, pci, registry
 
 _FILES = {"correctable": "TOTAL_ERR_COR", "nonfatal": "TOTAL_ERR_NONFATAL", "fatal": "TOTAL_ERR_FATAL"}
@@ -23,7 +23,7 @@ def parse(text: str | None, total: str) -> int | None:
     counts = {
         name: int(n)
         for name, _, n in (line.rpartition(" ") for line in (text or "").splitlines())
-        if n.isdigit()
+        if digits.is_number(n)
     }
     return counts.get(total, sum(counts.values())) if counts else None
 

@@ -11,6 +11,7 @@ import re
 import struct
 from collections.abc import Iterator, Mapping
 
+from probing_cluster.core import digits
 from probing_cluster.probe_agent.sources.kmsg import Line
 
 _MAX_FIELD_BYTES = 65536
@@ -79,7 +80,7 @@ def line_of(entry: Mapping[str, bytes]) -> Line | None:
     ts = entry.get("_SOURCE_MONOTONIC_TIMESTAMP") or entry.get("__MONOTONIC_TIMESTAMP") or b""
     return Line(
         seq=-1,
-        ts_us=int(ts) if ts.isdigit() else 0,
+        ts_us=int(ts) if digits.is_number(ts) else 0,
         facility=0,
         text=message.decode("utf-8", "replace"),
         boot_id=_dashed(entry.get("_BOOT_ID", b"").decode("ascii", "replace")),

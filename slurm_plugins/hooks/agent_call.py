@@ -78,7 +78,7 @@ def _request(op: str) -> bytes:
     pairs = ['"v":1,"op":' + _quote(op), '"node":' + _quote(_text(environment.get(b"SLURMD_NODENAME", b"")))]
     for name, variable in _INTS:
         value = environment.get(variable, b"")
-        if value.isdigit():
+        if value.isdigit() and len(value) < 20:  # bytes: only ASCII digits
             pairs.append(f'"{name}":{int(value)}')
     for name, variables in _TEXTS:
         for variable in variables:

@@ -42,7 +42,7 @@ def job_here(base: bytes, environment: "dict[bytes, bytes]") -> bytes:
     In a heterogeneous job Slurm tells every task the leader's id: the part is the one whose directory is here.
     """
     size = environment.get(b"SLURM_HET_SIZE", b"")
-    for part in range(min(int(size), 1024) if size.isdigit() else 0):
+    for part in range(min(int(size), 1024) if size.isdigit() and len(size) < 20 else 0):
         job_id = environment.get(b"SLURM_JOB_ID_HET_GROUP_%d" % part, b"")
         if job_id.isdigit() and posix.access(base + b"/" + job_id, posix.F_OK):
             return job_id

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.core import errors
+from probing_cluster.core import digits, errors
 from probing_cluster.sandbox import (
     cluster,
     commands,
@@ -184,7 +184,7 @@ def test_up_and_down_leave_nothing_behind(box_directory: Path) -> None:
 
 
 def _pids() -> list[int]:
-    return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
+    return [int(p.name) for p in Path("/proc").iterdir() if digits.is_number(p.name)]
 
 
 def _mentions(pid: int, directory: Path) -> bool:

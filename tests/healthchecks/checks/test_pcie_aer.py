@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from probing_cluster.core.records import Outcome
+from probing_cluster.healthchecks.checks import pcie_aer
 
 NIC = "pci:v000015B3d00001021sv000015B3sd00000041bc02sc07i00"
 
@@ -59,3 +60,9 @@ def test_no_aer(node: Any) -> None:
     """Devices without error reporting give nothing to judge."""
     node.pci("0000:18:00.0", NIC)
     assert node.check("pcie_aer").outcome is Outcome.ABSENT
+
+
+def test_a_count_that_is_no_number_is_passed_over() -> None:
+    """`²` is a digit to `str.isdigit` and no number to `int`."""
+    assert pcie_aer.parse("RxErr ²\nTOTAL_ERR_COR 4", "TOTAL_ERR_COR") == 4
+    assert pcie_aer.parse("TOTAL_ERR_COR ²", "TOTAL_ERR_COR") is None

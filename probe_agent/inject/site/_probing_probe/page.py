@@ -167,7 +167,7 @@ def close_in_child():
 def _number(*names):
     for name in names:
         value = os.environ.get(name, "")
-        if value.isdigit():
+        if value.isascii() and value.isdigit() and len(value) < 20:
             return int(value)
     return layout.NONE
 
