@@ -6,28 +6,33 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# TORCH=1 adds the test extra torch==2.13.0; without it the probe's torch tests skip and say so.
-TORCH  ?= 0
 # Tests mostly wait for Slurm and servers: more workers than cores, within reason.
 JOBS   ?= 3
-READY  := $(VENV)/.ready-$(TORCH)
+# One environment in two stages: the demo does not wait for what only the tests need.
+READY       := $(VENV)/.ready
+READY_TESTS := $(VENV)/.ready-tests
 
 .DELETE_ON_ERROR:
-.PHONY: help setup system demo test lint unit bench campaign clean
+.PHONY: help setup demo test lint unit soak bench campaign clean
 
 help:
 	@sed -n '2,4s/^# \{0,1\}//p' Makefile
 
-system:
-	@sh sandbox/install_debian.sh
-
 $(READY): pyproject.toml
-	@sh sandbox/make_venv.sh "$(PYTHON)" "$(VENV)" "$(TORCH)"
+	@sh sandbox/make_venv.sh "$(PYTHON)" "$(VENV)" product
 	@touch $@
 
-setup: system $(READY)
+$(READY_TESTS): $(READY)
+	@sh sandbox/make_venv.sh "$(PYTHON)" "$(VENV)" tests
+	@touch $@
 
-demo: setup
+setup:
+	@sh sandbox/install_debian.sh tests
+	@$(MAKE) --no-print-directory $(READY_TESTS)
+
+demo:
+	@sh sandbox/install_debian.sh demo
+	@$(MAKE) --no-print-directory $(READY)
 	@$(BIN)/probing-sandbox demo
 
 lint: setup
@@ -37,10 +42,17 @@ lint: setup
 	$(BIN)/lint-imports --no-cache
 
 unit: setup
-	$(BIN)/pytest --numprocesses $(JOBS) --no-loadscope-reorder -m "not alone"
-	$(BIN)/pytest -m alone
+	$(BIN)/pytest --numprocesses $(JOBS) --no-loadscope-reorder -m "not alone and not soak"
+	$(BIN)/pytest -m "alone and not soak"
 
-test: lint unit
+# The gates use one core while the tests wait for Slurm.
+test: setup
+	@$(MAKE) --no-print-directory --jobs 2 lint unit
+
+# What the gate leaves out: longer runs of what it proves in short (docs/soak.md).
+soak: setup
+	$(BIN)/pytest --numprocesses $(JOBS) --no-loadscope-reorder -m "soak and not alone"
+	$(BIN)/pytest -m "soak and alone"
 
 bench: setup
 	$(BIN)/python -m benchmarks
@@ -50,5 +62,5 @@ campaign: setup
 	$(BIN)/python -m benchmarks.campaign.hangs --repeat 20 --healthy-minutes 60 --write
 
 clean:
-	-$(BIN)/probing-sandbox down --purge
+	@! $(BIN)/probing-sandbox --help >/dev/null 2>&1 || $(BIN)/probing-sandbox down --all --purge
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import errors
-from probing_cluster.sandbox import cli_demo, cluster, commands, layout, processes
+from probing_cluster.sandbox import cli_demo, cluster, commands, layout, processes, whereabouts
 from probing_cluster.sandbox.faults import registry
 
 
@@ -28,17 +28,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 Register = Callable[..., argparse.ArgumentParser]
-"""Adds a command: name, function, one sentence, and optionally the name of its default directory."""
+"""Adds a command: name, function, one sentence, and the default directory's name if it makes a sandbox."""
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="probing-sandbox", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, run: object, text: str, where: str = ".sandbox") -> argparse.ArgumentParser:
+    def command(name: str, run: object, text: str, where: str | None = None) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text)
-        default = layout.default_directory(where)
-        sub.add_argument("--dir", type=Path, default=default, help="the sandbox (default %(default)s)")
+        default = layout.default_directory(where) if where else None
+        meaning = "%(default)s" if where else "the one there is"
+        sub.add_argument("--dir", type=Path, default=default, help=f"the sandbox (default {meaning})")
         sub.set_defaults(run=run)
         return sub
 
@@ -48,13 +49,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_cluster(command: Register) -> None:
-    up = command("up", _up, "boot a cluster, or start a stopped one again")
+    up = command("up", _up, "boot a cluster, or start a stopped one again", ".sandbox")
     up.add_argument("--nodes", type=int, default=4, help="simulated nodes, 1 to 64 (default 4)")
     up.add_argument("--gpus", type=int, default=8, help="GPUs per node, 0 to 16 (default 8)")
     up.add_argument("--bare", action="store_true", help="Slurm only: no agents, no Postgres, no service")
     down = command("down", _down, "end every process of the sandbox and remove its run state")
     down.add_argument("--purge", action="store_true", help="remove the directory too")
-    command("status", _status, "what runs, and what Slurm thinks of its nodes")
+    down.add_argument("--all", action="store_true", help="every sandbox that this installation started")
+    command(
+        "status", _status, "what runs, and what Slurm thinks of its nodes; without --dir, of every sandbox"
+    )
     _add_faults(command("fault", _fault, "break a node, or heal it"))
     shell = command("shell", _shell, "a shell (or COMMAND) whose Slurm commands reach the sandbox")
     shell.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND")
@@ -79,10 +83,12 @@ def _converter(annotation: Any) -> Callable[[str], Any]:
 
 
 def _fault(args: argparse.Namespace) -> int:
-    names = [parameter.name for parameter in registry.FAULTS[args.kind].parameters]
-    cluster.Sandbox.open(args.dir).fault(
-        args.node, args.kind, **{name: getattr(args, name) for name in names}
-    )
+    fault = registry.FAULTS[args.kind]
+    options = {parameter.name: getattr(args, parameter.name) for parameter in fault.parameters}
+    cluster.Sandbox.open(whereabouts.choose(args.dir)).fault(args.node, args.kind, **options)
+    given = "".join(f" {name}={value}" for name, value in options.items() if value is not None)
+    print(f"{'the cluster' if args.node == '-' else args.node}: {args.kind}{given}")
+    print(f"  {fault.meaning}")
     return 0
 
 
@@ -101,25 +107,48 @@ def _up(args: argparse.Namespace) -> int:
 
 
 def _down(args: argparse.Namespace) -> int:
-    directory = args.dir.resolve()
-    if not layout.exists(directory) and processes.listing(directory):
-        # Its directory was removed under it: the processes still carry its name.
-        processes.end_all(directory)
-        return 0
-    cluster.Sandbox.open(directory).down(purge=args.purge)
+    if args.all and args.dir is not None:
+        raise errors.UsageError("--all means every sandbox; leave out --dir")
+    directories = whereabouts.known() if args.all else [whereabouts.choose(args.dir)]
+    for directory in directories:
+        _take_down(directory, purge=args.purge)
+    if not directories:
+        print("no sandbox of this installation runs; nothing to stop")
     return 0
 
 
+def _take_down(directory: Path, *, purge: bool) -> None:
+    running = len(processes.listing(directory))
+    if layout.exists(directory) or not running:
+        cluster.Sandbox.open(directory).down(purge=purge)
+    else:  # its directory was removed under it: the processes still carry its name
+        processes.end_all(directory)
+    kept = "kept, `probing-sandbox up` goes on there" if layout.exists(directory) else "gone"
+    print(f"{directory}: {running} process{'' if running == 1 else 'es'} ended; the directory is {kept}")
+
+
 def _status(args: argparse.Namespace) -> int:
-    box = cluster.Sandbox.open(args.dir)
-    roles = sorted({p.role for p in processes.listing(box.directory)})
+    directories = [] if args.dir else whereabouts.known()
+    states = [_show(directory) for directory in directories or [whereabouts.choose(args.dir)]]
+    return 0 if any(states) else errors.NotFound.exit_code
+
+
+def _show(directory: Path) -> bool:
+    """Prints what runs of one sandbox; returns whether anything does."""
+    roles = sorted({p.role for p in processes.listing(directory)})
+    if roles and not layout.exists(directory):
+        print(
+            f"{directory}: running without its directory: {' '.join(roles)}; end it with `probing-sandbox down`"
+        )
+        return True
+    box = cluster.Sandbox.open(directory)
     print(f"{box.directory}: {'running: ' + ' '.join(roles) if roles else 'stopped'}")
     if "slurmctld" in roles:
         print(box.run(["sinfo", "-N", "-p", "gpu", "-o", "%8N %10T %20G %E"]).stdout, end="")
-    return 0 if roles else errors.NotFound.exit_code
+    return bool(roles)
 
 
 def _shell(args: argparse.Namespace) -> int:
-    box = cluster.Sandbox.open(args.dir)
+    box = cluster.Sandbox.open(whereabouts.choose(args.dir))
     words = args.argv[1:] if args.argv[:1] == ["--"] else args.argv
     return commands.call(words or [os.environ.get("SHELL", "/bin/bash")], env=box.env)

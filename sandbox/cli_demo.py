@@ -10,13 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from probing_cluster.core import settings
-from probing_cluster.sandbox import cluster, demo, requirements
+from probing_cluster.sandbox import cluster, demo, requirements, whereabouts
 
 _KEPT = """
 The cluster is still running:
-  {command} shell --dir {dir}                        sinfo, sbatch, probing-report, probing-ctl … on it
-  {command} fault --dir {dir} n1 ib-down mlx5_2      break something else (fault --help lists what)
-  {command} down --dir {dir} --purge                 stop it and remove everything"""
+  {command} shell                      sinfo, sbatch, probing-report, probing-ctl … on it
+  {command} fault n1 ib-down mlx5_2    break something else (fault n1 --help lists what)
+  {command} status                     what runs
+  {command} down --purge               stop it and remove everything (so does make clean)"""
 
 
 def register(command: Callable[..., argparse.ArgumentParser]) -> None:
@@ -51,7 +52,7 @@ def _demo(args: argparse.Namespace) -> int:
     keep = args.keep or os.environ.get("KEEP", "0") not in {"", "0"}
     demo.run(args.dir, keep=keep, say=say)
     if keep:
-        print(_KEPT.format(command=Path(sys.argv[0]), dir=args.dir))
+        print(_KEPT.format(command=Path(sys.argv[0])))
     else:
         say("everything is stopped; KEEP=1 make demo leaves it running")
     return 0
@@ -61,7 +62,7 @@ def _record(args: argparse.Namespace) -> int:
     from probing_cluster.db import store
     from probing_cluster.sandbox import recording
 
-    box = cluster.Sandbox.open(args.dir)
+    box = cluster.Sandbox.open(whereabouts.choose(args.dir))
     with store.Store.open(settings.load(box.layout.probing_toml)) as database:
         recording.save(recording.take(database, args.job, args.about), args.file)
     return 0

@@ -144,7 +144,7 @@ class Sandbox:
 
     @property
     def _daemon_env(self) -> Mapping[str, str]:
-        return self.env | {processes.MARK: str(self.layout.directory)}
+        return self.env | {processes.MARK: str(self.layout.directory), processes.STARTED_BY: sys.prefix}
 
 
 def _new_layout(directory: Path, nodes: int, gpus: int, *, bare: bool) -> layout.Layout:

@@ -7,6 +7,8 @@ Standard library only otherwise; it knows nothing of Probing Cluster, as a user'
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import os
 import sys
@@ -17,11 +19,9 @@ from typing import Any
 
 STEP_S = 0.5
 
-torch: Any
-try:
-    import torch
-except ImportError:
-    torch = None
+torch: Any = None
+with contextlib.suppress(ImportError):
+    torch = importlib.import_module("torch")
 
 
 def main(checkpoint: Path, steps: int, every: int) -> None:

@@ -1,16 +1,62 @@
 #!/bin/sh
-# Makes the virtual environment: make_venv.sh PYTHON DIRECTORY TORCH(0|1).
+# Makes the virtual environment: make_venv.sh PYTHON DIRECTORY product|tests.
+# "product" is what the commands and the demo need; "tests" adds what only the gates and tests do, torch among it.
 set -eu
-python=$1 venv=$2 torch=$3
+python=$1 venv=$2 what=$3
+log=$venv/install.log
 
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
     echo "setup: $python is older than 3.11; run make PYTHON=/path/to/python3.11" >&2
     exit 1
 }
-[ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-echo "setup: installing Python packages into $venv (the first time takes a minute or two)"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[probe,scale]' --group dev --group bench --group deploy
-if [ "$torch" = 1 ]; then
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check torch==2.13.0
-fi
+[ -x "$venv/bin/python" ] || {
+    echo "setup: making $venv"
+    "$python" -m venv "$venv"
+}
+
+# Tells of pip's output what shows that it goes on; all of it is in the log.
+progress() {
+    found=0
+    while read -r line; do
+        printf '%s\n' "$line" >>"$log"
+        case $line in
+        Collecting* | Obtaining*)
+            found=$((found + 1))
+            [ $((found % 20)) -ne 0 ] || echo "setup:   $found packages found"
+            ;;
+        Downloading*[MG]B\))
+            file=${line#Downloading }
+            echo "setup:   downloading ${file%%-*} (${line##* (}"
+            ;;
+        "Installing collected packages"*) echo "setup:   unpacking $(echo "$line" | tr ',' '\n' | wc -l) packages" ;;
+        esac
+    done
+}
+
+install() {
+    { "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off "$@" 2>&1 && : >"$venv/.installed"; } | progress
+    if [ ! -e "$venv/.installed" ]; then
+        echo "setup: pip failed; the last lines of its log ($log):" >&2
+        tail -n 20 "$log" >&2
+        exit 1
+    fi
+    rm "$venv/.installed"
+}
+
+rm -f "$log" "$venv/.installed"
+case $what in
+product)
+    echo "setup: installing Python packages into $venv (the first time takes a minute or two)"
+    install --quiet --upgrade 'pip>=25.1'
+    install --editable '.[probe]'
+    ;;
+tests)
+    echo "setup: installing what only the tests need into $venv (torch is the largest; a few minutes)"
+    install --editable '.[probe,scale]' --group dev --group bench --group deploy --group torch
+    ;;
+*)
+    echo "make_venv.sh: $what is neither product nor tests" >&2
+    exit 2
+    ;;
+esac
+echo "setup: $venv is ready"

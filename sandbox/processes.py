@@ -24,6 +24,9 @@ MARK = "PROBING_SANDBOX"
 ROLE = "PROBING_SANDBOX_ROLE"
 """Environment variable: what the process was started as (slurmctld, slurmd-n1, agent-n1 …)."""
 
+STARTED_BY = "PROBING_SANDBOX_BY"
+"""Environment variable: the Python installation (sys.prefix) that started the sandbox."""
+
 
 class StillRunning(errors.ProbingError):
     """A process of the sandbox cannot be ended."""
@@ -48,6 +51,14 @@ def is_alive(pid: int) -> bool:
 def pids_of(directory: Path, role: str) -> list[int]:
     """Pids of the process started as `role` and of all that descend from it, parents first."""
     return [p.pid for p in listing(directory) if p.role == role]
+
+
+def running(started_by: str) -> list[Path]:
+    """Directories of the sandboxes that the installation `started_by` started and of which something still runs."""
+    mark, wanted = os.fsencode(f"{MARK}="), os.fsencode(f"{STARTED_BY}={started_by}")
+    environments = [environ for pid in _all_pids() if wanted in (environ := _environ(pid))]
+    marks = {word.removeprefix(mark) for environ in environments for word in environ if word.startswith(mark)}
+    return sorted(Path(os.fsdecode(directory)) for directory in marks)
 
 
 def listing(directory: Path) -> list[Process]:

@@ -20,6 +20,9 @@ def test_a_fault_from_the_command_line_reaches_the_node(
     assert cli.main([*where, "xid", "31", "--gpu", "5", "--pid", "7"]) == 0
     log = (node.root / "dev/kmsg").read_text()
     assert f"(PCI:{node.gpu(5).pci[:-2]}): 31, pid=7, name=python3" in log
+    printed = capsys.readouterr().out
+    assert printed.startswith("n1: xid code=31 gpu=5")
+    assert registry.FAULTS["xid"].meaning in printed
     assert cli.main([*where, "ib-down", "mlx5_9"]) == errors.NotFound.exit_code
     assert "there are mlx5_0" in capsys.readouterr().err
 

@@ -9,7 +9,7 @@ import pytest
 
 from probing_cluster.probe_agent import inject, pages
 
-pytest.importorskip("torch", reason="needs the test extra torch (make test TORCH=1)")
+pytest.importorskip("torch", reason="needs torch (make setup installs it)")
 pytestmark = pytest.mark.torch
 
 PROLOGUE = """
