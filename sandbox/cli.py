@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import os
+import shutil
 import sys
 import time
 import typing
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import errors
-from probing_cluster.sandbox import cli_demo, cluster, commands, layout, processes, whereabouts
+from probing_cluster.sandbox import cli_demo, cluster, commands, layout, mounts, processes, whereabouts
 from probing_cluster.sandbox.faults import registry
 
 
@@ -123,6 +124,9 @@ def _take_down(directory: Path, *, purge: bool) -> None:
         cluster.Sandbox.open(directory).down(purge=purge)
     else:  # its directory was removed under it: the processes still carry its name
         processes.end_all(directory)
+        mounts.unmount_below(directory)
+        if purge:
+            shutil.rmtree(directory, ignore_errors=True)
     kept = "kept, `probing-sandbox up` goes on there" if layout.exists(directory) else "gone"
     print(f"{directory}: {running} process{'' if running == 1 else 'es'} ended; the directory is {kept}")
 

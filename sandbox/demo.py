@@ -121,7 +121,8 @@ def _is_judged(box: cluster.Sandbox, job: int) -> bool:
 def _report(box: cluster.Sandbox, job: int) -> None:
     sys.stdout.write(f"\n$ probing-report {job}\n")
     sys.stdout.flush()
-    commands.call(["probing-report", str(job), "--html", str(html_file(box.directory, job))], env=box.env)
+    commands.call(["probing-report", str(job)], env=box.env)
+    box.run(["probing-report", str(job), "--html", str(html_file(box.directory, job))])
 
 
 class _Output:

@@ -1,11 +1,15 @@
 #!/bin/bash
 # Boots systemd as process 1 of namespaces of its own, on this machine's root directory as it is, with what is written
-# kept in DIRECTORY and thrown away with it: boot.sh DIRECTORY TARGET. The caller makes the namespaces (unshare).
+# kept in DIRECTORY and thrown away with it: boot.sh DIRECTORY TARGET CHECKOUT PACKAGES. The caller makes the namespaces
+# (unshare). Our code is at /opt/checkout and /opt/packages, wherever it lies outside: a unit's private /tmp hides neither.
 set -eu
-directory=$1 target=$2
+directory=$1 target=$2 checkout=$3 packages=$4
 root=$directory/root
 mount --make-rprivate /
 mount -t overlay overlay -o "lowerdir=/,upperdir=$directory/up,workdir=$directory/work" "$root"
+mkdir -p "$root/opt/checkout" "$root/opt/packages"
+mount --bind "$checkout" "$root/opt/checkout"
+mount --bind "$packages" "$root/opt/packages"
 mount -t proc proc "$root/proc"
 mount -t sysfs -o ro sysfs "$root/sys"
 # Without controllers, which the machine may use itself: limits of memory and processor are not in force here.
