@@ -49,10 +49,11 @@ unit: setup
 test: setup
 	@$(MAKE) --no-print-directory --jobs 2 lint unit
 
-# What the gate leaves out: longer runs of what it proves in short (docs/soak.md).
+# What the gate leaves out: longer runs of what it proves in short (docs/testing.md).
 soak: setup
-	$(BIN)/pytest --numprocesses $(JOBS) --no-loadscope-reorder -m "soak and not alone"
-	$(BIN)/pytest -m "soak and alone"
+	PROBING_KILL_ROUNDS=50 PROBING_EXAMPLES=200 $(BIN)/pytest --numprocesses $(JOBS) --no-loadscope-reorder \
+		--hypothesis-profile soak --override-ini timeout=3600 -m "(soak or longer or hypothesis) and not alone"
+	$(BIN)/pytest --override-ini timeout=3600 -m "soak and alone"
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -1,4 +1,4 @@
-"""Writes the README's generated parts: the report of the recorded incident, and the table of checks.
+"""Writes the README's generated part: the report of the recorded incident.
 
 `python -m probing_cluster.sandbox.readme` rewrites README.md; a test asserts that there is nothing to rewrite.
 """
@@ -10,7 +10,6 @@ import re
 import sys
 from pathlib import Path
 
-from probing_cluster.healthchecks import registry
 from probing_cluster.sandbox import commands, recording, scratch
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,12 +32,6 @@ def report_text() -> str:
     return (text[: end.start()] if end else text).rstrip() + "\n"
 
 
-def checks_table() -> str:
-    """One row per registered check."""
-    rows = [f"| `{c.name}` | {c.severity.value} | {c.proves} |" for c in registry.load().values()]
-    return "\n".join(["| check | severity | what it proves |", "|---|---|---|", *rows]) + "\n"
-
-
 def with_block(text: str, name: str, body: str) -> str:
     """`text` with what stands between `<!-- name -->` and `<!-- /name -->` replaced."""
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
@@ -51,8 +44,7 @@ def current() -> str:
     """README.md as it should be."""
     text = (ROOT / "README.md").read_text()
     job = recording.load(RECORDING).job_id
-    text = with_block(text, "report", f"```\n$ probing-report {job}\n{report_text()}```\n")
-    return with_block(text, "checks", checks_table())
+    return with_block(text, "report", f"```\n$ probing-report {job}\n{report_text()}```\n")
 
 
 if __name__ == "__main__":

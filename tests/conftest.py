@@ -30,8 +30,13 @@ from probing_cluster.db import embedded, migrate
 from probing_cluster.db import store as store_module
 from probing_cluster.sandbox import daemons, layout, processes, scratch
 
-# A slow machine is no failure: no test asserts a time.
-hypothesis.settings.register_profile("ours", deadline=None)
+_ROOT = Path(__file__).resolve().parents[1]
+_EXAMPLES = _ROOT / ".hypothesis"
+
+# A slow machine is no failure: no test asserts a time. Who may not write into the checkout keeps no failing examples.
+_kept = {} if os.access(_EXAMPLES if _EXAMPLES.exists() else _ROOT, os.W_OK) else {"database": None}
+hypothesis.settings.register_profile("ours", deadline=None, **_kept)  # type: ignore[arg-type]
+hypothesis.settings.register_profile("soak", deadline=None, max_examples=1000, **_kept)  # type: ignore[arg-type]
 hypothesis.settings.load_profile("ours")
 
 # Benchmarks are no package of the product, and the checkout is not on the path: tests of them import them from here.

@@ -146,7 +146,7 @@ class Fleet:
         ]
 
 
-@pytest.fixture(params=[1, 2])
+@pytest.fixture(params=[1, pytest.param(2, marks=pytest.mark.soak)])
 def fleet(request, store, postgres_url) -> Fleet:
     """A database that holds it; one node's agent is silent, one has never been."""
     made = Fleet(request.param)

@@ -37,7 +37,7 @@ RECORDS = (
     records.Verdict,
     records.JobAttempt,
 )
-EXAMPLES = int(os.environ.get("PROBING_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("PROBING_EXAMPLES", "10"))
 one_of = st.sampled_from
 
 

@@ -20,6 +20,7 @@ SINCE = datetime(2025, 1, 1, tzinfo=UTC)
 UNTIL = SINCE + timedelta(days=45)
 
 pytestmark = [
+    pytest.mark.soak,
     pytest.mark.cluster,
     pytest.mark.slow,
     pytest.mark.filterwarnings(

@@ -24,7 +24,7 @@ import pytest
 from probing_cluster.core import errors, records
 from probing_cluster.db import delivery, embedded, migrate
 
-ROUNDS = int(os.environ.get("PROBING_KILL_ROUNDS", "6"))
+ROUNDS = int(os.environ.get("PROBING_KILL_ROUNDS", "3"))
 _THREADS = 3
 _BATCH = 40
 
@@ -90,6 +90,7 @@ def _kill(directory: Path, rng: random.Random) -> None:
         os.kill(rng.choice(backends).pid, signal.SIGKILL)
 
 
+@pytest.mark.longer
 def test_rows_equal_distinct_events(killable: Path, make_event: Callable[..., Any]) -> None:
     """After every round of SIGKILL, each acknowledged event is there exactly once, and its key too."""
     rng = random.Random(79)

@@ -22,7 +22,7 @@ from probing_cluster.sandbox.nodetree import build, identity, kmsg
 
 PATIENCE_S = 60.0
 
-KILL_ROUNDS = int(os.environ.get("PROBING_KILL_ROUNDS", "4"))
+KILL_ROUNDS = int(os.environ.get("PROBING_KILL_ROUNDS", "2"))
 """As in tests/db/test_kill.py, which kills the server; the long version has 200."""
 
 
@@ -115,6 +115,7 @@ def test_gpu_that_falls_off_the_bus_is_two_rows_of_evidence_and_a_standing_fault
     assert {"xid:gpu3", "gpu_lost:gpu3"} <= faults.keys()
 
 
+@pytest.mark.longer
 def test_sigkill_at_random_moments_under_load_loses_no_line_and_repeats_none(node: Node) -> None:
     """Lines written while the agent lives, dies and starts again: one sighting each, whatever is folded."""
     rng = random.Random(11)

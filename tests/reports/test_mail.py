@@ -113,7 +113,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-@pytest.mark.parametrize(("scheme", "dark"), [(1, False), (0, True)])
+@pytest.mark.parametrize(("scheme", "dark"), [pytest.param(1, False, marks=pytest.mark.soak), (0, True)])
 def test_a_phone_shows_it_light_and_dark(tmp_path: Path, scheme: int, dark: bool) -> None:
     """In a real browser at a phone's width: the ground is light or dark as asked, and nothing runs out of the page."""
     message = parsed(nights.busy())
