@@ -52,10 +52,20 @@ def write_files(lay: layout.Layout) -> None:
     shutil.rmtree(lay.probe, ignore_errors=True)
     probe = Path(probe_agent.__path__[0]).resolve() / "inject/site"
     shutil.copytree(probe, lay.probe, ignore=shutil.ignore_patterns("__pycache__"))
-    hooks = Path(slurm_plugins.__path__[0]).resolve() / "hooks"
-    slurm_conf.write(lay, hooks, spank_build.build(lay.lib))
+    slurm_conf.write(lay, _own_hooks(lay), spank_build.build(lay.lib))
     if not lay.bare:
         configs.write(lay, nvml_build.build(lay.lib))
+
+
+def _own_hooks(lay: layout.Layout) -> Path:
+    """A copy of the hooks: as root they run nothing of another account's, and the checkout may be one's."""
+    copy = lay.lib / "hooks"
+    shutil.rmtree(copy, ignore_errors=True)
+    source = Path(slurm_plugins.__path__[0]).resolve() / "hooks"
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (copy, *copy.iterdir()):
+        path.chmod(0o755)
+    return copy
 
 
 def _slurm(lay: layout.Layout, env: Env, say: Say) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +20,16 @@ from probing_cluster.sandbox import cluster, requirements, scratch
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HOOKS = REPOSITORY / "slurm_plugins" / "hooks"
+OWN_HOOKS = Path(tempfile.mkdtemp(prefix="probing-hooks-")) / "hooks"
+"""A copy that belongs to this process: a hook runs nothing of another account's, and the checkout may be one's."""
+shutil.copytree(HOOKS, OWN_HOOKS, ignore=shutil.ignore_patterns("__pycache__"))
+for _path in (OWN_HOOKS, *OWN_HOOKS.iterdir()):
+    _path.chmod(0o755)
+
+
+def pytest_sessionfinish() -> None:
+    """The copy goes with the session."""
+    shutil.rmtree(OWN_HOOKS.parent, ignore_errors=True)
 
 
 class FakeAgent:
@@ -73,7 +85,7 @@ def run_hook(
 ) -> subprocess.CompletedProcess[str]:
     """One hook as Slurm starts it: isolated, with nothing but the given environment."""
     return subprocess.run(
-        [python, "-I", "-S", str(HOOKS / f"{name}.py"), *arguments],
+        [python, "-I", "-S", str(OWN_HOOKS / f"{name}.py"), *arguments],
         env=environment or {},
         capture_output=True,
         text=True,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm_plugins.conftest import HOOKS, FakeAgent
+from tests.slurm_plugins.conftest import OWN_HOOKS, FakeAgent
 
 Hook = Callable[..., subprocess.CompletedProcess[str]]
 Agent = Callable[..., FakeAgent]
@@ -35,7 +35,7 @@ PROLOG_ENVIRONMENT = {
     "SPANK_PROBING_RUN_KEY": "llama-70b",
     "HOSTNAME": "not-the-node",
 }
-PROLOG = ["/usr/bin/python3", "-I", "-S", str(HOOKS / "prolog.py")]
+PROLOG = ["/usr/bin/python3", "-I", "-S", str(OWN_HOOKS / "prolog.py")]
 FIT = b'{"v":1,"ok":true,"fit":true}\n'
 UNFIT = b'{"v":1,"ok":true,"fit":false,"reason":"GPU 3 fell off the bus\\u001b[31m"}\n'
 
@@ -171,7 +171,7 @@ def test_the_users_environment_is_not_listened_to(fake_agent: Agent, hook: Hook,
     agent = fake_agent(UNFIT)
     hostile = {**PROLOG_ENVIRONMENT, "PYTHONPATH": str(tmp_path), "PYTHONHOME": str(tmp_path)}
     done = subprocess.run(
-        ["/usr/bin/python3", "-I", "-S", str(HOOKS / "prolog.py"), "--socket", str(agent.path)],
+        ["/usr/bin/python3", "-I", "-S", str(OWN_HOOKS / "prolog.py"), "--socket", str(agent.path)],
         env=hostile,
         cwd=tmp_path,
         check=False,
@@ -257,7 +257,7 @@ def test_task_prolog_cannot_be_made_to_write_other_lines(hook: Hook) -> None:
 def test_hooks_are_written_for_python_3_6() -> None:
     """Every hook parses as Python 3.6 and imports only modules that every CPython since has."""
     allowed = {"_signal", "_socket", "_json", "json", "posix", "sys", "time", "agent_call"}
-    for path in HOOKS.glob("*.py"):
+    for path in OWN_HOOKS.glob("*.py"):
         tree = ast.parse(path.read_text(), feature_version=(3, 6))
         for node in ast.walk(tree):
             assert not isinstance(node, ast.NamedExpr), path
@@ -296,7 +296,7 @@ def test_wrapper_keeps_the_sites_health_check_as_it_was(
     """Output, standard error and exit status of the site's program pass through, and ours runs after it."""
     agent = fake_agent(b'{"v":1,"ok":true}\n')
     site = _site(tmp_path, 'echo "$SLURMD_NODENAME"; echo bad >&2; exit 3\n')
-    ours = ["/usr/bin/python3", "-I", "-S", str(HOOKS / "healthcheck.py"), "--socket", str(agent.path)]
+    ours = ["/usr/bin/python3", "-I", "-S", str(OWN_HOOKS / "healthcheck.py"), "--socket", str(agent.path)]
     done = hook("wrapper", "health", "--site", site, "--", *ours, environment={"SLURMD_NODENAME": "n1"})
     assert (done.returncode, done.stdout, done.stderr) == (3, "n1\n", "bad\n")
     assert [request["op"] for request in agent.requests] == ["healthcheck"]
@@ -305,7 +305,7 @@ def test_wrapper_keeps_the_sites_health_check_as_it_was(
 def test_wrapper_leaves_ours_out_when_the_time_is_up(tmp_path: Path, fake_agent: Agent, hook: Hook) -> None:
     """A site's program that used the whole budget leaves none for ours, and still decides the status."""
     agent = fake_agent(b'{"v":1,"ok":true}\n')
-    ours = ["/usr/bin/python3", "-I", "-S", str(HOOKS / "healthcheck.py"), "--socket", str(agent.path)]
+    ours = ["/usr/bin/python3", "-I", "-S", str(OWN_HOOKS / "healthcheck.py"), "--socket", str(agent.path)]
     site = _site(tmp_path, "exit 0\n")
     assert hook("wrapper", "health", "--site", site, "--budget", "0.2", "--", *ours).returncode == 0
     assert agent.requests == []
@@ -320,7 +320,7 @@ def test_wrapper_dies_as_the_site_died(tmp_path: Path, hook: Hook) -> None:
 def test_wrapper_builds_on_the_sites_task_prolog(tmp_path: Path, hook: Hook) -> None:
     """The site's lines come first and unchanged, and ours adds to the PYTHONPATH they set."""
     site = _site(tmp_path, "echo print hello; echo export PYTHONPATH=/site; printf 'export A=b'\n")
-    ours = ["/usr/bin/python3", "-I", "-S", str(HOOKS / "task_prolog.py"), "--probe-dir", "/opt/p"]
+    ours = ["/usr/bin/python3", "-I", "-S", str(OWN_HOOKS / "task_prolog.py"), "--probe-dir", "/opt/p"]
     done = hook("wrapper", "task", "--site", site, "--", *ours, environment={"PYTHONPATH": "/user"})
     assert done.stdout == (
         "print hello\nexport PYTHONPATH=/site\nexport A=b\nexport PROBING=on\nexport PYTHONPATH=/opt/p:/site\n"
@@ -349,7 +349,7 @@ def test_hooks_run_nothing_that_others_could_have_written(
     """A directory or module that others can write is not imported, as root least of all: a line says so, the job goes on."""
     agent = fake_agent(UNFIT)
     copy = tmp_path / "hooks"
-    shutil.copytree(HOOKS, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(OWN_HOOKS, copy, ignore=shutil.ignore_patterns("__pycache__"))
     copy.chmod(0o755)
     command = ["/usr/bin/python3", "-I", "-S", str(copy / f"{name}.py"), "--socket", str(agent.path)]
     done = subprocess.run(command, capture_output=True, text=True, env=PROLOG_ENVIRONMENT, check=False)
@@ -367,7 +367,7 @@ def test_hooks_run_nothing_that_others_could_have_written(
 def test_root_runs_no_other_accounts_hooks(tmp_path: Path) -> None:
     """A hook that belongs to another account is not run by root."""
     copy = tmp_path / "hooks"
-    shutil.copytree(HOOKS, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(OWN_HOOKS, copy, ignore=shutil.ignore_patterns("__pycache__"))
     copy.chmod(0o755)
     os.chown(copy / "agent_call.py", 65534, 65534)
     done = subprocess.run(
