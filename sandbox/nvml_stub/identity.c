@@ -202,7 +202,13 @@ TEXT(nvmlDeviceGetSerial, "serial")
 TEXT(nvmlDeviceGetVbiosVersion, "vbios")
 TEXT(nvmlDeviceGetBoardPartNumber, "board_part_number")
 TEXT(nvmlDeviceGetInforomImageVersion, "inforom.image")
-TEXT(nvmlDeviceGetGspFirmwareVersion, "gsp.version")
+
+/* The one text without a length: NVML_GSP_FIRMWARE_VERSION_BUF_SIZE is part of its contract. */
+API nvmlReturn_t nvmlDeviceGetGspFirmwareVersion(nvmlDevice_t device, char *out)
+{
+    return answer_text(__func__, device, "gsp.version", out, 0x40);
+}
+
 NUMBER(nvmlDeviceGetMinorNumber, "minor")
 NUMBER(nvmlDeviceGetBoardId, "board_id")
 NUMBER(nvmlDeviceGetModuleId, "module_id")
