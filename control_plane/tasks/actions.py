@@ -16,7 +16,7 @@ def run(service: context.Context) -> str:
     seen = picture.waiting(service, everywhere=everywhere)
     if not picture.asks_for_more(seen, service.config.policy):
         return ""
-    with turn.taken(service.store, "actions") as mine:
+    with turn.taken(service, "actions") as mine:
         if not mine:
             return ""
         seen = picture.with_slurm(picture.waiting(service), service)

@@ -15,7 +15,7 @@ def run(service: context.Context) -> str:
     standing = [d for d in service.store.drains(open_only=True) if d.action == "drain"]
     if not standing or service.config.policy.observe_only:
         return ""
-    with turn.taken(service.store, "resume") as mine:
+    with turn.taken(service, "resume") as mine:
         if not mine:
             return ""
         nodes = {n.name: n for n in service.hands.nodes()}
