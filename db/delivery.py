@@ -68,6 +68,8 @@ _ROW_FAULT = (
     psycopg.IntegrityError,
     psycopg.errors.DatatypeMismatch,
     psycopg.errors.CannotCoerce,
+    psycopg.errors.ProgramLimitExceeded,
+    psycopg.errors.StatementTooComplex,
     OverflowError,
     RecursionError,
     AttributeError,

@@ -24,6 +24,7 @@ from probing_cluster.db import engines, tables
 _HERE = Path(__file__).resolve().parent
 REPEATABLE = (
     "roles.sql",
+    "fit.sql",
     "deliver.sql",
     "drain_noted.sql",
     "displaced_noted.sql",
