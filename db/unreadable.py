@@ -51,7 +51,8 @@ def _float(digits: str) -> float:
     return number
 
 
-def _loads_or_value(text: str | bytes) -> Any:
+def loads_or_value(text: str | bytes) -> Any:
+    """The same, with `VALUE` instead of an error."""
     try:
         return loads(text)
     except (ValueError, RecursionError):
@@ -77,7 +78,7 @@ def _time_or_value(load: Callable[[Any], datetime], data: Any) -> Any:
 
 def tolerate(connection: Any) -> None:
     """Have a driver's connection give `VALUE` where it would raise; slower, so only for an answer that has raised."""
-    psycopg_json.set_json_loads(_loads_or_value, connection)
+    psycopg_json.set_json_loads(loads_or_value, connection)
     for loader in (_Time, _BinaryTime):
         connection.adapters.register_loader("timestamptz", loader)
 
