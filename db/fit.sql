@@ -21,7 +21,9 @@ DECLARE
 BEGIN
     v := p; -- here, not above: an error there is not caught
     RETURN jsonb_typeof(v) = 'object' AND probing.is_plain(v);
-EXCEPTION WHEN OTHERS THEN
+EXCEPTION WHEN untranslatable_character THEN
+    RAISE; -- a NUL in its text: the agent's side mends that and sends the row again
+WHEN OTHERS THEN
     RETURN false;
 END
 $detail$;

@@ -114,7 +114,7 @@ def test_a_row_nobody_could_read_is_refused_alone(agent_url: str, store: store_m
 
 DETAILS = [
     "[1]", "null", '{"x": 1e131000}', '{"x": -1e400}', "boo", "", "5", '{"x": ' + "[" * 60 + "]" * 60 + "}",
-    "[" * 30000 + "]" * 30000, '{"x": "\\u0000"}',
+    "[" * 30000 + "]" * 30000,
 ]  # fmt: skip
 
 
