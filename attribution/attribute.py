@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from probing_cluster.attribution import apart, ended, fetch, growth, incidents, judge, quiet, triage
 from probing_cluster.attribution import case as cases
-from probing_cluster.attribution import ended, fetch, growth, incidents, judge, quiet, triage
 from probing_cluster.core import clock, records, settings
 from probing_cluster.db import store
 
@@ -180,7 +180,10 @@ class _Pass:
         for batch in _batches(sorted(attempts, key=lambda a: a.state == "PREEMPTED")):
             if batch[0].state == "PREEMPTED":
                 self._settle()
-            self._keep(judge_batch(self._source, batch, self._policy, made_at=self._now, known=known))
+            judge_them = functools.partial(
+                judge_batch, self._source, policy=self._policy, made_at=self._now, known=known
+            )
+            self._keep(apart.verdicts(batch, judge_them, self._now))
         return [cases.key(a) for a in attempts]
 
     def judge_many(self, attempts: pa.Table) -> list[cases.Key]:

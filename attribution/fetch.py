@@ -16,7 +16,7 @@ from probing_cluster.attribution import case as cases
 from probing_cluster.attribution import crowd as crowds
 from probing_cluster.attribution import fit, incidents, onset, scene, signatures, window
 from probing_cluster.core import records
-from probing_cluster.db import rows, store
+from probing_cluster.db import store
 
 _R = TypeVar("_R")
 _SQL = Path(__file__).parent / "sql"
@@ -160,7 +160,7 @@ class Fetcher:
         }
         found: dict[int, list[records.HealthEvent]] = defaultdict(list)
         for row in self._rows("case_events", given):
-            found[row["key"]].append(rows.from_row(records.HealthEvent, row))
+            found[row["key"]] += self._store.readable(records.HealthEvent, [row])
         return found
 
     def watched(
@@ -181,7 +181,9 @@ class Fetcher:
         given = {"cluster": cluster, "nodes": list(nodes), "since": since, "until": until, "last": last}
         found: dict[str, list[tuple[records.HealthEvent, datetime | None]]] = defaultdict(list)
         for row in self._rows("standing", given):
-            found[row["node"]].append((rows.from_row(records.HealthEvent, row), row["gone_at"]))
+            found[row["node"]] += [
+                (e, row["gone_at"]) for e in self._store.readable(records.HealthEvent, [row])
+            ]
         return found
 
     def _standing(
@@ -281,7 +283,7 @@ class Fetcher:
         }
 
     def _records(self, cls: type[_R], name: str, given: Mapping[str, Any]) -> list[_R]:
-        return [rows.from_row(cls, row) for row in self._rows(name, given)]
+        return self._store.readable(cls, self._rows(name, given))
 
     def _rows(self, name: str, given: Mapping[str, Any]) -> Sequence[Mapping[Any, Any]]:
         return self._store.told((_SQL / f"{name}.sql").read_text("utf-8"), given)

@@ -104,7 +104,8 @@ def named(kind: str) -> FindingSignature:
 
 
 def _only_user(event: records.HealthEvent) -> bool:
-    return list(event.detail.get("domains") or ()) == [records.Domain.USER_PROGRAM.value]
+    domains = event.detail.get("domains")
+    return isinstance(domains, list | tuple) and list(domains) == [records.Domain.USER_PROGRAM.value]
 
 
 def kinds() -> frozenset[str]:

@@ -12,6 +12,8 @@ _TIMEOUT_FIELDS_MS = ("timeout_ms", "elapsed_ms", "ran_ms")
 """Where a finding tells how long the collective was waited for; the longest counts."""
 
 _LATEST_NS = 4_102_444_800 * 10**9
+_LONGEST_S = 30 * 86400.0
+"""Nobody waits longer: larger numbers come from a forged line or event."""
 """Nothing is issued after the year 2099; a dump may hold any number."""
 
 
@@ -42,7 +44,7 @@ def collective_wait_s(finding: records.HealthEvent) -> float:
         return 0.0
     waits = [finding.detail.get(name) for name in _TIMEOUT_FIELDS_MS]
     numbers = [float(w) for w in waits if isinstance(w, (int, float)) and not isinstance(w, bool) and w > 0]
-    return max(numbers, default=0.0) / 1000.0
+    return min(max(numbers, default=0.0) / 1000.0, _LONGEST_S)
 
 
 def _still_outstanding(finding: records.HealthEvent) -> Iterable[datetime]:
@@ -66,7 +68,7 @@ def last_progress(attempt: records.JobAttempt, told: Iterable[records.HealthEven
     assert attempt.end_at is not None
     seen = [e for e in told if e.source == "probe"]
     found = [
-        event.at - timedelta(seconds=event.measured)
+        event.at - timedelta(seconds=min(max(event.measured, 0.0), _LONGEST_S))
         for event in seen
         if event.kind == "rank_stall" and event.measured is not None
     ]

@@ -168,7 +168,8 @@ def _without(events: Iterable[records.HealthEvent]) -> dict[str, str]:
     """Why some ranks have no stack, to their ranges."""
     why: dict[str, list[int]] = {}
     for event in events:
-        for entry in event.detail.get("ranks") or ():
+        told = event.detail.get("ranks")
+        for entry in told if isinstance(told, list) else ():
             view = views.from_snapshot(event.node, entry) if isinstance(entry, dict) else None
             if view is not None and not view.stack:
                 reason = str(entry.get("stack_error") or "") or (

@@ -10,6 +10,8 @@ from datetime import datetime
 from probing_cluster.core import clock, errors, records
 
 LOG = logging.getLogger("probing.tasks")
+MISSED_TURNS = 2
+"""So many passes in a row that could not take their turn are no coincidence of two services."""
 
 
 @records.record
@@ -31,6 +33,7 @@ class Journal:
 
     def __init__(self) -> None:
         self._passes: dict[str, Pass] = {}
+        self._turns: dict[str, _Turn] = {}
         self._lock = threading.Lock()
 
     def passes(self) -> dict[str, Pass]:
@@ -54,6 +57,31 @@ class Journal:
             self._passes[task] = now
         _log(before, now, error)
         return now
+
+    def note_turn(self, name: str, *, taken: bool) -> None:
+        """Record whether a pass could take its turn; the second miss in a row is logged, and each from then on counted."""
+        with self._lock:
+            turn = self._turns.setdefault(name, _Turn())
+            before, turn.in_a_row = turn.in_a_row, 0 if taken else turn.in_a_row + 1
+            turn.n_missed += turn.in_a_row >= MISSED_TURNS
+            in_a_row = turn.in_a_row
+        if in_a_row == MISSED_TURNS:
+            LOG.warning("turn not taken", extra={"fields": {"turn": name, "passes": in_a_row}})
+        elif taken and before >= MISSED_TURNS:
+            LOG.warning("turn taken again", extra={"fields": {"turn": name, "passes_missed": before}})
+
+    def turns_missed(self) -> dict[str, int]:
+        """Per turn the passes that missed it, from the second in a row on, since the service started."""
+        with self._lock:
+            return {name: turn.n_missed for name, turn in self._turns.items()}
+
+
+@dataclasses.dataclass(kw_only=True)
+class _Turn:
+    """How often one turn could not be taken."""
+
+    in_a_row: int = 0
+    n_missed: int = 0
 
 
 def _outcome(error: Exception | None) -> str:

@@ -31,7 +31,7 @@ def carry_out(service: context.Context, night: nightly.Night) -> list[records.Dr
     lemons = (*night.new, *night.still)
     if service.config.lemon.action == "off" or not lemons:
         return []
-    with turn.taken(service.store, "actions") as mine:
+    with turn.taken(service, "actions") as mine:
         if not mine:
             raise errors.DatabaseUnavailable("another service is acting just now; the next pass tries again")
         seen = _picture(service)

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from probing_cluster.control_plane import budget, confirm, context, outbox, tasks, view
+from probing_cluster.control_plane import budget, confirm, context, outbox, tasks, turn, view
 from probing_cluster.core import certificates, errors, network_address, records
 from probing_cluster.db import engines
 
@@ -95,6 +95,15 @@ def task_metrics(service: context.Context) -> Iterator[Metric]:
     for task in tasks.REGISTER:
         every.add_metric([task.name], 86400.0 if task.every_s is None else task.every_s(service.config))
     yield from (last, took, passes, every)
+    missed = CounterMetricFamily(
+        "probing_turns_missed",
+        "passes that could not take their turn, from the second in a row on",
+        labels=["turn"],
+    )
+    turns = service.journal.turns_missed()
+    for name in turn.NAMES:
+        missed.add_metric([name], turns.get(name, 0))
+    yield missed
     letters = GaugeMetricFamily(
         "probing_outbox_letters", "mails and posts that are not delivered, by state", labels=["state"]
     )

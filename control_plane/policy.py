@@ -165,15 +165,22 @@ def _adoptions(seen: view.View) -> Iterator[Decision]:
         if node.reason_at is not None and abs(node.reason_at - refusal.at) > _PROLOG_LAG:
             continue
         kind, _, device = str(refusal.detail.get("fault", "")).partition(":")
-        fault_id = refusal.detail.get("event_id")
+        fault_id = _uuid(refusal.detail.get("event_id"))
         yield Decision(
             node=refusal.node,
             action="drain",
             reason=_reason(kind, None, device, 0),
             severity=records.Severity.HIGH,
-            event_ids=(*((uuid.UUID(str(fault_id)),) if fault_id else ()), refusal.event_id),
+            event_ids=(*((fault_id,) if fault_id else ()), refusal.event_id),
             adopt=True,
         )
+
+
+def _uuid(text: object) -> uuid.UUID | None:
+    try:
+        return uuid.UUID(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
 
 
 def _still_permitted(node: str, seen: view.View, policy: settings.PolicySettings) -> bool:

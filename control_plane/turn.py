@@ -1,23 +1,47 @@
-"""One at a time across services: two `probing-ctl serve` on one database never act twice."""
+"""One at a time across services: two `probing-ctl serve` on one database never act twice.
+
+The turn is the lock of a row that only the service's role may lock. Advisory locks would do as well, were they not
+everybody's: any login of the database may take them, and keep the service waiting.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import zlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from probing_cluster.db import engines
-from probing_cluster.db import store as db_store
 
-_SPACE = 0x70726F62
+if TYPE_CHECKING:
+    from probing_cluster.control_plane import context
+
+NAMES = ("actions", "attribution", "export", "lemon", "resume")
+"""Every turn there is."""
+_KEY = "turn:{}"
+_TAKE = sa.text("SELECT key FROM probing.state WHERE key = :key FOR UPDATE SKIP LOCKED")
+_MAKE = sa.text("INSERT INTO probing.state (key, value) VALUES (:key, '{}') ON CONFLICT DO NOTHING")
 
 
 @contextlib.contextmanager
-def taken(store: db_store.Store, name: str) -> Iterator[bool]:
+def taken(service: context.Context, name: str) -> Iterator[bool]:
     """Whether it is our turn; the lock is the transaction's, so it dies with the connection."""
-    with engines.translated(), store.engine.begin() as connection:
-        statement = sa.text("SELECT pg_try_advisory_xact_lock(:space, :key)")
-        key = zlib.crc32(name.encode()) & 0x7FFFFFFF
-        yield bool(connection.scalar(statement, {"space": _SPACE, "key": key}))
+    key = {"key": _KEY.format(name)}
+    with engines.translated(), service.store.engine.connect() as connection:
+        mine = _take(connection, key)
+        service.journal.note_turn(name, taken=mine)
+        try:
+            yield mine
+        finally:
+            connection.rollback()
+
+
+def _take(connection: sa.Connection, key: dict[str, str]) -> bool:
+    if connection.scalar(_TAKE, key) is not None:
+        return True
+    # It is another's, or nobody has had it yet. Made in a transaction of its own: whoever makes it is waited for.
+    connection.rollback()
+    connection.execute(_MAKE, key)
+    connection.commit()
+    return connection.scalar(_TAKE, key) is not None

@@ -6,7 +6,9 @@
 --          p_heartbeat: one record. p_acks: requests the node has dealt with. p_refused: rows the agent's
 --          side could not even send, [{reason, n_rows, sample}].
 -- Output   jsonb {accepted, duplicates, rejected, requests: [{request_id, verb, job_id, expires_at, detail}]}
---          in rows; accepted + duplicates + rejected = events given.
+--          in rows; accepted + duplicates + the events among the rejected = events given.
+-- Null is an argument left out. A row that does not fit (fit.sql) is refused and counted; an argument that is no list, lists of
+-- events of several lengths, or more than the bounds allow, is an error, and nothing is stored.
 -- Calls are by argument name, so that a newer function still serves an older agent.
 DO $overloads$
 DECLARE
@@ -69,6 +71,11 @@ DECLARE
     v_fresh_at timestamptz[];
     v_written bigint;
     v_this_hour bigint;
+    v_fits boolean[]; -- of each event: it may be stored
+    v_wrong jsonb;
+    v_n_wrong bigint;
+    v_n_refused bigint := 0; -- rows other than events
+    v_bytes bigint;
 BEGIN
     SELECT a.cluster, a.node, a.rows_per_hour INTO v_cluster, v_node, v_quota FROM probing.agent_role a WHERE a.role_name = session_user;
     IF NOT FOUND THEN
@@ -81,31 +88,66 @@ BEGIN
         v_node := p_node;
     END IF;
 
+    p_checks := coalesce(p_checks, '[]');
+    p_allocations := coalesce(p_allocations, '[]');
+    p_refused := coalesce(p_refused, '[]');
+    p_acks := coalesce(p_acks, '{}');
+    IF jsonb_typeof(p_checks) <> 'array' OR jsonb_typeof(p_allocations) <> 'array' OR jsonb_typeof(p_refused) <> 'array' THEN
+        RAISE EXCEPTION 'checks, allocations and refusals are JSON arrays' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF EXISTS (
+        SELECT FROM unnest(ARRAY[
+            cardinality(e_cluster), cardinality(e_node), cardinality(e_at), cardinality(e_observed_at), cardinality(e_kind),
+            cardinality(e_code), cardinality(e_severity), cardinality(e_device), cardinality(e_pci_bus_id),
+            cardinality(e_gpu_uuid), cardinality(e_pid), cardinality(e_process), cardinality(e_job_id), cardinality(e_count),
+            cardinality(e_last_at), cardinality(e_source), cardinality(e_message), cardinality(e_measured),
+            cardinality(e_threshold), cardinality(e_unit), cardinality(e_detail)
+        ]) AS n
+        WHERE n NOT IN (0, v_given) -- an older agent leaves a column out
+    ) THEN
+        RAISE EXCEPTION 'the columns of the events are of several lengths' USING ERRCODE = 'array_subscript_error';
+    END IF;
+
     -- Bounds of one call; the agent's side stays far below them.
+    SELECT sum(pg_column_size(of_rows)) INTO v_bytes FROM unnest(ARRAY[p_checks, p_allocations, p_refused]) AS of_rows;
     IF v_given > 20000 OR jsonb_array_length(p_checks) > 5000 OR jsonb_array_length(p_allocations) > 5000
        OR cardinality(p_acks) > 5000 OR jsonb_array_length(p_refused) > 5000
-       OR pg_column_size(p_checks) + pg_column_size(p_allocations) + pg_column_size(p_refused) > 8388608
-       OR pg_column_size(p_heartbeat) > 1048576 THEN
+       OR v_bytes > 8388608 OR coalesce(pg_column_size(p_heartbeat), 0) > 1048576 THEN
         RAISE EXCEPTION 'a delivery holds at most 20000 events, 5000 checks, 5000 allocations and 8 MiB'
             USING ERRCODE = 'program_limit_exceeded';
     END IF;
+    -- Text is stored shortened; what remains of it is bounded by the events.
+    v_bytes := v_bytes + coalesce(pg_column_size(e_message), 0) + coalesce(pg_column_size(e_detail), 0);
+    IF v_bytes > 134217728 THEN
+        RAISE EXCEPTION 'a delivery holds at most 128 MiB of words' USING ERRCODE = 'program_limit_exceeded';
+    END IF;
 
-    -- Times that Postgres holds and its clients cannot would be one node's way to stop everybody who reads.
-    IF EXISTS (
-        SELECT
-        FROM jsonb_array_elements(p_checks || p_allocations || coalesce(p_heartbeat, '[]')) AS x(j),
-             unnest(ARRAY[j ->> 'at', j ->> 'started_at', j ->> 'released_at']::timestamptz[]) AS t(at)
-        WHERE NOT (t.at >= '1970-01-01' AND t.at < '9999-01-01')
-    ) THEN
-        RAISE EXCEPTION 'a check, an allocation or the heartbeat of node % has a time outside 1970 to 9998', v_node
-            USING ERRCODE = 'datetime_field_overflow';
+    SELECT f.p_rows, f.p_wrong, f.p_n_wrong INTO p_checks, v_wrong, v_n_wrong FROM probing.fit_rows('check', p_checks) AS f;
+    p_refused := p_refused || v_wrong;
+    v_n_refused := v_n_refused + v_n_wrong;
+    SELECT f.p_rows, f.p_wrong, f.p_n_wrong INTO p_allocations, v_wrong, v_n_wrong
+    FROM probing.fit_rows('allocation', p_allocations) AS f;
+    p_refused := p_refused || v_wrong;
+    v_n_refused := v_n_refused + v_n_wrong;
+    IF p_heartbeat IS NOT NULL THEN
+        SELECT f.p_rows -> 0, f.p_wrong, f.p_n_wrong INTO p_heartbeat, v_wrong, v_n_wrong
+        FROM probing.fit_rows('heartbeat', jsonb_build_array(p_heartbeat)) AS f;
+        p_refused := p_refused || v_wrong;
+        v_n_refused := v_n_refused + v_n_wrong;
+        p_heartbeat := p_heartbeat || jsonb_build_object('ranks', probing.fit_ranks(coalesce(p_heartbeat -> 'ranks', '{}')));
     END IF;
 
     IF v_given > 0 THEN
-        SELECT count(*) INTO v_fit
-        FROM unnest(e_cluster, e_node, e_at, e_severity) AS u(cluster, node, at, severity)
-        WHERE u.cluster = v_cluster AND u.node = v_node AND u.severity IN ('info', 'low', 'high')
-          AND u.at >= '1970-01-01' AND u.at < '9999-01-01';
+        SELECT array_agg(x.fits ORDER BY x.n), count(*) FILTER (WHERE x.fits) INTO v_fits, v_fit
+        FROM (
+            SELECT u.n,
+                   (u.event_id IS NOT NULL AND u.cluster = v_cluster AND u.node = v_node
+                    AND u.severity IN ('info', 'low', 'high') AND probing.is_time(u.at)
+                    AND u.kind IS NOT NULL AND u.source IS NOT NULL
+                    AND (u.detail IS NULL OR length(u.detail) > 65536 OR probing.is_detail(u.detail))) IS TRUE AS fits
+            FROM unnest(e_event_id, e_cluster, e_node, e_at, e_severity, e_kind, e_source, e_detail) WITH ORDINALITY
+                 AS u(event_id, cluster, node, at, severity, kind, source, detail, n)
+        ) AS x;
         BEGIN
             IF v_fit < v_given THEN
                 RAISE unique_violation; -- the common case below takes all rows or none
@@ -119,9 +161,8 @@ BEGIN
             WITH fresh AS (
                 INSERT INTO probing.event_key (event_id, at)
                 SELECT u.event_id, u.at
-                FROM unnest(e_event_id, e_cluster, e_node, e_at, e_severity) AS u(event_id, cluster, node, at, severity)
-                WHERE u.cluster = v_cluster AND u.node = v_node
-                  AND u.severity IN ('info', 'low', 'high') AND u.at >= '1970-01-01' AND u.at < '9999-01-01'
+                FROM unnest(e_event_id, e_at, v_fits) AS u(event_id, at, fits)
+                WHERE u.fits
                 ORDER BY u.event_id
                 ON CONFLICT (event_id) DO NOTHING
                 RETURNING event_id, at
@@ -136,12 +177,14 @@ BEGIN
         )
         SELECT
             u.event_id, v_cluster, v_node, u.at,
-            CASE WHEN u.observed_at >= '1970-01-01' AND u.observed_at < '9999-01-01' THEN u.observed_at ELSE now() END,
+            CASE WHEN probing.is_time(u.observed_at) THEN u.observed_at ELSE now() END,
             left(u.kind, 100), left(u.code, 200), u.severity,
             left(u.device, 500), left(u.pci_bus_id, 100), left(u.gpu_uuid, 100), u.pid, left(u.process, 500), u.job_id,
-            coalesce(u.count, 1),
-            CASE WHEN u.last_at >= '1970-01-01' AND u.last_at < '9999-01-01' THEN u.last_at END,
-            left(u.source, 100), left(u.message, 4096), u.measured, u.threshold,
+            greatest(u.count, 1),
+            CASE WHEN probing.is_time(u.last_at) THEN u.last_at END,
+            left(u.source, 100), left(coalesce(u.message, ''), 4096),
+            CASE WHEN probing.is_measure(u.measured) THEN u.measured END,
+            CASE WHEN probing.is_measure(u.threshold) THEN u.threshold END,
             left(u.unit, 50),
             CASE WHEN length(u.detail) > 65536 THEN '{"truncated": true}' ELSE coalesce(u.detail, '{}') END::jsonb
         FROM unnest(
@@ -153,9 +196,9 @@ BEGIN
         )
         -- Null when all are new: no comparison then. A row given twice is taken where it stands first.
         WHERE v_fresh IS NULL OR u.n IN (
-            SELECT min(g.n) FROM unnest(e_event_id, e_at, e_cluster, e_node) WITH ORDINALITY AS g(event_id, at, cluster, node, n)
+            SELECT min(g.n) FROM unnest(e_event_id, e_at, v_fits) WITH ORDINALITY AS g(event_id, at, fits, n)
             JOIN unnest(v_fresh, v_fresh_at) AS f(event_id, at) USING (event_id, at)
-            WHERE g.cluster = v_cluster AND g.node = v_node
+            WHERE g.fits
             GROUP BY g.event_id
         );
 
@@ -172,13 +215,12 @@ BEGIN
                 SELECT CASE WHEN u.cluster IS DISTINCT FROM v_cluster OR u.node IS DISTINCT FROM v_node
                             THEN 'another node' ELSE 'malformed' END AS reason,
                        concat_ws(' ', u.cluster, u.node, u.severity, u.at::text) AS what
-                FROM unnest(e_cluster, e_node, e_severity, e_at) AS u(cluster, node, severity, at)
-                WHERE (u.cluster = v_cluster AND u.node = v_node AND u.severity IN ('info', 'low', 'high')
-                       AND u.at >= '1970-01-01' AND u.at < '9999-01-01') IS NOT TRUE
+                FROM unnest(e_cluster, e_node, e_severity, e_at, v_fits) AS u(cluster, node, severity, at, fits)
+                WHERE NOT u.fits
             ) AS refused
             GROUP BY reason
             ON CONFLICT (role_name, node, reason, day)
-            DO UPDATE SET n_rows = r.n_rows + excluded.n_rows, last_at = excluded.last_at;
+            DO UPDATE SET n_rows = least(r.n_rows, 1e18::bigint) + excluded.n_rows, last_at = excluded.last_at;
         END IF;
     END IF;
 
@@ -189,7 +231,8 @@ BEGIN
         PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
 
-    v_written := v_accepted + jsonb_array_length(p_refused);
+    -- Beside its rows a node's quota is of what they hold: every 4 KiB beyond the first counts as another one.
+    v_written := v_accepted + jsonb_array_length(p_refused) + CASE WHEN v_accepted > 0 THEN v_bytes / 4096 ELSE 0 END;
     IF jsonb_array_length(p_checks) > 0 THEN
         v_written := v_written + probing.deliver_checks(v_cluster, v_node, p_checks);
     END IF;
@@ -211,11 +254,16 @@ BEGIN
     END IF;
     IF jsonb_array_length(p_refused) > 0 THEN
         INSERT INTO probing.rejection AS r (role_name, node, reason, day, n_rows, last_at, sample)
-        SELECT session_user, v_node, left(x.reason, 80), date_trunc('day', now()), sum(x.n_rows), now(), left(min(x.sample), 500)
-        FROM jsonb_to_recordset(p_refused) AS x(reason text, n_rows bigint, sample text)
-        GROUP BY left(x.reason, 80)
+        SELECT session_user, v_node, x.reason, date_trunc('day', now()), sum(x.n_rows)::bigint, now(), left(min(x.sample), 500)
+        FROM (
+            SELECT left(coalesce(e.one ->> 'reason', 'unknown'), 80) AS reason, coalesce(e.one ->> 'sample', '') AS sample,
+                   CASE WHEN jsonb_typeof(e.one -> 'n_rows') = 'number'
+                        THEN least(greatest((e.one ->> 'n_rows')::numeric, 1), 1000000) ELSE 1 END AS n_rows
+            FROM jsonb_array_elements(p_refused) AS e(one)
+        ) AS x
+        GROUP BY x.reason
         ON CONFLICT (role_name, node, reason, day)
-        DO UPDATE SET n_rows = r.n_rows + excluded.n_rows, last_at = excluded.last_at;
+        DO UPDATE SET n_rows = least(r.n_rows, 1e18::bigint) + excluded.n_rows, last_at = excluded.last_at;
     END IF;
 
     IF cardinality(p_acks) > 0 THEN
@@ -228,19 +276,26 @@ BEGIN
         SELECT FROM probing.node_request q
         WHERE q.cluster = v_cluster AND q.node = v_node AND q.acknowledged_at IS NULL AND q.expires_at > now()
     ) THEN
+        -- What an agent could not read is not handed over, and no more at once than it does.
+        WITH handed AS (
+            SELECT q.* FROM probing.node_request q
+            WHERE q.cluster = v_cluster AND q.node = v_node AND q.acknowledged_at IS NULL AND q.expires_at > now()
+              AND probing.is_time(q.expires_at) AND jsonb_typeof(q.detail) = 'object' AND pg_column_size(q.detail) <= 65536
+              AND probing.is_plain(q.detail)
+            ORDER BY q.made_at LIMIT 100
+        ), noted AS (
+            UPDATE probing.node_request q SET delivered_at = now()
+            FROM handed h WHERE q.request_id = h.request_id AND q.delivered_at IS NULL
+        )
         SELECT coalesce(jsonb_agg(jsonb_build_object(
-                   'request_id', q.request_id, 'verb', q.verb, 'job_id', q.job_id,
-                   'expires_at', q.expires_at, 'detail', q.detail) ORDER BY q.made_at), '[]')
-        INTO v_requests
-        FROM probing.node_request q
-        WHERE q.cluster = v_cluster AND q.node = v_node AND q.acknowledged_at IS NULL AND q.expires_at > now();
-        UPDATE probing.node_request q SET delivered_at = now()
-        WHERE q.cluster = v_cluster AND q.node = v_node AND q.acknowledged_at IS NULL
-          AND q.expires_at > now() AND q.delivered_at IS NULL;
+                   'request_id', h.request_id, 'verb', h.verb, 'job_id', h.job_id,
+                   'expires_at', h.expires_at, 'detail', h.detail) ORDER BY h.made_at), '[]')
+        INTO v_requests FROM handed h;
     END IF;
 
     RETURN jsonb_build_object(
-        'accepted', v_accepted, 'duplicates', v_fit - v_accepted, 'rejected', v_given - v_fit, 'requests', v_requests
+        'accepted', v_accepted, 'duplicates', v_fit - v_accepted, 'rejected', v_given - v_fit + v_n_refused,
+        'requests', v_requests
     );
 END
 $deliver$;
@@ -255,8 +310,7 @@ AS $checks$
         FROM jsonb_array_elements(p_checks) AS c,
              jsonb_populate_record(
                  NULL::probing.check_result,
-                 '{"message": "", "duration_s": 0, "timed_out": false, "version": "1", "detail": {}}'::jsonb
-                 || c || jsonb_build_object('cluster', p_cluster, 'node', p_node)
+                 probing.usual_row('check') || c || jsonb_build_object('cluster', p_cluster, 'node', p_node)
              ) AS r
         ORDER BY r.name, r.at
     ), compared AS (
@@ -302,8 +356,7 @@ AS $allocations$
         FROM jsonb_array_elements(p_allocations) WITH ORDINALITY AS e(c, n),
              jsonb_populate_record(
                  NULL::probing.job_allocation,
-                 '{"restart_count": 0, "gpu_indices": "", "detail": {}}'::jsonb
-                 || e.c || jsonb_build_object('cluster', p_cluster, 'node', p_node)
+                 probing.usual_row('allocation') || e.c || jsonb_build_object('cluster', p_cluster, 'node', p_node)
              ) AS r
         ORDER BY r.job_id, r.at, e.n DESC
     ), late AS (
@@ -325,7 +378,8 @@ AS $allocations$
             gpu_uuids = coalesce(excluded.gpu_uuids, a.gpu_uuids),
             gpu_indices = coalesce(nullif(excluded.gpu_indices, ''), a.gpu_indices),
             released_at = coalesce(excluded.released_at, a.released_at),
-            detail = a.detail || excluded.detail
+            detail = CASE WHEN pg_column_size(a.detail) + pg_column_size(excluded.detail) > 262144 THEN a.detail
+                          ELSE a.detail || excluded.detail END
         RETURNING 1
     )
     SELECT count(*) FROM stored
@@ -353,9 +407,7 @@ AS $heartbeat$
     WITH given AS (
         SELECT r.* FROM jsonb_populate_record(
             NULL::probing.agent_heartbeat,
-            '{"boot_id": "", "version": "", "beat_s": 10, "spool_depth": 0, "spool_bytes": 0, "lag_s": 0,
-              "dropped_total": 0, "coalesced_total": 0, "rejected_total": 0, "hung_children": 0, "rss_bytes": 0,
-              "cpu_s": 0, "sources": {}, "faults": {}, "jobs": [], "ranks": {}}'::jsonb
+            probing.usual_row('heartbeat')
             || p_heartbeat
             || jsonb_build_object('cluster', p_cluster, 'node', p_node, 'received_at', now(),
                                   'unwatched', CASE WHEN p_heartbeat ->> 'started_at' IS NULL THEN '{}'

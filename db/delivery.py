@@ -8,6 +8,7 @@ DatabaseUnavailable; a row that can never be stored is refused alone, counted, a
 from __future__ import annotations
 
 import dataclasses
+import logging
 import operator
 import struct
 import time
@@ -18,13 +19,14 @@ from typing import Any, Self
 
 import psycopg
 from psycopg.adapt import AdaptersMap
-from psycopg.types.json import Jsonb
+from psycopg.types.json import Jsonb, set_json_loads
 
-from probing_cluster.core import errors, records
-from probing_cluster.db import binary_arrays, network, plain
+from probing_cluster.core import clock, errors, records
+from probing_cluster.db import binary_arrays, network, plain, unreadable
 from probing_cluster.db import load as load_module
 from probing_cluster.db.load import Ack, Load, Request
 
+LOG = logging.getLogger(__name__)
 __all__ = ["EVENT_FIELDS", "Ack", "Delivery", "Request"]
 
 EVENT_FIELDS: tuple[tuple[str, str], ...] = (
@@ -68,6 +70,8 @@ _ROW_FAULT = (
     psycopg.IntegrityError,
     psycopg.errors.DatatypeMismatch,
     psycopg.errors.CannotCoerce,
+    psycopg.errors.ProgramLimitExceeded,
+    psycopg.errors.StatementTooComplex,
     OverflowError,
     RecursionError,
     AttributeError,
@@ -207,7 +211,7 @@ class Delivery:
 
     def _open(self) -> _Connection:
         if self._connection is None or self._connection.closed:
-            self._connection = _Connection.connect(
+            opened = _Connection.connect(
                 self._url,
                 autocommit=True,
                 prepare_threshold=None,
@@ -216,6 +220,9 @@ class Delivery:
                 connect_timeout=self._connect_timeout_s,
                 **network.PATIENCE,
             )
+            # What cannot be read of an answer is no fault of the rows that were sent.
+            set_json_loads(unreadable.loads_or_value, opened)
+            self._connection = opened
         return self._connection
 
 
@@ -256,19 +263,36 @@ def _jsonable(record: Any) -> dict[str, Any]:
     return {item.name: getattr(record, item.name) for item in dataclasses.fields(record)}
 
 
-def _ack(answer: Mapping[str, Any]) -> Ack:
-    requests = tuple(
-        Request(
+def _ack(answer: Any) -> Ack:
+    """What the database answered; a request that cannot be read is left out, and asked for again until it expires."""
+    if not isinstance(answer, Mapping):
+        raise errors.DatabaseUnavailable(
+            "the delivery function's answer cannot be read; see probing-ctl db status"
+        )
+    counts = {name: answer.get(name) for name in ("accepted", "duplicates", "rejected")}
+    given = answer.get("requests")
+    requests = [_request(item) for item in given] if isinstance(given, list) else []
+    return Ack(
+        requests=tuple(r for r in requests if r is not None),
+        **{name: n for name, n in counts.items() if isinstance(n, int)},
+    )
+
+
+def _request(item: Any) -> Request | None:
+    try:
+        expires_at = datetime.fromisoformat(item["expires_at"])
+        request = Request(
             request_id=uuid.UUID(item["request_id"]),
             verb=item["verb"],
             job_id=item["job_id"],
-            expires_at=datetime.fromisoformat(item["expires_at"]),
+            expires_at=clock.require_utc("a request's expires_at", expires_at),
             detail=item["detail"],
         )
-        for item in answer["requests"]
-    )
-    counts = {name: answer[name] for name in ("accepted", "duplicates", "rejected")}
-    return Ack(requests=requests, **counts)
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError, errors.MalformedInput) as exc:
+        LOG.warning("a request of the service cannot be read: %s", _first_line(exc)[:200])
+        return None
+    whole = isinstance(request.verb, str) and isinstance(request.detail, Mapping)
+    return request if whole and isinstance(request.job_id, int | None) else None
 
 
 def _first_line(exc: BaseException) -> str:

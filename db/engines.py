@@ -10,7 +10,7 @@ import psycopg
 import sqlalchemy as sa
 
 from probing_cluster.core import errors, settings
-from probing_cluster.db import binary_arrays, embedded, network, plain
+from probing_cluster.db import binary_arrays, embedded, network, plain, unreadable
 
 _PERMISSION = "42501"
 
@@ -23,8 +23,11 @@ def url_of(where: settings.Settings | settings.DatabaseSettings | str) -> str:
     return database.url or embedded.ensure(database.directory)
 
 
-def make(url: str, **options: Any) -> sa.Engine:
-    """An engine that speaks psycopg and keeps times in UTC; works through PgBouncer's transaction mode."""
+def make(url: str, *, tolerant: bool = False, **options: Any) -> sa.Engine:
+    """An engine that speaks psycopg and keeps times in UTC; works through PgBouncer's transaction mode.
+
+    A `tolerant` one gives `unreadable.VALUE` for a value that another raises at.
+    """
     prefix, _, rest = url.partition("://")
     if prefix not in ("postgresql", "postgres", "postgresql+psycopg"):
         raise errors.SettingsError(f"[database] url must start with postgresql://, not {prefix}://")
@@ -38,9 +41,12 @@ def make(url: str, **options: Any) -> sa.Engine:
         connect_args=arguments,
         pool_pre_ping=True,
         json_serializer=plain.dumps,
+        json_deserializer=unreadable.loads,
         **options,
     )
     sa.event.listen(engine, "connect", _knows_arrays)
+    if tolerant:
+        sa.event.listen(engine, "connect", lambda connection, _record: unreadable.tolerate(connection))
     return engine
 
 

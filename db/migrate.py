@@ -24,6 +24,7 @@ from probing_cluster.db import engines, tables
 _HERE = Path(__file__).resolve().parent
 REPEATABLE = (
     "roles.sql",
+    "fit.sql",
     "deliver.sql",
     "drain_noted.sql",
     "displaced_noted.sql",
@@ -32,7 +33,16 @@ REPEATABLE = (
     "rights.sql",
     "planner.sql",
 )
-_LOCK_KEY = 0x70726F62  # 'prob': one upgrade at a time per database
+# One upgrade at a time per database. A comment's lock keeps out another comment and no query, and only the owner may comment; an
+# advisory lock is everybody's to hold. The comment stays what it is.
+_LOCK = """
+DO $lock$
+BEGIN
+    EXECUTE (SELECT format('COMMENT ON DATABASE %I IS %L', datname, shobj_description(oid, 'pg_database'))
+             FROM pg_database WHERE datname = current_database());
+END
+$lock$
+"""
 OLDEST_SERVER = 150000
 
 
@@ -56,7 +66,10 @@ def upgrade(url: str) -> Status:
     try:
         with engines.translated(), engine.begin() as connection:
             _check_server(connection)
-            connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
+            found = _status(connection)
+            if found.up_to_date:
+                return found
+            connection.execute(sa.text(_LOCK))
             before = _status(connection)
             if before.up_to_date:
                 return before

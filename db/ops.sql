@@ -7,11 +7,11 @@ COMMENT ON SCHEMA ops IS 'Stable views for operators and dashboards; see docs/sq
 CREATE OR REPLACE VIEW ops.agent_health WITH (security_invoker = true) AS
 SELECT
     h.cluster, h.node,
-    a.age_s > 2 * h.beat_s + 25 AS silent,
+    a.age_s > 2 * least(h.beat_s, 86400) + 25 AS silent,
     a.age_s, h.beat_s, h.received_at, h.at, h.version, h.started_at, h.boot_id,
     h.spool_depth, h.spool_bytes, h.lag_s, h.dropped_total, h.coalesced_total, h.rejected_total,
     h.hung_children, h.rss_bytes, h.cpu_s, h.sources,
-    (SELECT count(*) FROM jsonb_object_keys(h.faults)) AS n_faults,
+    (SELECT count(*) FROM jsonb_object_keys(CASE WHEN jsonb_typeof(h.faults) = 'object' THEN h.faults ELSE '{}' END)) AS n_faults,
     cardinality(h.jobs) AS n_jobs
 FROM probing.agent_heartbeat h
 CROSS JOIN LATERAL (

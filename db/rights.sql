@@ -95,7 +95,10 @@ CREATE POLICY outcome ON probing.drain FOR UPDATE TO probing_operator
     WITH CHECK (action = 'drain' AND (owner = session_user OR state = 'resumed'));
 -- To look again and to collect; a permission to refuse jobs is the service's alone.
 DROP POLICY IF EXISTS asking ON probing.node_request;
-CREATE POLICY asking ON probing.node_request FOR INSERT TO probing_operator WITH CHECK (verb IN ('collect', 'recheck'));
+CREATE POLICY asking ON probing.node_request FOR INSERT TO probing_operator
+    -- Within a day, and of a size that an agent is handed.
+    WITH CHECK (verb IN ('collect', 'recheck') AND isfinite(expires_at) AND expires_at <= now() + interval '1 day'
+                AND jsonb_typeof(detail) = 'object' AND pg_column_size(detail) <= 8192);
 
 GRANT USAGE ON SCHEMA probing TO probing_agent, probing_service, probing_operator, probing_reader;
 GRANT USAGE ON SCHEMA ops TO probing_service, probing_operator, probing_reader;

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import enum
 import typing
+import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from probing_cluster.core import clock, records
+from probing_cluster.core import clock, errors, records
 from probing_cluster.db import plain, tables
 
 _R = TypeVar("_R")
@@ -24,8 +25,33 @@ def to_row(record: Any) -> dict[str, Any]:
 
 
 def from_row(cls: type[_R], row: Mapping[Any, Any]) -> _R:
-    """The record of a row; columns the record does not have are ignored."""
-    return records.of_checked(cls, {name: convert(row[name]) for name, convert in _converters(cls)})
+    """The record of a row; columns the record does not have are ignored. Raises MalformedInput for one that is none."""
+    try:
+        values = {name: convert(row[name]) for name, convert in _converters(cls)}
+        if cls is records.AgentHeartbeat:
+            _require_faults(values["faults"])
+    except (AttributeError, TypeError, ValueError) as exc:
+        raise errors.MalformedInput(f"a row of {tables.table_name(cls)}: {exc}") from exc
+    return records.of_checked(cls, values)
+
+
+_WORDS = ("kind", "code", "device", "severity", "event_id", "gpu_uuid", "pci_bus_id", "source", "message")
+
+
+def _require_faults(faults: Mapping[str, Any]) -> None:
+    """Raises where a heartbeat's fault is not what everybody takes it for."""
+    for fault in faults.values():
+        ids = fault.get("event_ids") or ()
+        if not isinstance(ids, list | tuple) or not all(
+            isinstance(w, str | None) for w in map(fault.get, _WORDS)
+        ):
+            raise ValueError("a fault with something else where words belong")
+        for name in ("since", "confirmed_at"):
+            if fault.get(name) is not None and datetime.fromisoformat(fault[name]).tzinfo is None:
+                raise ValueError(f"a fault whose {name} has no zone")
+        for text in (fault.get("event_id"), *ids):
+            if text is not None:
+                uuid.UUID(text)
 
 
 def names(cls: type[Any]) -> tuple[str, ...]:
@@ -38,12 +64,12 @@ def names(cls: type[Any]) -> tuple[str, ...]:
 def _converters(cls: type[Any]) -> _Converters:
     if cls not in _CONVERTERS:
         hints = typing.get_type_hints(cls)
-        kinds = {name: tables.split_optional(hints[name])[0] for name in names(cls)}
-        _CONVERTERS[cls] = tuple((name, _converter(kind)) for name, kind in kinds.items())
+        kinds = {name: tables.split_optional(hints[name]) for name in names(cls)}
+        _CONVERTERS[cls] = tuple((name, _converter(*kind)) for name, kind in kinds.items())
     return _CONVERTERS[cls]
 
 
-def _converter(kind: Any) -> Callable[[Any], Any]:
+def _converter(kind: Any, optional: bool = True) -> Callable[[Any], Any]:
     """From what the driver gives to what the field's type says."""
     origin = typing.get_origin(kind)
     if origin is tuple:
@@ -52,6 +78,8 @@ def _converter(kind: Any) -> Callable[[Any], Any]:
         return _utc
     if origin is not None:
         inner = _converter(typing.get_args(kind)[1])
+        if not optional:
+            return lambda value: {k: inner(v) for k, v in value.items()}  # JSON's null is no object
         return lambda value: None if value is None else {k: inner(v) for k, v in value.items()}
     if isinstance(kind, type) and issubclass(kind, enum.StrEnum):
         member = kind

@@ -131,7 +131,7 @@ class AttemptRows(store_base.StoreBase):
             return []
         clusters, jobs, submits = (list(column) for column in zip(*keys, strict=True))
         found = self.told(_OF_KEYS, {"clusters": clusters, "jobs": jobs, "submits": submits})
-        return [rows.from_row(records.JobAttempt, row) for row in found]
+        return self.readable(records.JobAttempt, found)
 
     def unattributed(
         self, limit: int | None = None, grown: Callable[[Sequence[Arrived]], Iterable[Key]] | None = None

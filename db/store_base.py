@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import psycopg.rows
@@ -11,9 +11,11 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql as pg
 from sqlalchemy.dialects.postgresql import psycopg as psycopg_dialect
 
-from probing_cluster.db import binary_arrays, engines, rows, tables
+from probing_cluster.core import errors
+from probing_cluster.db import binary_arrays, engines, rows, tables, unreadable
 
 _R = TypeVar("_R")
+_M = TypeVar("_M", bound=Mapping[Any, Any])
 
 
 class StoreBase:
@@ -23,6 +25,7 @@ class StoreBase:
         self.url = url
         self.engine = engines.make(url, pool_size=pool_size, max_overflow=2)
         self._reader: Any = None
+        self.skipped = unreadable.Skipped()
 
     def arrow(self, query: str, *parameters: Any) -> Any:
         """The rows of a query as a `pyarrow.Table`, `$1` … standing for the parameters; raises DatabaseUnavailable."""
@@ -38,10 +41,23 @@ class StoreBase:
         As psycopg gives them: where thousands are read, SQLAlchemy's own rows cost as much again.
         """
         arrays = {name: binary_arrays.of(value) for name, value in given.items()}
-        with engines.translated(), self.engine.connect() as connection:
+
+        def read(connection: sa.Connection) -> list[dict[str, Any]]:
             cursor = connection.connection.cursor(row_factory=psycopg.rows.dict_row)
             found: list[dict[str, Any]] = cursor.execute(_driver_sql(query), arrays).fetchall()
             return found
+
+        return self._read(read)
+
+    def readable(self, cls: type[_R], found: Iterable[Mapping[Any, Any]]) -> list[_R]:
+        """The records of rows; one that is none is left out, counted and logged with its node."""
+        made = []
+        for row in found:
+            try:
+                made.append(rows.from_row(cls, row))
+            except errors.MalformedInput as exc:
+                self.skipped.note(tables.table_name(cls), row, str(exc))
+        return made
 
     def close(self) -> None:
         """Give all connections back."""
@@ -50,8 +66,21 @@ class StoreBase:
         self.engine.dispose()
 
     def _select(self, cls: type[_R], query: sa.Select[Any]) -> list[_R]:
-        with engines.translated(), self.engine.connect() as connection:
-            return [rows.from_row(cls, row) for row in connection.execute(query).mappings().fetchall()]
+        return self.readable(cls, self._read(lambda c: c.execute(query).mappings().fetchall()))
+
+    def _read(self, read: Callable[[sa.Connection], Sequence[_M]]) -> list[_M]:
+        """What `read` gives, without the rows that hold a value no client can: with one of them the driver gives nothing."""
+        try:
+            with engines.translated(), self.engine.connect() as connection:
+                return list(read(connection))
+        except unreadable.LOAD_ERRORS:
+            engine = engines.make(self.url, tolerant=True, poolclass=sa.NullPool)
+        with engines.translated(), engine.connect() as connection:
+            found = read(connection)
+        for row in found:
+            if _has_unreadable(row):
+                self.skipped.note("", row, "a value that has no Python form")
+        return [row for row in found if not _has_unreadable(row)]
 
     def _execute(self, statement: sa.Executable, given: Sequence[dict[str, Any]] | None = None) -> int:
         """Run one statement in its own transaction; the rows it touched."""
@@ -63,6 +92,10 @@ class StoreBase:
         given = [rows.to_row(record) for record in records]
         if given:
             self._execute(upsert(tables.BY_RECORD[cls]), given)
+
+
+def _has_unreadable(row: Mapping[Any, Any]) -> bool:
+    return any(value is unreadable.VALUE for value in row.values())
 
 
 @functools.cache

@@ -71,9 +71,10 @@ class EventRows(store_base.StoreBase):
         for low in range(0, len(wanted), _IDS_AT_ONCE):
             some = wanted[low : low + _IDS_AT_ONCE]
             k = tables.event_key.c
-            times = self._rows(sa.select(k.at).where(store_base.some(k.event_id, some)))
+            asked = sa.select(k.at).where(store_base.some(k.event_id, some))
+            times = self._read(lambda c, asked=asked: c.execute(asked).mappings().fetchall())
             # By time the few partitions and page ranges are found; the id alone is in no partition's index.
-            when = store_base.some(_E.at, {at for (at,) in times})
+            when = store_base.some(_E.at, {row["at"] for row in times})
             query = sa.select(tables.health_event).where(when, store_base.some(_E.event_id, some))
             found += self._select(records.HealthEvent, query)
         return sorted(found, key=lambda event: (event.at, event.event_id))

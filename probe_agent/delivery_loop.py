@@ -196,9 +196,16 @@ class DeliveryLoop:
         for request in ack.requests:
             if request.request_id not in self._seen:
                 self._seen[request.request_id] = True
-                self._on_request(request)
+                self._begin(request)
         while len(self._seen) > _REMEMBERED_REQUESTS:
             self._seen.popitem(last=False)
+
+    def _begin(self, request: delivery.Request) -> None:
+        """Hand a request over; whatever it does wrong ends neither delivery nor the agent."""
+        try:
+            self._on_request(request)
+        except Exception:  # noqa: BLE001 - what is asked of a node must not end its agent
+            _log.exception("request %s (%s) failed", request.request_id, request.verb)
 
     def _beat_left_s(self) -> float:
         """Until the next heartbeat; asked anew each time, since a job that starts makes the interval shorter."""

@@ -24,7 +24,10 @@ class Permission:
 
     def covers(self, fault: faults.Fault) -> bool:
         """True when it is for every fault, or names this one by `kind:device` or event id."""
-        named = [*self.detail.get("faults", ()), *self.detail.get("event_ids", ())]
+        lists = [self.detail.get(name, []) for name in ("faults", "event_ids")]
+        if not all(isinstance(names, list) for names in lists):
+            return False  # what cannot be read permits nothing
+        named = [name for names in lists for name in names]
         return not named or fault.key in named or any(e in named for e in fault.event_ids)
 
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from probing_cluster.attribution.gang import views
 
+MOST_RANKS = 2**18
+"""No gang is larger: such a number comes from a forged page, and would fill the memory."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Meeting:
@@ -78,7 +81,7 @@ def _members(
     size = max((c.group_size for by_seq in calls.values() for c in by_seq.values()), default=0)
     seen = {rank for rank, by_seq in calls.items() if by_seq}
     everyone = {r.rank for r in ranks}
-    if world_size is not None and size == world_size:
+    if world_size is not None and size == world_size <= MOST_RANKS:
         return everyone | set(range(world_size)), True
     if size and len(seen) == size:
         return seen, True

@@ -68,7 +68,7 @@ def busiest(snapshot: records.HealthEvent) -> float | None:
     """Bytes a second, both ways, of the node's busiest adapter during the stall; None where that was not told."""
     nics = snapshot.detail.get("nics")
     ports = nics.get("ports") if isinstance(nics, Mapping) else None
-    rows = [p for p in ports or () if isinstance(p, Mapping)]
+    rows = [p for p in ports if isinstance(p, Mapping)] if isinstance(ports, list) else []
     rates = [_number(p.get("tx_bytes_per_s")) + _number(p.get("rx_bytes_per_s")) for p in rows]
     return max(rates, default=None)
 
@@ -81,7 +81,8 @@ def _over_s(snapshot: records.HealthEvent) -> float:
 def _spinning(snapshot: records.HealthEvent) -> str:
     """What the node's GPUs say, where kernels only wait: busy all the time on little power; else nothing."""
     waiting = []
-    gpus = [g for g in snapshot.detail.get("gpus") or () if isinstance(g, dict)]
+    told = snapshot.detail.get("gpus")
+    gpus = [g for g in told if isinstance(g, dict)] if isinstance(told, list) else []
     for gpu in gpus:
         busy, power, limit = (_number(gpu.get(n)) for n in ("utilization_frac", "power_w", "power_limit_w"))
         if busy >= BUSY_FRAC and 0 < power <= WAITING_POWER_FRAC * limit:

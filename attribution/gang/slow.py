@@ -28,6 +28,7 @@ LATE_FRAC = 0.5
 COMPONENTS = ("compute", "host", "input", "checkpoint")
 """compute: forward, backward and Python, without waiting; host: the same outside of backward, where a gang
 whose gradients are reduced inside backward (DDP) shows its late arrivals; input: waiting for the data loader."""
+_MIN_S, _MOST_STEPS = 1e-9, 2**53
 _MAX_S = 1e6
 """No step takes twelve days: larger numbers come from a forged page."""
 
@@ -61,7 +62,8 @@ class Window:
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
         sane = all(math.isfinite(v) and 0 <= v < _MAX_S for v in values.values())
-        if not sane or not values["total_s"] or index < 0 or steps < MIN_STEPS:
+        counts = 0 <= index <= _MOST_STEPS and MIN_STEPS <= steps <= _MOST_STEPS
+        if not sane or values["total_s"] < _MIN_S or not counts:
             return None
         return cls(index=index, steps=steps, **values)
 

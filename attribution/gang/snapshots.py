@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from probing_cluster.attribution.gang import finding, load, stall, views
 from probing_cluster.core import records
@@ -31,6 +32,10 @@ class Gang:
     """When it last got on."""
 
 
+_LONGEST_S = 30 * 86400.0
+"""No gang stands still for longer than a job may run: larger numbers come from a forged event."""
+
+
 def gang(events: Iterable[records.HealthEvent], *, end_at: datetime | None = None) -> Gang | None:
     """The gang as the last snapshots before the teardown show it; None when nothing was told of its ranks."""
     told = [e for e in events if e.source == "probe" and e.kind in KINDS]
@@ -49,7 +54,11 @@ def gang(events: Iterable[records.HealthEvent], *, end_at: datetime | None = Non
     if not ranks:
         return None
     evidence = (*(last[n] for n in sorted(last)), *deaths)
-    began = [e.at - timedelta(seconds=e.measured or 0.0) for e in told if e.kind == STALL]
+    began = [
+        e.at - timedelta(seconds=min(max(e.measured or 0.0, 0.0), _LONGEST_S))
+        for e in told
+        if e.kind == STALL
+    ]
     return Gang(
         ranks=tuple(ranks),
         world_size=_world((*last.values(), *deaths)),
@@ -75,11 +84,15 @@ def judge(
     return replace(said, nodes=silent, summary=f"{said.summary} (silent: {', '.join(silent) or 'no node'})")
 
 
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def _views(last: Mapping[str, records.HealthEvent]) -> list[views.RankView]:
     return [
         view
         for node, event in sorted(last.items())
-        for entry in event.detail.get("ranks") or ()
+        for entry in _list(event.detail.get("ranks"))
         if isinstance(entry, dict) and (view := views.from_snapshot(node, entry)) is not None
     ]
 

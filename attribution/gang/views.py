@@ -163,7 +163,7 @@ def from_snapshot(node: str, entry: Mapping[str, Any]) -> RankView | None:
             stalled=_flag(entry.get("stalled")),
             exit_note=_word(entry.get("exit_note")),
         )
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
 
 

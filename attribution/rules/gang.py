@@ -86,12 +86,17 @@ def _killed(case: scene.Scene, ranks: set[int]) -> bool:
         _tasks(e.detail)
         for e in case.case.events
         if e.source == "joblog"
-        and (e.kind in _KILLED or e.detail.get("exit_code") in _BY_SIGNAL)
+        and (e.kind in _KILLED or _number(e.detail, "exit_code") in _BY_SIGNAL)
         and e.job_id == case.attempt.job_id
         and e.at >= case.start_at
     ]
     alone = {rank for line in lines if len(line) == 1 for rank in line}
     return ranks <= alone or ranks == {rank for line in lines for rank in line}
+
+
+def _number(detail: Mapping[str, Any], name: str) -> int | None:
+    value = detail.get(name)
+    return value if isinstance(value, int) else None
 
 
 def _tasks(told: Mapping[str, Any]) -> set[int]:

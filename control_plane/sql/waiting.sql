@@ -12,7 +12,7 @@ select
         select count(*) from ops.requests where cluster = :cluster and acknowledged_at is null and expires_at > now()
     ) as requests,
     (select count(*) from ops.drains where cluster = :cluster and open) as drains,
-    (select coalesce(sum(n_rows), 0) from ops.rejections
+    (select least(coalesce(sum(n_rows), 0), 9e18) from ops.rejections
      where last_at >= now() - interval '24 hours' and day >= now() - interval '48 hours')::bigint as refused_24h,
     -- from the key's index, which holds the name: 0.1 s of 8,000 nodes with sixty checks each
     (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probing_cluster.control_plane import actions, context, picture, policy, turn
+from probing_cluster.control_plane import actions, context, picture, policy, reconcile, turn
 
 _EVERYWHERE_S = 5.0
 """How often faults that stand without a fresh event are looked for, on every node."""
@@ -14,15 +14,18 @@ def run(service: context.Context) -> str:
     if everywhere:
         service.looked_everywhere_s = service.clock.monotonic_s()
     seen = picture.waiting(service, everywhere=everywhere)
-    if not picture.asks_for_more(seen, service.config.policy):
+    open_ends = everywhere and bool(reconcile.unrecorded(service, seen.now))
+    if not open_ends and not picture.asks_for_more(seen, service.config.policy):
         return ""
-    with turn.taken(service.store, "actions") as mine:
+    with turn.taken(service, "actions") as mine:
         if not mine:
             return ""
+        # First what was begun and never recorded: what is decided now rests on it.
+        settled = reconcile.settle(service, seen.now)
         seen = picture.with_slurm(picture.waiting(service), service)
         decisions = policy.decide(seen, service.config.policy)
         rows = actions.carry_out(decisions, service.hands, service.store, service.config, service.clock)
-    return ", ".join(f"{r.action} {r.node} {r.state}" for r in rows)
+    return ", ".join([*settled, *(f"{r.action} {r.node} {r.state}" for r in rows)])
 
 
 TASK = context.Task(

@@ -28,7 +28,7 @@ def run(service: context.Context) -> str:
 
 def _one_pass(service: context.Context) -> attribute.AttributionRun | None:
     """None when another service has the turn."""
-    with turn.taken(service.store, "attribution") as mine:
+    with turn.taken(service, "attribution") as mine:
         if not mine:
             return None
         return attribute.attribute(

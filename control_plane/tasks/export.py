@@ -25,7 +25,7 @@ def run(service: context.Context) -> str:
         return ""
     from probing_cluster.attribution import history
 
-    with turn.taken(service.store, "export") as mine:
+    with turn.taken(service, "export") as mine:
         if not mine:
             return ""
         known = set(history.read_manifest(Path(where)).months)

@@ -26,7 +26,7 @@ def run(service: context.Context) -> str:
     day = due_day(service.clock.now(), service.config)
     if _done(service, day):
         return ""
-    with turn.taken(service.store, "lemon") as mine:
+    with turn.taken(service, "lemon") as mine:
         # Asked again inside: another service may have finished this very night in between.
         if not mine or _done(service, day):
             return ""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from probing_cluster.control_plane import context, hysteresis, turn, view
-from probing_cluster.core import records
+from probing_cluster.control_plane import context, hysteresis, reconcile, turn, view
+from probing_cluster.core import errors, records
+
+_BEGUN = "resume begun; its outcome was not recorded"
 
 
 def run(service: context.Context) -> str:
@@ -15,7 +17,7 @@ def run(service: context.Context) -> str:
     standing = [d for d in service.store.drains(open_only=True) if d.action == "drain"]
     if not standing or service.config.policy.observe_only:
         return ""
-    with turn.taken(service.store, "resume") as mine:
+    with turn.taken(service, "resume") as mine:
         if not mine:
             return ""
         nodes = {n.name: n for n in service.hands.nodes()}
@@ -40,6 +42,11 @@ def _one(service: context.Context, drain: records.Drain, node: view.Node | None)
     if node is None:
         return ""
     if not node.ours:
+        if not node.hands_off and drain.why_state == _BEGUN:
+            service.store.update_drain(
+                drain.drain_id, state="resumed", ended_at=now, why_state=reconcile.AFTER
+            )
+            return f"{drain.node} resumed, {reconcile.AFTER}"
         if not node.hands_off:
             # A person put it back: the drain is over, and their word stands.
             service.store.update_drain(
@@ -84,11 +91,22 @@ def _patient(
 
 
 def _resume(service: context.Context, drain: records.Drain, why: str, now: datetime) -> str:
-    outcome = service.hands.resume(drain.node)
+    # First the row: a resume that nobody recorded would look like a person's.
+    service.store.update_drain(drain.drain_id, why_state=_BEGUN)
+    try:
+        outcome = service.hands.resume(drain.node)
+    except errors.SlurmUnavailable:
+        service.store.update_drain(drain.drain_id, why_state=_before(drain))
+        raise
     if outcome.state != "done":
+        service.store.update_drain(drain.drain_id, why_state=_before(drain))
         return f"{drain.node} not resumed: {outcome.why}"
     service.store.update_drain(drain.drain_id, state="resumed", ended_at=now, why_state=why)
     return f"{drain.node} resumed: {why}"
+
+
+def _before(drain: records.Drain) -> str:
+    return "" if drain.why_state == _BEGUN else drain.why_state
 
 
 TASK = context.Task(

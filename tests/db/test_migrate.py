@@ -50,6 +50,21 @@ def test_six_upgrades_at_once(empty_url: str) -> None:
     assert results == [True] * 6
 
 
+def test_nobody_else_holds_an_upgrade_up(empty_url: str) -> None:
+    """Of two upgrades one waits for the other; whoever holds the advisory lock that upgrades once took, keeps nobody."""
+    with psycopg.connect(empty_url, autocommit=True) as connection:
+        connection.execute("COMMENT ON DATABASE probing_test_empty IS 'the site''s own words'")
+        connection.execute(
+            "ALTER DATABASE probing_test_empty SET lock_timeout = '20s'"
+        )  # instead of for ever
+        connection.execute("SELECT pg_advisory_lock(%s)", [0x70726F62])
+        assert migrate.upgrade(empty_url).up_to_date
+        words = (
+            "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = current_database()"
+        )
+        assert connection.execute(words).fetchone() == ("the site's own words",)
+
+
 def test_changed_sql_is_applied_again(postgres_url: str) -> None:
     """A release that changes a function or view without a migration is not up to date until it is applied."""
     with psycopg.connect(postgres_url) as connection:
