@@ -22,6 +22,7 @@ from probing_cluster.probe_agent.sighting import Sighting
 NAME = "collect"
 DEADLINE_S = 30.0
 AT_ONCE = 2
+TIDY_S = 10.0
 FIND_AFTER_S = (2.0, 8.0, 30.0)
 """Waits before each look for a starting job's output file."""
 MAX_STUCK = 4
@@ -72,6 +73,12 @@ class Collector:
             self._intake.take(seen, {"jobs": self._book.to_state()})
             if job.released_at is not None:
                 await asyncio.to_thread(self._remove, job.job_id)
+
+    async def tidy_for_ever(self) -> None:
+        """Keep page directories ready for the next jobs, and go on with removals that were cut short."""
+        while True:
+            await asyncio.to_thread(self._tidy)
+            await asyncio.sleep(TIDY_S)
 
     async def find_stdout(self, job: jobs.Job) -> None:
         """Learn where a job that has just begun writes, where Slurm did not say; asked a few times, then let be."""
@@ -158,9 +165,16 @@ class Collector:
 
     def _remove(self, job_id: int) -> None:
         try:
-            self._pages.remove(job_id)
+            if not self._pages.remove(job_id):
+                _log.warning("page directory of job %d: it is still written to; its removal goes on", job_id)
         except OSError as exc:
             _log.warning("page directory of job %d: %s", job_id, exc)
+
+    def _tidy(self) -> None:
+        try:
+            self._pages.tidy()
+        except OSError as exc:
+            _log.warning("page directories: %s", exc)
 
 
 def writes_here(job: jobs.Job, node: str) -> bool:

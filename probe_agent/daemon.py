@@ -162,6 +162,7 @@ class Agent:
             self._follow_kernel(),
             self.sweeper.run(),
             self._watch_ranks(),
+            self.collector.tidy_for_ever(),
         )
         return (*parts, self._write_textfile()) if self.config.agent.textfile else parts
 
