@@ -142,8 +142,8 @@ class Agent:
         self.spawn(self.collector.collect(job))
 
     def began(self, job: jobs.Job) -> None:
-        """Find out where a job that has begun writes, where Slurm did not say."""
-        self.spawn(self.collector.find_stdout(job))
+        """Find out where a job that has begun writes: Slurm tells patterns only, and nothing of its steps."""
+        self.spawn(self.collector.find_logs(job))
 
     def start_sweep(self) -> bool:
         """Start a check sweep unless one runs."""
