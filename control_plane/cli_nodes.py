@@ -6,6 +6,7 @@ import argparse
 import getpass
 import json
 import os
+import sys
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -40,7 +41,7 @@ def register(register: commands.Commands) -> None:
         (
             "set-healthy",
             _set_healthy,
-            "say that a node is repaired: its faults are cleared and our drain is lifted",
+            "say that a node is repaired: its agent looks again, and our drain is lifted if nothing fails",
         ),
     ):
         made = register.add(name, run, meaning)
@@ -247,21 +248,37 @@ def _ack(args: argparse.Namespace) -> int:
 
 
 def _set_healthy(args: argparse.Namespace) -> int:
+    from probing_cluster.control_plane import repaired
+
     config, store = _open(args)
     with store:
         hands = _hands(config)
+        names = list(dict.fromkeys(_names(args)))
+        if sys.stderr.isatty():
+            print(f"asking {_agents(names)} to look again …", file=sys.stderr, flush=True)
+        whys = repaired.look_again(store, names, store.speaker(who()))
         failed = sum(
-            _attempt(name, lambda name=name: _heal_one(config, store, hands, name, args.note))
-            for name in _names(args)
+            _attempt(name, lambda name=name: _heal_one(config, store, hands, name, args.note, whys[name]))
+            for name in names
         )
     return 1 if failed else 0
 
 
+def _agents(names: list[str]) -> str:
+    return f"the agent of {names[0]}" if len(names) == 1 else f"the agents of {len(names)} nodes"
+
+
 def _heal_one(
-    config: settings.Settings, store: db_store.Store, hands: slurm_hands.SlurmHands, name: str, note: str
+    config: settings.Settings,
+    store: db_store.Store,
+    hands: slurm_hands.SlurmHands,
+    name: str,
+    note: str,
+    why: str,
 ) -> str:
+    if why:
+        raise _NotDone(why)
     _note(config, store, name, "repaired", note)
-    store.request(name, "recheck", ttl_s=600, detail={"clear": True, "by": store.speaker(who())})
     node = hands.node(name)
     if node is None or not node.ours:
         return "noted as repaired; it is not drained by us"

@@ -173,6 +173,19 @@ class ActionRows(store_base.StoreBase):
             .values(expires_at=now)
         )
 
+    def beats_after(self, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, records.AgentHeartbeat]:
+        """Of each request that is acknowledged, the node's heartbeat when it came no earlier (by the server's clock)."""
+        q, h = tables.node_request.c, tables.agent_heartbeat.c
+        columns = [c for c in h if c.name != "ranks"]
+        query = (
+            sa.select(q.request_id, *columns, sa.cast(sa.literal_column("'{}'"), pg.JSONB).label("ranks"))
+            .join(tables.agent_heartbeat, (h.cluster == q.cluster) & (h.node == q.node))
+            .where(store_base.some(q.request_id, ids), h.received_at >= q.acknowledged_at)
+        )
+        with engines.translated(), self.engine.connect() as connection:
+            found = connection.execute(query).mappings()
+            return {row["request_id"]: rows.from_row(records.AgentHeartbeat, row) for row in found}
+
     def request_states(self, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
         """Each request's state: acknowledged, delivered, open or expired."""
         q = tables.node_request.c

@@ -7,7 +7,6 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 
 from probing_cluster.core import digits
 from probing_cluster.healthchecks import findings, nodeview
@@ -43,14 +42,6 @@ def fresh(node: nodeview.NodeView) -> list[Line]:
     if found:
         node.memory["seq"] = found[-1].seq
     return found
-
-
-def cleared_s(node: nodeview.NodeView) -> float:
-    """When a person cleared this check, as the kernel log counts time; before everything when nobody did."""
-    cleared_at = node.memory.get("cleared_at")
-    if cleared_at is None or node.uptime_s is None:
-        return -1.0
-    return node.uptime_s - (node.now - datetime.fromisoformat(cleared_at)).total_seconds()
 
 
 def parse(raw: str) -> Line | None:

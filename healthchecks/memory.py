@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+_LATCHES = ("seen", "grown")
+"""Keys under which a check keeps what once happened; a person's clearing forgets them."""
+
 MAX_BYTES = 4 << 20
 """A memory file larger than this is not ours; it is not read."""
 
@@ -77,6 +80,21 @@ class Memory:
             self.problem = f"{self.path} is unreadable and was started anew ({type(exc).__name__})"
             return {}
         return checks
+
+
+def latches(memory: Mapping[str, Any]) -> bool:
+    """Whether a check with this memory goes by what happened once, not only by what it reads now."""
+    return "last" in memory or any(key in memory for key in _LATCHES)
+
+
+def cleared(memory: Mapping[str, Any]) -> dict[str, Any]:
+    """A check's memory after a person declared the part repaired.
+
+    What happened is forgotten, and the counts of the last look (`last`) become the new zero (`cleared`). The
+    cursor of a log stays. No time is compared: the kernel's and the BMC's clocks drift from ours.
+    """
+    kept = {key: value for key, value in memory.items() if key not in _LATCHES}
+    return {**kept, "cleared": kept.get("last", {})}
 
 
 def _private(path: str, flags: int) -> int:

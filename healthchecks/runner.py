@@ -119,15 +119,32 @@ class Runner:
 
         return lanes.Step(key=plan.check.name, work=work, deadline_s=2 * plan.deadline_s)
 
-    def clear(self, name: str) -> None:
-        """A person says the fault of this check is dealt with: only what comes after counts."""
-        check = registry.get(name)
-        kept = dict(self.memory.of(check.name))
-        kept["cleared"] = kept.get("last", {})
-        kept["cleared_at"] = self.spec.clock.now().isoformat()
-        self.memory.put(check.name, kept)
+    def clear(self, names: Iterable[str] | None = None) -> None:
+        """A person says that what these checks (None = every one that remembers) found is repaired: only what comes after counts.
+
+        They are measured first, so that what happened since the last sweep is repaired too.
+        """
+        asked = list(self._remembering() if names is None else names)
+        self.run(asked)
+        for name in (registry.get(n).name for n in asked):
+            self.memory.put(name, memory.cleared(self.memory.of(name)))
+            self._measured_s.pop(name, None)
         self.memory.save()
-        self._measured_s.pop(check.name, None)
+
+    def _remembering(self) -> list[str]:
+        """Checks that a clearing changes: those that latch, those that fail, and those that have not looked yet."""
+        plans = self.site_file.current().plan(self.spec.node)
+        well = (records.Outcome.OK, records.Outcome.ABSENT)
+        return [
+            n
+            for n, p in plans.items()
+            if p.enabled
+            and (
+                n not in self.results
+                or self.results[n].outcome not in well
+                or memory.latches(self.memory.of(n))
+            )
+        ]
 
     def _remember(self, plans: Mapping[str, site.Plan]) -> None:
         """Write down what the next runner of this boot must know: it may be another process."""

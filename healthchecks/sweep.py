@@ -112,9 +112,10 @@ class Sweep:
         self.latest |= checkresults.by_name(told)
         return told
 
-    def clear(self, name: str) -> None:
-        """A person says the fault of check `name` is dealt with: only what comes after counts."""
-        self._child.ask({"clear": registry.get(name).name}, deadline_s=MARGIN_S)
+    def clear(self, names: Iterable[str] | None = None) -> None:
+        """A person says that what these checks (None = all) found is repaired: only what comes after counts; raises ChildFailed."""
+        asked = None if names is None else [registry.get(n).name for n in names]
+        self._child.ask({"clear": asked}, deadline_s=self.config.watchdog_s + MARGIN_S)
 
     def changed(self, previous: Mapping[str, records.CheckResult]) -> list[records.CheckResult]:
         """Standing results that differ from `previous` in what matters: those to store."""

@@ -10,20 +10,29 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from probing_cluster.core import clock, errors, hostlist, records, sanitize
 from probing_cluster.healthchecks import mounts
-from probing_cluster.probe_agent import children, identity, intake, jobs, page_directories, self_watch
+from probing_cluster.probe_agent import (
+    children,
+    identity,
+    intake,
+    jobs,
+    log_names,
+    page_directories,
+    self_watch,
+)
 from probing_cluster.probe_agent.sighting import Sighting
 
 NAME = "collect"
 DEADLINE_S = 30.0
 AT_ONCE = 2
-FIND_AFTER_S = (2.0, 8.0, 30.0)
-"""Waits before each look for a starting job's output file."""
+TIDY_S = 10.0
+FIND_AT_S = (0.7, 2.0, 10.0, 40.0)
+"""Seconds after its start at which a job's processes are looked at for the files they write."""
 MAX_STUCK = 4
 """Collecting children stuck in the kernel (a dead file server) beyond which no more are started."""
 
@@ -64,38 +73,79 @@ class Collector:
         if job.uid is None:
             return
         async with self._turn:
-            seen = await self._log(job)
+            seen, shown = await self._logs(job)
             seen += await self._dumps(job)
             if self._page_reader is not None:
                 seen += await self._page_reader(job)
             self._book.collected(job)
             self._intake.take(seen, {"jobs": self._book.to_state()})
+            if job.released_at is not None and shown:
+                self._intake.store([job.logs_item(self._who, shown)])
             if job.released_at is not None:
                 await asyncio.to_thread(self._remove, job.job_id)
 
-    async def find_stdout(self, job: jobs.Job) -> None:
-        """Learn where a job that has just begun writes, where Slurm did not say; asked a few times, then let be."""
-        if job.stdout or job.uid is None or not writes_here(job, self._who.node):
+    async def tidy_for_ever(self) -> None:
+        """Keep page directories ready for the next jobs, and go on with removals that were cut short."""
+        while True:
+            await asyncio.to_thread(self._tidy)
+            await asyncio.sleep(TIDY_S)
+
+    async def find_logs(self, job: jobs.Job) -> None:
+        """Learn where a job that has just begun writes, as its processes show: looked a few times, for each step is its own."""
+        if job.uid is None:
             return
-        for wait_s in FIND_AFTER_S:
-            await asyncio.sleep(wait_s)
+        waited_s = 0.0
+        for at_s in FIND_AT_S:
+            await asyncio.sleep(at_s - waited_s)
+            waited_s = at_s
             known = self._book.get(job.job_id)
             if known is None or known.released_at is not None or known.restart_count != job.restart_count:
                 return
-            answer = await self._ask(job, {"op": "stdout", "job_id": job.job_id, "node": self._who.node})
-            if answer.get("path"):
-                self._book.writes_to(job, str(answer["path"]))
+            answer = await self._ask(job, {"op": "find", "job_id": job.job_id, "node": self._who.node})
+            logs, ids = [str(p) for p in answer.get("logs", ())], dict(answer.get("ids", {}))
+            if set(logs) - set(known.logs) or ids.items() - known.extra.items():
+                self._book.writes_to(job, logs, ids)
                 self._intake.store((), {"jobs": self._book.to_state()})
-                return
 
-    async def _log(self, job: jobs.Job) -> list[Sighting]:
-        path = stdout_path(job)
-        if path is None or not writes_here(job, self._who.node):
-            return []
-        asked: dict[str, Any] = {"op": "log", "path": path}
-        if job.restart_count:
-            asked["began_s"] = job.started_at.timestamp()
-        answer = await self._ask(job, asked)
+    async def _logs(self, job: jobs.Job) -> tuple[list[Sighting], list[dict[str, Any]]]:
+        """What a job's output files on this node say, and of each what a report shows: its last lines, or why it was not read."""
+        seen: list[Sighting] = []
+        shown: list[dict[str, Any]] = []
+        read: set[Any] = set()
+        for stream, paths in self._to_read(job, shown):
+            for n, path in enumerate(paths):
+                asked: dict[str, Any] = {"op": "log", "path": path}
+                if job.restart_count:
+                    asked["began_s"] = job.started_at.timestamp()
+                answer = await self._ask(job, asked)
+                if answer.get("refused") == "ENOENT" and n + 1 < len(paths):
+                    continue  # the other name it may have
+                if answer.get("inode") is None or answer["inode"] not in read:
+                    read.add(answer.get("inode"))
+                    seen += self._of_log(job, path, answer)
+                    shown.append(_shown(stream, path, answer))
+                break
+        return seen, shown[: jobs.MAX_LOGS]
+
+    def _to_read(self, job: jobs.Job, shown: list[dict[str, Any]]) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Stream and the names it may have, each path once; what cannot be named goes to `shown` at once."""
+        named: dict[str, tuple[str, ...]] = {}
+        for stream, pattern in log_names.patterns(job).items() if writes_here(job, self._who.node) else ():
+            try:
+                named[stream] = log_names.names(pattern, job, self._who.node)
+            except log_names.NotKnown as exc:
+                if not job.logs:
+                    shown.append({"stream": stream, "path": sanitize.clean(pattern, 1024), "why": str(exc)})
+        yield from ((s, p) for s, p in named.items() if p[0] != "/dev/null")
+        shown += [
+            {"stream": s, "path": p[0], "why": "thrown away by the job"}
+            for s, p in named.items()
+            if p[0] == "/dev/null"
+        ]
+        batch = {p for paths in named.values() for p in paths}
+        yield from (("output", (path,)) for path in job.logs if path not in batch)
+
+    def _of_log(self, job: jobs.Job, path: str, answer: Mapping[str, Any]) -> list[Sighting]:
         shared = answer.get("filesystem") in mounts.NETWORK
         # On a network file system every node knows the file by its inode; elsewhere the path names this node's own.
         file = f"inode {answer['inode']}" if shared else sanitize.clean(path, 1024)
@@ -113,7 +163,9 @@ class Collector:
             self._watch.failed(
                 NAME, f"job {job.job_id}: not read, {MAX_STUCK} earlier children are stuck", state="hung"
             )
-            return {}
+            return {
+                "refused": "earlier readers are stuck in the kernel on a file system that does not answer"
+            }
         asked = {**request, "uid": job.uid, "gid": job.gid if job.gid is not None else job.uid}
         try:
             done = await self._children.run(
@@ -122,7 +174,7 @@ class Collector:
             answer: dict[str, Any] = json.loads(done.stdout)
         except (children.ChildFailed, ValueError) as exc:
             self._watch.failed(NAME, f"job {job.job_id}: {exc}")
-            return {}
+            return {"refused": "its reader did not answer"}
         why = answer.get("refused")
         if isinstance(why, str):
             self._watch.failed(NAME, f"job {job.job_id}: {request['op']}: {why}", state="ok")
@@ -158,9 +210,16 @@ class Collector:
 
     def _remove(self, job_id: int) -> None:
         try:
-            self._pages.remove(job_id)
+            if not self._pages.remove(job_id):
+                _log.warning("page directory of job %d: it is still written to; its removal goes on", job_id)
         except OSError as exc:
             _log.warning("page directory of job %d: %s", job_id, exc)
+
+    def _tidy(self) -> None:
+        try:
+            self._pages.tidy()
+        except OSError as exc:
+            _log.warning("page directories: %s", exc)
 
 
 def writes_here(job: jobs.Job, node: str) -> bool:
@@ -172,19 +231,25 @@ def writes_here(job: jobs.Job, node: str) -> bool:
     return not nodes or nodes[0] == node
 
 
-def stdout_path(job: jobs.Job) -> str | None:
-    """The job's standard output file: as Slurm told, patterns filled in, else the default name in its working directory."""
-    told = job.stdout or ("slurm-%j.out" if job.work_dir else "")
-    if not told or told == "/dev/null":
-        return None
-    path = told if told.startswith("/") else f"{job.work_dir}/{told}"
-    values = {
-        "j": str(job.job_id),
-        "J": str(job.job_id),
-        "x": job.job_name,
-        "u": str(job.extra.get("user", "")),
-    }
-    values |= {"A": str(job.extra.get("array_job_id", job.job_id)), "%": "%"}
-    for letter, value in values.items():
-        path = path.replace(f"%{letter}", value.replace("/", "_"))
-    return path if "%" not in path and path.startswith("/") else None
+_WHY = {
+    "ENOENT": "there is no such file",
+    "EACCES": "its owner may not read it",
+    "EPERM": "its owner may not read it",
+    "ELOOP": "it is a link",
+    "ENOTDIR": "its directory is none",
+    "ESTALE": "its file server no longer knows it",
+    "EIO": "its file system answers with errors",
+}
+"""Why a log was not read, in words, by what opening it said."""
+
+
+def _shown(stream: str, path: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """What a report shows of one log."""
+    row: dict[str, Any] = {"stream": stream, "path": sanitize.clean(path, 1024)}
+    if "refused" in answer:
+        why = str(answer["refused"])
+        return {**row, "why": sanitize.clean(_WHY.get(why, why), 200)}
+    row["tail"] = [sanitize.clean(str(line), 200) for line in answer.get("tail", ())]
+    if answer.get("from"):
+        row["note"] = f"only its last {answer['size'] - answer['from']} of {answer['size']} bytes were read"
+    return row

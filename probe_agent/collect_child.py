@@ -28,6 +28,11 @@ from probing_cluster.core import digits
 MAX_TAIL_BYTES = 4 * 1024 * 1024
 MAX_DUMP_BYTES = 64 * 1024 * 1024
 MAX_DUMPS = 64
+MAX_LINES = 10
+"""Last lines of a log that a report shows."""
+MAX_LINE_CHARS = 200
+_TAIL_BYTES = 16 * 1024
+_MAX_LOGS = 32
 _MEMORY_BYTES = 1024 * 1024 * 1024
 
 
@@ -113,7 +118,8 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
     began = datetime.fromtimestamp(request["began_s"]) if "began_s" in request else None  # noqa: DTZ006  # as slurmd writes it
     found = collect_words.log_findings(data, start, began)
     where = {"inode": told.st_ino, "filesystem": filesystem(told.st_dev)}
-    return {"size": told.st_size, "from": start, **where, "findings": found}
+    tail = [line[:MAX_LINE_CHARS] for line in data[-_TAIL_BYTES:].decode("utf-8", "replace").splitlines()]
+    return {"size": told.st_size, "from": start, **where, "findings": found, "tail": tail[-MAX_LINES:]}
 
 
 def filesystem(device: int, table: Path = Path("/proc/self/mountinfo")) -> str:
@@ -174,34 +180,58 @@ def nothing_there(request: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"refused": errno.errorcode[status]} if status == errno.ENOENT else None
 
 
-def find_stdout(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the batch script of a job writes, from /proc: Slurm tells a Prolog only from 23.11 on.
+def find_logs(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the processes of a job on this node write, and the numbers its array gave it, from /proc.
 
-    Read with the user's rights like everything else; what a user's process says about itself is the user's word.
+    The Prolog is told of arrays by no release before 23.11, and of a step's own `--output` by none. The batch
+    script's files come first. Read with the user's rights like everything else; it is the user's word.
     """
     wanted = f"SLURM_JOB_ID={int(request['job_id'])}".encode()
     here = f"SLURMD_NODENAME={request['node']}".encode()
-    for entry in Path("/proc").iterdir():
-        if not digits.is_number(entry.name):
-            continue
+    batch: dict[str, None] = {}
+    steps: dict[str, None] = {}
+    ids: dict[str, Any] = {}
+    for entry in sorted(
+        (e for e in Path("/proc").iterdir() if digits.is_number(e.name)), key=lambda e: int(e.name)
+    ):
         try:
             if entry.stat().st_uid != request["uid"]:
                 continue
             words = _environment(entry)
-            if wanted not in words or any(w.startswith(b"SLURM_STEP_ID=") for w in words):
+            if wanted not in words or (
+                here not in words and any(w.startswith(b"SLURMD_NODENAME=") for w in words)
+            ):
                 continue
-            if here not in words and any(w.startswith(b"SLURMD_NODENAME=") for w in words):
-                continue
-            path = os.readlink(entry / "fd/1")  # noqa: PTH115
+            is_step = any(w.startswith(b"SLURM_STEP_ID=") for w in words)
+            ids |= {"ids_known": True, **_ids(words)}
+            (steps if is_step else batch).update(dict.fromkeys(_outputs(entry)))
         except OSError:
             continue  # it ended, or it is not ours to read: the next one
-        if (
-            path.startswith("/")
-            and not path.startswith(("/dev/", "/proc/"))
-            and not path.endswith(" (deleted)")
-        ):
-            return {"path": path}
-    return {}
+    return {"logs": [*batch, *steps][:_MAX_LOGS], "ids": ids}
+
+
+_NAMED = {"job_name": "SLURM_JOB_NAME", "user": "SLURM_JOB_USER"}
+
+
+def _outputs(process: Path) -> list[str]:
+    """The plain files that a process has as its standard output and error."""
+    paths = [os.readlink(process / f"fd/{n}") for n in (1, 2)]  # noqa: PTH115
+    return [
+        p
+        for p in paths
+        if p.startswith("/") and not p.startswith(("/dev/", "/proc/")) and not p.endswith(" (deleted)")
+    ]
+
+
+def _ids(words: list[bytes]) -> dict[str, Any]:
+    """What names of files may hold, by the environment that Slurm gave a process."""
+    told = dict(word.decode("utf-8", "replace").partition("=")[::2] for word in words)
+    named = {"array_job_id": "SLURM_ARRAY_JOB_ID", "array_task_id": "SLURM_ARRAY_TASK_ID"}
+    numbers = {k: told.get(v, "") for k, v in named.items()}
+    found: dict[str, Any] = {
+        k: int(v) for k, v in numbers.items() if v.isascii() and v.isdecimal() and len(v) <= 10
+    }
+    return found | {k: told[v][:1024] for k, v in _NAMED.items() if told.get(v)}
 
 
 def _environment(process: Path) -> list[bytes]:
@@ -216,8 +246,8 @@ def _word(exc: OSError) -> str:
 def main() -> int:
     """Answer one request."""
     request = json.loads(sys.stdin.buffer.read(1 << 20))
-    work = {"log": log_findings, "dumps": dump_findings, "stdout": find_stdout}[request["op"]]
-    if request["op"] != "stdout":
+    work = {"log": log_findings, "dumps": dump_findings, "find": find_logs}[request["op"]]
+    if request["op"] != "find":
         nothing = nothing_there(request)
         if nothing is not None:
             sys.stdout.write(json.dumps(nothing) + "\n")

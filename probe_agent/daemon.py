@@ -119,15 +119,21 @@ class Agent:
         return task
 
     async def recheck(self, *, clear: bool = False, relearn: bool = False) -> int:
-        """Read every source now; with `clear` an operator's word ends the latched faults first."""
-        cleared = self.node.faults.clear() if clear else 0
+        """Read every source now; with `clear` a person's word that the node is repaired ends first what only memory holds.
+
+        After a clearing the checks have been swept, too: the next heartbeat says what is still wrong. Otherwise
+        they are only asked to.
+        """
+        ended = 0
         if clear:
+            ended = self.node.faults.clear(self.clock.now())
             self.node.intake.save_faults()
-            self.sweeper.clear()
-        self.sweeper.trigger()
-        await self.poller.poll(everything=True, relearn=relearn)
+            await self.sweeper.once(clear=True)
+        else:
+            self.sweeper.trigger()
+        await self.poller.poll(everything=True, relearn=relearn, cleared=clear)
         self.delivery.beat_now()
-        return cleared
+        return ended
 
     def collect_from(self, job: jobs.Job) -> None:
         """Queue what a job left for collection; of a running one, what its ranks are doing, too."""
@@ -136,8 +142,8 @@ class Agent:
         self.spawn(self.collector.collect(job))
 
     def began(self, job: jobs.Job) -> None:
-        """Find out where a job that has begun writes, where Slurm did not say."""
-        self.spawn(self.collector.find_stdout(job))
+        """Find out where a job that has begun writes: Slurm tells patterns only, and nothing of its steps."""
+        self.spawn(self.collector.find_logs(job))
 
     def start_sweep(self) -> bool:
         """Start a check sweep unless one runs."""
@@ -156,6 +162,7 @@ class Agent:
             self._follow_kernel(),
             self.sweeper.run(),
             self._watch_ranks(),
+            self.collector.tidy_for_ever(),
         )
         return (*parts, self._write_textfile()) if self.config.agent.textfile else parts
 

@@ -97,8 +97,11 @@ class Faults:
         self.boot_id = boot_id
         self._latched: dict[str, Fault] = {}
         self._present: dict[str, list[Fault]] = {}
+        self._cleared_at: datetime | None = None
         if state and state.get("boot_id") == boot_id:
             self._latched = {k: _from_row(row) for k, row in state["latched"].items()}
+            cleared_at = state.get("cleared_at")
+            self._cleared_at = datetime.fromisoformat(cleared_at) if cleared_at else None
 
     def fold(self, event: records.HealthEvent, *, now: datetime) -> bool:
         """Take one event in; True when it latched a fault or confirmed one."""
@@ -107,6 +110,8 @@ class Faults:
         if event.severity is records.Severity.INFO or event.detail.get("recovered"):
             return False
         if now - event.at > LATCH_FRESH:
+            return False
+        if self._cleared_at is not None and event.observed_at <= self._cleared_at:
             return False
         device = event.device or event.pci_bus_id or ""
         key = f"{event.kind}:{event.code or ''}:{device}"
@@ -142,15 +147,17 @@ class Faults:
         self._drop(lambda f: f.severity is not records.Severity.HIGH and at - f.confirmed_at > LOW_STANDS)
         return over
 
-    def clear(self, which: Callable[[Fault], bool] = lambda _: True) -> int:
-        """An operator declares latched faults cured; how many were."""
-        before = len(self._latched)
-        self._drop(which)
-        return before - len(self._latched)
+    def clear(self, now: datetime) -> int:
+        """A person declares the node repaired: how many latched faults ended; nothing observed until `now` latches again."""
+        ended = len(self._latched)
+        self._latched.clear()
+        self._cleared_at = now
+        return ended
 
     def reboot(self, boot_id: str) -> None:
         """Another boot: nothing seen before it is the present."""
         self.boot_id = boot_id
+        self._cleared_at = None
         self._latched.clear()
         self._present.clear()
 
@@ -182,7 +189,9 @@ class Faults:
 
     def to_state(self) -> dict[str, Any]:
         """What survives a restart of the agent: the latched faults; conditions are read again."""
-        return {"boot_id": self.boot_id, "latched": {k: f.row() for k, f in self._latched.items()}}
+        cleared_at = clock.iso_z(self._cleared_at) if self._cleared_at is not None else None
+        latched = {k: f.row() for k, f in self._latched.items()}
+        return {"boot_id": self.boot_id, "latched": latched, "cleared_at": cleared_at}
 
     def _contradicted(self, fault: Fault, source: str, judged: conditions.Judgement, at: datetime) -> bool:
         if fault.gpu_uuid is not None and fault.gpu_uuid in judged.reset:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,8 @@ from probing_cluster.probe_agent import codec, identity, spool
 
 MAX_JOBS = 4096
 """Jobs remembered at once; a node never runs that many."""
+MAX_LOGS = 32
+"""Files of one job's output on one node that are remembered and read."""
 MAX_ENDED = 64
 """Ended jobs remembered, so that a later request can still collect what they left."""
 
@@ -28,6 +30,11 @@ class Job:
     gpus: str = ""
     gpu_uuids: tuple[str, ...] | None = None
     stdout: str = ""
+    """As Slurm told: a filename pattern, or a path."""
+    stderr: str = ""
+    """Empty where both go to one file."""
+    logs: tuple[str, ...] = ()
+    """Further files that its processes on this node write their output to, as /proc showed them."""
     work_dir: str = ""
     partition: str = ""
     nodelist: str = ""
@@ -41,6 +48,7 @@ class Job:
         """The row of this start."""
         told = {
             "stdout": self.stdout,
+            "stderr": self.stderr,
             "work_dir": self.work_dir,
             "partition": self.partition,
             "nodelist": self.nodelist,
@@ -70,6 +78,17 @@ class Job:
             lane="allocation",
             rank=spool.RANK[records.Severity.HIGH],
             body=codec.encode(self.allocation(who)),
+        )
+
+    def logs_item(self, who: identity.Identity, logs: Sequence[Mapping[str, Any]]) -> spool.Item:
+        """The row once more, with what a report shows of its output files."""
+        allocation = self.allocation(who)
+        position = f"{self.job_id}:{self.restart_count}:{self.started_at.timestamp():.6f}:logs"
+        return spool.Item(
+            id=records.make_event_id(who.cluster, who.node, "allocation", position).bytes,
+            lane="allocation",
+            rank=spool.RANK[records.Severity.INFO],
+            body=codec.encode(replace(allocation, detail={**allocation.detail, "logs": list(logs)})),
         )
 
 
@@ -121,11 +140,12 @@ class JobBook:
         self._jobs[job.job_id] = job
         return job
 
-    def writes_to(self, job: Job, path: str) -> None:
-        """Where a running job's output goes, found out after its start."""
+    def writes_to(self, job: Job, logs: Collection[str], ids: Mapping[str, Any]) -> None:
+        """Where a running job's output goes and what its array calls it, found out after its start."""
         known = self._jobs.get(job.job_id)
         if known is not None and known.restart_count == job.restart_count:
-            self._jobs[job.job_id] = replace(known, stdout=path)
+            listed = tuple(dict.fromkeys((*known.logs, *logs)))[:MAX_LOGS]
+            self._jobs[job.job_id] = replace(known, logs=listed, extra={**known.extra, **ids})
 
     def end(self, job: Job, now: datetime) -> Job:
         """Forget a job; the start as it was known, or as the Epilog tells it, with its release."""
@@ -133,7 +153,7 @@ class JobBook:
         if known is None or known.restart_count != job.restart_count:
             ended = replace(job, released_at=now, extra={**job.extra, "prolog_seen": False})
         else:
-            told = {k: v for k, v in vars(job).items() if k in {"stdout", "work_dir"} and v}
+            told = {k: v for k, v in vars(job).items() if k in {"stdout", "stderr", "work_dir"} and v}
             ended = replace(known, released_at=now, **told)
         self._ended.pop(job.job_id, None)
         self._ended[job.job_id] = ended
@@ -159,7 +179,7 @@ class JobBook:
         }
 
 
-_OURS = frozenset({"started_at", "released_at", "gpu_uuids", "collected", "extra"})
+_OURS = frozenset({"started_at", "released_at", "gpu_uuids", "collected", "extra", "logs"})
 """Fields of a job that no request may set."""
 
 
@@ -173,15 +193,15 @@ def job_of(request: Mapping[str, Any], now: datetime) -> Job:
             not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**32
         ):
             raise errors.MalformedInput(f"{name} must be a number, not {value!r}")
-    for name in ("gpus", "stdout", "work_dir", "partition", "nodelist", "job_name"):
+    for name in ("gpus", "stdout", "stderr", "work_dir", "partition", "nodelist", "job_name"):
         if not isinstance(told.get(name, ""), str):
             raise errors.MalformedInput(f"{name} must be a string")
     if not told.get("job_id"):
         raise errors.MalformedInput("job_id is missing")
     extra = {
         k: v
-        for k in ("run_key", "user", "probing", "array_job_id", "het_job_id", "sluid")
-        if (v := request.get(k))
+        for k in ("run_key", "user", "probing", "array_job_id", "array_task_id", "het_job_id", "sluid")
+        if (v := request.get(k)) or v == 0
     }
     return Job(**{**told, "restart_count": told.get("restart_count") or 0}, started_at=now, extra=extra)
 
@@ -197,6 +217,7 @@ def _from_row(row: Mapping[str, Any]) -> Job:
     for name in ("started_at", "released_at"):
         if fields.get(name):
             fields[name] = datetime.fromisoformat(fields[name])
+    fields["logs"] = tuple(fields.get("logs") or ())
     if fields.get("gpu_uuids") is not None:
         fields["gpu_uuids"] = tuple(fields["gpu_uuids"])
     return Job(**fields)

@@ -66,7 +66,7 @@ class NodeState:
             return None if text is None else gres_conf.parse(text, self.who.node)
         return gres_conf.Numbering(by_pci=said == "nvml")
 
-    def context(self, closely: bool, relearn: bool) -> polled.Context:
+    def context(self, closely: bool, relearn: bool, cleared: bool) -> polled.Context:
         """What the judges of the polled sources may know."""
         agent = self.config.agent
         return polled.Context(
@@ -80,6 +80,7 @@ class NodeState:
             exclude_hcas=agent.exclude_hcas,
             closely=closely,
             relearn=relearn,
+            cleared=cleared,
         )
 
     def begin(self) -> None:

@@ -31,7 +31,7 @@ class _Quiet:
     until_s: float
 
     def speaks_for(self, raw: Any, context: polled.Context, now_s: float) -> bool:
-        asked = context.closely or context.relearn
+        asked = context.closely or context.relearn or context.cleared
         return not asked and now_s < self.until_s and context.boot_id == self.boot_id and raw == self.raw
 
 
@@ -48,11 +48,11 @@ class Poller:
         standing: faults.Faults,
         queue: spool.Spool,
         watch: self_watch.SelfWatch,
-        context: Callable[[bool, bool], polled.Context],
+        context: Callable[[bool, bool, bool], polled.Context],
         on_change: Callable[[], None],
         at: clock.Clock = clock.SYSTEM,
     ) -> None:
-        """`context(closely, relearn)` makes the judges' context; `on_change` is told when what stands has changed."""
+        """`context(closely, relearn, cleared)` makes the judges' context; `on_change` is told when what stands has changed."""
         self._sources = tuple(sources)
         self._reach = reach
         self._who = who
@@ -73,12 +73,12 @@ class Poller:
         """Set once every source has been tried."""
         self._busy = asyncio.Lock()
 
-    async def poll(self, *, everything: bool = False, relearn: bool = False) -> None:
+    async def poll(self, *, everything: bool = False, relearn: bool = False, cleared: bool = False) -> None:
         """One round: the sources whose turn it is, side by side; one that hangs delays no other."""
         async with self._busy:
             due = [s for s in self._sources if everything or self._round % s.every == 0]
             self._round += 1
-            context = self._context(everything, relearn)
+            context = self._context(everything, relearn, cleared)
             # A group, not gather: cancelled, it waits until every source has ended its child.
             async with asyncio.TaskGroup() as group:
                 for source in due:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from probing_cluster.core import certificates, clock, records, settings
-from probing_cluster.healthchecks import nodeview
+from probing_cluster.healthchecks import nodeview, processes
 from probing_cluster.healthchecks import sweep as sweeps
 from probing_cluster.probe_agent import codec, conditions, identity, intake, jobs, poller, self_watch, spool
 from probing_cluster.probe_agent.sources import polled
@@ -44,8 +44,7 @@ class Sweeper:
         self._watch = watch
         self._clock = at
         self._wanted = asyncio.Event()
-        self._running = False
-        self._to_clear: set[str] = set()
+        self._busy = asyncio.Lock()
         self._stored: dict[str, records.CheckResult] = {}
         self._sweep = sweeps.Sweep(_config(config, who))
 
@@ -71,40 +70,46 @@ class Sweeper:
     def trigger(self) -> bool:
         """Ask for a sweep now; False when one runs already."""
         self._wanted.set()
-        return not self._running
+        return not self._busy.locked()
 
-    def clear(self) -> None:
-        """A person says that what the failing checks remember is dealt with: the next sweep counts from now."""
-        self._to_clear |= {r.name for r in self._sweep.latest.values() if r.outcome is records.Outcome.FAIL}
+    async def once(self, *, clear: bool = False) -> None:
+        """One sweep, in a thread that only waits for the sweep process; it begins when the one that runs has ended.
 
-    async def once(self) -> None:
-        """One sweep, in a thread that only waits for the sweep process."""
-        self._running = True
-        began_s = self._clock.monotonic_s()
+        `clear`: a person says that what the checks remember is repaired, so that this sweep counts from now.
+        """
+        async with self._busy:
+            began_s = self._clock.monotonic_s()
+            try:
+                if clear:
+                    await self._clear()
+                results = await asyncio.to_thread(
+                    self._sweep.run,
+                    self._clock.now(),
+                    expected=self._expected(),
+                    agent={"agent_problem": self._spool.error or ""},
+                )
+                if not self._sweep.forked:
+                    # One that shares no memory with us is not kept: between two sweeps it would serve nobody.
+                    await asyncio.to_thread(self._sweep.close)
+            finally:
+                self._wanted.clear()
+            self._take(results, self._clock.monotonic_s() - began_s)
+
+    async def _clear(self) -> None:
         try:
-            book = self._book
-            expected = nodeview.Expectations(
-                allocated=book.allocated(),
-                uids=book.uids(),
-                running=frozenset(book.running),
-                sluids=book.sluids(),
-            )
-            for name in self._to_clear:
-                await asyncio.to_thread(self._sweep.clear, name)
-            self._to_clear.clear()
-            results = await asyncio.to_thread(
-                self._sweep.run,
-                self._clock.now(),
-                expected=expected,
-                agent={"agent_problem": self._spool.error or ""},
-            )
-            if not self._sweep.forked:
-                # One that shares no memory with us is not kept: between two sweeps it would serve nobody.
-                await asyncio.to_thread(self._sweep.close)
-        finally:
-            self._running = False
-            self._wanted.clear()
-        self._take(results, self._clock.monotonic_s() - began_s)
+            await asyncio.to_thread(self._sweep.clear)
+        except processes.ChildFailed as exc:
+            # Nothing is cleared then: what fails goes on failing, and the person who asked hears so.
+            _log.error("the checks could not be cleared: %s", exc)
+
+    def _expected(self) -> nodeview.Expectations:
+        book = self._book
+        return nodeview.Expectations(
+            allocated=book.allocated(),
+            uids=book.uids(),
+            running=frozenset(book.running),
+            sluids=book.sluids(),
+        )
 
     def _take(self, results: Sequence[records.CheckResult], took_s: float) -> None:
         beat = self._sweep.heartbeat

@@ -76,7 +76,19 @@ def _attempt(view: model.AttemptView) -> dict[str, Any]:
         "other_events": [_event(e) for e in view.others],
         "pace": [_event(e) | {"detail": dict(e.detail)} for e in view.pace],
         "gangs": [_gang(g) for g in view.gangs],
+        "logs": [_log(log) for log in view.logs],
         "actions": [_action(d) for d in view.actions],
+    }
+
+
+def _log(log: rows.JobLog) -> dict[str, Any]:
+    return {
+        "node": log.node,
+        "stream": log.stream,
+        "path": log.path,
+        "tail": list(log.tail),
+        "why_not_read": log.why or None,
+        "note": log.note or None,
     }
 
 

@@ -29,6 +29,9 @@ AFTERMATH = timedelta(minutes=10)
 """How long after an attempt's end something done to its nodes still belongs to its story."""
 
 
+_PROLOG_EARLY = timedelta(seconds=2)
+
+
 @records.record
 class AttemptView:
     """One attempt with everything known about it."""
@@ -45,6 +48,7 @@ class AttemptView:
     gangs: tuple[records.GangVerdict, ...] = records.doc(
         "why its ranks did not get on while it ran, oldest first", default=()
     )
+    logs: tuple[rows.JobLog, ...] = records.doc("its output files, as its nodes read them", default=())
     actions: tuple[records.Drain, ...] = records.doc("what was done because of it, oldest first", default=())
     lost_s: float | None = records.doc("work of it that was lost, seconds; null when not known", default=None)
     quiet_nodes: tuple[str, ...] = records.doc("its nodes with no fault recorded during it", default=())
@@ -183,6 +187,7 @@ def _view(attempt: records.JobAttempt, found: rows.Rows, later: Sequence[records
         others=others,
         pace=tuple(e for e in found.pace if _concerns(attempt, e)),
         gangs=tuple(g for g in found.gangs if g.submit_at == attempt.submit_at),
+        logs=tuple(log for log in found.logs if _is_of(log, attempt, until)),
         actions=tuple(
             sorted((d for d in found.drains if _acted_on(attempt, d, wanted, until)), key=lambda d: d.at)
         ),
@@ -204,6 +209,13 @@ def _concerns(attempt: records.JobAttempt, event: records.HealthEvent) -> bool:
     if event.node not in attempt.nodes or attempt.start_at is None:
         return False
     return attempt.start_at <= event.at and (attempt.end_at is None or event.at <= attempt.end_at)
+
+
+def _is_of(log: rows.JobLog, attempt: records.JobAttempt, until: datetime | None) -> bool:
+    """Whether the Prolog behind a log ran for this attempt; it may begin seconds before the start that Slurm writes down."""
+    if attempt.start_at is None or log.at < attempt.start_at - _PROLOG_EARLY:
+        return False
+    return until is None or log.at < until - _PROLOG_EARLY
 
 
 def _acted_on(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from datetime import datetime
 from typing import Any, TypeVar
@@ -35,6 +35,19 @@ class Sibling:
 
 
 @records.record
+class JobLog:
+    """One file of a job's output, as the agent of a node read it after the end; every word of it is the user's."""
+
+    node: str = records.doc("the node it was read on")
+    at: datetime = records.doc("when the attempt's Prolog ran there")
+    stream: str = records.doc("stdout, stderr or output (of a step)", default="stdout")
+    path: str = records.doc("absolute path, or the pattern that could not be filled in", default="")
+    tail: tuple[str, ...] = records.doc("its last lines", default=())
+    why: str = records.doc("why it was not read; empty when it was", default="")
+    note: str = records.doc("what of it was not read", default="")
+
+
+@records.record
 class Rows:
     """Everything stored about one job that its report may need."""
 
@@ -57,6 +70,7 @@ class Rows:
     heartbeats: tuple[records.AgentHeartbeat, ...] = records.doc(
         "latest beat of each node of the last attempt", default=()
     )
+    logs: tuple[JobLog, ...] = records.doc("its output files, oldest attempt first", default=())
     run_jobs: tuple[int, ...] = records.doc("job ids of the same run, at most 100", default=())
     siblings: tuple[Sibling, ...] = records.doc(
         "array tasks or het components, failed first, at most 1000", default=()
@@ -93,6 +107,18 @@ _CONVERTERS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
 )
 
 
+def _logs(found: Iterable[Mapping[str, Any]]) -> Iterator[JobLog]:
+    """Of every node's row the logs that have the shape they should; an agent's word is checked like a user's."""
+    for row in found:
+        for log in row["logs"]:
+            if not isinstance(log, Mapping):
+                continue
+            words = {k: str(log[k])[:2000] for k in ("stream", "path", "why", "note") if log.get(k)}
+            tail = log.get("tail")
+            lines = tuple(str(line)[:500] for line in tail[:50]) if isinstance(tail, list) else ()
+            yield JobLog(node=row["node"], at=datetime.fromisoformat(row["at"]), tail=lines, **words)
+
+
 def from_json(document: Mapping[str, Any]) -> Rows:
     """The rows of the JSON document that `sql/report.sql` builds."""
 
@@ -110,6 +136,7 @@ def from_json(document: Mapping[str, Any]) -> Rows:
         drains=many("drains", records.Drain),
         account=record_from_json(records.RunAccount, account) if account else None,
         heartbeats=many("heartbeats", records.AgentHeartbeat),
+        logs=tuple(_logs(document.get("logs") or ())),
         run_jobs=tuple(document.get("run_jobs") or ()),
         siblings=many("siblings", Sibling),
         n_siblings=int(document.get("n_siblings") or 0),

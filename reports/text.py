@@ -11,6 +11,8 @@ from probing_cluster.reports import model, paint, phrase, rows, timeline
 
 _MOST_EVIDENCE = 8
 _MOST_TASKS = 20
+_MOST_LOGS = 4
+_MOST_LINES = 5
 
 
 def render(
@@ -25,6 +27,7 @@ def render(
             lines += _why(view, width, days, brush)
             lines += _stalls(view, width, days, brush)
             lines += _pace(view, width, days, brush)
+            lines += _logs(view, width, brush)
     lines += _ends(report, width, brush)
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -162,6 +165,30 @@ def _pace(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) -
         yield from _wrap(phrase.message(event, 300), width, lead, " " * len(lead))
     if len(view.pace) > _MOST_EVIDENCE:
         yield f"    and {len(view.pace) - _MOST_EVIDENCE} more (--json lists all)"
+
+
+def _logs(view: model.AttemptView, width: int, brush: paint.Brush) -> Iterator[str]:
+    """Where an attempt that died wrote, and its last words; or why they were not read."""
+    if not view.died or not view.logs:
+        return
+    yield ""
+    yield brush.bold(f"Log of attempt {view.attempt.attempt}")
+    for log in view.logs[:_MOST_LOGS]:
+        name = f"{log.stream} {sanitize.clean(log.path, 1024)}".rstrip()
+        if log.why:
+            yield from _wrap(f"{name}: log not read: {sanitize.clean(log.why)}", width, "  ", "    ")
+            continue
+        note = f" ({sanitize.clean(log.note)})" if log.note else ""
+        yield from _wrap(
+            f"{name} on {log.node}{note}{'' if any(log.tail) else ': empty'}", width, "  ", "    "
+        )
+        yield from (
+            f"    | {sanitize.clean(line, max(width - 6, 20))}"
+            for line in log.tail[-_MOST_LINES:]
+            if line.strip()
+        )
+    if len(view.logs) > _MOST_LOGS:
+        yield f"  and {len(view.logs) - _MOST_LOGS} more (--json lists all)"
 
 
 def domain_words(verdict: records.Verdict) -> str:

@@ -56,10 +56,8 @@ def parse(text: str) -> tuple[str, str] | None:
 def read(node: nodeview.NodeView) -> list[Broken]:
     """Every disk with errors since boot or since cleared."""
     kept: dict[str, list[float]] = {k: list(v) for k, v in node.memory.get("seen", {}).items()}
-    cleared_s = kernel_log.cleared_s(node)
-    kept = {k: [at for at in times if at >= cleared_s] for k, times in kept.items()}
     for line in kernel_log.fresh(node):
-        found = parse(line.text) if line.at_s >= cleared_s else None
+        found = parse(line.text)
         if found is not None and not _removable(node, found[1]) and len(kept) < MAX_DISKS:
             kept.setdefault(f"{found[1]} {found[0]}", []).append(line.at_s)
     node.memory["seen"] = {k: times[-MAX_TIMES:] for k, times in kept.items() if times}

@@ -12,12 +12,9 @@ MAX_KEPT = 200
 
 def read(node: nodeview.NodeView) -> list[dict[str, Any]]:
     """Distinct (code, GPU) seen: count, worst severity, last time. Clearing forgets them."""
-    cleared_s = kernel_log.cleared_s(node)
-    kept: dict[str, dict[str, Any]] = {
-        k: v for k, v in node.memory.get("seen", {}).items() if v["at_s"] >= cleared_s
-    }
+    kept: dict[str, dict[str, Any]] = dict(node.memory.get("seen", {}))
     for line in kernel_log.fresh(node):
-        if line.at_s >= cleared_s and (found := parse(line.text)) is not None:
+        if (found := parse(line.text)) is not None:
             key = f"{found['code']}@{found['pci_bus_id']}"
             kept[key] = {**found, "count": kept.get(key, {}).get("count", 0) + 1, "at_s": line.at_s}
     node.memory["seen"] = dict(list(kept.items())[-MAX_KEPT:])

@@ -47,6 +47,11 @@ class Entry:
     text: str
     asserted: bool
 
+    @property
+    def identity(self) -> str:
+        """What tells this entry from every other; a number alone is used again once the log was emptied."""
+        return f"{self.number:x} {self.at} {self.text}"
+
 
 def parse(text: str) -> list[Entry]:
     """Entries of `ipmitool sel elist` (`  1a | 01/31/2026 | 14:02:11 | Sensor | Event | Asserted`)."""
@@ -83,11 +88,16 @@ def read(node: nodeview.NodeView) -> tuple[list[Entry], datetime]:
     answer = node.run("ipmitool", "sel", "elist")
     if answer.code != 0:
         raise findings.CannotTell(f"ipmitool: {(answer.err or answer.out).strip()[:150]}")
-    cleared_at = node.memory.get("cleared_at")
     entries = parse(answer.out)
-    if cleared_at:
-        entries = [e for e in entries if e.at is None or e.at > datetime.fromisoformat(cleared_at)]
-    return entries, node.now
+    # By entry and not by time: the BMC's clock is its own.
+    node.memory["last"] = {e.identity: 1 for e in entries if _serious(e)}
+    cleared = node.memory.get("cleared", {})
+    return [e for e in entries if e.identity not in cleared], node.now
+
+
+def _serious(entry: Entry) -> str | None:
+    """The part an entry accuses."""
+    return next((part for part, pattern in _SERIOUS if pattern.search(entry.text)), None)
 
 
 def judge(seen: tuple[list[Entry], datetime], limits: registry.Limits) -> findings.Finding:
@@ -95,7 +105,7 @@ def judge(seen: tuple[list[Entry], datetime], limits: registry.Limits) -> findin
     since = now - timedelta(seconds=limits["window_s"])
     parts = [findings.ok("")]
     for entry in entries:
-        part = next((part for part, pattern in _SERIOUS if pattern.search(entry.text)), None)
+        part = _serious(entry)
         # An entry without a date may be years old: it cannot speak for today.
         if part and entry.asserted and entry.at is not None and since <= entry.at <= now + timedelta(hours=1):
             make = findings.warn if part in _REDUNDANT else findings.fail

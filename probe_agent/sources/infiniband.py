@@ -52,8 +52,10 @@ class _Desk:
         self.context = context
         self.expected: dict[str, dict[str, Any]] = {} if context.relearn else dict(memory.get("expected", {}))
         self.up_this_boot = set(memory.get("up_this_boot", ())) if same_boot else set()
-        self.flaps: dict[str, list[float]] = {k: list(v) for k, v in memory.get("flaps", {}).items()}
-        self.hours: dict[str, list[float]] = dict(memory.get("hours", {})) if same_boot else {}
+        flaps = {} if context.cleared else memory.get("flaps", {})
+        self.flaps: dict[str, list[float]] = {k: list(v) for k, v in flaps.items()}
+        kept = same_boot and not context.cleared
+        self.hours: dict[str, list[float]] = dict(memory.get("hours", {})) if kept else {}
         self.unreadable = list(memory.get("unreadable", ())) if same_boot else []
         self.was_up: dict[str, bool] = dict(memory.get("was_up", {})) if same_boot else {}
         self.counters = baseline.Baseline.of(memory, context.boot_id)

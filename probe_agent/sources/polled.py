@@ -48,6 +48,8 @@ class Context:
     """Something grave was said, or someone asks: read everything, whatever it costs."""
     relearn: bool = False
     """An operator says what is there now is what should be there."""
+    cleared: bool = False
+    """A person says the node is repaired: what happened before now no longer counts."""
 
 
 Read = Callable[[Reach, Mapping[str, Any], Context], Awaitable[Any]]

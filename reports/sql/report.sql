@@ -3,6 +3,7 @@
 -- inputs:  cluster  text   the cluster preferred when several have such a job
 --          job_id   bigint the raw job id, or null; array_id + task, het_id + component likewise
 -- output:  document jsonb  attempts, verdicts, evidence, others, pace, gangs, drains, account, heartbeats,
+--                          logs (node, at, and of each output file stream, path, tail or why),
 --                          run_jobs, siblings, n_siblings; null when no attempt is known.
 --                          Times ISO 8601 in UTC, durations in seconds.
 with named as (
@@ -88,6 +89,9 @@ select case when exists (select 1 from attempts) then jsonb_build_object(
     'run_jobs', (select jsonb_agg(job_id order by job_id) from (
                    select distinct a.job_id from probing.job_attempt a join run using (cluster, "user", run_key)
                    order by a.job_id limit 100) j),
+    'logs', (select jsonb_agg(jsonb_build_object('node', l.node, 'at', l.at, 'logs', l.detail -> 'logs') order by l.at, l.node)
+             from (select a.* from probing.job_allocation a join picked using (cluster, job_id)
+                   where jsonb_typeof(a.detail -> 'logs') = 'array' order by a.at desc limit 200) l),
     'siblings', (select jsonb_agg(to_jsonb(s)) from siblings s),
     'n_siblings', (select count(*) from family)
 ) end as document

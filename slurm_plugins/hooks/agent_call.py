@@ -24,6 +24,7 @@ _INTS = (
 _TEXTS = (
     ("gpus", (b"SLURM_JOB_GPUS",)),
     ("stdout", (b"SLURM_JOB_STDOUT",)),
+    ("stderr", (b"SLURM_JOB_STDERR",)),
     ("work_dir", (b"SLURM_JOB_WORK_DIR",)),
     ("partition", (b"SLURM_JOB_PARTITION",)),
     ("nodelist", (b"SLURM_JOB_NODELIST", b"SLURM_NODELIST")),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from probing_cluster.control_plane import view
 from probing_cluster.core import errors, records
-from probing_cluster.db import delivery
+from probing_cluster.db import delivery, load
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins import nodes as slurm_nodes
 
@@ -191,3 +194,42 @@ def deliver(
     delivery.Delivery(store.connection_uri(), "c", node).deliver(
         events=list(events), heartbeat=beat, allocations=list(allocations)
     )
+
+
+@contextlib.contextmanager
+def answering(
+    url: str,
+    node: str,
+    faults: Mapping[str, Any] | None = None,
+    *,
+    jobs: tuple[int, ...] = (),
+    acknowledges: bool = True,
+) -> Iterator[list[load.Request]]:
+    """An agent that delivers a heartbeat with `faults` again and again, and says of every request that it is done; the requests."""
+    stopped = threading.Event()
+    asked: list[load.Request] = []
+
+    def live() -> None:
+        door = delivery.Delivery(url, "c", node)
+        while not stopped.wait(0.1):
+            beat = records.AgentHeartbeat(
+                cluster="c",
+                node=node,
+                at=datetime.now(UTC),
+                boot_id="b",
+                faults=dict(faults or {}),
+                jobs=jobs,
+            )
+            done = [r.request_id for r in asked] if acknowledges else []
+            known = {r.request_id for r in asked}
+            ack = door.deliver(heartbeat=beat, acknowledged=done)
+            asked.extend(r for r in ack.requests if r.request_id not in known)
+        door.close()
+
+    agent = threading.Thread(target=live)
+    agent.start()
+    try:
+        yield asked
+    finally:
+        stopped.set()
+        agent.join()

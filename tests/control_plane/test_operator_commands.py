@@ -92,7 +92,7 @@ def site(url: str, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch) -> Itera
         )  # fmt: skip
     beat = records.AgentHeartbeat(cluster="c", node="n1", at=fakes.NOW, jobs=(7,))
     delivery.Delivery(url, "c", "n1").deliver(heartbeat=beat)
-    with db_store.Store.open(url) as store:
+    with db_store.Store.open(url) as store, fakes.answering(url, "n1", jobs=(7,)):
         yield store
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(

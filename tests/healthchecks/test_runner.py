@@ -117,12 +117,24 @@ def test_clearing_keeps_the_last_counts_as_the_new_zero(node: Any, sweep_on: Mak
     node.put("proc/sys/kernel/random/boot_id", "boot-1")
     engine = sweep_on(state_file=node.root / "checks.json")
     assert engine.run(["edac"]).results[0].outcome is records.Outcome.FAIL
-    engine.clear("edac")
+    engine.clear(["edac"])
     assert engine.run(["edac"]).results[0].outcome is records.Outcome.OK
     later = sweep_on(state_file=node.root / "checks.json")
     assert later.run(["edac"]).results[0].outcome is records.Outcome.OK
     node.put(f"{base}/ue_count", "3")
     assert later.run(["edac"]).results[0].measured == 1
+
+
+def test_clearing_covers_what_no_sweep_has_seen_yet(node: Any, sweep_on: MakeRunner) -> None:
+    """An Xid between the last sweep and the person's word is repaired like those before; one after it is not."""
+    node.put("proc/driver/nvidia/version", "550")
+    lost = "NVRM: Xid (PCI:0000:5e:00): 79, pid=1, GPU has fallen off the bus."
+    node.log(lost)
+    engine = sweep_on()
+    engine.clear()
+    assert engine.run(["gpu_xid"]).results[0].outcome is records.Outcome.OK
+    node.log(lost)
+    assert engine.run(["gpu_xid"]).results[0].outcome is records.Outcome.FAIL
 
 
 def test_heartbeat_sums_up(counting: dict[str, Any], sweep_on: MakeRunner) -> None:

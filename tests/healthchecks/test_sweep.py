@@ -112,7 +112,7 @@ def test_clear(node: Any, embedded: sweep.Sweep) -> None:
     """A person's clearing reaches the check."""
     node.put("sys/devices/system/edac/mc/mc0/ue_count", "1")
     assert embedded.run(names=["edac"])[0].outcome is records.Outcome.FAIL
-    embedded.clear("edac")
+    embedded.clear(["edac"])
     assert embedded.run(names=["edac"])[0].outcome is records.Outcome.OK
 
 

@@ -143,7 +143,7 @@ def test_child_leaves_out_what_an_earlier_attempt_wrote_into_the_same_file(tmp_p
     assert kinds < own_end == {f["kind"] for f in child(asked)["findings"]}
 
 
-@pytest.mark.parametrize("op", ["log", "dumps", "stdout"])
+@pytest.mark.parametrize("op", ["log", "dumps", "find"])
 def test_a_job_that_left_nothing_costs_no_reader(tmp_path: Path, op: str) -> None:
     """Every job has an Epilog and most leave nothing: the grammars are not even imported."""
     asked = {"op": op, "path": str(tmp_path / "none"), "directory": str(tmp_path), "job_id": 1, "node": "n1"}
@@ -163,7 +163,7 @@ def test_a_job_that_left_nothing_costs_no_reader(tmp_path: Path, op: str) -> Non
     expected = {
         "log": {"refused": "ENOENT"},
         "dumps": {"findings": [], "dumps": 0, "refused": {}},
-        "stdout": {},
+        "find": {"logs": [], "ids": {}},
     }
     assert json.loads(answer) == expected[op]
     assert imported == "[]"
@@ -204,7 +204,7 @@ def collector(who: identity.Identity, queue: spool.Spool, tmp_path: Path) -> Any
 
 
 def events(queue: spool.Spool) -> list[records.HealthEvent]:
-    return [codec.decode(i.body, records.HealthEvent) for i in queue.batch(100)]
+    return [codec.decode(i.body, records.HealthEvent) for i in queue.batch(100) if i.lane == "event"]
 
 
 def test_job_log_becomes_job_side_events_once(collector: Any, queue: spool.Spool, tmp_path: Path) -> None:
@@ -288,21 +288,57 @@ def test_refused_file_is_said_in_the_agents_own_state(
     assert "ELOOP" in (collector._watch.of("collect").error or "")
 
 
+def shown(queue: spool.Spool) -> list[dict[str, Any]]:
+    """What a report is given of a job's logs."""
+    rows = [codec.decode(i.body, records.JobAllocation) for i in queue.batch(100) if i.lane == "allocation"]
+    return [log for row in rows for log in row.detail.get("logs", ())]
+
+
+def test_both_files_are_read_and_shown(collector: Any, queue: spool.Spool, tmp_path: Path) -> None:
+    """Findings come from either; a report has the path and the last lines of each."""
+    (tmp_path / "out-00007").write_text("step 1\nstep 2\n")
+    (tmp_path / "err").write_text(TRACE)
+    asyncio.run(collector.collect(job(stdout="out-%5j", stderr="err", work_dir=str(tmp_path))))
+    assert any("ValueError" in e.message for e in events(queue))
+    out, err = shown(queue)
+    assert (out["stream"], out["path"], out["tail"]) == (
+        "stdout",
+        str(tmp_path / "out-00007"),
+        ["step 1", "step 2"],
+    )
+    assert (err["stream"], err["tail"][-1]) == ("stderr", "ValueError: bad shape")
+
+
+def test_every_file_of_its_steps_is_read_once(collector: Any, queue: spool.Spool, tmp_path: Path) -> None:
+    """What /proc showed beside the batch script's own file; one under two names is one."""
+    (tmp_path / "out").write_text("batch\n")
+    (tmp_path / "rank-0").write_text(TRACE)
+    (tmp_path / "way").symlink_to(tmp_path)
+    logs = (str(tmp_path / "out"), str(tmp_path / "rank-0"), str(tmp_path / "way" / "rank-0"))
+    asyncio.run(collector.collect(job(stdout=str(tmp_path / "out"), logs=logs)))
+    assert [(log["stream"], log["path"]) for log in shown(queue)] == [
+        ("stdout", logs[0]),
+        ("output", logs[1]),
+    ]
+    assert len([e for e in events(queue) if e.detail.get("first_cause")]) == 1
+
+
 @pytest.mark.parametrize(
-    ("fields", "expected"),
+    ("fields", "why"),
     [
-        ({"stdout": "/x/out"}, "/x/out"),
-        ({"stdout": "out-%j.log", "work_dir": "/w"}, "/w/out-7.log"),
-        ({"stdout": "/x/%A_%x.%j", "extra": {"array_job_id": 5}, "job_name": "a/b"}, "/x/5_a_b.7"),
-        ({"work_dir": "/w"}, "/w/slurm-7.out"),
-        ({"stdout": "/x/%q"}, None),
-        ({"stdout": "/dev/null"}, None),
-        ({}, None),
+        ({"stdout": "/nowhere/out"}, "there is no such file"),
+        ({"stdout": "/x/%A_%a"}, "does not tell the Prolog what %A stands for"),
+        ({"stdout": "/dev/null"}, "thrown away by the job"),
+        ({}, "Slurm did not say where the job writes"),
     ],
 )
-def test_stdout_path_is_filled_in_or_unknown(fields: dict[str, Any], expected: str | None) -> None:
-    """A pattern we do not know is not guessed."""
-    assert collect.stdout_path(job(**fields)) == expected
+def test_a_log_that_was_not_read_says_why(
+    collector: Any, queue: spool.Spool, fields: dict[str, Any], why: str
+) -> None:
+    """Silence would look like a log in which nothing was said."""
+    asyncio.run(collector.collect(job(**fields)))
+    (log,) = shown(queue)
+    assert why in log["why"]
 
 
 def test_only_the_node_of_the_batch_script_collects_the_log() -> None:
@@ -313,16 +349,28 @@ def test_only_the_node_of_the_batch_script_collects_the_log() -> None:
     assert collect.writes_here(job(nodelist="n[1-"), "n2")
 
 
-def test_output_file_of_a_running_batch_script_is_found(tmp_path: Path) -> None:
-    """Slurm before 23.11 does not tell a Prolog where the output goes; the process itself does."""
-    environment = {"SLURM_JOB_ID": "4242", "SLURMD_NODENAME": "n1"}
-    asked = {"op": "stdout", "uid": ME, "gid": os.getgid(), "node": "n1"}
-    with (tmp_path / "out").open("w") as out:
-        script = subprocess.Popen(["/bin/sleep", "60"], stdout=out, env=environment)
+def test_output_files_of_a_running_job_are_found(tmp_path: Path) -> None:
+    """The Prolog is told of no array's numbers and of no step's file; the processes themselves tell."""
+    environment = {
+        "SLURM_JOB_ID": "4242", "SLURMD_NODENAME": "n1", "SLURM_ARRAY_JOB_ID": "4240", "SLURM_ARRAY_TASK_ID": "0",
+        "SLURM_JOB_NAME": "train",
+    }  # fmt: skip
+    asked = {"op": "find", "uid": ME, "gid": os.getgid(), "node": "n1"}
+    out, err, rank = tmp_path / "out", tmp_path / "err", tmp_path / "rank"
+    with out.open("w") as one, err.open("w") as two, rank.open("w") as three:
+        script = subprocess.Popen(["/bin/sleep", "60"], stdout=one, stderr=two, env=environment)
+        step = subprocess.Popen(
+            ["/bin/sleep", "60"], stdout=three, stderr=three, env={**environment, "SLURM_STEP_ID": "0"}
+        )
     try:
-        assert child({**asked, "job_id": 4242}) == {"path": str(tmp_path / "out")}
-        assert child({**asked, "job_id": 4243}) == {}
-        assert child({**asked, "job_id": 4242, "node": "n2"}) == {}
+        assert child({**asked, "job_id": 4242}) == {
+            "logs": [str(out), str(err), str(rank)],
+            "ids": {"ids_known": True, "array_job_id": 4240, "array_task_id": 0, "job_name": "train"},
+        }
+        nothing: dict[str, Any] = {"logs": [], "ids": {}}
+        assert child({**asked, "job_id": 4243}) == nothing
+        assert child({**asked, "job_id": 4242, "node": "n2"}) == nothing
     finally:
-        script.kill()
-        script.wait()
+        for process in (script, step):
+            process.kill()
+            process.wait()

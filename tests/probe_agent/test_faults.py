@@ -150,8 +150,20 @@ def test_operator_clears_latched_faults_and_not_what_is_still_read(
     """A word cannot cure what the next reading shows again."""
     standing.fold(event(**GPU), now=NOW)
     standing.observe("mounts", conditions.Judgement(), [active()], NOW)
-    assert standing.clear() == 1
+    assert standing.clear(NOW) == 1
     assert keys(standing) == ["mount:/scratch"]
+
+
+def test_what_was_observed_before_a_clearing_never_latches_again(standing: faults.Faults, event: Any) -> None:
+    """A fold that closes late, or a restart of the agent, does not bring back what a person repaired; a new line does."""
+    before = event(**GPU)
+    standing.fold(before, now=NOW)
+    standing.clear(NOW)
+    again = faults.Faults("boot-1", standing.to_state())
+    for kept in (standing, again):
+        assert not kept.fold(before, now=LATER)
+        assert keys(kept) == []
+    assert again.fold(dataclasses.replace(before, observed_at=LATER), now=LATER)
 
 
 def test_low_fault_said_once_fades(standing: faults.Faults, event: Any) -> None:

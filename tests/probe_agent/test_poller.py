@@ -73,7 +73,7 @@ class Rig:
             standing=self.faults,
             queue=self.spool,
             watch=self.watch,
-            context=lambda closely, relearn: polled.Context(
+            context=lambda closely, relearn, cleared: polled.Context(
                 now=datetime.now(UTC),
                 boot_id=who.boot_id(),
                 closely=closely,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.core.records import Outcome
+from probing_cluster.healthchecks import memory
 from probing_cluster.healthchecks.checks import block_errors
 
 
@@ -42,7 +43,7 @@ def test_one_warns_two_fail_until_cleared(node: Any) -> None:
     assert node.check("block_errors").outcome is Outcome.FAIL
     assert node.check("block_errors").device == "nvme0n1"
     node.later(60)
-    node.memory["block_errors"]["cleared_at"] = node.clock.at.isoformat()
+    node.memory["block_errors"] = memory.cleared(node.memory["block_errors"])
     assert node.check("block_errors").outcome is Outcome.OK
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.core.records import Outcome, Severity
+from probing_cluster.healthchecks import memory
 
 LOST = "NVRM: Xid (PCI:0000:5e:00): 79, pid=1234, name=python, GPU has fallen off the bus."
 USER = "NVRM: Xid (PCI:0000:5e:00): 31, pid=4242, name=python, Ch 00000008, intr 00000000. MMU Fault"
@@ -33,19 +34,10 @@ def test_hardware_xid_fails_until_cleared(driver: Any) -> None:
     assert first.severity is Severity.HIGH
     assert driver.check("gpu_xid").outcome is Outcome.FAIL
     driver.later(60)
-    driver.memory["gpu_xid"]["cleared_at"] = driver.clock.at.isoformat()
+    driver.memory["gpu_xid"] = memory.cleared(driver.memory["gpu_xid"])
     assert driver.check("gpu_xid").outcome is Outcome.OK
-    driver.later(60)
     driver.log(LOST)
     assert driver.check("gpu_xid").outcome is Outcome.FAIL
-
-
-def test_cleared_before_the_first_look(driver: Any) -> None:
-    """What was logged before the clearing does not count even when we had not read it yet."""
-    driver.log(LOST)
-    driver.later(60)
-    driver.memory["gpu_xid"] = {"cleared_at": driver.clock.at.isoformat()}
-    assert driver.check("gpu_xid").outcome is Outcome.OK
 
 
 def test_user_xids_are_no_fault(driver: Any) -> None:

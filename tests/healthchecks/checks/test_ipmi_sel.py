@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.core.records import Outcome
-from probing_cluster.healthchecks import nodeview
+from probing_cluster.healthchecks import memory, nodeview
 
 TODAY = "03/11/2026 | 11:30:00"
 
@@ -51,10 +51,14 @@ def test_old_undated_and_deasserted(node: Any) -> None:
 
 
 def test_cleared(node: Any) -> None:
-    """A person clears the check; the BMC's log itself is never cleared."""
-    sel(node, f"{TODAY} | Fan FAN3 | Lower Critical going low | Asserted")
-    node.memory["ipmi_sel"] = {"cleared_at": node.clock.at.isoformat()}
+    """A person clears the check, whatever the BMC's clock says; the next fault is a new one, and the log is never cleared."""
+    old = f"{TODAY} | Drive Slot DISK1 | Drive Fault | Asserted"
+    sel(node, old)
+    assert node.check("ipmi_sel").outcome is Outcome.FAIL
+    node.memory["ipmi_sel"] = memory.cleared(node.memory["ipmi_sel"])
     assert node.check("ipmi_sel").outcome is Outcome.OK
+    sel(node, old, old)
+    assert node.check("ipmi_sel").outcome is Outcome.FAIL
 
 
 def test_nearly_full(node: Any) -> None:

@@ -84,6 +84,15 @@ def names_of(pid: int, namespace: int) -> "tuple[str, str]":
     return "p%d.page" % pid, "p%d-%d.page" % (pid, namespace)
 
 
+SPARES = 32
+"""Pages that lie ready in a new job's directory, for its processes to write in where there is no room for others."""
+
+
+def spare_names() -> "tuple[str, ...]":
+    """The names of the pages that lie ready."""
+    return tuple(".spare%d" % i for i in range(SPARES))
+
+
 def bytes_of(text: str, count: int) -> bytes:
     """`text` as the bytes of `count` words of ASCII, cut to fit, padded with zero bytes."""
     return text.encode("ascii", "replace")[: count * 8].ljust(count * 8, b"\0")

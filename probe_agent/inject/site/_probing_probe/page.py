@@ -69,14 +69,9 @@ def open_page():
     try:
         path, fd = usual, _new(usual)
     except FileExistsError:
-        if _is_ours(usual, namespace):  # the page of an earlier process with this pid
-            path, fd = usual, _new_for(usual)
-        else:
-            path, fd = beside, _new_for(beside)
+        path = usual if _is_ours(usual, namespace) else beside  # ours: of an earlier process with this pid
+        fd = _new_for(path)
     try:
-        # Written, not truncated to size: a hole in a full tmpfs would be SIGBUS on first touch.
-        if os.write(fd, b"\0" * layout.SIZE_BYTES) != layout.SIZE_BYTES:
-            raise OSError("short write")
         _map = mmap.mmap(fd, layout.SIZE_BYTES)
     except BaseException:
         os.unlink(path)
@@ -92,7 +87,41 @@ def open_page():
 
 
 def _new(path):
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    """A file of a page's size at `path`, which must not exist: a new one, or where there is no room a page that lies ready."""
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise
+    except OSError:
+        return _ready(path, flags)
+    try:
+        return _filled(fd)
+    except OSError:
+        return _ready(path, flags)
+
+
+def _filled(fd):
+    try:
+        # Written, not truncated to size: a hole in a full tmpfs would be SIGBUS on first touch.
+        if os.write(fd, b"\0" * layout.SIZE_BYTES) != layout.SIZE_BYTES:
+            raise OSError("short write")
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _ready(path, flags):
+    directory = os.path.dirname(path)
+    for name in layout.spare_names():
+        try:
+            os.rename(os.path.join(directory, name), path)
+        except FileNotFoundError:
+            continue  # another rank's
+        return _filled(os.open(path, flags))
+    os.unlink(path)
+    raise OSError("no room for a page")
 
 
 def _new_for(path):

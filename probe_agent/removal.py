@@ -1,0 +1,137 @@
+"""Removing what users made: any depth, any name, any mode, also while they go on writing; nothing is followed, nothing recurses.
+
+A tree is moved into a flat directory of root's and taken apart there: each directory's files are unlinked and its
+subdirectories become its neighbours. So its depth costs neither stack nor descriptors, and the name it had is free at
+once. What could not be removed in time stays there, out of its user's reach by path, for the next call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import stat
+import time
+
+FLAT = ".removing"
+"""The directory, beside the jobs' own, in which trees are taken apart."""
+DEADLINE_S = 10.0
+"""A user who still writes can keep a directory full for ever, but not us busy."""
+
+_log = logging.getLogger(__name__)
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def prepare(parent: int) -> None:
+    """Makes the flat directory below the descriptor `parent`; while there is room for it."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(FLAT, 0o700, dir_fd=parent)
+
+
+def remove(parent: int, name: str, *, deadline_s: float = DEADLINE_S) -> bool:
+    """Remove `name` below the descriptor `parent`, and what earlier calls left; True when all of it is gone.
+
+    The name is free when this returns. Raises FileNotFoundError, and OSError where even moving it is refused.
+    """
+    if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+        os.unlink(name, dir_fd=parent)
+        return True
+    prepare(parent)
+    flat = os.open(FLAT, _DIRECTORY, dir_fd=parent)
+    try:
+        _move(parent, name, flat)
+        return _empty(flat, deadline_s)
+    finally:
+        os.close(flat)
+
+
+def finish(parent: int, *, deadline_s: float = DEADLINE_S) -> bool:
+    """Go on with what earlier calls left; True when nothing is left."""
+    try:
+        flat = os.open(FLAT, _DIRECTORY, dir_fd=parent)
+    except FileNotFoundError:
+        return True
+    try:
+        return _empty(flat, deadline_s)
+    finally:
+        os.close(flat)
+
+
+def _move(source: int, name: str, flat: int) -> None:
+    """Into the flat directory under a name of ours: theirs may be taken there."""
+    while True:
+        try:
+            os.rename(name, os.urandom(12).hex(), src_dir_fd=source, dst_dir_fd=flat)
+        except OSError as exc:
+            if exc.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+        else:
+            return
+
+
+def _empty(flat: int, deadline_s: float) -> bool:
+    """Take apart what lies in the flat directory until nothing does or the time has passed."""
+    until_s = time.monotonic() + deadline_s
+    while True:
+        names = names_in(flat)
+        if not names:
+            return True
+        moved = False
+        for name in names:
+            if time.monotonic() > until_s:
+                return False
+            try:
+                moved |= _take_apart(flat, name, until_s)
+            except OSError as exc:
+                _log.warning("%s in %s: %s", name, FLAT, exc)
+        if not moved:
+            return False
+
+
+def names_in(directory: int, most: int = 1000) -> list[str]:
+    """Some of the names in the directory of that descriptor; none when it is empty."""
+    with os.scandir(directory) as entries:
+        return [entry.name for entry, _ in zip(entries, range(most), strict=False)]
+
+
+def _take_apart(flat: int, name: str, until_s: float) -> bool:
+    """One directory of the flat one: its subdirectories become its neighbours, the rest goes; whether anything moved.
+
+    It goes itself unless somebody wrote into it meanwhile: then the next round has it again.
+    """
+    try:
+        directory = os.open(name, _DIRECTORY, dir_fd=flat)
+    except NotADirectoryError:
+        os.unlink(name, dir_fd=flat)
+        return True
+    except FileNotFoundError:
+        return True  # another call was quicker
+    moved = False
+    try:
+        # Its owner's path to it ends here; whoever holds it open may go on until it is gone.
+        os.fchmod(directory, 0o700)
+        os.fchown(directory, os.geteuid(), os.getegid())
+        while (names := names_in(directory)) and time.monotonic() <= until_s:
+            for inner in names:
+                _take_out(directory, inner, flat)
+                moved = True
+    finally:
+        os.close(directory)
+    try:
+        os.rmdir(name, dir_fd=flat)
+    except FileNotFoundError:
+        return True
+    except OSError as exc:
+        if exc.errno != errno.ENOTEMPTY:
+            raise
+        return moved
+    return True
+
+
+def _take_out(directory: int, name: str, flat: int) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            os.unlink(name, dir_fd=directory)
+        except (IsADirectoryError, PermissionError):
+            _move(directory, name, flat)
