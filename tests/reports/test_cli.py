@@ -124,6 +124,8 @@ def test_an_array_by_its_number_is_an_overview(store: db_store.Store, run: Run) 
         ]
     )
     assert "Job array 500: 2 tasks started" in run("500")[1]
+    for task in ("502", "500_2"):  # a task's own job id, as the node's logs have it, is that task
+        assert run(task)[1].startswith("Job 500_2 (502)  ")
     assert [t["job"] for t in json.loads(run("500", "--json")[1])["tasks"]] == ["500_2", "500_1"]
     assert run("500", "--html", "-")[0] == 2
 
