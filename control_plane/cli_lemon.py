@@ -187,7 +187,9 @@ def _list(args: argparse.Namespace) -> int:
     known = {s.node: s for s in night.scores}
     unknown = [name for name in wanted if name not in known]
     if unknown:
-        raise errors.NotFound(f"{hostlist.compress(unknown)} in the scores of {night.day:%Y-%m-%d}")
+        raise errors.NotFound(
+            f"{hostlist.compress(unknown)} has no score of {night.day:%Y-%m-%d}: not used then, or no such node"
+        )
     shown = [known[n] for n in wanted] if wanted else [*night.new, *night.still, *night.suspects]
     if args.json:
         print(lemon_json.dumps([lemon_json.score(s) for s in shown]), end="")

@@ -206,11 +206,6 @@ def _drain_one(
 class _NotDone(errors.ProbingError):
     """It was not done."""
 
-    def __str__(self) -> str:
-        return " ".join(
-            map(str, self.args)
-        )  # the outcome's own words: no right was missing, and Slurm did answer
-
 
 def _require_done(outcome: nodes.Outcome) -> None:
     if outcome.state != "done":

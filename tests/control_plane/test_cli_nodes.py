@@ -103,5 +103,5 @@ def test_an_outcome_is_told_in_its_own_words(
     assert cli.main(["drain", "n9", "--reason", "x", "--config", str(config)]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "n1: not done: n1 is not drained",
-        "n9: not done: No such thing is known: node n9",
+        "n9: not done: Slurm knows no node n9",
     ]

@@ -59,7 +59,7 @@ def test_one_attempt_of_several(run: Run) -> None:
     assert [a["attempt"] for a in json.loads(run("4242", "--attempt", "2", "--json")[1])["attempts"]] == [2]
     code, out, err = run("4242", "--attempt", "3")
     assert (code, out) == (3, "")
-    assert "attempt 3 of job 4242, which has 2" in err
+    assert "job 4242 has no attempt 3; it has 1 to 2" in err
 
 
 @pytest.mark.parametrize(("job", "code", "words"), [("999", 3, "job 999"), ("nonsense", 2, "not a job id")])
