@@ -91,7 +91,9 @@ class Callers:
         if request.get("cluster") != self._service.config.cluster.name:
             raise munge.Refused("the MUNGE credential was made for another cluster's service")
         if not -SKEW_S <= found.age_s <= munge.TTL_S:
-            raise munge.Refused(f"the MUNGE credential is {found.age_s:.0f} s old, at most {munge.TTL_S} are allowed")
+            raise munge.Refused(
+                f"the MUNGE credential is {found.age_s:.0f} s old, at most {munge.TTL_S} are allowed"
+            )
         if found.realm:
             raise munge.Refused(f"the MUNGE credential is of realm {found.realm!r}")
         self._take(credential, now_s)

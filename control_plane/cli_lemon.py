@@ -204,6 +204,8 @@ def _list(args: argparse.Namespace) -> int:
         for s in shown
     ]  # fmt: skip
     print(f"{night.cluster}, {night.day:%Y-%m-%d}: {lemon_view.headline(night)}")
+    print("\n".join(lemon_text.unsuspected(lemon_view.of(night, drains=drains))), end="")
+    print("\n" * (not (night.new or night.still)), end="")
     if rows:
         heads = ("NODE", "VERDICT", "CHANCE", "SINCE", "MULTI", "SINGLE", "XIDS", "OUT", "WHY")
         print(table.render(heads, rows, right=frozenset({"CHANCE", "MULTI", "SINGLE", "XIDS", "OUT"})))
