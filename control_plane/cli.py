@@ -27,6 +27,7 @@ GROUPS = (
     "query",
     "doctor",
     "dashboards",
+    "completion",
 )
 """Command groups in the order of the help; each is `cli_<name>.py` and imports its tools when it runs."""
 

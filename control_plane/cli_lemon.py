@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probing_cluster.control_plane import cli_lemon_people, commands, table
+from probing_cluster.control_plane import cli_lemon_people, commands, progress, table
 from probing_cluster.core import clock, errors, hostlist, records, settings
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ def _report(args: argparse.Namespace) -> int:
 
     config, store = _open(args)
     with store:
-        night = _night(config, store, _day(args.day), again=args.again)
+        with progress.Progress("lemon report", None, "nights scored"):
+            night = _night(config, store, _day(args.day), again=args.again)
         drains = store.drains(open_only=True)
         if args.html:
             _write_html(args.html, night, config, drains)
@@ -221,7 +222,7 @@ def _thresholds(args: argparse.Namespace) -> int:
         raise errors.UsageError("--percentile lies between 0 and 100, --votes is 1 or more")
     config, store = _open(args)
     day = _day(args.day)
-    with store:
+    with store, progress.Progress("lemon thresholds", None, "nights measured"):
         found, _ = nightly.measure(store, config, day, told=_told(config, day))
     if not found.nodes:
         raise errors.NotFound(

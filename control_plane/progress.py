@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -26,17 +27,28 @@ class Progress:
         self._said_s = time.monotonic_s() + QUIET_S - EVERY_S
         self._bar: rich_progress.Progress | None = None
         self._task: rich_progress.TaskID | None = None
+        self._began_s = time.monotonic_s()
+        self._over = threading.Event()
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
             self._bar = self._started()
+        else:
+            threading.Thread(target=self._tick, name=f"progress of {self._what}", daemon=True).start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._over.set()
         if self._bar is not None:
             self._bar.stop()
+
+    def _tick(self) -> None:
+        """One long step says that it goes on, too."""
+        while not self._over.wait(EVERY_S):
+            self._show()
 
     def at(self, name: str) -> None:
         """What is worked on now."""
@@ -53,12 +65,13 @@ class Progress:
             self._bar.update(self._task, completed=self._n, now=self._now)
             return
         now_s = self._time.monotonic_s()
-        if now_s - self._said_s < EVERY_S:
-            return
-        self._said_s = now_s
+        with self._lock:
+            if now_s - self._said_s < EVERY_S:
+                return
+            self._said_s = now_s
         of = f" of {self._total:,}" if self._total is not None else ""
         at = f": {self._now}" if self._now else ""
-        line = f"probing-ctl: {self._what}: {self._n:,}{of} {self._unit} done{at}"
+        line = f"probing-ctl: {self._what}: {self._n:,}{of} {self._unit} in {now_s - self._began_s:.0f} s{at}"
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
 
@@ -73,7 +86,14 @@ class Progress:
             progress.TimeElapsedColumn(),
             progress.TextColumn("{task.fields[now]}", markup=False),
         ]
-        made = progress.Progress(*columns, console=console.Console(stderr=True), transient=True)
+        # Standard output is the answer: it is never drawn over nor sent through the bar's console.
+        made = progress.Progress(
+            *columns,
+            console=console.Console(stderr=True),
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
         self._task = made.add_task(self._what, total=self._total, now="")
         made.start()
         return made

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
 
 import pytest
 
@@ -32,8 +33,8 @@ def test_a_line_now_and_then_where_no_terminal_is(capsys: pytest.CaptureFixture[
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.splitlines() == [
-        "probing-ctl: fleet: 1 of 3 figures done: mttf-by-size",
-        "probing-ctl: fleet: 3 of 3 figures done: mttf-by-size",
+        "probing-ctl: fleet: 1 of 3 figures in 2 s: mttf-by-size",
+        "probing-ctl: fleet: 3 of 3 figures in 17 s: mttf-by-size",
     ]
 
 
@@ -60,3 +61,22 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert "1,200 attempts" in screen.getvalue()
     assert "[red]before 2026[/]" in screen.getvalue()
     assert capsys.readouterr().out == ""
+
+
+def test_one_long_step_is_heard_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A single query of minutes says that it goes on, and nothing ticks after the end."""
+    monkeypatch.setattr(progress, "QUIET_S", 0.0)
+    monkeypatch.setattr(progress, "EVERY_S", 0.01)
+    heard = threading.Event()
+    show = progress.Progress._show
+
+    def shown(self: progress.Progress) -> None:
+        show(self)
+        heard.set()
+
+    monkeypatch.setattr(progress.Progress, "_show", shown)
+    with progress.Progress("import", None, "files"):
+        assert heard.wait(60)
+    assert "probing-ctl: import: 0 files in" in capsys.readouterr().err
