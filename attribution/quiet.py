@@ -73,7 +73,8 @@ class Quiet:
             code,
             signal,
             reason,
-            cancelled_by,
+            # One answer for all who cancelled their own job.
+            _USER if cancelled_by and cancelled_by == user else cancelled_by,
             len(nodes) == 1,
             bool(n_gpus),
             bool(limit_s),

@@ -87,6 +87,6 @@ def cause(word: str) -> Cause:
     """The cause of a word; raises NotFound with the valid words."""
     known = load().causes
     if word not in known:
-        msg = f"cause {word!r}; valid: {', '.join(sorted(known))}"
+        msg = f"there is no cause {word!r}; valid: {', '.join(sorted(known))}"
         raise errors.NotFound(msg)
     return known[word]

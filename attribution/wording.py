@@ -33,6 +33,9 @@ _HAPPENED = {
 }
 
 
+_ROOT = frozenset({"root", "0"})
+
+
 def summary(case: scene.Scene, ranking: rank.Ranking) -> str:
     """One sentence: what, where, which evidence, how long before the end."""
     winner = ranking.winner
@@ -129,8 +132,16 @@ def _time_limit(case: scene.Scene, _ranking: rank.Ranking) -> str:
 
 
 def _cancelled(case: scene.Scene, _ranking: rank.Ranking) -> str:
-    by = case.attempt.cancelled_by
-    return f"The job was cancelled{f' by {by}' if by else ''}."
+    by, user = case.attempt.cancelled_by, case.attempt.user
+    if not by:
+        return "The job was cancelled."
+    if by == user:
+        return f"The job was cancelled by its user ({user})."
+    if by in _ROOT:
+        return "The job was cancelled by root: by an administrator, or by Slurm itself."
+    if by.isascii() and by.isdecimal():
+        return f"The job was cancelled by user id {by}."
+    return f"The job was cancelled by {by}, not by its user."
 
 
 def _requeued(_case: scene.Scene, _ranking: rank.Ranking) -> str:
@@ -180,6 +191,9 @@ _SPECIAL = {
 def next_step(case: scene.Scene, ranking: rank.Ranking) -> str:
     """The cause's next step with its names filled in, and the part's serial number where one is known."""
     winner = ranking.winner
+    by = case.attempt.cancelled_by
+    if winner.cause == "user_cancelled" and by in _ROOT and by != case.attempt.user:
+        return "Ask the administrators why: root cancelled it, not its user."
     text = winner.info.next_step.format(
         device=phrases.device(winner.device) if winner.device else "the device",
         node=winner.node or "the node",

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from probing_cluster.control_plane import commands
-from probing_cluster.core import errors
+from probing_cluster.core import command_line, errors
 
 GROUPS = (
     "db",
@@ -27,6 +27,7 @@ GROUPS = (
     "query",
     "doctor",
     "dashboards",
+    "completion",
 )
 """Command groups in the order of the help; each is `cli_<name>.py` and imports its tools when it runs."""
 
@@ -34,14 +35,15 @@ _EPILOG = """exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 no 
 5 not permitted, 6 Slurm unreachable, 7 malformed input"""
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> command_line.Parser:
     """The command line, with every group that is installed."""
-    made = argparse.ArgumentParser(
+    made = command_line.Parser(
         prog="probing-ctl",
         description="Runs and asks Probing Cluster.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    command_line.add_version(made)
     register = commands.Commands(made)
     for group in GROUPS:
         name = f"probing_cluster.control_plane.cli_{group}"
@@ -52,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; its exit code."""
-    args = parser().parse_args(argv)
+    args = parser().read(argv)
     try:
         code: int = args.run(args)
         sys.stdout.flush()

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import sys
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from probing_cluster.control_plane import commands, span
+from probing_cluster.control_plane import commands, progress, span
 from probing_cluster.core import clock, records, sanitize, settings
 
 if TYPE_CHECKING:
@@ -56,12 +55,22 @@ def _attribute(args: argparse.Namespace) -> int:
         if args.job is not None:
             total.add(attribute.attribute(store, since=since, until=until, job_ids=args.job, **how), said)
         else:
-            for done in attribute.in_slices(store, since=since, until=until, **how):
+            for done in _followed(attribute.in_slices(store, since=since, until=until, **how)):
                 total.add(done, said)
         while not args.dry_run and (n := accounts.update(store, config.attribution, since=_EPOCH)):
             total.n_accounts += n
     said.end(total)
     return 0
+
+
+def _followed(slices: Iterator[attribute.AttributionRun]) -> Iterator[attribute.AttributionRun]:
+    """The slices, while people see how far it has got."""
+    with progress.Progress("attribute", None, "attempts judged") as shown:
+        for done in slices:
+            if done.until is not None:
+                shown.at(f"what ended before {done.until:%Y-%m-%d %H:%M} UTC is judged")
+            shown.step(done.n_attempts)
+            yield done
 
 
 class _Text:
@@ -145,22 +154,14 @@ class _Total:
     n_attempts: int = 0
     n_changed: int = 0
     n_accounts: int = 0
-    n_slices: int = 0
     causes: Counter[str] = dataclasses.field(default_factory=Counter)
 
     def add(self, done: attribute.AttributionRun, said: _Text) -> None:
-        """One slice; from the second on people are told how far it has got."""
+        """One slice."""
         said.changes(done.changed)
         self.n_attempts += done.n_attempts
         self.n_changed += len(done.changed)
         self.causes.update(done.counts)
-        self.n_slices += 1
-        if self.n_slices > 1 and done.until is not None:
-            print(
-                f"probing-ctl: what ended before {done.until:%Y-%m-%d %H:%M} UTC is judged:"
-                f" {self.n_attempts} attempts, {self.n_changed} verdicts {'would change' if self.dry_run else 'new or changed'}",
-                file=sys.stderr,
-            )
 
 
 def _verdict(args: argparse.Namespace) -> int:

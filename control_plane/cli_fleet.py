@@ -8,10 +8,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from probing_cluster.control_plane import commands, span, table
+from probing_cluster.control_plane import commands, fleet_text, progress, span
 from probing_cluster.core import clock, errors, settings
+
+if TYPE_CHECKING:
+    from probing_cluster.db import store as db_store
 
 FIGURES = {
     "state-breakdown": "jobs and GPU time by final state",
@@ -30,7 +33,6 @@ FIGURES = {
 """Every figure, by the name of its function in attribution.fleet."""
 
 _EPILOG = "figures:\n" + "\n".join(f"  {name:<20} {meaning}" for name, meaning in FIGURES.items())
-_ABOUT = ("since", "until", "partition", "users")
 
 
 def register(register: commands.Commands) -> None:
@@ -55,6 +57,9 @@ def register(register: commands.Commands) -> None:
         default=[],
         help="a parameter of the figure, such as min_gpus=64",
     )
+    made.add_argument(
+        "--tables", action="store_true", help="all figures with their tables, not one screen in words"
+    )
     made.add_argument("--json", action="store_true", help="one JSON object")
     made.add_argument(
         "--html", metavar="FILE", type=Path, help="write a self-contained page with drawn charts instead"
@@ -69,25 +74,52 @@ def _fleet(args: argparse.Namespace) -> int:
     since = span.instant(args.since, now)
     until = span.instant(args.until, now) if args.until else now
     names = list(FIGURES) if args.figure == "all" else [args.figure]
-    with db_store.Store.open(config) as store:
-        found = {
-            name: compute(
-                name,
-                store,
-                config,
-                {"since": since, "until": until, "partition": args.partition, "users": args.user},
-                _given(args.set),
-            )
-            for name in names
-        }
+    about = {"since": since, "until": until, "partition": args.partition, "users": args.user}
+    given = _given(args.set)
+    with db_store.Store.open(config) as store, progress.Progress("fleet", len(names), "figures") as done:
+        _require_attempts(store, config, args, since, until)
+        found = {}
+        for name in names:
+            done.at(name)
+            found[name] = compute(name, store, config, about, given)
+            done.step()
     if args.html:
         return _page(args.html, config, found, now)
     if args.json:
         plain = {name: figure.to_json() for name, figure in found.items()}
         print(json.dumps(plain if args.figure == "all" else plain[args.figure], indent=2))
     else:
-        print("\n\n".join(text(name, figure) for name, figure in found.items()))
+        _print(args, config, {name: figure.to_json() for name, figure in found.items()})
     return 0
+
+
+def _print(args: argparse.Namespace, config: settings.Settings, plain: Mapping[str, Any]) -> None:
+    if args.figure == "all":
+        print(fleet_text.summary(plain, config.cluster.name))
+    if args.figure != "all" or args.tables:
+        print("\n" * (args.figure == "all"), end="")
+        print("\n\n".join(fleet_text.one(name, FIGURES[name], figure) for name, figure in plain.items()))
+
+
+def _require_attempts(
+    store: db_store.Store,
+    config: settings.Settings,
+    args: argparse.Namespace,
+    since: datetime,
+    until: datetime,
+) -> None:
+    """Raises NotFound for a partition or user that no attempt of the span has: a slip of the keyboard."""
+    if until <= since:
+        raise errors.UsageError(f"--until {args.until or 'now'} is not after --since {args.since}")
+    if not (args.partition or args.user):
+        return
+    about = {"since": since, "until": until, "partition": args.partition, "users": args.user}
+    sizes = compute("job-sizes", store, config, about, {}).to_json()
+    if not sizes["sizes"] and not sizes["n_unknown_gpus"]:
+        named = [f"partition {args.partition}"] if args.partition else []
+        named += [f"user {' or '.join(args.user)}"] if args.user else []
+        between = f"{since:%Y-%m-%d %H:%M} and {until:%Y-%m-%d %H:%M} UTC"
+        raise errors.NotFound(f"no attempt of {', '.join(named)} ran between {between}")
 
 
 def _page(target: Path, config: settings.Settings, found: Mapping[str, Any], made_at: datetime) -> int:
@@ -152,64 +184,3 @@ def _value(name: str, text: str, annotation: str) -> Any:
         return float(text) if "float" in annotation else text
     except (ValueError, KeyError) as exc:
         raise errors.UsageError(f"{name}={text!r} does not fit {annotation}") from exc
-
-
-def text(name: str, figure: Any) -> str:
-    """A figure as its sentence, its numbers and its tables."""
-    plain = figure.to_json()
-    about = [f"{plain['since']} to {plain['until']}"]
-    about += [f"partition {plain['partition']}"] if plain.get("partition") else []
-    about += [f"users {', '.join(plain['users'])}"] if plain.get("users") else []
-    lines = [f"{name}: {FIGURES[name]}", "  ".join(about)]
-    tables: list[str] = []
-    for key, value in plain.items():
-        if key in _ABOUT:
-            continue
-        if isinstance(value, list) and value and isinstance(value[0], dict):
-            tables.append(_table(value))
-        elif isinstance(value, list):
-            lines.append(f"{key.replace('_', ' ')}: {', '.join(map(str, value)) or 'none'}")
-        elif isinstance(value, dict):
-            inner = {k: v for k, v in value.items() if k not in _ABOUT}
-            lines += [f"{key} {k}: {_number(v)}".replace("_", " ") for k, v in inner.items()]
-        else:
-            lines.append(f"{key.replace('_', ' ')}: {_number(value)}")
-    return "\n".join([*lines, *tables])
-
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    rows = _flat(rows)
-    heads = list(rows[0])
-    numbers = {h.upper() for h in heads if all(isinstance(r[h], int | float | None) for r in rows)}
-    cells = [[_number(row[h]) for h in heads] for row in rows]
-    return table.render([h.upper() for h in heads], cells, right=frozenset(numbers))
-
-
-def _flat(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The rows with a part of their own, the same in each, as columns beside the others: `measured low h`."""
-    parts: dict[str, list[str]] = {}
-    for head in rows[0]:
-        found = {tuple(row[head]) for row in rows if isinstance(row[head], dict)}
-        if len(found) == 1 and (names := found.pop()):
-            parts[head] = list(names)
-    return [
-        {
-            (f"{head} {name}" if head in parts else head): (row[head] or {}).get(name)
-            if head in parts
-            else row[head]
-            for head in row
-            for name in parts.get(head, [""])
-        }
-        for row in rows
-    ]
-
-
-def _number(value: Any) -> str:
-    """Numbers short enough to compare; what is not known is `-`."""
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_number(one)}" for name, one in value.items()) or "-"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from probing_cluster.control_plane import commands, span
+from probing_cluster.control_plane import commands, progress, span
 from probing_cluster.core import clock, errors, settings
 
 _EPILOG = """example:
@@ -59,6 +59,13 @@ def register(register: commands.Commands) -> None:
 
 
 def _import(args: argparse.Namespace) -> int:
+    with progress.Progress("import", None, "files"):
+        config, done = _loaded(args)
+    _say(args, config, done)
+    return 0
+
+
+def _loaded(args: argparse.Namespace) -> tuple[settings.Settings, object]:
     if not (args.sacct or args.kernel or args.joblog or args.events):
         msg = "nothing to import; give --sacct, --kernel, --joblog or --events"
         raise errors.UsageError(msg)
@@ -83,8 +90,7 @@ def _import(args: argparse.Namespace) -> int:
     )
     with db_store.Store.open(config, upgrade=True) as store:
         done = load.load(store, order)
-    _say(args, config, done)
-    return 0
+    return config, done
 
 
 def database_of(base: settings.Settings, text: str | None) -> settings.DatabaseSettings:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probing_cluster.control_plane import cli_lemon_people, commands, table
+from probing_cluster.control_plane import cli_lemon_people, commands, progress, table
 from probing_cluster.core import clock, errors, hostlist, records, settings
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ def _report(args: argparse.Namespace) -> int:
 
     config, store = _open(args)
     with store:
-        night = _night(config, store, _day(args.day), again=args.again)
+        with progress.Progress("lemon report", None, "nights scored"):
+            night = _night(config, store, _day(args.day), again=args.again)
         drains = store.drains(open_only=True)
         if args.html:
             _write_html(args.html, night, config, drains)
@@ -187,7 +188,9 @@ def _list(args: argparse.Namespace) -> int:
     known = {s.node: s for s in night.scores}
     unknown = [name for name in wanted if name not in known]
     if unknown:
-        raise errors.NotFound(f"{hostlist.compress(unknown)} in the scores of {night.day:%Y-%m-%d}")
+        raise errors.NotFound(
+            f"{hostlist.compress(unknown)} has no score of {night.day:%Y-%m-%d}: not used then, or no such node"
+        )
     shown = [known[n] for n in wanted] if wanted else [*night.new, *night.still, *night.suspects]
     if args.json:
         print(lemon_json.dumps([lemon_json.score(s) for s in shown]), end="")
@@ -202,6 +205,8 @@ def _list(args: argparse.Namespace) -> int:
         for s in shown
     ]  # fmt: skip
     print(f"{night.cluster}, {night.day:%Y-%m-%d}: {lemon_view.headline(night)}")
+    print("\n".join(lemon_text.unsuspected(lemon_view.of(night, drains=drains))), end="")
+    print("\n" * (not (night.new or night.still)), end="")
     if rows:
         heads = ("NODE", "VERDICT", "CHANCE", "SINCE", "MULTI", "SINGLE", "XIDS", "OUT", "WHY")
         print(table.render(heads, rows, right=frozenset({"CHANCE", "MULTI", "SINGLE", "XIDS", "OUT"})))
@@ -217,7 +222,7 @@ def _thresholds(args: argparse.Namespace) -> int:
         raise errors.UsageError("--percentile lies between 0 and 100, --votes is 1 or more")
     config, store = _open(args)
     day = _day(args.day)
-    with store:
+    with store, progress.Progress("lemon thresholds", None, "nights measured"):
         found, _ = nightly.measure(store, config, day, told=_told(config, day))
     if not found.nodes:
         raise errors.NotFound(

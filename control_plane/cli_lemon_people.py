@@ -82,7 +82,7 @@ def _require_known(store: db_store.Store, names: list[str]) -> None:
     known = {s.node for s in store.lemon_scores()} | {b.node for b in store.heartbeats()}
     unknown = [name for name in names if name not in known]
     if known and unknown:
-        raise errors.NotFound(f"{hostlist.compress(unknown)}: neither scored nor heard of")
+        raise errors.NotFound(f"{hostlist.compress(unknown)} is not known: neither scored nor heard of")
 
 
 def _note(config: settings.Settings, node: str, action: str, author: str, words: str) -> records.OperatorNote:

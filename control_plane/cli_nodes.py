@@ -8,17 +8,20 @@ import json
 import os
 import sys
 import uuid
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from probing_cluster.control_plane import commands, table, view
+from probing_cluster.control_plane import commands, fault_names, node_table, view
 from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings
 
 if TYPE_CHECKING:
     from probing_cluster.control_plane import slurm_hands
     from probing_cluster.db import store as db_store
     from probing_cluster.slurm_plugins import nodes
+
+_DECISIONS_OF = timedelta(days=7)
+"""How far back the decision about a node that is faulty and not drained is looked for."""
 
 
 def register(register: commands.Commands) -> None:
@@ -64,7 +67,21 @@ def _hands(config: settings.Settings) -> slurm_hands.SlurmHands:
 
 
 def _names(args: argparse.Namespace) -> list[str]:
-    return [name for text in args.node for name in hostlist.expand(text)]
+    names = [name for text in args.node for name in hostlist.expand(text)]
+    if args.node and not names:
+        raise errors.UsageError(f"{' '.join(args.node)!r} names no node")
+    return list(dict.fromkeys(names))
+
+
+def _known_names(args: argparse.Namespace, store: db_store.Store, hands: slurm_hands.SlurmHands) -> list[str]:
+    """The nodes asked for, all of them known before anything is done about the first."""
+    names = _names(args)
+    try:
+        known = {node.name for node in hands.nodes()}
+    except errors.SlurmUnavailable:
+        return names  # what cannot be checked is tried: each node says for itself what is wrong
+    _require_known(names, known | {beat.node for beat in store.heartbeats()})
+    return names
 
 
 def who() -> str:
@@ -73,29 +90,45 @@ def who() -> str:
 
 
 def _nodes(args: argparse.Namespace) -> int:
+    wanted = _names(args)
     config, store = _open(args)
     with store:
         rows = _node_rows(config, store)
-    wanted = set(_names(args))
+    known = {row["node"] for row in rows}
+    _require_known(wanted, known)
     rows = [r for r in rows if (not wanted or r["node"] in wanted) and (not args.faulty or _faulty(r))]
     if args.json:
-        print(json.dumps(rows, indent=2, default=str))
-        return 0
-    cells = [
-        (
-            r["node"],
-            r["slurm"],
-            _age(r["silent_s"]),
-            ", ".join(r["faults"]) or "none",
-            r["drained_for"] or r["slurm_reason"],
-            r["acknowledged"],
-        )
-        for r in rows
-    ]
-    heads = ("NODE", "SLURM", "AGENT", "FAULTS", "DRAINED FOR", "WHO IS ON IT")
-    shown = len(heads) if any(r["acknowledged"] for r in rows) else len(heads) - 1
-    print(table.render(heads[:shown], [cell[:shown] for cell in cells]))
+        print(json.dumps([_plain(row) for row in rows], indent=2, default=str))
+    elif rows:
+        print(node_table.text(rows))
+    elif known:
+        asked = len(wanted or known)
+        print(f"no fault, drain or silent agent on {asked} node{'s' if asked > 1 else ''}")
+    else:
+        print("no node is known: Slurm does not answer, and no agent was ever heard (probing-ctl doctor)")
     return 0
+
+
+def _require_known(names: Sequence[str], known: Collection[str]) -> None:
+    """Raises NotFound for names that neither Slurm nor an agent knows: a slip of the keyboard."""
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise errors.NotFound(
+            f"{hostlist.compress(unknown)} is not known: Slurm does not list it, and no agent was ever heard there"
+        )
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    named = [
+        {
+            "name": f.name,
+            "severity": f.severity,
+            "since": f.since and clock.iso_z(f.since),
+            "signs": list(f.keys),
+        }
+        for f in row["named"]
+    ]
+    return {**row, "named": named}
 
 
 def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[str, Any]]:
@@ -105,10 +138,19 @@ def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[st
         slurm = {}
     beats = {b.node: b for b in store.heartbeats()}
     ages = store.heartbeat_ages_s()
+    drains = [d for d in store.drains(since=clock.SYSTEM.now() - _DECISIONS_OF) if d.action == "drain"]
+    latest = {d.node: d for d in sorted(drains, key=lambda d: d.at)}
     standing = {d.node: d for d in store.drains(open_only=True) if d.action == "drain"}
     acks = {n.subject.removeprefix("node:"): n for n in store.notes(action="ack")}  # the last one stays
     return [
-        _node_row(name, slurm.get(name), beats.get(name), ages.get(name), standing.get(name), acks.get(name))
+        _node_row(
+            name,
+            slurm.get(name),
+            beats.get(name),
+            ages.get(name),
+            (standing.get(name), latest.get(name)),
+            acks.get(name),
+        )
         for name in sorted({*slurm, *beats, *standing})
     ]
 
@@ -118,52 +160,43 @@ def _node_row(
     node: view.Node | None,
     beat: records.AgentHeartbeat | None,
     age_s: float | None,
-    drain: records.Drain | None,
+    drains: tuple[records.Drain | None, records.Drain | None],
     ack: records.OperatorNote | None,
 ) -> dict[str, Any]:
-    faults = sorted(
-        (beat.faults if beat else {}).items(), key=lambda f: (f[1].get("severity") != "high", f[0])
-    )
+    """One node; `drains` are our open one and our latest decision."""
+    drain, latest = drains
+    named = fault_names.named(beat.faults if beat else {})
+    signs = [(key, fault.severity) for fault in named for key in fault.keys]
     return {
         "node": name,
         "slurm": "+".join(sorted(node.states)) if node else "unknown",
         "slurm_reason": node.reason if node else "",
         "silent_s": age_s,
         "beat_s": beat.beat_s if beat else None,
-        "faults": [f"{key} ({fault.get('severity')})" for key, fault in faults],
+        "faults": [f"{key} ({severity})" for key, severity in signs],
+        "named": named,
+        "drain": node_table.drained(node, named, drain, latest),
         "drained_for": "; ".join(text for text in (drain.reason, drain.why_state) if text) if drain else "",
-        "acknowledged": _acknowledged(ack, drain, [fault for _, fault in faults]),
+        "acknowledged": _acknowledged(ack, drain, named),
     }
 
 
 def _acknowledged(
-    ack: records.OperatorNote | None, drain: records.Drain | None, faults: list[Mapping[str, Any]]
+    ack: records.OperatorNote | None,
+    drain: records.Drain | None,
+    faults: Sequence[fault_names.NamedFault],
 ) -> str:
     """Who said that they deal with what stands now; empty when it began after that, or nothing stands."""
     if ack is None or not (drain or faults):
         return ""
-    began = drain.at if drain else min((_since(f) for f in faults), default=None)
+    began = drain.at if drain else min((f.since for f in faults if f.since), default=None)
     if began is not None and ack.at < began:
         return ""
     return f"{ack.author}, {ack.at:%m-%d %H:%M}Z{f': {ack.note}' if ack.note else ''}"
 
 
-def _since(fault: Mapping[str, Any]) -> datetime:
-    """When a fault began; long ago when its agent does not say."""
-    told = fault.get("since")
-    try:
-        return datetime.fromisoformat(told) if told else datetime.min.replace(tzinfo=UTC)
-    except (TypeError, ValueError):
-        return datetime.min.replace(tzinfo=UTC)
-
-
 def _faulty(row: dict[str, Any]) -> bool:
-    silent = row["silent_s"] is None or row["silent_s"] > 3 * (row["beat_s"] or 10.0)
-    return bool(row["faults"] or row["drained_for"] or row["slurm_reason"] or silent)
-
-
-def _age(silent_s: float | None) -> str:
-    return "never heard" if silent_s is None else f"{silent_s:.0f} s ago"
+    return bool(row["faults"] or row["drained_for"] or row["slurm_reason"] or node_table.silent(row))
 
 
 def _drain(args: argparse.Namespace) -> int:
@@ -173,7 +206,7 @@ def _drain(args: argparse.Namespace) -> int:
         person = store.speaker(who())
         reason = sanitize.clean(f"{view.OWN_PREFIX} {args.reason} ({person})", 200)
         hands = _hands(config)
-        for name in _names(args):
+        for name in _known_names(args, store, hands):
             failed += _attempt(name, lambda name=name: _drain_one(config, store, hands, name, reason, person))
     return 1 if failed else 0
 
@@ -207,11 +240,6 @@ def _drain_one(
 class _NotDone(errors.ProbingError):
     """It was not done."""
 
-    def __str__(self) -> str:
-        return " ".join(
-            map(str, self.args)
-        )  # the outcome's own words: no right was missing, and Slurm did answer
-
 
 def _require_done(outcome: nodes.Outcome) -> None:
     if outcome.state != "done":
@@ -223,7 +251,8 @@ def _resume(args: argparse.Namespace) -> int:
     with store:
         hands = _hands(config)
         failed = sum(
-            _attempt(name, lambda name=name: _resume_one(store, hands, name)) for name in _names(args)
+            _attempt(name, lambda name=name: _resume_one(store, hands, name))
+            for name in _known_names(args, store, hands)
         )
     return 1 if failed else 0
 
@@ -241,7 +270,7 @@ def _resume_one(store: db_store.Store, hands: slurm_hands.SlurmHands, name: str)
 def _ack(args: argparse.Namespace) -> int:
     config, store = _open(args)
     with store:
-        for name in _names(args):
+        for name in _known_names(args, store, _hands(config)):
             _note(config, store, name, "ack", args.note)
             print(f"{name}: acknowledged")
     return 0
@@ -253,7 +282,7 @@ def _set_healthy(args: argparse.Namespace) -> int:
     config, store = _open(args)
     with store:
         hands = _hands(config)
-        names = list(dict.fromkeys(_names(args)))
+        names = list(dict.fromkeys(_known_names(args, store, hands)))
         if sys.stderr.isatty():
             print(f"asking {_agents(names)} to look again …", file=sys.stderr, flush=True)
         whys = repaired.look_again(store, names, store.speaker(who()))

@@ -54,7 +54,7 @@ def _query(args: argparse.Namespace) -> int:
     except (psycopg.errors.SyntaxError, psycopg.errors.DataError, psycopg.errors.ProgrammingError) as exc:
         raise errors.UsageError(engines.first_line(exc)) from exc
     except psycopg.errors.ReadOnlySqlTransaction as exc:
-        raise errors.NotPermitted(f"only questions: {engines.first_line(exc)}") from exc
+        raise errors.NotPermitted(f"only questions are answered: {engines.first_line(exc)}") from exc
     except psycopg.Error as exc:
         raise engines.meaning(exc) from exc
     more = bool(args.limit) and len(rows) > args.limit

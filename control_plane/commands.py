@@ -6,13 +6,15 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+from probing_cluster.core import command_line
+
 Run = Callable[[argparse.Namespace], int]
 
 
 class Commands:
     """Where a group adds its commands; every one of them takes `--config`."""
 
-    def __init__(self, parser: argparse.ArgumentParser, *, dest: str = "command") -> None:
+    def __init__(self, parser: command_line.Parser, *, dest: str = "command") -> None:
         self._parsers = parser.add_subparsers(dest=dest, metavar="COMMAND", required=True, title="commands")
 
     def add(self, name: str, run: Run, meaning: str, *, epilog: str = "") -> argparse.ArgumentParser:

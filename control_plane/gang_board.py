@@ -60,7 +60,7 @@ def find(store: db_store.Store, cluster: str, ref: job_ref.JobRef, now: datetime
     # Nodes know of a job seconds after its start, accounting half a minute later.
     told = [a for a in store.allocations(job_id=ref.base) if a.uid is not None] if ref.plain else []
     if not told:
-        msg = f"job {ref} (neither accounting nor any node has told of it)"
+        msg = f"job {ref} is not known: neither accounting nor any node has reported it"
         raise errors.NotFound(msg)
     owners = tuple({"user": _user(a.uid), "account": ""} for a in told)
     since = max(a.at for a in told) - ONE_MOMENT

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Mapping
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -36,6 +37,8 @@ def everything(config: settings.Settings, run: commands.Runner) -> Iterator[doct
     if not config.database.url and not embedded.running(directory):
         why = "nothing is stored: agents keep what they see, and no job is judged"
         fix = "probing-ctl db upgrade makes and starts it; for a site: [database] url"
+        if _shared(Path(directory)):
+            fix = f"[database] directory names a directory of its own, such as /var/lib/probing-cluster/postgres, not {directory}"
         found = f"no server runs in {directory}"
         yield doctor.Finding(name="database", level="fail", found=found, why=why, fix=fix)
         return
@@ -58,6 +61,16 @@ def everything(config: settings.Settings, run: commands.Runner) -> Iterator[doct
         return
     yield from agents(config, run)
     yield from site_certificates.database(config)
+
+
+def _shared(directory: Path) -> bool:
+    """Whether others use the directory, too: a server is not made there."""
+    try:
+        place = directory.resolve()
+        others = place.stat().st_mode & 0o022 or any(place.iterdir())
+    except OSError:
+        return False  # it is not there yet, or only its owner may look
+    return bool(others) and not (place / "data").is_dir()
 
 
 def schema(config: settings.Settings) -> Iterator[doctor.Finding]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import pwd
+import shlex
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from probing_cluster.control_plane import safe_fix
 from probing_cluster.core import database_url, errors, secret_file, settings
 from probing_cluster.slurm_plugins import commands, doctor, standing
 
 ROOTS_HOOKS = ("Prolog", "Epilog", "HealthCheckProgram")
 """What slurmd starts as root."""
+_EVERYBODYS_ACCOUNTS = frozenset({"nobody", "daemon", "bin", "sys", "www-data", "games", "guest"})
 EVERYBODYS = ("TaskProlog", "PlugStackConfig")
 """What is read or run in every user's name: whoever can write it is every user."""
 
@@ -22,13 +25,19 @@ def untrusted(path: Path, owner: int = 0) -> str | None:
 
     A directory that all may write is no better for being sticky: its owner's files may be there, not ours.
     """
+    return next((why for _, why in open_parts(path, owner)), None)
+
+
+def open_parts(path: Path, owner: int = 0) -> list[tuple[Path, str]]:
+    """Every part of `path` that others can change, and why."""
+    found = []
     for part in parts(path):
         told = part.lstat()
         if told.st_uid not in {0, owner}:
-            return f"{part} belongs to uid {told.st_uid}"
-        if not stat.S_ISLNK(told.st_mode) and told.st_mode & 0o022:
-            return f"{part} is mode {stat.S_IMODE(told.st_mode):04o}: others can write it"
-    return None
+            found.append((part, f"{part} belongs to uid {told.st_uid}"))
+        elif not stat.S_ISLNK(told.st_mode) and told.st_mode & 0o022:
+            found.append((part, f"{part} is mode {stat.S_IMODE(told.st_mode):04o}: others can write it"))
+    return found
 
 
 def parts(path: Path) -> list[Path]:
@@ -41,14 +50,15 @@ def hooks(config: Mapping[str, str]) -> Iterator[doctor.Finding]:
     for key in (*ROOTS_HOOKS, *EVERYBODYS):
         found = list(_files(config.get(key, "")))
         bad = [why for path in found if (why := untrusted(path))]
+        first = next((path for path in found if untrusted(path)), None)
         name = f"{key.lower()}_path"
-        if bad:
+        if bad and first is not None:
             yield doctor.Finding(
                 name=name,
                 level="fail",
                 found="; ".join(bad[:3]),
                 why="whoever can change it is root (or every user) on every node",
-                fix="chown root:root and chmod go-w, the file and every directory above it",
+                fix=safe_fix.for_program(first, (p for p, _ in open_parts(first)), f"{key} in slurm.conf"),
             )
         elif found:
             yield doctor.Finding(name=name, level="ok", found=", ".join(map(str, found[:3])))
@@ -79,7 +89,8 @@ def settings_file(path: Path) -> Iterator[doctor.Finding]:
         return
     bad = untrusted(path, os.geteuid())
     if bad:
-        fix = f"chown root and chmod go-w, {path} and every directory above it"
+        wrong = (part for part, _ in open_parts(path, os.geteuid()))
+        fix = safe_fix.for_program(path, wrong, "--config, or PROBING_CONFIG")
         why = "whoever writes it says what our daemons do"
         yield doctor.Finding(name="settings", level="fail", found=bad, why=why, fix=fix)
     else:
@@ -95,7 +106,7 @@ def secrets(config: settings.Settings, path: Path) -> Iterator[doctor.Finding]:
             level="fail",
             found=f"{path} holds a password and is mode {stat.S_IMODE(path.stat().st_mode):04o}",
             why="whoever can read it can connect",
-            fix=f"chmod 600 {path}, or better passfile= or sslkey= in the URL",
+            fix="take the password out of it: passfile= or sslkey= in the URL names a private file",
         )
     keys = (database_url.parameters(url).get("sslkey", "") for url in urls)
     named = (config.mail.password_file, config.lemon.webhook_secret_file, config.service.tls_key, *keys)
@@ -105,7 +116,11 @@ def secrets(config: settings.Settings, path: Path) -> Iterator[doctor.Finding]:
         except errors.SettingsError as exc:
             why = "it is not read while it is so: nothing is delivered, mailed, posted or answered with it"
             yield doctor.Finding(
-                name="secrets", level="fail", found=str(exc), why=why, fix=f"chmod 600 {secret}"
+                name="secrets",
+                level="fail",
+                found=str(exc),
+                why=why,
+                fix=safe_fix.for_secret(Path(secret), "the setting that names it"),
             )
 
 
@@ -126,7 +141,13 @@ def helper(config: settings.Settings) -> Iterator[doctor.Finding]:
     elif path.stat().st_mode & 0o077:
         found = f"{path} is mode {stat.S_IMODE(path.stat().st_mode):04o}"
         why = "it still answers root and the service only, but others may keep it busy"
-        yield doctor.Finding(name="helper", level="warn", found=found, why=why, fix=f"chmod 600 {path}")
+        yield doctor.Finding(
+            name="helper",
+            level="warn",
+            found=found,
+            why=why,
+            fix="systemctl restart probing-node-helper, which makes its socket anew",
+        )
     else:
         yield doctor.Finding(name="helper", level="ok", found=str(path))
 
@@ -157,7 +178,18 @@ def account(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.
         level="warn",
         found=f"{name} is no operator",
         why="where PrivateData hides jobs, the service sees none of them",
-        fix=f"sacctmgr -i create user {name} account=root adminlevel=operator",
+        fix=_operator(name),
+    )
+
+
+def _operator(name: str) -> str:
+    """How the service becomes an operator; an account that others share must never become one."""
+    if name in _EVERYBODYS_ACCOUNTS:
+        return f"run probing-ctl serve under an account of its own, not {name}; then doctor says how it becomes an operator"
+    quoted = shlex.quote(name)
+    return (
+        f"if only probing-ctl serve uses {name}: sacctmgr add user {quoted} account=root adminlevel=operator"
+        f" (or modify user where name={quoted} set adminlevel=operator)"
     )
 
 
@@ -179,7 +211,7 @@ def agent_socket(config: settings.Settings) -> Iterator[doctor.Finding]:
             level="fail",
             found=bad,
             why=why,
-            fix=f"chown root {path.parent}; chmod 755 {path.parent}",
+            fix=safe_fix.for_socket("[agent] socket"),
         )
     else:
         yield doctor.Finding(name="agent_socket", level="ok", found=str(path))

@@ -1,7 +1,7 @@
 """Every error the product raises on purpose.
 
-A class's docstring is the first half of its message: what went wrong. The instance's text
-is the second half: which thing, and the way out. A command catches `ProbingError` once.
+The instance's text is the whole message: the fact first, then the way out. The class decides the exit
+code; its docstring is the message only where nothing more is known. A command catches `ProbingError` once.
 """
 
 
@@ -11,9 +11,7 @@ class ProbingError(Exception):
     exit_code: int = 1
 
     def __str__(self) -> str:
-        meaning = (type(self).__doc__ or "").strip().splitlines()[0].rstrip(".")
-        detail = super().__str__()
-        return f"{meaning}: {detail}" if detail else meaning
+        return super().__str__() or (type(self).__doc__ or "").strip().splitlines()[0].rstrip(".")
 
 
 class SettingsError(ProbingError):

@@ -41,11 +41,11 @@ def _judge(path: Path, found: os.stat_result) -> None:
         msg = f"{path} holds a secret and must be a plain file"
         raise errors.SettingsError(msg)
     if found.st_uid not in {0, os.geteuid()}:
-        msg = f"{path} holds a secret but belongs to uid {found.st_uid}; chown it to root or to the service's account"
+        msg = f"{path} holds a secret but belongs to uid {found.st_uid}; give the service a copy of its own"
         raise errors.SettingsError(msg)
     forbidden = 0o037 if found.st_uid == 0 else 0o077
     if found.st_mode & forbidden:
-        msg = f"{path} holds a secret and is mode {stat.S_IMODE(found.st_mode):04o}; chmod 600 {path}"
+        msg = f"{path} holds a secret and is mode {stat.S_IMODE(found.st_mode):04o}; 0600 is needed, or 0640 of root"
         raise errors.SettingsError(msg)
 
 

@@ -69,7 +69,9 @@ def connected(uri: str) -> Iterator[Any]:
         with adbc.connect(uri, autocommit=True) as connection:
             yield connection
     except _UNAVAILABLE as exc:
-        raise errors.DatabaseUnavailable(engines.first_line(exc)) from exc
+        raise errors.DatabaseUnavailable(
+            f"the database cannot be reached: {engines.first_line(exc)}"
+        ) from exc
 
 
 def _field(item: dataclasses.Field[Any], hint: Any) -> Any:
@@ -154,4 +156,6 @@ class Reader:
                 return cursor.fetch_arrow_table()
         except _UNAVAILABLE as exc:
             self.close()
-            raise errors.DatabaseUnavailable(engines.first_line(exc)) from exc
+            raise errors.DatabaseUnavailable(
+                f"the database cannot be reached: {engines.first_line(exc)}"
+            ) from exc

@@ -146,7 +146,7 @@ class Delivery:
             ack = load_module.total([self._send(load) for load in loads])
         except psycopg.Error as exc:
             burst = False
-            raise errors.DatabaseUnavailable(_first_line(exc)) from exc
+            raise errors.DatabaseUnavailable(f"the database cannot be reached: {_first_line(exc)}") from exc
         finally:
             if not burst:
                 self.close()

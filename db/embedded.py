@@ -127,7 +127,7 @@ def _check_reachable(home: Path, who: postgres_programs.Account) -> None:
         if postgres_programs.run(who, ["test", "-x", ancestor], timeout_s=10).returncode != 0:
             raise errors.DatabaseUnavailable(
                 f"the server runs as {who.name}, which may not enter {ancestor}; choose a database directory "
-                f"elsewhere (such as /var/lib/probing-cluster/postgres) or allow it yourself: chmod o+x {ancestor}"
+                f"elsewhere, such as /var/lib/probing-cluster/postgres"
             )
 
 

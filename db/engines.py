@@ -71,13 +71,13 @@ def meaning(exc: BaseException | None) -> Exception:
     if isinstance(exc, psycopg.errors.InsufficientPrivilege):
         return errors.NotPermitted(f"the database says: {first_line(exc)}")
     if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError):
-        return errors.DatabaseUnavailable(first_line(exc))
+        return errors.DatabaseUnavailable(f"the database cannot be reached: {first_line(exc)}")
     if isinstance(
         exc,
         psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName | psycopg.errors.UndefinedFunction,
     ):
         return errors.DatabaseUnavailable(
-            f"its schema is not this version's ({first_line(exc)}); run probing-ctl db upgrade"
+            f"the database's schema is not this version's ({first_line(exc)}); run probing-ctl db upgrade"
         )
     return exc if isinstance(exc, Exception) else errors.DatabaseUnavailable(str(exc))
 

@@ -133,7 +133,7 @@ def agent_role_of(url: str, cluster: str, node: str) -> str:
             "SELECT role_name FROM probing.agent_role WHERE cluster = %s AND node = %s", [cluster, node]
         ).fetchone()
     if row is None:
-        raise errors.NotFound(f"an agent's role for node {node} of {cluster}")
+        raise errors.NotFound(f"node {node} of {cluster} has no agent's role")
     return str(row[0])
 
 
@@ -153,7 +153,7 @@ def remove(url: str, name: str) -> None:
     """Take a login role away; raises NotFound, and NotPermitted for a role that is none of ours."""
     with _connection(url) as connection, connection.transaction():
         if _groups_of(connection, name) is None:
-            raise errors.NotFound(f"role {name}")
+            raise errors.NotFound(f"there is no role {name}")
         if not _groups_of(connection, name):
             raise errors.NotPermitted(f"role {name} is not one of Probing Cluster's")
         connection.execute("DELETE FROM probing.agent_role WHERE role_name = %s", [name])

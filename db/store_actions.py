@@ -29,7 +29,7 @@ class ActionRows(store_base.StoreBase):
         """Set fields of a recorded decision: state, why_state, ended_at …; raises NotFound."""
         new = {name: plain.plain(value) for name, value in changes.items()}
         if not self._execute(sa.update(tables.drain).where(_D.drain_id == drain_id).values(**new)):
-            raise errors.NotFound(f"drain {drain_id}")
+            raise errors.NotFound(f"there is no drain {drain_id}")
 
     def drains(
         self,

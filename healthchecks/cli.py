@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from probing_cluster.core import certificates, errors, settings
+from probing_cluster.core import certificates, command_line, errors, settings
 from probing_cluster.healthchecks import (
     checkresults,
     exit_codes,
@@ -25,7 +25,7 @@ from probing_cluster.healthchecks import (
 )
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(command_line.Parser):
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         print(f"{self.prog}: {message}", file=sys.stderr)
@@ -35,6 +35,7 @@ class _Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = _Parser(prog="probing-check", description="Health checks of this node, by hand.")
+    command_line.add_version(top)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
     listing = commands.add_parser("list", help="every check, whether it is on, and what it proves")
     running = commands.add_parser("run", help="run checks now and say what was found")
@@ -74,7 +75,7 @@ def _add_common(listing: _Parser, running: _Parser, explaining: _Parser, making:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the exit code is documented in docs/checks.md."""
-    args = parser().parse_args(argv)
+    args = parser().read(argv)
     command = {"list": _list, "run": _run, "explain": _explain, "genconf": _genconf}[args.command]
     try:
         code = command(args)

@@ -110,7 +110,11 @@ def load(store: db_store.Store, config: settings.Settings, day: datetime | None 
     day = day or store.lemon_day_before(_EVER, cluster)
     rows = [s for s in store.lemon_scores(day=day) if s.cluster == cluster] if day else []
     if day is None or not rows:
-        raise errors.NotFound(f"no scores of {day:%Y-%m-%d}" if day else "no night has been scored yet")
+        raise errors.NotFound(
+            f"{day:%Y-%m-%d} is not scored; probing-ctl lemon report --day {day:%Y-%m-%d} scores it"
+            if day
+            else "no night has been scored yet; probing-ctl lemon report scores the last one"
+        )
     told = store.recall(f"{_REMEMBERED} {cluster} {day:%Y-%m-%d}", {})
     before_day = store.lemon_day_before(day, cluster)
     return _night(

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from probing_cluster.core import command_line
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run the agent until it is told to stop; `--once` reads everything once, delivers and prints what it saw."""
@@ -20,6 +22,7 @@ def main(argv: list[str] | None = None) -> int:
         "--once", action="store_true", help="read every source once, deliver, print JSON, exit"
     )
     parser.add_argument("--verbose", action="store_true", help="log what is done, not only what is wrong")
+    command_line.add_version(parser)
     asked = parser.parse_args(argv)
 
     from probing_cluster.core import errors, logs, settings

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from probing_cluster.core import clock, errors, settings
+from probing_cluster.core import clock, command_line, errors, settings
 from probing_cluster.reports import job_ref, json_out, model, paint, rows, source, text
 
 _EPILOG = """exit codes: 0 printed, 2 wrong usage or configuration, 3 no such job,
@@ -35,6 +35,7 @@ def parser() -> argparse.ArgumentParser:
         "--config", metavar="FILE", type=Path, help="settings file (default $PROBING_CONFIG, else /etc)"
     )
     made.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colour the text")
+    command_line.add_version(made)
     return made
 
 
@@ -65,7 +66,7 @@ def _print(args: argparse.Namespace) -> None:
         return
     report = model.build(ref, found, now=now)
     if args.attempt is not None and all(v.attempt.attempt != args.attempt for v in report.attempts):
-        msg = f"attempt {args.attempt} of job {ref}, which has {len(report.attempts)}"
+        msg = f"job {ref} has no attempt {args.attempt}; it has {_numbers(report)}"
         raise errors.NotFound(msg)
     if args.html:
         _write_html(args.html, report)
@@ -74,6 +75,11 @@ def _print(args: argparse.Namespace) -> None:
     elif args.html != "-":
         colour = paint.wanted(args.color, sys.stdout)
         _write(text.render(report, width=_width(), colour=colour, attempt=args.attempt))
+
+
+def _numbers(report: model.ReportModel) -> str:
+    numbers = [str(view.attempt.attempt) for view in report.attempts]
+    return f"only {numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
 
 
 def _print_overview(args: argparse.Namespace, ref: job_ref.JobRef, found: rows.Rows) -> None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from probing_cluster.core import records
+from probing_cluster.reports import phrase
+
+_COUNTED_GPU_H = 0.05
+"""What rounds to less than 0.1 GPU-hours is not divided into parts."""
 
 
 @records.record
@@ -20,6 +24,23 @@ class Cost:
     def total_gpu_h(self) -> float:
         """All of it, GPU-hours."""
         return self.replayed_gpu_h + self.restarting_gpu_h + self.queued_gpu_h
+
+    @property
+    def words(self) -> str:
+        """`12.5 GPU-hours: 9.0 replayed, 3.5 queued`; parts that round to nothing are left out."""
+        parts = (
+            (self.replayed_gpu_h, "replayed"),
+            (self.restarting_gpu_h, "restarting"),
+            (self.queued_gpu_h, "queued"),
+        )
+        if self.total_gpu_h < _COUNTED_GPU_H:
+            return "under 0.1 GPU-hours" if self.total_gpu_h > 0 else "no GPU-hours"
+        named = [(amount, word) for amount, word in parts if amount >= _COUNTED_GPU_H]
+        total = f"{phrase.gpu_hours(self.total_gpu_h)} GPU-hours"
+        if len(named) == 1:
+            return f"{total}, {named[0][1]}"
+        listed = ", ".join(f"{phrase.gpu_hours(amount)} {word}" for amount, word in named)
+        return f"{total}: {listed}" if listed else total
 
 
 def of_failures(account: records.RunAccount | None, attempts: Sequence[records.JobAttempt]) -> Cost | None:

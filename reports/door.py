@@ -131,7 +131,7 @@ def _rows(reply: Mapping[str, Any], where: str) -> Mapping[str, Any]:
         rows: Mapping[str, Any] = reply["rows"]
         return rows
     if reply.get("error") == OTHER_DATABASE:
-        raise OtherDatabase(where)
+        raise OtherDatabase(f"the service on {where} answers for another database")
     raise _ERRORS.get(str(reply.get("error")), errors.ProbingError)(str(reply.get("message") or ""))
 
 

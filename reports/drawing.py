@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from probing_cluster.core import hostlist, records
 from probing_cluster.reports import model, phrase, svg
 
-_WIDTH, _LEFT, _RIGHT = 960.0, 148.0, 20.0
+_WIDTH, _LEFT, _RIGHT = 960.0, 148.0, 28.0
 _ROW, _BAR, _TOP = 58.0, 22.0, 8.0
 _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 _MOST_TICKS = 8
@@ -16,7 +16,7 @@ _LEAST_WIDTH = 2.0
 
 
 class Scale:
-    """Instants to horizontal positions."""
+    """Instants to horizontal positions; what came after the end stands beside the axis, not on it."""
 
     def __init__(self, start: datetime, end: datetime) -> None:
         self.start = start
@@ -26,6 +26,10 @@ class Scale:
     def x(self, at: datetime) -> float:
         """Where `at` is drawn, kept within the axis."""
         return _LEFT + self._px_per_s * (min(max(at, self.start), self.end) - self.start).total_seconds()
+
+    def mark_x(self, at: datetime) -> float:
+        """Where the mark of an event or action is drawn: right of the axis when it came after the end."""
+        return _WIDTH - _RIGHT / 2 if at > self.end else self.x(at)
 
     def ticks(self) -> Iterator[datetime]:
         """Round instants, at most a handful."""
@@ -41,10 +45,9 @@ class Scale:
 
 def timeline(report: model.ReportModel) -> str:
     """The drawing; its own words say what it shows, and the page's tables repeat them."""
-    moments = [a.at for v in report.attempts for a in v.actions] + [
-        e.at for v in report.attempts for e in v.evidence
-    ]
-    scale = Scale(report.submit_at, max([report.drawn_until, *moments]))
+    scale = Scale(report.submit_at, report.drawn_until)
+    moments = [m.at for v in report.attempts for m in (*v.actions, *v.evidence)]
+    late = any(at > scale.end for at in moments)
     days = report.submit_at.date() != scale.end.date()
     height = _TOP + _ROW * len(report.attempts) + 30
     waiting = report.attempts[0].attempt.eligible_at or report.submit_at
@@ -57,7 +60,7 @@ def timeline(report: model.ReportModel) -> str:
         svg.element("title", id="timeline-title", text=f"Timeline of job {report.ref}"),
         svg.element("desc", id="timeline-desc", text=_words(report)),
         _patterns(),
-        _axis(scale, height - 24, days=days),
+        _axis(scale, height - 24, days=days, late=late),
         *rows,
         xmlns="http://www.w3.org/2000/svg",
         viewBox=f"0 0 {svg.number(_WIDTH)} {svg.number(height)}",
@@ -86,7 +89,7 @@ def _patterns() -> str:
     )
 
 
-def _axis(scale: Scale, y: float, *, days: bool) -> str:
+def _axis(scale: Scale, y: float, *, days: bool, late: bool) -> str:
     marks = [svg.element("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y, y2=y, class_="axis")]
     for at in scale.ticks():
         x = scale.x(at)
@@ -94,7 +97,12 @@ def _axis(scale: Scale, y: float, *, days: bool) -> str:
         label = phrase.clock_z(at, with_day=days)
         label = label.replace(":00Z", "Z") if at.second == 0 else label
         anchor = "end" if x > _WIDTH - 60 else "middle"
-        marks.append(svg.element("text", text=label, x=x, y=y + 16, text_anchor=anchor, class_="tick"))
+        if not late or x < _WIDTH - _RIGHT - 60:
+            marks.append(svg.element("text", text=label, x=x, y=y + 16, text_anchor=anchor, class_="tick"))
+    if late:
+        marks.append(
+            svg.element("text", text="later", x=_WIDTH - 2, y=y + 16, text_anchor="end", class_="tick")
+        )
     return svg.element("g", *marks, aria_hidden="true")
 
 
@@ -144,14 +152,14 @@ def _cross(x: float, y: float, words: str) -> str:
 
 
 def _event(event: records.HealthEvent, scale: Scale, bar: float) -> str:
-    x, y = scale.x(event.at), bar - 6
+    x, y = scale.mark_x(event.at), bar - 6
     shape = svg.polygon([(x, y - 6), (x + 6, y), (x, y + 6), (x - 6, y)], class_=f"event {event.severity}")
     words = f"{phrase.stamp_z(event.at)} {event.node} {phrase.label(event)} {phrase.device(event)}"
     return svg.element("a", svg.titled(words, shape), href=f"#event-{event.event_id}", aria_label=words)
 
 
 def _action(drain: records.Drain, scale: Scale, bar: float) -> str:
-    x, y = scale.x(drain.at), bar + _BAR + 9
+    x, y = scale.mark_x(drain.at), bar + _BAR + 9
     shape = svg.polygon([(x, y - 6), (x + 5, y + 4), (x - 5, y + 4)], class_="action")
     words = f"{phrase.stamp_z(drain.at)} {drain.action} {drain.node}, {drain.state}: {drain.reason}"
     return svg.titled(words, shape)

@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from probing_cluster.core import records
-from probing_cluster.reports import charts, page
+from probing_cluster.reports import charts, fleet_words, page
 
 Figure = Mapping[str, Any]
 """One figure as `probing-ctl fleet --json` prints it."""
@@ -60,26 +60,11 @@ def _section(name: str, figure: Figure, meaning: str) -> Section:
     return Section(
         name=name,
         title=meaning[:1].upper() + meaning[1:],
-        says=_says(figure),
+        says=" ".join(fleet_words.sentences(name, figure)),
         chart=Markup(chart),  # noqa: S704 - the chart escapes its own values
         series=tuple(series),
         tables=tuple(_tables(figure)),
     )
-
-
-def _says(figure: Figure) -> str:
-    plain = {k: v for k, v in figure.items() if k not in _ABOUT and not isinstance(v, list | dict)}
-    return "; ".join(
-        f"{_words(k)} {percent(v) if k.endswith('_frac') else number(v)}"
-        for k, v in plain.items()
-        if v is not None
-    )
-
-
-def _words(key: str) -> str:
-    """`n_node_fails` as people say it; units stay, a share's is its percent sign."""
-    words = key.removeprefix("n_").removesuffix("_frac")
-    return words.replace("gpu_h", "GPU hours").replace("_", " ").replace("gpu", "GPU")
 
 
 def _tables(figure: Figure) -> Sequence[Table]:
@@ -111,8 +96,8 @@ def _table(key: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     )
     cells = tuple(tuple(_cell(head, row.get(head)) for head in heads) for row in rows[:MOST_ROWS])
     return Table(
-        caption=_words(key),
-        heads=tuple(map(_words, heads)),
+        caption=fleet_words.head(key),
+        heads=tuple(map(fleet_words.head, heads)),
         rows=cells,
         numbers=numbers,
         n_more=max(0, len(rows) - MOST_ROWS),
@@ -198,7 +183,7 @@ def _rates(name: str, title: str, figure: Figure) -> Drawn:
         )
         for c in figure["components"]
     ]
-    return charts.points(name, title, rows, lambda v: f"{v * 1e6:,.3g} per 10⁶ GPU-h"), ()
+    return charts.points(name, title, rows, fleet_words.one_per_gpu_h), ()
 
 
 def _over_time(name: str, title: str, figure: Figure) -> Drawn:

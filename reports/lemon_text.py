@@ -12,10 +12,8 @@ WIDTH = 78
 
 
 def render(view: lemon_view.View) -> str:
-    """The whole report; a quiet night is one line."""
+    """The whole report; a night without a lemon says why there is none, and who comes first."""
     head = f"{view.cluster}, {view.day:%Y-%m-%d}: {view.headline}"
-    if view.quiet:
-        return _clean(head) + "\n"
     lines = [*_wrapped(head), *([view.total_cost] if view.total_cost else [])]
     for title, cards in (
         ("NEW LEMONS", view.new),
@@ -32,8 +30,21 @@ def render(view: lemon_view.View) -> str:
             lines += _wrapped(f"{card.node}  {card.chance}  {card.summary}", "  ")
         if view.n_more_suspects:
             lines.append(f"  and {view.n_more_suspects} more: probing-ctl lemon list")
+    lines += unsuspected(view)
+    if view.quiet:
+        return "\n".join(_clean(line) for line in lines) + "\n"
     lines += ["", *(line for remark in view.remarks for line in _wrapped(remark))]
     return "\n".join(_clean(line) for line in lines) + "\n"
+
+
+def unsuspected(view: lemon_view.View) -> list[str]:
+    """Why no node is a lemon, and the likeliest of those that nobody suspects."""
+    if not view.none_because:
+        return []
+    lines = ["", *_wrapped(view.none_because)]
+    for one in view.ranked:
+        lines += _wrapped(f"{one.node}  {one.chance}  {one.why_not}", "  ", "    ")
+    return lines
 
 
 def card(given: lemon_view.Card) -> str:

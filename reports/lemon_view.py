@@ -15,6 +15,9 @@ SHOWN_FAILURES = 5
 SHOWN_AGAIN = 2
 """Of a lemon told of before."""
 SHOWN_SUSPECTS = 10
+SHOWN_RANKED = 5
+_NEARLY = 0.3
+"""From here on a score is held down for lack of proof rather than of failures."""
 
 
 @records.record
@@ -55,6 +58,15 @@ class Card:
 
 
 @records.record
+class Ranked:
+    """A node that is neither lemon nor suspect."""
+
+    node: str = records.doc("its name")
+    chance: str = records.doc("the probability in words: under 1 %")
+    why_not: str = records.doc("why it is no lemon, one clause")
+
+
+@records.record
 class View:
     """The whole report."""
 
@@ -68,6 +80,10 @@ class View:
     gone: tuple[Card, ...] = records.doc("no lemons any more", default=())
     suspects: tuple[Card, ...] = records.doc("to keep an eye on", default=())
     n_more_suspects: int = records.doc("suspects not shown", default=0)
+    ranked: tuple[Ranked, ...] = records.doc(
+        "the likeliest of the others, of a night without a lemon", default=()
+    )
+    none_because: str = records.doc("why no node is a lemon; empty when one is", default="")
     total_cost: str = records.doc("what all lemons cost together; empty without lemons", default="")
     remarks: tuple[str, ...] = records.doc("how it was made", default=())
     quiet: bool = records.doc("nothing to tell", default=False)
@@ -92,10 +108,55 @@ def of(night: nightly.Night, *, drains: Iterable[records.Drain] = (), report_url
         gone=cards(night.gone),
         suspects=cards(suspects[:SHOWN_SUSPECTS]),
         n_more_suspects=max(0, len(suspects) - SHOWN_SUSPECTS),
+        ranked=ranked(night),
+        none_because=none_because(night),
         total_cost=_total([*night.new, *night.still], night.window_days),
         remarks=night.remarks,
         quiet=night.quiet,
     )
+
+
+def ranked(night: nightly.Night) -> tuple[Ranked, ...]:
+    """The likeliest of the nodes that nobody suspects, when no node is a lemon."""
+    if night.new or night.still:
+        return ()
+    others = [s for s in night.scores if not s.signals.get("status")]
+    others.sort(key=lambda s: (-s.score, -_n_failures(s), s.node))
+    return tuple(
+        Ranked(node=s.node, chance=chance(s.score), why_not=why_not(s, night.window_days))
+        for s in others[:SHOWN_RANKED]
+    )
+
+
+def none_because(night: nightly.Night) -> str:
+    """One sentence on a night without a lemon; empty when there is one."""
+    if night.new or night.still:
+        return ""
+    if not night.scores:
+        return f"None is a lemon because no node was in use in the {night.window_days} days looked at."
+    most = max(_n_failures(s) for s in night.scores)
+    if not most:
+        return f"None is a lemon because no attempt failed because of a node in {night.window_days} days."
+    return (
+        f"None is a lemon because no node failed often enough, and far enough apart, beyond what its load explains:"
+        f" the most are {_count(most, 'failure')} in {night.window_days} days."
+    )
+
+
+def why_not(score: records.LemonScore, window_days: int) -> str:
+    """Why this node is no lemon."""
+    n = _n_failures(score)
+    if not n:
+        return f"no failure in {window_days} days" + (f"; {score.reasons[0]}" if score.reasons else "")
+    if n == 1:
+        return "one failure, which is no pattern"
+    if score.score >= _NEARLY:
+        return f"{n} failures, but no third sign, or too close together: no proof"
+    return f"{n} failures, which its load explains"
+
+
+def _n_failures(score: records.LemonScore) -> int:
+    return score.multi_node_node_fails + score.single_node_node_fails
 
 
 def subject(night: nightly.Night) -> str:

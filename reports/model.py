@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.core import records
-from probing_cluster.reports import advice, cost, job_ref, rows
+from probing_cluster.reports import advice, cost, job_ref, node_state, rows
 
 FAILED_STATES = frozenset(
     {
@@ -24,6 +24,9 @@ FAILED_STATES = frozenset(
     }
 )
 """States in which an attempt ended without finishing its work."""
+
+ETTR_FROM_S = 600.0
+"""A run of one start that was shorter than this was all start-up: its ETTR says nothing and is not shown."""
 
 AFTERMATH = timedelta(minutes=10)
 """How long after an attempt's end something done to its nodes still belongs to its story."""
@@ -64,6 +67,20 @@ class AttemptView:
         """True when it ended without finishing its work."""
         return not self.running and self.attempt.state in FAILED_STATES
 
+    @property
+    def refused(self) -> bool:
+        """True when its node was refused before it began."""
+        return self.verdict is not None and self.verdict.cause == "node_refused"
+
+    @property
+    def fate(self) -> str:
+        """`died`, as the title of its verdict says it."""
+        if self.refused:
+            return "did not begin"
+        if self.died and self.attempt.state == "CANCELLED":
+            return "was cancelled"
+        return "died" if self.died else "is flagged"
+
 
 @records.record
 class ReportModel:
@@ -90,8 +107,25 @@ class ReportModel:
     run: records.RunAccount | None = records.doc("where the run's time went; null until computed")
     cost: cost.Cost | None = records.doc("what its failures cost; null when none failed or not computed")
     advice: tuple[str, ...] = records.doc("what to do now, one sentence each", default=())
+    nodes_now: tuple[str, ...] = records.doc(
+        "what is true now of the nodes of a job that still runs, one sentence each", default=()
+    )
     components: tuple[rows.Sibling, ...] = records.doc("other components of a heterogeneous job", default=())
     made_at: datetime = records.doc("when the report was made")
+
+    @property
+    def title(self) -> str:
+        """`4242`; `4242_7 (4250)` for an array task whose own id is another."""
+        base = self.ref.partition("_")[0].partition("+")[0]
+        return self.ref if base == str(self.job_id) else f"{self.ref} ({self.job_id})"
+
+    @property
+    def shows_ettr(self) -> bool:
+        """Whether the run's ETTR is known and says something."""
+        run = self.run
+        if run is None or run.ettr_measured is None:
+            return False
+        return run.measured or run.n_attempts > 1 or run.wall_s >= ETTR_FROM_S
 
     @property
     def headline(self) -> str:
@@ -141,9 +175,21 @@ def build(ref: job_ref.JobRef, found: rows.Rows, *, now: datetime) -> ReportMode
         run=found.account,
         cost=cost.of_failures(found.account, attempts) if n_died else None,
         advice=advice.what_now([v.verdict for v in views if v.verdict], attempts, died=n_died),
+        nodes_now=node_state.sentences(last, found.heartbeats, found.drains, now),
         components=tuple(s for s in found.siblings if s.het_offset is not None),
         made_at=now,
     )
+
+
+def stories(views: Sequence[AttemptView]) -> list[tuple[AttemptView, ...]]:
+    """Attempts that are explained together: those refused one after the other, each of the others alone."""
+    grouped: list[tuple[AttemptView, ...]] = []
+    for view in views:
+        if grouped and view.refused and grouped[-1][-1].refused:
+            grouped[-1] = (*grouped[-1], view)
+        else:
+            grouped.append((view,))
+    return grouped
 
 
 def _covers(
@@ -159,8 +205,9 @@ def _covers(
 
 
 def is_overview(ref: job_ref.JobRef, found: rows.Rows) -> bool:
-    """True when a bare number names an array of several tasks rather than one job."""
-    return ref.plain and found.n_siblings > 1 and any(s.array_task_id is not None for s in found.siblings)
+    """True when a bare number names an array of several tasks; a task's own job id names that task."""
+    names_an_array = any(a.array_job_id == ref.base for a in found.attempts)
+    return ref.plain and found.n_siblings > 1 and names_an_array
 
 
 def _name(ref: job_ref.JobRef, attempt: records.JobAttempt) -> str:

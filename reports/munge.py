@@ -47,7 +47,7 @@ def encode(payload: bytes, socket: str = "", ttl_s: int = TTL_S) -> str:
         made = ctypes.c_void_p()
         failed = munge.munge_encode(ctypes.byref(made), context, payload, len(payload))
         if failed != _SUCCESS:
-            raise MungeUnavailable(_words(munge, context, failed))
+            raise MungeUnavailable("MUNGE cannot be used here: " + _words(munge, context, failed))
         try:
             return ctypes.string_at(made).decode("ascii")
         finally:
@@ -62,7 +62,7 @@ def decode(credential: str, now_s: float, socket: str = "") -> Vouched:
     munged itself refuses what is forged, from another key, expired, from the future or seen before.
     """
     if not credential.isascii() or "\0" in credential:
-        raise Refused("it is no text that MUNGE makes")
+        raise Refused("the MUNGE credential is no text that MUNGE makes")
     munge = _library()
     context = _context(munge, socket)
     payload, length = ctypes.c_void_p(), ctypes.c_int()
@@ -103,7 +103,7 @@ def _words(munge: ctypes.CDLL, context: ctypes.c_void_p, failed: int) -> str:
 def _context(munge: ctypes.CDLL, socket: str) -> ctypes.c_void_p:
     context = ctypes.c_void_p(munge.munge_ctx_create())
     if not context:
-        raise MungeUnavailable("out of memory")
+        raise MungeUnavailable("MUNGE cannot be used here: out of memory")
     if socket:
         munge.munge_ctx_set(context, ctypes.c_int(_OPT_SOCKET), ctypes.c_char_p(socket.encode()))
     return context
@@ -114,7 +114,7 @@ def _library() -> ctypes.CDLL:
     try:
         munge = ctypes.CDLL(_LIBRARY)
     except OSError as exc:
-        raise MungeUnavailable(f"{_LIBRARY} is not installed") from exc
+        raise MungeUnavailable(f"MUNGE cannot be used here: {_LIBRARY} is not installed") from exc
     munge.munge_ctx_create.restype = ctypes.c_void_p
     munge.munge_ctx_destroy.argtypes = [ctypes.c_void_p]
     munge.munge_ctx_destroy.restype = None

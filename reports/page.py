@@ -43,7 +43,17 @@ def render(report: model.ReportModel) -> str:
     """The page."""
     page = environment().get_template("job.html.j2")
     # The drawing escapes its own values; everything else is escaped by the template.
-    return page.render(report=report, drawing=Markup(drawing.timeline(report)), parts=_parts(report))  # noqa: S704
+    return page.render(
+        report=report,
+        stories=model.stories([v for v in report.attempts if _explained(v)]),
+        drawing=Markup(drawing.timeline(report)),  # noqa: S704
+        parts=_parts(report),
+    )
+
+
+def _explained(view: model.AttemptView) -> bool:
+    """Whether the page has a section on this attempt."""
+    return bool(view.verdict or view.died or view.pace or view.gangs or (view.running and view.others))
 
 
 def _parts(report: model.ReportModel) -> list[tuple[str, str, float, float]]:

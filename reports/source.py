@@ -33,7 +33,7 @@ def document(
         if ask is not None:
             return ask(ref, **asked)
         places = f"a service on {config.service.socket} or at [service] address"
-        msg = f"neither a database of yours in {config.database.directory} nor {places}"
+        msg = f"there is neither a database of yours in {config.database.directory} nor {places}"
         raise errors.DatabaseUnavailable(msg)
     if ask is not None:
         # The service on this very database answers without our loading a driver: half the time.
@@ -84,12 +84,12 @@ def _direct(url: str, cluster: str, ref: job_ref.JobRef) -> Mapping[str, Any]:
         psycopg.errors.UndefinedTable,
         psycopg.errors.UndefinedColumn,
     ) as exc:
-        msg = f"it has not our tables ({_first_line(exc)}); run probing-ctl db upgrade"
+        msg = f"the database lacks our tables ({_first_line(exc)}); run probing-ctl db upgrade"
         raise errors.DatabaseUnavailable(msg) from exc
     except psycopg.errors.InsufficientPrivilege as exc:
-        raise errors.NotPermitted(_first_line(exc)) from exc
+        raise errors.NotPermitted(f"the database says: {_first_line(exc)}") from exc
     except psycopg.Error as exc:
-        raise errors.DatabaseUnavailable(_first_line(exc)) from exc
+        raise errors.DatabaseUnavailable(f"the database cannot be reached: {_first_line(exc)}") from exc
 
 
 def _first_line(error: Exception) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from probing_cluster.core import hostlist, records, sanitize
@@ -22,9 +22,10 @@ def render(
     brush = paint.Brush(colour)
     days = _days(report)
     lines = [*_head(report, width, brush), "", *_attempts(report, width, days, brush)]
-    for view in report.attempts:
-        if attempt is None or view.attempt.attempt == attempt:
-            lines += _why(view, width, days, brush)
+    lines += _nodes_now(report, width, brush)
+    for views in model.stories([v for v in report.attempts if attempt in (None, v.attempt.attempt)]):
+        lines += _refused(views, width, days, brush) if len(views) > 1 else _why(views[0], width, days, brush)
+        for view in views:
             lines += _stalls(view, width, days, brush)
             lines += _pace(view, width, days, brush)
             lines += _logs(view, width, brush)
@@ -54,7 +55,7 @@ def _sides(left: str, right: str, width: int) -> list[str]:
 
 def _head(report: model.ReportModel, width: int, brush: paint.Brush) -> Iterator[str]:
     name = sanitize.clean(report.name, 60)
-    first = _sides(f"Job {report.ref}  {name}".rstrip(), report.headline, width)
+    first = _sides(f"Job {report.title}  {name}".rstrip(), report.headline, width)
     yield from [brush.state(line, report.state) for line in first]
     where = f"{report.user}  partition {report.partition}" if report.partition else report.user
     yield f"{sanitize.clean(where)}  {report.shape}"
@@ -70,7 +71,6 @@ def _head(report: model.ReportModel, width: int, brush: paint.Brush) -> Iterator
     if report.components:
         names = ", ".join(f"{c.ref} {c.state}" for c in report.components)
         yield from _wrap(f"components: {names}", width)
-    yield from _wrap(_ettr(report), width)
 
 
 def _end_words(report: model.ReportModel, days: bool) -> str:
@@ -84,8 +84,7 @@ def _end_words(report: model.ReportModel, days: bool) -> str:
 
 def _ettr(report: model.ReportModel) -> str:
     run = report.run
-    if run is None:
-        return "ETTR not computed yet"
+    assert run is not None
     how = "measured" if run.measured else "checkpoints and start-up assumed, not seen"
     return f"ETTR {phrase.ratio(run.ettr_measured)} (expected {phrase.ratio(run.ettr_expected)}; {how})"
 
@@ -99,9 +98,8 @@ def _attempts(report: model.ReportModel, width: int, days: bool, brush: paint.Br
     for view, head in zip(report.attempts, heads, strict=True):
         yield brush.state(f"{head:<{widest}}  {timeline.bar(view, scale, waiting)}", view.attempt.state)
         waiting = view.attempt.end_at or report.drawn_until
-    legend = (
-        f"bar from {phrase.clock_z(scale.start_at, with_day=days)}, {phrase.span(scale.cell_s)} a character"
-    )
+    left, right = (phrase.clock_z(at, with_day=days) for at in (scale.start_at, scale.end_at))
+    legend = f"bar {left} to {right}"
     yield from (brush.faint(line) for line in _wrap(f"{legend}: {timeline.LEGEND}", width, "  "))
 
 
@@ -122,7 +120,7 @@ def _why(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) ->
     if verdict is None:
         yield from _unjudged(view, width, days, brush)
         return
-    title = f"Why attempt {attempt.attempt} {'died' if view.died else 'is flagged'}"
+    title = f"Why attempt {attempt.attempt} {view.fate}"
     sure = f"{domain_words(verdict)}, {verdict.confidence}"
     yield from (brush.bold(line) for line in _sides(title, sure, width))
     yield from _wrap(sanitize.clean(verdict.summary), width, "  ")
@@ -136,6 +134,31 @@ def _why(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) ->
     done = _done(view, days)
     if done:
         yield from _wrap(done, width, "  ", "    ")
+
+
+def _nodes_now(report: model.ReportModel, width: int, brush: paint.Brush) -> Iterator[str]:
+    if not report.nodes_now:
+        return
+    yield ""
+    yield brush.bold("Its nodes now")
+    for sentence in report.nodes_now:
+        yield from _wrap(sentence, width, "  ", "    ")
+
+
+def _refused(views: Sequence[model.AttemptView], width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
+    """Several starts in a row whose nodes were refused: one story, a line for each."""
+    numbers = [v.attempt.attempt for v in views]
+    yield ""
+    title = f"Why attempts {numbers[0]} to {numbers[-1]} did not begin"
+    yield from (brush.bold(line) for line in _sides(title, "node refused", width))
+    yield from _wrap(
+        "Each time a node was refused before the job began, and Slurm started the job again.", width, "  "
+    )
+    for view in views:
+        assert view.verdict is not None
+        at = view.attempt.start_at or view.attempt.submit_at
+        lead = f"    {phrase.clock_z(at, with_day=days)}  attempt {view.attempt.attempt}  "
+        yield from _wrap(sanitize.clean(view.verdict.summary), width, lead, " " * min(len(lead), width // 2))
 
 
 def _stalls(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
@@ -193,6 +216,8 @@ def _logs(view: model.AttemptView, width: int, brush: paint.Brush) -> Iterator[s
 
 def domain_words(verdict: records.Verdict) -> str:
     """`hardware`; the cause itself where no failure domain applies (cancelled, preempted, unknown)."""
+    if verdict.cause == "user_cancelled":
+        return "cancelled"  # by whom is the summary's word: it may have been root
     if verdict.domain is records.Domain.UNKNOWN:
         return verdict.cause.replace("_", " ")
     return verdict.domain.replace("_", " ")
@@ -248,9 +273,11 @@ def _action(drain: records.Drain, days: bool, reason: str) -> str:
 
 
 def _ends(report: model.ReportModel, width: int, brush: paint.Brush) -> Iterator[str]:
-    entries = [("What it cost", _cost(report))] if report.cost else []
-    for i, step in enumerate(report.advice):
-        entries.append(("" if i else "What now", sanitize.clean(step)))
+    entries = [("" if i else "What now", sanitize.clean(step)) for i, step in enumerate(report.advice)]
+    if report.cost:
+        entries.append(("What it cost", _cost(report)))
+    if report.shows_ettr:
+        entries.append(("The run", _ettr(report)))
     if entries:
         yield ""
     for title, text in entries:
@@ -261,15 +288,8 @@ def _ends(report: model.ReportModel, width: int, brush: paint.Brush) -> Iterator
 
 def _cost(report: model.ReportModel) -> str:
     assert report.cost is not None
-    parts = (
-        (report.cost.replayed_gpu_h, "replayed"),
-        (report.cost.restarting_gpu_h, "restarting"),
-        (report.cost.queued_gpu_h, "queued"),
-    )
-    named = ", ".join(f"{phrase.gpu_hours(amount)} {word}" for amount, word in parts if amount > 0)
-    total = f"{phrase.gpu_hours(report.cost.total_gpu_h)} GPU-hours"
     assumed = "" if report.cost.measured else " (from assumed checkpoints)"
-    return f"{total}: {named}{assumed}" if named else total
+    return f"{report.cost.words}{assumed}"
 
 
 def render_overview(

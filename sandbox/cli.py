@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import errors
+from probing_cluster.core import command_line, errors
 from probing_cluster.sandbox import cli_demo, cluster, commands, layout, mounts, processes, whereabouts
 from probing_cluster.sandbox.faults import registry
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    args = _parser().parse_args(argv)
+    args = _parser().read(argv)
     try:
         return int(args.run(args))
     except errors.ProbingError as exc:
@@ -32,8 +32,9 @@ Register = Callable[..., argparse.ArgumentParser]
 """Adds a command: name, function, one sentence, and the default directory's name if it makes a sandbox."""
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="probing-sandbox", description=__doc__)
+def _parser() -> command_line.Parser:
+    parser = command_line.Parser(prog="probing-sandbox", description=__doc__)
+    command_line.add_version(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: object, text: str, where: str | None = None) -> argparse.ArgumentParser:

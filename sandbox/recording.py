@@ -48,7 +48,7 @@ def take(database: store.Store, job_id: int, about: str) -> Recording:
     """What the database holds about a job and its nodes; raises NotFound."""
     attempts = database.attempts(job_ids=[job_id])
     if not attempts:
-        msg = f"job {job_id} in the database"
+        msg = f"the database knows no job {job_id}"
         raise errors.NotFound(msg)
     nodes = {node for attempt in attempts for node in attempt.nodes}
     since = min(attempt.submit_at for attempt in attempts) - _AROUND

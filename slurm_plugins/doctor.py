@@ -95,7 +95,7 @@ def _prolog_flags(config: Config) -> Finding:
             level="fail",
             found=shown,
             why="the Prolog runs only before the first step: a job starts on an unfit node, and its GPUs stay unknown until then",
-            fix="PrologFlags=Alloc (or Contain)",
+            fix="add Alloc (or Contain) to PrologFlags",
         )
     if "serial" in flags:
         return Finding(
@@ -121,7 +121,7 @@ def _cred_expire(config: Config) -> Finding:
     seconds = int(match[1]) if match else 120
     level = "ok" if seconds <= 30 else "note"
     why = "" if level == "ok" else f"a requeued job waits at least {seconds} s before it can start again"
-    fix = "" if level == "ok" else "AuthInfo=cred_expire=30 (5 is the smallest)"
+    fix = "" if level == "ok" else "add cred_expire=30 to AuthInfo (5 is the smallest)"
     return Finding(name="cred_expire", level=level, found=f"{seconds} s", why=why, fix=fix)
 
 
@@ -158,7 +158,7 @@ def _gres(config: Config) -> Finding:
         level="warn",
         found=config.get("GresTypes", "") or "none",
         why="Slurm does not hand out GPUs one by one: a GPU's fault concerns every job on its node",
-        fix="GresTypes=gpu, with gres.conf",
+        fix="add gpu to GresTypes, with gres.conf",
     )
 
 
@@ -274,7 +274,7 @@ def _private_data(config: Config) -> Finding | None:
         level="note",
         found=",".join(sorted(hidden)),
         why="only an operator sees everybody's jobs and nodes",
-        fix="sacctmgr modify user <account of probing-ctl serve> set adminlevel=operator",
+        fix="make the account of probing-ctl serve an operator: sacctmgr modify user where name=ACCOUNT set adminlevel=operator",
     )
 
 

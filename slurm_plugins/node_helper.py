@@ -21,7 +21,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import clock, errors, logs, settings
+from probing_cluster.core import clock, command_line, errors, logs, settings
 from probing_cluster.slurm_plugins import nodes
 
 LOG = logging.getLogger("probing.helper")
@@ -177,6 +177,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--socket", type=Path, required=True)
     parser.add_argument("--allow-user", required=True, help="the account of probing-ctl serve")
     parser.add_argument("--config", type=Path, default=None)
+    command_line.add_version(parser)
     options = parser.parse_args(argv)
     logs.configure()
     try:

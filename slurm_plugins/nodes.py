@@ -171,7 +171,7 @@ class DirectActions:
     def _read(self, node: str) -> live_records.LiveNode:
         found = self._look.node(node)
         if found is None:
-            raise errors.NotFound(f"node {node}")
+            raise errors.NotFound(f"Slurm knows no node {node}")
         return found
 
 

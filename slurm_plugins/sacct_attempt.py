@@ -58,14 +58,22 @@ def attempt_of(fields: Mapping[str, str], reading: Reading) -> records.JobAttemp
         start_at=times["start"],
         end_at=_end(fields, state, times),
         suspended_s=sacct_times.span_s(fields.get("suspended", "")) or 0.0,
-        time_limit_s=_time_limit_s(fields),
+        time_limit_s=sacct_times.limit_s(_time_limit_s(fields)),
         state=state,
-        cancelled_by=cancelled_by,
+        cancelled_by=_name_of(cancelled_by, fields),
         **_who(fields, ref, reading),
         **_exits(fields, state),
         **_resources(fields),
         **_words(fields),
     )
+
+
+def _name_of(cancelled_by: str | None, fields: Mapping[str, str]) -> str | None:
+    """Slurm's text names a uid: the owner's and root's are names, others stay the number that they are."""
+    if cancelled_by == "0":
+        return "root"
+    owner = _said(fields, "user")
+    return owner if owner and cancelled_by == fields.get("uid", "").strip() else cancelled_by
 
 
 def _who(fields: Mapping[str, str], ref: job_ids.JobRef, reading: Reading) -> dict[str, Any]:

@@ -7,7 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from probing_cluster.core import errors, records
-from probing_cluster.slurm_plugins import attempt_rows, job_ids, sacct_attempt, sacct_rows, slurm_json
+from probing_cluster.slurm_plugins import (
+    attempt_rows,
+    job_ids,
+    sacct_attempt,
+    sacct_rows,
+    sacct_times,
+    slurm_json,
+)
 
 
 def parse_sacct_json(
@@ -84,7 +91,7 @@ def attempt_of(job: Any, cluster: str | None) -> records.JobAttempt | attempt_ro
         start_at=start_at,
         end_at=None if state in attempt_rows.ACTIVE else end_at,
         suspended_s=float(slurm_json.number(times.get("suspended")) or 0),
-        time_limit_s=_minutes_s(times.get("limit")),
+        time_limit_s=sacct_times.limit_s(_minutes_s(times.get("limit"))),
         state=state,
         nodes=sacct_attempt.nodes_in(nodes),
         n_gpus=_tres(job, "gpu"),

@@ -12,6 +12,7 @@ from probing_cluster.core import clock, digits, errors, sanitize
 
 NOT_YET = frozenset({"", "Unknown", "None", "N/A", "NONE", "0"})
 ORDER = ("submit", "eligible", "start", "end")
+_NO_LIMIT_S = 365 * 86400.0
 _SPAN = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d\d)(?:\.\d+)?", re.ASCII)
 _UTC_OFFSET = re.compile(r"([+-]\d\d):?(\d\d)$")
 _NAIVE = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]+", re.ASCII)
@@ -95,6 +96,11 @@ def _spans(reading: Mapping[str, datetime], elapsed_s: float) -> bool:
     if "start" not in reading or "end" not in reading:
         return True
     return abs(reading["end"] - reading["start"] - timedelta(seconds=elapsed_s)) <= timedelta(seconds=1)
+
+
+def limit_s(limit_s: float | None) -> float | None:
+    """A job's time limit; None for the year that Slurm writes for a job without one in a partition without one."""
+    return None if limit_s == _NO_LIMIT_S else limit_s
 
 
 def span_s(text: str) -> float | None:

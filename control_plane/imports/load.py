@@ -178,7 +178,7 @@ def attempt_of(store: db_store.Store, job: str, number: int | None = None) -> re
     found = [a for a in store.attempts(job_ids=[ref.base]) if _is(a, ref) and number in (None, a.attempt)]
     if not found:
         which = "no attempt" if number is None else f"no attempt {number}"
-        raise errors.NotFound(f"job {job}: {which} of it is known")
+        raise errors.NotFound(f"{which} of job {job} is known")
     return max(found, key=lambda a: a.submit_at)
 
 

@@ -401,7 +401,24 @@ def test_cancelled_by_a_person(make):
     """CANCELLED names who."""
     v = make.judge(attempt=make.attempt(state="CANCELLED", exit_code=0, cancelled_by="alice"))
     assert (v.cause, v.domain, v.confidence) == ("user_cancelled", D.UNKNOWN, C.CERTAIN)
-    assert v.summary == "The job was cancelled by alice."
+    assert v.summary == "The job was cancelled by its user (alice)."
+    assert v.next_step.startswith("Nothing")
+
+
+@pytest.mark.parametrize(
+    ("by", "words"),
+    [
+        ("root", "by root: by an administrator, or by Slurm itself."),
+        ("0", "by root: by an administrator, or by Slurm itself."),
+        ("bob", "by bob, not by its user."),
+        ("1001", "by user id 1001."),
+    ],
+)
+def test_a_job_cancelled_by_another_was_not_cancelled_on_purpose_by_its_user(make, by, words):
+    """A bare number is never called the user's own word, and root's act sends the user to the administrators."""
+    v = make.judge(attempt=make.attempt(state="CANCELLED", exit_code=0, cancelled_by=by))
+    assert v.summary == f"The job was cancelled {words}"
+    assert v.next_step.startswith("Ask the administrators") == (by in ("root", "0"))
 
 
 def test_cancelled_after_a_lost_gpu_names_the_gpu(make):

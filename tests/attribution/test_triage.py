@@ -53,7 +53,7 @@ def attempts(draw, make):
         n_gpus=draw(st.sampled_from([None, 0, 8, 24])),
         gpus=None,
         user=draw(st.sampled_from(["", "alice", "bo{b}"])),
-        cancelled_by=draw(st.sampled_from([None, "0", "eve"])),
+        cancelled_by=draw(st.sampled_from([None, "0", "root", "eve", "alice", "1001"])),
         time_limit_s=limit_s,
         suspended_s=draw(st.sampled_from([0.0, 60.5])),
         start_at=make.end - timedelta(seconds=draw(st.sampled_from([1, 20, 1102, 30_000, 700_000]))),

@@ -305,7 +305,7 @@ def test_a_key_that_others_can_read_opens_no_door(site: Site, pki: Path) -> None
     loose = pki / "loose.key"
     shutil.copy(pki / "door.key", loose)
     loose.chmod(0o644)
-    with pytest.raises(errors.SettingsError, match="chmod 600"):
+    with pytest.raises(errors.SettingsError, match="0600 is needed"):
         report_door.tls_context(dataclasses.replace(site.config.service, tls_key=str(loose)))
 
 

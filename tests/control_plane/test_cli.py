@@ -6,11 +6,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from probing_cluster.control_plane import cli, cli_fleet, cli_import, span
+from probing_cluster.control_plane import cli, cli_fleet, cli_import, fleet_text, span
 from probing_cluster.core import errors, records, settings
 from probing_cluster.db import store as db_store
 
@@ -120,21 +119,25 @@ def test_the_policy_can_be_replayed_over_history(run: Run, history: list[str]) -
 
 def test_a_figure_within_a_figure_is_told_in_words_and_columns() -> None:
     """Neither a person nor a terminal reads Python."""
-
-    class Figure:
-        def to_json(self) -> dict[str, Any]:
-            return {
-                "since": "a", "until": "b",
-                "sizes": [{"n_gpus": 8, "measured": None}, {"n_gpus": 16, "measured": {"mttf_h": 2.5, "n_events": 3}}],
-                "buckets": [{"at": "x", "failures": {"gpu": 3, "link": 1}}, {"at": "y", "failures": {}}],
-                "rate": {"since": "a", "until": "b", "per_node_day": 0.0065},
-            }  # fmt: skip
-
-    told = cli_fleet.text("mttf-by-size", Figure())
+    figure = {
+        "since": "a", "until": "b",
+        "sizes": [
+            {"n_gpus": 8, "measured": None, "projected_h": None},
+            {"n_gpus": 16, "measured": {"mttf_h": 2.5, "n_events": 3}, "projected_h": None},
+        ],
+        "buckets": [{"at": "x", "failures": {"gpu": 3, "link": 1}}, {"at": "y", "failures": {}}],
+        "rate": {"since": "a", "until": "b", "per_node_day": 0.00001},
+    }  # fmt: skip
+    told = fleet_text.one("mttf-by-size", "meaning", figure)
     assert "{" not in told
-    assert "rate per node day: 0.0065" in told
-    sizes, buckets = told.index("MEASURED MTTF_H"), told.index("gpu 3, link 1")
-    assert told[sizes:].splitlines()[2].split() == ["16", "2.5", "3"]
+    assert "A job of 16 GPUs ran 2 h 30 min on average until it failed." in told
+    assert "rate, per node day: 0.00001" in told
+    sizes, buckets = told.index("MEASURED MTTF H"), told.index("gpu 3, link 1")
+    assert next(line.split() for line in told[sizes:].splitlines() if line.strip().startswith("16")) == [
+        "16",
+        "2.5",
+        "3",
+    ]
     assert sizes < buckets
 
 

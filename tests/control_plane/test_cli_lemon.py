@@ -155,7 +155,7 @@ def test_what_people_say_counts_from_the_next_night(run: Run, store: db_store.St
     (said,) = json.loads(run("deny", "n07", "--note", "was the switch", "--json")[1])
     assert (said["node"], said["action"], said["note"]) == ("n07", "deny", "was the switch")
     code, _, err = run("confirm", "n20,n99")
-    assert (code, "n99: neither scored nor heard of" in err) == (3, True)
+    assert (code, "n99 is not known" in err) == (3, True)
     notes = {n.subject: n for n in store.notes()}
     assert notes["node:n20"].action == "confirm"
     assert notes["node:n07"].detail == {"lemon": True}

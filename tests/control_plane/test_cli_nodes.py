@@ -63,13 +63,13 @@ def test_who_acknowledged_what_stands_is_shown(store: db_store.Store, run: Run) 
         {"xid:gpu3": {"severity": "high", "since": clock.iso_z(NOW - timedelta(hours=1))}},
     )
     first = drain(store, NOW - timedelta(minutes=30))
-    assert "WHO IS ON IT" not in run("nodes")
+    assert "known to" not in run("nodes")
     run("ack", "n1", "n2", "--note", "reseating it")
     rows = {row["node"]: row["acknowledged"] for row in json.loads(run("nodes", "--json"))}
     assert rows["n1"] == "", "nothing stands there"
     assert rows["n2"].endswith("Z: reseating it")
     table = run("nodes")
-    assert "WHO IS ON IT" in table
+    assert "known to" in table
     assert table.count("reseating it") == 1
     store.update_drain(first.drain_id, state="resumed", ended_at=NOW)
     assert "reseating it" in run("nodes"), "the fault it was about still stands"
@@ -80,7 +80,8 @@ def test_who_acknowledged_what_stands_is_shown(store: db_store.Store, run: Run) 
 def test_a_reason_and_what_is_not_known_of_it_are_two_things(store: db_store.Store, run: Run) -> None:
     """The words that Slurm shows end before ours about them begin."""
     drain(store, NOW, why="accounting has not said yet whether a note of another's lay in between")
-    assert "probing: xid 79 gpu3; accounting has not said yet" in run("nodes", "n2")
+    assert "probing: xid 79 gpu3; accounting has not said yet" in run("nodes", "n2", "--json")
+    assert "accounting" not in run("nodes", "n2"), "nobody who asks whether it stands needs that"
 
 
 def test_an_outcome_is_told_in_its_own_words(
@@ -94,14 +95,41 @@ def test_an_outcome_is_told_in_its_own_words(
     monkeypatch.setattr(
         hands,
         "drain",
-        lambda name, _reason: nodes.Outcome(state="failed", why=f"No such thing is known: node {name}"),
+        lambda name, _reason: nodes.Outcome(state="failed", why=f"Slurm knows no node {name} any more"),
     )
     monkeypatch.setattr(cli_nodes, "_hands", lambda _config: hands)
     config = tmp_path / "probing.toml"
     config.write_text(f'[cluster]\nname = "c"\n[database]\nurl = "{store.connection_uri()}"\n')
     assert cli.main(["resume", "n1", "--config", str(config)]) == 1
-    assert cli.main(["drain", "n9", "--reason", "x", "--config", str(config)]) == 1
+    assert cli.main(["drain", "n2", "--reason", "x", "--config", str(config)]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "n1: not done: n1 is not drained",
-        "n9: not done: No such thing is known: node n9",
+        "n2: not done: Slurm knows no node n2 any more",
     ]
+    asked: list[str] = []
+    monkeypatch.setattr(hands, "drain", lambda name, _reason: asked.append(name))
+    assert cli.main(["drain", "n[1,9]", "--reason", "x", "--config", str(config)]) == 3
+    assert "n9 is not known" in capsys.readouterr().err
+    assert asked == [], "a slip of the keyboard drains no half of a list"
+
+
+def test_a_node_that_nobody_knows_is_no_empty_table(
+    store: db_store.Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], run: Run
+) -> None:
+    """A slip of the keyboard ends with 3, garbage with 7, each with a sentence and nothing on standard output."""
+    beat(store, "n1", {})
+    assert run("nodes", "n1").splitlines()[1].startswith("n1")
+    config = str(tmp_path / "probing.toml")
+    for words, code in ((["n99"], 3), (["n1", "n99"], 3), (["n[1-"], 7), ([""], 2)):
+        assert cli.main(["nodes", *words, "--config", config]) == code
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.startswith("probing-ctl: ")
+        assert len(said.err.splitlines()) == 1
+
+
+def test_no_trouble_is_a_sentence(store: db_store.Store, run: Run) -> None:
+    """--faulty on a sound cluster, and a cluster of which nothing is known."""
+    assert "no node is known" in run("nodes")
+    beat(store, "n1", {})
+    assert run("nodes", "--faulty") == "no fault, drain or silent agent on 1 node\n"

@@ -89,7 +89,7 @@ def test_logins_of_people_and_dashboards(run: Run, url: str, tmp_path: Path) -> 
     secret.write_text("hunter2\n")
     secret.chmod(0o644)
     code, _, err = run("db", "add-login", "t_board", "reader", "--password-file", str(secret))
-    assert (code, "chmod 600" in err) == (2, True)
+    assert (code, "0600 is needed" in err) == (2, True)
     secret.chmod(0o600)
     scopes = ("--scope", "account=nlp", "--scope", "user=*")
     assert run("db", "add-login", "t_board", "reader", *scopes, "--password-file", str(secret))[0] == 0

@@ -64,7 +64,7 @@ def test_a_password_in_the_url_makes_the_file_secret(url: str, has: bool, tmp_pa
     path.write_text(f'[database]\nurl = "{url}"\n')
     path.chmod(0o644)
     if has:
-        with pytest.raises(errors.SettingsError, match="chmod 600"):
+        with pytest.raises(errors.SettingsError, match="0600 is needed"):
             settings.load(path)
         path.chmod(0o600)
     assert settings.load(path).database.url == url

@@ -29,7 +29,7 @@ def test_what_others_can_read_or_write_is_refused(tmp_path: Path, mode: int) -> 
     """The error says the mode and the cure; neither reader accepts it."""
     path = _made(tmp_path, mode)
     for use in (secret_file.read, secret_file.require_private):
-        with pytest.raises(errors.SettingsError, match=f"mode {mode:04o}; chmod 600"):
+        with pytest.raises(errors.SettingsError, match=f"mode {mode:04o}; 0600 is needed"):
             use(path)
 
 

@@ -59,7 +59,7 @@ def test_one_attempt_of_several(run: Run) -> None:
     assert [a["attempt"] for a in json.loads(run("4242", "--attempt", "2", "--json")[1])["attempts"]] == [2]
     code, out, err = run("4242", "--attempt", "3")
     assert (code, out) == (3, "")
-    assert "attempt 3 of job 4242, which has 2" in err
+    assert "job 4242 has no attempt 3; it has 1 to 2" in err
 
 
 @pytest.mark.parametrize(("job", "code", "words"), [("999", 3, "job 999"), ("nonsense", 2, "not a job id")])
@@ -124,6 +124,8 @@ def test_an_array_by_its_number_is_an_overview(store: db_store.Store, run: Run) 
         ]
     )
     assert "Job array 500: 2 tasks started" in run("500")[1]
+    for task in ("502", "500_2"):  # a task's own job id, as the node's logs have it, is that task
+        assert run(task)[1].startswith("Job 500_2 (502)  ")
     assert [t["job"] for t in json.loads(run("500", "--json")[1])["tasks"]] == ["500_2", "500_1"]
     assert run("500", "--html", "-")[0] == 2
 

@@ -57,7 +57,8 @@ def test_every_number_is_there_in_words() -> None:
         "50 %",
         "COMPLETED 90 90 %",
         "2026-10-24 14:00 Z to",
-        "measured.mttf h",
+        "measured MTTF h",
+        "In periods of 7 d: at most 55 failures (from 2026-11-01), in the last 55.",
         "16,384 GPUs, projected",
     ):
         assert words in text.replace("00Z", "00 Z"), words
@@ -82,8 +83,11 @@ def test_what_is_drawn_is_also_told() -> None:
 
 def test_it_needs_nothing_from_anywhere_and_runs_nothing() -> None:
     """No script, image, link or import, whatever a state, a user or a cluster is called."""
-    hostile = {"states": [{**STATES["states"][0], "state": EVIL}], "n_attempts": 1}  # type: ignore[index]
-    storms = {"min_failures": 3, "storms": [{"job_id": 1, "user": EVIL, "causes": [EVIL, "x"]}]}
+    hostile = {**STATES, "states": [{**STATES["states"][0], "state": EVIL}]}  # type: ignore[index]
+    storms = {
+        "min_failures": 3,
+        "storms": [{"job_id": 1, "user": EVIL, "n_failures": 3, "causes": [EVIL, "x"]}],
+    }
     text = render(EVIL, state_breakdown=hostile, requeue_storms=storms)
     tags = Reader(text).tags
     assert not {tag for tag, _ in tags} & {
@@ -110,13 +114,25 @@ def test_nothing_in_the_span_is_said() -> None:
         "infrastructure_attempts_frac": None,
         "infrastructure_gpu_time_frac": None,
     }
-    text = render(state_breakdown=empty, requeue_storms={"storms": []}, failures_over_time={"buckets": []})
-    assert "Nothing in this span." in text
+    text = render(
+        state_breakdown=empty,
+        requeue_storms={"min_failures": 3, "storms": []},
+        failures_over_time={"bucket_s": 60.0, "buckets": []},
+    )
+    for words in (
+        "No attempt ended in this span.",
+        "No job failed 3 times or more.",
+        "No failure in any period.",
+    ):
+        assert words in text
 
 
 def test_a_long_table_is_cut_and_says_so() -> None:
     """A thousand runs are for --json."""
-    storms = {"storms": [{"job_id": n} for n in range(fleet_page.MOST_ROWS + 5)]}
+    storms = {
+        "min_failures": 3,
+        "storms": [{"job_id": n, "n_failures": 3} for n in range(fleet_page.MOST_ROWS + 5)],
+    }
     text = render(requeue_storms=storms)
     assert "5 more in <code>probing-ctl fleet requeue-storms --json</code>" in text
 

@@ -130,7 +130,7 @@ def test_the_drawing_is_to_scale(story: rows.Rows) -> None:
         if r.get("class") in {"ran", "lost", "waited"} and r.get("x")
     ]
     whole = (told.at("14:41:09") - told.at("14:02:11")).total_seconds()
-    px = (960 - 148 - 20) / whole
+    px = (960 - 148 - 28) / whole
     expected = [("waited", 3), ("ran", 1102 - 450), ("lost", 450), ("waited", 64), ("ran", 1169)]
     assert [kind for kind, _, _ in bars] == [kind for kind, _ in expected]
     for (_, _, width), (_, seconds) in zip(bars, expected, strict=True):
@@ -176,3 +176,24 @@ def test_a_running_job_has_a_page_too() -> None:
     text = " ".join(Reader(page.render(build(rows.Rows(attempts=(running,), others=(seen,))))).words)
     assert "still running" in text
     assert "Seen on the nodes of attempt 1 so far" in text
+
+
+def test_what_came_after_the_end_does_not_stretch_the_axis(story: rows.Rows) -> None:
+    """A drain nine minutes after a job of 40 minutes: the bars keep their lengths, its mark stands right of the axis."""
+    space = "{http://www.w3.org/2000/svg}"
+
+    def bars(found: rows.Rows) -> list[str]:
+        root = ET.fromstring(drawing.timeline(build(found)))
+        return [str(r.get("width")) for r in root.iter(f"{space}rect") if r.get("class") in {"ran", "lost"}]
+
+    late = told.drain("drain", told.at("14:50:00"), event_ids=(), node=story.attempts[1].nodes[0])
+    after = dataclasses.replace(story, drains=(*story.drains, late))
+    assert bars(after) == bars(story)
+    root = ET.fromstring(drawing.timeline(build(after)))
+    right = max(float(str(p.get("points")).split(",")[0]) for p in root.iter(f"{space}polygon"))
+    axis = next(
+        float(str(line.get("x2"))) for line in root.iter(f"{space}line") if line.get("class") == "axis"
+    )
+    assert right > axis
+    assert "later" in {t.text for t in root.iter(f"{space}text")}
+    assert "later" not in {t.text for t in ET.fromstring(drawing.timeline(build(story))).iter(f"{space}text")}

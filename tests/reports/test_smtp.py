@@ -141,7 +141,7 @@ def test_a_login_never_travels_in_the_clear(secret: str) -> None:
     with pytest.raises(errors.SettingsError, match="in the clear"):
         smtp.send(config, MAIL, TWO)
     Path(secret).chmod(0o644)
-    with pytest.raises(errors.SettingsError, match="chmod 600"):
+    with pytest.raises(errors.SettingsError, match="0600 is needed"):
         smtp.send(dataclasses.replace(config, security="starttls"), MAIL, TWO)
     with pytest.raises(errors.SettingsError, match="security must be"):
         smtp.send(to(25, security="tls"), MAIL, TWO)

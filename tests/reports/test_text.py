@@ -26,8 +26,8 @@ def test_the_report_answers_why_what_it_cost_and_what_now(story: rows.Rows) -> N
         "GPU 3 of n2 fell off the bus (Xid 79) 4 s before the job ended.",
         "14:20:32Z  n2  kernel  Xid 79  gpu3 0000:5e:00",
         "n2 drained 14:20:34Z (probing: xid 79 gpu3); job requeued 14:20:35Z; n1: no",
-        "What it cost  2.6 GPU-hours: 2.0 replayed, 0.3 restarting, 0.3 queued",
         "What now      Reseat or replace GPU 3 of n2",
+        "What it cost  2.6 GPU-hours: 2.0 replayed, 0.3 restarting, 0.3 queued",
     ):
         assert line in page
 
@@ -201,3 +201,69 @@ def test_a_stall_is_told_while_the_job_runs() -> None:
         rows.Rows(attempts=(running,), gangs=(dataclasses.replace(stall, ended_at=told.at("14:11:00")),))
     )
     assert "until 14:11:00" in over
+
+
+def test_the_verdict_leads_and_the_ratio_comes_last(story: rows.Rows) -> None:
+    """Whoever reads from the top meets why, then what to do, and only then what it cost."""
+    page = render(story)
+    places = [page.index(w) for w in ("Why attempt 1", "What now", "What it cost", "ETTR 0.71")]
+    assert places == sorted(places)
+
+
+def test_a_short_failure_has_neither_a_ratio_nor_parts_of_nothing(story: rows.Rows) -> None:
+    """Four seconds of one GPU: no ETTR of start-up, no '<0.1' three times, no bar of 0 s a character."""
+    assert story.account is not None
+    brief = dataclasses.replace(
+        story.attempts[0],
+        submit_at=told.at("14:02:11"),
+        start_at=told.at("14:02:11"),
+        end_at=told.at("14:02:15"),
+        state="FAILED",
+        nodes=("n2",),
+        n_gpus=1,
+    )
+    account = dataclasses.replace(
+        story.account, n_gpus=1, n_attempts=1, wall_s=4.0, lost_to_replay_s=3.0, restart_s=1.0, queued_s=0.0,
+        productive_s=0.0, checkpoint_s=0.0, end_at=told.at("14:02:15"), measured=False, ettr_measured=0.0,
+    )  # fmt: skip
+    page = render(dataclasses.replace(story, attempts=(brief,), account=account))
+    assert "ETTR" not in page
+    assert "<0.1" not in page
+    assert "What it cost  under 0.1 GPU-hours (from assumed checkpoints)" in page
+    assert "bar 14:02:11Z to 14:02:15Z: # ran" in page
+    longer = dataclasses.replace(account, wall_s=model.ETTR_FROM_S)
+    assert "ETTR 0.00" in render(dataclasses.replace(story, attempts=(brief,), account=longer))
+
+
+def test_starts_that_were_refused_are_one_story(story: rows.Rows) -> None:
+    """Three refusals and a start: one section, a line for each with its node, and nothing 'died'."""
+    attempts, verdicts = [], []
+    for n in (1, 2, 3):
+        at = told.at(f"14:0{n}:00")
+        attempts.append(
+            told.attempt(n, submit_at=at, start_at=at, end_at=at, state="REQUEUED", nodes=(f"n{n}",))
+        )
+        verdicts.append(
+            dataclasses.replace(
+                story.verdicts[0],
+                attempt=n,
+                submit_at=at,
+                cause="node_refused",
+                node=f"n{n}",
+                evidence=(),
+                domain=records.Domain.UNKNOWN,
+                summary=f"n{n} was refused before the job began (xid 79 gpu0).",
+                next_step=f"Nothing for the job. Repair n{n}.",
+                ruled_out=(),
+            )
+        )
+    attempts.append(
+        told.attempt(4, submit_at=told.at("14:05:00"), start_at=told.at("14:05:01"), state="RUNNING")
+    )
+    page = render(rows.Rows(attempts=tuple(attempts), verdicts=tuple(verdicts)))
+    assert page.count("did not begin") == 1
+    assert "Why attempts 1 to 3 did not begin" in page
+    assert all(f"attempt {n}  n{n} was refused" in page for n in (1, 2, 3))
+    assert "died\n" not in page.replace("x died", "")
+    alone = render(rows.Rows(attempts=(attempts[0],), verdicts=(verdicts[0],)))
+    assert "Why attempt 1 did not begin" in alone

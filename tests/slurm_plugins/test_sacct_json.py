@@ -83,6 +83,10 @@ def test_arrays_het_jobs_and_limits() -> None:
     task["time"]["limit"] = {"set": False, "infinite": True, "number": 0}
     (row,) = parse(task).attempts
     assert (row.array_job_id, row.array_task_id, row.run_key, row.time_limit_s) == (5, 0, "5_0", None)
+    task["time"]["limit"] = some(
+        525600
+    )  # the year that slurmctld writes where neither job nor partition has one
+    assert parse(task).attempts[0].time_limit_s is None
     (row,) = parse(new(het={"job_id": 6, "job_offset": some(1)})).attempts
     assert (row.het_job_id, row.het_offset, row.run_key) == (6, 1, "6")
 

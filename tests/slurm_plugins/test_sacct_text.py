@@ -73,6 +73,35 @@ def test_one_row_is_one_attempt() -> None:
 
 
 @pytest.mark.parametrize(
+    ("state", "uid", "name"),
+    [
+        ("CANCELLED by 1000", "1000", "alice"),
+        ("CANCELLED by 0", "1000", "root"),
+        ("CANCELLED by 7", "1000", "7"),
+        ("CANCELLED by 1000", "", "1000"),
+        ("CANCELLED", "1000", None),
+        ("CANCELLED by 0", "0", "root"),
+    ],
+)
+def test_a_canceller_has_a_name_where_the_row_knows_it(state, uid, name):
+    """The owner's uid stands in the row and 0 is root everywhere; no other uid is looked up on this host."""
+    heads = "JobID|State|Submit|Start|End|User|UID|NodeList"
+    values = f"7|{state}|1700000000|1700000001|1700000002|alice|{uid}|n1"
+    (row,) = parse(heads, values).attempts
+    assert row.cancelled_by == name
+
+
+@pytest.mark.parametrize(
+    ("raw", "limit_s"), [("525600", None), ("525599", 525599 * 60.0), ("UNLIMITED", None)]
+)
+def test_the_year_that_slurm_writes_for_no_limit_is_no_limit(raw, limit_s):
+    """A job without a limit in a partition without one is stored by slurmctld as 365 days."""
+    heads = "JobID|State|Submit|Start|End|User|TimelimitRaw|NodeList"
+    (row,) = parse(heads, f"7|FAILED|1700000000|1700000001|1700000002|alice|{raw}|n1").attempts
+    assert row.time_limit_s == limit_s
+
+
+@pytest.mark.parametrize(
     "delimiter", ["|", "\x1f", "|#", "☃", ";", "\t", "^", ",", "~~", "\x1e", "\u2028", "\x85"]
 )
 def test_any_delimiter_is_read_off_the_header(delimiter: str) -> None:

@@ -1,0 +1,85 @@
+"""What all six commands have in common: `--version`, and options before or after the subcommand."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+DISTRIBUTION = "probing-cluster"
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser that takes a subcommand's options before its name, too, when asked by `read`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.options: dict[str, argparse.Action] = {}
+        self.subcommands: argparse._SubParsersAction[Parser] | None = None
+        super().__init__(*args, **kwargs)
+
+    def add_argument(self, *names: Any, **kwargs: Any) -> argparse.Action:
+        """As everywhere; options are remembered."""
+        action = super().add_argument(*names, **kwargs)
+        self.options.update(dict.fromkeys(action.option_strings, action))
+        return action
+
+    def add_subparsers(self, **kwargs: Any) -> Any:
+        """As everywhere; the subcommands are remembered."""
+        self.subcommands = super().add_subparsers(**kwargs)
+        return self.subcommands
+
+    def read(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
+        """The arguments; `--config FILE nodes` is `nodes --config FILE`."""
+        return self.parse_args(self.arranged(list(sys.argv[1:] if argv is None else argv)))
+
+    def arranged(self, words: list[str]) -> list[str]:
+        """`words` with the options that stand before a subcommand moved behind its name."""
+        if self.subcommands is None:
+            return words
+        front = self._front(words)
+        rest = words[len(front) :]
+        if not rest or rest[0] not in self.subcommands.choices:
+            return words
+        return [rest[0], *self.subcommands.choices[rest[0]].arranged([*front, *rest[1:]])]
+
+    def _front(self, words: list[str]) -> list[str]:
+        """The options at the beginning that are none of this parser's own, each with its value."""
+        front: list[str] = []
+        while len(front) < len(words):
+            word = words[len(front)]
+            if not word.startswith("-") or word in {"-", "--"} or word in self.options:
+                break
+            front.append(word)
+            if "=" not in word and self.takes_value(word):
+                front += words[len(front) : len(front) + 1]
+        return front
+
+    def takes_value(self, word: str) -> bool:
+        """Whether a subcommand has an option `word` (or one that it begins) with a value."""
+        if self.subcommands is None:
+            return any(
+                action.nargs != 0
+                for name, action in self.options.items()
+                if name == word or (word.startswith("--") and name.startswith(word))
+            )
+        return any(parser.takes_value(word) for parser in self.subcommands.choices.values())
+
+
+class _Version(argparse.Action):
+    """Prints the installed version and ends; the metadata is read only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from importlib import metadata
+
+        try:
+            version = metadata.version(DISTRIBUTION)
+        except metadata.PackageNotFoundError:
+            version = "of a source tree that is not installed"
+        print(f"{parser.prog} {version}")  # noqa: T201
+        parser.exit()
+
+
+def add_version(parser: argparse.ArgumentParser) -> None:
+    """Gives the command `--version`."""
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")

@@ -1,0 +1,66 @@
+"""What is true now of the nodes of a job that still runs: who answers, what is broken, what is drained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+
+from probing_cluster.core import hostlist, records, sanitize
+from probing_cluster.reports import phrase
+
+_MISSED_BEATS = 3
+_LEAST_SILENCE_S = 15.0
+"""The clocks of node and reader differ by seconds: no agent is called silent sooner."""
+_MOST_FAULTS = 4
+
+
+def sentences(
+    attempt: records.JobAttempt,
+    heartbeats: Iterable[records.AgentHeartbeat],
+    drains: Iterable[records.Drain],
+    now: datetime,
+) -> tuple[str, ...]:
+    """One sentence for each node with something to say, one for all others; none once the attempt has ended."""
+    if attempt.end_at is not None or not attempt.nodes:
+        return ()
+    beats = {beat.node: beat for beat in heartbeats}
+    open_drains = {d.node: d for d in drains if d.action == "drain" and d.state == "done" and not d.ended_at}
+    notes = {node: list(_notes(node, beats.get(node), open_drains.get(node), now)) for node in attempt.nodes}
+    unwatched = [node for node in attempt.nodes if node not in beats]
+    well = [node for node, said in notes.items() if not said and node in beats]
+    lines = [sentence for said in notes.values() for sentence in said]
+    if unwatched:
+        lines.append(
+            f"{hostlist.compress(unwatched)}: no agent was ever heard; what happens there is not known."
+        )
+    if well:
+        lines.append(f"{hostlist.compress(well)}: heard by us now, no active fault, not drained by us.")
+    return tuple(lines)
+
+
+def _notes(
+    node: str, beat: records.AgentHeartbeat | None, drain: records.Drain | None, now: datetime
+) -> Iterator[str]:
+    if beat is not None:
+        silent_s = (now - beat.at).total_seconds()
+        if silent_s > max(_MISSED_BEATS * beat.beat_s, _LEAST_SILENCE_S):
+            yield (
+                f"{node} has not been heard for {phrase.span(silent_s)}: the node, its network or its agent is down."
+                " If it is the node, Slurm ends this attempt as NODE_FAIL within its SlurmdTimeout."
+            )
+        active = beat.faults if isinstance(beat.faults, Mapping) else {}
+        faults = [_fault(key, fault) for key, fault in sorted(active.items())]
+        if faults:
+            more = f" and {len(faults) - _MOST_FAULTS} more" if len(faults) > _MOST_FAULTS else ""
+            yield f"{node} has an active fault: {', '.join(faults[:_MOST_FAULTS])}{more}."
+    if drain is not None:
+        yield (
+            f"{node} is drained since {phrase.stamp_z(drain.at)} ({sanitize.clean(drain.reason, 120)}):"
+            " this job goes on, no new one starts there."
+        )
+
+
+def _fault(key: str, fault: object) -> str:
+    severity = fault.get("severity") if isinstance(fault, Mapping) else None
+    name = sanitize.clean(key, 60)
+    return f"{name} ({severity})" if severity in [s.value for s in records.Severity] else name

@@ -1,0 +1,88 @@
+"""Options before or after the subcommand, and the version of every command."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from probing_cluster.core import command_line
+
+
+def parser() -> command_line.Parser:
+    made = command_line.Parser(prog="probing-x")
+    command_line.add_version(made)
+    commands = made.add_subparsers(dest="command", required=True)
+    nodes = commands.add_parser("nodes")
+    nodes.add_argument("node", nargs="*")
+    nodes.add_argument("--config", type=Path)
+    nodes.add_argument("--json", action="store_true")
+    group = commands.add_parser("lemon").add_subparsers(dest="lemon_command", required=True)
+    report = group.add_parser("report")
+    report.add_argument("--config", type=Path)
+    report.add_argument("--day")
+    return made
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nodes n1 --config c.toml --json",
+        "nodes --config c.toml --json n1",
+        "--config c.toml --json nodes n1",
+        "--config=c.toml --json nodes n1",
+        "--json --conf c.toml nodes n1",
+        "--json nodes --config c.toml n1",
+    ],
+)
+def test_an_option_may_stand_before_the_subcommand(line: str) -> None:
+    """Wherever people put it, the same is asked."""
+    asked = parser().read(line.split())
+    assert (asked.command, asked.node, asked.config, asked.json) == ("nodes", ["n1"], Path("c.toml"), True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "lemon report --config nodes --day 2026-01-01",
+        "lemon --day 2026-01-01 report --config nodes",
+        "--config nodes --day 2026-01-01 lemon report",
+        "--config nodes lemon --day 2026-01-01 report",
+    ],
+)
+def test_groups_of_groups_and_values_that_look_like_commands(line: str) -> None:
+    """`--config nodes lemon report`: `nodes` is the file."""
+    asked = parser().read(line.split())
+    assert (asked.command, asked.lemon_command, asked.config) == ("lemon", "report", Path("nodes"))
+
+
+@pytest.mark.parametrize("line", ["--day x nodes", "--odd nodes", "--json", "", "-- nodes", "--json --"])
+def test_what_the_subcommand_does_not_take_is_refused(line: str) -> None:
+    """An option of another subcommand, or of none, is wrong usage as it always was."""
+    with pytest.raises(SystemExit) as ended:
+        parser().read(line.split())
+    assert ended.value.code == 2
+
+
+@pytest.mark.parametrize("command", ["agent", "check", "ctl", "node-helper", "report", "sandbox"])
+def test_every_command_has_its_version(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """All six, without their required arguments."""
+    (entry,) = [e for e in metadata.entry_points(group="console_scripts") if e.name == f"probing-{command}"]
+    with pytest.raises(SystemExit) as ended:
+        entry.load()(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"probing-{command} {metadata.version('probing-cluster')}\n"
+
+
+def test_a_source_tree_has_no_version(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Run without being installed it says so instead of a traceback."""
+    monkeypatch.setattr(command_line, "DISTRIBUTION", "no-such-distribution")
+    made = argparse.ArgumentParser(prog="probing-x")
+    command_line.add_version(made)
+    with pytest.raises(SystemExit):
+        made.parse_args(["--version"])
+    assert "not installed" in capsys.readouterr().out

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+
+import conftest_story as told
+import pytest
+
+from probing_cluster.core import records
+from probing_cluster.reports import job_ref, model, node_state, rows, text
+
+NOW = told.at("15:00:00")
+RUNNING = told.attempt(1, start_at=told.at("14:02:14"), state="RUNNING", nodes=("n1", "n2"))
+
+
+def beat(node: str, ago_s: float = 1.0, **changes: object) -> records.AgentHeartbeat:
+    values = {
+        "cluster": "c",
+        "node": node,
+        "at": NOW - timedelta(seconds=ago_s),
+        "beat_s": 10.0,
+        "jobs": (4242,),
+    }
+    return records.AgentHeartbeat(**(values | changes))
+
+
+def test_nodes_with_nothing_to_say_are_one_sentence() -> None:
+    """All is well: one line for all nodes, and no word about what we do not see."""
+    lines = node_state.sentences(RUNNING, [beat("n1"), beat("n2")], [], NOW)
+    assert lines == ("n[1-2]: heard by us now, no active fault, not drained by us.",)
+
+
+def test_a_dead_node_of_a_running_job_is_named() -> None:
+    """Slurm says RUNNING until its timeout has passed; the report says which node no longer answers."""
+    lines = node_state.sentences(RUNNING, [beat("n1"), beat("n2", ago_s=42)], [], NOW)
+    assert lines[0].startswith("n2 has not been heard for 42 s")
+    assert "NODE_FAIL" in lines[0]
+    assert lines[1].startswith("n1: heard")
+
+
+@pytest.mark.parametrize("ago_s", [15, 30])
+def test_a_late_beat_is_not_yet_silence(ago_s: float) -> None:
+    """Three beats, and at least what clocks of two hosts may differ by."""
+    lines = node_state.sentences(RUNNING, [beat("n1", ago_s=ago_s), beat("n2", 15, beat_s=2.0)], [], NOW)
+    assert lines == ("n[1-2]: heard by us now, no active fault, not drained by us.",)
+
+
+def test_faults_and_our_drain_are_named() -> None:
+    """What is broken under a job that still runs, and that no other starts there."""
+    faults = {"xid:gpu3": {"severity": "high"}, "odd\x1b[31m": "boo", "x" * 500: {"severity": ["high"]}}
+    drained = told.drain("drain", told.at("14:30:00"))
+    lines = node_state.sentences(RUNNING, [beat("n1"), beat("n2", faults=faults)], [drained], NOW)
+    assert "xid:gpu3 (high)" in lines[0]
+    assert "\x1b" not in lines[0]
+    assert len(lines[0]) < 300
+    assert lines[1].startswith("n2 is drained since 2026-11-21 14:30:00Z (probing: xid 79 gpu3)")
+    lifted = dataclasses.replace(drained, state="resumed", ended_at=told.at("14:40:00"))
+    assert not any(
+        "drained since" in line for line in node_state.sentences(RUNNING, [beat("n2")], [lifted], NOW)
+    )
+
+
+def test_a_node_without_an_agent_is_not_called_well() -> None:
+    """Not seeing is not health."""
+    lines = node_state.sentences(RUNNING, [beat("n1")], [], NOW)
+    assert "n2: no agent was ever heard; what happens there is not known." in lines
+
+
+def test_the_report_of_a_running_job_has_them_and_that_of_an_ended_one_not() -> None:
+    """In text, before any verdict."""
+    found = rows.Rows(attempts=(RUNNING,), heartbeats=(beat("n1"), beat("n2", ago_s=42)))
+    page = text.render(model.build(job_ref.parse("4242"), found, now=NOW))
+    assert "Its nodes now\n  n2 has not been heard" in page
+    ended = dataclasses.replace(RUNNING, end_at=NOW, state="COMPLETED")
+    page = text.render(
+        model.build(job_ref.parse("4242"), dataclasses.replace(found, attempts=(ended,)), now=NOW)
+    )
+    assert "Its nodes now" not in page
