@@ -39,11 +39,53 @@ _LEVELS = ("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug")
 KERNEL_TAGS = frozenset({"kernel", "kern"})
 KERNEL_FACILITY, _USER_FACILITY = 0, 1
 _PROGRAMS = frozenset(
-    (
-        "sudo su logger cron crond CRON CROND anacron sshd login bash sh python python3 dockerd docker containerd podman crio kubelet "
-        "slurmd slurmctld slurmdbd slurmstepd srun nv-hostengine dcgm dcgmi nvidia-smi audit auditd audispd systemd journald init "
-        "systemd-journald systemd-logind rsyslogd syslogd polkitd dbus-daemon probing-agent probing-ctl ansible nhc"
-    ).split()
+    [
+        "sudo",
+        "su",
+        "logger",
+        "cron",
+        "crond",
+        "CRON",
+        "CROND",
+        "anacron",
+        "sshd",
+        "login",
+        "bash",
+        "sh",
+        "python",
+        "python3",
+        "dockerd",
+        "docker",
+        "containerd",
+        "podman",
+        "crio",
+        "kubelet",
+        "slurmd",
+        "slurmctld",
+        "slurmdbd",
+        "slurmstepd",
+        "srun",
+        "nv-hostengine",
+        "dcgm",
+        "dcgmi",
+        "nvidia-smi",
+        "audit",
+        "auditd",
+        "audispd",
+        "systemd",
+        "journald",
+        "init",
+        "systemd-journald",
+        "systemd-logind",
+        "rsyslogd",
+        "syslogd",
+        "polkitd",
+        "dbus-daemon",
+        "probing-agent",
+        "probing-ctl",
+        "ansible",
+        "nhc",
+    ]
 )
 """Programs that log: in front of a colon they are the writer, not a host that pdsh asked."""
 

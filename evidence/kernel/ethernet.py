@@ -31,7 +31,7 @@ _WATCHDOG = re.compile(
     r"NETDEV WATCHDOG: (?:(?P<device>[\w.-]+)(?: \((?P<driver>[\w-]+)\)|(?=: transmit))|CPU)"
 )
 _HANG = re.compile(
-    r"(?:Detected (?:Tx|Hardware) Unit Hang|Tx Unit Hang\b|Tx timeout\. Index \d|Keep alive watchdog timeout|(?:The )?number of lost tx completions is above the threshold|TX timeout detected, starting reset|tx_timeout: VSI_seid|tx timeout recovery)"
+    r"(?:Detected (?:Tx|Hardware) Unit Hang|Tx Unit Hang\b|Tx timeout\. Index \d|Keep alive watchdog timeout|Transmit time ?out\b|Found a Tx that wasn't completed on time|[Pp]otential MSIX issue on Tx side|(?:The )?number of lost tx completions is above the threshold|TX timeout detected, starting reset|tx_timeout: VSI_seid|tx timeout recovery)"
 )
 _VIRTUAL = re.compile(
     r"(?:veth|vnet|docker|br-|virbr|tap|tun|cali|cilium|lxc|flannel|cni|dummy|ata\d|usb\d)", re.ASCII
@@ -97,6 +97,10 @@ FAMILY = grammar.Family(
         "Tx timeout",
         "Keep alive watchdog",
         "lost tx completions",
+        "ransmit timeout",
+        "ransmit time out",
+        "completed on time",
+        "MSIX issue",
     ),
     read=read,
     facts=FACTS,

@@ -53,12 +53,12 @@ FACTS = {
         "Look at the peer node for the same moment.",
     ),
 }
-_DRIVERS = frozenset({"mlx4_core", "mlx5_core", "hfi1", "ib_qib", "efa", "irdma", "bnxt_re"})
+_DRIVERS = frozenset({"mlx4_core", "mlx5_core", "hfi1", "ib_qib", "efa", "irdma", "bnxt_re", "bnxt_en"})
 _PROBE = re.compile(
     rf"(?:mlx[45]_core|hfi1|efa|irdma|bnxt_re): probe of (?P<pci>{grammar.FULL_PCI}) failed with error"
 )
 _OURS = re.compile(
-    r"infiniband (?P<device>(?:efa_|rdmap|bnxt_re|irdma|rocep|mlx|hfi1)\w{0,24}):|mlx|efa\b|hfi1\b|bnxt_re\b|irdma\b"
+    r"infiniband (?P<device>(?:efa_|rdmap|bnxt_re|irdma|rocep|mlx|hfi1)\w{0,24}):|mlx|efa\b|hfi1\b|bnxt_re\b|bnxt_en\b.*: QPLIB:|irdma\b"
 )
 _CALL = re.compile(r"\w{1,64}:\d{1,6}:\((?P<who>pid)\s(?P<pid>\d{1,18})\):")
 _MODULE = re.compile(r"Port module event(?:\[\w+\])?:\s*(?:module (?P<module>\d{1,18}),\s*)?(?P<text>.*)")
@@ -86,7 +86,7 @@ _PHRASES = (
     (
         "cmd_timeout",
         re.compile(
-            r"(?:cmd\[-?\d+\]: )?\w+\(0x[0-9a-f]+\) (?:timeout\. Will cause a leak of a command resource|No done completion)|(?:The device )?didn't send any completion for admin cmd|Wait for completion \(polling\) timeout|FW did not return all pages|failed to allocate command entry|command 0x[0-9a-f]+ timed out"
+            r"(?:cmd\[-?\d+\]: )?\w+\(0x[0-9a-f]+\) (?:timeout\. Will cause a leak of a command resource|No done completion)|(?:The device )?didn't send any completion for admin cmd|Wait for completion \(polling\) timeout|FW did not return all pages|failed to allocate command entry|(?:QPLIB: )?cmdq\[0x[0-9a-f]+\]=0x[0-9a-f]+ timed ?out|Firmware stall detected|command 0x[0-9a-f]+ timed out"
         ),
     ),
     ("health_compromised", re.compile(r"device's health compromised")),
@@ -193,6 +193,7 @@ FAMILY = grammar.Family(
         "admin cmd ",
         "(polling) timeout",
         "irdma: probe",
+        "bnxt_",
     ),
     read=read,
     facts=FACTS,

@@ -44,7 +44,7 @@ _KILL = re.compile(r"oom-kill:constraint=(?P<constraint>CONSTRAINT_\w+)(?P<field
 _TASK = re.compile(r",task=(?P<name>.{1,64}?),pid=(?P<pid>\d{1,18}),uid=(?P<uid>\d{1,18})\s*$")
 _CGROUP = re.compile(r",(?P<which>oom_memcg|task_memcg)=(?P<path>[^,\s]{1,512})")
 _KILLED = re.compile(
-    r"(?P<scope>Memory cgroup out of memory(?:\s\([^)]*\))?: |Out of memory(?: \([^)]*\))?: )?Kill(?:ed)? process (?P<pid>\d{1,18}),?\s*(?:UID \d+,?\s*)?\((?P<name>.{1,64}?)\)(?=\s|,|\.|$)"
+    r"(?P<scope>Memory cgroup out of memory(?:\s\([^)]*\))?: |Out of memory(?: \([^)]*\))?: )?[Kk]ill(?:ed)? process (?P<pid>\d{1,18}),?\s*(?:UID \d+,?\s*)?\((?P<name>.{1,64}?)\)(?=\s|,|\.|$)"
 )
 _LIMIT = re.compile(r"Task in (?P<task>/\S*) killed as a result of limit of (?P<limit>/\S*)")
 _GROUP = re.compile(r"Tasks in (?P<task>/\S*) are going to be killed due to memory\.oom\.group set")
@@ -164,7 +164,7 @@ FAMILY = grammar.Family(
     triggers=(
         "oom-kill",
         "oom_reaper",
-        "Kill process ",
+        "ill process ",
         "Killed process ",
         "killed as a result of limit",
         "page allocation failure",

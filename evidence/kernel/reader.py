@@ -9,11 +9,14 @@ from datetime import datetime
 
 from probing_cluster.evidence import literals, prefixes
 from probing_cluster.evidence.kernel import (
+    amdgpu,
     block,
     ethernet,
     fabric,
+    fabric_manager,
     head,
     hung,
+    iommu,
     memory,
     netfs,
     nvrm,
@@ -28,7 +31,10 @@ from probing_cluster.evidence.kernel.grammar import Context, Facts, Family, Kern
 FAMILIES: tuple[Family, ...] = (
     sxid.FAMILY,
     xid.FAMILY,
+    fabric_manager.FAMILY,
     nvrm.FAMILY,
+    amdgpu.FAMILY,
+    iommu.FAMILY,
     memory.FAMILY,
     pcie.FAMILY,
     oom.FAMILY,
@@ -44,11 +50,15 @@ FAMILIES: tuple[Family, ...] = (
 TRIGGERS: tuple[str, ...] = tuple(dict.fromkeys(t for family in FAMILIES for t in family.triggers))
 _DAEMONS: Mapping[str, frozenset[tuple[str, str | None]]] = {
     "mmfs": frozenset({("gpfs", None)}),
+    "nv-fabricmanager": frozenset({("fabric_manager", None)}),
+    "nvidia-persistenced": frozenset({("fabric_manager", "persistence")}),
     "systemd-networkd": frozenset({("ib_link", "lost_carrier")}),
     "NetworkManager": frozenset({("ib_link", "lost_carrier")}),
 }
 """Programs of the node that are believed in syslog, and for what: (kind, code; None = any). Everybody can log under
 their names, so none of these may say what only the kernel knows."""
+_NAMED = frozenset({"mmfs", "nv-fabricmanager", "nvidia-persistenced"})
+"""Those whose name is a part of their messages' form."""
 _ANY = re.compile(literals.any_of(TRIGGERS))
 
 
@@ -97,8 +107,7 @@ class KernelReader:
         program = next((name for name in _DAEMONS if (line.tag or "").startswith(name)), None)
         if program is None:
             return None
-        # The name of GPFS's daemon is a part of its messages' form.
-        finding = self.read_message(f"{line.tag}: {message}" if program == "mmfs" else message)
+        finding = self.read_message(f"{line.tag}: {message}" if program in _NAMED else message)
         if finding is None or _DAEMONS[program].isdisjoint(
             {(finding.kind, finding.code), (finding.kind, None)}
         ):
