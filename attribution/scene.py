@@ -22,7 +22,7 @@ OWN_HANDLING = timedelta(seconds=30)
 """A drain or requeue this long after the end still belongs to the attempt."""
 
 
-POLLED = frozenset({"nvml", "sysfs", "mount", "check", "service", "ipmi", "agent"})
+POLLED = frozenset({"nvml", "amdsmi", "sysfs", "mount", "check", "service", "ipmi", "agent"})
 """Sources that look every so often: what they see may have happened some time before."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from probing_cluster.control_plane import view
 from probing_cluster.core import records, settings
 
-ACTING_SOURCES = frozenset({"kernel", "nvml", "sysfs", "mount", "check", "service", "ipmi"})
+ACTING_SOURCES = frozenset({"kernel", "nvml", "amdsmi", "sysfs", "mount", "check", "service", "ipmi"})
 """Sources that only the node's root can write; what a job writes, or a file says, never acts."""
 
 _BEATS_MISSED = 3

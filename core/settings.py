@@ -61,6 +61,7 @@ class AgentSettings:
         "where the per-job probe page directories are made", default="/run/probing-cluster/jobs"
     )
     nvml_library: str = doc("path of libnvidia-ml.so.1; empty = the loader's", default="")
+    amdsmi_library: str = doc("path of libamd_smi.so; empty = the loader's", default="")
     kernel_log: str = doc(
         "kmsg, journald or file:<path> (a growing file in /dev/kmsg format); auto tries kmsg first",
         default="auto",
@@ -211,6 +212,7 @@ class PolicySettings:
             "sxid",
             "gpu_lost",
             "gsp",
+            "amdgpu",
             "ecc",
             "row_remap",
             "retired_pages",

@@ -38,6 +38,57 @@ _FACILITIES = (
 )
 _LEVELS = ("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug")
 KERNEL_TAGS = frozenset({"kernel", "kern"})
+KERNEL_FACILITY, _USER_FACILITY = 0, 1
+_PROGRAMS = frozenset(
+    [
+        "sudo",
+        "su",
+        "logger",
+        "cron",
+        "crond",
+        "CRON",
+        "CROND",
+        "anacron",
+        "sshd",
+        "login",
+        "bash",
+        "sh",
+        "python",
+        "python3",
+        "dockerd",
+        "docker",
+        "containerd",
+        "podman",
+        "crio",
+        "kubelet",
+        "slurmd",
+        "slurmctld",
+        "slurmdbd",
+        "slurmstepd",
+        "srun",
+        "nv-hostengine",
+        "dcgm",
+        "dcgmi",
+        "nvidia-smi",
+        "audit",
+        "auditd",
+        "audispd",
+        "systemd",
+        "journald",
+        "init",
+        "systemd-journald",
+        "systemd-logind",
+        "rsyslogd",
+        "syslogd",
+        "polkitd",
+        "dbus-daemon",
+        "probing-agent",
+        "probing-ctl",
+        "ansible",
+        "nhc",
+    ]
+)
+"""Programs that log: in front of a colon they are the writer, not a host that pdsh asked."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,18 +108,23 @@ class Line:
     priority: int | None = None
     """Syslog level, 0 emergency … 7 debug."""
     tag: str | None = None
-    """The program that logged it."""
+    """The program that logged it; "program" where only the form tells that one did (klog, logfmt)."""
+    indented: bool = False
+    """True for a line that begins with blanks and nothing else: dmesg and journalctl print the rest of a message so."""
     repeat: int = 1
     """How many times rsyslog says it came."""
 
     @property
     def is_kernel(self) -> bool | None:
-        """Whether the kernel wrote it, as far as the prefix tells; None when it does not."""
-        if self.facility is not None:
-            return self.facility == 0
+        """Whether the kernel wrote it, as far as the prefix tells; None when it does not.
+
+        A facility and a tag must both be the kernel's: either alone can be chosen by a program.
+        """
+        if self.facility is not None and self.facility != KERNEL_FACILITY:
+            return False
         if self.tag is not None:
             return self.tag in KERNEL_TAGS
-        return True if self.uptime_s is not None else None
+        return True if self.facility is not None or self.uptime_s is not None else None
 
 
 def plain(text: str) -> str:
@@ -101,11 +157,19 @@ _HOST_TAG = _pattern(
 )
 _KERNEL = _pattern(r"\s*(?:(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+)?(?P<tag>kernel)(?:\[\d+\])?:\s?")
 _PEER = _pattern(
-    r"(?:(?!mmfs\w*:)(?P<host>[A-Za-z0-9_][\w.-]{0,253}):\s+|(?P<pipe>[A-Za-z0-9_][\w.-]{0,253})\s*\|\s*|\[(?:pod|container)/[^\]\s]{1,300}\]\s)(?=\[\s*[\dA-Z]|<\d|\{\"|\d{4}-\d\d-\d\d|kern(?:el)?\s*:|NVRM:|nvidia-nvswitch|mlx5_core\s|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s)"
+    r"(?:(?!mmfs\w*:)(?P<host>[A-Za-z0-9_][\w.-]{0,253}):\s+|(?P<pipe>[A-Za-z0-9_][\w.-]{0,253})\s*\|\s*|\[(?:pod|container)/[^\]\s]{1,300}\]\s)(?=\[\s*[\dA-Z]|<\d|\{\"|\d{4}-\d\d-\d\d|kern(?:el)?\s*:|NVRM:|nvidia-nvswitch|mlx5_core\s|ERROR:\ nhc:|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s)"
 )
 _FILE = _pattern(r"(?:/[\w./+-]{1,200}|(?:messages|syslog|kern\.log|dmesg)[\w.-]{0,60}):(?:\d{1,12}[:-])?")
 _REPEATED = _pattern(r"message\ repeated\ (?P<n>\d{1,9})\ times?:\s*\[\s?(?P<inner>.*?)\]?\s*$")
 _FIELD = _pattern(r"MESSAGE=")
+_RELAY = _pattern(
+    r"ERROR:\ nhc:\ Health\ check\ failed:\ {1,2}\w{1,64}:\ [^\[\]]{1,80}\ detected:\ (?=\[\s*\d)"
+    r"|\[gpu-health\]\ \[[A-Z]{4,8}\]\ GPU-[\w-]{1,64}:\ XID:\ (?=NVRM:)"
+)
+"""Health checkers that hand a kernel line on, as the first and only thing they say."""
+_LEVELLED = _pattern(r"\s+(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+!\s{1,8}[A-Z]{2,8}\s\|\s")
+_DMESG_ISO = re.compile(r"\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d")
+"""Only `dmesg --time-format iso` writes the fraction behind a comma; neither host nor tag follows."""
 _LOGFMT = _pattern(
     r"(?:time|ts|level|lvl)=\S{1,80}\ .{0,200}?\b(?:msg|message)=\"(?P<inner>(?:[^\"\\]|\\.)*)\""
 )
@@ -164,6 +228,10 @@ def _dated(line: Line, text: str, reference: datetime | None) -> Line | None:
         return None
     at = dates.parse(text[:length], reference) or line.at
     line, rest = replace(line, at=at, message=text[length:].lstrip(" ")), text[length:]
+    if _DMESG_ISO.match(text):
+        return line
+    if found := _LEVELLED.match(rest):
+        return replace(line, host=found["host"], message=rest[found.end() :])
     if found := _HOST_TAG.match(rest):
         if found["host"] is None and found["tag"] not in KERNEL_TAGS:
             return line
@@ -171,19 +239,28 @@ def _dated(line: Line, text: str, reference: datetime | None) -> Line | None:
     return line
 
 
+def _repeated(line: Line) -> Line | None:
+    if not (found := _REPEATED.match(line.message)):
+        return None
+    repeat = min(line.repeat * max(int(found["n"]), 1), _MAX_REPEAT)
+    return replace(line, repeat=repeat, message=found["inner"])
+
+
 def _wrapped(line: Line, text: str) -> Line | None:
     """Names of hosts, pods, files and programs that say nothing but where the text was."""
     if found := _KERNEL.match(text):
         return replace(line, host=found["host"] or line.host, tag="kernel", message=text[found.end() :])
-    if found := _REPEATED.match(text):
-        return replace(
-            line, repeat=min(line.repeat * max(int(found["n"]), 1), _MAX_REPEAT), message=found["inner"]
-        )
+    if repeated := _repeated(line):
+        return repeated
     if found := _LOGFMT.match(text):
-        return replace(line, message=found["inner"].replace('\\"', '"'))
-    if found := _PEER.match(text):
+        return replace(line, tag="program", message=found["inner"].replace('\\"', '"'))
+    if found := _KLOG.match(text):
+        return replace(line, tag="program", message=text[found.end() :])
+    if not line.is_kernel and (found := _PEER.match(text)):
+        if found["host"] in _PROGRAMS:
+            return replace(line, tag=found["host"], message=text[found.end() :])
         return replace(line, host=found["host"] or found["pipe"] or line.host, message=text[found.end() :])
-    for pattern in (_FIELD, _KLOG, _FILE):
+    for pattern in (_FIELD, _FILE, _RELAY):
         if found := pattern.match(text):
             return replace(line, message=text[found.end() :])
     return None
@@ -205,6 +282,10 @@ def _text(value: Any) -> str | None:
     return None
 
 
+_TAG_FIELDS = ("SYSLOG_IDENTIFIER", "programname", "syslogtag", "appname", "app-name", "ident", "_COMM")
+"""Where journald, rsyslog's JSON templates and fluentd name the program."""
+
+
 def _json(line: Line, text: str) -> Line | None:
     """journald -o json, docker json-file, fluentd and friends."""
     try:
@@ -220,21 +301,23 @@ def _json(line: Line, text: str) -> Line | None:
         return None
     facility = _number(fields, "SYSLOG_FACILITY")
     if fields.get("_TRANSPORT") == "kernel":
-        facility = 0
+        facility = facility or KERNEL_FACILITY
+    elif "_TRANSPORT" in fields or "_PID" in fields:
+        facility = facility or _USER_FACILITY
     at = line.at
     if (micro := _number(fields, "_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP")) is not None:
         at = dates.from_epoch_us(micro) or at
     elif isinstance(stamp := fields.get("time", fields.get("timestamp")), str):
         at = dates.iso(stamp) or at
     uptime = _number(fields, "_SOURCE_MONOTONIC_TIMESTAMP")
-    host, tag = fields.get("_HOSTNAME"), fields.get("SYSLOG_IDENTIFIER")
+    host, tag = fields.get("_HOSTNAME"), next((fields[name] for name in _TAG_FIELDS if name in fields), None)
     return replace(
         line,
         message=message.rstrip("\n"),
         at=at,
         uptime_s=uptime / 1e6 if uptime is not None else line.uptime_s,
         host=host if isinstance(host, str) else line.host,
-        tag=tag if isinstance(tag, str) else line.tag,
+        tag=tag.rstrip(":") if isinstance(tag, str) else line.tag,
         facility=facility if facility is not None else line.facility,
         priority=_number(fields, "PRIORITY") if "PRIORITY" in fields else line.priority,
     )
@@ -244,7 +327,7 @@ def _peel(line: Line, reference: datetime | None) -> Line | None:
     """One layer less, or None when the text starts with the message itself."""
     text = line.message
     first = text.lstrip(" \t")[:1]
-    if first == "{" and (peeled := _json(line, text)):
+    if first == "{" and not line.is_kernel and (peeled := _json(line, text)):
         return peeled
     if first == "<" and (peeled := _syslog_priority(line, text)):
         return peeled
@@ -262,12 +345,14 @@ def parse(text: str, reference: datetime | None = None) -> Line:
     more than a day after it.
     """
     text = plain(text[:MAX_LINE_CHARS].rstrip("\r\n"))
-    line = Line(message=text)
+    line = Line(message=text, indented=text[:2].isspace())
     for _ in range(_MAX_LAYERS):
+        if line.tag is not None and line.tag not in KERNEL_TAGS:
+            return _repeated(line) or line
         peeled = _peel(line, reference)
         if peeled is None or len(peeled.message) >= len(line.message):
             break
-        line = peeled
+        line = replace(peeled, indented=False)
     return line
 
 

@@ -75,6 +75,7 @@ KINDS = (
     "xid",
     "sxid",
     "gpu_lost",
+    "amdgpu",
     "ecc",
     "row_remap",
     "retired_pages",

@@ -21,9 +21,6 @@ _MAX_KNOWN = 512
 _MAX_DULL = 8192
 _MAX_TEMPLATE_CHARS = 1024
 _NO_DIGITS = str.maketrans("", "", "0123456789")
-_DRIVERS = ("NVRM:", "nvidia-nvswitch", "mlx5_core ", "EDAC ")
-"""These drivers put their name first. Behind other words it is a quotation, and the kernel quotes users: a path that
-overlayfs could not resolve, the name of a cgroup, of a program that crashed."""
 
 
 class KernelWords:
@@ -46,7 +43,7 @@ class KernelWords:
         if self._matters(text) is None:
             self._remember_dull(template)
             return None
-        found = None if _quoted(text) else self._engine.read_message(text)
+        found = self._engine.read_message(text)
         minor = found is not None and found.severity is not records.Severity.HIGH
         self._known[text] = (ts_s, ts_s + (SAME_S if minor else SAME_GRAVE_S), found)
         self._known.move_to_end(text)
@@ -60,10 +57,6 @@ class KernelWords:
         if len(self._dull) >= _MAX_DULL:
             self._dull.clear()
         self._dull.add(template)
-
-
-def _quoted(text: str) -> bool:
-    return not text.startswith(_DRIVERS) and any(name in text for name in _DRIVERS)
 
 
 def classifier() -> kernel_log.Classify:

@@ -51,7 +51,11 @@ class NodeState:
         self.permissions = fitness.Permissions()
         self.pages = page_directories.PageDirectories(Path(agent.job_directory))
         self.reach = reach.NodeReach(
-            self.who, self.children, nvml_library=agent.nvml_library, deadline_s=agent.call_deadline_s
+            self.who,
+            self.children,
+            nvml_library=agent.nvml_library,
+            amdsmi_library=agent.amdsmi_library,
+            deadline_s=agent.call_deadline_s,
         )
 
     def beat_s(self) -> float:

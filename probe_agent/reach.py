@@ -27,6 +27,7 @@ class NodeReach:
         started: children.Children,
         *,
         nvml_library: str = "",
+        amdsmi_library: str = "",
         deadline_s: float = 5.0,
     ) -> None:
         self._who = who
@@ -40,6 +41,10 @@ class NodeReach:
         environment = {k: v for k, v in os.environ.items() if k.startswith(("PROBING_", "LD_LIBRARY_PATH"))}
         self._nvml = children.Lane(
             started, "nvml", [*nvml, nvml_library] if nvml_library else nvml, environment
+        )
+        amdsmi = [sys.executable, "-I", "-m", "probing_cluster.probe_agent.sources.amdsmi_child"]
+        self._amdsmi = children.Lane(
+            started, "amdsmi", [*amdsmi, amdsmi_library] if amdsmi_library else amdsmi, environment
         )
 
     async def files(
@@ -86,11 +91,15 @@ class NodeReach:
     async def nvml(self, *, links: bool) -> Mapping[str, Any]:
         return await self._nvml.ask({"links": links}, deadline_s=2 * self._deadline_s)
 
+    async def amdsmi(self) -> Mapping[str, Any]:
+        return await self._amdsmi.ask({}, deadline_s=2 * self._deadline_s)
+
     async def close(self) -> None:
         """End the resident children."""
         await self._files.close()
         await self._mounts.close()
         await self._nvml.close()
+        await self._amdsmi.close()
 
     def _which(self, name: str) -> str | None:
         """Below the node's root only: this machine's tools say nothing about a directory that plays a node."""

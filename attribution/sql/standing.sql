@@ -18,4 +18,4 @@ WHERE h.severity = 'high'
   AND h.cluster = :cluster
   AND h.node = ANY(:nodes)
   AND h.at >= :since AND h.at < :until
-  AND h.source IN ('nvml', 'sysfs', 'mount', 'check', 'service', 'ipmi')
+  AND h.source IN ('nvml', 'amdsmi', 'sysfs', 'mount', 'check', 'service', 'ipmi')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel import grammar, head
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
 
 _DISK = "Check the drive's SMART data and replace it if it fails."
@@ -49,17 +49,18 @@ FACTS = {
     ("block_io", "raid_fault"): fact(HIGH, _HW, "A RAID or SAS controller stopped.", _GONE),
 }
 _DEV = r"(?P<device>[A-Za-z][\w!.:/-]{0,63})"
+_FS = r"(?:(?:EXT[234]|F2FS|FAT|exFAT)-fs|XFS|BTRFS|NILFS|NTFS|JFS|REISERFS|UBIFS)"
 _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "superblock",
         re.compile(
-            rf"\({_DEV}\): (?:I/O error while (?:writing|reading) superblock|previous I/O error to superblock detected)|I/O error while writing superblock"
+            rf"{_FS} \({_DEV}\): (?:I/O error while (?:writing|reading) superblock|previous I/O error to superblock detected)"
         ),
     ),
     (
         "remount_ro",
         re.compile(
-            rf"(?:\({_DEV}\): )?(?:[Rr]emounting filesystem read-only|forced readonly|[Ff]ilesystem has been set read-only)"
+            rf"(?:{_FS}(?: error| warning| info| critical)?:?(?: error)? \((?:device )?{_DEV}(?: state \w+)?\):? )?(?:[Rr]emounting filesystem read-only|forced readonly|[Ff]ilesystem has been set read-only)"
         ),
     ),
     (
@@ -70,50 +71,53 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     (
         "medium_error",
-        re.compile(rf"\b{_DEV}: [\w ]+\(0x[0-9a-f]+\) @ LBA \d+, .*\(sct 0x2 / sc 0x[0-9a-f]+\)"),
+        re.compile(rf"{_DEV}: [\w ]+\(0x[0-9a-f]+\) @ LBA \d+, .*\(sct 0x2 / sc 0x[0-9a-f]+\)"),
     ),
     (
         "io_error",
-        re.compile(rf"\b{_DEV}: [\w/ ]+\(0x[0-9a-f]+\) @ LBA \d+, .*\(sct 0x[0-9a-f]+ / sc 0x[0-9a-f]+\)"),
+        re.compile(rf"{_DEV}: [\w/ ]+\(0x[0-9a-f]+\) @ LBA \d+, .*\(sct 0x[0-9a-f]+ / sc 0x[0-9a-f]+\)"),
     ),
-    ("no_path", re.compile(rf"\b{_DEV}: no (?:available|usable) path - (?:failing|requeuing) I/O")),
-    ("beyond_end", re.compile(r"attempt to access beyond end of device")),
+    ("no_path", re.compile(rf"(?:block )?{_DEV}: no (?:available|usable) path - (?:failing|requeuing) I/O")),
+    (
+        "beyond_end",
+        re.compile(rf"(?:(?P<name>{head.TASK}): )?attempt to access beyond end of device(?:\s*\n|\s*$)"),
+    ),
     (
         "md_fail",
         re.compile(
-            r"\b(?:md/)?(?P<array>raid[^:\s]{0,16}:?[^:\s]{0,24}): Disk failure on (?P<device>[\w!.-]{1,64}?)(?: detected)?,"
+            r"(?:md/)?(?P<array>raid[^:\s]{0,16}:?[^:\s]{0,24}): Disk failure on (?P<device>[\w!.-]{1,64}?)(?: detected)?,"
         ),
     ),
     (
         "md_fail",
         re.compile(
-            r"\bmd/raid[^ ]{0,40}: (?:not enough operational|Cannot continue operation|Too many read errors on (?P<disk>[\w!.-]{1,64}),)|\bmd: (?P<device>\S+) failed - array is dead"
+            r"md/raid[^ ]{0,40}: (?:not enough operational|Cannot continue operation|Too many read errors on (?P<disk>[\w!.-]{1,64}),)|md: (?P<device>\S+) failed - array is dead"
         ),
     ),
     (
         "md_degraded",
         re.compile(
-            r"\bmd: kicking non-fresh (?P<device>\S+) from array|\bmd/raid[^ ]{0,40}: (?:raid level \d+ )?active with (?P<left>\d+) out of (?!(?P=left) )\d+ (?:devices|mirrors)|\bmd/raid[^ ]{0,40}: Operation continuing on \d+ devices"
+            r"md: kicking non-fresh (?P<device>\S+) from array|md/raid[^ ]{0,40}: (?:raid level \d+ )?active with (?P<left>\d+) out of (?!(?P=left) )\d+ (?:devices|mirrors)|md/raid[^ ]{0,40}: Operation continuing on \d+ devices"
         ),
     ),
-    ("md_degraded", re.compile(r"\bmd: super_written gets error=")),
+    ("md_degraded", re.compile(r"md: super_written gets error=")),
     (
         "medium_error",
         re.compile(
-            r"\bmd/raid[^ ]{0,40}: read error (?:not correctable|corrected) \(.* on (?P<device>[\w!.-]{1,64})\)"
+            r"md/raid[^ ]{0,40}: read error (?:not correctable|corrected) \(.* on (?P<device>[\w!.-]{1,64})\)"
         ),
     ),
     (
         "nvme_disabled",
         re.compile(
-            rf"\bnvme {_DEV}: (?:Disabling device after reset failure|Removing after probe failure|Device not ready; aborting|Device shutdown incomplete; abort shutdown|failed to set queue count|Identify Controller failed|.*dead controller)"
+            rf"nvme {_DEV}: (?:Disabling device after reset failure|Removing after probe failure|Device not ready; aborting|Device shutdown incomplete; abort shutdown|failed to set queue count|Identify Controller failed|.*dead controller)"
         ),
     ),
-    ("nvme_timeout", re.compile(rf"\bnvme {_DEV}: I/O (?:tag )?\d+ .*\btimeout\b")),
+    ("nvme_timeout", re.compile(rf"nvme {_DEV}: I/O (?:tag )?\d+ .*\btimeout\b")),
     (
         "nvme_reset",
         re.compile(
-            rf"\bnvme {_DEV}: (?:controller is down; will reset|resetting controller|Abort status: 0x(?!0\b)|frozen state error detected|starting error recovery|Failed reconnect attempt)"
+            rf"nvme {_DEV}: (?:controller is down; will reset|resetting controller|Abort status: 0x(?!0\b)|frozen state error detected|starting error recovery|Failed reconnect attempt)"
         ),
     ),
     (
@@ -131,7 +135,7 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "io_error",
         re.compile(
-            rf"\b(?:I/O|timeout|recoverable transport|protection) error, dev {_DEV},? sector \d+"
+            rf"(?:I/O|timeout|recoverable transport|protection) error, dev {_DEV},? sector \d+"
             r"|JBD2: (?:Detected IO errors while flushing file data on|(?:Error -5 detected|I/O error(?: detected)?) when updating journal superblock for) (?P<journal>\S+?)\.?(?:\s|$)"
         ),
     ),
@@ -144,19 +148,19 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "io_error",
         re.compile(
-            r"\bs[dr] \d+:\d+:\d+:\d+: (?:\[(?P<disk>s[dr]\w+)\])?.*(?:(?:FAILED|(?<=\])) Result: hostbyte=|Sense Key ?: (?:Not Ready|Aborted Command)|timing out command, waited|attempting (?:task abort|(?:device|target|host) reset))"
+            r"s[dr] \d+:\d+:\d+:\d+: (?:\[(?P<disk>s[dr]\w+)\])?.*(?:(?:FAILED|(?<=\])) Result: hostbyte=|Sense Key ?: (?:Not Ready|Aborted Command)|timing out command, waited|attempting (?:task abort|(?:device|target|host) reset))"
         ),
     ),
     (
         "ata_error",
         re.compile(
-            r"\b(?P<device>ata\d+(?:\.\d+)?): (?:exception Emask|irq_stat 0x|failed command:|(?:error|status|SError): \{|.*frozen\b|disabled$|COMRESET failed|hard resetting link|limiting (?:SATA link )?speed|qc timeout|failed to IDENTIFY|NCQ disabled due to excessive errors)"
+            r"(?P<device>ata\d+(?:\.\d+)?): (?:exception Emask|irq_stat 0x|failed command:|(?:error|status|SError): \{|.*frozen\b|disabled$|COMRESET failed|hard resetting link|limiting (?:SATA link )?speed|qc timeout|failed to IDENTIFY|NCQ disabled due to excessive errors)"
         ),
     ),
     (
         "nvme_disabled",
         re.compile(
-            rf"\bnvme(?: {grammar.FULL_PCI}: probe with driver nvme|: probe of {grammar.FULL_PCI}) failed with"
+            rf"nvme(?: {grammar.FULL_PCI}: probe with driver nvme|: probe of {grammar.FULL_PCI}) failed with"
         ),
     ),
     ("path_failed", re.compile(r"multipath: (?:\S+: )?Failing path (?P<device>[\w:.-]+?)\.?(?:\s|$)")),
@@ -176,19 +180,19 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "fs_shutdown",
         re.compile(
-            rf"EXT[234]-fs(?: error)? \((?:device )?{_DEV}\):? .*(?:shut down|journal has aborted|Detected aborted journal)|Aborting journal on device (?P<journal>\S+)"
+            rf"EXT[234]-fs(?: error)? \((?:device )?{_DEV}\):? (?:in )?(?:error: )?(?:\w{{1,48}}(?::\d{{1,6}})?: )?(?:inode #\d+: )?(?:block \d+: )?(?:comm .{{1,15}}?: )?(?:shut down|[Jj]ournal has aborted|Detected aborted journal|[Ff]ilesystem has been shut down)|Aborting journal on device (?P<journal>\S+)"
         ),
     ),
     (
         "data_loss",
         re.compile(
-            rf"EXT4-fs \({_DEV}\): (?:.*This should not happen!! Data will be lost|Delayed block allocation failed|.*potential data loss!)"
+            rf"EXT4-fs \({_DEV}\): (?:This should not happen!! Data will be lost|Delayed block allocation failed|failed to convert unwritten extents .*potential data loss!)"
         ),
     ),
     (
         "io_error",
         re.compile(
-            rf"XFS \({_DEV}\): .*(?:(?:[Mm]etadata|[Ll]og) I/O [Ee]rror|writeback error)|BTRFS:?(?: error| warning| critical)? \(device {_DEV.replace('device', 'volume')}(?:: state \w+)?\).*(?:bdev .* errs: |IO failure)|EXT[234]-fs warning \(device (?P<disk>[\w.-]+)\): .*I/O error"
+            rf"XFS \({_DEV}\): .*(?:(?:[Mm]etadata|[Ll]og) I/O [Ee]rror|writeback error)|BTRFS:?(?: error| warning| critical)? \(device {_DEV.replace('device', 'volume')}(?:: state \w+)?\).*(?:bdev .* errs: |IO failure)|EXT[234]-fs warning \(device (?P<disk>[\w.-]+)\): (?:\w{{1,48}}:\d{{1,6}}: )?I/O error"
         ),
     ),
     (
@@ -197,14 +201,19 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
             rf"EXT[234]-fs error \(device {_DEV}\)|XFS \({_DEV.replace('device', 'xfs')}\): .*(?:[Cc]orruption|CRC error|Internal error)|BTRFS:? (?:(?:error|critical) \(device (?P<volume>[\w-]+)(?:: state \w+)?\)|warning \(device (?P<disk>[\w-]+)(?:: state \w+)?\): .*(?:csum|checksum|transid|corrupt|bad tree|i/o error|lost page write|is missing))"
         ),
     ),
-    ("io_error", re.compile(r"Pool '(?P<device>[\w.-]+)' has encountered an uncorrectable I/O failure")),
+    (
+        "io_error",
+        re.compile(r"(?:WARNING: )?Pool '(?P<device>[\w.-]+)' has encountered an uncorrectable I/O failure"),
+    ),
 )
 _RECOVERED = re.compile(r"completion polled|read-write|read error corrected")
 _NO_DISK = re.compile(r"\bdev(?:ice)? (?:loop|fd|sr)\d+,|\[sr\d+\]|I/O error on (?:loop|fd|sr)\d")
 """Loop devices whose file went, floppies that are not there and discs that are not in say nothing of storage."""
 
 
-_ADDRESS = re.compile(rf"\b[a-z][\w-]{{1,20}} (?:of )?(?P<pci>{grammar.FULL_PCI})(?=: | failed)")
+_ADDRESS = re.compile(
+    rf"(?:\w{{1,12}}: probe of|[a-z][\w-]{{1,20}}) (?P<pci>{grammar.FULL_PCI})(?=: | failed)"
+)
 
 
 def _device(found: re.Match[str]) -> str | None:
@@ -220,9 +229,9 @@ def read(message: str, _context: Context) -> KernelFinding | None:
     if _NO_DISK.search(message):
         return None
     for code, pattern in _PRODUCTIONS:
-        if found := pattern.search(message):
+        if found := head.match(pattern, message):
             severity = INFO if _RECOVERED.search(message) else FACTS["block_io", code].severity
-            where = _ADDRESS.search(message)
+            where = _ADDRESS.match(message)
             return make(
                 FACTS,
                 "block_io",

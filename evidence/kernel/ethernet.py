@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel import grammar, head
 from probing_cluster.evidence.kernel.grammar import HIGH, LOW, Context, KernelFinding, fact, make
 
 _CHECK = "Check cable, transceiver and switch port of this interface."
@@ -20,8 +20,8 @@ FACTS = {
     ),
 }
 _DOWN = re.compile(
-    rf"(?:\b(?P<driver>[a-z][\w-]{{1,20}})\s+(?P<pci>{grammar.FULL_PCI})(?:\s+(?P<unnamed>\(unnamed net_device\)[^:]*))?:?\s+)?"
-    r"(?:(?P<device>[A-Za-z][\w.-]{0,31})(?::\s+|\s+(?=NIC )))?(?:NIC (?:\w+ )?)?[Ll]ink (?:is )?[Dd]own\b"
+    rf"(?:(?P<driver>[a-z][\w-]{{1,20}})\s+(?P<pci>{grammar.FULL_PCI})(?:\s+(?P<unnamed>\(unnamed net_device\)[^:]*))?:?\s+)?"
+    r"(?:[a-z]\w{1,20}: (?=\S{1,32} NIC ))?(?:(?P<device>[A-Za-z][\w.-]{0,31})(?::\s+|\s+(?=NIC )))?(?:NIC (?:\w+ )?)?[Ll]ink (?:is )?[Dd]own\b"
 )
 _SLAVE = re.compile(
     r"(?P<bond>\w+): (?:\(slave (?P<slave>[\w.-]+)\): )?link status (?:definitely )?down(?: for interface (?P<interface>[\w.-]+))?"
@@ -30,17 +30,11 @@ _BOND = re.compile(r"(?P<device>\w+): now running without any active interface")
 _WATCHDOG = re.compile(
     r"NETDEV WATCHDOG: (?:(?P<device>[\w.-]+)(?: \((?P<driver>[\w-]+)\)|(?=: transmit))|CPU)"
 )
-_BEHIND = re.compile(
-    rf"(?P<driver>[a-z][\w-]{{1,20}})\s+(?P<pci>{grammar.FULL_PCI})\s+(?P<device>[\w.-]+): NETDEV WATCHDOG"
-)
 _HANG = re.compile(
-    r"(?:Detected (?:Tx|Hardware) Unit Hang|\bTx Unit Hang\b|\bTx timeout\. Index \d|Keep alive watchdog timeout|number of lost tx completions is above the threshold|TX timeout detected, starting reset|tx_timeout: VSI_seid|tx timeout recovery)"
+    r"(?:Detected (?:Tx|Hardware) Unit Hang|Tx Unit Hang\b|Tx timeout\. Index \d|Keep alive watchdog timeout|Transmit time ?out\b|Found a Tx that wasn't completed on time|[Pp]otential MSIX issue on Tx side|(?:The )?number of lost tx completions is above the threshold|TX timeout detected, starting reset|tx_timeout: VSI_seid|tx timeout recovery)"
 )
 _VIRTUAL = re.compile(
     r"(?:veth|vnet|docker|br-|virbr|tap|tun|cali|cilium|lxc|flannel|cni|dummy|ata\d|usb\d)", re.ASCII
-)
-_DRIVER = re.compile(
-    rf"\b(?P<driver>[a-z][\w-]{{1,20}})\s+(?P<pci>{grammar.FULL_PCI})(?:\s+(?P<device>[A-Za-z][\w.-]{{0,31}}))?:"
 )
 
 
@@ -54,7 +48,7 @@ def read(message: str, _context: Context) -> KernelFinding | None:
         or "NVLink" in message
     ):
         return None
-    if slave := _SLAVE.search(message):
+    if slave := head.match(_SLAVE, message):
         return make(
             FACTS,
             "eth_link",
@@ -62,21 +56,21 @@ def read(message: str, _context: Context) -> KernelFinding | None:
             message,
             device=slave["slave"] or slave["interface"] or slave["bond"],
         )
-    if bond := _BOND.search(message):
+    if bond := head.match(_BOND, message):
         return make(FACTS, "eth_link", "bond_down", message, device=bond["device"])
-    driver = _DRIVER.search(message)
+    driver = head.addressed(message)
     address = grammar.pci(driver["pci"]) if driver else None
     named = driver["device"] if driver else None
-    if watchdog := _WATCHDOG.search(message):
+    if watchdog := head.match(_WATCHDOG, message):
         device = watchdog["device"] or named
         return (
             None
             if (device or "").startswith("ib")
             else make(FACTS, "eth_link", "netdev_watchdog", message, device=device, pci_bus_id=address)
         )
-    if _HANG.search(message):
+    if head.match(_HANG, message):
         return make(FACTS, "eth_link", "tx_timeout", message, device=named, pci_bus_id=address)
-    if (down := _DOWN.search(message)) and (device := down["device"] or named):
+    if (down := head.match(_DOWN, message)) and (device := down["device"] or named):
         return (
             None
             if _VIRTUAL.match(device)
@@ -103,6 +97,10 @@ FAMILY = grammar.Family(
         "Tx timeout",
         "Keep alive watchdog",
         "lost tx completions",
+        "ransmit timeout",
+        "ransmit time out",
+        "completed on time",
+        "MSIX issue",
     ),
     read=read,
     facts=FACTS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel import grammar, head
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
 
 _PORT = "Check cable, transceiver and switch port of this HCA; look for the link counters around this time."
@@ -53,28 +53,28 @@ FACTS = {
         "Look at the peer node for the same moment.",
     ),
 }
-_PCI = re.compile(
-    rf"\b(?:mlx[45]_core|hfi1|ib_qib|efa|irdma|bnxt_re)\s+(?P<pci>{grammar.FULL_PCI})(?::(?P<port>\d))?(?:\s+(?P<device>[A-Za-z][\w.-]{{0,31}}))?(?=:)"
-)
+_DRIVERS = frozenset({"mlx4_core", "mlx5_core", "hfi1", "ib_qib", "efa", "irdma", "bnxt_re", "bnxt_en"})
 _PROBE = re.compile(
-    rf"\b(?:mlx[45]_core|hfi1|efa|irdma): probe of (?P<pci>{grammar.FULL_PCI}) failed with error"
+    rf"(?:mlx[45]_core|hfi1|efa|irdma|bnxt_re): probe of (?P<pci>{grammar.FULL_PCI}) failed with error"
 )
-_OURS = re.compile(r"\binfiniband (?P<device>(?:efa_|rdmap)\w{1,24}):|mlx|\befa\b")
-_CALL = re.compile(r"\b\w+:\d+:\((?P<who>pid)\s(?P<pid>\d{1,18})\):")
+_OURS = re.compile(
+    r"infiniband (?P<device>(?:efa_|rdmap|bnxt_re|irdma|rocep|mlx|hfi1)\w{0,24}):|mlx|efa\b|hfi1\b|bnxt_re\b|bnxt_en\b.*: QPLIB:|irdma\b"
+)
+_CALL = re.compile(r"\w{1,64}:\d{1,6}:\((?P<who>pid)\s(?P<pid>\d{1,18})\):")
 _MODULE = re.compile(r"Port module event(?:\[\w+\])?:\s*(?:module (?P<module>\d{1,18}),\s*)?(?P<text>.*)")
-_PORT_STATE = re.compile(
-    r"(?:^|[\s:])(?P<device>mlx[45]_\d+|hfi1_\d+|[a-z]\w*_\d+):\s+Port:?\s\d+\s+Link DOWN\b"
-)
+_PORT_STATE = re.compile(r"(?:(?P<device>[a-z]\w{0,24}_\d{1,4}):\s+)?Port:?\s\d{1,3}\s+Link DOWN\b")
 _WATCHDOG = re.compile(
     r"NETDEV WATCHDOG: (?:(?P<device>[\w.-]+)(?: \((?P<driver>[\w-]+)\)|(?=: transmit))|CPU)"
 )
-_NETDEV = re.compile(r"\bmlx[45]\w*[\s:].*?(?P<device>[A-Za-z][\w.-]{0,31}):\s+Link [Dd]own\b")
-_CARRIER = re.compile(r"(?:^|\s)(?P<device>[A-Za-z][\w.@-]{0,31}): Lost carrier\b")
+_NETDEV = re.compile(
+    rf"mlx[45]\w{{0,8}}(?::|\s+{grammar.FULL_PCI}:?)\s+(?P<device>[A-Za-z][\w.-]{{0,31}}):\s+Link [Dd]own\b"
+)
+_CARRIER = re.compile(r"(?P<device>[A-Za-z][\w.@-]{0,31}): Lost carrier\b")
 _MANAGER = re.compile(
-    r"\((?P<device>[A-Za-z][\w.-]{0,31})\): (?:carrier (?:is|now) OFF|(?:carrier: )?link disconnected|.*(?:-> unavailable|deactivating device) \(reason 'carrier-changed')"
+    r"(?:(?:<\w{1,8}>\s+)?(?:\[[\d.]{1,20}\] )?)(?:device )?\((?P<device>[A-Za-z][\w.-]{0,31})\): (?:carrier (?:is|now) OFF|(?:carrier: )?link disconnected|.*(?:-> unavailable|deactivating device) \(reason 'carrier-changed')"
 )
 """NetworkManager gives the same reason when a carrier comes: then the device goes from unavailable to disconnected."""
-_IPOIB = re.compile(r"(?:^|\s)(?P<device>ib\d[\w.]{0,12}): transmit timeout: latency")
+_IPOIB = re.compile(r"(?P<device>ib\d[\w.]{0,12}): transmit timeout: latency")
 _OPA = re.compile(
     r"(?P<device>hfi1_\d+):.*(?:logical state changed to PORT_DOWN|[Ll]ink down\b|physical state changed to PHYS_OFFLINE|set_link_state: current ACTIVE, new OFFLINE)"
 )
@@ -86,30 +86,30 @@ _PHRASES = (
     (
         "cmd_timeout",
         re.compile(
-            r"timeout\. Will cause a leak of a command resource|\) No done completion|didn't send any completion for admin cmd|Wait for completion \(polling\) timeout|FW did not return all pages|mlx4_\w*.* command 0x[0-9a-f]+ timed out"
+            r"(?:cmd\[-?\d+\]: )?\w+\(0x[0-9a-f]+\) (?:timeout\. Will cause a leak of a command resource|No done completion)|(?:The device )?didn't send any completion for admin cmd|Wait for completion \(polling\) timeout|FW did not return all pages|failed to allocate command entry|(?:QPLIB: )?cmdq\[0x[0-9a-f]+\]=0x[0-9a-f]+ timed ?out|Firmware stall detected|command 0x[0-9a-f]+ timed out"
         ),
     ),
     ("health_compromised", re.compile(r"device's health compromised")),
     (
         "health_fatal",
         re.compile(
-            r"\bsynd 0x0*[1-9a-f][0-9a-f]*: |Fatal error (?:\d+ )?detected|PCI slot (?:\d+ )?is unavailable|starting health recovery flow|device is in fatal|health recovery (?:flow aborted|failed)|Health issue observed.*severity\([0-3]\)|Internal error detected|handling bad device here|mlx5_error_sw_reset:\d+:\(pid \d+\): start"
+            r"synd 0x0*[1-9a-f][0-9a-f]*: |Fatal error (?:\d+ )?detected|PCI slot (?:\d+ )?is unavailable|starting health recovery flow|[Dd]evice is in fatal|health recovery (?:flow aborted|failed)|Health issue observed.*severity\([0-3]\)|Internal error detected|handling bad device here|mlx5_error_sw_reset:\d+:\(pid \d+\): start"
         ),
     ),
     (
         "init_failed",
         re.compile(
-            r"mlx[45]_(?:init_one|load_one) failed|probe_one.* failed with error|in (?:pre-)?initializing state, aborting|probe with driver mlx[45]_core failed"
+            r"mlx[45]_(?:init_one|load_one) failed|probe_one[^'\"]{0,80} failed with error|Firmware over \d+ MS in (?:pre-)?initializing state, aborting|probe with driver mlx[45]_core failed"
         ),
     ),
-    ("tx_timeout", re.compile(r"\bTX timeout (?:detected|on queue)")),
-    ("rx_timeout", re.compile(r"\bRX timeout on channel")),
+    ("tx_timeout", re.compile(r"TX timeout (?:detected|on queue)")),
+    ("rx_timeout", re.compile(r"RX timeout on channel")),
     ("high_temp", re.compile(r"High temperature on sensors")),
     ("pcie_power_insufficient", re.compile(r"Detected insufficient power on the PCIe slot")),
     (
         "cqe_error",
         re.compile(
-            r"\b(?:dump error cqe|ERR CQE on|Error cqe on cqn|error CQE|WC error: \d+, Message)",
+            r"(?:dump error cqe|ERR CQE on|Error cqe on cqn|error CQE|WC error: \d+, Message|CQ error on CQN|\w{1,40}: CQ error)",
             re.IGNORECASE,
         ),
     ),
@@ -118,7 +118,7 @@ _PHRASES = (
 
 def _module(message: str) -> str | None:
     """What a transceiver event says; plugging in and cooling down are none."""
-    if not (found := _MODULE.search(message)):
+    if not (found := head.match(_MODULE, message)):
         return None
     text = found["text"]
     if "High Temperature" in text:
@@ -136,13 +136,13 @@ def _interface(message: str) -> tuple[str, str | None] | None:
         ("tx_timeout", _IPOIB),
         ("link_down", _NETDEV),
     ):
-        if found := pattern.search(message):
+        if found := head.match(pattern, message):
             return code, found["device"]
-    if (found := _WATCHDOG.search(message)) and (
-        "mlx" in message or (found["device"] or "").startswith("ib")
+    if (found := head.match(_WATCHDOG, message)) and (
+        message.startswith("mlx") or "(mlx" in message or (found["device"] or "").startswith("ib")
     ):
         return "netdev_watchdog", found["device"]
-    if (found := _CARRIER.search(message) or _MANAGER.search(message)) and not _VIRTUAL.match(
+    if (found := head.match(_CARRIER, message) or head.match(_MANAGER, message)) and not _VIRTUAL.match(
         found["device"]
     ):
         return "lost_carrier", found["device"]
@@ -151,15 +151,17 @@ def _interface(message: str) -> tuple[str, str | None] | None:
 
 def read(message: str, _context: Context) -> KernelFinding | None:
     """A line of a fabric NIC; commands refused to a monitor (ACCESS_REG) are none."""
-    where, call = _PCI.search(message), _CALL.search(message)
+    where, call = head.addressed(message), head.match(_CALL, message)
+    if where and where["driver"] not in _DRIVERS:
+        where = None
     device = where["device"] if where else None
     code = _module(message)
     if code is None:
-        code = next((name for name, pattern in _PHRASES if pattern.search(message)), None)
+        code = next((name for name, pattern in _PHRASES if head.match(pattern, message)), None)
         if code is not None and not call:
-            ours = _OURS.search(message)
+            ours = _OURS.match(message)
             code, device = (code, device or ours["device"]) if ours else (None, device)
-    probed = _PROBE.search(message)
+    probed = _PROBE.match(message)
     if probed:
         code = "init_failed"
     if code is None and (named := _interface(message)):
@@ -191,6 +193,7 @@ FAMILY = grammar.Family(
         "admin cmd ",
         "(polling) timeout",
         "irdma: probe",
+        "bnxt_",
     ),
     read=read,
     facts=FACTS,

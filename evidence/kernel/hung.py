@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from probing_cluster.core import sanitize
-from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel import grammar, head
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
 
 _STORAGE = "Look at what it waits for: a file system or network that does not answer is the commonest."
@@ -55,22 +55,22 @@ FACTS = {
     ),
 }
 _TASK = re.compile(
-    r"\btask (?P<name>.{1,64}?)(?::(?P<pid>\d{1,10}))?(?: <[^>]*>)?\s+(?:is )?blocked (?:in I/O wait )?for more than (?P<s>\d{1,9}) seconds"
+    r"task (?P<name>.{1,64}?)(?::(?P<pid>\d{1,10}))?(?: <[^>]*>)?\s+(?:is )?blocked (?:in I/O wait )?for more than (?P<s>\d{1,9}) seconds"
 )
-_MUTEX = re.compile(r"\bINFO: task (?P<name>.{1,64}?):(?P<pid>\d{1,10}) (?:is )?blocked on an? \w+")
+_MUTEX = re.compile(r"task (?P<name>.{1,64}?):(?P<pid>\d{1,10}) (?:is )?blocked on an? \w+")
 _SOFT = re.compile(
-    r"\bsoft lockup\b.*?(?:CPU#(?P<cpu>\d{1,18}))(?:.*?\[(?P<name>.{1,64}?):(?P<pid>\d{1,10})\])?"
+    r"(?:BUG: )?soft lockup\b.*?(?:CPU#(?P<cpu>\d{1,18}))(?:.*?\[(?P<name>.{1,64}?):(?P<pid>\d{1,10})\])?"
 )
 _HARD = re.compile(
-    r"hard LOCKUP on (?:cpu ?|other CPUs )(?P<cpu>\d{1,18})|\bwatchdog: CPU (?P<other>\d{1,18}) (?:self-detected )?[Hh]ard LOCKUP"
+    r"(?:Watchdog |CPU \d{1,9} )?(?:detected )?hard LOCKUP on (?:cpu ?|other CPUs )(?P<cpu>\d{1,18})|CPU ?(?P<other>\d{1,18}):? (?:self-detected )?[Hh]ard LOCKUP"
 )
 _RCU = re.compile(
-    r"\bself-detected stall on CPU|\bdetected (?:expedited )?stalls on (?:CPUs/)?tasks|kthread (?:starved for|timer wakeup didn't happen)"
+    r"rcu\w{0,24} (?:self-detected stall on CPU|detected (?:expedited )?stalls on (?:CPUs/)?tasks|kthread (?:starved for|timer wakeup didn't happen))"
 )
 _WORKQUEUE = re.compile(r"BUG: workqueue lockup")
 _PANIC = re.compile(r"[Kk]ernel [Pp]anic - (?:not )?syncing: (?P<why>.*)")
 _OOPS = re.compile(
-    r"BUG: unable to handle|\bOops: |general protection fault[,:]|kernel BUG at |BUG: kernel NULL pointer|Internal error: .{1,80} \[#\d|BUG: Bad page (?:state|map) in process|Unable to handle kernel (?:NULL pointer|paging request)|(?:^|\s)[a-z][a-z -]{2,40}: 0000 \[#\d"
+    r"BUG: unable to handle|Oops: |general protection fault[,:]|kernel BUG at |BUG: kernel NULL pointer|Internal error: .{1,80} \[#\d|BUG: Bad page (?:state|map) in process|Unable to handle kernel (?:NULL pointer|paging request)|(?:invalid opcode|divide error|stack segment|double fault|bounds|int3|invalid TSS|segment not present|alignment check|control protection|overflow|simd exception|page fault): 0000 \[#\d"
 )
 _FILES = re.compile(r"VFS: file-max limit (?P<limit>\d{1,18}) reached")
 _PIDS = re.compile(r"cgroup: fork rejected by pids controller in (?P<cgroup>\S+)")
@@ -88,7 +88,7 @@ def _task(found: re.Match[str], message: str, code: str) -> KernelFinding:
 
 
 def _lockup(message: str) -> KernelFinding | None:
-    if found := _SOFT.search(message):
+    if found := head.match(_SOFT, message):
         cpu = {"cpu": int(found["cpu"])}
         pid, name = grammar.number(found["pid"]), grammar.name(found["name"])
         return make(
@@ -101,30 +101,30 @@ def _lockup(message: str) -> KernelFinding | None:
             device=f"cpu{found['cpu']}",
             detail=cpu,
         )
-    if found := _HARD.search(message):
+    if found := head.match(_HARD, message):
         return make(FACTS, "hung_task", "hard_lockup", message, device=f"cpu{found['cpu'] or found['other']}")
     return None
 
 
 def read(message: str, _context: Context) -> KernelFinding | None:
     """A line of the kernel's own watchdogs."""
-    if found := _TASK.search(message):
+    if found := head.match(_TASK, message):
         return _task(found, message, found["s"])
-    if found := _MUTEX.search(message):
+    if found := head.match(_MUTEX, message):
         return _task(found, message, "mutex")
     if finding := _lockup(message):
         return finding
-    if _RCU.search(message):
+    if head.match(_RCU, message):
         return make(FACTS, "hung_task", "rcu_stall", message)
-    if _WORKQUEUE.search(message):
+    if head.match(_WORKQUEUE, message):
         return make(FACTS, "hung_task", "workqueue_lockup", message)
-    if found := _PANIC.search(message):
+    if found := head.match(_PANIC, message):
         return make(FACTS, "panic", "panic", message, detail={"why": sanitize.clean(found["why"], 256)})
-    if _OOPS.search(message):
+    if head.match(_OOPS, message):
         return make(FACTS, "panic", "oops", message)
-    if _FILES.search(message):
+    if head.match(_FILES, message):
         return make(FACTS, "limit", "file_max", message)
-    if found := _PIDS.search(message):
+    if found := head.match(_PIDS, message):
         group = found["cgroup"]
         detail = {"cgroup": sanitize.clean(group, 256), **grammar.sluid_of(group)}
         return make(FACTS, "limit", "pids", message, job_id=grammar.job_of(group), detail=detail)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel import grammar, head
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
 
 _DIMM = "Count them per DIMM; replace a DIMM whose rate rises."
@@ -38,24 +38,23 @@ FACTS = {
 _EDAC = re.compile(
     r"EDAC (?:\w+ )?(?P<mc>MC\d{1,3}|DEVICE\d{1,3}):? ?(?:(?P<count>\d{1,9}) )?(?P<type>CE|UE)\b(?P<text>.*)"
 )
+_EDAC_NAMES = ("EDAC", "sbridge:")
 _ON = re.compile(r"\bon (?P<label>\S+(?: \S*#\S*)*)|label \"(?P<old>[^\"]{1,64})\"")
 _EDAC_PART = re.compile(
     r"(?:EDAC \w+ ?(?:MC\d+)?|sbridge): (?:HANDLING MCE MEMORY ERROR|CPU \d+: Machine Check|TSC |ADDR |MISC |PROCESSOR )"
 )
 _BANK = re.compile(
-    r"Machine Check(?: Exception| Event)?: *(?P<mcg>[0-9a-fx]{1,16}) Bank (?P<bank>\d{1,3}): (?P<status>[0-9a-f]{8,16})"
+    r"(?:CPU[: ] ?\d{1,5}: )?Machine Check(?: Exception| Event)?: *(?P<mcg>[0-9a-fx]{1,16}) Bank (?P<bank>\d{1,3}): (?P<status>[0-9a-f]{8,16})"
 )
 _AMD = re.compile(
     r"\[Hardware Error\]:.*MC(?P<bank>\d{1,2})_STATUS\[(?P<flags>[^\]]{0,80})\]: ?(?:0x)?(?P<status>[0-9a-f]{8,16})"
 )
 _CPU_NO = re.compile(r"CPU[ :]? ?(?P<cpu>\d{1,5})\b")
 _STORM = re.compile(r"CMCI storm detected")
-_FAILURE = re.compile(
-    r"\bMemory failure: 0x[0-9a-f]+:|hardware memory corruption|hardware memory error|corrupted page"
-)
-_SOFT = re.compile(r"\b[Ss]oft[ -]offlin(?:e|ing)\b")
+_FAILURE = re.compile(r"Memory failure: 0x[0-9a-f]+:|MCE 0x[0-9a-f]+:|Uncorrected hardware memory error")
+_SOFT = re.compile(r"[Ss]oft[ _-]offlin(?:e|ing)\b")
 _KILLED = re.compile(
-    r"(?:[Kk]illing|Sending SIGBUS to) (?P<name>[^:]{1,32}):(?P<pid>\d{1,18})(?: early)? due to hardware memory corruption"
+    r"(?:(?:Memory failure: 0x[0-9a-f]+:|MCE(?: 0x[0-9a-f]+)?:) )?(?:[Kk]illing|Sending SIGBUS to) (?P<name>.{1,32}?):(?P<pid>\d{1,18})(?: early)? due to hardware memory corruption"
 )
 _FATAL = re.compile(
     r"event severity: (?P<sev>fatal|recoverable|corrected|info)|Uncorrected(?:, |\b.*error)|Deferred error"
@@ -67,22 +66,25 @@ _PANIC = re.compile(
     r"|CPUs not responding to MCE broadcast|GHES: Fatal hardware error"
 )
 _NMI = re.compile(r"NMI: (?:PCI system error \(SERR\)|IOCK error|memory parity error)")
-_LOGGED = re.compile(r"\bMachine check events logged|\bBERT: Error records from previous boot")
+_REPORT = re.compile(r"(?:\{\d{1,9}\}|\w{2,12}: )?\[Hardware Error\]")
+_LOGGED = re.compile(
+    r"Machine check events logged|BERT: (?:\[Hardware Error\]: )?Error records from previous boot"
+)
 _UNCORRECTED_BIT, _CONTEXT_CORRUPT_BIT = 61, 57
 
 
 def _edac(message: str) -> KernelFinding | None:
-    if found := _EDAC.search(message):
+    if found := head.match(_EDAC, message):
         label = _ON.search(found["text"])
         detail = {"count": int(found["count"] or 1), "controller": found["mc"]}
         device = (label["label"] or label["old"]) if label else found["mc"]
         return make(FACTS, "edac", found["type"], message, device=device, detail=detail)
-    return make(FACTS, "edac", "detail", message) if _EDAC_PART.search(message) else None
+    return make(FACTS, "edac", "detail", message) if head.match(_EDAC_PART, message) else None
 
 
 def _bank(message: str) -> KernelFinding | None:
     """A bank's status; bits 61 and 57 say that it was not corrected."""
-    if not (found := _BANK.search(message) or _AMD.search(message)):
+    if not (found := head.match(_BANK, message) or head.match(_AMD, message)):
         return None
     status = int(found["status"], 16)
     uncorrected = bool(status >> _UNCORRECTED_BIT & 1)
@@ -112,13 +114,13 @@ def _bank(message: str) -> KernelFinding | None:
 
 def read(message: str, _context: Context) -> KernelFinding | None:
     """A line about main memory or the processor's own checks."""
-    if "EDAC" in message or "HANDLING MCE" in message:
+    if message.startswith(_EDAC_NAMES):
         return _edac(message)
     if finding := _bank(message):
         return finding
-    if _STORM.search(message):
+    if head.match(_STORM, message):
         return make(FACTS, "mce", "cmci_storm", message)
-    if killed := _KILLED.search(message):
+    if killed := head.match(_KILLED, message):
         return make(
             FACTS,
             "mce",
@@ -127,21 +129,21 @@ def read(message: str, _context: Context) -> KernelFinding | None:
             pid=grammar.number(killed["pid"]),
             process=grammar.name(killed["name"]),
         )
-    if _FAILURE.search(message):
+    if head.match(_FAILURE, message):
         return make(FACTS, "mce", "memory_failure", message)
-    if _SOFT.search(message):
+    if head.match(_SOFT, message):
         return make(FACTS, "mce", "soft_offline", message)
-    if _PANIC.search(message):
+    if head.match(_PANIC, message):
         return make(FACTS, "mce", "uncorrected", message)
-    if _NMI.search(message):
+    if head.match(_NMI, message):
         return make(FACTS, "mce", "nmi", message)
-    if "[Hardware Error]" in message:
+    if "[Hardware Error]" in message and head.match(_REPORT, message):
         graded = _FATAL.search(message)
         bad = graded and graded["sev"] in ("fatal", "recoverable", None)
         device = _CPER_DEVICE.search(message)
         address = grammar.pci(device["pci"]) if device else None
         return make(FACTS, "mce", "detail", message, severity=HIGH if bad else INFO, pci_bus_id=address)
-    return make(FACTS, "mce", "detail", message) if _LOGGED.search(message) else None
+    return make(FACTS, "mce", "detail", message) if head.match(_LOGGED, message) else None
 
 
 FAMILY = grammar.Family(

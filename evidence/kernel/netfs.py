@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel import grammar, head
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
 
 _SERVER = "See whether other nodes lost the same server at the same time; then it is the server or the network, not this node."
@@ -59,10 +59,16 @@ FACTS = {
 _NFS = (
     (
         "not_responding",
-        re.compile(r"\b(?:nfs|lockd|NFS|rpcbind): server (?P<device>\S{1,253}) (?:is )?not responding"),
+        re.compile(r"(?:nfs|lockd|NFS|rpcbind): server (?P<device>\S{1,253}) (?:is )?not responding"),
     ),
-    ("recovered", re.compile(r"\b(?:nfs|lockd|NFS|rpcbind): server (?P<device>\S{1,253}) (?:is )?OK\b")),
-    ("reclaim", re.compile(r"Lock reclaim failed|reclaim\w* .*failed", re.IGNORECASE)),
+    ("recovered", re.compile(r"(?:nfs|lockd|NFS|rpcbind): server (?P<device>\S{1,253}) (?:is )?OK\b")),
+    (
+        "reclaim",
+        re.compile(
+            r"(?:(?:NFS|nfs4?\w*): ){0,2}(?:Lock reclaim failed|(?:\w{1,32} )?reclaim\w*:? .*failed)",
+            re.IGNORECASE,
+        ),
+    ),
     (
         "lease",
         re.compile(
@@ -78,11 +84,11 @@ _NFS = (
     ),
 )
 _LUSTRE = re.compile(
-    r"\b(?P<who>Lustre|LustreError|LNet|LNetError):? (?:(?P<id>[0-9a-f]{1,4}-[0-9a-f]{1,2}): )?(?P<text>.*)",
+    r"(?P<who>Lustre|LustreError|LNet|LNetError):? (?:(?P<id>[0-9a-f]{1,4}-[0-9a-f]{1,2}): )?(?P<text>.*)",
     re.DOTALL,
 )
 _LUSTRE_CODES = (
-    ("lbug", re.compile(r"\bLBUG\b|ASSERTION\(.*failed")),
+    ("lbug", re.compile(r"^(?:\d+:\d+:\([^()]{1,80}(?:\(\))?\) )?(?:LBUG\b|ASSERTION\(.*failed)")),
     ("evicted", re.compile(r"client was evicted|evicted by|was evicted from service|^Evicted from ")),
     ("evicting", re.compile(r"evicting (?:client|it)|[Ee]vict\w* .*client")),
     ("*", re.compile(r"")),
@@ -97,7 +103,7 @@ _LUSTRE_QUIET = re.compile(
     r"^(?:Skipped \d|Mounted |Unmounted|Build Version|Added L|Removed L|Accept |Using |Server .* (?:version|shutdown)|dumping log|Client .* (?:mounted|umount)|.*: (?:Not available|Imperative Recovery|Will be in recovery|Client .* reconnect|new disk, init|disabling))"
 )
 _GPFS = re.compile(
-    r"\bmmfs\w*(?:\[\d+\])?:? (?:\[(?P<level>[EXWNI])\] ?|Error=(?P<error>MMFS_\w{1,40}))(?P<text>.*)"
+    r"mmfs\w*(?:\[\d+\])?:? (?:\[(?P<level>[EXWNI])\] ?|Error=(?P<error>MMFS_\w{1,40}))(?P<text>.*)"
 )
 _GPFS_CODES = (
     (
@@ -113,7 +119,7 @@ _GPFS_CODES = (
         re.compile(r"[Cc]lose connection|connection (?:was )?(?:broken|lost)|not responding|overdue"),
     ),
 )
-_BEEGFS = re.compile(r"\b[Bb]ee(?:GFS|gfs)\b")
+_BEEGFS = re.compile(r"[Bb]ee(?:GFS|gfs)\b")
 _BEEGFS_LOST = re.compile(
     r"[Cc]onnect failed|[Uu]nable to connect|[Cc]ommunication (?:error|timeout)|[Cc]onnection (?:error|lost|refused)|[Rr]eceive(?:d)? (?:interrupted|timed out)|unreachable|offline"
 )
@@ -134,7 +140,7 @@ _OTHER = (
     (
         "error",
         re.compile(
-            r"CIFS:? VFS: .*(?:[Ee]rror|failed)|fuse: .*(?:abort|error)|wekafs?\b.*(?:[Ee]rror|failed|disconnect)"
+            r"CIFS:? VFS: .*(?:[Ee]rror|failed)|fuse: [^'\"]*(?:abort|error)|weka\w{0,12}\b.*(?:[Ee]rror|failed|disconnect)"
         ),
     ),
 )
@@ -142,7 +148,7 @@ _OTHER = (
 
 def _named(kind: str, table: tuple[tuple[str, re.Pattern[str]], ...], message: str) -> KernelFinding | None:
     for code, pattern in table:
-        if found := pattern.search(message):
+        if found := head.match(pattern, message):
             device = next((v for v in found.groupdict().values() if v), None)
             return make(FACTS, kind, code, message, device=device.strip(",:") if device else None)
     return None
@@ -150,7 +156,7 @@ def _named(kind: str, table: tuple[tuple[str, re.Pattern[str]], ...], message: s
 
 def _lustre(message: str) -> KernelFinding | None:
     """Lustre's own number is the code, unless the text says that somebody was evicted."""
-    if not (found := _LUSTRE.search(message)):
+    if not (found := head.match(_LUSTRE, message)):
         return None
     text = found["text"].removeprefix("Lustre: ")
     if _LUSTRE_QUIET.match(text):
@@ -169,7 +175,7 @@ def _lustre(message: str) -> KernelFinding | None:
 
 
 def _gpfs(message: str) -> KernelFinding | None:
-    if not (found := _GPFS.search(message)) or found["level"] in ("N", "I"):
+    if not (found := head.match(_GPFS, message)) or found["level"] in ("N", "I"):
         return None
     if found["error"]:
         return make(FACTS, "gpfs", found["error"].lower(), message)
@@ -193,7 +199,7 @@ def read(message: str, _context: Context) -> KernelFinding | None:
         return _lustre(message)
     if "mmfs" in message:
         return _gpfs(message)
-    if _BEEGFS.search(message):
+    if head.match(_BEEGFS, message):
         return _beegfs(message)
     if any(word in message for word in ("nfs", "NFS", "lockd", "rpcbind")):
         return _named("nfs", _NFS, message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel import grammar, head
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
 
 FACTS = {
@@ -87,32 +87,43 @@ FACTS = {
         "Check the BIOS settings for large PCIe windows (Above 4G decoding).",
     ),
 }
+_WHERE = r"NVRM:\s+(?:GPU\d{1,3}[ :]+)?(?:\w{1,96}: )?(?:GPU\d{1,3} )?"
+"""The driver names itself, then newer releases the GPU, then the function."""
 _GPU = rf"(?:GPU\s*(?P<pci>{grammar.PCI}):\s*)?"
 _PROBED = re.compile(rf"NVRM:\s+The NVIDIA GPU (?P<pci>{grammar.PCI})")
 _LOST = re.compile(r"NVRM:.*fallen off the bus and is not responding to commands", re.DOTALL)
 _FALLEN = re.compile(rf"NVRM:\s+{_GPU}GPU has fallen off the bus")
 _UUID = re.compile(rf"NVRM:\s+GPU at PCI:(?P<pci>{grammar.PCI}): (?P<uuid>GPU-[0-9a-f-]{{36}})")
 _GSP = (
-    ("rpc_timeout", re.compile(r"rpcRecvPoll timed\s?out")),
+    ("rpc_timeout", re.compile(rf"{_WHERE}rpcRecvPoll timed\s?out")),
     (
         "unresponsive",
         re.compile(
-            r"GSP core unresponsive|GSP-RM unresponsive|[Hh]eartbeat timed out|_kgsp\w+: .*sanity check failed"
+            rf"{_WHERE}(?:GSP core unresponsive|GSP-RM unresponsive|[Hh]eartbeat timed out)|NVRM:\s+(?:GPU\d{{1,3}} )?_kgsp\w+: (?:GPU\d{{1,3}} )?sanity check failed"
         ),
     ),
-    ("boot_failed", re.compile(r"Cannot initialize GSP firmware RM|cannot proceed with booting GSP")),
-    ("crash", re.compile(r"GSP-CrashCat Report")),
+    (
+        "boot_failed",
+        re.compile(
+            rf"{_WHERE}(?:Cannot initialize GSP firmware RM|[^'\"]{{0,60}}cannot proceed with booting GSP)"
+        ),
+    ),
+    ("crash", re.compile(rf"{_WHERE}[*\s]{{0,40}}GSP-CrashCat Report")),
 )
-_NVLINK = re.compile(r"\bknvlink\w*:|\bnvidia-nvlink:|NVRM:.*\bNVLink\b")
+_NVLINK = re.compile(
+    r"(?:NVRM:\s+(?:GPU\d{1,3} )?)?knvlink\w*:|nvidia-nvlink:|NVRM:\s+(?!API mismatch|Xid)[^'\"]*?\bNVLink\b"
+)
 _FAILED = re.compile(r"[Ff]ail(?:ed|ure)|\b[Ee]rror\b|timed out")
 _INIT = re.compile(
-    rf"NVRM:\s+{_GPU}(?:RmInitAdapter failed|rm_init_adapter(?:\(\d+\))? failed)|nvidia\s+(?P<probe>{grammar.PCI}):.*probe .*failed"
+    rf"NVRM:\s+{_GPU}(?:RmInitAdapter failed|rm_init_adapter(?:\(\d+\))? failed)|nvidia\s+(?P<probe>{grammar.PCI}):[^'\"]{{0,40}}probe [^'\"]{{0,40}}failed"
 )
 _PROBE = re.compile(rf"\bnvidia: probe of (?P<pci>{grammar.PCI}) failed with error")
 _MISMATCH = re.compile(
     r"NVRM: API mismatch: the client (?:'(?P<name>[^']{1,64})' \(pid (?P<pid>\d{1,18})\))?|\bnvidia-nvswitch: Version mismatch, kernel version"
 )
-_ASSERT = re.compile(r"(?:NVRM:|nvidia-[a-z]+:|NVSwitch:).*\bAssertion failed|NVRM: nvAssert\w*")
+_ASSERT = re.compile(
+    r"(?:NVRM:|nvidia-[a-z]+:|NVSwitch:) (?:GPU\d{1,3} )?(?:[^\s'\"]{1,96} ){0,3}Assertion failed|NVRM: (?:GPU\d{1,3} )?nvAssert\w*"
+)
 _BAR = re.compile(
     rf"NVRM: (?:This PCI I/O region assigned to your NVIDIA device is invalid|BAR\d is 0M(?: @ \w{{1,20}} \(PCI:(?P<pci>{grammar.PCI})\))?)"
 )
@@ -120,12 +131,12 @@ _BAR = re.compile(
 
 def _lost(message: str, context: Context) -> KernelFinding | None:
     """The two forms without an Xid: one message over three lines, and one that repeats an Xid 79."""
-    if probed := _PROBED.search(message):
+    if probed := head.match(_PROBED, message):
         context.put("nvrm", "probed", grammar.pci(probed["pci"]))
-    if _LOST.search(message):
+    if head.match(_LOST, message):
         address = context.pop("nvrm", "probed")
         return make(FACTS, "gpu_lost", "gpu_fallen_no_xid", message, pci_bus_id=address)
-    if (found := _FALLEN.search(message)) and "Xid" not in message:
+    if (found := head.match(_FALLEN, message)) and "Xid" not in message:
         address = grammar.pci(found["pci"])
         if address is not None and context.pop("xid79", grammar.bus_address(address)):
             return None
@@ -133,8 +144,16 @@ def _lost(message: str, context: Context) -> KernelFinding | None:
     return None
 
 
+def continues(text: str, context: Context) -> bool:
+    """Whether an indented line is the rest of the driver's message of several lines about a lost GPU.
+
+    Any other indented line may be the rest of a name that a user chose.
+    """
+    return context.get("nvrm", "probed") is not None and _LOST.match(text.lstrip()) is not None
+
+
 def _nvlink(message: str) -> KernelFinding | None:
-    if not _NVLINK.search(message) or not _FAILED.search(message):
+    if not head.match(_NVLINK, message) or not _FAILED.search(message):
         return None
     low = message.lower()
     code = "rx_detect" if "rxdet" in low or "rx detect" in low else "training" if "train" in low else "error"
@@ -142,13 +161,13 @@ def _nvlink(message: str) -> KernelFinding | None:
 
 
 def _driver(message: str) -> KernelFinding | None:
-    if found := _INIT.search(message):
+    if found := head.match(_INIT, message):
         return make(
             FACTS, "driver", "init_failed", message, pci_bus_id=grammar.pci(found["pci"] or found["probe"])
         )
-    if found := _PROBE.search(message):
+    if found := head.match(_PROBE, message):
         return make(FACTS, "driver", "init_failed", message, pci_bus_id=grammar.pci(found["pci"]))
-    if found := _MISMATCH.search(message):
+    if found := head.match(_MISMATCH, message):
         return make(
             FACTS,
             "driver",
@@ -157,22 +176,22 @@ def _driver(message: str) -> KernelFinding | None:
             pid=grammar.number(found["pid"]),
             process=grammar.name(found["name"]),
         )
-    if _ASSERT.search(message):
+    if head.match(_ASSERT, message):
         return make(FACTS, "driver", "assertion", message)
-    if found := _BAR.search(message):
+    if found := head.match(_BAR, message):
         return make(FACTS, "driver", "bar_invalid", message, pci_bus_id=grammar.pci(found["pci"]))
     return None
 
 
 def read(message: str, context: Context) -> KernelFinding | None:
     """A line of the driver that carries no Xid."""
-    if uuid := _UUID.search(message):
+    if uuid := head.match(_UUID, message):
         context.put("gpu_uuid", grammar.bus_address(grammar.pci(uuid["pci"]) or ""), uuid["uuid"])
         return None
     if finding := _lost(message, context):
         return finding
     for code, pattern in _GSP:
-        if pattern.search(message):
+        if head.match(pattern, message):
             return make(FACTS, "gsp", code, message)
     return _nvlink(message) or _driver(message)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel import grammar, head
 from probing_cluster.evidence.kernel.grammar import INFO, Context, KernelFinding, fact, make
 
 _JOB = "Ask for more memory, or use less; the job's own cgroup limit was reached."
@@ -44,15 +44,15 @@ _KILL = re.compile(r"oom-kill:constraint=(?P<constraint>CONSTRAINT_\w+)(?P<field
 _TASK = re.compile(r",task=(?P<name>.{1,64}?),pid=(?P<pid>\d{1,18}),uid=(?P<uid>\d{1,18})\s*$")
 _CGROUP = re.compile(r",(?P<which>oom_memcg|task_memcg)=(?P<path>[^,\s]{1,512})")
 _KILLED = re.compile(
-    r"(?P<scope>Memory cgroup out of memory(?:\s\([^)]*\))?: |Out of memory(?: \([^)]*\))?: )?Kill(?:ed)? process (?P<pid>\d{1,18}),?\s*(?:UID \d+,?\s*)?\((?P<name>.{1,64}?)\)(?=\s|,|\.|$)"
+    r"(?P<scope>Memory cgroup out of memory(?:\s\([^)]*\))?: |Out of memory(?: \([^)]*\))?: )?[Kk]ill(?:ed)? process (?P<pid>\d{1,18}),?\s*(?:UID \d+,?\s*)?\((?P<name>.{1,64}?)\)(?=\s|,|\.|$)"
 )
 _LIMIT = re.compile(r"Task in (?P<task>/\S*) killed as a result of limit of (?P<limit>/\S*)")
 _GROUP = re.compile(r"Tasks in (?P<task>/\S*) are going to be killed due to memory\.oom\.group set")
-_INVOKED = re.compile(r"(?:^|\s)(?P<name>\S.{0,63}?) invoked oom-killer:")
+_INVOKED = re.compile(rf"(?P<name>{head.TASK}) invoked oom-killer:")
 _REAPED = re.compile(
     r"oom_reaper: (?:reaped process (?P<pid>\d{1,18}) \((?P<name>.{1,64}?)\)|unable to reap pid:(?P<stuck>\d{1,18}) \((?P<who>.{1,64}?)\))"
 )
-_ALLOC = re.compile(r"(?:^|\s)(?P<name>\S{1,64}): page allocation failure[:.] order:(?P<order>\d{1,18})")
+_ALLOC = re.compile(rf"(?P<name>{head.TASK}): page allocation failure[:.] order:(?P<order>\d{{1,18}})")
 _NOBODY = re.compile(r"[Oo]ut of memory and no killable processes")
 _SLAB = re.compile(r"\bSLUB: Unable to allocate memory on node|\bSLAB: Unable to allocate memory on node")
 _SIZES = re.compile(r"(?P<what>total-vm|anon-rss|file-rss|shmem-rss):(?P<kb>\d{1,15})kB")
@@ -103,9 +103,9 @@ def _killed(message: str, found: re.Match[str], context: Context) -> KernelFindi
 
 def read(message: str, context: Context) -> KernelFinding | None:
     """A line of the OOM killer."""
-    if found := _KILL.search(message):
+    if found := head.match(_KILL, message):
         return _constraint(message, found, context)
-    if found := _REAPED.search(message):
+    if found := head.match(_REAPED, message):
         pid, name = found["pid"] or found["stuck"], found["name"] or found["who"]
         return make(
             FACTS,
@@ -116,9 +116,9 @@ def read(message: str, context: Context) -> KernelFinding | None:
             process=grammar.name(name),
             detail={"done": bool(found["pid"])},
         )
-    if found := _KILLED.search(message):
+    if found := head.match(_KILLED, message):
         return _killed(message, found, context)
-    if found := _LIMIT.search(message):
+    if found := head.match(_LIMIT, message):
         job = grammar.job_of(found["task"]) or grammar.job_of(found["limit"])
         return make(
             FACTS,
@@ -132,7 +132,7 @@ def read(message: str, context: Context) -> KernelFinding | None:
                 **(grammar.sluid_of(found["task"]) or grammar.sluid_of(found["limit"])),
             },
         )
-    if found := _GROUP.search(message):
+    if found := head.match(_GROUP, message):
         return make(
             FACTS,
             "oom",
@@ -141,13 +141,13 @@ def read(message: str, context: Context) -> KernelFinding | None:
             job_id=grammar.job_of(found["task"]),
             detail={"task_memcg": found["task"], **grammar.sluid_of(found["task"])},
         )
-    if found := _INVOKED.search(message):
+    if found := _INVOKED.match(message):
         return make(FACTS, "oom", "invoked", message, process=grammar.name(found["name"]))
-    if _NOBODY.search(message) and "panic" not in message:
+    if head.match(_NOBODY, message) and "panic" not in message:
         return make(FACTS, "oom", "memcg" if "cgroup" in message else "global", message)
-    if _SLAB.search(message):
+    if head.match(_SLAB, message):
         return make(FACTS, "oom", "alloc_failure", message)
-    if found := _ALLOC.search(message):
+    if found := _ALLOC.match(message):
         return make(
             FACTS,
             "oom",
@@ -164,7 +164,7 @@ FAMILY = grammar.Family(
     triggers=(
         "oom-kill",
         "oom_reaper",
-        "Kill process ",
+        "ill process ",
         "Killed process ",
         "killed as a result of limit",
         "page allocation failure",

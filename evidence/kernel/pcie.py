@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel import grammar, head
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
 
 _CHECK = "Count them per slot: a rising rate means reseating or replacing the card or riser."
@@ -44,24 +44,24 @@ FACTS = {
     ("pcie_link", "train_failed"): fact(HIGH, "hardware", "The PCIe link of a slot did not train.", _LOST),
     ("pcie_link", "inaccessible"): fact(HIGH, "hardware", "A device no longer answers on PCIe.", _LOST),
 }
-_DEVICE = re.compile(rf"\b(?P<driver>[A-Za-z][\w-]{{0,30}})\s+(?P<pci>{grammar.FULL_PCI})(?::pcie\w+)?:?\s")
+_UNMARKED = re.compile(rf"[A-Za-z][\w-]{{0,30}}\s+(?P<pci>{grammar.FULL_PCI})\s")
+_HOTPLUG = re.compile(r"pciehp\b")
+_NO_LINK = re.compile(r"DPC: Data Link Layer Link Active not set")
 _RECEIVED = re.compile(
-    r"AER: (?:Multiple )?(?P<grade>Correct(?:ed|able)|Uncorrect(?:ed|able) \((?:Non-)?Fatal\)) error (?:message )?received"
+    r"(?:AER: )?(?:Multiple )?(?P<grade>Correct(?:ed|able)|Uncorrect(?:ed|able) \((?:Non-)?Fatal\)) error (?:message )?received"
 )
 _BUS = re.compile(
     r"PCIe Bus Error: severity=(?P<grade>Correct(?:ed|able)|Uncorrect(?:ed|able) \((?:Non-)?Fatal\))"
 )
 _TYPE = re.compile(r"type=(?P<type>[^,]{1,40}),.*\((?P<agent>[^()]{1,40})\)")
 _STATUS = re.compile(
-    r"error status/mask=(?P<status>[0-9a-f]{8})/(?P<mask>[0-9a-f]{8})|:\s+aer_status: 0x(?P<aer>[0-9a-f]{8})"
+    r"(?:device \[[0-9a-f:]{9}\] )?error status/mask=(?P<status>[0-9a-f]{8})/(?P<mask>[0-9a-f]{8})|aer_status: 0x(?P<aer>[0-9a-f]{8})"
 )
 _BIT = re.compile(
-    r":\s{1,6}\[\s?(?P<bit>\d{1,2})\]\s(?P<name>[A-Za-z][\w/ -]{2,40}?)\s*(?P<first>\(First\))?\s*$"
+    r"(?<=\s)\[\s?(?P<bit>\d{1,2})\]\s(?P<name>[A-Za-z][\w/ -]{2,40}?)\s*(?P<first>\(First\))?\s*$"
 )
-_REST = re.compile(
-    r":\s+(?:AER:\s+)?(?:TLP Header:|aer_(?:layer|uncor_severity|agent)\b)|AER:\s+TLP Header|Error of this Agent"
-)
-_DPC = re.compile(r"\bDPC: (?:containment event|unmasked uncorrectable error|ERR_(?:NON)?FATAL|RP PIO error)")
+_REST = re.compile(r"TLP Header:|aer_(?:layer|uncor_severity|agent)\b|Error of this Agent")
+_DPC = re.compile(r"DPC: (?:containment event|unmasked uncorrectable error|ERR_(?:NON)?FATAL|RP PIO error)")
 _RECOVERY = re.compile(
     r"AER: (?:[Dd]evice recovery failed|subordinate device reset failed|can't recover \(no error_detected callback\))"
 )
@@ -77,7 +77,7 @@ _SLOT_CODES = (
     ),
 )
 _GONE = re.compile(
-    r"device inaccessible|\(config space inaccessible\)|not ready \d+ms after (?:FLR|bus reset|resume|DPC|\w+ reset); giving up"
+    r"[Uu]nable to change power state from \w{1,9} to \w{1,9}, device inaccessible|(?:[^'\"]{0,80} )?\(config space inaccessible\)|not ready \d+ms after (?:FLR|bus reset|resume|DPC|\w+ reset); giving up"
 )
 _SPEED = re.compile(
     rf"(?P<now>\d{{1,9}}(?:\.\d{{1,9}})?) Gb/s available PCIe bandwidth, limited by (?P<limit>[\d.]{{1,9}} GT/s (?:PCIe )?x\d+) link at (?P<at>{grammar.PCI}) "
@@ -145,23 +145,23 @@ def _bit_code(name: str) -> str:
 def _aer(message: str, address: str | None, context: Context) -> KernelFinding | None:
     """A line of an AER report; detail lines take their grade from the report's first line."""
     key = grammar.bus_address(address) if address else "?"
-    if head := _RECEIVED.search(message) or _BUS.search(message):
-        code, detail = _code(head["grade"]), {}
+    if first := head.match(_RECEIVED, message) or head.match(_BUS, message):
+        code, detail = _code(first["grade"]), {}
         context.put("aer", key, code)
         if where := _TYPE.search(message):
             detail = {"layer": where["type"].strip(), "agent": where["agent"]}
         return make(FACTS, "pcie_aer", code, message, pci_bus_id=address, detail=detail)
     graded = context.get("aer", key)
-    if status := _STATUS.search(message):
+    if status := head.match(_STATUS, message):
         bits = int(status["status"] or status["aer"], 16)
         code = graded or ("corrected" if bits and not bits & ~_CORRECTABLE_BITS else "uncorrected")
         return make(FACTS, "pcie_aer", code, message, pci_bus_id=address, detail={"status": bits})
-    if bit := _BIT.search(message):
+    if bit := head.match(_BIT, message):
         detail = {"bit": int(bit["bit"]), "name": bit["name"].strip()}
         return make(
             FACTS, "pcie_aer", graded or _bit_code(detail["name"]), message, pci_bus_id=address, detail=detail
         )
-    if _REST.search(message):
+    if head.match(_REST, message):
         return make(FACTS, "pcie_aer", graded or "unknown", message, pci_bus_id=address)
     return None
 
@@ -169,13 +169,15 @@ def _aer(message: str, address: str | None, context: Context) -> KernelFinding |
 def _link(message: str, address: str | None) -> KernelFinding | None:
     """Slots, links and devices that went away or run slow."""
     if "pciehp" in message:
+        if not head.match(_HOTPLUG, message):
+            return None
         if _SLOT_QUIET.search(message):
             return None
         slot = _SLOT.search(message)
         device = f"slot {slot['slot']}" if slot else None
         code = next((c for c, pattern in _SLOT_CODES if pattern.search(message)), None)
         return make(FACTS, "pcie_link", code, message, pci_bus_id=address, device=device) if code else None
-    if (speed := _SPEED.search(message)) and float(speed["can"]) >= _BIG_DEVICE_GBPS:
+    if (speed := head.match(_SPEED, message)) and float(speed["can"]) >= _BIG_DEVICE_GBPS:
         if _ASLEEP.search(message) or _DRIVE.search(message):
             return None
         detail = {
@@ -185,7 +187,7 @@ def _link(message: str, address: str | None) -> KernelFinding | None:
         }
         detail.update(link=speed["limit"], capable_link=speed["full"])
         return make(FACTS, "pcie_aer", "link_degraded", message, pci_bus_id=address, detail=detail)
-    if address and _GONE.search(message):
+    if address and head.match(_GONE, message):
         return make(FACTS, "pcie_link", "inaccessible", message, pci_bus_id=address)
     return None
 
@@ -194,13 +196,13 @@ def read(message: str, context: Context) -> KernelFinding | None:
     """A line about a PCIe device; what a test injected is none."""
     if "aer_inject" in message:
         return None
-    device = _DEVICE.search(message)
+    device = head.addressed(message) or _UNMARKED.match(message)
     address = grammar.pci(device["pci"]) if device else None
-    if "DPC: Data Link Layer Link Active not set" in message:
+    if head.match(_NO_LINK, message):
         return make(FACTS, "pcie_link", "train_failed", message, pci_bus_id=address)
-    if _DPC.search(message):
+    if head.match(_DPC, message):
         return make(FACTS, "pcie_aer", "dpc", message, pci_bus_id=address)
-    if _RECOVERY.search(message):
+    if head.match(_RECOVERY, message):
         return make(FACTS, "pcie_aer", "recovery_failed", message, pci_bus_id=address)
     if address or "AER:" in message:
         return _aer(message, address, context) or _link(message, address)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
 from probing_cluster.evidence import literals, prefixes
 from probing_cluster.evidence.kernel import (
+    amdgpu,
     block,
     ethernet,
     fabric,
+    fabric_manager,
+    head,
     hung,
+    iommu,
     memory,
     netfs,
     nvrm,
@@ -26,7 +31,10 @@ from probing_cluster.evidence.kernel.grammar import Context, Facts, Family, Kern
 FAMILIES: tuple[Family, ...] = (
     sxid.FAMILY,
     xid.FAMILY,
+    fabric_manager.FAMILY,
     nvrm.FAMILY,
+    amdgpu.FAMILY,
+    iommu.FAMILY,
     memory.FAMILY,
     pcie.FAMILY,
     oom.FAMILY,
@@ -40,8 +48,17 @@ FAMILIES: tuple[Family, ...] = (
 """The registration: order decides only where two families could claim one line."""
 
 TRIGGERS: tuple[str, ...] = tuple(dict.fromkeys(t for family in FAMILIES for t in family.triggers))
-_DAEMONS = ("mmfs",)
-"""Programs whose name in syslog is part of what they say (GPFS's client is a daemon, not the kernel)."""
+_DAEMONS: Mapping[str, frozenset[tuple[str, str | None]]] = {
+    "mmfs": frozenset({("gpfs", None)}),
+    "nv-fabricmanager": frozenset({("fabric_manager", None)}),
+    "nvidia-persistenced": frozenset({("fabric_manager", "persistence")}),
+    "systemd-networkd": frozenset({("ib_link", "lost_carrier")}),
+    "NetworkManager": frozenset({("ib_link", "lost_carrier")}),
+}
+"""Programs of the node that are believed in syslog, and for what: (kind, code; None = any). Everybody can log under
+their names, so none of these may say what only the kernel knows."""
+_NAMED = frozenset({"mmfs", "nv-fabricmanager", "nvidia-persistenced"})
+"""Those whose name is a part of their messages' form."""
 _ANY = re.compile(literals.any_of(TRIGGERS))
 
 
@@ -58,7 +75,10 @@ class KernelReader:
 
     def read_message(self, message: str) -> KernelFinding | None:
         """The finding in a message that has no prefixes left (a /dev/kmsg record's text)."""
+        only = head.quoting(message)
         for family in FAMILIES:
+            if only is not None and family.name != only:
+                continue
             if any(t in message for t in family.triggers) and (
                 finding := family.read(message, self._context)
             ):
@@ -72,8 +92,24 @@ class KernelReader:
         if not _ANY.search(line):
             return None
         parsed = prefixes.parse(line, reference)
-        daemon = parsed.tag if parsed.tag and parsed.tag.startswith(_DAEMONS) else None
-        finding = self.read_message(f"{daemon}: {parsed.message}" if daemon else parsed.message)
+        finding = self._believed(parsed)
         if finding is None:
             return None
         return parsed, finding if parsed.repeat == 1 else replace(finding, repeat=parsed.repeat)
+
+    def _believed(self, line: prefixes.Line) -> KernelFinding | None:
+        """What the line says, if whoever wrote it may say so: the kernel anything, a known program its own kinds."""
+        if line.indented and not nvrm.continues(line.message, self._context):
+            return None
+        message = line.message.lstrip()
+        if line.is_kernel is not False:
+            return self.read_message(message)
+        program = next((name for name in _DAEMONS if (line.tag or "").startswith(name)), None)
+        if program is None:
+            return None
+        finding = self.read_message(f"{line.tag}: {message}" if program in _NAMED else message)
+        if finding is None or _DAEMONS[program].isdisjoint(
+            {(finding.kind, finding.code), (finding.kind, None)}
+        ):
+            return None
+        return finding

@@ -7,18 +7,13 @@ from typing import Any
 
 from probing_cluster.core import sanitize
 from probing_cluster.core.catalogue import sxid
-from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel import grammar, head
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, Context, KernelFinding
 
 _LINE = re.compile(
     rf"(?:nvidia-)?(?P<device>nvswitch\d{{1,3}}):\s+SXid\s*\((?:PCI:)?(?P<pci>{grammar.PCI})\):\s*(?P<code>\d{{1,6}})(?![\w.])(?P<rest>.*)",
     re.DOTALL,
 )
-_MANAGER = re.compile(
-    rf"detected NVSwitch (?P<grade>fatal|non-?fatal) error (?P<code>\d{{1,6}}) on .*?pci bus id (?P<pci>{grammar.PCI})(?:.*? port (?P<link>\d{{1,3}}))?",
-    re.IGNORECASE,
-)
-"""The Fabric Manager's own log says the same with its words."""
 _GRADE = re.compile(r",?\s*(?P<grade>Fatal|Non-?[Ff]atal|Correctable)\b,?\s*(?P<text>.*)", re.DOTALL)
 _ENGINE = re.compile(
     r"Severity (?P<severity>\d) Engine instance (?P<engine>\d{1,18}) Sub-engine instance (?P<sub>\d{1,18})"
@@ -70,20 +65,13 @@ def _finding(code: int, device: str | None, address: str, rest: str, message: st
 
 
 def read(message: str, _context: Context) -> KernelFinding | None:
-    """One SXid line, its data and engine lines too, as parts of the same error; or the Fabric Manager's word of it."""
-    if found := _LINE.search(message):
+    """One SXid line, its data and engine lines too, as parts of the same error."""
+    if found := head.match(_LINE, message):
         return _finding(
             int(found["code"]), found["device"], found["pci"], found["rest"], message[found.start() :]
         )
-    if told := _MANAGER.search(message):
-        rest = (
-            f", {told['grade'].capitalize()}, Link {told['link']}"
-            if told["link"]
-            else f", {told['grade'].capitalize()}"
-        )
-        return _finding(int(told["code"]), None, told["pci"], rest, message[told.start() :])
     return None
 
 
 _TABLE = grammar.fact(INFO, "unknown", "see the SXid catalogue", "see the SXid catalogue")
-FAMILY = grammar.Family(name="sxid", triggers=("SXid", "NVSwitch"), read=read, facts={("sxid", "*"): _TABLE})
+FAMILY = grammar.Family(name="sxid", triggers=("SXid",), read=read, facts={("sxid", "*"): _TABLE})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel import grammar, head
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
 
 _COOL = "Check fans, air flow and room temperature; compare with the neighbours in the rack."
@@ -29,11 +29,12 @@ _CPU = re.compile(
     r"\b(?P<cpu>CPU ?\d+): (?:Package|Core|[Tt]emperature) ?(?:temperature )?(?:is )?above threshold"
 )
 _CRITICAL = re.compile(
-    r"(?:critical|emergency) temperature reached|[Cc]ritical temperature (?:\S+ )?reached|[Tt]emperature .*exceed\w* .*critical|thermal (?:trip|shutdown)|ACPI:.* Critical trip point$",
+    r"(?:(?:thermal_zone\d{1,3}|[\w-]{1,32}): )?(?:critical|emergency) temperature (?:\S{1,16} )?reached|(?:ACPI: )?(?:[\w\[\] -]{1,40}: )?Critical trip point$|"
+    r"temperature [^'\"]{0,60}exceed\w* [^'\"]{0,40}critical|thermal (?:trip|shutdown)|(?:reboot: )?HARDWARE PROTECTION shutdown \(temperature",
     re.IGNORECASE,
 )
 _HOT = re.compile(
-    r"\b(?P<device>nvme\d+|ast\d*|i40e|ice|bnxt_en)\b.*(?:temperature (?:above|exceeds)|[Oo]ver ?heat|over temp|thermal (?:alarm|threshold))|temperature .*exceeds the (?:warning|maximum)",
+    r"(?P<device>nvme\d+|ast\d*|i40e|ice|bnxt_en)\b.*(?:temperature (?:above|exceeds)|[Oo]ver ?heat|over temp|thermal (?:alarm|threshold))|temperature .*exceeds the (?:warning|maximum)",
     re.IGNORECASE,
 )
 _POWER = re.compile(r"\b(?P<cpu>CPU ?\d+): (?:Package|Core) power limit notification")
@@ -47,15 +48,15 @@ def read(message: str, _context: Context) -> KernelFinding | None:
     """A line about heat or power; going back to normal is none."""
     if _NORMAL.search(message):
         return None
-    if found := _CPU.search(message):
+    if found := head.match(_CPU, message):
         return make(FACTS, "thermal", "cpu_throttle", message, device=found["cpu"].lower().replace(" ", ""))
-    if found := _POWER.search(message):
+    if found := head.match(_POWER, message):
         return make(FACTS, "power", "cpu_power_limit", message, device=found["cpu"].lower().replace(" ", ""))
-    if _CRITICAL.search(message):
+    if head.match(_CRITICAL, message):
         return make(FACTS, "thermal", "critical", message)
-    if (found := _HOT.search(message)) and "mlx" not in message:
+    if (found := head.match(_HOT, message)) and "mlx" not in message:
         return make(FACTS, "thermal", "device_hot", message, device=found["device"])
-    return make(FACTS, "power", "supply_failure", message) if _SUPPLY.search(message) else None
+    return make(FACTS, "power", "supply_failure", message) if head.match(_SUPPLY, message) else None
 
 
 FAMILY = grammar.Family(

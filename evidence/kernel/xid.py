@@ -7,11 +7,11 @@ from typing import Any
 
 from probing_cluster.core import sanitize
 from probing_cluster.core.catalogue import nvlink5, xid
-from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel import grammar, head
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding
 
 _LINE = re.compile(
-    r"(?:NVRM:\s{0,4}|(?<![A-Za-z]))Xid\s{0,2}\((?P<where>(?:PCI:)?[^()]{0,64})\):\s{0,4}(?P<code>\d{1,5})(?![\w.])(?P<rest>.*)",
+    r"(?:NVRM:\s{0,4})?Xid\s{0,2}\((?P<where>(?:PCI:)?[^()]{0,64})\):\s{0,4}(?P<code>\d{1,5})(?![\w.])(?P<rest>.*)",
     re.DOTALL,
 )
 _SHORT = re.compile(r"NVRM:\s{0,4}(?P<where>)Xid\s{1,2}(?P<code>\d{1,4})(?=[,:])(?P<rest>.*)", re.DOTALL)
@@ -101,7 +101,7 @@ def _decode(code: int, text: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 def read(message: str, context: Context) -> KernelFinding | None:
     """An Xid line; a code that is not a number is none."""
-    if not (found := _LINE.search(message) or _SHORT.search(message)):
+    if not (found := head.match(_LINE, message) or head.match(_SHORT, message)):
         return None
     code, rest = int(found["code"]), found["rest"].strip()
     where = _WHERE.match((found["where"] or "").strip())

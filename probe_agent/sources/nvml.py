@@ -14,7 +14,7 @@ from probing_cluster.core.catalogue import xid
 from probing_cluster.healthchecks import nvml
 from probing_cluster.probe_agent import baseline, gpus
 from probing_cluster.probe_agent.conditions import Condition, Edge, Judgement
-from probing_cluster.probe_agent.sources import nvml_gpu, polled
+from probing_cluster.probe_agent.sources import amdsmi, nvml_gpu, polled
 
 HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.INFO
 HANGS_NEEDED = 3
@@ -30,7 +30,16 @@ _DRIVER_SEVERITY = {"LIB_RM_VERSION_MISMATCH": LOW}
 async def read(reach: polled.Reach, memory: Mapping[str, Any], context: polled.Context) -> Mapping[str, Any]:
     """The snapshot and the Xids since the last reading; NVLinks in their turn, or when it matters."""
     turn = int(memory.get("round", 0)) % LINKS_EVERY == 0
-    return await reach.nvml(links=turn or context.closely)
+    answer = await reach.nvml(links=turn or context.closely)
+    if context.expect_gpus and not context.inventory.gpus and _library_absent(answer):
+        # gres.conf counts GPUs of any maker: those of AMD are the amdsmi source's.
+        return {**answer, "amd": bool((await reach.files((amdsmi.DRIVER,)))["files"])}
+    return answer
+
+
+def _library_absent(answer: Mapping[str, Any]) -> bool:
+    read_now = nvml.from_json(answer["snapshot"])
+    return isinstance(read_now, nvml.NvmlUnavailable) and read_now.kind is nvml.Lack.ABSENT
 
 
 def parse(raw: Mapping[str, Any]) -> tuple[nvml.NvmlSnapshot | nvml.NvmlUnavailable, list[dict[str, Any]]]:
@@ -52,6 +61,8 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Con
     }
     edges = [_xid_edge(x, kept["numbers"], context) for x in xids]
     if isinstance(snapshot, nvml.NvmlUnavailable):
+        if raw.get("amd"):
+            return Judgement(edges=tuple(edges), memory=kept, state="absent")
         return _unavailable(snapshot, kept, edges, memory, context)
     return _available(snapshot, kept, edges, memory, context, links_read=bool(raw.get("links", True)))
 

@@ -31,6 +31,10 @@ class Reach(Protocol):
         """Every GPU at this moment (its NVLinks too, if wanted), and the Xids since the last call; see nvml_child."""
         ...
 
+    async def amdsmi(self) -> Mapping[str, Any]:
+        """Every AMD GPU at this moment; see amdsmi_child."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class Context:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from probing_cluster.probe_agent.sources import (
+    amdsmi,
     clock,
     disk,
     edac,
@@ -18,6 +19,7 @@ from probing_cluster.probe_agent.sources import (
 
 POLLED: tuple[polled.Polled, ...] = (
     nvml.SOURCE,
+    amdsmi.SOURCE,
     infiniband.SOURCE,
     pcie.SOURCE,
     edac.SOURCE,

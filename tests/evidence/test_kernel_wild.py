@@ -165,6 +165,54 @@ FOUND = [
     ("pcie_aer/link_degraded", "0000:56:00.0", None, "pci 0000:56:00.0: 63.012 Gb/s available PCIe bandwidth, limited by 16.0 GT/s PCIe x4 link at 0000:00:1c.0 (capable of 126.024 Gb/s with 16.0 GT/s PCIe x8 link)"),
     ("pcie_aer/link_degraded", "0000:01:00.0", None, "mlx5_core 0000:01:00.0: 63.008 Gb/s available PCIe bandwidth, limited by 8 GT/s x8 link at 0000:00:03.0 (capable of 126.016 Gb/s with 8 GT/s x16 link)"),
     ("none", None, None, "pci 0000:01:00.0: 32.000 Gb/s available PCIe bandwidth, limited by 2.5 GT/s x16 link at 0000:00:02.0 (capable of 126.016 Gb/s with 8 GT/s x16 link)"),
+    # drivers/gpu/drm/amd of Linux 6.x and ROCm's driver, reports on dri-devel and amd-gfx
+    ("amdgpu/ras_uncorrectable", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: amdgpu: 2 uncorrectable hardware errors detected in umc block"),
+    ("amdgpu/ras_uncorrectable", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: amdgpu: {12} socket: 0, die: 1, 2 new uncorrectable hardware errors detected in umc block"),
+    ("amdgpu/ras_total", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: amdgpu: socket: 0, die: 1, 2 uncorrectable hardware errors detected in total in umc block"),
+    ("amdgpu/ras_deferred", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: amdgpu: socket: 0, die: 1, 1 new deferred hardware errors detected in umc block"),
+    ("amdgpu/ras_correctable", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: 1 correctable hardware errors detected in gfx block"),
+    ("none", None, None, "amdgpu 0000:0b:00.0: amdgpu: 0 uncorrectable hardware errors detected in umc block"),
+    ("none", None, None, "amdgpu 0000:0b:00.0: amdgpu: no uncorrectable hardware errors detected in umc block"),
+    ("amdgpu/poison", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: amdgpu: poison is consumed by client 12, kick off gpu reset flow"),
+    ("amdgpu/bad_page_threshold", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: amdgpu: Saved bad pages 260 reaches threshold value 256"),
+    ("amdgpu/reset_begin", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: amdgpu: GPU reset begin!. Source:  1"),
+    ("amdgpu/reset_done", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: amdgpu: GPU reset(2) succeeded!"),
+    ("amdgpu/reset_failed", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: amdgpu: GPU reset(2) failed"),
+    ("amdgpu/reset_failed", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: amdgpu: GPU reset end with ret = -19"),
+    ("gpu_lost/amdgpu_lost", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: amdgpu: device lost from bus!"),
+    ("amdgpu/ring_timeout", None, None, "[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring gfx_0.0.0 timeout, signaled seq=3, emitted seq=5"),
+    ("amdgpu/ring_recovered", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: [drm] *ERROR* ring sdma0 timeout, but soft recovered"),
+    ("amdgpu/fence_timeout", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: [drm:amdgpu_ib_ring_tests [amdgpu]] *ERROR* IB test failed on gfx_0.0.0 (-110)."),
+    ("amdgpu/page_fault", "0000:0b:00.0", 1234, "amdgpu 0000:0b:00.0: amdgpu: [gfxhub0] no-retry page fault (src_id:0 ring:24 vmid:8 pasid:32770, for process python3 pid 1234 thread python3 pid 1234)"),
+    ("amdgpu/page_fault", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: amdgpu: [gfxhub] page fault (src_id:0 ring:24 vmid:8 pasid:32770)"),
+    ("amdgpu/page_fault", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: amdgpu: VM_L2_PROTECTION_FAULT_STATUS:0x00801031"),
+    ("amdgpu/smu", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: amdgpu: SMU: I'm not done with your previous command: SMN_C2PMSG_66:0x00000006 SMN_C2PMSG_82:0x00000000"),
+    ("amdgpu/init_failed", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: amdgpu: Fatal error during GPU init"),
+    ("amdgpu/init_failed", "0000:0b:00.0", None, "amdgpu: probe of 0000:0b:00.0 failed with error -22"),
+    ("amdgpu/xgmi", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: amdgpu: XGMI: Set topology failure on device 17, hive 3, ret -22"),
+    ("none", None, None, "[drm] amdgpu kernel modesetting enabled."),
+    ("none", None, None, "amdgpu 0000:0b:00.0: amdgpu: SMU is initialized successfully!"),
+    ("none", None, None, "amdgpu 0000:0b:00.0: amdgpu: RAS: optional ras ta ucode is not available"),
+    ("none", None, None, "amdgpu: Topology: Add dGPU node [0x740f:0x1002]"),
+    # linux-iommu
+    ("iommu/page_fault", "0000:23:00.0", None, "smartpqi 0000:23:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0000 address=0xffffffffffec0000 flags=0x0010]"),
+    ("iommu/page_fault", "08:00.0", None, "AMD-Vi: Event logged [IO_PAGE_FAULT device=08:00.0 domain=0x002c address=0xfffffffdf8000000 flags=0x0008]"),
+    ("iommu/page_fault", "3b:00.0", None, "DMAR: [DMA Read NO_PASID] Request device [3b:00.0] fault addr 0x7f000 [fault reason 0x06] PTE Read access is not set"),
+    ("iommu/page_fault", "04:00.0", None, "DMAR: [DMA Write] Request device [04:00.0] fault addr ffe00000 [fault reason 05] PTE Write access is not set"),
+    ("none", None, None, "DMAR: DRHD base: 0x000000fed91000 flags: 0x1"),
+    # NICs: ENA, Broadcom, mlx5
+    ("eth_link/tx_timeout", "0000:00:05.0", None, "ena 0000:00:05.0 ens5: Transmit timeout"),
+    ("eth_link/tx_timeout", "0000:00:05.0", None, "ena 0000:00:05.0 ens5: Found a Tx that wasn't completed on time, qid 3, index 800."),
+    ("eth_link/tx_timeout", "0000:19:00.0", None, "bnxt_en 0000:19:00.0 eth0: TX timeout detected, starting reset task!"),
+    ("ib_link/cmd_timeout", "0000:19:00.0", None, "bnxt_en 0000:19:00.0: QPLIB: cmdq[0x41d]=0x3 timedout (20000)msec"),
+    ("none", None, None, "bnxt_en 0000:19:00.0: QPLIB: cmdq[0x4b9]=0x15 status 0x5"),
+    ("ib_link/cmd_timeout", "0000:06:00.0", 7, "mlx5_core 0000:06:00.0: cmd_work_handler:943:(pid 7): failed to allocate command entry"),
+    ("ib_link/cqe_error", "0000:06:00.0", 7, "mlx5_core 0000:06:00.0: mlx5_eq_cq_event:1:(pid 7): CQ error on CQN 0x1, syndrome 0x1"),
+    # the OOM killer before 2.6.36
+    ("oom/global", None, 1234, "Out of memory: kill process 1234 (python) score 900 or a child"),
+    ("oom/memcg", None, 1234, "Memory cgroup out of memory: Kill process 1234 (python) score 900 or sacrifice child"),
+    # the driver's words behind the address, as newer releases print them
+    ("driver/init_failed", None, None, "nvidia 0000:3b:00.0: NVRM: RmInitAdapter failed! (0x26:0xffff:1)"),
 ]  # fmt: skip
 
 
@@ -209,3 +257,51 @@ def test_what_else_a_line_says(line: str, field: str, value: object) -> None:
     found = reader.KernelReader().read_message(line)
     assert found is not None
     assert getattr(found, field) == value
+
+
+FABRIC = (
+    "detected NVSwitch {} error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 33"
+)
+
+
+@pytest.mark.parametrize(
+    "front", ["[Jul 23 2024 07:53:55] [ERROR] [tid 841] ", "Jul 23 07:53:55 n1 nv-fabricmanager[841]: "]
+)
+def test_the_fabric_managers_log_is_a_kind_of_its_own(front: str) -> None:
+    """In its own file and in syslog; whoever can log under its name makes nothing grave."""
+    for grade, code, severity in (
+        ("fatal", "nvswitch_fatal", Severity.LOW),
+        ("non-fatal", "nvswitch_nonfatal", Severity.INFO),
+    ):
+        found = reader.KernelReader().read_line(front + FABRIC.format(grade))
+        assert found is not None
+        assert (found[1].kind, found[1].code, found[1].severity) == ("fabric_manager", code, severity)
+        assert (found[1].pci_bus_id, found[1].detail) == ("0000:86:00.0", {"sxid": 20034, "link": 33})
+    xid = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus."
+    forged = reader.KernelReader().read_line(front + xid)
+    assert forged is None or forged[1].kind == "fabric_manager"
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (
+            "[Jul 23 2024 07:53:55] [ERROR] [tid 9] detected number of NVSwitches don't match with any supported system topology, aborting fabric manager",
+            "start_failed",
+        ),
+        (
+            "Jul 23 07:53:55 n1 nv-fabricmanager: [ERROR] failed to initialize all the NVSwitches",
+            "start_failed",
+        ),
+        ("[Jul 23 2024 07:53:55] [ERROR] [tid 9] NVLink training failed on GPU 3", "nvlink"),
+        ("[Jul 23 2024 07:53:55] [ERROR] [tid 9] something else", "error"),
+        ("[Jul 23 2024 07:53:55] [INFO] [tid 9] Received an inband message:  Message header details", None),
+        ("Jul 23 07:53:55 n1 nv-fabricmanager[841]: Connected to 1 node.", None),
+        ("Jul 23 07:53:55 n1 nvidia-persistenced[841]: device 0000:3b:00.0 - failed to open.", "persistence"),
+        ("Jul 23 07:53:55 n1 nvidia-persistenced[841]: Started (841)", None),
+    ],
+)
+def test_what_nvidias_services_say(line: str, code: str | None) -> None:
+    """Failures by what they are; the daily chatter is none."""
+    found = reader.KernelReader().read_line(line)
+    assert (found[1].kind, found[1].code) == ("fabric_manager", code) if found else code is None

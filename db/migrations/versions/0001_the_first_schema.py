@@ -439,7 +439,7 @@ def upgrade() -> None:
             "source",
             sa.Text(),
             nullable=False,
-            comment="who saw it: kernel, nvml, sysfs, mount, service, check, agent, joblog, probe, import",
+            comment="who saw it: kernel, nvml, amdsmi, sysfs, mount, service, check, agent, joblog, probe, import",
         ),
         sa.Column(
             "message", sa.Text(), nullable=False, comment="the source's text, control characters removed"

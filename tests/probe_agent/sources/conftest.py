@@ -49,6 +49,9 @@ class DirectReach:
     async def nvml(self, *, links: bool) -> Mapping[str, Any]:
         raise children.ChildFailed("no NVML in this test")
 
+    async def amdsmi(self) -> Mapping[str, Any]:
+        raise children.ChildFailed("no AMD SMI in this test")
+
     def say(self, name: str, text: str, returncode: int = 0) -> None:
         self.commands[name] = children.Finished(returncode=returncode, stdout=text.encode(), stderr=b"")
 

@@ -1,0 +1,290 @@
+"""What somebody quotes is not a fault: every form of the grammar inside every line that carries text of users.
+
+A carrier may give a finding of its own kind (the kernel's OOM killer names the process) or none; a form in it, never.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probing_cluster.control_plane.imports import kernel as kernel_import
+from probing_cluster.core.records import Severity
+from probing_cluster.evidence import classify
+from probing_cluster.evidence.kernel import head, reader
+from probing_cluster.probe_agent import kernel_words
+from tests.evidence import test_kernel_families, test_kernel_wild
+
+XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=a, GPU has fallen off the bus."
+FORMS = sorted(
+    {line for line, *_ in test_kernel_families.FORMS if "mmfs" not in line}
+    | {line for said, *_, line in test_kernel_wild.FOUND if said != "none"}
+    | {
+        XID,
+        "Kernel panic - not syncing: Fatal exception",
+        "EXT4-fs (sda1): Remounting filesystem read-only",
+        "LustreError: 1:0:(osd_handler.c:1:osd()) LBUG",
+        "mce: [Hardware Error]: Uncorrected error",
+        "thermal thermal_zone0: critical temperature reached (105 C), shutting down",
+        "bond0: now running without any active interface!",
+    }
+)
+"""Whole messages, as the kernel prints them."""
+
+
+def _one_of_each() -> list[str]:
+    found = {(f.kind, f.code): form for form in FORMS if (f := reader.KernelReader().read_message(form))}
+    return sorted(found.values())
+
+
+SORTS = _one_of_each()
+"""One form of every kind and code."""
+
+OWN: dict[str, str] = {
+    # what the kernel prints of a user's choice, and the one kind it may be; {comm} is cut to a process name
+    "overlayfs: failed to resolve '{}': -2": "",
+    "overlayfs: upperdir is in-use as upperdir/workdir of another mount, mount with '-o index=off' ({})": "",
+    "process '{}' started with executable stack": "",
+    "{}[4242]: segfault at 0 ip 00007f7c7ac69996 sp 00007f7c12fd7c30 error 4 in libnccl.so.2[7f7c7ac00000+d3d3000]": "",
+    "python[4242]: segfault at 0 ip 00007f7c7ac69996 sp 00007f7c12fd7c30 error 4 in {}[7f7c7ac00000+d3d3000]": "",
+    "traps: {}[99] trap invalid opcode ip:7f00 sp:7f10 error:0 in libtorch.so[7f00+1a]": "",
+    "traps: python[99] general protection fault ip:7f00 sp:7f10 error:0 in {}[7f00+1a]": "",
+    "{}[99]: bad frame in rt_sigreturn frame:00007ffd ip:7f sp:7f orax:ffffffffffffffff in {}[7f+1a]": "",
+    "{}/99: potentially unexpected fatal signal 11.": "",
+    "{} (99): drop_caches: 3": "",
+    "{} (99) used greatest stack depth: 11000 bytes left": "",
+    "CPU: 17 PID: 2024380 Comm: {} Tainted: P           OE     5.15.0-112-generic": "",
+    "audit: type=1326 audit(1700000000.1:2): auid=1000 uid=1000 pid=3 comm=\"{}\" exe=\"{}\" sig=0 arch=c000003e": "",
+    'audit: type=1400 audit(1700000000.1:2): apparmor="DENIED" operation="open" name="{}" comm="{}"': "",
+    "audit: type=1300 {}": "",
+    "systemd[1]: {}": "",
+    "systemd[1]: Started {}.": "",
+    "systemd-journald[400]: {}": "",
+    "usb 1-1: Product: {}": "",
+    "usb 1-1: Manufacturer: {}": "",
+    "input: {} as /devices/pci0000:00/0000:00:14.0/usb1/1-1/input/input5": "",
+    "hid-generic 0003:046D:C31C.0001: input,hidraw0: USB HID v1.10 Keyboard [{}] on usb-0000:00:14.0-1/input0": "",
+    "scsi 6:0:0:0: Direct-Access     {} PQ: 0 ANSI: 6": "",
+    "EXT4-fs (loop0): Unrecognized mount option \"{}\" or missing value": "",
+    "EXT4-fs (sda1): mounted filesystem with ordered data mode. Opts: {}": "",
+    "XFS (sda1): unknown mount option [{}].": "",
+    "XFS (sda1): {}(123) possible memory allocation deadlock size 65552 in kmem_alloc (mode:0x2408240)": "",
+    "FAT-fs (loop0): bogus volume label {}": "",
+    "squashfs: Unknown parameter '{}'": "",
+    "fuse: Bad value for '{}'": "",
+    "cgroup: cgroup: unknown option \"{}\"": "",
+    "cgroup: fork rejected by pids controller in /{}": "limit",
+    "nfs: server {} not responding, still trying": "nfs",
+    "nfs: server {} OK": "nfs",
+    "NFS: directory {} contains a readdir loop.Please contact your server vendor.": "nfs",
+    "CIFS: VFS: \\\\{} has not responded in 180 seconds. Reconnecting...": "filesystem",
+    "CIFS: VFS: BAD_NETWORK_NAME: \\\\{}": "filesystem",
+    "Lustre: Mounted {}-client": "lustre",
+    "{} invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0": "oom",
+    "{}: page allocation failure: order:4, mode:0x40dc0(GFP_KERNEL)": "oom",
+    "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/{},task_memcg=/{},task={},pid=1,uid=1000": "oom",
+    "Memory cgroup out of memory: Killed process 1 ({}) total-vm:1kB, anon-rss:1kB": "oom",
+    "oom_reaper: reaped process 1 ({}), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB": "oom",
+    "Task in /{} killed as a result of limit of /{}": "oom",
+    "Tasks in /{} are going to be killed due to memory.oom.group set": "oom",
+    "INFO: task {}:77 blocked for more than 120 seconds.": "hung_task",
+    "watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [{}:77]": "hung_task",
+    "Memory failure: 0x7740c0: Killing {}:77 due to hardware memory corruption": "mce",
+    "{comm}: attempt to access beyond end of device": "block_io",
+    "EXT4-fs error (device sda1): ext4_lookup:1: inode #2: comm {comm}: deleted inode referenced: 3": "block_io",
+    "EXT4-fs error (device sda1): ext4_lookup:1: inode #2: comm ls: '{}' linked to parent dir": "block_io",
+    "BTRFS warning (device sda1): checksum error at logical 1 on dev /dev/sda1, root 5, inode 2 (path: {})": "block_io",
+    "BTRFS error (device sda1): unrecognized mount option '{}'": "",
+    "NVRM: API mismatch: the client '{}' (pid 7) has version 1": "driver",
+    "NVRM: Xid (PCI:0000:3b:00): 31, pid=7, name={comm}, Ch 00000008": "xid",
+    "loop0: detected capacity change from 0 to 8, {}": "",
+    "device {comm} entered promiscuous mode": "",
+    "IPv6: ADDRCONF(NETDEV_CHANGE): {}: link becomes ready": "",
+    "TCP: request_sock_TCP: Possible SYN flooding on port 80. {}": "",
+    "a name with a line break\n{}": "",
+    "overlayfs: failed to resolve 'a\n{}': -2": "",
+    "capability: warning: `{}' uses 32-bit capabilities (legacy support in use)": "",
+    "warning: `{}' uses wireless extensions which will stop working for Wi-Fi 7 hardware": "",
+    "{comm} (77): Using mlock ulimits for SHM_HUGETLB is deprecated": "",
+    "amdgpu: pasid 32770 process {} pid 7 thread {} pid 7": "",
+    "perf: interrupt took too long, see {}": "",
+}  # fmt: skip
+
+PROGRAMS = {
+    "sudo": "    root : TTY=pts/0 ; PWD=/ ; USER=root ; COMMAND=/usr/bin/grep {}",
+    "sudo ": "{}",
+    "logger": "{}",
+    "CRON[12]": "(root) CMD ({})",
+    "sshd[12]": "Accepted publickey for {} from 10.0.0.1 port 22",
+    "dockerd[12]": 'time="2024-05-01T10:00:00Z" level=error msg="{}"',
+    "slurmd[12]": "{}",
+    "slurmd": "error: [job 4242] prolog said: {}",
+    "nv-hostengine[12]": "{}",
+    "nv-hostengine": "DCGM: Xid error observed: {}",
+    "audit[12]": "EXECVE argc=2 a0=\"echo\" a1=\"{}\"",
+    "systemd[1]": "{}",
+    "probing-agent[12]": "{}",
+    "python3[12]": "kernel: {}",
+    "NVRM": "{}",
+    "bash[12]": "[   12.345678] {}",
+    "nvidia-persistenced[12]": "{}",
+    "rasdaemon[12]": "{}",
+    "systemd-networkd[1]": "{}",
+    "NetworkManager[1]": "{}",
+}  # fmt: skip
+STAMPS = {
+    "RFC 3164": "Jan 21 11:18:36 n1 {tag}: {text}",
+    "RFC 3164 with a priority": "<13>Jan 21 11:18:36 n1 {tag}: {text}",
+    "a forged priority": "<3>Jan 21 11:18:36 n1 {tag}: {text}",
+    "RFC 5424": "<13>1 2024-05-01T10:00:00.1Z n1 {name} 12 - - {text}",
+    "RFC 5424 of a forged facility": "<3>1 2024-05-01T10:00:00.1Z n1 {name} - - - {text}",
+    "ISO": "2024-05-01T10:00:00.123456+02:00 n1 {tag}: {text}",
+    "journalctl -o short-iso": "2024-05-01T10:00:00+0200 n1 {tag}: {text}",
+    "journalctl -o short-precise": "Jan 21 11:18:36.123456 n1 {tag}: {text}",
+    "journalctl -o short-full": "Tue 2024-05-01 10:00:00 UTC n1 {tag}: {text}",
+    "journalctl -o short-monotonic": "[   12.345678] n1 {tag}: {text}",
+    "journalctl -o short-unix": "1700000000.123456 n1 {tag}: {text}",
+    "forwarded by rsyslog": "Jan 21 11:18:37 loghost Jan 21 11:18:36 n1 {tag}: {text}",
+    "pdsh": "n1: Jan 21 11:18:36 n1 {tag}: {text}",
+    "grep": "/var/log/messages:12:Jan 21 11:18:36 n1 {tag}: {text}",
+    "without a date": "{tag}: {text}",
+}  # fmt: skip
+
+
+def kind(line: str) -> str:
+    """The kind of a whole line read as classify and import do; empty for none."""
+    found = reader.KernelReader().read_line(line)
+    return found[1].kind if found else ""
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_alone_is_a_finding(form: str) -> None:
+    """The forms below are the grammar's own: alone, each of them is read, by file and by agent alike."""
+    assert kind(form) == kind(f"Jan 21 11:18:36 n1 kernel: [   12.345678] {form}") != ""
+    live = kernel_words.classifier()(form, 1.0)
+    assert live is not None
+    assert live.kind == kind(form)
+
+
+@pytest.mark.parametrize("carrier", OWN)
+def test_what_the_kernel_quotes_is_the_carriers_own_kind(carrier: str) -> None:
+    """Live and from a file, whole or cut to a process name, in every place that a user fills."""
+    short = [form[:15] for form in SORTS]
+    texts = (
+        short
+        if "{comm}" in carrier
+        else [*FORMS, *(made for form in SORTS for made in (form[:15], f"x {form}", f"{form}\n{form}"))]
+    )
+    wrong = []
+    for text in texts:
+        message, words = carrier.replace("{comm}", text).replace("{}", text), reader.KernelReader()
+        found = words.read_message(message)
+        if found is not None and found.kind != OWN[carrier]:
+            wrong.append((text, found.kind, found.code))
+    for form in SORTS:
+        stamped = kind("kernel: [   12.345678] " + carrier.replace("{comm}", form[:15]).replace("{}", form))
+        if stamped not in ("", OWN[carrier]):
+            wrong.append((form, stamped, "file"))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("carrier", OWN)
+def test_no_quoting_can_make_a_lesser_fault_grave(carrier: str) -> None:
+    """The carrier is as grave as it is with harmless words in it: no quotation can drain a node."""
+    plain = kernel_words.classifier()(carrier.replace("{comm}", "a").replace("{}", "a"), 1.0)
+    worst = plain.severity if plain is not None else Severity.INFO
+    for form in SORTS:
+        found = kernel_words.classifier()(carrier.replace("{comm}", form[:15]).replace("{}", form), 1.0)
+        assert found is None or found.severity is not Severity.HIGH or worst is Severity.HIGH, (form, found)
+
+
+@pytest.mark.parametrize("stamp", STAMPS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_what_a_program_logs_is_no_kernel_message(program: str, stamp: str) -> None:
+    """In every format of syslog and journald; a program that is believed is believed for its own kind only."""
+    tag = program.strip()
+    own = {"ib_link/lost_carrier"} if tag in ("systemd-networkd[1]", "NetworkManager[1]") else set[str]()
+    wrong = []
+    for form in FORMS if stamp == "RFC 3164" else SORTS[::4]:
+        text = PROGRAMS[program].replace("{}", form)
+        line = STAMPS[stamp].format(tag=tag, name=tag.partition("[")[0], text=text)
+        if (found := reader.KernelReader().read_line(line)) and f"{found[1].kind}/{found[1].code}" not in own:
+            wrong.append((line, found[1].kind))
+    if stamp == "without a date" and tag in ("NVRM", "systemd-networkd[1]", "NetworkManager[1]"):
+        return  # nothing but the words is there: a driver's name in front of a colon is the driver's
+    assert wrong == []
+
+
+@pytest.mark.parametrize("form", SORTS)
+def test_the_journals_fields_say_who_wrote_it(form: str) -> None:
+    """`journalctl -o json`: transport and facility are journald's own word; a program chooses its identifier."""
+    real = {"MESSAGE": form, "_TRANSPORT": "kernel", "SYSLOG_FACILITY": "0", "SYSLOG_IDENTIFIER": "kernel"}
+    assert kind(json.dumps(real)) != ""
+    for forged in (
+        {"_TRANSPORT": "syslog", "SYSLOG_IDENTIFIER": "sudo"},
+        {"_TRANSPORT": "syslog", "SYSLOG_IDENTIFIER": "kernel", "SYSLOG_FACILITY": "0"},
+        {"_TRANSPORT": "stdout", "SYSLOG_IDENTIFIER": "kernel"},
+        {"_TRANSPORT": "kernel", "SYSLOG_FACILITY": "1", "SYSLOG_IDENTIFIER": "kernel"},
+        {"_PID": "77", "SYSLOG_IDENTIFIER": "kernel"},
+        {"programname": "sudo"},
+        {"syslogtag": "logger:"},
+    ):
+        assert kind(json.dumps({"MESSAGE": form, **forged})) == ""
+
+
+@pytest.mark.parametrize("form", SORTS)
+def test_a_program_that_writes_to_dev_kmsg_is_none(form: str) -> None:
+    """The kernel stamps facility 1 or above on what is written there, and escapes the ends of lines."""
+    assert kind(f"4,12,34,-;{form}") != ""
+    for priority in (12, 14, 28, 190):
+        assert kind(f"{priority},12,34,-;{form}") == ""
+    assert kind(f"4,12,34,-;overlayfs: failed to resolve 'a\\x0a{form}': -2") == ""
+    assert kind(f" SUBSYSTEM={form}") == ""
+
+
+@pytest.mark.parametrize("form", SORTS)
+def test_an_indented_line_is_the_rest_of_a_message(form: str) -> None:
+    """dmesg and journalctl print what follows a line break so: a name with one in it begins no message."""
+    assert kind(f"               {form}") == ""
+    assert kind(f"    {form}") == ""
+
+
+def test_classify_and_import_refuse_what_the_agent_refuses(tmp_path: Path) -> None:
+    """One guard: `probing-ctl classify` and `import --kernel` see nothing in a log of quotations."""
+    lines = [
+        STAMPS[s].format(tag=p.strip(), name=p.strip().partition("[")[0], text=t.replace("{}", XID)).encode()
+        for s in STAMPS
+        if s != "without a date"
+        for p, t in PROGRAMS.items()
+    ]
+    assert list(classify.classify_stream(lines, "kernel")) == []
+    at = test_place()
+    assert kernel_import.read(lines, at).events == []
+    assert kernel_import.read([b"May  1 10:00:00 n1 kernel: " + XID.encode()], at).events[0].code == "79"
+
+
+def test_place() -> kernel_import.Place:
+    """Where the import's lines come from."""
+    from datetime import UTC, datetime
+
+    at = datetime(2024, 6, 1, tzinfo=UTC)
+    return kernel_import.Place(file="x", node="n1", cluster="c", read_at=at, reference=at)
+
+
+@given(st.text(max_size=40), st.sampled_from(FORMS))
+def test_text_in_front_of_a_form_hides_it(before: str, form: str) -> None:
+    """Behind words that are no driver's names a form is never read as itself at that place."""
+    words = f"somebody's {before} {form}"
+    assert head.starts(words) == (0,)
+
+
+def test_a_process_name_hides_no_message() -> None:
+    """A user who names a process like a carrier's words does not silence the driver: names have 15 characters."""
+    for name in ("[1]: segfault a", " invoked oom-ki", "' started with ", ": page allocati"):
+        found = reader.KernelReader().read_message(XID.replace("name=a", f"name={name}"))
+        assert found is not None
+        assert (found.kind, found.code) == ("xid", "79")

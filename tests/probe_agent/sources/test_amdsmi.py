@@ -1,0 +1,252 @@
+"""AMD's GPUs: lost, without a driver, with errors nobody could correct, hot; read from the library in a child."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probing_cluster.core.records import Severity
+from probing_cluster.probe_agent import children, identity, reach
+from probing_cluster.probe_agent.sources import amdsmi, nvml, polled
+from probing_cluster.sandbox import amdsmi_build
+
+
+def gpu(index: int, **fields: Any) -> dict[str, Any]:
+    told = {
+        "index": index,
+        "pci_bus_id": f"0000:c{index}:00.0",
+        "uuid": f"AMD-{index}",
+        "ecc": {"correctable": 0, "uncorrectable": 0, "deferred": 0},
+        "temperature_c": 60,
+        "critical_c": 100,
+        "failed": {},
+    }
+    return told | fields
+
+
+class Desk:
+    """One node's GPUs judged again and again."""
+
+    def __init__(self, clock: Any) -> None:
+        self.gpus = {i: gpu(i) for i in range(2)}
+        self.memory: dict[str, Any] = {}
+        self.context = polled.Context(now=clock.now(), boot_id="b")
+
+    def look(self, times: int = 1, raw: dict[str, Any] | None = None, **changed: Any) -> Any:
+        judged = None
+        for _ in range(times):
+            told = json.loads(json.dumps(raw or {"gpus": list(self.gpus.values())}))
+            judged = amdsmi.judge(told, self.memory, replace(self.context, **changed))
+            self.memory = json.loads(json.dumps(judged.memory))
+        return judged
+
+
+@pytest.fixture
+def desk(clock: Any) -> Desk:
+    return Desk(clock)
+
+
+def test_two_well_gpus_are_two_names_and_no_condition(desk: Desk) -> None:
+    """A GPU read and found well says so under every name that a kernel line may use."""
+    judged = desk.look()
+    assert (judged.present, judged.edges, judged.state) == ((), (), "ok")
+    assert {"gpu1", "AMD-1", "0000:c1:00.0", "0000:c1:00"} <= judged.healthy
+
+
+def test_a_gpu_that_is_gone_for_three_readings_is_lost(desk: Desk) -> None:
+    """Twice is a reset that takes its time; the third time is a fault with its address, until it is back."""
+    desk.look()
+    del desk.gpus[1]
+    assert desk.look(2).present == ()
+    (lost,) = desk.look().present
+    assert (lost.kind, lost.severity, lost.pci_bus_id) == ("gpu_lost", Severity.HIGH, "0000:c1:00.0")
+    assert "gpu1" not in desk.look().healthy
+    desk.gpus[1] = gpu(1)
+    assert desk.look().present == ()
+
+
+def test_a_gpu_that_cannot_say_where_it_is_counts_as_gone(desk: Desk) -> None:
+    """A dead GPU may still be listed: its own calls fail."""
+    desk.look()
+    desk.gpus[1] = gpu(1, pci_bus_id=None, uuid=None, ecc=None, failed={"pci_bus_id": "IO"})
+    assert [c.kind for c in desk.look(3).present] == ["gpu_lost"]
+
+
+def test_uncorrectable_errors_are_told_once_and_latch(desk: Desk) -> None:
+    """The first reading is where counting begins; a rise is an event; a count that fell began anew."""
+    desk.gpus[0]["ecc"] = {"correctable": 5, "uncorrectable": 7, "deferred": 0}
+    assert desk.look().edges == ()
+    desk.gpus[0]["ecc"] = {"correctable": 50, "uncorrectable": 9, "deferred": 1}
+    edges = {e.what.code: e for e in desk.look().edges}
+    assert {code: e.what.severity for code, e in edges.items()} == {
+        "uncorrectable": Severity.HIGH,
+        "deferred": Severity.LOW,
+        "corrected": Severity.INFO,
+    }
+    assert (edges["uncorrectable"].latches, edges["corrected"].latches) == (True, False)
+    assert edges["uncorrectable"].what.measured == 2.0
+    assert desk.look().edges == ()
+    desk.gpus[0]["ecc"] = {"correctable": 0, "uncorrectable": 0, "deferred": 0}
+    assert desk.look().edges == ()
+    desk.gpus[0]["ecc"] = None
+    assert desk.look().edges == ()
+
+
+def test_heat_must_last(desk: Desk) -> None:
+    """A peak is none; a GPU without a limit is never too hot."""
+    desk.gpus[0]["temperature_c"] = 101
+    assert desk.look(2).present == ()
+    assert [(c.kind, c.code) for c in desk.look().present] == [("thermal", "gpu")]
+    desk.gpus[0]["critical_c"] = 0
+    assert desk.look(4).present == ()
+
+
+def test_a_driver_that_went_away_is_a_fault_where_gpus_were(desk: Desk) -> None:
+    """Elsewhere there is nothing to see; a library that is not installed is nobody's fault."""
+    assert desk.look(raw={"lack": "driver", "message": "m"}).state == "absent"
+    desk.look()
+    (gone,) = desk.look(raw={"lack": "driver", "message": "m"}).present
+    assert (gone.kind, gone.severity) == ("driver", Severity.HIGH)
+    judged = desk.look(raw={"lack": "library", "message": "m"})
+    assert judged.present == ()
+    assert "gpu0" in judged.unknown
+    assert desk.look(raw={"lack": "driver", "message": "m"}, relearn=True).present == ()
+
+
+def test_the_third_silence_is_a_fault(desk: Desk) -> None:
+    """One slow answer is none; whatever answered in between, counting begins anew."""
+    silent: dict[str, Any] = {}
+    for wanted in ((), (), ("amdsmi_hang",)):
+        judged = amdsmi.hung("no answer", silent)
+        silent = dict(judged.memory)
+        assert tuple(c.code for c in judged.present) == wanted
+    desk.memory = silent
+    desk.look()
+    assert "hangs" not in desk.memory
+
+
+class Live:
+    """The real child with the stub library, on a node whose driver is loaded."""
+
+    def __init__(self, home: Path, who: identity.Identity, library: Path) -> None:
+        self.state = home / "amdsmi.state"
+        self.driver = Path(who.root) / amdsmi.DRIVER
+        self.driver.parent.mkdir(parents=True, exist_ok=True)
+        self.driver.write_text("live\n")
+        self.reach = reach.NodeReach(
+            who, children.Children(), amdsmi_library=str(library), nvml_library="/none.so", deadline_s=10.0
+        )
+
+    def say(self, *lines: str) -> None:
+        self.state.write_text("".join(f"{line}\n" for line in lines))
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("gcc") is None:
+        pytest.skip("no C compiler")
+    return amdsmi_build.build(tmp_path_factory.mktemp("lib"))
+
+
+@pytest.fixture
+def live(
+    home: Path, who: identity.Identity, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Live]:
+    monkeypatch.setenv("PROBING_AMDSMI_STATE", str(home / "amdsmi.state"))
+    yield Live(home, who, library)
+
+
+TWO = ("gpu.count=2", "gpu.0.bdf=0000:c1:00.0", "gpu.0.uuid=AMD-0", "gpu.1.bdf=0001:0b:1f.7")
+
+
+def test_the_child_reads_the_library(live: Live, clock: Any) -> None:
+    """Address, UUID, counts and heat come out of the C structures as they went in; what fails is named."""
+    context = polled.Context(now=clock.now(), boot_id="b")
+
+    async def run() -> list[Any]:
+        said = []
+        try:
+            said.append(await amdsmi.read(live.reach, {}, context))
+            live.say(
+                *TWO,
+                "gpu.0.correctable=3",
+                "gpu.0.uncorrectable=4294967297",
+                "gpu.0.temperature=71",
+                "gpu.0.temperature_critical=110",
+            )
+            said.append(await amdsmi.read(live.reach, {}, context))
+            live.say(*TWO, "gpu.0.missing=1", "gpu.1.status=12")
+            said.append(await amdsmi.read(live.reach, {}, context))
+            live.driver.unlink()
+            said.append(await amdsmi.read(live.reach, {}, context))
+        finally:
+            await live.reach.close()
+        return said
+
+    unloaded, two, broken, gone = asyncio.run(run())
+    assert unloaded["lack"] == "DRIVER_NOT_LOADED"
+    first, second = two["gpus"]
+    assert (first["pci_bus_id"], first["uuid"]) == ("0000:c1:00.0", "AMD-0")
+    assert first["ecc"] == {"correctable": 3, "uncorrectable": 4294967297, "deferred": 0}
+    assert (first["temperature_c"], first["critical_c"], first["failed"]) == (71, 110, {})
+    assert (second["pci_bus_id"], second["uuid"], second["ecc"]) == ("0001:0b:1f.7", None, None)
+    (left,) = broken["gpus"]
+    assert (left["pci_bus_id"], left["failed"]["pci_bus_id"]) == (None, "IO")
+    assert gone["lack"] == "driver"
+
+
+def test_a_library_that_is_not_there_is_said(who: identity.Identity, live: Live) -> None:
+    """Neither the child nor the agent fails over it."""
+
+    async def run() -> Any:
+        made = reach.NodeReach(who, children.Children(), amdsmi_library="/none.so", deadline_s=10.0)
+        try:
+            return await made.amdsmi()
+        finally:
+            await made.close()
+            await live.reach.close()
+
+    assert asyncio.run(run())["lack"] == "library"
+
+
+def test_a_call_that_never_returns_costs_the_child_and_not_the_agent(live: Live) -> None:
+    """The child is killed at the deadline."""
+    live.say(*TWO, "gpu.0.hang=1")
+
+    async def run() -> None:
+        live.reach._deadline_s = 0.5
+        try:
+            with pytest.raises(children.ChildHung):
+                await live.reach.amdsmi()
+        finally:
+            await live.reach.close()
+
+    asyncio.run(run())
+
+
+def test_gpus_of_gres_conf_are_not_missed_by_nvml_on_a_node_of_amd(live: Live, clock: Any) -> None:
+    """gres.conf counts GPUs of any maker; where AMD's driver is loaded and NVIDIA's library is not, NVML misses none."""
+    context = polled.Context(now=clock.now(), boot_id="b", expect_gpus=2)
+
+    async def look() -> Any:
+        raw = await nvml.read(live.reach, {}, context)
+        return nvml.judge(raw, {}, context)
+
+    async def run() -> tuple[Any, Any]:
+        try:
+            amd = await look()
+            live.driver.unlink()
+            return amd, await look()
+        finally:
+            await live.reach.close()
+
+    amd, other = asyncio.run(run())
+    assert (amd.present, amd.state) == ((), "absent")
+    assert [c.severity for c in other.present] == [Severity.HIGH]
