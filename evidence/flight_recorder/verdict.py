@@ -342,7 +342,9 @@ def _timed_out(world: _World, entry: Entry) -> bool:
 
 def _inside(world: _World) -> FlightVerdict | None:
     """Everybody is in, nobody comes out: the network, or a group that waits for another; the earliest is named."""
-    stuck = [e for r in world.dumps for e in world.outstanding(r) if not e.is_p2p and not _timed_out(world, e)]
+    stuck = [
+        e for r in world.dumps for e in world.outstanding(r) if not e.is_p2p and not _timed_out(world, e)
+    ]
     stuck = stuck or [e for r in world.dumps for e in world.outstanding(r) if e.is_p2p]
     if not stuck:
         return None

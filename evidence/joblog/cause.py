@@ -10,7 +10,7 @@ which the program went on was survived and caused nothing.
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from dataclasses import replace
 
 from probing_cluster.evidence.joblog import progress
@@ -91,12 +91,21 @@ def _can_be_survived(finding: JobFinding) -> bool:
     return finding.role in (Role.ROOT, Role.SYMPTOM, Role.REMOTE)
 
 
+def _says_it_goes_on(text: str) -> bool:
+    """Whether the program speaks of going on; a line of progress counts what was skipped long ago."""
+    return _GOES_ON.search(text) is not None and not progress.is_progress(text)
+
+
 def enrich(best: JobFinding, other: JobFinding) -> JobFinding:
     """`best` with the fields it lacks, from another line about the same thing."""
+    if other.kind == "desync_report" and best.kind in _WAITED:
+        return _named_by_pytorch(best, other)
+    if best.kind == "collective_mismatch" and other.kind in _WAITED:
+        return _operations(best, other)
     if _SAME.get(best.kind, best.kind) != _SAME.get(other.kind, other.kind):
         return best
     if best.rank is not None and other.rank is not None and best.rank != other.rank:
-        return _sizes(best, other)
+        return _operations(_sizes(best, other), other)
     if best.seq is not None and other.seq is not None and best.seq != other.seq:
         return best
     missing = {
@@ -124,6 +133,56 @@ def _sizes(best: JobFinding, other: JobFinding) -> JobFinding:
         return best
     said = f"{best.meaning} Ranks {best.rank} and {other.rank} entered it with {ours} and {theirs} elements, so the program disagrees with itself."
     return replace(best, domains=("user_program",), meaning=said)
+
+
+def _named_by_pytorch(best: JobFinding, report: JobFinding) -> JobFinding:
+    """A timeout with the ranks that PyTorch itself says it waited for."""
+    ranks = report.detail.get("ranks")
+    if not ranks or "culprit_ranks" in best.detail:
+        return best
+    names = ", ".join(map(str, ranks[:8]))
+    said = f"{best.meaning} PyTorch's report names rank {names} as the one that did not join."
+    return replace(
+        best, meaning=said, detail={**best.detail, "culprit_ranks": ranks, "culprit_rank": ranks[0]}
+    )
+
+
+def _operations(best: JobFinding, other: JobFinding) -> JobFinding:
+    """Ranks of one group that wait in different operations at the same number: the program's own mismatch.
+
+    Groups have numbers of their own, so nothing is said where one of the two may belong to a smaller group.
+    """
+    groups = {best.group, other.group}
+    same = best.seq is not None and best.seq == other.seq and (len(groups) == 1 or groups <= _WHOLE)
+    if not same or other.rank is None or best.detail.get("in_subgroup") or other.detail.get("in_subgroup"):
+        return best
+    if best.kind == "collective_mismatch" and "ops" not in best.detail:
+        return best
+    ops: dict[int, str] = dict(best.detail.get("ops") or {best.rank: best.op})
+    if other.op is None or None in ops.values() or (other.rank not in ops and len(ops) >= _MAX_OPS):
+        return best
+    ops.setdefault(other.rank, other.op)
+    counted = Counter(ops.values()).most_common()
+    if len(counted) < 2:
+        return replace(best, detail={**best.detail, "ops": ops})
+    odd = min(r for r, op in ops.items() if op == counted[-1][0])
+    said = "; ".join(f"{op} on {n} of {len(ops)} ranks" for op, n in counted)
+    return replace(
+        best,
+        kind="collective_mismatch",
+        role=Role.ROOT,
+        late=True,
+        rank=odd,
+        op=ops[odd],
+        domains=("user_program",),
+        detail={**best.detail, "ops": ops},
+        meaning=f"The ranks called different operations at number {best.seq}: {said}.",
+    )
+
+
+_MAX_OPS = 256
+_WHOLE = frozenset({None, "default_pg", "0"})
+"""Names of the group that all ranks are in; some lines leave it out."""
 
 
 class Story:
@@ -177,7 +236,7 @@ class Story:
         if self.best is None:
             return
         best = self.held[self.best]
-        if 0 <= source.line - best.line <= _GOES_ON_LINES and _GOES_ON.search(source.text):
+        if 0 <= source.line - best.line <= _GOES_ON_LINES and _says_it_goes_on(source.text):
             self.held[self.best] = best = replace(best, detail={**best.detail, "handled": True})
         if (
             None not in (best.rank, source.rank)
@@ -225,7 +284,11 @@ class Story:
     def settle(self) -> list[JobFinding]:
         """Everything held, the first cause marked the first time."""
         if self.best is not None and not self.settled:
-            self.held[self.best] = replace(self.held[self.best], first_cause=True)
+            best = self.held[self.best]
+            detail = best.detail
+            if best.kind != "collective_mismatch":
+                detail = {k: v for k, v in detail.items() if k != "ops"}
+            self.held[self.best] = replace(best, first_cause=True, detail=detail)
         self.settled = True
         settled, self.held = self.held, []
         return settled
