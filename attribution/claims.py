@@ -272,7 +272,7 @@ def hints(case: scene.Scene, cause: str, rule: str, role: findings.FindingRole) 
         return []
     told.sort(key=lambda f: (-f.signature.weight, f.event.at, f.event.event_id))
     first = told[0]
-    own = taxonomy.cause(cause).domain is records.Domain.USER_PROGRAM
+    node = _told_node(case, first.event)
     times = [t for f in told if (t := error_at(f.event)) is not None]
     return [
         Claim(
@@ -280,14 +280,28 @@ def hints(case: scene.Scene, cause: str, rule: str, role: findings.FindingRole) 
             weight=first.signature.weight,
             at=min(times, default=case.end_at),
             rule=rule,
-            node=_told_node(case, first.event),
+            node=node,
             device=None,
             evidence=tuple(f.event for f in told),
-            cap=records.Confidence.CERTAIN if own else records.Confidence.LIKELY,
+            cap=_hint_cap(case, cause, node),
             n_sources=1,
             words=first.event.message or first.signature.words,
         )
     ]
+
+
+def _hint_cap(case: scene.Scene, cause: str, node: str | None) -> records.Confidence:
+    """How sure the job's own side can make of `cause`.
+
+    A fault of a machine shows on the machine: where it was watched and shows nothing, text is possible at best.
+    """
+    domain = taxonomy.cause(cause).domain
+    if domain is records.Domain.USER_PROGRAM:
+        return records.Confidence.CERTAIN
+    blind = node in case.unwatched_nodes if node else bool(case.unwatched_nodes)
+    if domain is records.Domain.HARDWARE and not blind:
+        return records.Confidence.POSSIBLE
+    return records.Confidence.LIKELY
 
 
 def _told_node(case: scene.Scene, event: records.HealthEvent) -> str | None:

@@ -28,6 +28,8 @@ def _program(case: scene.Scene, ranking: rank.Ranking) -> Iterable[str]:
     winner = ranking.winner
     if winner.info.domain is records.Domain.USER_PROGRAM or winner.cause == "unknown":
         return
+    if winner.evidence and all(findings.is_finding(e) for e in winner.evidence):
+        return  # The program's own text does not clear the program.
     own = [f for f in case.findings if f.signature.role is findings.FindingRole.OWN]
     if own:
         yield f"user program ({own[0].signature.words}, as a consequence)"

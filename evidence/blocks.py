@@ -7,6 +7,7 @@ digit: a trigger in the line is in its template too.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, runtime_checkable
@@ -115,7 +116,8 @@ def fragment(trigger: str) -> str:
     return max(pieces, key=lambda piece: (piece not in _COMMON, len(piece)))
 
 
-def _either(words: Iterable[str]) -> re.Pattern[bytes]:
+@functools.lru_cache(maxsize=16)
+def _either(words: tuple[str, ...]) -> re.Pattern[bytes]:
     return re.compile(literals.any_of(words).encode())
 
 
@@ -130,8 +132,8 @@ class Sieve:
         if any(re.search(r"\d", t) for t in triggers):
             msg = "a trigger with a digit would be lost in a template"
             raise ValueError(msg)
-        self._trigger = _either(triggers)
-        self._fragment = _either(fragment(t) for t in triggers)
+        self._trigger = _either(tuple(triggers))
+        self._fragment = _either(tuple(fragment(t) for t in triggers))
         self._quiet_lines: set[bytes] = set()
         self._quiet_words: set[bytes] = set()
 

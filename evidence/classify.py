@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from probing_cluster.evidence import blocks
+from probing_cluster.evidence.joblog import progress
 from probing_cluster.evidence.joblog import reader as joblog
 from probing_cluster.evidence.joblog.grammar import JobFinding
 from probing_cluster.evidence.kernel import reader as kernel
@@ -110,7 +111,9 @@ def _job_findings(batches: Iterator[list[bytes]], counted: list[int]) -> Iterato
             if not reader.following(counted[0] + position + 1):
                 if index is None:
                     break
-                position = max(position, index)
+                if index > position:
+                    reader.skipped(batch[max(position, index - progress.LOOK_BACK_LINES) : index])
+                    position = index
             yield from reader.feed(counted[0] + position + 1, batch[position].decode("utf-8", "replace"))
             position += 1
             while index is not None and index < position:

@@ -1,6 +1,7 @@
 """Across ranks: who did not arrive, who arrived with something else, whose GPU stands still, or nobody.
 
-The order of the questions matters. A mismatch explains everything after it. A rank that issued less than
+The order of the questions matters. A mismatch explains everything after it. Gloo retires what timed out and counts it as
+completed, so of Gloo only the host's side is read: a rank whose process is gone explains every other one that waits. A rank that issued less than
 its peers and waits for nothing itself is why they wait. When every rank waits, the one whose device
 finished least is suspect. Only then the fabric. Sequence numbers are compared within one group only, and
 groups that send point to point are never compared by count: pipeline stages differ legitimately.
@@ -62,6 +63,10 @@ class _World:
         best = max([*recorded, status.enqueued if status else -1])
         return best if best >= 0 else 0 if dump.entries or not dump.status else -1
 
+    def is_gloo(self, group: str) -> bool:
+        """Whether what was recorded in `group` is Gloo's."""
+        return any(e.backend == "gloo" for d in self.dumps.values() for e in d.entries if e.group == group)
+
     def last(self, rank: int) -> Entry | None:
         """The rank's latest collective."""
         entries = [e for e in self.dumps[rank].entries if not e.is_p2p]
@@ -96,6 +101,8 @@ def _world(
         whole = name == "0" or descriptions.get(name) == "default_pg"
         found.setdefault(name, everyone if whole else frozenset(seen))
     found.update({name: frozenset(ranks) for name, ranks in members.items()})
+    if any(e.backend == "gloo" for d in dumps.values() for e in d.entries[-1:]):
+        everyone |= frozenset(range(min(dumps), max(dumps)))  # Gloo names no members; ranks leave no gaps.
     for ranks in found.values():
         everyone |= ranks
     p2p = frozenset(e.group for d in dumps.values() for e in d.entries if e.is_p2p)
@@ -244,11 +251,52 @@ def _missing(world: _World) -> FlightVerdict | None:
     )
 
 
+def _late(world: _World) -> FlightVerdict | None:
+    """Ranks of a Gloo group that came to a collective only after its timeout, by each rank's own clock.
+
+    Everything is retired by then, and every rank has issued the same; only when each did tells who was waited for.
+    """
+    for group in sorted(g for g in world.members if world.is_gloo(g)):
+        gaps: dict[int, dict[int, tuple[int, Entry]]] = {}
+        for rank in _present(world, group):
+            before = None
+            for entry in world.dumps[rank].entries:
+                if entry.group != group or entry.is_p2p or not entry.created_ns:
+                    continue
+                if before is not None and entry.seq == before.seq + 1:
+                    gaps.setdefault(entry.seq, {})[rank] = (entry.created_ns - before.created_ns, entry)
+                before = entry
+        for seq in sorted(gaps):
+            late = {
+                r: e for r, (gap, e) in gaps[seq].items() if e.timeout_ms and gap >= e.timeout_ms * 1_000_000
+            }
+            if late and len(late) < len(gaps[seq]):
+                return _came_late(group, seq, late, tuple(sorted(set(gaps[seq]) - set(late))))
+    return None
+
+
+def _came_late(group: str, seq: int, late: Mapping[int, Entry], waiting: tuple[int, ...]) -> FlightVerdict:
+    ranks = tuple(sorted(late))
+    first = late[ranks[0]]
+    return FlightVerdict(
+        kind="missing_rank",
+        ranks=ranks,
+        domains=(USER, SOFTWARE, HARDWARE),
+        group=group,
+        seq=seq,
+        op=first.op,
+        timeout_ms=first.timeout_ms,
+        waiting=waiting,
+        doing=first.frames,
+        meaning=f"Rank {', '.join(map(str, ranks))} issued {first.op} number {seq} of group {group} only after its timeout: its host side was stuck or slow.",
+    )
+
+
 def _stuck(world: _World) -> FlightVerdict | None:
     """Among ranks that all issued the work, those whose device finished least; point-to-point groups left out."""
     least: dict[int, tuple[str, int]] = {}
     for group in sorted(world.members):
-        if group in world.p2p:
+        if group in world.p2p or world.is_gloo(group):
             continue
         done = {
             r: s.completed
@@ -281,10 +329,23 @@ def _stuck(world: _World) -> FlightVerdict | None:
     )
 
 
+def _timed_out(world: _World, entry: Entry) -> bool:
+    """Whether a Gloo collective that this rank still waits for has ended on another one, as a timeout ends it."""
+    ended = (
+        e
+        for d in world.dumps.values()
+        for e in d.entries
+        if (e.group, e.seq, e.is_p2p) == (entry.group, entry.seq, False) and e.retired
+    )
+    return entry.backend == "gloo" and any(ended)
+
+
 def _inside(world: _World) -> FlightVerdict | None:
     """Everybody is in, nobody comes out: the network, or a group that waits for another; the earliest is named."""
-    stuck = [e for r in world.dumps for e in world.outstanding(r) if not e.is_p2p]
-    stuck = stuck or [e for r in world.dumps for e in world.outstanding(r)]
+    stuck = [
+        e for r in world.dumps for e in world.outstanding(r) if not e.is_p2p and not _timed_out(world, e)
+    ]
+    stuck = stuck or [e for r in world.dumps for e in world.outstanding(r) if e.is_p2p]
     if not stuck:
         return None
     first = min(stuck, key=lambda e: (e.created_ns or 1 << 62, e.group, e.seq))
@@ -331,7 +392,10 @@ def judge(
         return FlightVerdict(kind="unknown", ranks=(), domains=("unknown",), meaning="No rank left a dump.")
     world = _world(by_rank, members or {}, world_size)
     gone = _no_dump(world)
-    found = _mismatch(world) or _missing(world) or _stuck(world) or gone or _inside(world)
+    found = _mismatch(world) or _missing(world)
+    if found and gone and found.kind == "missing_rank" and world.is_gloo(found.group or ""):
+        found = gone  # Whoever waited for a rank that died fails at once, wherever it stood.
+    found = found or _stuck(world) or gone or _late(world) or _inside(world)
     if found is None:
         return FlightVerdict(
             kind="healthy", ranks=(), domains=("unknown",), meaning="No rank waits for anything."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.joblog import cause, python
+from probing_cluster.evidence.joblog import progress, python
 from probing_cluster.evidence.joblog.grammar import JobFinding, Record, Role
 
 TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError")
@@ -63,7 +63,7 @@ class Bare:
         """A line behind the exception that may have been the last."""
         if self._last is None or line == self._last.line:
             return
-        self._steps += cause.is_step(text)
+        self._steps += progress.is_progress(text)
         if self._steps >= _STEPS or line - self._last.line > _LAST_LINES:
             self._last = None
 

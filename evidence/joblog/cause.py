@@ -1,40 +1,52 @@
 """Which finding began the failure, decided while the log streams by.
 
 The rules, in order of strength: an earlier initiating failure is never replaced by what follows from it;
-a peer that went away and a bad exit give way to a failure that explains itself, whenever it is printed;
-what Slurm reports long after the event (memory, lost nodes) and what only hardware can say gives the
-cause even behind a timeout; Slurm's own endings count from where they are printed. An error behind which the
-training went on was survived and caused nothing.
+a peer that went away and a bad exit give way to a failure that explains itself, whenever it is printed, and so does
+what a peer's death looks like from the network; what Slurm reports long after the event (memory, lost nodes) and what
+only hardware can say gives the cause even behind symptoms; endings count from where they are printed. An error behind
+which the program went on was survived and caused nothing.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter, deque
 from dataclasses import replace
 
-from probing_cluster.evidence.joblog.grammar import JobFinding, Role
+from probing_cluster.evidence.joblog import progress
+from probing_cluster.evidence.joblog.grammar import JobFinding, Record, Role
 
 _FORCED_ENDS = frozenset({"slurm_timeout", "slurm_preempted", "slurm_requeued"})
 _FILLED = ("op", "seq", "group", "rank", "timeout_ms", "host", "pid")
-_STEP = re.compile(
-    r"\b(?:iteration|global_step|step|iter|batch)s?\b[\s=:#\[]{1,8}(?P<a>\d{1,9})\b|\|\s{0,3}(?P<b>\d{1,9})/\d{1,9} \[|'epoch': (?P<c>\d{1,6}\.\d+)",
+_STEPS = 3
+"""So many further steps say that the program went on."""
+_HANDLED_STEPS = 2
+"""So many do where the program itself says that it goes on."""
+_GOES_ON = re.compile(
+    r"\b(?:skip(?:ping|ped)|retry(?:ing)?|re-?trying|trying again|fall(?:ing)? ?back|continu(?:e|ing)|ignor(?:ed|ing)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing))\b",
     re.IGNORECASE,
 )
-_STEPS = 3
-"""So many further steps say that the training went on."""
+_GOES_ON_LINES = 3
 _BUFFERED_CHARS = 9_000
 """Steps of before the failure can stand this far behind it: error output is not buffered, standard output is, by 8 KiB."""
 _DOUBT_CHARS = 262_144
 """Without further steps in so much text it did not go on."""
 _CLOCKS_DIFFER_S = 60
-_MAY_PASS = frozenset({"net_ib_error", "net_ib_async_event"})
-"""Symptoms that a job can live through: a link that flaps, a device it goes without."""
+_NEVER_SURVIVED = frozenset({"host_oom_kill", "collective_mismatch"})
+"""Reports that come at the end, beside everything that Slurm says."""
+_PEER_NOISE = frozenset({
+    "net_ib_completion_error", "net_ib_error", "net_ib_async_event", "nccl_system_error", "nccl_internal_error", "nccl_watchdog_exception",
+    "gloo_timeout", "gloo_connect_failed",
+})  # fmt: skip
+"""What a peer's death looks like to those who wait for it: as weak as its going away."""
+_WAITED = frozenset({
+    "watchdog_timeout", "watchdog_timeout_init", "heartbeat_monitor", "monitored_barrier_timeout", "rendezvous_timeout", "rendezvous_failed",
+})  # fmt: skip
+_OWN = frozenset({"python_exception", "import_error", "cuda_oom", "cuda_device_assert", "host_memory_error"})
+"""Errors a rank makes by itself; ranks that waited for it tell of a timeout, and may be printed before it."""
+_UNEXPLAINED = frozenset({"task_exit", "slurm_task_failure", "python_consequence"})
+"""Ends that say nothing of their reason."""
 _SAME = {"watchdog_timeout_init": "watchdog_timeout", "host_oom_kill": "slurm_oom"}
-
-
-def is_step(text: str) -> bool:
-    """Whether the line tells how far the training is."""
-    return _STEP.search(text) is not None
 
 
 def _clearly_before(new: JobFinding, best: JobFinding) -> bool:
@@ -46,32 +58,54 @@ def _clearly_before(new: JobFinding, best: JobFinding) -> bool:
     return bool(ours and theirs and ours[0] == theirs[0] and ours[1] + _CLOCKS_DIFFER_S <= theirs[1])
 
 
+def _refuted(best: JobFinding, new: JobFinding) -> bool:
+    """Whether a line of text alone convicts a machine and the program then ended by an exception of its own."""
+    if not best.detail.get("unattributed") or new.kind not in ("python_exception", "import_error"):
+        return False
+    return best.rank is None or new.rank is None or best.rank == new.rank
+
+
 def outranks(new: JobFinding, best: JobFinding | None) -> bool:
     """Whether `new`, printed after `best`, is nevertheless the cause."""
     if new.role is Role.OBSERVATION:
         return False
     if best is None:
         return True
-    weak = best.role in (Role.EXIT, Role.REMOTE)
+    weak = best.role in (Role.EXIT, Role.REMOTE) or best.detail.get("handled") is True
     if new.role is best.role is Role.SYMPTOM:
         return _clearly_before(new, best)
     if new.role is Role.ROOT:
         plain_cancel = best.kind == "slurm_cancelled"
-        return weak or (new.late and (best.role is Role.SYMPTOM or plain_cancel))
+        waited = best.kind in _WAITED and new.kind in _OWN and None not in (new.rank, best.rank)
+        noise = best.kind in _PEER_NOISE or (waited and new.rank != best.rank)
+        return (
+            weak or noise or _refuted(best, new) or (new.late and (best.role is Role.SYMPTOM or plain_cancel))
+        )
     return weak and new.kind in _FORCED_ENDS
 
 
 def _can_be_survived(finding: JobFinding) -> bool:
-    """Whether the training can go on behind it; what only hardware says, and what Slurm reports, is final."""
-    return (finding.role is Role.ROOT and not finding.late) or finding.kind in _MAY_PASS
+    """Whether the program can go on behind it; what Slurm and the kernel report at the end is final."""
+    if finding.kind.startswith("slurm_") or finding.kind in _NEVER_SURVIVED:
+        return False
+    return finding.role in (Role.ROOT, Role.SYMPTOM, Role.REMOTE)
+
+
+def _says_it_goes_on(text: str) -> bool:
+    """Whether the program speaks of going on; a line of progress counts what was skipped long ago."""
+    return _GOES_ON.search(text) is not None and not progress.is_progress(text)
 
 
 def enrich(best: JobFinding, other: JobFinding) -> JobFinding:
     """`best` with the fields it lacks, from another line about the same thing."""
+    if other.kind == "desync_report" and best.kind in _WAITED:
+        return _named_by_pytorch(best, other)
+    if best.kind == "collective_mismatch" and other.kind in _WAITED:
+        return _operations(best, other)
     if _SAME.get(best.kind, best.kind) != _SAME.get(other.kind, other.kind):
         return best
     if best.rank is not None and other.rank is not None and best.rank != other.rank:
-        return _sizes(best, other)
+        return _operations(_sizes(best, other), other)
     if best.seq is not None and other.seq is not None and best.seq != other.seq:
         return best
     missing = {
@@ -101,6 +135,56 @@ def _sizes(best: JobFinding, other: JobFinding) -> JobFinding:
     return replace(best, domains=("user_program",), meaning=said)
 
 
+def _named_by_pytorch(best: JobFinding, report: JobFinding) -> JobFinding:
+    """A timeout with the ranks that PyTorch itself says it waited for."""
+    ranks = report.detail.get("ranks")
+    if not ranks or "culprit_ranks" in best.detail:
+        return best
+    names = ", ".join(map(str, ranks[:8]))
+    said = f"{best.meaning} PyTorch's report names rank {names} as the one that did not join."
+    return replace(
+        best, meaning=said, detail={**best.detail, "culprit_ranks": ranks, "culprit_rank": ranks[0]}
+    )
+
+
+def _operations(best: JobFinding, other: JobFinding) -> JobFinding:
+    """Ranks of one group that wait in different operations at the same number: the program's own mismatch.
+
+    Groups have numbers of their own, so nothing is said where one of the two may belong to a smaller group.
+    """
+    groups = {best.group, other.group}
+    same = best.seq is not None and best.seq == other.seq and (len(groups) == 1 or groups <= _WHOLE)
+    if not same or other.rank is None or best.detail.get("in_subgroup") or other.detail.get("in_subgroup"):
+        return best
+    if best.kind == "collective_mismatch" and "ops" not in best.detail:
+        return best
+    ops: dict[int, str] = dict(best.detail.get("ops") or {best.rank: best.op})
+    if other.op is None or None in ops.values() or (other.rank not in ops and len(ops) >= _MAX_OPS):
+        return best
+    ops.setdefault(other.rank, other.op)
+    counted = Counter(ops.values()).most_common()
+    if len(counted) < 2:
+        return replace(best, detail={**best.detail, "ops": ops})
+    odd = min(r for r, op in ops.items() if op == counted[-1][0])
+    said = "; ".join(f"{op} on {n} of {len(ops)} ranks" for op, n in counted)
+    return replace(
+        best,
+        kind="collective_mismatch",
+        role=Role.ROOT,
+        late=True,
+        rank=odd,
+        op=ops[odd],
+        domains=("user_program",),
+        detail={**best.detail, "ops": ops},
+        meaning=f"The ranks called different operations at number {best.seq}: {said}.",
+    )
+
+
+_MAX_OPS = 256
+_WHOLE = frozenset({None, "default_pg", "0"})
+"""Names of the group that all ranks are in; some lines leave it out."""
+
+
 class Story:
     """The candidates seen so far and the best of them."""
 
@@ -108,21 +192,30 @@ class Story:
         self.best: int | None = None
         self.held: list[JobFinding] = []
         self.settled = False
-        self._steps: set[str] = set()
-        self._late_steps: set[str] = set()
+        self.recent: deque[str] = deque(maxlen=progress.LOOK_BACK_LINES)
+        """The lines read last, with their prefixes."""
+        self._forget()
+
+    def _forget(self) -> None:
+        self._progress = progress.Progress()
         self._chars = 0
+        self._late_steps = 0
+        self._doubted: int | None = None
 
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
-        if finding.role is Role.ROOT and self.in_doubt and len(self._steps) >= _STEPS:
+        if finding.role is Role.ROOT and self.in_doubt and self._progress.steps >= _STEPS:
             self._survived()
+        if finding.kind in _UNEXPLAINED and finding.role in (Role.EXIT, Role.REMOTE):
+            self._not_survived()
         self.held.append(finding)
         if self.settled:
             return
         best = self.held[self.best] if self.best is not None else None
         if outranks(finding, best):
             self.best = len(self.held) - 1
-            self._steps, self._late_steps, self._chars = set(), set(), 0
+            self._forget()
+            self._progress = progress.Progress(self.recent)
             for earlier in self.held[:-1]:
                 self.held[self.best] = enrich(self.held[self.best], earlier)
         elif self.best is not None:
@@ -130,27 +223,56 @@ class Story:
 
     @property
     def in_doubt(self) -> bool:
-        """True while further lines could show that the program lived on."""
-        if self.best is None or self.settled or self._chars > _DOUBT_CHARS:
+        """True while further lines could show that the program lived on, or that it did not after all."""
+        if self.settled or self._chars > _DOUBT_CHARS:
             return False
+        if self.best is None:
+            return self._doubted is not None and self._chars <= _BUFFERED_CHARS
         return _can_be_survived(self.held[self.best])
 
-    def passed(self, text: str) -> None:
-        """A line behind a failure `in_doubt`: does the training go on?"""
-        self._chars += len(text)
-        if found := _STEP.search(text):
-            step = found["a"] or found["b"] or found["c"]
-            (self._late_steps if self._chars > _BUFFERED_CHARS else self._steps).add(step)
-            if len(self._late_steps) >= _STEPS:
-                self._survived()
+    def passed(self, source: Record, *, overwritten: bool = False) -> None:
+        """A line behind a failure `in_doubt`: does the program go on?"""
+        self._chars += len(source.text)
+        if self.best is None:
+            return
+        best = self.held[self.best]
+        if 0 <= source.line - best.line <= _GOES_ON_LINES and _says_it_goes_on(source.text):
+            self.held[self.best] = best = replace(best, detail={**best.detail, "handled": True})
+        if (
+            None not in (best.rank, source.rank)
+            and best.rank != source.rank
+            and self._chars <= _BUFFERED_CHARS
+        ):
+            return
+        if self._progress.passed(source.text, overwritten=overwritten):
+            self._late_steps += self._chars > _BUFFERED_CHARS
+        handled = best.detail.get("handled") is True and self._progress.steps >= _HANDLED_STEPS
+        if handled or self._late_steps >= _STEPS:
+            self._survived()
+        elif self._progress.live >= _STEPS:
+            self._survived(doubted=self.best)
 
-    def _survived(self) -> None:
-        """The program lived on: every failure so far caused nothing."""
+    def _survived(self, doubted: int | None = None) -> None:
+        """The program lived on: every failure so far caused nothing; one followed by few lines stays `doubted`."""
         self.held = [
             replace(f, detail={**f.detail, "survived": True}) if _can_be_survived(f) else f for f in self.held
         ]
+        chars = self._chars
         self.best = None
-        self._steps, self._late_steps, self._chars = set(), set(), 0
+        self._forget()
+        self._doubted, self._chars = doubted, chars
+
+    def _not_survived(self) -> None:
+        """A bad end that nothing explains, right behind it: other ranks went on for a while, this one did not."""
+        index, self._doubted = self._doubted, None
+        if index is None or self.best is not None or self.settled or self._chars > _BUFFERED_CHARS:
+            return
+        doubted = self.held[index]
+        if doubted.late or doubted.role is not Role.ROOT or doubted.detail.get("handled"):
+            return
+        detail = {k: v for k, v in doubted.detail.items() if k != "survived"}
+        self.held[index] = replace(doubted, detail=detail)
+        self.best = index
 
     def fill_rank(self, line: int, rank: int) -> None:
         """A launcher named the rank of the failure printed just before `line`."""
@@ -162,7 +284,11 @@ class Story:
     def settle(self) -> list[JobFinding]:
         """Everything held, the first cause marked the first time."""
         if self.best is not None and not self.settled:
-            self.held[self.best] = replace(self.held[self.best], first_cause=True)
+            best = self.held[self.best]
+            detail = best.detail
+            if best.kind != "collective_mismatch":
+                detail = {k: v for k, v in detail.items() if k != "ops"}
+            self.held[self.best] = replace(best, first_cause=True, detail=detail)
         self.settled = True
         settled, self.held = self.held, []
         return settled

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from probing_cluster.evidence.joblog import grammar
+from probing_cluster.evidence.joblog import grammar, place
 from probing_cluster.evidence.joblog.grammar import (
     ALL,
     HARDWARE,
@@ -60,10 +61,14 @@ FACTS = {
     ),
     "cuda_error": fact(Role.ROOT, ALL, "A CUDA call failed."),
 }
+ONLY_HARDWARE = frozenset({"cuda_ecc", "cuda_nvlink", "cuda_device_lost"})
+"""Kinds that convict a machine: whoever prints one must look like a runtime."""
 _KINDS = (
     (
         "cuda_ecc",
-        re.compile(r"uncorrectable ECC error|ECCUncorrectable|\bECC_UNCORRECTABLE\b", re.IGNORECASE),
+        re.compile(
+            r"uncorrectable ECC error|ECCUncorrectable|\bECC_UNCORRECTABLE\b|ECCNotCorrectable", re.IGNORECASE
+        ),
     ),
     (
         "cuda_nvlink",
@@ -71,7 +76,7 @@ _KINDS = (
     ),
     (
         "cuda_oom",
-        re.compile(r"out of memory|MEMORY_?ALLOCATION|OUT_OF_MEMORY|RESOURCE_EXHAUSTED", re.IGNORECASE),
+        re.compile(r"out of memory|MEMORY_?ALLOCATION|OUT_?OF_?MEMORY|RESOURCE_EXHAUSTED", re.IGNORECASE),
     ),
     (
         "cuda_illegal_access",
@@ -90,7 +95,7 @@ _KINDS = (
     (
         "cuda_launch_failure",
         re.compile(
-            r"unspecified launch failure|LAUNCH_FAILED|cudaErrorLaunchFailure|hardware stack error|HSA_STATUS_ERROR_EXCEPTION|HW Exception by GPU",
+            r"unspecified launch failure|LAUNCH_FAILED|ErrorLaunchFailure|hardware stack error|HSA_STATUS_ERROR_EXCEPTION|HW Exception by GPU",
             re.IGNORECASE,
         ),
     ),
@@ -109,15 +114,28 @@ _KINDS = (
     (
         "cuda_unavailable",
         re.compile(
-            r"no CUDA-capable device|busy or unavailable|initialization error|driver initialization failed|not yet initialized|invalid device ordinal|driver shutting down|system driver mismatch|CUDA_ERROR_(?:NO_DEVICE|NOT_INITIALIZED|SYSTEM_NOT_READY|DEVICE_UNAVAILABLE)|cudaError(?:NoDevice|InitializationError|SystemNotReady|SystemDriverMismatch|Devices?Unavailable)|No CUDA GPUs are available|driver/library version mismatch",
+            r"no CUDA-capable device|busy or unavailable|initialization error|driver initialization failed|not yet initialized|invalid device ordinal|driver shutting down|system driver mismatch|CUDA_ERROR_(?:NO_DEVICE|NOT_INITIALIZED|SYSTEM_NOT_READY|DEVICE_UNAVAILABLE)|Error(?:NoDevice|InitializationError|SystemNotReady|SystemDriverMismatch|Devices?Unavailable)|No CUDA GPUs are available|driver/library version mismatch",
             re.IGNORECASE,
         ),
     ),
+)
+_NUMBERS = {
+    2: "cuda_oom", 3: "cuda_unavailable", 35: "cuda_version", 46: "cuda_unavailable", 59: "cuda_device_assert", 77: "cuda_illegal_access",
+    100: "cuda_unavailable", 209: "cuda_version", 214: "cuda_ecc", 220: "cuda_nvlink", 700: "cuda_illegal_access", 702: "cuda_launch_timeout",
+    710: "cuda_device_assert", 715: "cuda_illegal_instruction", 716: "cuda_misaligned_address", 719: "cuda_launch_failure",
+    802: "cuda_unavailable", 803: "cuda_version", 999: "cuda_unknown_error",
+}  # fmt: skip
+"""Runtime error numbers, for those who print nothing else."""
+_NUMBERED = re.compile(
+    r"\bCUD(?:ART|A(?: [Rr]untime)?)(?: API)? (?:[Ee]rror|failure|call)\b[^\n]{0,200}?(?:=|\bcode\b:?|\breturned\b|\()\s{0,3}(?P<n>\d{1,3})\)?(?=\W{0,3}(?:$|[ ;,:)]))"
 )
 _ANCHOR = re.compile(
     r"(?:CUDA|Cuda|HIP) [Ee]rror(?: \d+|\(\d{1,4}\))?(?: in [^:]*)?[:,] (?P<a>[^\n]{2,300})|\b(?:cuda|hip)Error(?!_t\b)\w{2,60}(?:: (?P<b>[^\n]{2,200}))?|cuda runtime error \(\d+\) ?: (?P<c>[^\n]{2,200})"
     r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|(?:CUDA|HIP) (?P<f>out of memory)\b|(?P<j>Memory access fault by GPU node-\d+)|(?P<q>HW Exception by GPU node-\d{1,6}\b.{0,120})|\b(?:cuda|hip)[A-Z]\w{2,60} failed: (?P<r>[^\n]{2,200})|CUDA (?:initialization|call).*?: (?P<g>[^\n]{2,200})"
     r"|THCudaCheck FAIL .{0,300}?\berror=\d{1,4} : (?P<k>[^\n]{2,200})|cudaError_t \d{1,4} : \"(?P<l>[^\"\n]{2,200})\"|Test (?:CUDA|HIP) failure \S{1,200} '(?P<m>[^'\n]{2,200})'|\bHSA_STATUS_ERROR_(?P<n>[A-Z_]{3,60})"
+    r"|\bCUDA failure \d{1,4}: (?P<s>[^\n]{2,200})|\bcud(?:a|art)?[A-Z]\w{2,60}\([^\n]{0,200}?\) failed with (?:error )?(?P<t>[^\n]{2,200})"
+    r"|== cudaSuccess \(\d{1,4} vs\. 0\)\s{1,3}(?P<u>[^\n]{2,200})|\binit CUDA: Error \([^)\n]{0,100}\): (?P<v>[^\n]{2,200})"
+    r"|\bCUDART[: ](?:[Ee]rror|call)\b[^\n]{0,200}? (?:failed with|:) (?P<w>[^\n]{2,200})"
     r"|(?P<o>NVIDIA driver on your system is too old)|(?P<p>NVML_SUCCESS == r INTERNAL ASSERT FAILED)"
     r"|CUDA driver (?P<h>initialization failed)|from cudaGetDeviceCount\(\).*?\bError \d{1,4}: (?P<i>[^\n]{2,200})",
 )
@@ -145,9 +163,9 @@ def kind_of(text: str) -> str | None:
     return next((kind for kind, pattern in _KINDS if pattern.search(text)), None)
 
 
-def finding(kind: str, source: Record) -> JobFinding:
-    """A CUDA finding from another family's line."""
-    return make(FACTS, kind, source, rank=_rank(source))
+def finding(kind: str, source: Record, **detail: Any) -> JobFinding:
+    """A CUDA finding, also from another family's line."""
+    return make(FACTS, kind, source, rank=_rank(source), detail=detail)
 
 
 def _rank(source: Record) -> int | None:
@@ -157,26 +175,56 @@ def _rank(source: Record) -> int | None:
     return int(found[1]) if found else None
 
 
+def _recognised(text: str) -> tuple[str, re.Match[str]] | None:
+    """The kind of an error and where it stands; None where no CUDA library speaks."""
+    if found := _DEVICE_ASSERT.search(text):
+        return "cuda_device_assert", found
+    if found := _TORCH_OOM.search(text):
+        return "cuda_oom", found
+    if found := _LIBRARY.search(text):
+        return kind_of(text[found.start() :]) or kind_of(text) or "cuda_library_error", found
+    if found := _ANCHOR.search(text):
+        said = next((g for g in found.groups() if g), found[0])
+        kind = kind_of(found[0]) or kind_of(said)
+        number = None if kind else _NUMBERED.search(text)
+        return kind or _NUMBERS.get(int(number["n"]) if number else 0) or "cuda_error", found
+    if (found := _NUMBERED.search(text)) and (kind := _NUMBERS.get(int(found["n"]))):
+        return kind, found
+    if found := _NVML.search(text):
+        kind = kind_of(found["text"])
+        return (kind, found) if kind else None
+    if found := _HANDLE.search(text):
+        return ("cuda_device_lost" if "lost" in text.lower() else "cuda_unavailable"), found
+    return None
+
+
+_STRICT_END = re.compile(
+    r"uncorrectable (?:ECC|NVLink) error(?: encountered| detected)?|GPU is lost|fallen off the bus|"
+    r"(?:cuda|hip)Error\w+|CUDA_ERROR_\w+",
+    re.IGNORECASE,
+)
+
+
+def is_reported(kind: str, text: str, found: re.Match[str], *, quoted: bool = False) -> bool:
+    """Whether the error stands where errors stand; strict about what only hardware can say."""
+    if kind not in ONLY_HARDWARE:
+        return quoted or not place.is_spoken_of(text, found.start())
+    ends = [m.end() for m in _STRICT_END.finditer(text, found.start())]
+    return place.is_reported(text, found.start(), ends[-1] if ends else found.end(), quoted=quoted)
+
+
 def read(source: Record, _context: Context) -> JobFinding | None:
-    """An error line; the advice PyTorch prints under it is none."""
+    """An error line; the advice PyTorch prints under it is none, and one that is only spoken of is none."""
     text = source.text
     if advice := _ADVICE.search(text):
         text = text[: advice.start()]
-    if _DEVICE_ASSERT.search(text):
-        return finding("cuda_device_assert", source)
-    if _TORCH_OOM.search(text):
-        return finding("cuda_oom", source)
-    if _LIBRARY.search(text):
-        return finding(kind_of(text) or "cuda_library_error", source)
-    if found := _ANCHOR.search(text):
-        said = next((g for g in found.groups() if g), found[0])
-        return finding(kind_of(found[0]) or kind_of(said) or "cuda_error", source)
-    if found := _NVML.search(text):
-        kind = kind_of(found["text"])
-        return finding(kind, source) if kind else None
-    if _HANDLE.search(text):
-        return finding("cuda_device_lost" if "lost" in text.lower() else "cuda_unavailable", source)
-    return None
+    recognised = _recognised(text)
+    if recognised is None or not is_reported(recognised[0], text, recognised[1]):
+        return None
+    kind, found = recognised
+    if kind in ONLY_HARDWARE and not place.names_reporter(text, found.start()):
+        return finding(kind, source, unattributed=True)
+    return finding(kind, source)
 
 
 FAMILY = grammar.Family(
@@ -206,6 +254,7 @@ FAMILY = grammar.Family(
         "rocBLAS error",
         "DNN library",
         "HSA_STATUS_ERROR",
+        "cudaSuccess",
         "Test HIP failure",
         "Resource exhausted",
         "CUDNN_",

@@ -51,7 +51,7 @@ FACTS = {
     ),
 }
 _SAID = re.compile(
-    r"(?:(?:(?P<host>[A-Za-z0-9][\w.-]{0,253})(?::(?P<pid>\d{1,10}):\d{1,10})? )?\[(?P<dev>-?\d+)\] (?:.{0,200}?NCCL |include/\S{1,100}:\d{1,6} |\w{1,60}\.cu:\d{1,6} )|(?:^|\s)NCCL )WARN (?P<text>.*)"
+    r"(?:(?:(?P<host>[A-Za-z0-9][\w.-]{0,253})(?::(?P<pid>\d{1,10}):\d{1,10})? )?\[(?P<dev>-?\d+)\] (?:.{0,200}?R?N?CCL |include/\S{1,100}:\d{1,6} |\w{1,60}\.cu:\d{1,6} )|(?:^|\s)R?N?CCL )WARN (?P<text>.*)"
 )
 _COMPLETION = re.compile(
     r"NET/IBP? ?: ?.*?Got (?:completion|CQE)(?: with error| from peer)?(?: (?P<peer>[^\s<]+)<\d+>)?(?:.*?(?:error (?P<error>\d{1,18})|status=(?:\w+\()?(?P<status>\d{1,18})))?(?:.*?opcode(?: |=\w+\()(?P<opcode>\d{1,18}))?(?:.*?vendor[ _]err(?: |=)(?P<vendor>\d{1,18}))?"
@@ -106,7 +106,7 @@ _TEXTS = (
         ),
     ),
 )
-_CUDA = re.compile(r"C[uU][dD][aA] failure(?: \d+)? '?(?P<text>[^'\n]{1,120})'?")
+_CUDA = re.compile(r"(?:C[uU][dD][aA]|HIP) failure(?: \d+)? '?(?P<text>[^'\n]{1,120})'?")
 _NVLS = re.compile(r"\bnvls\.cc:|\bNVLS\b|NVLink SHARP")
 _BIND = re.compile(r"Failed to \w{1,20} NVLink SHARP .{0,200}CUDA error")
 _MULTICAST = "A CUDA call for NVLink SHARP inside NCCL failed: often the NVSwitches or their Fabric Manager are not in order."
@@ -194,6 +194,8 @@ def read(source: Record, _context: Context) -> JobFinding | None:
         return make(FACTS, "net_ib_async_event", named, detail={"event": (event["event"] or "").strip()})
     if failed := _CUDA.search(text):
         specific = cuda.kind_of(failed["text"])
+        if specific and not cuda.is_reported(specific, source.text, said, quoted=True):
+            return None
         if specific:
             return cuda.finding(specific, named)
         return _multicast(named) if _NVLS.search(source.text) else make(FACTS, "nccl_unhandled_cuda", named)
@@ -206,7 +208,7 @@ def read(source: Record, _context: Context) -> JobFinding | None:
 FAMILY = grammar.Family(
     name="nccl",
     triggers=(
-        "NCCL WARN",
+        "CCL WARN",
         " WARN C",
         "NET/IB :",
         "NET/IB:",

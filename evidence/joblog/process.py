@@ -87,9 +87,9 @@ _XID = re.compile(r"NVRM: Xid \(")
 _OOM = re.compile(
     r"Out of memory: Kill(?:ed)? process (?P<pid>\d{1,18})|Memory cgroup out of memory: Kill(?:ed)? process (?P<cg>\d{1,18})|oom-kill:constraint=.*?pid=(?P<kpid>\d{1,18})"
 )
-_SIGTERM = re.compile(
-    r"Received Signals?\.SIG(?:TERM|INT|HUP)|got signal: (?:15|2)\b|received SIGTERM, exiting"
-)
+_SIGTERM = re.compile(r"Received Signals?\.SIG(?:TERM|INT)|got signal: (?:15|2)\b|received SIGTERM, exiting")
+_SIGHUP = re.compile(r"SignalException: Process \d{1,10} got signal: 1$|Received Signals?\.SIGHUP")
+_HUNG_UP = "The launcher was hung up (SIGHUP): the terminal or the session it ran in went away."
 _WORDS = {"killed": 9, "segmentation fault": 11, "bus error": 7, "aborted": 6, "terminated": 15}
 _SIGNUMS = {"SIGKILL": 9, "SIGSEGV": 11, "SIGBUS": 7, "SIGABRT": 6, "SIGTERM": 15, "SIGINT": 2}
 _OTHER_SIGNAL = 4
@@ -198,6 +198,8 @@ def read(source: Record, context: Context) -> JobFinding | None:
         return make(FACTS, "peer_lost", source, rank=grammar.number(found["task"], grammar.MAX_RANK))
     if _GIL.search(text):
         return make(FACTS, "gil_deadlock", source)
+    if _SIGHUP.search(text):
+        return make(FACTS, "process_terminated", source, role=Role.END, domains=USER, meaning=_HUNG_UP)
     if _SIGTERM.search(text):
         return make(FACTS, "process_terminated", source)
     return _launcher(source)
@@ -254,6 +256,7 @@ FAMILY = grammar.Family(
         "SIGTERM",
         "SIGINT",
         "got signal",
+        "SIGHUP",
     ),
     read=read,
     facts=FACTS,

@@ -84,6 +84,11 @@ _SHM = re.compile(
 _WORKER = re.compile(
     r"DataLoader worker \(pid(?:\(s\))? (?P<pid>\d{1,10})[^)]{0,400}\) (?:is killed by signal: (?P<signal>[A-Za-z ]{2,40})|exited unexpectedly)"
 )
+_TERMINATED = "A data-loader worker was ended from outside (SIGTERM); who ended it is not in this line."
+_STARTER = re.compile(
+    r"^(?:\S{0,200}/)?python[\d.]*: (?:Error while finding module specification for .{1,200}\((?P<error>[A-Z]\w+Error): |(?P<module>No module named )|(?P<file>can't open file ))"
+)
+"""The interpreter itself, which found nothing to run."""
 _WORKER_FAULT = re.compile(
     r"ERROR: Unexpected (?:segmentation fault|floating-point exception|bus error) encountered in worker"
 )
@@ -146,8 +151,13 @@ def _loader(source: Record) -> JobFinding | None:
             if signal == "Bus error"
             else "dataloader_crash"
         )
-        if signal in ("Terminated", "Interrupt"):
+        if signal == "Interrupt":
             return make(FACTS, "interrupted", source, pid=grammar.number(found["pid"]))
+        if signal == "Terminated":
+            # Slurm's end of a job looks so as well: any better reason takes its place.
+            return make(
+                FACTS, kind, source, role=Role.EXIT, meaning=_TERMINATED, pid=grammar.number(found["pid"])
+            )
         return make(FACTS, kind, source, pid=grammar.number(found["pid"]))
     if _WORKER_FAULT.search(source.text) and not _SHM.search(source.text):
         return make(FACTS, "dataloader_crash", source)
@@ -158,6 +168,10 @@ def _loader(source: Record) -> JobFinding | None:
 
 def read(source: Record, _context: Context) -> JobFinding | None:
     """A line about files, memory or data loaders; advice and handled errors are none."""
+    if found := _STARTER.match(source.text):
+        error = found["error"] or ("ModuleNotFoundError" if found["module"] else "FileNotFoundError")
+        kind = "import_error" if error in _IMPORTS else "python_exception"
+        return make(FACTS, kind, source, detail={"exception": error})
     if is_handled(source.text):
         return None
     return _loader(source) or _files(source)
@@ -218,6 +232,9 @@ FAMILY = grammar.Family(
         "allocate memory",
         "MemoryError",
         "DefaultCPUAllocator",
+        "finding module specification",
+        ": No module named",
+        "can't open file",
     ),
     read=read,
     facts=FACTS,

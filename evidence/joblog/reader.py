@@ -15,8 +15,10 @@ from probing_cluster.evidence.joblog import (
     gloo,
     grammar,
     hccl,
+    megatron,
     mpi,
     nccl,
+    place,
     process,
     python,
     slurm,
@@ -32,6 +34,7 @@ FAMILIES: tuple[Family, ...] = (
     nccl.FAMILY,
     gloo.FAMILY,
     cuda.FAMILY,
+    megatron.FAMILY,
     python.FAMILY,
     process.FAMILY,
 )
@@ -151,6 +154,8 @@ class JobLogReader:
         self._many = -_SAME_END_LINES
 
     def _families(self, record: Record) -> JobFinding | None:
+        if place.is_speech(record.text):
+            return None
         for family in FAMILIES:
             wanted = family is process.FAMILY and self._context.listing(record.line)
             if not wanted and not any(t in record.text for t in family.triggers):
@@ -195,7 +200,7 @@ class JobLogReader:
         rank = record.rank
         if _UNRAISED.match(record.text) and len(self._unraised) < _MAX_TRACEBACKS:
             self._unraised[rank] = record.line
-        if _TRACEBACK in record.text:
+        if _TRACEBACK in record.text and not place.is_speech(record.text):
             if record.line - self._unraised.pop(rank, -_UNRAISED_LINES) < _UNRAISED_LINES:
                 self._tracebacks.pop(rank, None)
                 self._bare.ignored(record)
@@ -271,13 +276,14 @@ class JobLogReader:
 
         A progress bar overwrites itself with carriage returns; each overwriting is read as text of its own.
         """
-        for part in prefixes.plain(text).split("\r"):
+        parts = prefixes.plain(text).split("\r")
+        for part in parts:
             if part:
-                self._read(line, part[:MAX_LINE_CHARS])
+                self._read(line, part[:MAX_LINE_CHARS], overwritten=len(parts) > 1)
         if self._story.settled or len(self._story.held) >= MAX_HELD:
             yield from self._settle()
 
-    def _read(self, line: int, text: str) -> None:
+    def _read(self, line: int, text: str, *, overwritten: bool = False) -> None:
         interesting = _ANY.search(text) is not None
         cut = _CUT.search(text) is not None and not _CHATTER.search(text)
         record = self._record(line, text)
@@ -299,7 +305,12 @@ class JobLogReader:
         elif cut and not joined and len(text.rstrip()) >= _MIN_WRAP_CHARS:
             self._cut = _Cut(record)
         if not found and self._story.in_doubt:
-            self._story.passed(text)
+            self._story.passed(record, overwritten=overwritten)
+        self._story.recent.append(text)
+
+    def skipped(self, lines: Iterable[bytes]) -> None:
+        """The last lines in front of the next one that were not worth reading: what the program printed while it ran."""
+        self._story.recent.extend(line[:MAX_LINE_CHARS].decode("utf-8", "replace") for line in lines)
 
     def close(self) -> list[JobFinding]:
         """The findings still held, the first cause marked."""

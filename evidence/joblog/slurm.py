@@ -88,6 +88,13 @@ _LAUNCH = re.compile(
     r"|srun: fatal: |(?:sbatch|salloc): error: (?:Batch job submission failed|Job submit/allocate failed|Unable to allocate)",
     re.IGNORECASE,
 )
+_CONTAINER = re.compile(
+    r"^(?:FATAL|ERROR) ?:\s+(?:container creation failed|(?:while|could not|unable to|failed to|image |no such).{0,160}?(?:image|container|sif|sandbox|overlay|rootfs|session|bind|namespace)\b|Unable to handle \S{1,20} uri)"
+    r"|^(?:\[ERROR\] .{0,200}(?:hooks\.d|\.sqsh|enroot|image|container)|enroot-\w{1,20}: (?:failed|error)|enroot-mount: )|^nvidia-container-cli: \w[\w ]{0,30} error:"
+    r"|^docker: Error response from daemon: ",
+    re.IGNORECASE,
+)
+_NO_CONTAINER = "The container could not be created or started."
 _TASKS = re.compile(r"srun: error: (?P<host>\S{1,1024}): tasks? (?P<tasks>[\d,-]{1,1024}): (?P<how>.+)")
 _FIRST = re.compile(r"\d{1,9}")
 _CODE = re.compile(r"exited with exit code (\d{1,3})\b")
@@ -169,7 +176,12 @@ def read(source: Record, _context: Context) -> JobFinding | None:
     if found := _NODE.search(text):
         return make(FACTS, "slurm_node_fail", source, host=found["hosts"])
     if found := _LAUNCH.search(text):
-        return make(FACTS, "slurm_launch_failed", source, host=found["step"] or found["node"])
+        meaning = _NO_CONTAINER if "pyxis: " in text else None
+        return make(
+            FACTS, "slurm_launch_failed", source, host=found["step"] or found["node"], meaning=meaning
+        )
+    if _CONTAINER.match(text.lstrip()):
+        return make(FACTS, "slurm_launch_failed", source, meaning=_NO_CONTAINER)
     return None
 
 
@@ -189,6 +201,12 @@ FAMILY = grammar.Family(
         "sbatch: error",
         "salloc: error",
         "NODE FAILURE",
+        "FATAL:",
+        "FATAL :",
+        "container",
+        "enroot",
+        "sqsh",
+        "docker: Error",
     ),
     read=read,
     facts=FACTS,

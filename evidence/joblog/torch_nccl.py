@@ -131,7 +131,9 @@ _RESULT_LINES = 10
 """The result's name so far behind an NCCL error is part of it; alone it is what an excerpt's beginning left of one."""
 _DESYNC = re.compile(
     r"lagging/(?:dead/)?mismatched ranks that caused the desync are:.*?\[(?P<ranks>[\d, ]+)\] (?:finished collective #(?P<last>\d{1,18}), but didn't join collective #(?P<next>\d{1,18}))?|ranks? \[(?P<lag>[\d, ]+)\] are the lagging ranks"
+    r"|^\s*\[(?P<listed>\d[\d, ]{0,400})\] (?:finished collective #\d{1,18}, but didn't join collective #(?P<missed>\d{1,18})|joined but didn't finish collective #(?P<stuck>\d{1,18}))"
 )
+_MAX_NAMED = 64
 _MISMATCH = re.compile(
     r"Detected mismatch between collectives on ranks\. Rank (?P<one>\d{1,18}) is running (?:collective: )?(?:inconsistent )?.*?(?:SequenceNumber=(?P<seq>\d{1,18})(?:, ?)?)?OpType=(?P<op>\w+)(?:.*?but Rank (?P<rank>\d{1,18}) is running)?"
 )
@@ -216,6 +218,9 @@ def _watchdog(source: Record) -> JobFinding | None:
     elif at:
         fields["seq"] = grammar.number(at["seq"])
         detail = {k: int(at[k]) for k in ("enqueued", "completed") if at[k]}
+    own = _RANK.search(source.text)
+    if own and source.rank is not None and int(own["rank"]) != source.rank:
+        detail = {**detail, "in_subgroup": True}
     seq = fields.get("seq")
     kind = "watchdog_timeout_init" if seq in (0, 1) or detail.get("completed") == -1 else "watchdog_timeout"
     return make(FACTS, kind, source, detail=detail | _stamp(source.text), **fields)
@@ -273,13 +278,15 @@ def _reports(source: Record, context: Context) -> JobFinding | None:
             rank=int(found["rank"] or found["one"]),
         )
     if found := _DESYNC.search(text):
-        first = (found["ranks"] or found["lag"] or "").split(",")[0].strip()
+        named = [r.strip() for r in (found["ranks"] or found["lag"] or found["listed"]).split(",")]
+        ranks = [n for r in named[:_MAX_NAMED] if (n := grammar.number(r, grammar.MAX_RANK)) is not None]
         return make(
             FACTS,
             "desync_report",
             source,
-            rank=grammar.number(first, grammar.MAX_RANK),
-            seq=grammar.number(found["next"]),
+            rank=ranks[0] if ranks else None,
+            seq=grammar.number(found["next"] or found["missed"] or found["stuck"]),
+            detail={"ranks": ranks},
         )
     if found := _BARRIER.search(text):
         first = (found["ranks"] or found["who"] or found["silent"] or "").split(",")[0].strip()
@@ -344,6 +351,8 @@ FAMILY = grammar.Family(
         "NCCLABORTED",
         "NCCL communicator",
         "desync",
+        "join collective",
+        "finish collective",
         "mismatch",
         "monitoredBarrier",
         "dump signal",

@@ -1,0 +1,36 @@
+"""Megatron-LM's rerun machine: a result that cannot be right."""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.evidence.joblog import grammar
+from probing_cluster.evidence.joblog.grammar import Context, JobFinding, Record, Role, fact, make
+
+FACTS = {
+    "nan_loss": fact(
+        Role.ROOT,
+        ("user_program", "hardware"),
+        "The loss or the gradients became NaN or jumped: mostly the model or its data, seldom a GPU that computes wrongly.",
+    ),
+}
+_UNEXPECTED = re.compile(
+    r"Unexpected result (?P<value>\S{1,40}) on rank (?P<rank>\d{1,8}) at iteration #(?P<iteration>\d{1,12})"
+)
+_WORDS = "On rank {rank} iteration {iteration} gave {value}: mostly the model or its data, seldom a GPU that computes wrongly."
+
+
+def read(source: Record, _context: Context) -> JobFinding | None:
+    """The machine's first word; what it says after each rerun adds nothing to the cause."""
+    if not (found := _UNEXPECTED.search(source.text)):
+        return None
+    rank = source.rank if source.rank is not None else grammar.number(found["rank"], grammar.MAX_RANK)
+    return make(FACTS, "nan_loss", source, rank=rank, meaning=_WORDS.format(**found.groupdict()))
+
+
+FAMILY = grammar.Family(
+    name="megatron",
+    triggers=("Unexpected result ",),
+    read=read,
+    facts=FACTS,
+)

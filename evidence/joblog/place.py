@@ -1,0 +1,238 @@
+"""Whether an error stands in a line where errors stand, or is spoken of: prose, quotes, data, chat, code.
+
+Whoever trains on text prints text, and text tells of errors. What only hardware can say is believed least.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SPEAKER = re.compile(
+    r"(?:^|[\s\[{(\"'#*>])(?:prompts?|users?|human|assistant|chosen|rejected|questions?|answers?|instructions?|responses?|completions?|query|"
+    r"references?|predictions?|generated|targets?|hyp(?:othesis)?|decoded|samples?|documents?|texts?|contents?|inputs?|outputs?|labels?|titles?|q|a)"
+    r"(?:\s?\d{1,6})?[\"'\])*]{0,3}\s?[:=>]",
+    re.IGNORECASE,
+)
+_CODE = re.compile(
+    r"^\s*(?:\d{1,6}\s*[|│:]\s*)?(?:#(?!\d)|//|/\*|raise\b|if\b|elif\b|except\b|return\s+(?!code)|print\(|assert\b|self\.|def\b|class\b|log(?:ger|ging)?\.\w+\(|warnings\.|f?[\"'`]|>>> |\.\.\. |[\w.]+ = f?[\"'])"
+)
+_KEY = re.compile(
+    r"[{,]\s*(?P<quote>[\"'])(?P<key>[^\"']{1,60})(?P=quote)\s*:\s*[\"'](?:[^\"'\\]|\\.|(?<=\w)'(?=\w))*$"
+)
+_LOG_KEYS = frozenset({
+    "msg", "message", "error", "err", "exception", "exc_info", "exc", "traceback", "stack", "stacktrace", "stderr", "stdout", "log", "line", "data",
+    "detail", "reason", "event", "body",
+})  # fmt: skip
+_REPR = re.compile(r"\b\w*(?:Error|Exception)\([\"']$")
+"""A caught exception as Python represents it."""
+_SPACED = re.compile(r"\S+")
+_PLAIN = re.compile(r"[(\[{]?[A-Za-z][a-z'’]*[,.;?!)]*|[A-Z]{1,12}[,.;?!)]*|\S*[?]")
+"""A word of a sentence, unlike `torch.cuda`, `n03`, `0x7f`, `what():`."""
+_ENDS = re.compile(r"(?:^|\w\.|[:\])>|=\-'\"(,»│])\s*$")
+"""How what stands in front of an error ends; a sentence runs on into it."""
+_REPORTER = re.compile(
+    r"\w(?:Error|Exception)\b|what\(\):|exception: |\bWARN\b|\.(?:cc|cpp|cu|cuh|h|hpp|py|c)\b[:\d(, ]"
+)
+_REPORT = frozenset(
+    [
+        "a",
+        "abort",
+        "aborted",
+        "aborting",
+        "after",
+        "allocate",
+        "an",
+        "and",
+        "assert",
+        "async",
+        "asynchronous",
+        "at",
+        "been",
+        "by",
+        "call",
+        "called",
+        "cannot",
+        "catch",
+        "caught",
+        "check",
+        "code",
+        "context",
+        "copy",
+        "core",
+        "could",
+        "create",
+        "creating",
+        "critical",
+        "cublas",
+        "cuda",
+        "cudnn",
+        "debug",
+        "destroy",
+        "detected",
+        "determine",
+        "device",
+        "driver",
+        "due",
+        "during",
+        "encountered",
+        "engine",
+        "enqueue",
+        "error",
+        "event",
+        "exception",
+        "execute",
+        "executing",
+        "execution",
+        "failed",
+        "failing",
+        "failure",
+        "fatal",
+        "file",
+        "following",
+        "for",
+        "from",
+        "function",
+        "gpu",
+        "got",
+        "group",
+        "handle",
+        "has",
+        "hip",
+        "in",
+        "info",
+        "initialization",
+        "initialize",
+        "instance",
+        "internal",
+        "invalid",
+        "is",
+        "kernel",
+        "last",
+        "launch",
+        "library",
+        "line",
+        "memory",
+        "nccl",
+        "not",
+        "notice",
+        "of",
+        "on",
+        "operation",
+        "peer",
+        "process",
+        "query",
+        "raised",
+        "rank",
+        "rccl",
+        "reached",
+        "reported",
+        "result",
+        "returned",
+        "runtime",
+        "status",
+        "stream",
+        "synchronize",
+        "system",
+        "terminate",
+        "terminated",
+        "test",
+        "the",
+        "thread",
+        "throwing",
+        "thrown",
+        "to",
+        "torch",
+        "trace",
+        "trainer",
+        "transform",
+        "unable",
+        "uncaught",
+        "unexpected",
+        "unhandled",
+        "unknown",
+        "warn",
+        "warning",
+        "e",
+        "w",
+        "f",
+        "i",
+        "was",
+        "watchdog",
+        "what",
+        "with",
+        "worker",
+        "the",
+        "rank's",
+        "device's",
+        "free",
+        "freeing",
+        "malloc",
+        "memcpy",
+        "reboot",
+        "recover",
+        "this",
+    ]
+)
+"""The words that runtimes and launchers make their reports of; another one makes it somebody's sentence."""
+
+
+def is_speech(text: str) -> bool:
+    """Whether the whole line is data, chat or code, whatever it speaks of."""
+    if _CODE.match(text):
+        return True
+    opening = text.lstrip()[:1]
+    if opening in ("{", "[") and (
+        found := re.search(r"[{,]\s*[\"'](?P<key>[\w ]{1,40})[\"']\s*:\s*[\"\[{']", text)
+    ):
+        return found["key"].lower() not in _LOG_KEYS and _SPEAKER.search(text) is not None
+    return False
+
+
+def _foreign(text: str) -> int:
+    """Words that no report is made of."""
+    words = [w.strip("()[]{},.;!") for w in _SPACED.findall(text) if _PLAIN.fullmatch(w)]
+    return sum(w.lower() not in _REPORT for w in words)
+
+
+def _is_quoted(before: str) -> bool:
+    """Whether a quotation opened in `before` is still open."""
+    before = _REPR.sub("", before)
+    if before.count('"') % 2 or before.count("`") % 2 or before.count("“") > before.count("”"):
+        return True
+    return re.search(r"(?:^|[\s(\[{=:,])'(?:[^']|(?<=\w)'(?=\w))*$", before) is not None
+
+
+def is_spoken_of(text: str, start: int) -> bool:
+    """Whether the error that begins at `start` is told of rather than reported: in quotes, in data, in a sentence."""
+    before = text[:start]
+    if key := _KEY.search(before):
+        return key["key"].lower() not in _LOG_KEYS
+    if _SPEAKER.search(before) or "?" in before:
+        return True
+    tail = re.split(r"[:\]>|]\s", before)[-1]
+    return _is_quoted(before) or _foreign(tail) >= 3
+
+
+def names_reporter(text: str, start: int) -> bool:
+    """Whether an exception, a handler or a source file stands in front of the error that begins at `start`."""
+    return _REPORTER.search(text[:start]) is not None
+
+
+def is_reported(text: str, start: int, end: int, *, quoted: bool = False) -> bool:
+    """Whether what stands at `start` to `end` has the place of an error's report and nothing of a sentence around it.
+
+    Strict, for what only hardware can say. `quoted` where the form itself puts the error between quotes.
+    """
+    before, behind = text[:start], text[end : end + 160]
+    if is_spoken_of(text, start) and not quoted:
+        return False
+    if _SPEAKER.search(before) or "?" in before or not _ENDS.search(before):
+        return False
+    sentence = (
+        before
+        if before.endswith((" ", "\t"))
+        else before[: len(before.rstrip()) - len(before.split()[-1])]
+        if before.strip()
+        else ""
+    )
+    return not _foreign(sentence) and _foreign(behind) < 2 and "?" not in behind

@@ -1,0 +1,99 @@
+"""Whether a program goes on, by the shape of its lines: numbers that advance in lines that are otherwise the same.
+
+No framework is known by name. A line counts when it has a ratio (`30/35`), a counter's name with a number (`step=10`,
+`"epoch": 0.24`) or begins with a number that measured ones follow; it advances when its numbers are greater than
+those of the line of the same words before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+LOOK_BACK_LINES = 40
+"""Lines before an error that say which lines tell of progress, and in which order they reach the log."""
+_MAX_CHARS = 600
+_MAX_TRACKS = 64
+_DATE = re.compile(
+    r"\d{4}[-/.]\d\d[-/.]\d\d(?:[T ]\d\d:\d\d:\d\d\S{0,12})?|\d\d[-/]\d\d[-/]\d{2,4}|\b\d{1,3}:\d\d(?::\d\d)?(?:[.,]\d+)?\b"
+)
+_NO_WORK = re.compile(
+    r"error|exception|fail|retry|attempt|warn|abort|kill|traceback|timed? ?out|signal|frame #|File \"|NCCL|RCCL|gloo|"
+    r"\b(?:load|download|fetch|extract|unpack|build|compil|tokeniz|convert|sav|writ|upload|resolv|collect|install|connect|import|map)\w{0,5}\b|"
+    r"\b(?:rank|pid|process|worker|node|task|shard|core|port|address|allocated|reserved|memory|elapsed)\b(?=\D{0,3}\d)(?!.*(?:loss|iter|step|epoch))",
+    re.IGNORECASE,
+)
+"""What also counts up: errors, retries, shards loaded, processes ended one after another."""
+_COUNTER = re.compile(
+    r"(?<![\w./-])(?P<a>\d{1,12})\s{0,2}(?:/|of)\s{0,8}(?P<of>\d{1,12})(?![\w/.-])"
+    r"|\b(?:iter(?:ation)?s?|it|(?:global|train|training|optimizer|micro|gradient)?[_ ]?steps?|epochs?|ep|batch(?:es)?|(?:num_)?updates?|episodes?|rounds?|(?:consumed[_ ])?(?:samples|tokens))\b"
+    r"[\"']?[^\w\n]{1,8}(?P<b>\d{1,15}(?:\.\d+)?)\b(?!\s?%)",
+    re.IGNORECASE,
+)
+_TABLE = re.compile(r"^\s*(?P<n>\d{1,12})(?:\s*[,;|\t:]\s*|\s+)(?=[^\n]{0,200}\d\.\d)")
+_EPOCH = re.compile(r"^\W*(?:\w+\W+){0,3}epochs?\b", re.IGNORECASE)
+_LIVE = re.compile(r"(?:it|s|steps?|batch(?:es)?|samples?)/(?:it|s|sec|step)\b|\beta\b", re.IGNORECASE)
+_WORDS = re.compile(r"[^A-Za-z_]+")
+_HEAD = "Traceback (most recent call last)"
+
+Place = tuple[float, ...]
+
+
+def place(text: str) -> tuple[str, Place] | None:
+    """The words in front of the first counter and the counters' values; None for a line without any."""
+    if not any(letter.isdigit() for letter in text[:_MAX_CHARS]):
+        return None
+    text = _DATE.sub(" ", text[-_MAX_CHARS:] if "it/s" in text[-120:] else text[:_MAX_CHARS])
+    if _NO_WORK.search(text):
+        return None
+    found = [m for m in _COUNTER.finditer(text) if m["b"] or int(m["a"]) <= int(m["of"]) > 1]
+    if not found:
+        table = _TABLE.match(text)
+        return ("", (float(table["n"]),)) if table else None
+    words = _WORDS.sub(" ", text[: found[0].start()]).strip()
+    return words[-80:] + found[0][0][:1].strip("0123456789"), tuple(float(m["a"] or m["b"]) for m in found)
+
+
+def is_progress(text: str) -> bool:
+    """Whether the line tells how far the program is."""
+    return place(text) is not None
+
+
+class Progress:
+    """What advanced since an error; `before` are the lines in front of it, oldest first."""
+
+    def __init__(self, before: Iterable[str] = ()) -> None:
+        self._tracks: dict[str, Place] = {}
+        self._ordered: set[str] = set()
+        for line in before:
+            self._known(line)
+        self.steps = 0
+        """Lines that advanced, whenever they may have been printed."""
+        self.live = 0
+        """Those of them that the program surely printed behind the error; an epoch counts as two."""
+
+    def _known(self, line: str) -> None:
+        head, cut, _ = line.partition(_HEAD)
+        if cut and place(head) is not None:
+            # The error stands inside a line of progress: standard output is buffered, and its rest comes late.
+            self._ordered.clear()
+            return
+        if (told := place(line)) and len(self._tracks) < _MAX_TRACKS:
+            self._tracks[told[0]] = told[1]
+            self._ordered.add(told[0])
+
+    def passed(self, text: str, *, overwritten: bool = False) -> bool:
+        """Whether the line behind the error advanced; `overwritten` for a part of a progress bar."""
+        if (told := place(text)) is None:
+            return False
+        words, now = told
+        last = self._tracks.get(words)
+        if len(self._tracks) < _MAX_TRACKS or last is not None:
+            self._tracks[words] = now
+        if last is not None and now <= last:
+            return False
+        self.steps += 1
+        live = overwritten or words in self._ordered or _LIVE.search(text) or _DATE.search(text[:60])
+        if live:
+            self.live += 2 if len(now) == 1 and _EPOCH.match(text) else 1
+        return True

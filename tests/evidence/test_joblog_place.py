@@ -1,0 +1,139 @@
+"""Errors that are spoken of: in prose, quotes, data, chat and code they convict nobody."""
+
+from __future__ import annotations
+
+import random
+import string
+
+import pytest
+
+from probing_cluster.evidence.joblog import place, reader
+
+HARDWARE = (
+    "CUDA error: uncorrectable ECC error encountered",
+    "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+    "cudaErrorECCUncorrectable: uncorrectable ECC error encountered",
+    "CUDA error: uncorrectable NVLink error detected during the execution",
+    "CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered",
+    "hipErrorECCNotCorrectable: uncorrectable ECC error encountered",
+    "n3:17:20 [4] misc/x.cc:60 NCCL WARN Cuda failure 'uncorrectable ECC error encountered'",
+)
+CONVICTS = {"cuda_ecc", "cuda_nvlink", "cuda_device_lost"}
+REPORTED = (
+    "CUDA error: uncorrectable ECC error encountered",
+    "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+    "RuntimeError: transform: failed to synchronize: cudaErrorECCUncorrectable: uncorrectable ECC error encountered",
+    "  what():  CUDA error: uncorrectable ECC error encountered",
+    "[rank3]: RuntimeError: CUDA error: uncorrectable ECC error encountered",
+    "2026-01-02 03:04:05,678 ERROR train.py:88 - CUDA error: uncorrectable ECC error encountered",
+    "[E ProcessGroupNCCL.cpp:916] [Rank 1] NCCL watchdog thread terminated with exception: CUDA error: uncorrectable ECC error encountered",
+    "(Worker pid=17, ip=10.0.0.3) RuntimeError: CUDA error: uncorrectable ECC error encountered",
+    'CUDA error at copy.cu:256 code=214(cudaErrorECCUncorrectable) "cudaMemcpy(a, b, n)"',
+    "n3:17:20 [4] misc/x.cc:60 NCCL WARN Cuda failure 'uncorrectable ECC error encountered'",
+    "E0517 08:24:03.8 17 cuda_driver.cc:1234] could not synchronize on CUDA context: CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered",
+    '{"level": "error", "message": "CUDA error: uncorrectable ECC error encountered"}',
+    "pynvml.NVMLError_GpuIsLost: GPU is lost",
+    "Unable to determine the device handle for GPU 0000:65:00.0: GPU is lost.  Reboot the system to recover this GPU",
+)
+CARRIERS = (
+    '{{"role": "user", "content": "{0}"}}',
+    "{{'prompt': '{0}', 'loss': 0.3}}",
+    '"{0}"',
+    "The message “{0}” appeared on the console.",
+    "`{0}`",
+    "- what should I do when I see {0}?",
+    "> my colleague got {0} yesterday and asked me",
+    "Q: {0}",
+    "### Instruction: explain {0}",
+    "[sample 12] text: {0}",
+    "raise RuntimeError('{0}')",
+    "        if '{0}' in str(error):",
+    "# {0}",
+    "    print('{0}')",
+    '12: raise RuntimeError("{0}")',
+    "If you ever read {0} in a log, drain the node.",
+    "{0} is what my program printed last week, so I rebooted it",
+    "Assistant: your card reports {0}",
+)
+
+
+@pytest.mark.parametrize("line", REPORTED)
+def test_an_error_where_errors_stand_is_read(line: str) -> None:
+    """Exceptions, loggers, ranks, C++ and NCCL may stand in front of it."""
+    assert {f.kind for f in reader.read([line])} & CONVICTS, line
+
+
+@pytest.mark.parametrize("error", HARDWARE)
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_an_error_that_is_spoken_of_convicts_nobody(carrier: str, error: str) -> None:
+    """Chat, data sets, quotations, prose and listings."""
+    line = carrier.format(error.replace("'", "") if "'{0}'" in carrier else error)
+    assert not {f.kind for f in reader.read([line])} & CONVICTS, line
+
+
+def test_no_sentence_around_an_error_convicts_a_machine() -> None:
+    """Words of a sentence at any side, in any number from three on, quoted or not: never hardware."""
+    chance = random.Random(14)
+    words = "yesterday we saw that some nodes print such lines because they train models which answer questions about failing cards".split()
+    for _ in range(3000):
+        error = chance.choice(HARDWARE)
+        before = " ".join(chance.choices(words, k=chance.randint(3, 12)))
+        behind = " ".join(chance.choices(words, k=chance.randint(3, 12)))
+        opening, closing = chance.choice((("", ""), ('"', '"'), ("`", "`"), ("“", "”"), ("(", ")")))
+        line = f"{before} {opening}{error}{closing} {behind}"
+        assert not {f.kind for f in reader.read([line])} & CONVICTS, line
+
+
+def test_no_string_of_a_data_row_convicts_a_machine() -> None:
+    """Whatever the key is called, unless loggers call it so."""
+    chance = random.Random(15)
+    for _ in range(2000):
+        key = "".join(chance.choices(string.ascii_lowercase, k=chance.randint(6, 9)))
+        if key in ("message", "stderr", "reason", "detail"):
+            continue
+        lead = " ".join(chance.choices(("the", "log", "of", "user", "says:", "and"), k=chance.randint(0, 4)))
+        line = f'{{"id": {chance.randint(1, 99)}, "{key}": "{lead} {chance.choice(HARDWARE[:5])}"}}'
+        assert not {f.kind for f in reader.read([line])} & CONVICTS, line
+
+
+def test_a_healthy_log_that_prints_its_own_source_has_no_first_cause() -> None:
+    """A listing with error texts in strings and comments, then steps."""
+    listing = [
+        "import torch",
+        "    except RuntimeError as e:",
+        "        raise RuntimeError('CUDA out of memory. Tried to allocate') from e",
+        "# torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB on small cards",
+        "        if 'CUDA error: uncorrectable ECC error encountered' in str(e):",
+    ]
+    assert not [
+        f for f in reader.read([*listing, *(f"step:{n}/90 loss:2.5" for n in range(9))]) if f.first_cause
+    ]
+
+
+def test_a_bare_line_is_refuted_by_a_traceback_behind_it_and_an_exception_is_not() -> None:
+    """A prompt of several lines may put the error alone on one; an exception's own line is a runtime's."""
+    own = ["Traceback (most recent call last):", '  File "t.py", line 1, in <module>', "KeyError: 'labels'"]
+
+    def first(*lines: str) -> list[str]:
+        return [f.kind for f in reader.read([*lines, *own]) if f.first_cause]
+
+    assert first("CUDA error: uncorrectable ECC error encountered") == ["python_exception"]
+    assert first("RuntimeError: CUDA error: uncorrectable ECC error encountered") == ["cuda_ecc"]
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        ("RuntimeError: ERR", False),
+        ("Caught RuntimeError('ERR", False),
+        ("2026-01-01 INFO worker 3: ERR", False),
+        ("somebody once told me that ERR", True),
+        ('he wrote "ERR', True),
+        ("don't panic: ERR", False),
+        ("is it ERR", False),
+        ("why? ERR", True),
+    ],
+)
+def test_how_a_place_is_judged(text: str, spoken: bool) -> None:
+    """Three words of a sentence or an open quotation; a label, an apostrophe or a represented exception is neither."""
+    assert place.is_spoken_of(text, text.index("ERR")) is spoken

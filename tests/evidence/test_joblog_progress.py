@@ -1,0 +1,165 @@
+"""Going on, by the shape of lines: what advances behind an error says that the error ended nothing."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from probing_cluster.evidence import classify
+from probing_cluster.evidence.joblog import progress, reader
+
+SHAPES = {
+    "mmdet": "2026-01-02 03:0{n}:05,678 - mmdet - INFO - Epoch [1][{n}/35] lr: 1e-3, eta: 1:02:03, loss: 0.{n}",
+    "examples": "Train Epoch: 1 [{n}00/60000 ({n}%)]\tLoss: 2.{n}",
+    "bare ratio": "[{n}50/1504] loss=1.{n}",
+    "keras": "{n}7/100 [=====>....] - ETA: 10s - loss: 0.{n}",
+    "json": '{{"loss": 1.{n}, "step": {n}}}',
+    "hf dict": "{{'loss': 1.{n}, 'learning_rate': 1e-05, 'epoch': 0.{n}}}",
+    "megatron": " iteration      {n}00/    5000 | consumed samples:  {n}1200 | lm loss: 1.{n}E+00 |",
+    "deepspeed": "[2026-01-02 03:04:0{n},123] [INFO] [logging.py:96:log_dist] [Rank 0] step={n}0, skipped=2, lr=[1e-05]",
+    "fairseq": "epoch 001:    {n}0 / 5000 loss=7.{n}, ppl=120, wps=31000, num_updates={n}0",
+    "detr": "Epoch: [12]  [ {n}0/1848]  eta: 0:12:01  lr: 0.000100  loss: 4.2 (4.5)",
+    "gan": "26-01-02 02:31:11.512 : <epoch:  0, iter:     {n}00, lr:4.000e-04> G_loss: 7.5e-02",
+    "lightning": "Epoch 0:   5%|5    | {n}0/1000 [01:00<20:00,  0.83it/s, loss=7.{n}, v_num=1]",
+    "own words": "fold B | update {n} | reward 1.{n}",
+    "table": "{n}0   2.{n}   0.91",
+    "tensorflow": "INFO:tensorflow:loss = 1.{n}, step = {n}01, precision = 0.6",
+    "nemo": "Training epoch 0, iteration {n}/99 | lr: 5e-06 | global_batch_size: 8 | global_step: {n} | reduced_train_loss: 2.1",
+}
+NO_WORK = (
+    "frame #{n}: <unknown function> + 0xdf6b1{n} (0x7fab1d7d9b1{n} in /lib/libtorch.so)",
+    "[rank0]: RuntimeError: attempt {n}/9 failed",
+    "Retrying in 1s [Retry {n}/5].",
+    "W0101 Sending process 4711{n} closing signal SIGTERM",
+    "Loading checkpoint shards: {n}/9",
+    "n3:17:20 [{n}] NCCL INFO Channel 0{n}/16 : 0[0] -> 1[1] via P2P",
+    '  File "/w/train.py", line {n}1, in step{n}',
+    "srun: error: n1: task {n}: Exited with exit code 1",
+    "  rank      : {n} (local_rank: {n})",
+    "/usr/lib/python3.1{n}/x/y.py:1{n}: note",
+    "2026-01-02 03:04:0{n} still here",
+    "heartbeat at 1{n}:00:00",
+    "Killing subprocess 123{n}",
+    "rank {n}/8 joined",
+)
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+TRACEBACK = ["Traceback (most recent call last):", '  File "t.py", line 3, in step', OOM]
+
+
+def first(lines: list[str]) -> str | None:
+    """The kind of the first cause."""
+    whole = list(classify.classify_stream([line.encode() for line in lines], "joblog"))
+    assert whole == [classify.joblog_json(f) for f in reader.read(lines)], "the sieve hides nothing"
+    return next((f["kind"] for f in whole if f["first_cause"]), None)
+
+
+def steps(shape: str, *numbers: int) -> list[str]:
+    """Lines of one shape."""
+    return [SHAPES[shape].format(n=n) for n in numbers]
+
+
+@pytest.mark.parametrize("shape", sorted(SHAPES))
+def test_a_caught_error_was_survived_when_training_advanced_behind_it(shape: str) -> None:
+    """In every shape, healthy to the end or ended by the time limit."""
+    log = [*steps(shape, 1, 2, 3), *TRACEBACK, "halving the batch", *steps(shape, 4, 5, 6, 7)]
+    assert first(log) is None
+    limit = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***"
+    assert first([*log, limit]) == "slurm_timeout"
+
+
+@pytest.mark.parametrize("shape", sorted(SHAPES))
+def test_numbers_that_stand_still_are_no_progress(shape: str) -> None:
+    """A bar drawn again when its program dies."""
+    assert first([*steps(shape, 1, 2, 3), *TRACEBACK, *steps(shape, 3, 3, 3, 3)]) == "cuda_oom"
+
+
+@pytest.mark.parametrize("shape", sorted(SHAPES))
+def test_one_rank_that_goes_on_for_a_while_does_not_excuse_another(shape: str) -> None:
+    """Few steps, then a bad end that nothing explains: the error was it."""
+    log = [
+        *steps(shape, 1, 2, 3),
+        *TRACEBACK,
+        *steps(shape, 4, 5, 6, 7),
+        "srun: error: n1: task 3: Exited with exit code 1",
+    ]
+    assert first(log) == "cuda_oom"
+
+
+@pytest.mark.parametrize("line", NO_WORK)
+def test_what_also_counts_up_is_no_progress(line: str) -> None:
+    """Frames, retries, process ids, channels, dates."""
+    assert first([*steps("own words", 1, 2), *TRACEBACK, *(line.format(n=n) for n in range(1, 9))]) in (
+        "cuda_oom",
+    )
+
+
+def test_what_a_buffer_held_back_is_from_before_the_error() -> None:
+    """Standard output in blocks: the error cuts a line in two, and the rest comes behind it."""
+    cut = "update 14 | rewTraceback (most recent call last):"
+    log = [f"update {n} | reward 1.{n}" for n in range(10, 14)] + [cut, *TRACEBACK[1:], "ard 1.14"]
+    assert first([*log, *(f"update {n} | reward 1.{n}" for n in range(15, 30))]) == "cuda_oom"
+    unseen = [*TRACEBACK, *(f"update {n} | reward 1.{n}" for n in range(1, 30))]
+    assert first(unseen) == "cuda_oom"
+    assert first([*TRACEBACK, *(f"update {n} | reward 1.{n} {'.' * 400}" for n in range(1, 60))]) is None
+
+
+def test_the_program_may_say_itself_that_it_goes_on() -> None:
+    """A batch that is skipped, a download that is tried again."""
+    log = [
+        "| WARNING: CUDA error: out of memory",
+        "Skipping batch",
+        "update 1 | reward 1.1",
+        "update 2 | reward 1.2",
+    ]
+    assert first(log) is None
+    own = [
+        "Traceback (most recent call last):",
+        '  File "t.py", line 3, in step',
+        "AttributeError: 'NoneType' object",
+    ]
+    assert (
+        first(["THCudaCheck FAIL file=/x.cu line=58 error=2 : out of memory", "| skipping batch", *own])
+        == "python_exception"
+    )
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        "n4:4415:4610 [3] transport/net_ib.cc:98 NCCL WARN NET/IB : mlx5_3:1 Got async event : port error",
+        "WARNING:torch.distributed.elastic.rendezvous.dynamic_rendezvous:The node 'n3_1_0' has failed to send a keep-alive heartbeat to the rendezvous 'j' due to an error of type RendezvousConnectionError.",
+        "RuntimeError: DataLoader worker (pid 8102) is killed by signal: Killed.",
+        "OSError: [Errno 5] Input/output error: '/data/a'",
+        "CUDA error: uncorrectable ECC error encountered",
+    ],
+)
+def test_every_trouble_can_be_survived(trouble: str) -> None:
+    """A port that flaps, a heartbeat, a worker started again, a read that was tried again, a text that only speaks."""
+    assert first([*steps("deepspeed", 1, 2, 3), trouble, *steps("deepspeed", 4, 5, 6, 7)]) is None
+
+
+def test_a_later_error_is_the_first_cause_once_the_earlier_was_survived() -> None:
+    """Prompt, steps, KeyError."""
+    own = ["Traceback (most recent call last):", '  File "t.py", line 1, in <module>', "KeyError: 'labels'"]
+    prompt = "CUDA error: uncorrectable ECC error encountered"
+    for shape in SHAPES:
+        assert first([prompt, *steps(shape, 1, 2, 3, 4, 5), *own]) == "python_exception"
+
+
+def test_progress_of_another_rank_does_not_count_at_once() -> None:
+    """Rank 0 validates on for a while although rank 3 is dead."""
+    lines = [f"[rank3]: {t}" for t in TRACEBACK] + [
+        f"[rank0]: step {n}/99 loss 1.{n} 3.1it/s" for n in range(1, 9)
+    ]
+    assert first(lines) == "cuda_oom"
+
+
+def test_places_are_read_from_any_text() -> None:
+    """Nothing raises, and no line without a number is progress."""
+    chance = random.Random(5)
+    alphabet = "ab step/:|[]{}'\"0123456789.%, epoch\t=-é\x00"
+    for _ in range(4000):
+        text = "".join(chance.choices(alphabet, k=chance.randint(0, 60)))
+        found = progress.place(text)
+        assert found is None or any(c.isdigit() for c in text)
