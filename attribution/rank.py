@@ -120,8 +120,12 @@ def _in_context(case: scene.Scene, claim: claims.Claim) -> claims.Claim:
         weight = min(weight, 0.95) if lost is None or lost == claim.node else weight * 0.5
     elif case.state == "OUT_OF_MEMORY":
         weight *= 0.9
-    elif case.state in ("TIMEOUT", "DEADLINE", "CANCELLED") and claim.weight < claims.CERTAIN:
-        weight *= 0.7
+    elif case.state in ("TIMEOUT", "DEADLINE", "CANCELLED"):
+        if claim.info.until_reset:
+            # The job could not go on without the part; that it was then ended by somebody is no certain proof.
+            weight = min(weight, 0.95)
+        elif claim.weight < claims.CERTAIN:
+            weight *= 0.7
     if came_into_the_hang(case, claim):
         # A part that is gone beside a hang is seldom chance: often it is only found out when the job is ended.
         gone = claim.cause in _DOES_NOT_COME_BACK and weight >= claims.LIKELY

@@ -86,10 +86,15 @@ def _node_lost(case: scene.Scene, ranking: rank.Ranking) -> str:
     before = [s for s in case.sightings if s.event.node == winner.node and s.at <= case.end_at and s.cause not in ("node_lost", "node_reboot")]  # fmt: skip
     if before:
         seen = f"; before that it showed {phrases.what(before[-1].event)}"
-    elif winner.node in case.case.watched or not winner.node:
+    elif winner.node in case.case.by_log:
+        seen = "; its log holds nothing of it"
+    elif winner.node in case.case.watched:
         seen = "; nothing was seen on it before"
-    else:
+    elif winner.node:
         seen = "; nobody watched it"
+    else:
+        watched = [n for n in case.attempt.nodes if n in case.case.watched]
+        seen = "; nothing was seen on it before" if watched else "; nobody watched them"
     boots = [s for s in case.of("node_reboot") if s.event.node == winner.node]
     back = [s for s in boots if s.when is not scene.When.BEFORE_START]
     return _sentence(f"{node} stopped answering Slurm{seen}{'; it has restarted since' if back else ''}")
@@ -125,12 +130,24 @@ def _own_words(_case: scene.Scene, ranking: rank.Ranking) -> str:
 
 def _time_limit(case: scene.Scene, _ranking: rank.Ranking) -> str:
     limit_s = case.attempt.time_limit_s
-    return f"The job reached its time limit{f' of {phrases.duration(limit_s)}' if limit_s else ''}."
+    return _sentence(
+        f"The job reached its time limit{f' of {phrases.duration(limit_s)}' if limit_s else ''}{_lost_gpu(case)}"
+    )
 
 
 def _cancelled(case: scene.Scene, _ranking: rank.Ranking) -> str:
     by = case.attempt.cancelled_by
-    return f"The job was cancelled{f' by {by}' if by else ''}."
+    return _sentence(f"The job was cancelled{f' by {by}' if by else ''}{_lost_gpu(case)}")
+
+
+def _lost_gpu(case: scene.Scene) -> str:
+    """Names the GPU that was lost while the job had its node, and when."""
+    first = next(iter(case.lost_gpus), None)
+    if first is None:
+        return ""
+    name = phrases.device_of_node(first.device, first.event.node)
+    before = phrases.duration((case.end_at - first.at).total_seconds())
+    return f"; {name} had been lost {before} before ({phrases.what(first.event)})"
 
 
 def _requeued(_case: scene.Scene, _ranking: rank.Ranking) -> str:

@@ -61,13 +61,22 @@ def _of(case: scene.Scene, cause: str, weight: float, words: str = "") -> claims
 def _time_limit(case: scene.Scene) -> Iterable[claims.Claim]:
     # What says that the job hung is why this is less sure: the verdict shows it.
     hung = tuple(f.event for f in case.findings if f.signature.onset)
-    limit = _of(case, "time_limit", 0.6 if hung else 0.97)
+    limit = _of(case, "time_limit", min(0.6 if hung else 0.97, _beside_lost_gpu(case)))
     yield dataclasses.replace(limit, evidence=hung)
 
 
 def _cancelled(case: scene.Scene) -> Iterable[claims.Claim]:
     by = case.attempt.cancelled_by
-    yield _of(case, "user_cancelled", 0.97, f"was cancelled by {by}" if by else "")
+    weight = min(0.97, _beside_lost_gpu(case))
+    yield _of(case, "user_cancelled", weight, f"was cancelled by {by}" if by else "")
+
+
+def _beside_lost_gpu(case: scene.Scene) -> float:
+    """How sure it can be that only the limit or the person ended a job: less beside a GPU that was lost before."""
+    weights = [claims.weigh(s) for s in case.lost_gpus]
+    if not weights:
+        return 1.0
+    return 0.75 if max(weights) >= claims.LIKELY else 0.9
 
 
 def _preempted(case: scene.Scene) -> Iterable[claims.Claim]:
