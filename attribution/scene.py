@@ -119,7 +119,9 @@ class Scene:
     @functools.cached_property
     def lost_gpus(self) -> tuple[Sighting, ...]:
         """GPUs that were lost, and not back, when the attempt ended, oldest first; those it surely did not hold are left out."""
-        found = [s for s in self.sightings if s.signature.role is signatures.Role.ROOT and s.at <= self.end_at]
+        found = [
+            s for s in self.sightings if s.signature.role is signatures.Role.ROOT and s.at <= self.end_at
+        ]
         return tuple(s for s in found if taxonomy.cause(s.cause).until_reset)
 
     def consequences(self, node: str | None) -> tuple[Sighting, ...]:
