@@ -42,7 +42,7 @@ _DAY_US = 86_400_000_000
 
 Flags = npt.NDArray[np.bool_]
 
-_NAMED_ALONE = frozenset({"node_lost", "node_reboot", "oom_host"})
+_NAMED_ALONE = frozenset({"node_lost", "node_reboot", "node_refused", "oom_host"})
 """Causes of which any event at all is spoken of."""
 _BY_NODE = frozenset({"NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
 """States of which every event on the nodes is looked at."""

@@ -154,11 +154,10 @@ def _requeued(_case: scene.Scene, _ranking: rank.Ranking) -> str:
     return "A person, or the job itself, requeued the job; no fault was seen that explains it."
 
 
-def _refused(_case: scene.Scene, ranking: rank.Ranking) -> str:
+def _refused(case: scene.Scene, ranking: rank.Ranking) -> str:
     node, why = ranking.winner.node or "a node", ranking.winner.words
-    return _sentence(
-        f"{node} was refused before the job began{f' ({why})' if why else ''}; Slurm starts it elsewhere"
-    )
+    then = "Slurm starts it elsewhere" if case.state == "REQUEUED" else "Slurm then ended the job"
+    return _sentence(f"Our Prolog refused {node} before the job began{f' ({why})' if why else ''}; {then}")
 
 
 def _preempted(case: scene.Scene, _ranking: rank.Ranking) -> str:
@@ -197,6 +196,8 @@ _SPECIAL = {
 def next_step(case: scene.Scene, ranking: rank.Ranking) -> str:
     """The cause's next step with its names filled in, and the part's serial number where one is known."""
     winner = ranking.winner
+    if winner.cause == "node_refused" and case.state != "REQUEUED":
+        return f"Submit the job again: it was no fault of its own. Repair {winner.node or 'the node'}: it was refused before the job began."
     text = winner.info.next_step.format(
         device=phrases.device(winner.device) if winner.device else "the device",
         node=winner.node or "the node",

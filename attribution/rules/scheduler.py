@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from probing_cluster.attribution import claims, scene
 from probing_cluster.core import records
@@ -14,17 +14,9 @@ _REFUSAL = timedelta(seconds=120)
 
 def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     """The state names it; evidence from the hardware may still outweigh it (see `rank`)."""
-    refused = _refusal(case)
+    refused = _by_agent(case) or _by_action(case)
     if refused is not None:
-        yield claims.Claim(
-            cause="node_refused",
-            weight=0.98,
-            at=refused.at,
-            rule="scheduler",
-            node=refused.node,
-            n_sources=1,
-            words=refused.reason,
-        )
+        yield refused
         return
     made = _BY_STATE.get(case.state)
     if made is not None:
@@ -42,7 +34,26 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
 _LAUNCH = frozenset({"JobLaunchFailure", "launch_failed", "Prolog", "BadConstraints", "SystemFailure"})
 
 
-def _refusal(case: scene.Scene) -> records.Drain | None:
+def _by_agent(case: scene.Scene) -> claims.Claim | None:
+    """The agent's own event: it refused this start of the job."""
+    restarts = case.attempt.restart_count
+    mine = [
+        s.event
+        for s in case.of("node_refused")
+        if s.event.job_id == case.attempt.job_id
+        and s.event.source == "agent"
+        and restarts in (None, s.event.detail.get("restart_count", restarts))
+        and case.start_at - _REFUSAL <= s.at <= case.end_at + _REFUSAL
+    ]
+    first = min(mine, key=lambda e: (e.at, e.event_id), default=None)
+    if first is None:
+        return None
+    fault = first.detail.get("fault")
+    words = fault if isinstance(fault, str) else first.message
+    return _refused(first.node, first.at, words, (first,))
+
+
+def _by_action(case: scene.Scene) -> claims.Claim | None:
     mine = [
         a
         for a in case.case.actions
@@ -51,7 +62,23 @@ def _refusal(case: scene.Scene) -> records.Drain | None:
         and a.job_id == case.attempt.job_id
         and case.start_at - _REFUSAL <= a.at <= case.end_at + _REFUSAL
     ]
-    return min(mine, key=lambda a: (a.at, a.drain_id), default=None)
+    first = min(mine, key=lambda a: (a.at, a.drain_id), default=None)
+    return None if first is None else _refused(first.node, first.at, first.reason)
+
+
+def _refused(
+    node: str, at: datetime, words: str, evidence: tuple[records.HealthEvent, ...] = ()
+) -> claims.Claim:
+    return claims.Claim(
+        cause="node_refused",
+        weight=0.98,
+        at=at,
+        rule="scheduler",
+        node=node,
+        evidence=evidence,
+        n_sources=1,
+        words=words,
+    )
 
 
 def _of(case: scene.Scene, cause: str, weight: float, words: str = "") -> claims.Claim:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import timedelta
 
 import pytest
@@ -437,6 +438,22 @@ def test_refused_node(make):
     )
     assert (v.cause, v.node) == ("node_refused", "n2")
     assert "(probing: gpu_lost gpu3)" in v.summary
+
+
+@pytest.mark.parametrize(("state", "by"), [("CANCELLED", "alice"), ("FAILED", None), ("REQUEUED", None)])
+def test_a_job_that_our_prolog_refused_is_no_users_doing(make, state, by):
+    """The agent's own event says so: whatever Slurm calls the end, we ended it."""
+    refused = make.event(at=make.start, kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=4242, message="job 4242 was refused", detail={"fault": "gpu_lost:gpu3", "restart_count": 0})  # fmt: skip
+    attempt = make.attempt(
+        state=state, cancelled_by=by, exit_code=0, end_at=make.start + timedelta(seconds=2), restart_count=0
+    )
+    v = make.judge(refused, attempt=attempt)
+    assert (v.cause, v.node, v.confidence) == ("node_refused", "n2", C.CERTAIN)
+    assert v.evidence == (refused.event_id,)
+    assert "(gpu_lost:gpu3)" in v.summary
+    assert ("Submit the job again" in v.next_step) is (state != "REQUEUED")
+    for other in ({"job_id": 7}, {"detail": {"fault": "x", "restart_count": 1}}, {"source": "import"}):
+        assert make.judge(dataclasses.replace(refused, **other), attempt=attempt).cause != "node_refused"
 
 
 def test_only_what_was_done_to_this_start_is_named(make):
