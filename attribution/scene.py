@@ -168,6 +168,16 @@ class Scene:
         return bool(told) or any(f.signature.onset for f in self.findings)
 
     @functools.cached_property
+    def hung_since(self) -> datetime | None:
+        """Since when the job had not got on when it ended; None when it did, or when nothing says that it hung."""
+        stalls = [f.event for f in self.findings if f.event.kind == "rank_stall"]
+        if not stalls:
+            return self.onset_at if self.hung else None
+        step_at = self.case.last_progress_at
+        went_on = step_at is not None and step_at > max(e.at for e in stalls)
+        return None if went_on else step_at or self.onset_at
+
+    @functools.cached_property
     def lost_node(self) -> str | None:
         """The node whose silence ended the attempt: as Slurm names it, else the one that fell silent; None when that is open."""
         if self.attempt.failed_node:

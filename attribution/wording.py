@@ -124,8 +124,30 @@ def _oom_gpu(_case: scene.Scene, _ranking: rank.Ranking) -> str:
     return "The program asked for more GPU memory than there is (CUDA out of memory)."
 
 
-def _own_words(_case: scene.Scene, ranking: rank.Ranking) -> str:
+def _own_words(case: scene.Scene, ranking: rank.Ranking) -> str:
+    if case.hung_since is not None and ranking.winner.rule == "gang" and case.state in _ENDED_BY:
+        return _sentence(f"{_hung(case)}: {_clean(ranking.winner.words)}; then {_ended_by(case)}")
     return _sentence(f"{ranking.winner.info.meaning.rstrip('.')}: {_clean(ranking.winner.words)}")
+
+
+_ENDED_BY = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})
+
+
+def _hung(case: scene.Scene) -> str:
+    since = case.hung_since
+    assert since is not None
+    day = "%Y-%m-%d " if since.date() != case.end_at.date() else ""
+    waited = phrases.duration((case.end_at - since).total_seconds())
+    return f"Hung since {since:{day}%H:%M:%S}Z, {waited} before the end"
+
+
+def _ended_by(case: scene.Scene) -> str:
+    if case.state != "CANCELLED":
+        return "it reached its time limit"
+    by, user = case.attempt.cancelled_by, case.attempt.user
+    if by is None:
+        return "it was cancelled"
+    return f"it was cancelled by its user {by}" if by == user else f"it was cancelled by {by}"
 
 
 def _time_limit(case: scene.Scene, _ranking: rank.Ranking) -> str:
@@ -136,6 +158,8 @@ def _time_limit(case: scene.Scene, _ranking: rank.Ranking) -> str:
 
 
 def _cancelled(case: scene.Scene, _ranking: rank.Ranking) -> str:
+    if case.hung_since is not None:
+        return _sentence(f"{_hung(case)}; then {_ended_by(case)}{_lost_gpu(case)}")
     by = case.attempt.cancelled_by
     return _sentence(f"The job was cancelled{f' by {by}' if by else ''}{_lost_gpu(case)}")
 
@@ -198,6 +222,8 @@ def next_step(case: scene.Scene, ranking: rank.Ranking) -> str:
     winner = ranking.winner
     if winner.cause == "node_refused" and case.state != "REQUEUED":
         return f"Submit the job again: it was no fault of its own. Repair {winner.node or 'the node'}: it was refused before the job began."
+    if winner.cause == "user_cancelled" and case.hung_since is not None:
+        return "Find out why it hung: look at what its ranks did last, and at the last lines of its log."
     text = winner.info.next_step.format(
         device=phrases.device(winner.device) if winner.device else "the device",
         node=winner.node or "the node",

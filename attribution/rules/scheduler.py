@@ -94,8 +94,11 @@ def _time_limit(case: scene.Scene) -> Iterable[claims.Claim]:
 
 def _cancelled(case: scene.Scene) -> Iterable[claims.Claim]:
     by = case.attempt.cancelled_by
-    weight = min(0.97, _beside_lost_gpu(case))
-    yield _of(case, "user_cancelled", weight, f"was cancelled by {by}" if by else "")
+    # Who cancels a job that hangs does so because of it.
+    hung = tuple(f.event for f in case.findings if f.signature.onset) if case.hung_since else ()
+    weight = min(0.6 if hung else 0.97, _beside_lost_gpu(case))
+    made = _of(case, "user_cancelled", weight, f"was cancelled by {by}" if by else "")
+    yield dataclasses.replace(made, evidence=hung)
 
 
 def _beside_lost_gpu(case: scene.Scene) -> float:
