@@ -161,6 +161,7 @@ def _confidence(winner: claims.Claim, rivals: Sequence[claims.Claim]) -> records
     if winner.cause == "unknown":
         return records.Confidence.UNKNOWN
     others = [r for r in rivals if r.cause != winner.cause and r.cause != "unknown"]
-    level = claims.rank_of(word)
+    # Who ended a job is known; that nothing else made them do it is not, where anything else may have.
+    level = 1 if winner.cause in ENDINGS else claims.rank_of(word)
     near = [r for r in others if claims.rank_of(r.confidence) >= min(level, 2)]
     return claims.one_below(word) if near else word

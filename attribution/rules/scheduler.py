@@ -10,6 +10,7 @@ from probing_cluster.attribution import claims, scene
 from probing_cluster.core import records
 
 _REFUSAL = timedelta(seconds=120)
+_ROOT = frozenset({"0", "root"})
 
 
 def rule(case: scene.Scene) -> Iterable[claims.Claim]:
@@ -43,7 +44,9 @@ def _by_agent(case: scene.Scene) -> claims.Claim | None:
         if s.event.job_id == case.attempt.job_id
         and s.event.source == "agent"
         and restarts in (None, s.event.detail.get("restart_count", restarts))
-        and case.start_at - _REFUSAL <= s.at <= case.end_at + _REFUSAL
+        and case.start_at - scene.SLACK <= s.at <= case.end_at + scene.SLACK
+        # A start that went on was not the one refused.
+        and case.end_at - s.at <= _REFUSAL
     ]
     first = min(mine, key=lambda e: (e.at, e.event_id), default=None)
     if first is None:
@@ -96,7 +99,9 @@ def _cancelled(case: scene.Scene) -> Iterable[claims.Claim]:
     by = case.attempt.cancelled_by
     # Who cancels a job that hangs does so because of it.
     hung = tuple(f.event for f in case.findings if f.signature.onset) if case.hung_since else ()
-    weight = min(0.6 if hung else 0.97, _beside_lost_gpu(case))
+    # Slurm's own cancellations carry root's name, or none.
+    person = by is not None and (by not in _ROOT or case.attempt.user in _ROOT)
+    weight = min(0.6 if hung else 0.97 if person else 0.85, _beside_lost_gpu(case))
     made = _of(case, "user_cancelled", weight, f"was cancelled by {by}" if by else "")
     yield dataclasses.replace(made, evidence=hung)
 

@@ -896,3 +896,30 @@ def test_an_uncontained_error_of_before_the_job_leaves_its_own_contained(make):
     attempt = make.attempt(start_at=make.end - timedelta(seconds=60))
     before, own = make.xid(95, 3, 200), make.xid(94, 3, 4)
     assert make.judge(before, own, attempt=attempt).cause == "gpu_memory_contained"
+
+
+@pytest.mark.parametrize(
+    ("by", "word"),
+    [("alice", C.CERTAIN), ("1000", C.CERTAIN), ("0", C.LIKELY), ("root", C.LIKELY), (None, C.LIKELY)],
+)
+def test_a_cancellation_is_certain_only_of_a_person(make, by, word):
+    """Slurm cancels in root's name, too: a failed Prolog, a lost dependency."""
+    v = make.judge(attempt=make.attempt(state="CANCELLED", exit_code=0, cancelled_by=by))
+    assert (v.cause, v.confidence) == ("user_cancelled", word)
+
+
+@pytest.mark.parametrize("state", ["CANCELLED", "TIMEOUT"])
+def test_an_end_beside_a_fault_is_not_certain(make, state):
+    """A memory error on a GPU of its own node, then somebody ended it: why is not sure."""
+    attempt = make.attempt(state=state, exit_code=0, gpus=None, cancelled_by="alice")
+    v = make.judge(make.xid(95, 3, 200), attempt=attempt)
+    assert v.confidence is not C.CERTAIN
+    assert "gpu_memory_uncorrectable" in " ".join((v.cause, *v.ruled_out))
+
+
+def test_a_refusal_of_the_start_before_is_not_this_ones(make):
+    """Without a restart count, the time tells: a start that went on was not refused."""
+    refused = make.event(at=make.start - timedelta(seconds=30), kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=4242, detail={"restart_count": 0})  # fmt: skip
+    late = dataclasses.replace(refused, at=make.start + timedelta(seconds=1))
+    for event in (refused, late):
+        assert make.judge(event, attempt=make.attempt()).cause == "user_error"
