@@ -115,7 +115,9 @@ def read(path: Path, *, committed: bool) -> Case:
     missing += [] if source.get("url") and source.get("licence") else ["source.url and source.licence"]
     wanted = _NEEDS[kind]
     says = [k for k in wanted if k in label]
-    missing += [" or ".join(wanted)] if wanted and not says or kind == "incident" and len(says) < 2 else []
+    missing += (
+        [" or ".join(wanted)] if (wanted and not says) or (kind == "incident" and len(says) < 2) else []
+    )
     missing += [] if kind in ("incident", "flight_recorder") or {"text", "sha256"} & given.keys() else ["input.text or input.sha256"]  # fmt: skip
     if missing:
         raise BadCase(f"{path}: it does not say {', '.join(missing)}")

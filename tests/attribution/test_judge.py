@@ -923,3 +923,25 @@ def test_a_refusal_of_the_start_before_is_not_this_ones(make):
     late = dataclasses.replace(refused, at=make.start + timedelta(seconds=1))
     for event in (refused, late):
         assert make.judge(event, attempt=make.attempt()).cause == "user_error"
+
+
+@pytest.mark.parametrize(
+    ("message", "word"),
+    [
+        ("KeyError: 'lr'", C.CERTAIN),
+        ("[rank2]: TypeError: forward() missing 1 required positional argument", C.CERTAIN),
+        ("ModuleNotFoundError: No module named 'flash_attn'", C.CERTAIN),
+        ("ValueError: loss is nan", C.LIKELY),
+        ("AssertionError: CUDA device count 7 != 8", C.LIKELY),
+        ("TimeoutError: [Errno 110] Connection timed out", C.LIKELY),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/lustre/x'", C.LIKELY),
+        ("ValueError: could not read header of shard 7", C.LIKELY),
+        ("ray.exceptions.NodeDiedError: Task failed due to the node", C.LIKELY),
+        ("RuntimeError: Triton Error [CUDA]: an illegal memory access", C.LIKELY),
+    ],
+)
+def test_only_the_languages_own_exceptions_are_certainly_the_programs(make, message, word):
+    """What a network, a file system, a GPU or another node can raise is at most likely the program's."""
+    trace = make.finding("traceback", message=message, detail={"first_cause": True})
+    v = make.judge(trace)
+    assert (v.cause, v.confidence) == ("user_error", word)
