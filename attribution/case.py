@@ -59,6 +59,10 @@ class Case:
         "node to the agent's last sign of life; on a node that is missing nobody watched then",
         default_factory=dict,
     )
+    by_log: frozenset[str] = records.doc(
+        "nodes in `watched` of which only a log is known: that it says nothing more proves no silence",
+        default=frozenset(),
+    )
     preemptor: records.JobAttempt | None = records.doc("the attempt that took its place", default=None)
     behind: records.Verdict | None = records.doc(
         "why the preemptor itself had to start again, when it had", default=None

@@ -52,6 +52,8 @@ class Claim:
     """What happened, for the summary, where the cause's own sentence does not do."""
     explains: frozenset[str] = frozenset()
     """Causes it explains here beyond what the taxonomy says it leads to."""
+    domain: records.Domain | None = None
+    """Where the cause's own domain says more than the evidence does; None = the cause's own."""
     by_elimination: bool = False
     """True when only the way it ended speaks for it: any fault that may have ended it so takes its place."""
 
@@ -127,11 +129,21 @@ def left_of(case: scene.Scene, seen: scene.Sighting) -> float:
     if seen.when is not scene.When.BEFORE_START:
         return 1.0
     since = [s for s in case.sightings if s.event.node == seen.event.node and s.at > seen.at]
-    gone = [s.at for s in since if s.signature.recovery and (s.gpu or s.device) == (seen.gpu or seen.device)]
+    gone = [
+        s.at
+        for s in since
+        if s.signature.recovery
+        and ((s.gpu or s.device) == (seen.gpu or seen.device) or _sets_up_gpus(s, seen))
+    ]
     begun = case.start_at + scene.SLACK
     if any(at <= begun for at in (*gone, *(s.at for s in since if s.cause == "node_reboot"))):
         return 0.0
     return OUTLIVED if any(at < case.onset_at for at in gone) else 1.0
+
+
+def _sets_up_gpus(later: scene.Sighting, seen: scene.Sighting) -> bool:
+    """True when a GPU was lost and the driver was loaded anew after it."""
+    return later.event.kind == "driver_load" and taxonomy.cause(seen.cause).until_reset
 
 
 def joined(weights: Sequence[float]) -> float:
@@ -233,7 +245,8 @@ def _claim(
     convicting = [s for s in ordered if weights[s.event.event_id] > 0]
     at = min((s.at for s in convicting), default=first.at)
     if weight > 0:
-        lethality = max((s.signature.lethality for s in convicting), default=0.0)
+        # What the program ran on beside for long does not explain an error of its own.
+        lethality = max((s.signature.lethality for s in convicting if not s.standing), default=0.0)
         weight = doubted(supported(weight, case, cause), lethality, case, cause, at)
         weight = min(weight, _ceiling(convicting))
     if any(s.event.event_id in case.answered and s.signature.role is signatures.Role.ROOT for s in group):

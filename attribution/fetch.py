@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from probing_cluster.attribution import case as cases
 from probing_cluster.attribution import crowd as crowds
-from probing_cluster.attribution import fit, incidents, onset, scene, signatures, window
+from probing_cluster.attribution import fit, incidents, onset, scene, signatures, taxonomy, window
 from probing_cluster.core import records
 from probing_cluster.db import store
 
@@ -115,6 +115,7 @@ class Fetcher:
                 allocations=fit.in_life(attempt, allocations.get(attempt.job_id, ())),
                 actions=fit.actions_for(attempt, actions),
                 watched=fit.watched(attempt, watched),
+                by_log=fit.by_log(attempt, watched),
                 past=past.get(i, ()),
                 last_progress_at=onset.last_progress(attempt, told[i]),
                 policy=self._policy,
@@ -169,7 +170,9 @@ class Fetcher:
         """When each node was watched, for those who ended in a span of time; a node that never was is missing."""
         given = {"cluster": cluster, "nodes": list(nodes), "since": since, "until": until}
         return {
-            r["node"]: fit.Watch(r["last_at"], tuple(zip(r["gaps_from"], r["gaps_to"], strict=True)))
+            r["node"]: fit.Watch(
+                r["last_at"], tuple(zip(r["gaps_from"], r["gaps_to"], strict=True)), r["beats"]
+            )
             for r in self._rows("watched", given)
             if r["last_at"] is not None
         }
@@ -178,7 +181,16 @@ class Fetcher:
         self, cluster: str, nodes: Sequence[str], since: datetime, until: datetime, last: datetime
     ) -> fit.Standing:
         """Conditions that began since `since` and before `until`, and whether they were seen to go before `last`."""
-        given = {"cluster": cluster, "nodes": list(nodes), "since": since, "until": until, "last": last}
+        lasting = signatures.roots_of(taxonomy.until_reset())
+        given = {
+            "cluster": cluster,
+            "nodes": list(nodes),
+            "since": since,
+            "until": until,
+            "last": last,
+            "lasting_kinds": [kind for kind, _ in lasting],
+            "lasting_codes": [code for _, code in lasting],
+        }
         found: dict[str, list[tuple[records.HealthEvent, datetime | None]]] = defaultdict(list)
         for row in self._rows("standing", given):
             found[row["node"]] += [
@@ -190,9 +202,8 @@ class Fetcher:
         self, cluster: str, nodes: Sequence[str], attempts: Attempts, windows: Sequence[window.Window]
     ) -> fit.Standing:
         since = min(w.start_at for w in windows) - fit.STANDING
-        until = max(w.start_at for w in windows)
         last = max(a.end_at for a in attempts if a.end_at is not None)
-        return self.standing(cluster, nodes, since, until, last)
+        return self.standing(cluster, nodes, since, last, last)
 
     def _actions(self, cluster: str, attempts: Attempts, nodes: Sequence[str]) -> list[records.Drain]:
         since, until = fit.span(attempts)
@@ -219,7 +230,7 @@ class Fetcher:
             return self._known.crowd
         # What began before the window counts from there.
         instants = [
-            max(e.at, windows[i].start_at)
+            fit.neighbours_from(e, attempts[i], windows[i].start_at)
             for i, events in met.items()
             for e in events
             if fit.needs_neighbours(e, attempts[i])

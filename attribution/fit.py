@@ -16,7 +16,7 @@ from probing_cluster.attribution.rules import user_error
 from probing_cluster.core import records
 
 STANDING = timedelta(days=7)
-"""How far back a condition may have begun that still stands."""
+"""How far back a condition may have begun that is still active."""
 SHORT = timedelta(minutes=15)
 """An attempt that ran longer than this ran well beside what stood before it began."""
 
@@ -71,6 +71,8 @@ class Watch(NamedTuple):
     """The last sign of life there."""
     gaps: tuple[tuple[datetime | None, datetime], ...] = ()
     """When before that no agent ran, oldest first; from None: since ever."""
+    beats: bool = True
+    """False for a node without an agent: its last log line is all that is known."""
 
     def until(self, at: datetime) -> datetime | None:
         """Until when it was watched, for one who ended at `at`; None: nobody had watched it yet."""
@@ -88,6 +90,11 @@ def watched(attempt: records.JobAttempt, by_node: Mapping[str, Watch]) -> dict[s
     assert attempt.end_at is not None
     until = {n: by_node[n].until(attempt.end_at) for n in attempt.nodes if n in by_node}
     return {n: at for n, at in until.items() if at is not None}
+
+
+def by_log(attempt: records.JobAttempt, by_node: Mapping[str, Watch]) -> frozenset[str]:
+    """The attempt's nodes that had no agent, only a log."""
+    return frozenset(n for n in attempt.nodes if n in by_node and not by_node[n].beats)
 
 
 def behind(
@@ -120,10 +127,12 @@ def shared(
     mine: Iterable[records.HealthEvent],
 ) -> dict[str, tuple[cases.Span, ...]]:
     """When others ran on the nodes of events that may be a neighbour's."""
-    nodes = {e.node for e in mine if needs_neighbours(e, attempt)}
-    if crowd is None or not nodes:
+    asked = [e for e in mine if needs_neighbours(e, attempt)]
+    if crowd is None or not asked:
         return {}
-    return crowd.spans(attempt, nodes, stretch.start_at - scene.SLACK, stretch.end_at + scene.SLACK)
+    since = min(stretch.start_at, *(neighbours_from(e, attempt, stretch.start_at) for e in asked))
+    nodes = {e.node for e in asked}
+    return crowd.spans(attempt, nodes, since - scene.SLACK, stretch.end_at + scene.SLACK)
 
 
 def standing_for(
@@ -131,25 +140,44 @@ def standing_for(
     stretch: window.Window,
     standing: Standing,
 ) -> tuple[records.HealthEvent, ...]:
-    """Conditions older than the window that stood when the attempt began; a long attempt ran well beside them."""
+    """Conditions that were active at the attempt's end although they began before its window."""
     assert attempt.start_at is not None
     assert attempt.end_at is not None
-    if attempt.end_at - attempt.start_at > SHORT:
-        return ()
+    life = (attempt.start_at, attempt.end_at)
     return tuple(
         event
         for node in attempt.nodes
         for event, gone_at in standing.get(node, ())
-        if stood(event, gone_at, stretch.start_at, attempt.end_at)
+        if stood(event, gone_at, stretch.start_at, life)
     )
 
 
 def stood(
-    event: records.HealthEvent, gone_at: datetime | None, window_start_at: datetime, end_at: datetime
+    event: records.HealthEvent,
+    gone_at: datetime | None,
+    window_start_at: datetime,
+    life: tuple[datetime, datetime],
 ) -> bool:
-    """Whether a condition was there before a window began and until the attempt's end."""
-    began = window_start_at - STANDING <= event.at < window_start_at
-    return began and (gone_at is None or gone_at > end_at)
+    """Whether a condition began before the window and was active until the attempt's end; `life` is its start and end.
+
+    A lost GPU counts whenever it was lost. Any other condition counts only for a short attempt: a long one ran well
+    beside it.
+    """
+    start_at, end_at = life
+    if event.at < window_start_at - STANDING or (gone_at is not None and gone_at <= end_at):
+        return False
+    if signatures.is_until_reset(event):
+        return event.at < max(window_start_at, start_at)
+    return event.at < window_start_at and end_at - start_at <= SHORT
+
+
+def neighbours_from(
+    event: records.HealthEvent, attempt: records.JobAttempt, window_start_at: datetime
+) -> datetime:
+    """From when it has to be known who else ran on the event's node."""
+    assert attempt.start_at is not None
+    lasting = signatures.is_until_reset(event)
+    return max(event.at, min(window_start_at, attempt.start_at) if lasting else window_start_at)
 
 
 def needs_neighbours(event: records.HealthEvent, attempt: records.JobAttempt) -> bool:

@@ -66,7 +66,7 @@ def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
         submit_at=attempt.submit_at,
         attempt=attempt.attempt,
         cause=winner.cause,
-        domain=info.domain,
+        domain=winner.domain or info.domain,
         component=info.component or None,
         node=winner.node if info.domain is not records.Domain.USER_PROGRAM else None,
         device=winner.device,

@@ -20,6 +20,7 @@ _KINDS = {
     "lustre": "Lustre",
     "mount": "mount",
     "node_boot": "reboot",
+    "driver_load": "driver load",
     "ecc": "ECC error",
     "row_remap": "row remap",
     "block_io": "disk error",

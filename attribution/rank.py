@@ -22,6 +22,8 @@ _SEVERITY = {records.Severity.HIGH: 2, records.Severity.LOW: 1, records.Severity
 _INFRASTRUCTURE = frozenset({records.Domain.HARDWARE, records.Domain.SYSTEM_SOFTWARE})
 _BY_STATE = frozenset({"scheduler", "node_lost"})
 """Rules that go by Slurm's own word."""
+ENDINGS = frozenset({"user_cancelled", "time_limit"})
+"""How a job that hangs is ended in the end."""
 _SOFT = frozenset(
     {"user_error", "unknown", "missing_rank", "rank_killed", "rank_stopped", "requeued_by_user"}
 )
@@ -83,7 +85,7 @@ def _key(case: scene.Scene, claim: claims.Claim) -> tuple[object, ...]:
 def _explains(root: claims.Claim, claim: claims.Claim) -> bool:
     """True when `claim` is what `root` leaves behind."""
     if claim.cause in root.explains:
-        return claim.cause in _SOFT or claim.node == root.node
+        return claim.cause in _SOFT | ENDINGS or claim.node == root.node
     if claim.cause not in root.info.leads_to or claim.cause == root.cause:
         return False
     if root.cause in claim.explains:
@@ -120,8 +122,12 @@ def _in_context(case: scene.Scene, claim: claims.Claim) -> claims.Claim:
         weight = min(weight, 0.95) if lost is None or lost == claim.node else weight * 0.5
     elif case.state == "OUT_OF_MEMORY":
         weight *= 0.9
-    elif case.state in ("TIMEOUT", "DEADLINE", "CANCELLED") and claim.weight < claims.CERTAIN:
-        weight *= 0.7
+    elif case.state in ("TIMEOUT", "DEADLINE", "CANCELLED"):
+        if claim.info.until_reset:
+            # The job could not go on without the part; that it was then ended by somebody is no certain proof.
+            weight = min(weight, 0.95)
+        elif claim.weight < claims.CERTAIN and not claim.explains >= ENDINGS:
+            weight *= 0.7
     if came_into_the_hang(case, claim):
         # A part that is gone beside a hang is seldom chance: often it is only found out when the job is ended.
         gone = claim.cause in _DOES_NOT_COME_BACK and weight >= claims.LIKELY
@@ -155,6 +161,7 @@ def _confidence(winner: claims.Claim, rivals: Sequence[claims.Claim]) -> records
     if winner.cause == "unknown":
         return records.Confidence.UNKNOWN
     others = [r for r in rivals if r.cause != winner.cause and r.cause != "unknown"]
-    level = claims.rank_of(word)
+    # Who ended a job is known; that nothing else made them do it is not, where anything else may have.
+    level = 1 if winner.cause in ENDINGS else claims.rank_of(word)
     near = [r for r in others if claims.rank_of(r.confidence) >= min(level, 2)]
     return claims.one_below(word) if near else word

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from probing_cluster.attribution import case as cases
-from probing_cluster.attribution import findings, gpus, onset, signatures, window
+from probing_cluster.attribution import findings, gpus, onset, signatures, taxonomy, window
 from probing_cluster.core import hostlist, records
 
 SLACK = timedelta(seconds=2)
@@ -116,6 +116,14 @@ class Scene:
             return self._by_cause.get(causes[0], ())
         return tuple(s for s in self.sightings if s.cause in causes)
 
+    @functools.cached_property
+    def lost_gpus(self) -> tuple[Sighting, ...]:
+        """GPUs that were lost, and not back, when the attempt ended, oldest first; those it surely did not hold are left out."""
+        found = [
+            s for s in self.sightings if s.signature.role is signatures.Role.ROOT and s.at <= self.end_at
+        ]
+        return tuple(s for s in found if taxonomy.cause(s.cause).until_reset)
+
     def consequences(self, node: str | None) -> tuple[Sighting, ...]:
         """What a fault on `node` left behind there: Xid 43, 45 and their like."""
         return tuple(
@@ -158,6 +166,16 @@ class Scene:
             f.event for f in self.findings if f.event.kind == "dump" and f.event.detail.get("outstanding")
         ]
         return bool(told) or any(f.signature.onset for f in self.findings)
+
+    @functools.cached_property
+    def hung_since(self) -> datetime | None:
+        """Since when the job had not got on when it ended; None when it did, or when nothing says that it hung."""
+        stalls = [f.event for f in self.findings if f.event.kind == "rank_stall"]
+        if not stalls:
+            return self.onset_at if self.hung else None
+        step_at = self.case.last_progress_at
+        went_on = step_at is not None and step_at > max(e.at for e in stalls)
+        return None if went_on else step_at or self.onset_at
 
     @functools.cached_property
     def lost_node(self) -> str | None:
@@ -290,8 +308,11 @@ class _Looker:
         self._case, self._began, self._stretch, self._known = case, began, stretch, known
         self._acted_at = handled[0].at if handled else None
         self._own_ids = frozenset(i for a in handled for i in a.event_ids)
+        assert case.attempt.start_at is not None
+        self._start_at = case.attempt.start_at
         self._nodes = frozenset(case.attempt.nodes)
         self._standing = answered.union(e.event_id for e in case.standing)
+        self._until_reset = frozenset(e.event_id for e in case.standing if signatures.is_until_reset(e))
         self.not_held: list[records.HealthEvent] = []
         self.outside: list[records.HealthEvent] = []
         self._allocation = {a.node: a for a in case.allocations if a.job_id == case.attempt.job_id}
@@ -311,11 +332,14 @@ class _Looker:
         standing = at is None and event.event_id in self._standing and event.at < stretch.start_at
         if standing:
             at = stretch.start_at
+        if event.event_id in self._until_reset:
+            standing, at = True, event.at
         if at is None:
             self.outside += [event] if root else []
             return None
         known = self._known.get(event.node, gpus.GpuMap())
-        hold = self._hold(event, signature, known, at)
+        # Of a part lost before the start it matters who had the node when the attempt ran.
+        hold = self._hold(event, signature, known, max(at, self._start_at) if standing else at)
         if hold is gpus.Hold.NOT:
             self.not_held += [event] if root and means_gpu(event, signature) else []
             return None

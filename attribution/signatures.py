@@ -119,6 +119,12 @@ def _signature(row: Mapping[str, Any], kind: str, codes: frozenset[str]) -> Sign
     )
 
 
+def is_until_reset(event: records.HealthEvent) -> bool:
+    """True for a fault that only a reset of the part or a restart of its node ends: a lost GPU."""
+    found = of(event)
+    return found.role is Role.ROOT and taxonomy.cause(found.cause).until_reset
+
+
 def of(event: records.HealthEvent) -> Signature:
     """The signature of an event; one that says the fault has gone is a recovery."""
     return find(event.kind, event.code, event.severity, recovered=event.detail.get("recovered") is True)

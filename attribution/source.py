@@ -42,6 +42,7 @@ ATTEMPT_SCHEMA = pa.schema(
         ("fault_node", pa.string()),
         ("confidence", pa.string()),
         ("evidence", pa.list_(pa.string())),
+        ("incident_id", pa.string()),
     ]
 )
 """One attempt with its current verdict."""

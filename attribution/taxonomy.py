@@ -40,6 +40,8 @@ class Cause:
     meaning: str
     next_step: str
     gang: bool = False
+    until_reset: bool = False
+    """True for a fault that stays until the part is reset or its node restarts, whoever looks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,3 +92,9 @@ def cause(word: str) -> Cause:
         msg = f"there is no cause {word!r}; valid: {', '.join(sorted(known))}"
         raise errors.NotFound(msg)
     return known[word]
+
+
+@functools.cache
+def until_reset() -> frozenset[str]:
+    """The causes that stay until somebody resets the part or restarts its node."""
+    return frozenset(word for word, c in load().causes.items() if c.until_reset)

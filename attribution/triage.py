@@ -42,7 +42,7 @@ _DAY_US = 86_400_000_000
 
 Flags = npt.NDArray[np.bool_]
 
-_NAMED_ALONE = frozenset({"node_lost", "node_reboot", "oom_host"})
+_NAMED_ALONE = frozenset({"node_lost", "node_reboot", "node_refused", "oom_host"})
 """Causes of which any event at all is spoken of."""
 _BY_NODE = frozenset({"NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
 """States of which every event on the nodes is looked at."""
@@ -127,9 +127,9 @@ class _Sorter:
         loud = self._by_themselves() | self._unwatched(names, watched)
         told = self._told()
         seen, telling, shared = self._seen()
-        standing, stood = self._standing(names)
+        standing, stood, earliest = self._standing(names)
         acted = self._acted(names)
-        ran = self._ran()
+        ran = self._ran(earliest)
         preemptors, again = self._preempted(ran)
         loud |= told | seen | self._any(stood) | acted | again
         return Triage(
@@ -218,18 +218,23 @@ class _Sorter:
         loud = self._any(argues | own | outside | reaching) | (faint > 1)
         return loud, argues | user | some_faint | outside | reaching, shared
 
-    def _standing(self, names: Sequence[str]) -> tuple[fit.Standing, Flags]:
-        """What stood since before, and per place whether it stood there when a short attempt began."""
-        first, last, end = _at(self._from.min()), _at(self._from.max()), _at(self._end.max())
-        standing = self._fetcher.standing(self._cluster, names, first - fit.STANDING, last, end)
-        faulty = np.isin(self._node, [i for i, name in enumerate(names) if name in standing])
+    def _standing(self, names: Sequence[str]) -> tuple[fit.Standing, Flags, datetime]:
+        """The active conditions, per place whether one concerns its attempt, and the first instant one of those counts from."""
+        first, end = _at(self._from.min()), _at(self._end.max())
+        standing = self._fetcher.standing(self._cluster, names, first - fit.STANDING, end, end)
+        lasting = {n for n, met in standing.items() if any(signatures.is_until_reset(e) for e, _ in met)}
+        faulty, any_length = (
+            np.isin(self._node, [i for i, name in enumerate(names) if name in some])
+            for some in (standing, lasting)
+        )
         short = self._end - self._start <= fit.SHORT // _US
         flags = np.zeros(len(self._node), np.bool_)
-        for place in np.flatnonzero(faulty & short[self._attempt]):
+        for place in np.flatnonzero(faulty & (short[self._attempt] | any_length)):
             attempt, name = self._attempt[place], names[self._node[place]]
-            since, ended = _at(self._from[attempt]), _at(self._end[attempt])
-            flags[place] = any(fit.stood(event, gone_at, since, ended) for event, gone_at in standing[name])
-        return standing, flags
+            since, life = _at(self._from[attempt]), (_at(self._start[attempt]), _at(self._end[attempt]))
+            flags[place] = any(fit.stood(event, gone_at, since, life) for event, gone_at in standing[name])
+        starts = self._start[self._attempt[flags]]
+        return standing, flags, min(first, _at(starts.min()) if len(starts) else first)
 
     def _acted(self, names: Sequence[str]) -> Flags:
         """Whose nodes, or who itself, something was done to."""
@@ -248,10 +253,8 @@ class _Sorter:
         on = np.isin(self._node, [i for i, n in enumerate(names) if n in {r["node"] for r in done}])
         return own | self._any(on)
 
-    def _ran(self) -> crowd.Crowd:
-        return self._fetcher.crowd(
-            self._cluster, _at(self._from.min()) - fetch.NEAR, _at(self._to.max()) + fetch.NEAR
-        )
+    def _ran(self, since: datetime) -> crowd.Crowd:
+        return self._fetcher.crowd(self._cluster, since - fetch.NEAR, _at(self._to.max()) + fetch.NEAR)
 
     def _preempted(self, ran: crowd.Crowd) -> tuple[dict[int, Mapping[str, Any]], Flags]:
         """Who took the place of each, and those whose preemptor had itself to start again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from probing_cluster.attribution import claims, phrases, rank, scene
-from probing_cluster.core import hostlist, records
+from probing_cluster.core import digits, hostlist, records
 
 _HAPPENED = {
     "gpu_lost": "{device} fell off the bus",
@@ -89,10 +89,15 @@ def _node_lost(case: scene.Scene, ranking: rank.Ranking) -> str:
     before = [s for s in case.sightings if s.event.node == winner.node and s.at <= case.end_at and s.cause not in ("node_lost", "node_reboot")]  # fmt: skip
     if before:
         seen = f"; before that it showed {phrases.what(before[-1].event)}"
-    elif winner.node in case.case.watched or not winner.node:
+    elif winner.node in case.case.by_log:
+        seen = "; its log holds nothing of it"
+    elif winner.node in case.case.watched:
         seen = "; nothing was seen on it before"
-    else:
+    elif winner.node:
         seen = "; nobody watched it"
+    else:
+        watched = [n for n in case.attempt.nodes if n in case.case.watched]
+        seen = "; nothing was seen on it before" if watched else "; nobody watched them"
     boots = [s for s in case.of("node_reboot") if s.event.node == winner.node]
     back = [s for s in boots if s.when is not scene.When.BEFORE_START]
     return _sentence(f"{node} stopped answering Slurm{seen}{'; it has restarted since' if back else ''}")
@@ -122,37 +127,71 @@ def _oom_gpu(_case: scene.Scene, _ranking: rank.Ranking) -> str:
     return "The program asked for more GPU memory than there is (CUDA out of memory)."
 
 
-def _own_words(_case: scene.Scene, ranking: rank.Ranking) -> str:
+def _own_words(case: scene.Scene, ranking: rank.Ranking) -> str:
+    if case.hung_since is not None and ranking.winner.rule == "gang" and case.state in _ENDED_BY:
+        return _sentence(f"{_hung(case)}: {_clean(ranking.winner.words)}; then {_ended_by(case)}")
     return _sentence(f"{ranking.winner.info.meaning.rstrip('.')}: {_clean(ranking.winner.words)}")
+
+
+_ENDED_BY = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})
+
+
+def _hung(case: scene.Scene) -> str:
+    since = case.hung_since
+    assert since is not None
+    day = "%Y-%m-%d " if since.date() != case.end_at.date() else ""
+    waited = phrases.duration((case.end_at - since).total_seconds())
+    return f"Hung since {since:{day}%H:%M:%S}Z, {waited} before the end"
+
+
+def _ended_by(case: scene.Scene) -> str:
+    return f"it {_cancelled_by(case)}" if case.state == "CANCELLED" else "it reached its time limit"
+
+
+def _cancelled_by(case: scene.Scene) -> str:
+    by, user = case.attempt.cancelled_by, case.attempt.user
+    if not by:
+        return "was cancelled"
+    if by == user:
+        return f"was cancelled by its user ({user})"
+    if by in _ROOT:
+        return "was cancelled by root: by an administrator, or by Slurm itself"
+    if digits.is_number(by):
+        return f"was cancelled by user id {by}"
+    return f"was cancelled by {by}, not by its user"
 
 
 def _time_limit(case: scene.Scene, _ranking: rank.Ranking) -> str:
     limit_s = case.attempt.time_limit_s
-    return f"The job reached its time limit{f' of {phrases.duration(limit_s)}' if limit_s else ''}."
+    return _sentence(
+        f"The job reached its time limit{f' of {phrases.duration(limit_s)}' if limit_s else ''}{_lost_gpu(case)}"
+    )
 
 
 def _cancelled(case: scene.Scene, _ranking: rank.Ranking) -> str:
-    by, user = case.attempt.cancelled_by, case.attempt.user
-    if not by:
-        return "The job was cancelled."
-    if by == user:
-        return f"The job was cancelled by its user ({user})."
-    if by in _ROOT:
-        return "The job was cancelled by root: by an administrator, or by Slurm itself."
-    if by.isascii() and by.isdecimal():
-        return f"The job was cancelled by user id {by}."
-    return f"The job was cancelled by {by}, not by its user."
+    if case.hung_since is not None:
+        return _sentence(f"{_hung(case)}; then {_ended_by(case)}{_lost_gpu(case)}")
+    return _sentence(f"The job {_cancelled_by(case)}{_lost_gpu(case)}")
+
+
+def _lost_gpu(case: scene.Scene) -> str:
+    """Names the GPU that was lost while the job had its node, and when."""
+    first = next(iter(case.lost_gpus), None)
+    if first is None:
+        return ""
+    name = phrases.device_of_node(first.device, first.event.node)
+    before = phrases.duration((case.end_at - first.at).total_seconds())
+    return f"; {name} had been lost {before} before ({phrases.what(first.event)})"
 
 
 def _requeued(_case: scene.Scene, _ranking: rank.Ranking) -> str:
     return "A person, or the job itself, requeued the job; no fault was seen that explains it."
 
 
-def _refused(_case: scene.Scene, ranking: rank.Ranking) -> str:
+def _refused(case: scene.Scene, ranking: rank.Ranking) -> str:
     node, why = ranking.winner.node or "a node", ranking.winner.words
-    return _sentence(
-        f"{node} was refused before the job began{f' ({why})' if why else ''}; Slurm starts it elsewhere"
-    )
+    then = "Slurm starts it elsewhere" if case.state == "REQUEUED" else "Slurm then ended the job"
+    return _sentence(f"Our Prolog refused {node} before the job began{f' ({why})' if why else ''}; {then}")
 
 
 def _preempted(case: scene.Scene, _ranking: rank.Ranking) -> str:
@@ -192,6 +231,10 @@ def next_step(case: scene.Scene, ranking: rank.Ranking) -> str:
     """The cause's next step with its names filled in, and the part's serial number where one is known."""
     winner = ranking.winner
     by = case.attempt.cancelled_by
+    if winner.cause == "node_refused" and case.state != "REQUEUED":
+        return f"Submit the job again: it was no fault of its own. Repair {winner.node or 'the node'}: it was refused before the job began."
+    if winner.cause == "user_cancelled" and case.hung_since is not None:
+        return "Find out why it hung: look at what its ranks did last, and at the last lines of its log."
     if winner.cause == "user_cancelled" and by in _ROOT and by != case.attempt.user:
         return "Ask the administrators why: root cancelled it, not its user."
     text = winner.info.next_step.format(

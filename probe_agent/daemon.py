@@ -27,6 +27,7 @@ from probing_cluster.probe_agent import (
     rank_watch,
     report,
     requests,
+    requeue,
     spool,
     stall,
     sweep,
@@ -275,6 +276,7 @@ class Agent:
             standing=self.node.faults,
             permissions=self.node.permissions,
             outside=self,
+            requeues=requeue.asking(self.config.slurm),
             numbering=self.node.numbering,
             at=self.clock,
         )

@@ -9,7 +9,16 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from probing_cluster.core import clock, errors, records
-from probing_cluster.probe_agent import faults, fitness, gres_conf, identity, intake, jobs, page_directories
+from probing_cluster.probe_agent import (
+    faults,
+    fitness,
+    gres_conf,
+    identity,
+    intake,
+    jobs,
+    page_directories,
+    requeue,
+)
 from probing_cluster.probe_agent.sighting import Sighting
 
 RECHECK_S = 0.5
@@ -55,6 +64,7 @@ class Answers:
         standing: faults.Faults,
         permissions: fitness.Permissions,
         outside: Outside,
+        requeues: requeue.Requeues,
         numbering: Callable[[], gres_conf.Numbering | None] = lambda: None,
         at: clock.Clock = clock.SYSTEM,
     ) -> None:
@@ -65,6 +75,7 @@ class Answers:
         self._faults = standing
         self._permissions = permissions
         self._outside = outside
+        self._requeues = requeues
         self._numbering = numbering
         self._clock = at
         self._ops: dict[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]] = {
@@ -86,7 +97,9 @@ class Answers:
     async def _prolog(self, request: Mapping[str, Any]) -> dict[str, Any]:
         job = self._job(request)
         refused = await self._refusal(job)
-        if refused is not None:
+        # Slurm would cancel such a job, and its owner would never learn of the node.
+        spared = refused is not None and not await asyncio.to_thread(self._requeues, job.job_id)
+        if refused is not None and not spared:
             reason = f"{refused.fault.kind} {refused.fault.code or ''} on {refused.fault.device}: {refused.fault.message}"
             self._intake.take([self._refusal_seen(job, refused)])
             return {"fit": False, "reason": " ".join(reason.split())[:300]}
@@ -96,7 +109,8 @@ class Answers:
         answer: dict[str, Any] = {"fit": True, "reason": "", "gpu_uuids": job.gpu_uuids}
         known = fitness.suspects(job, self._faults, self._intake.inventory)
         if known:
-            answer["reason"] = f"{known[0].key} stands, but no refusal is permitted now"
+            why = "Slurm would cancel the job" if spared else "no refusal is permitted now"
+            answer["reason"] = f"{known[0].key} stands, but {why}"
         return answer | self._page_directory(job)
 
     async def _refusal(self, job: jobs.Job) -> fitness.Refusal | None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from probing_cluster.attribution import history
 from probing_cluster.attribution import source as sources
+from probing_cluster.attribution.fleet import failures
 from probing_cluster.core import clock
 from probing_cluster.db import store
 
@@ -87,6 +88,11 @@ class Span:
         """The only row of one figure's SQL file."""
         (row,) = self.rows(name, **values)
         return row
+
+    def with_failures(self) -> None:
+        """Make the failed attempts, by incident, known to the SQL as `failure`."""
+        failed = self._context.sql(text("fleet_failed")).to_pylist()
+        self._register("failure", failures.table(failed))
 
     def with_events(self) -> None:
         """Make the span's events and what they say known to the SQL."""

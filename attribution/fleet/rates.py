@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from probing_cluster.attribution import mttf
-from probing_cluster.attribution.fleet import base
+from probing_cluster.attribution.fleet import base, failures
 
 LARGE_GPUS = 128
 """r_f counts attempts with more GPUs than this."""
@@ -21,6 +21,8 @@ class ComponentRate:
     component: str
     causes: tuple[str, ...]
     n_failures: int
+    n_attempts: int
+    """Attempts that these failures ended."""
     n_nodes: int
     per_gpu_h: float | None
     low_per_gpu_h: float | None
@@ -33,6 +35,9 @@ class FailureRates(base.Figure):
 
     components: tuple[ComponentRate, ...]
     gpu_h: float
+    counted: str = failures.COUNTED
+    n_attempts_without_gpus: int = 0
+    """Attempts without GPUs (or of which it is not known) that infrastructure ended: in no rate."""
 
 
 def failure_rates(
@@ -44,7 +49,9 @@ def failure_rates(
 ) -> FailureRates:
     """Failures attributed to each component, per GPU-hour (Figure 4 of the paper)."""
     span = base.Span(source, since, until, partition, users)
+    span.with_failures()
     gpu_h = span.one("fleet_exposure")["gpu_s"] / 3600
+    others = sum(r["n_infra_without_gpus"] for r in span.rows("fleet_states"))
     found: dict[str, list[dict[str, object]]] = {}
     for row in span.rows("fleet_components"):
         found.setdefault(row["component"], []).append(row)
@@ -53,6 +60,7 @@ def failure_rates(
         **span.about,
         components=tuple(sorted(rates, key=lambda c: (-c.n_failures, c.component))),
         gpu_h=gpu_h,
+        n_attempts_without_gpus=others,
     )
 
 
@@ -62,6 +70,7 @@ def _component(name: str, rows: list[dict[str, object]], gpu_h: float) -> Compon
         component=name,
         causes=tuple(sorted(str(r["cause"]) for r in rows)),
         n_failures=rate.n_events,
+        n_attempts=sum(int(str(r["n_attempts"])) for r in rows),
         n_nodes=max(int(str(r["n_nodes"])) for r in rows),
         per_gpu_h=rate.rate,
         low_per_gpu_h=rate.low,
@@ -76,7 +85,7 @@ class Bucket:
     at: datetime
     gpu_h: float
     failures: dict[str, int]
-    """Component to failures."""
+    """Component to failures (incidents)."""
     per_gpu_h: float | None
 
 
@@ -86,6 +95,7 @@ class FailuresOverTime(base.Figure):
 
     bucket_s: float
     buckets: tuple[Bucket, ...]
+    counted: str = failures.COUNTED
 
 
 def failures_over_time(
@@ -99,19 +109,20 @@ def failures_over_time(
 ) -> FailuresOverTime:
     """Failures per component and GPU-hours in each stretch of time (Figure 5 of the paper)."""
     span = base.Span(source, since, until, partition, users)
+    span.with_failures()
     bucket_us = round(bucket.total_seconds() * 1e6)
     merged: dict[int, Bucket] = {}
     for row in span.rows("fleet_over_time", bucket_us=bucket_us, **span.bounds):
         old = merged.get(row["bucket_us"])
-        failures = dict(old.failures) if old else {}
+        found = dict(old.failures) if old else {}
         if row["component"]:
-            failures[row["component"]] = row["n_failures"]
+            found[row["component"]] = row["n_failures"]
         gpu_h = row["gpu_s"] / 3600
         merged[row["bucket_us"]] = Bucket(
             at=datetime.fromtimestamp(row["bucket_us"] / 1e6, UTC),
             gpu_h=gpu_h,
-            failures=failures,
-            per_gpu_h=sum(failures.values()) / gpu_h if gpu_h else None,
+            failures=found,
+            per_gpu_h=sum(found.values()) / gpu_h if gpu_h else None,
         )
     ordered = tuple(merged[k] for k in sorted(merged))
     return FailuresOverTime(**span.about, bucket_s=bucket.total_seconds(), buckets=ordered)
@@ -119,7 +130,7 @@ def failures_over_time(
 
 @dataclass(frozen=True, kw_only=True)
 class LargeJobRate(base.Figure):
-    """r_f: infrastructure failures per node-day of large attempts."""
+    """r_f: infrastructure failures (incidents) per node-day of large attempts."""
 
     min_gpus: int
     n_attempts: int
@@ -128,6 +139,7 @@ class LargeJobRate(base.Figure):
     per_node_day: float | None
     low_per_node_day: float | None
     high_per_node_day: float | None
+    counted: str = failures.COUNTED
 
 
 def large_job_rate(
@@ -140,7 +152,9 @@ def large_job_rate(
     min_gpus: int = LARGE_GPUS,
 ) -> LargeJobRate:
     """r_f over attempts with more than `min_gpus` GPUs, with its exact interval."""
-    return _large(base.Span(source, since, until, partition, users), min_gpus)
+    span = base.Span(source, since, until, partition, users)
+    span.with_failures()
+    return _large(span, min_gpus)
 
 
 def _large(span: base.Span, min_gpus: int) -> LargeJobRate:
@@ -176,6 +190,7 @@ class MttfBySize(base.Figure):
 
     sizes: tuple[SizeMttf, ...]
     rate: LargeJobRate
+    counted: str = failures.COUNTED
 
 
 def mttf_by_size(
@@ -191,9 +206,11 @@ def mttf_by_size(
 ) -> MttfBySize:
     """Runtime per infrastructure failure by size, with intervals, and 1/(N r_f) (Figure 7 of the paper)."""
     span = base.Span(source, since, until, partition, users)
+    span.with_failures()
     rate = _large(span, min_gpus)
+    failed = {r["size"]: r["n_failures"] for r in span.rows("fleet_size_failures")}
     seen = {
-        r["size"]: mttf.measured(r["n_infra"], r["run_s"] / 3600)
+        r["size"]: mttf.measured(failed.get(r["size"], 0), r["run_s"] / 3600)
         for r in span.rows("fleet_sizes")
         if r["size"]
     }

@@ -242,6 +242,7 @@ def _rate_without(
     """r_f had the failures blamed on these nodes not happened, and their share of the node-days neither."""
     if not nodes or not own.node_days:
         return None
+    span.with_failures()
     row = span.one("fleet_without_nodes", min_gpus=own.min_gpus, nodes=",".join(nodes))
     left_days = own.node_days - row["node_s"] / 86400
     left = own.n_failures - row["n_failures"]

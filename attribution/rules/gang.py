@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from probing_cluster.attribution import claims, scene, taxonomy
+from probing_cluster.attribution import claims, rank, scene, taxonomy
 from probing_cluster.attribution.gang import node_faults, snapshots
 from probing_cluster.core import errors, hostlist, records
 
@@ -72,6 +72,7 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
         cap=records.Confidence.CERTAIN if same and own else records.Confidence.LIKELY,
         n_sources=1 + bool(same),
         words=words,
+        explains=rank.ENDINGS if case.hung_since is not None else frozenset(),
     )
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 
 from probing_cluster.attribution import claims, scene
+from probing_cluster.core import records
 
 LOST, REBOOT = "node_lost", "node_reboot"
 STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
+_STILL_ALIVE = timedelta(seconds=60)
 
 
 def rule(case: scene.Scene) -> Iterable[claims.Claim]:
@@ -23,10 +26,13 @@ def _lost(case: scene.Scene) -> claims.Claim:
     node = case.lost_node
     seen = [s for s in (*case.of(LOST), *case.of(REBOOT)) if s.when is not scene.When.BEFORE_START]
     told = [s.event for s in seen if s.event.node == node]
-    confirmed = case.attempt.failed_node is not None or bool(told) or len(case.attempt.nodes) == 1
+    silent = node is not None and node not in case.case.by_log and _fell_silent(case, node)
+    named = case.attempt.failed_node is not None or len(case.attempt.nodes) == 1
     return claims.Claim(
         cause=LOST,
-        weight=0.97 if confirmed else 0.9,
+        weight=0.97 if told or (named and silent) else 0.9,
+        # Slurm says so of a node whose daemon or network failed, too: alone it proves no broken part.
+        domain=None if told or silent else records.Domain.UNKNOWN,
         at=min((e.at for e in told), default=case.end_at),
         rule="node_lost",
         node=node,
@@ -34,3 +40,9 @@ def _lost(case: scene.Scene) -> claims.Claim:
         nodes=frozenset({node} if node else ()),
         n_sources=1 + bool(told),
     )
+
+
+def _fell_silent(case: scene.Scene, node: str) -> bool:
+    """True when the node had an agent, and that did not live on after Slurm gave the node up."""
+    last = case.case.watched.get(node)
+    return last is not None and last <= case.end_at + _STILL_ALIVE

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from probing_cluster.attribution import claims, scene
 from probing_cluster.core import records
 
 _REFUSAL = timedelta(seconds=120)
+_ROOT = frozenset({"0", "root"})
 
 
 def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     """The state names it; evidence from the hardware may still outweigh it (see `rank`)."""
-    refused = _refusal(case)
+    refused = _by_agent(case) or _by_action(case)
     if refused is not None:
-        yield claims.Claim(
-            cause="node_refused",
-            weight=0.98,
-            at=refused.at,
-            rule="scheduler",
-            node=refused.node,
-            n_sources=1,
-            words=refused.reason,
-        )
+        yield refused
         return
     made = _BY_STATE.get(case.state)
     if made is not None:
@@ -42,7 +35,28 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
 _LAUNCH = frozenset({"JobLaunchFailure", "launch_failed", "Prolog", "BadConstraints", "SystemFailure"})
 
 
-def _refusal(case: scene.Scene) -> records.Drain | None:
+def _by_agent(case: scene.Scene) -> claims.Claim | None:
+    """The agent's own event: it refused this start of the job."""
+    restarts = case.attempt.restart_count
+    mine = [
+        s.event
+        for s in case.of("node_refused")
+        if s.event.job_id == case.attempt.job_id
+        and s.event.source == "agent"
+        and restarts in (None, s.event.detail.get("restart_count", restarts))
+        and case.start_at - scene.SLACK <= s.at <= case.end_at + scene.SLACK
+        # A start that went on was not the one refused.
+        and case.end_at - s.at <= _REFUSAL
+    ]
+    first = min(mine, key=lambda e: (e.at, e.event_id), default=None)
+    if first is None:
+        return None
+    fault = first.detail.get("fault")
+    words = fault if isinstance(fault, str) else first.message
+    return _refused(first.node, first.at, words, (first,))
+
+
+def _by_action(case: scene.Scene) -> claims.Claim | None:
     mine = [
         a
         for a in case.case.actions
@@ -51,7 +65,23 @@ def _refusal(case: scene.Scene) -> records.Drain | None:
         and a.job_id == case.attempt.job_id
         and case.start_at - _REFUSAL <= a.at <= case.end_at + _REFUSAL
     ]
-    return min(mine, key=lambda a: (a.at, a.drain_id), default=None)
+    first = min(mine, key=lambda a: (a.at, a.drain_id), default=None)
+    return None if first is None else _refused(first.node, first.at, first.reason)
+
+
+def _refused(
+    node: str, at: datetime, words: str, evidence: tuple[records.HealthEvent, ...] = ()
+) -> claims.Claim:
+    return claims.Claim(
+        cause="node_refused",
+        weight=0.98,
+        at=at,
+        rule="scheduler",
+        node=node,
+        evidence=evidence,
+        n_sources=1,
+        words=words,
+    )
 
 
 def _of(case: scene.Scene, cause: str, weight: float, words: str = "") -> claims.Claim:
@@ -61,13 +91,27 @@ def _of(case: scene.Scene, cause: str, weight: float, words: str = "") -> claims
 def _time_limit(case: scene.Scene) -> Iterable[claims.Claim]:
     # What says that the job hung is why this is less sure: the verdict shows it.
     hung = tuple(f.event for f in case.findings if f.signature.onset)
-    limit = _of(case, "time_limit", 0.6 if hung else 0.97)
+    limit = _of(case, "time_limit", min(0.6 if hung else 0.97, _beside_lost_gpu(case)))
     yield dataclasses.replace(limit, evidence=hung)
 
 
 def _cancelled(case: scene.Scene) -> Iterable[claims.Claim]:
     by = case.attempt.cancelled_by
-    yield _of(case, "user_cancelled", 0.97, f"was cancelled by {by}" if by else "")
+    # Who cancels a job that hangs does so because of it.
+    hung = tuple(f.event for f in case.findings if f.signature.onset) if case.hung_since else ()
+    # Slurm's own cancellations carry root's name, or none.
+    person = by is not None and (by not in _ROOT or case.attempt.user in _ROOT)
+    weight = min(0.6 if hung else 0.97 if person else 0.85, _beside_lost_gpu(case))
+    made = _of(case, "user_cancelled", weight, f"was cancelled by {by}" if by else "")
+    yield dataclasses.replace(made, evidence=hung)
+
+
+def _beside_lost_gpu(case: scene.Scene) -> float:
+    """How sure it can be that only the limit or the person ended a job: less beside a GPU that was lost before."""
+    weights = [claims.weigh(s) for s in case.lost_gpus]
+    if not weights:
+        return 1.0
+    return 0.75 if max(weights) >= claims.LIKELY else 0.9
 
 
 def _preempted(case: scene.Scene) -> Iterable[claims.Claim]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable
 from datetime import timedelta
 
 from probing_cluster.attribution import claims, findings, scene, signatures
+from probing_cluster.core import records
 
 CAUSE, MISMATCH = "user_error", "collective_mismatch"
 NEAR = timedelta(seconds=60)
@@ -15,6 +17,20 @@ NEAR = timedelta(seconds=60)
 _ENDED_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY", "TIMEOUT", "CANCELLED", "REQUEUED"})
 _DOUBTFUL_SIGNALS = {9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6}
 """Killed, terminated, bus error, abort: often somebody else's doing (a watchdog, a server, memory)."""
+_SURE_KINDS = frozenset({"cuda_device_assert", "syntax_error"})
+_SURE = re.compile(
+    r"(?:^|[\s.:])(?:KeyError|IndexError|LookupError|NameError|UnboundLocalError|AttributeError|TypeError|ValueError|AssertionError|"
+    r"ZeroDivisionError|NotImplementedError|RecursionError|(?:Syntax|Indentation|Tab)Error|ImportError|ModuleNotFoundError|"
+    r"UnicodeDecodeError|UnicodeEncodeError|StopIteration)\b"
+)
+"""Exceptions of the language itself."""
+_OUTSIDE = re.compile(
+    r"nan\b|\binf|overflow|cuda|gpu|nccl|rocm|\bhip|device|driver|node|host|server|service|socket|connect|network|peer|time[ds]?[ -]?out|"
+    r"unreachable|unavailable|refused|reset|i/o|input/output|errno|stale|space|read-only|mount|disk|file|path|checksum|corrupt|truncat|"
+    r"magic|header|central directory|checkpoint|heartbeat|memory|\.so\b|shared object|cannot open|undefined symbol",
+    re.IGNORECASE,
+)
+"""Words of the world outside: the language's own exceptions are often raised about that."""
 
 
 def rule(case: scene.Scene) -> Iterable[claims.Claim]:
@@ -34,7 +50,10 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
     ]
     marked = {s.event.event_id: s.event for s in xids}
     for claim in told:
-        yield dataclasses.replace(claim, evidence=claim.evidence + tuple(marked.values()))
+        sure = claim.cap if _is_surely_own(claim.evidence[0]) else records.Confidence.LIKELY
+        yield dataclasses.replace(
+            claim, cap=claims.lower(claim.cap, sure), evidence=claim.evidence + tuple(marked.values())
+        )
     if told or case.state != "FAILED":
         return
     if case.hung:
@@ -44,6 +63,13 @@ def rule(case: scene.Scene) -> Iterable[claims.Claim]:
         yield _by_xid(xids, 0.6 if case.hung else 0.85)
     elif not case.hung:
         yield from _by_exit(case)
+
+
+def _is_surely_own(first: records.HealthEvent) -> bool:
+    """True for an error that nothing outside the program can raise: a wrong key, a bad argument, a failed CUDA assertion."""
+    if first.kind in _SURE_KINDS:
+        return True
+    return bool(_SURE.search(first.message)) and not _OUTSIDE.search(first.message)
 
 
 def _by_xid(xids: list[scene.Sighting], weight: float) -> claims.Claim:

@@ -1,10 +1,9 @@
 -- Infrastructure failures per component and bucket of time, with the GPU time spent in the bucket.
--- Inputs   view base; $bucket_us, $since_us, $until_us.
--- Output   bucket_us (start), component, n_failures, gpu_s (all attempts, in that bucket). Buckets without failures have component ''.
+-- Inputs   views base and failure (failures.py); $bucket_us, $since_us, $until_us.
+-- Output   bucket_us (start), component, n_failures (incidents that began in it), gpu_s (all attempts, in that bucket). Buckets without failures have component ''.
 -- Each attempt is spread over the few buckets it touches: an equality, never a range join.
 WITH spans AS (
-    SELECT coalesce(component, 'node') AS component, infra AND ended AS failed, gpus, end_us,
-           greatest(start_us, $since_us) AS from_us, least(coalesce(end_us, $until_us), $until_us) AS to_us
+    SELECT gpus, greatest(start_us, $since_us) AS from_us, least(coalesce(end_us, $until_us), $until_us) AS to_us
     FROM base
 ), touched AS (
     SELECT gpus, from_us, to_us,
@@ -17,8 +16,8 @@ WITH spans AS (
     GROUP BY n
 ), failures AS (
     SELECT (end_us - $since_us) / $bucket_us AS n, component, count(*) AS n_failures
-    FROM spans
-    WHERE failed
+    FROM failure
+    WHERE is_first
     GROUP BY 1, 2
 )
 SELECT $since_us + e.n * $bucket_us AS bucket_us, coalesce(f.component, '') AS component,

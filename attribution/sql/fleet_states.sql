@@ -1,7 +1,9 @@
 -- How attempts ended, by count and by GPU time.
--- Inputs   view base. Output state, n_attempts, gpu_s, node_s, n_infra (ended by infrastructure), infra_gpu_s.
+-- Inputs   view base. Output state, n_attempts, gpu_s, node_s, n_infra (ended by infrastructure), infra_gpu_s,
+--          n_infra_without_gpus (of n_infra, those that held no GPU, or of which that is not known).
 SELECT state, count(*) AS n_attempts, sum(gpu_s) AS gpu_s, sum(node_s) AS node_s,
-       count(*) FILTER (WHERE infra) AS n_infra, coalesce(sum(gpu_s) FILTER (WHERE infra), 0.0) AS infra_gpu_s
+       count(*) FILTER (WHERE infra) AS n_infra, coalesce(sum(gpu_s) FILTER (WHERE infra), 0.0) AS infra_gpu_s,
+       count(*) FILTER (WHERE infra AND gpus = 0) AS n_infra_without_gpus
 FROM base
 WHERE ended
 GROUP BY state

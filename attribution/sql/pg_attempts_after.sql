@@ -7,7 +7,8 @@ SELECT a.cluster, a.job_id, a.attempt,
        (extract(epoch FROM a.start_at) * 1000000)::bigint AS start_us,
        (extract(epoch FROM a.end_at) * 1000000)::bigint AS end_us,
        a.suspended_s, a.state, a.nodes, cardinality(a.nodes)::int AS n_nodes, a.n_gpus, a."user", a.account, a.partition,
-       a.run_key, a.priority, v.cause, v.domain, v.component, v.node AS fault_node, v.confidence, v.evidence::text[] AS evidence
+       a.run_key, a.priority, v.cause, v.domain, v.component, v.node AS fault_node, v.confidence, v.evidence::text[] AS evidence,
+       v.incident_id::text AS incident_id
 FROM probing.job_attempt a
 LEFT JOIN probing.verdict v
   ON v.cluster = a.cluster AND v.job_id = a.job_id AND v.submit_at = a.submit_at AND v.superseded_at IS NULL

@@ -1,8 +1,8 @@
 -- Until when each node was watched: its agent's last heartbeat, else the last event that came from its own log; and when before
 -- that it was not.
 -- Inputs   :cluster; :nodes; :since, :until  spans without an agent that lie outside are left out.
--- Output   node, last_at (null = never watched), gaps_from (null = since ever), gaps_to: parallel arrays, oldest first.
-SELECT n.node, gaps.gaps_from, gaps.gaps_to,
+-- Output   node, beats (true = an agent's heartbeat is known), last_at (null = never watched), gaps_from (null = since ever), gaps_to: parallel arrays, oldest first.
+SELECT n.node, b.at IS NOT NULL AS beats, gaps.gaps_from, gaps.gaps_to,
        coalesce(
            b.at,
            (SELECT e.at FROM probing.health_event e

@@ -260,6 +260,7 @@ def _attempt_table(a: dict[str, np.ndarray], planted: dict[str, np.ndarray], pla
             "fault_node": pa.nulls(n, pa.string()),
             "confidence": pa.nulls(n, pa.string()),
             "evidence": pa.nulls(n, pa.list_(pa.string())),
+            "incident_id": pa.nulls(n, pa.string()),
         }
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.blind import score as blind
 from benchmarks.campaign import score
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "campaign.md"
@@ -41,7 +42,9 @@ def write(parts: Sequence[Part], command: str) -> None:
     ]
     for part in parts:
         lines += _part(part)
-    PAGE.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    text = "\n".join(lines).rstrip() + "\n"
+    strangers = blind.kept(PAGE.read_text("utf-8")) if PAGE.exists() else ""
+    PAGE.write_text(blind.put(text, strangers) if strangers else text, encoding="utf-8")
 
 
 def _part(part: Part) -> list[str]:

@@ -9,7 +9,8 @@ from datetime import datetime, tzinfo
 
 from probing_cluster.control_plane.imports import kept_aside, when
 from probing_cluster.core import records, sanitize
-from probing_cluster.evidence.kernel import grammar, reader
+from probing_cluster.evidence import prefixes
+from probing_cluster.evidence.kernel import boot, grammar, reader
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,7 @@ def read(lines: Iterable[bytes], place: Place) -> Read:
     for number, raw in enumerate(lines, 1):
         found.n_lines = number
         text = raw.decode("utf-8", "replace").rstrip("\r\n")
-        said = engine.read_line(text, place.reference)
+        said = engine.read_line(text, place.reference) or _boot(text, place.reference)
         if said is None:
             clock.skip(text)
             continue
@@ -57,6 +58,17 @@ def read(lines: Iterable[bytes], place: Place) -> Read:
         seen[at, finding.message] += 1
         found.events.append(event_of(finding, at, seen[at, finding.message], place))
     return found
+
+
+def _boot(text: str, reference: datetime) -> tuple[prefixes.Line, grammar.KernelFinding] | None:
+    """The boot or driver load of a line that the kernel itself wrote."""
+    if not any(trigger in text for trigger in boot.TRIGGERS):
+        return None
+    line = prefixes.parse(text, reference)
+    if line.tag is not None and line.tag not in prefixes.KERNEL_TAGS:
+        return None
+    finding = boot.read(line.message)
+    return None if finding is None else (line, finding)
 
 
 def event_of(finding: grammar.KernelFinding, at: datetime, nth: int, place: Place) -> records.HealthEvent:

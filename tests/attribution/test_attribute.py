@@ -408,3 +408,118 @@ def test_unknown_has_its_own_rate(store, make, deliver):
     run = attribute.attribute(store, at=later(make))
     assert run.counts == {"user_error": 1, taxonomy.UNKNOWN: 1}
     assert run.unknown_rate == pytest.approx(0.5)
+
+
+def lost(make, before_end, **over):
+    """A kernel log's Xid 79 on gpu3 of n2, so long before the end."""
+    over = {"source": "import", "gpu_uuid": None, "device": None, **over}
+    return make.xid(79, 3, at=make.end - before_end, **over)
+
+
+def judged(store, make, deliver, *events, **attempt):
+    """The verdict of an attempt on a node of its own, GPUs unknown, that ran for three hours."""
+    deliver(*events, at=make.end + timedelta(seconds=20))
+    given = {"gpus": None, "nodes": ("n2",), "start_at": make.end - timedelta(hours=3), **attempt}
+    store.upsert_attempts([make.attempt(**given)])
+    (verdict,) = attribute.attribute(store, at=later(make)).verdicts
+    return verdict
+
+
+MINUTES_25 = timedelta(minutes=25)
+
+
+@pytest.mark.parametrize("many", [1, 1000])
+def test_a_gpu_lost_long_before_the_end_stands(store, make, deliver, monkeypatch, many):
+    """Xid 79 in a kernel log, 25 minutes before a job fails on its own node: nothing brings a GPU back by itself."""
+    monkeypatch.setattr(attribute, "MANY", many)
+    event = lost(make, MINUTES_25)
+    verdict = judged(store, make, deliver, event)
+    assert (verdict.cause, verdict.confidence) == ("gpu_lost", records.Confidence.LIKELY)
+    assert verdict.evidence == (event.event_id,)
+    assert verdict.window_start_at <= event.at
+
+
+@pytest.mark.parametrize("many", [1, 1000])
+@pytest.mark.parametrize(
+    "back", [{"kind": "node_boot", "code": "kernel"}, {"kind": "driver_load", "code": "nvidia"}]
+)
+@pytest.mark.parametrize("started_s", [60, 3 * 3600])
+def test_a_lost_gpu_is_back_after_a_restart_or_a_driver_load(
+    store, make, deliver, monkeypatch, many, back, started_s
+):
+    """What came after it says that the GPU was set up anew."""
+    monkeypatch.setattr(attribute, "MANY", many)
+    again = make.event(
+        at=make.end - timedelta(hours=4), source="import", severity=records.Severity.INFO, **back
+    )
+    events = (lost(make, timedelta(hours=5)), again)
+    verdict = judged(store, make, deliver, *events, start_at=make.end - timedelta(seconds=started_s))
+    assert verdict.cause == "user_error"
+
+
+@pytest.mark.parametrize("many", [1, 1000])
+@pytest.mark.parametrize(("state", "by"), [("TIMEOUT", None), ("CANCELLED", "alice"), ("DEADLINE", None)])
+@pytest.mark.parametrize(("shared", "cause"), [(False, "gpu_lost"), (True, None)])
+def test_who_ends_a_job_beside_a_lost_gpu_is_never_certain(
+    store, make, deliver, monkeypatch, many, state, by, shared, cause
+):
+    """On its own node the GPU is the likely story; on a shared node it is named, and the limit or the user is not certain."""
+    monkeypatch.setattr(attribute, "MANY", many)
+    if shared:
+        store.upsert_attempts([make.attempt(job_id=7, gpus=None, nodes=("n2",), state="RUNNING", end_at=None, start_at=make.end - timedelta(hours=2))])  # fmt: skip
+    event = lost(make, timedelta(minutes=70))
+    verdict = judged(store, make, deliver, event, state=state, exit_code=0, cancelled_by=by)
+    assert verdict.confidence is not records.Confidence.CERTAIN
+    assert verdict.cause == cause or (shared and verdict.cause in ("time_limit", "user_cancelled"))
+    assert "0000:53:00 of n2" in verdict.summary
+    assert "Xid 79" in verdict.summary
+
+
+def test_a_gpu_another_job_held_does_not_stand_for_this_one(store, make, deliver):
+    """A lost GPU that the attempt is known not to have held neither convicts nor doubts."""
+    event = lost(make, MINUTES_25, gpu_uuid=make.uuid("n2", 3))
+    verdict = judged(
+        store, make, deliver, event, state="CANCELLED", gpus={"n2": (make.uuid("n2", 0),)}, n_gpus=1
+    )
+    assert (verdict.cause, verdict.confidence) == ("user_cancelled", records.Confidence.CERTAIN)
+
+
+def test_a_long_job_that_began_beside_a_lost_gpu_is_only_possibly_its_victim(store, make, deliver):
+    """It ran for three hours without it."""
+    verdict = judged(store, make, deliver, lost(make, timedelta(hours=5)))
+    assert (verdict.cause, verdict.confidence) == ("gpu_lost", records.Confidence.POSSIBLE)
+
+
+def test_an_error_of_the_programs_own_goes_before_a_gpu_lost_long_ago(store, make, deliver):
+    """A traceback that such a fault does not produce, hours after it, is the program's."""
+    trace = make.finding("traceback", node="n2", message="KeyError: 'x'", detail={"first_cause": True})
+    verdict = judged(store, make, deliver, lost(make, timedelta(hours=2)), trace)
+    assert verdict.cause == "user_error"
+
+
+def test_node_fail_that_nobody_watched_is_no_certain_hardware(store, make):
+    """Slurm's word alone: neither certain nor hardware."""
+    store.upsert_attempts([make.attempt(nodes=("n2",), state="NODE_FAIL", exit_code=0, gpus=None)])
+    (verdict,) = attribute.attribute(store, at=later(make)).verdicts
+    assert (verdict.cause, verdict.confidence) == ("node_lost", records.Confidence.LIKELY)
+    assert verdict.domain is records.Domain.UNKNOWN
+    assert "nobody watched it" in verdict.summary
+
+
+def test_a_quiet_log_is_no_silence(store, make, deliver):
+    """One line of its kernel log an hour before does not say that the node died."""
+    line = make.event(
+        at=make.end - timedelta(hours=1),
+        kind="xid",
+        code="43",
+        source="import",
+        severity=records.Severity.INFO,
+    )
+    deliver(line)
+    attempt = make.attempt(
+        nodes=("n2",), state="NODE_FAIL", exit_code=0, gpus=None, start_at=make.end - timedelta(hours=3)
+    )
+    store.upsert_attempts([attempt])
+    (verdict,) = attribute.attribute(store, at=later(make)).verdicts
+    assert (verdict.cause, verdict.confidence) == ("node_lost", records.Confidence.LIKELY)
+    assert verdict.domain is records.Domain.UNKNOWN

@@ -128,6 +128,7 @@ class Cluster:
                             "fault_node": v.node,
                             "confidence": str(v.confidence),
                             "evidence": [str(e) for e in v.evidence],
+                            "incident_id": str(v.incident_id) if v.incident_id else None,
                         }
                     ),
                 }
@@ -374,3 +375,34 @@ def test_run_ettr_sums_the_stored_accounts(toy, store):
     assert len(fleet.run_ettr(store, SINCE, UNTIL, partition="debug").runs) == 1
     assert dataclasses.asdict(got)["users"] is None
     json.dumps(got.to_json())
+
+
+def test_rates_count_incidents_of_jobs_with_gpus():
+    """Two nodes died under twelve jobs without GPUs and three with: two failures per GPU-hour, none for the twelve."""
+    cluster = Cluster()
+    for i in range(12):
+        cluster.run(100 + i, 1, 2, (f"n{i % 2}",), "NODE_FAIL", "node_lost", n_gpus=0)
+    cluster.run(1, 1, 2, ("n0",), "NODE_FAIL", "node_lost")
+    cluster.run(2, 1.05, 2, ("n1",), "NODE_FAIL", "node_lost")
+    cluster.run(3, 0.9, 2.1, ("n0",), "NODE_FAIL")
+    got = fleet.failure_rates(InMemory(cluster), SINCE, UNTIL)
+    (node,) = [c for c in got.components if c.component == "node" and c.n_failures]
+    assert sum(c.n_failures for c in got.components) == node.n_failures == 2
+    assert (node.n_attempts, got.n_attempts_without_gpus) == (3, 12)
+    over = fleet.failures_over_time(InMemory(cluster), SINCE, UNTIL)
+    assert [b.failures for b in over.buckets if b.failures] == [{"node": 2}]
+    assert fleet.large_job_rate(InMemory(cluster), SINCE, UNTIL, min_gpus=4).n_failures == 2
+
+
+def test_one_fault_that_ends_many_jobs_is_one_failure():
+    """Jobs whose verdicts name the same incident count once, however far apart they ended."""
+    cluster = Cluster()
+    for i in range(5):
+        cluster.run(i + 1, 10 * i, 2, ("n0",), "FAILED", "gpu_lost")
+    shared = cluster.events[0].event_id
+    cluster.verdicts = [dataclasses.replace(v, incident_id=shared) for v in cluster.verdicts]
+    cluster.run(9, 100, 2, ("n0",), "FAILED", "gpu_lost")
+    got = fleet.failure_rates(InMemory(cluster), SINCE, UNTIL)
+    assert [(c.component, c.n_failures, c.n_attempts) for c in got.components] == [("gpu", 2, 6)]
+    by_size = {s.n_gpus: s for s in fleet.mttf_by_size(InMemory(cluster), SINCE, UNTIL).sizes}
+    assert by_size[8].measured.mttf_h == pytest.approx(6)

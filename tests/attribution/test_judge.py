@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import timedelta
 
 import pytest
@@ -456,6 +457,22 @@ def test_refused_node(make):
     assert "(probing: gpu_lost gpu3)" in v.summary
 
 
+@pytest.mark.parametrize(("state", "by"), [("CANCELLED", "alice"), ("FAILED", None), ("REQUEUED", None)])
+def test_a_job_that_our_prolog_refused_is_no_users_doing(make, state, by):
+    """The agent's own event says so: whatever Slurm calls the end, we ended it."""
+    refused = make.event(at=make.start, kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=4242, message="job 4242 was refused", detail={"fault": "gpu_lost:gpu3", "restart_count": 0})  # fmt: skip
+    attempt = make.attempt(
+        state=state, cancelled_by=by, exit_code=0, end_at=make.start + timedelta(seconds=2), restart_count=0
+    )
+    v = make.judge(refused, attempt=attempt)
+    assert (v.cause, v.node, v.confidence) == ("node_refused", "n2", C.CERTAIN)
+    assert v.evidence == (refused.event_id,)
+    assert "(gpu_lost:gpu3)" in v.summary
+    assert ("Submit the job again" in v.next_step) is (state != "REQUEUED")
+    for other in ({"job_id": 7}, {"detail": {"fault": "x", "restart_count": 1}}, {"source": "import"}):
+        assert make.judge(dataclasses.replace(refused, **other), attempt=attempt).cause != "node_refused"
+
+
 def test_only_what_was_done_to_this_start_is_named(make):
     """Refusals and drains of the same node for other jobs and at other times lend no words."""
     other = make.action("refuse", job_id=7, at=make.start, reason="probing: another's")
@@ -896,3 +913,52 @@ def test_an_uncontained_error_of_before_the_job_leaves_its_own_contained(make):
     attempt = make.attempt(start_at=make.end - timedelta(seconds=60))
     before, own = make.xid(95, 3, 200), make.xid(94, 3, 4)
     assert make.judge(before, own, attempt=attempt).cause == "gpu_memory_contained"
+
+
+@pytest.mark.parametrize(
+    ("by", "word"),
+    [("alice", C.CERTAIN), ("1000", C.CERTAIN), ("0", C.LIKELY), ("root", C.LIKELY), (None, C.LIKELY)],
+)
+def test_a_cancellation_is_certain_only_of_a_person(make, by, word):
+    """Slurm cancels in root's name, too: a failed Prolog, a lost dependency."""
+    v = make.judge(attempt=make.attempt(state="CANCELLED", exit_code=0, cancelled_by=by))
+    assert (v.cause, v.confidence) == ("user_cancelled", word)
+
+
+@pytest.mark.parametrize("state", ["CANCELLED", "TIMEOUT"])
+def test_an_end_beside_a_fault_is_not_certain(make, state):
+    """A memory error on a GPU of its own node, then somebody ended it: why is not sure."""
+    attempt = make.attempt(state=state, exit_code=0, gpus=None, cancelled_by="alice")
+    v = make.judge(make.xid(95, 3, 200), attempt=attempt)
+    assert v.confidence is not C.CERTAIN
+    assert "gpu_memory_uncorrectable" in " ".join((v.cause, *v.ruled_out))
+
+
+def test_a_refusal_of_the_start_before_is_not_this_ones(make):
+    """Without a restart count, the time tells: a start that went on was not refused."""
+    refused = make.event(at=make.start - timedelta(seconds=30), kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=4242, detail={"restart_count": 0})  # fmt: skip
+    late = dataclasses.replace(refused, at=make.start + timedelta(seconds=1))
+    for event in (refused, late):
+        assert make.judge(event, attempt=make.attempt()).cause == "user_error"
+
+
+@pytest.mark.parametrize(
+    ("message", "word"),
+    [
+        ("KeyError: 'lr'", C.CERTAIN),
+        ("[rank2]: TypeError: forward() missing 1 required positional argument", C.CERTAIN),
+        ("ModuleNotFoundError: No module named 'flash_attn'", C.CERTAIN),
+        ("ValueError: loss is nan", C.LIKELY),
+        ("AssertionError: CUDA device count 7 != 8", C.LIKELY),
+        ("TimeoutError: [Errno 110] Connection timed out", C.LIKELY),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/lustre/x'", C.LIKELY),
+        ("ValueError: could not read header of shard 7", C.LIKELY),
+        ("ray.exceptions.NodeDiedError: Task failed due to the node", C.LIKELY),
+        ("RuntimeError: Triton Error [CUDA]: an illegal memory access", C.LIKELY),
+    ],
+)
+def test_only_the_languages_own_exceptions_are_certainly_the_programs(make, message, word):
+    """What a network, a file system, a GPU or another node can raise is at most likely the program's."""
+    trace = make.finding("traceback", message=message, detail={"first_cause": True})
+    v = make.judge(trace)
+    assert (v.cause, v.confidence) == ("user_error", word)

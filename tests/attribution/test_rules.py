@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import timedelta
 
 import pytest
 
@@ -216,3 +217,57 @@ def test_the_ranks_of_a_node_that_died_at_once(make):
     assert make.judge(*told, killed("0-2", "n2")).cause != "rank_killed"
     assert make.judge(*told, killed("1", "n2"), killed("2", "n2"), killed("0", "n1")).cause == "rank_killed"
     assert make.judge(*told, killed("1-x", "n2")).cause != "rank_killed"
+
+
+def stalled(make, minutes=25.0):
+    """Told five minutes into a hang that began so long before the end."""
+    return make.finding("rank_stall", minutes * 60 - 300, node="n1", source="probe", measured=300.0)
+
+
+def hang(make, **over):
+    """The verdict on a gang whose rank 1 sits in the user's code, and that somebody then ended."""
+    events = [*snapshots(make), stalled(make)]
+    attempt = {"state": "CANCELLED", "exit_code": 0, "cancelled_by": "alice", **over.pop("attempt", {})}
+    progress = make.end - timedelta(minutes=25)
+    attempt["start_at"] = make.end - timedelta(hours=1)
+    return make.judge(*events, attempt=make.attempt(**attempt), last_progress_at=progress, **over)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "then"),
+    [
+        ({}, "it was cancelled by its user alice."),
+        ({"cancelled_by": "root"}, "it was cancelled by root."),
+        ({"state": "TIMEOUT", "cancelled_by": None}, "it reached its time limit."),
+    ],
+)
+def test_a_hung_job_that_is_then_ended_is_the_story_of_its_hang(make, attempt, then):
+    """Since when, which rank, where it was, and only then who ended it; the stacks are its evidence."""
+    v = hang(make, attempt=attempt)
+    assert (v.cause, v.confidence) == ("missing_rank", records.Confidence.POSSIBLE)
+    assert v.summary.startswith("Hung since 13:55:36Z, 25 min before the end: ")
+    assert "rank 1" in v.summary
+    assert "train.py:7" in v.summary
+    assert v.summary.endswith(then)
+    assert "on purpose" not in v.next_step
+    assert len(v.evidence) >= 2
+
+
+def test_a_stall_nobody_can_be_named_for_is_still_the_story_of_a_cancellation(make):
+    """Without stacks it hung all the same: the person did not end it for nothing."""
+    progress = make.end - timedelta(minutes=25)
+    attempt = make.attempt(state="CANCELLED", exit_code=0, cancelled_by="alice", start_at=make.end - timedelta(hours=1))  # fmt: skip
+    v = make.judge(stalled(make), attempt=attempt, last_progress_at=progress)
+    assert v.cause == "user_cancelled"
+    assert v.confidence is not records.Confidence.CERTAIN
+    assert v.summary.startswith("Hung since 13:55:36Z")
+    assert "Find out why it hung" in v.next_step
+
+
+def test_a_stall_that_was_over_is_not_why_a_job_was_cancelled(make):
+    """It trained on until a person ended it."""
+    attempt = make.attempt(state="CANCELLED", exit_code=0, cancelled_by="alice", start_at=make.end - timedelta(hours=1))  # fmt: skip
+    last = make.end - timedelta(seconds=3)
+    v = make.judge(stalled(make), attempt=attempt, last_progress_at=last)
+    assert (v.cause, v.confidence) == ("user_cancelled", records.Confidence.CERTAIN)
+    assert "Hung" not in v.summary

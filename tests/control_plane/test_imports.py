@@ -359,3 +359,36 @@ def test_an_instant_is_never_moved_when_the_line_carries_an_epoch() -> None:
     clock, line = when.Clock(zoneinfo.ZoneInfo("Asia/Tokyo")), prefixes.Line(message="m", at=NOW)
     assert clock.instant(line, '{"MESSAGE": "m"}') == NOW
     assert clock.instant(line, "1729989000.123456 n2 kernel: m") == NOW, "journalctl -o short-unix"
+
+
+BOOT = "Linux version 5.15.0-91-generic (buildd@lcy02) (gcc 11.4.0) #101-Ubuntu SMP"
+LOAD = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023"
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [(BOOT, "node_boot"), (LOAD, "driver_load"), (LOAD.replace("x86_64", "Open x86_64"), "driver_load")],
+)
+@pytest.mark.parametrize(
+    "prefix", ["Nov 21 14:20:32 n2 kernel: ", "[Sat Nov 21 14:20:32 2026] ", "2026-11-21T14:20:32Z n2 kernel: [    0.000000] "]
+)  # fmt: skip
+def test_a_kernels_first_line_is_a_boot(prefix: str, message: str, kind: str) -> None:
+    """What starts a kernel, or sets up its GPUs, ends what was wrong before it."""
+    (event,) = kernel.read([f"{prefix}{message}".encode()], place()).events
+    assert (event.kind, event.at, event.severity) == (
+        kind,
+        datetime(2026, 11, 21, 14, 20, 32, tzinfo=UTC),
+        "info",
+    )
+
+
+@pytest.mark.parametrize("tag", ["sudo: root : COMMAND=/bin/echo ", "CRON[71]: (root) CMD (", "kernel: process 'x", "logger: "])  # fmt: skip
+@pytest.mark.parametrize("message", [BOOT, LOAD])
+def test_a_boot_that_somebody_quotes_is_none(tag: str, message: str) -> None:
+    """Only the kernel's own line, from its beginning, says that it started."""
+    assert kernel.read([f"Nov 21 14:20:32 n2 {tag}{message}".encode()], place()).events == []
+
+
+def test_another_programs_line_is_no_boot() -> None:
+    """A syslog tag other than the kernel's is not the kernel."""
+    assert kernel.read([f"Nov 21 14:20:32 n2 myapp: {BOOT}".encode()], place()).events == []

@@ -40,6 +40,7 @@ class Node:
             f'spool_directory = "{home}/spool"\njob_directory = "{home}/jobs"\nnvml_library = "{library}"\n'
             f'database_url = "{url}"\npoll_s = 1.0\nbeat_s = 2.0\njob_beat_s = 1.0\nsweep_s = 3600.0\n'
             f'gpu_numbering = "minor"\n[checks]\nstate_file = "{home}/checks.json"\n'
+            f'[slurm]\nbin_directory = "{home}"\n'
         )
         self.agent: subprocess.Popen[bytes] | None = None
 
@@ -182,7 +183,7 @@ def test_prolog_and_epilog_leave_an_allocation_with_gpu_identities(node: Node) -
 
 
 def test_permitted_refusal_of_the_broken_gpu_and_of_nothing_else(node: Node) -> None:
-    """Without a permission the job starts; with one, only the job that would get the lost GPU is refused."""
+    """Without a permission the job starts; with one, only the job that would get the lost GPU is refused, if Slurm requeues it."""
     from probing_cluster.db import store
 
     node.start()
@@ -194,6 +195,13 @@ def test_permitted_refusal_of_the_broken_gpu_and_of_nothing_else(node: Node) -> 
     assert node.ask("prolog", job_id=1, gpus=str(broken), **who)["fit"] is True
     with store.Store.open(node.url) as service:
         service.request("n1", "refusal_permission", ttl_s=300.0, cluster="c")
+    scontrol = node.home / "scontrol"
+    flags = "JobId=$3 JobName=x\n   Requeue=%d Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0\n"
+    scontrol.write_text(f"#!/bin/sh\ncat <<END\n{flags % 0}END\n")
+    scontrol.chmod(0o755)
+    spared = node.wait(lambda: (said := node.ask("prolog", job_id=5, gpus=str(broken), **who))["reason"].endswith("cancel the job") and said)  # fmt: skip
+    assert spared["fit"] is True
+    scontrol.write_text(f"#!/bin/sh\ncat <<END\n{flags % 1}END\n")
     node.wait(lambda: node.ask("prolog", job_id=2, gpus=str(broken), **who)["fit"] is False)
     assert node.ask("prolog", job_id=3, gpus=str(well), **who)["fit"] is True
     assert node.ask("prolog", job_id=4, gpus="", **who)["fit"] is True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -274,3 +275,26 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setattr(requirements.shutil, "which", found)
     with pytest.raises(errors.UsageError, match=r"missing: slurmdbd; install them"):
         cluster.Sandbox.up(tmp_path / "x")
+
+
+def test_a_prolog_that_asks_first_refuses_only_what_slurm_requeues(bare: cluster.Sandbox) -> None:
+    """srun, salloc and --no-requeue would be cancelled: they start; a batch job is sent elsewhere."""
+    script = bare.layout.etc / "prolog.d/refuse"
+    conf = bare.layout.slurm_conf
+    script.write_text(
+        f'#!/bin/sh\n[ "$SLURMD_NODENAME" = n1 ] || exit 0\nexec {sys.executable} -c "\n'
+        "import sys\nfrom probing_cluster.core import settings\nfrom probing_cluster.probe_agent import requeue\n"
+        f"sys.exit(requeue.asking(settings.SlurmSettings(conf='{conf}', bin_directory='/usr/bin'))($SLURM_JOB_ID))\"\n"
+    )
+    script.chmod(0o755)
+    try:
+        assert bare.run(["srun", "-w", "n1", "true"], check=False).returncode == 0
+        assert bare.run(["salloc", "-w", "n1", "true"], check=False).returncode == 0
+        kept = bare.submit("true", nodes=1, nodelist="n1", no_requeue=True)
+        assert bare.wait(kept, ["COMPLETED", "FAILED", "CANCELLED"], timeout_s=60) == "COMPLETED"
+        sent = bare.submit("sleep 0.1", nodes=1, exclusive=True)
+        assert bare.wait(sent, ["COMPLETED", "FAILED", "CANCELLED"], timeout_s=60) == "COMPLETED"
+        assert "drain" in bare.run(["sinfo", "-hn", "n1", "-o", "%T"]).stdout
+    finally:
+        script.unlink()
+        bare.run(["scontrol", "update", "NodeName=n1", "State=RESUME"], check=False)

@@ -1,0 +1,52 @@
+"""Does Slurm run a job again when its Prolog fails? Asked of slurmctld, and only when a refusal is about to be made.
+
+Slurm requeues a batch job that may be requeued, and cancels every other: srun, salloc, `--no-requeue`. The Prolog's
+environment does not say which a job is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from probing_cluster.core import settings
+from probing_cluster.healthchecks import processes
+
+DEADLINE_S = 2.0
+"""Longest slurmctld is waited for: a Prolog is waiting."""
+_KEPT = ("PATH", "LD_LIBRARY_PATH", "HOME", "USER", "SLURM_CONF")
+_JOB = re.compile(r"JobId=(\d+) ", re.ASCII)
+_FLAGS = re.compile(r"^   Requeue=(\d+) Restarts=\d+ BatchFlag=(\d+) Reboot=\d+ ExitCode=\d+:\d+$", re.ASCII | re.MULTILINE)  # fmt: skip
+
+Requeues = Callable[[int], bool]
+"""True when Slurm is known to requeue the job of this id."""
+
+
+def asking(slurm: settings.SlurmSettings, deadline_s: float = DEADLINE_S) -> Requeues:
+    """Asks `scontrol show job`; whatever cannot be learnt means no."""
+    command = str(Path(slurm.bin_directory) / "scontrol") if slurm.bin_directory else "scontrol"
+
+    def ask(job_id: int) -> bool:
+        environment = {k: os.environ[k] for k in _KEPT if k in os.environ} | {"LC_ALL": "C"}
+        if slurm.conf:
+            environment["SLURM_CONF"] = slurm.conf
+        argv = [command, "show", "job", str(job_id)]
+        try:
+            said = processes.run(argv, deadline_s=deadline_s, env=environment)
+        except OSError:
+            return False
+        return said.code == 0 and is_requeued(said.out, job_id)
+
+    return ask
+
+
+def is_requeued(shown: str, job_id: int) -> bool:
+    """Whether `scontrol show job` shows job `job_id` as a batch job that may be requeued.
+
+    An array or heterogeneous job shows all its parts; a name may hold anything, so two lines that fit say nothing.
+    """
+    mine = [b for b in shown.split("\n\n") if (m := _JOB.match(b.lstrip("\n"))) and int(m[1]) == job_id]
+    flags = [found.groups() for block in mine for found in _FLAGS.finditer(block)]
+    return len(mine) == 1 and len(flags) == 1 and all(int(f) > 0 for f in flags[0])
