@@ -41,8 +41,7 @@ def register(register: commands.Commands) -> None:
 
 
 def _attribute(args: argparse.Namespace) -> int:
-    from probing_cluster.attribution import attribute
-    from probing_cluster.control_plane.tasks import accounts
+    from probing_cluster.attribution import accounts, attribute
     from probing_cluster.db import store as db_store
 
     config = settings.load(args.config)
@@ -58,10 +57,21 @@ def _attribute(args: argparse.Namespace) -> int:
         else:
             for done in attribute.in_slices(store, since=since, until=until, **how):
                 total.add(done, said)
-        while not args.dry_run and (n := accounts.update(store, config.attribution, since=_EPOCH)):
-            total.n_accounts += n
+        if not args.dry_run:
+            total.n_accounts = accounts.update(
+                store, config.attribution, since=_EPOCH, between=_accounts_so_far
+            )
     said.end(total)
     return 0
+
+
+def _accounts_so_far(n_accounts: int) -> bool:
+    """Tells how far the accounts have got, where there is more than a slice of them."""
+    from probing_cluster.attribution import accounts
+
+    if n_accounts >= accounts.SLICE_ROWS // 2:
+        print(f"probing-ctl: {n_accounts} run accounts made", file=sys.stderr)
+    return True
 
 
 class _Text:
