@@ -27,7 +27,7 @@ def _upgrade(args: argparse.Namespace) -> int:
     from probing_cluster.db import engines, migrate
 
     config = settings.load(args.config)
-    found = migrate.upgrade(engines.url_of(config))
+    found = migrate.upgrade(engines.url_of(config, create=True))
     print(f"schema {found.current} on {_where(config)}")
     return 0
 
@@ -48,10 +48,9 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def _start(args: argparse.Namespace) -> int:
-    from probing_cluster.db import embedded
+    from probing_cluster.db import engines
 
-    config = _embedded(args)
-    print(embedded.ensure(config.database.directory))
+    print(engines.url_of(_embedded(args)))
     return 0
 
 

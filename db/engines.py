@@ -15,12 +15,22 @@ from probing_cluster.db import binary_arrays, embedded, network, plain
 _PERMISSION = "42501"
 
 
-def url_of(where: settings.Settings | settings.DatabaseSettings | str) -> str:
-    """The URL meant; the embedded server is started when the settings name none."""
+def url_of(where: settings.Settings | settings.DatabaseSettings | str, *, create: bool = False) -> str:
+    """The URL meant; the embedded server is started when the settings name none, and with `create` made where there is none.
+
+    Raises DatabaseUnavailable.
+    """
     if isinstance(where, str):
         return where
     database = where.database if isinstance(where, settings.Settings) else where
-    return database.url or embedded.ensure(database.directory)
+    if database.url:
+        return database.url
+    if not create and not embedded.exists(database.directory):
+        raise errors.DatabaseUnavailable(
+            f"there is none in {database.directory} yet; `probing-ctl serve` or `probing-ctl db upgrade` makes one, "
+            "`probing-ctl import` makes one of files"
+        )
+    return embedded.ensure(database.directory)
 
 
 def make(url: str, **options: Any) -> sa.Engine:
