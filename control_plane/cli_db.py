@@ -33,10 +33,11 @@ def _upgrade(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
-    from probing_cluster.db import embedded, migrate
+    from probing_cluster.db import embedded, engines, migrate
 
     config = settings.load(args.config)
     directory = config.database.directory
+    engines.require_made(config.database)
     if not config.database.url and not embedded.running(directory):
         msg = f"the embedded server of {directory} does not run; start it with probing-ctl db start"
         raise errors.DatabaseUnavailable(msg)

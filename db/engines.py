@@ -25,12 +25,18 @@ def url_of(where: settings.Settings | settings.DatabaseSettings | str, *, create
     database = where.database if isinstance(where, settings.Settings) else where
     if database.url:
         return database.url
-    if not create and not embedded.exists(database.directory):
+    if not create:
+        require_made(database)
+    return embedded.ensure(database.directory)
+
+
+def require_made(database: settings.DatabaseSettings) -> None:
+    """Raises DatabaseUnavailable where the settings name no server and nobody has made the embedded one yet."""
+    if not database.url and not embedded.exists(database.directory):
         raise errors.DatabaseUnavailable(
             f"there is none in {database.directory} yet; `probing-ctl serve` or `probing-ctl db upgrade` makes one, "
             "`probing-ctl import` makes one of files"
         )
-    return embedded.ensure(database.directory)
 
 
 def make(url: str, **options: Any) -> sa.Engine:
