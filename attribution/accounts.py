@@ -59,9 +59,17 @@ def update(
             if not between(total):
                 return
 
-    with arrow.reading(source.connection_uri(), _STALE, [since, now - _REFRESH, now - _TOLD_AFTER]) as reader:
+    query = _with_instants(_STALE, since, now - _REFRESH, now - _TOLD_AFTER)
+    with arrow.reading(source.connection_uri(), query) as reader:
         bulk.load_run_accounts(source.connection_uri(), slices(reader))
     return total
+
+
+def _with_instants(query: str, *instants: datetime) -> str:
+    """The query with its `$1` … written out: with parameters the driver would give all rows as one batch."""
+    for number, at in enumerate(instants, 1):
+        query = query.replace(f"${number}", f"timestamptz '{clock.iso_z(at)}'")
+    return query
 
 
 def run_of(attempt: records.JobAttempt) -> RunKey:
