@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from scipy import special
 
 DAY_S = 86400.0
+Floats = Any
+"""A numpy array of float64."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +77,25 @@ def renewal(model: Model) -> float:
     return model.productive_s / (scheduled + q * (1.0 + rate * scheduled))
 
 
+def renewals(model: Model, n_nodes: Floats, queue_s: Floats, productive_s: Floats) -> Floats:
+    """`renewal` of many runs that differ in size, wait and length only; equal to it to the last bit."""
+    found = np.empty(len(n_nodes))
+    u0, dt, w = model.restart_s, model.interval_s, model.write_s
+    for size in np.unique(n_nodes):
+        of_size = n_nodes == size
+        rate = replace(model, n_nodes=float(size)).rate_per_s
+        r, q = productive_s[of_size], queue_s[of_size]
+        if rate == 0:
+            found[of_size] = r / (r * (1 + w / dt) + u0 + q)
+        elif rate * (u0 + dt + w) > 700:
+            found[of_size] = 0.0
+        else:
+            per_segment = math.exp(rate * u0) * math.expm1(rate * (dt + w)) / rate
+            scheduled = r / dt * per_segment + math.expm1(rate * u0) / rate
+            found[of_size] = r / (scheduled + q * (1.0 + rate * scheduled))
+    return found
+
+
 def best_interval_young_s(model: Model) -> float:
     """sqrt(2 w / λ), the published optimum, seconds; infinite without failures."""
     rate = model.rate_per_s
@@ -88,6 +109,8 @@ def best_interval_s(model: Model) -> float:
         return math.inf
     if model.write_s == 0:
         return 0.0
+    from scipy import special  # its import costs the service 20 MB that it does not need
+
     return float((1.0 + special.lambertw(-math.exp(-1.0 - rate * model.write_s)).real) / rate)
 
 

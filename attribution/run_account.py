@@ -15,6 +15,10 @@ Key = tuple[str, int, datetime]
 """Cluster, job id and submit time: what makes an attempt this attempt."""
 
 
+KEPT = frozenset({"COMPLETED", "RUNNING", "SUSPENDED", "COMPLETING"})
+"""States of an attempt whose training is not lost."""
+
+
 @records.record
 class Checkpoint:
     """One checkpoint the probe saw written."""
@@ -115,7 +119,7 @@ def split(attempt: records.JobAttempt, running_us: int, seen: Progress | None, a
     active = running_us - suspended
     restart = min(active, _restart_us(attempt, active, seen, assume))
     training = active - restart
-    kept = attempt.state in ("COMPLETED", "RUNNING", "SUSPENDED", "COMPLETING")
+    kept = attempt.state in KEPT
     lost = 0 if kept else min(training, _lost_us(attempt, training, seen, assume))
     checkpoint = min(training - lost, _checkpoint_us(training - lost, seen, assume))
     return Split(

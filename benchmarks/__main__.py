@@ -114,6 +114,11 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         needs=("bench",),
     ),
     Benchmark(
+        module="run_accounts",
+        about="accounts of every run of an imported history",
+        short=("--runs", "40000"),
+    ),
+    Benchmark(
         module="probe_overhead",
         about="what the probe costs a training process",
         short=("--runs", "20", "--no-theirs"),

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from benchmarks.attribution import core_join, figures, generate, incremental
+from benchmarks.attribution import core_join, figures, generate, incremental, processes
 from probing_cluster.attribution import reattribute
 
 
@@ -57,7 +56,7 @@ def one(task: str, engine: str, directory: Path) -> dict[str, Any]:
     else:
         answer = _reattribute(directory)
     took, used = time.perf_counter() - begin, time.process_time() - cpu
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    peak = processes.peak_mb()
     return {"engine": engine, "s": round(took, 3), "cpu_s": round(used, 3), "peak_mb": peak, "answer": answer}
 
 

@@ -25,8 +25,9 @@ from typing import Any, LiteralString, cast
 import psycopg
 import sqlalchemy as sa
 
+from probing_cluster.attribution import accounts
 from probing_cluster.control_plane import cli_dashboards, metrics
-from probing_cluster.control_plane.tasks import accounts
+from probing_cluster.core import settings
 from probing_cluster.db import embedded, migrate, partitions, roles
 from probing_cluster.db import store as store_module
 
@@ -231,13 +232,7 @@ def _ask_store(store: store_module.Store) -> None:
         "a scrape: verdicts_since.sql": asked(
             metrics.VERDICTS, cluster="bench", since=now - timedelta(days=1)
         ),
-        "run accounts: stale_runs.sql": asked(
-            accounts.STALE,
-            since=since,
-            refresh_before=now - timedelta(minutes=5),
-            told_after=now - timedelta(hours=2),
-            most=500,
-        ),
+        "run accounts, a pass": lambda: accounts.update(store, settings.AttributionSettings(), since=since),
     }.items():
         print(f"{timed(work):9.1f} ms   {name}")
 

@@ -16,6 +16,7 @@ from probing_cluster.core import clock, records, sanitize, settings
 
 if TYPE_CHECKING:
     from probing_cluster.attribution import attribute, taxonomy
+    from probing_cluster.db import store as db_store
 
 _EPOCH = datetime(1970, 1, 2, tzinfo=UTC)
 
@@ -41,7 +42,6 @@ def register(register: commands.Commands) -> None:
 
 def _attribute(args: argparse.Namespace) -> int:
     from probing_cluster.attribution import attribute
-    from probing_cluster.control_plane.tasks import accounts
     from probing_cluster.db import store as db_store
 
     config = settings.load(args.config)
@@ -57,8 +57,8 @@ def _attribute(args: argparse.Namespace) -> int:
         else:
             for done in _followed(attribute.in_slices(store, since=since, until=until, **how)):
                 total.add(done, said)
-        while not args.dry_run and (n := accounts.update(store, config.attribution, since=_EPOCH)):
-            total.n_accounts += n
+        if not args.dry_run:
+            total.n_accounts = _accounted(store, config)
     said.end(total)
     return 0
 
@@ -71,6 +71,19 @@ def _followed(slices: Iterator[attribute.AttributionRun]) -> Iterator[attribute.
                 shown.at(f"what ended before {done.until:%Y-%m-%d %H:%M} UTC is judged")
             shown.step(done.n_attempts)
             yield done
+
+
+def _accounted(store: db_store.Store, config: settings.Settings) -> int:
+    """How many run accounts were made, while people see how far it has got."""
+    from probing_cluster.attribution import accounts
+
+    with progress.Progress("attribute", None, "run accounts") as shown:
+
+        def between(n_accounts: int) -> bool:
+            shown.at(f"{n_accounts:,} are stored")
+            return True
+
+        return accounts.update(store, config.attribution, since=_EPOCH, between=between)
 
 
 class _Text:

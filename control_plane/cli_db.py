@@ -27,16 +27,17 @@ def _upgrade(args: argparse.Namespace) -> int:
     from probing_cluster.db import engines, migrate
 
     config = settings.load(args.config)
-    found = migrate.upgrade(engines.url_of(config))
+    found = migrate.upgrade(engines.url_of(config, create=True))
     print(f"schema {found.current} on {_where(config)}")
     return 0
 
 
 def _status(args: argparse.Namespace) -> int:
-    from probing_cluster.db import embedded, migrate
+    from probing_cluster.db import embedded, engines, migrate
 
     config = settings.load(args.config)
     directory = config.database.directory
+    engines.require_made(config.database)
     if not config.database.url and not embedded.running(directory):
         msg = f"the embedded server of {directory} does not run; start it with probing-ctl db start"
         raise errors.DatabaseUnavailable(msg)
@@ -48,10 +49,9 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def _start(args: argparse.Namespace) -> int:
-    from probing_cluster.db import embedded
+    from probing_cluster.db import engines
 
-    config = _embedded(args)
-    print(embedded.ensure(config.database.directory))
+    print(engines.url_of(_embedded(args)))
     return 0
 
 

@@ -88,8 +88,12 @@ def _loaded(args: argparse.Namespace) -> tuple[settings.Settings, object]:
         cluster=args.cluster or base.cluster.name,
         now=now,
     )
-    with db_store.Store.open(config, upgrade=True) as store:
-        done = load.load(store, order)
+    files = load.read(order)
+    # Only what was read makes a database: job output alone is about attempts that one has already.
+    with db_store.Store.open(
+        config, upgrade=bool(files.attempts or files.events or config.database.url)
+    ) as store:
+        done = load.save(store, order, files)
     return config, done
 
 

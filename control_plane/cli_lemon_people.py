@@ -54,8 +54,7 @@ def _say(args: argparse.Namespace) -> int:
         _require_known(store, names)
         author = store.speaker(cli_nodes.who())
         notes = [_note(config, name, action, author, args.note) for name in names]
-        for note in notes:
-            store.add_note(note)
+        store.add_notes(notes)
         ours = {d.node for d in store.drains(open_only=True) if d.action == "drain"}
     if args.json:
         told = [
@@ -121,8 +120,7 @@ def _tickets(args: argparse.Namespace) -> int:
 def _store_tickets(store: db_store.Store, found: tickets.Tickets) -> int:
     known = {n.note_id for n in store.notes(action="ticket")}
     fresh = [n for n in found.notes if n.note_id not in known]
-    for note in fresh:
-        store.add_note(note)
+    store.add_notes(fresh)
     return len(fresh)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import pwd
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -130,17 +130,43 @@ def ask(store: db_store.Store, gang: Gang) -> int:
     if gang.attempt is not None and gang.attempt.end_at is not None:
         return 0
     running = {b.node for b in store.heartbeats(job_id=gang.job_id)}
-    for node in sorted(running):
-        store.request(node, "collect", gang.job_id, ASK_TTL_S, cluster=gang.cluster)
-    return len(running)
+    return len(store.request_all(sorted(running), "collect", gang.job_id, ASK_TTL_S, cluster=gang.cluster))
 
 
 def faults(store: db_store.Store, attempt: records.JobAttempt, onset_at: datetime) -> Mapping[str, set[str]]:
     """Kinds of trusted faults per node that may have stopped the attempt's ranks, which last got on at `onset_at`."""
-    began = attempt.start_at or attempt.submit_at
-    told = store.events(nodes=attempt.nodes, since=onset_at - node_faults.LOOK_BACK)
-    held = store.allocations(job_id=attempt.job_id, since=began - ONE_MOMENT)
-    return node_faults.live(told, attempt, [a for a in held if a.cluster == attempt.cluster], onset_at)
+    return faults_of(store, [(attempt, onset_at)])[attempt.job_id]
+
+
+def faults_of(
+    store: db_store.Store, stalled: Sequence[tuple[records.JobAttempt, datetime]]
+) -> dict[int, Mapping[str, set[str]]]:
+    """`faults` of several attempts, by job id, in two reads."""
+    since: dict[str, datetime] = {}
+    for attempt, onset_at in stalled:
+        looked = onset_at - node_faults.LOOK_BACK
+        since |= {node: min(looked, since.get(node, looked)) for node in attempt.nodes}
+    told: dict[str, list[records.HealthEvent]] = {}
+    for event in store.events_on(since):
+        told.setdefault(event.node, []).append(event)
+    began = {a.job_id: (a.start_at or a.submit_at) - ONE_MOMENT for a, _ in stalled}
+    held: dict[int, list[records.JobAllocation]] = {}
+    for one in store.allocations(job_ids=list(began), since=min(began.values())) if began else ():
+        held.setdefault(one.job_id, []).append(one)
+    found = {}
+    for attempt, onset_at in stalled:
+        mine = [
+            e for n in set(attempt.nodes) for e in told.get(n, ()) if e.at >= onset_at - node_faults.LOOK_BACK
+        ]
+        parts = [
+            x
+            for x in held.get(attempt.job_id, ())
+            if x.cluster == attempt.cluster and x.at >= began[attempt.job_id]
+        ]
+        found[attempt.job_id] = node_faults.live(
+            sorted(mine, key=lambda e: (e.at, e.event_id)), attempt, parts, onset_at
+        )
+    return found
 
 
 Make = Callable[[db_store.Store, Gang, datetime], dict[str, Any]]

@@ -39,7 +39,11 @@ def require_utc(name: str, value: datetime) -> datetime:
     if value.tzinfo is None:
         msg = f"{name} is a naive datetime ({value.isoformat()}); give it a time zone"
         raise MalformedInput(msg)
-    return value.astimezone(UTC)
+    try:
+        return value.astimezone(UTC)
+    except OverflowError as exc:
+        msg = f"{name} ({value.isoformat()}) is no time in UTC; years are 1 to 9999"
+        raise MalformedInput(msg) from exc
 
 
 def from_epoch_s(seconds: float) -> datetime:

@@ -9,6 +9,10 @@ from probing_cluster.core.errors import MalformedInput
 
 MAX_HOSTS = 200_000
 """An expression that expands to more is a mistake or an attack, not a cluster."""
+MAX_NAME_CHARS = 253
+"""A longer host name is none (RFC 1035)."""
+_MAX_BRACKETS = 16
+_MAX_DIGITS = 18
 
 
 def expand(expression: str) -> list[str]:
@@ -24,6 +28,9 @@ def expand(expression: str) -> list[str]:
         for host in _expand_one(part, text):
             if len(hosts) >= MAX_HOSTS:
                 msg = f"hostlist expands to more than {MAX_HOSTS} hosts: {text[:80]!r}"
+                raise MalformedInput(msg)
+            if len(host) > MAX_NAME_CHARS:
+                msg = f"a host name longer than {MAX_NAME_CHARS} characters: {host[:80]!r}"
                 raise MalformedInput(msg)
             hosts.append(host)
     return hosts
@@ -55,6 +62,9 @@ def _expand_one(part: str, whole: str) -> Iterator[str]:
     if not bracket:
         yield head
         return
+    if rest.count("[") >= _MAX_BRACKETS:
+        msg = f"more than {_MAX_BRACKETS} brackets in one name of hostlist {whole[:80]!r}"
+        raise MalformedInput(msg)
     inside, _, tail = rest.partition("]")
     for item in inside.split(","):
         for number in _numbers(item, whole):
@@ -64,8 +74,9 @@ def _expand_one(part: str, whole: str) -> Iterator[str]:
 
 def _numbers(item: str, whole: str) -> Iterator[str]:
     low, dash, high = item.strip().partition("-")
-    if not digits.is_number(low) or (dash and not digits.is_number(high)):
-        msg = f"bad range {item!r} in hostlist {whole[:80]!r}"
+    numbers = digits.is_number(low) and (not dash or digits.is_number(high))
+    if not numbers or max(len(low), len(high)) > _MAX_DIGITS:
+        msg = f"bad range {item[:80]!r} in hostlist {whole[:80]!r}"
         raise MalformedInput(msg)
     if not dash:
         yield low

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ _OTHER = {
     b"7z\xbc\xaf": "7-zip",
     b"LPKSHHRH": "a binary journal",
 }
+_CUT = 1 << 20
+"""Bytes of a line that are read; no log's line means anything behind them."""
 _HEAD = max(len(magic) for magic in (*_READERS, *_OTHER))
 
 
@@ -47,3 +50,22 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
                 raise
             msg = f"{path} is packed, and broken: {exc}"
             raise errors.MalformedInput(msg) from exc
+
+
+def whole(stream: IO[bytes], path: Path, most: int | None = None) -> bytes:
+    """All bytes of a stream of `opened`; raises MalformedInput where they are more than `most` (an eighth of the memory)."""
+    limit = most or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
+    data = stream.read(limit + 1)
+    if len(data) > limit:
+        msg = f"{path} holds more than {limit >> 20} MiB, an eighth of this machine's memory; split it and import the parts"
+        raise errors.MalformedInput(msg)
+    return data
+
+
+def lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """The lines of a stream of `opened`, each cut to a length that fits: a packed file may hold one of gigabytes."""
+    while line := stream.readline(_CUT):
+        yield line
+        rest = line
+        while len(rest) == _CUT and not rest.endswith(b"\n"):
+            rest = stream.readline(_CUT)

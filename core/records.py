@@ -140,7 +140,9 @@ class HealthEvent(FromRow):
     job_id: int | None = doc("Slurm job id when the source itself ties the event to a job", default=None)
     count: int = doc("how many times it was seen when equal events were coalesced", default=1)
     last_at: datetime | None = doc("the last time when coalesced, UTC; null for a single event", default=None)
-    source: str = doc("who saw it: kernel, nvml, amdsmi, sysfs, mount, service, check, agent, joblog, probe, import")
+    source: str = doc(
+        "who saw it: kernel, nvml, amdsmi, sysfs, mount, service, check, agent, joblog, probe, import"
+    )
     message: str = doc("the source's text, control characters removed")
     measured: float | None = doc("the measured value, in `unit`", default=None)
     threshold: float | None = doc("the limit it crossed, in `unit`", default=None)

@@ -53,7 +53,9 @@ def table(cls: type[Any], records: Iterable[Any]) -> Any:
 
 @contextlib.contextmanager
 def reading(uri: str, query: str, parameters: Sequence[Any] = ()) -> Iterator[Any]:
-    """A `pyarrow.RecordBatchReader` over a query's rows, streamed; `$1` … stand for the parameters.
+    """A `pyarrow.RecordBatchReader` over a query's rows; `$1` … stand for the parameters.
+
+    Without parameters the rows are streamed, in batches of 16 MiB; with them the driver holds them all at once.
 
     numeric, inet and ranges have no Arrow form: cast them in SQL. Raises DatabaseUnavailable.
     """

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql as pg
 
 from probing_cluster.core import records
-from probing_cluster.db import arrow, rows, store_attempts, tables
+from probing_cluster.db import arrow, rows, store_attempts, store_base, tables
 
 BATCH_ROWS = 50_000
 _MERGE_EVENTS = (Path(__file__).parent / "bulk_events.sql").read_text(encoding="utf-8")
@@ -23,20 +23,31 @@ _MERGE_EVENTS = (Path(__file__).parent / "bulk_events.sql").read_text(encoding="
 
 def load_attempts(uri: str, attempts: Iterable[records.JobAttempt] | Iterable[Any]) -> int:
     """Merge attempts, given as records or as Arrow tables or batches of their schema; the rows read."""
-    names = rows.names(records.JobAttempt)
-    incoming = sa.table("incoming", *(sa.column(name) for name in names))
-    key = [incoming.c[name] for name in ("cluster", "job_id", "submit_at")]
-    once = sa.select(*incoming.c).prefix_with("DISTINCT ON (cluster, job_id, submit_at)").order_by(*key)
-    dialect = pg.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's factory is not annotated
-    merge = store_attempts.merge_attempts(once).compile(
-        dialect=dialect, compile_kwargs={"literal_binds": True}
-    )
-    return _load(uri, records.JobAttempt, attempts, str(merge))[0]
+    incoming = _incoming(records.JobAttempt)
+    key = [incoming.selected_columns[name] for name in ("cluster", "job_id", "submit_at")]
+    once = incoming.prefix_with("DISTINCT ON (cluster, job_id, submit_at)").order_by(*key)
+    return _load(uri, records.JobAttempt, attempts, _compiled(store_attempts.merge_attempts(once)))[0]
 
 
 def load_events(uri: str, events: Iterable[records.HealthEvent] | Iterable[Any]) -> int:
     """Store events, given as records or as Arrow tables or batches of their schema; how many were new."""
     return sum(_load(uri, records.HealthEvent, events, _MERGE_EVENTS)[1])
+
+
+def load_run_accounts(uri: str, accounts: Iterable[Any]) -> int:
+    """Store run accounts, given as Arrow tables of their schema; a run's newer account replaces its older. How many."""
+    merge = _compiled(store_base.upsert(tables.run_account, _incoming(records.RunAccount)))
+    return _load(uri, records.RunAccount, accounts, merge)[0]
+
+
+def _incoming(cls: type[Any]) -> sa.Select[Any]:
+    columns = [sa.column(name) for name in rows.names(cls)]
+    return sa.select(*sa.table("incoming", *columns).c)
+
+
+def _compiled(statement: sa.ClauseElement) -> str:
+    dialect = pg.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's factory is not annotated
+    return str(statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
 
 
 def _load(uri: str, cls: type[Any], source: Iterable[Any], merge: str) -> tuple[int, list[int]]:

@@ -88,6 +88,15 @@ def running(directory: str | os.PathLike[str]) -> bool:
     return server_files.running_pid(_home(directory) / "data") is not None
 
 
+def exists(directory: str | os.PathLike[str]) -> bool:
+    """Whether there is a database in `directory`, its server running or not; also one that only its owner may look into."""
+    data = _home(directory) / "data"
+    try:
+        return (data / "PG_VERSION").exists()
+    except PermissionError:
+        return True
+
+
 def kill(directory: str | os.PathLike[str]) -> None:
     """End the server of `directory` with SIGKILL, as a crash would: for fault tests."""
     pid = server_files.running_pid(_home(directory) / "data")

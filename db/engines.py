@@ -15,12 +15,28 @@ from probing_cluster.db import binary_arrays, embedded, network, plain, unreadab
 _PERMISSION = "42501"
 
 
-def url_of(where: settings.Settings | settings.DatabaseSettings | str) -> str:
-    """The URL meant; the embedded server is started when the settings name none."""
+def url_of(where: settings.Settings | settings.DatabaseSettings | str, *, create: bool = False) -> str:
+    """The URL meant; the embedded server is started when the settings name none, and with `create` made where there is none.
+
+    Raises DatabaseUnavailable.
+    """
     if isinstance(where, str):
         return where
     database = where.database if isinstance(where, settings.Settings) else where
-    return database.url or embedded.ensure(database.directory)
+    if database.url:
+        return database.url
+    if not create:
+        require_made(database)
+    return embedded.ensure(database.directory)
+
+
+def require_made(database: settings.DatabaseSettings) -> None:
+    """Raises DatabaseUnavailable where the settings name no server and nobody has made the embedded one yet."""
+    if not database.url and not embedded.exists(database.directory):
+        raise errors.DatabaseUnavailable(
+            f"there is none in {database.directory} yet; `probing-ctl serve` or `probing-ctl db upgrade` makes one, "
+            "`probing-ctl import` makes one of files"
+        )
 
 
 def make(url: str, *, tolerant: bool = False, **options: Any) -> sa.Engine:

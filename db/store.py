@@ -26,9 +26,9 @@ class Store(
     ) -> Self:
         """The store of a URL or of the settings (starting the embedded server where they name none).
 
-        With `upgrade` the schema is first brought to this version. Raises DatabaseUnavailable.
+        With `upgrade` the database is made where there is none, and the schema brought to this version. Raises DatabaseUnavailable.
         """
-        url = engines.url_of(where)
+        url = engines.url_of(where, create=upgrade)
         if upgrade:
             from probing_cluster.db import migrate  # Alembic's import costs readers a good part of a second
 

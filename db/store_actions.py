@@ -61,8 +61,13 @@ class ActionRows(store_base.StoreBase):
 
     def add_note(self, note: records.OperatorNote) -> None:
         """Record what a person said; a note of that id that is there already stays as it is."""
-        insert = pg.insert(tables.operator_note).values(rows.to_row(note))
-        self._execute(insert.on_conflict_do_nothing())
+        self.add_notes([note])
+
+    def add_notes(self, notes: Iterable[records.OperatorNote]) -> None:
+        """Record several as `add_note` does one."""
+        given = [rows.to_row(note) for note in notes]
+        if given:
+            self._execute(pg.insert(tables.operator_note).on_conflict_do_nothing(), given)
 
     def speaker(self, person: str) -> str:
         """The name that `person` writes under: an operator's own login role, whatever their account is called; else theirs."""
@@ -88,15 +93,19 @@ class ActionRows(store_base.StoreBase):
         """Store scores; a node's second score of one day replaces the first."""
         self._upsert(records.LemonScore, scores)
 
-    def lemon_scores(self, day: datetime | None = None, node: str | None = None) -> list[records.LemonScore]:
-        """Scores of one day, highest first; of the latest scored day when neither day nor node is given."""
+    def lemon_scores(
+        self, day: datetime | None = None, node: str | None = None, nodes: Iterable[str] | None = None
+    ) -> list[records.LemonScore]:
+        """Scores of one day, highest first; of the latest scored day when neither day nor any node is given."""
         s = tables.lemon_score.c
         query = sa.select(tables.lemon_score).order_by(s.day, s.score.desc(), s.node)
         if node is not None:
             query = query.where(s.node == node)
+        if nodes is not None:
+            query = query.where(store_base.some(s.node, nodes))
         if day is not None:
             query = query.where(s.day == day)
-        elif node is None:
+        elif node is None and nodes is None:
             query = query.where(s.day == sa.select(sa.func.max(s.day)).scalar_subquery())
         return self._select(records.LemonScore, query)
 
@@ -140,28 +149,47 @@ class ActionRows(store_base.StoreBase):
         cluster: str | None = None,
     ) -> uuid.UUID:
         """Ask something of a node; it learns of it with its next delivery. `cluster` None = where the node's agent reports from."""
+        return self.request_all([node], verb, job_id, ttl_s, detail, cluster)[0]
+
+    def request_all(
+        self,
+        nodes: Iterable[str],
+        verb: str,
+        job_id: int | None = None,
+        ttl_s: float = 60.0,
+        detail: Mapping[str, Any] | None = None,
+        cluster: str | None = None,
+    ) -> list[uuid.UUID]:
+        """Ask the same of several nodes as `request` does of one; the requests in the nodes' order."""
         if verb not in REQUEST_VERBS:
             raise errors.UsageError(f"a node knows no request {verb!r}; valid: {', '.join(REQUEST_VERBS)}")
-        made = uuid.uuid4()
         h = tables.agent_heartbeat.c
+        asked = [(uuid.uuid4(), node) for node in nodes]
+        given = (
+            sa.values(sa.column("request_id", sa.Uuid()), sa.column("node", sa.Text()), name="asked")
+            .data(asked)
+            .alias("asked")
+        )
         known = (
             sa.select(h.cluster)
-            .where(h.node == node)
+            .where(h.node == given.c.node)
             .order_by(h.received_at.desc())
             .limit(1)
             .scalar_subquery()
         )
-        values = {
-            "request_id": made,
-            "cluster": cluster if cluster is not None else sa.func.coalesce(known, ""),
-            "node": node,
-            "verb": verb,
-            "job_id": job_id,
-            "detail": plain.plain(detail or {}),
+        values: dict[str, Any] = {
+            "request_id": sa.cast(given.c.request_id, sa.Uuid()),
+            "cluster": sa.literal(cluster) if cluster is not None else sa.func.coalesce(known, ""),
+            "node": given.c.node,
+            "verb": sa.literal(verb),
+            "job_id": sa.cast(sa.literal(job_id), sa.BigInteger()),
+            "detail": sa.cast(sa.literal(plain.plain(detail or {}), pg.JSONB()), pg.JSONB()),
             "expires_at": sa.func.now() + timedelta(seconds=ttl_s),
         }
-        self._execute(sa.insert(tables.node_request).values(**values))
-        return made
+        if asked:
+            chosen = sa.select(*(value.label(name) for name, value in values.items())).select_from(given)
+            self._execute(sa.insert(tables.node_request).from_select(list(values), chosen))
+        return [request_id for request_id, _ in asked]
 
     def cancel_request(self, request_id: uuid.UUID) -> None:
         """Withdraw a request that the node has not acknowledged."""

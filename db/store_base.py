@@ -104,9 +104,11 @@ def _driver_sql(query: str) -> str:
     return str(sa.text(query).compile(dialect=dialect))
 
 
-def upsert(table: sa.Table) -> pg.Insert:
-    """INSERT … ON CONFLICT (primary key) DO UPDATE of every record column."""
+def upsert(table: sa.Table, source: sa.Select[Any] | None = None) -> pg.Insert:
+    """INSERT … ON CONFLICT (primary key) DO UPDATE of every record column, from parameters or from another table's rows."""
     insert = pg.insert(table)
+    if source is not None:
+        insert = insert.from_select([c.name for c in source.selected_columns], source)
     keys = [column.name for column in table.primary_key.columns]
     new = {
         c.name: insert.excluded[c.name] for c in table.columns if c.name not in keys and c.name in _own(table)

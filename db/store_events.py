@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -11,11 +11,17 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql as pg
 
 from probing_cluster.core import records
-from probing_cluster.db import engines, store_base, tables
+from probing_cluster.db import engines, rows, store_base, tables
 
 _E = tables.health_event.c
 _SEVERITIES = list(records.Severity)
 _IDS_AT_ONCE = 200
+_ON = """
+SELECT e.*
+FROM unnest(CAST(:nodes AS text[]), CAST(:sinces AS timestamptz[])) AS g(node, since)
+CROSS JOIN LATERAL (SELECT * FROM probing.health_event x WHERE x.node = g.node AND x.at >= g.since) e
+ORDER BY e.at, e.event_id
+"""
 
 
 class EventRows(store_base.StoreBase):
@@ -27,6 +33,7 @@ class EventRows(store_base.StoreBase):
         since: datetime | None = None,
         until: datetime | None = None,
         job_id: int | None = None,
+        job_ids: Iterable[int] | None = None,
         kinds: Iterable[str] | None = None,
         min_severity: records.Severity | str | None = None,
         cluster: str | None = None,
@@ -36,6 +43,8 @@ class EventRows(store_base.StoreBase):
         query = sa.select(tables.health_event).order_by(_E.at, _E.event_id).limit(limit)
         if nodes is not None:
             query = query.where(store_base.some(_E.node, nodes))
+        if job_ids is not None:
+            query = query.where(store_base.some(_E.job_id, job_ids))
         if kinds is not None:
             query = query.where(store_base.some(_E.kind, kinds))
         if min_severity is not None:
@@ -52,6 +61,11 @@ class EventRows(store_base.StoreBase):
         query = query.where(_E.at >= since) if since is not None else query
         query = query.where(_E.at < until) if until is not None else query
         return self._select(records.HealthEvent, query)
+
+    def events_on(self, since: Mapping[str, datetime]) -> list[records.HealthEvent]:
+        """Every event on some nodes, of each node since an instant of its own; oldest first."""
+        given = {"nodes": list(since), "sinces": list(since.values())}
+        return [rows.from_row(records.HealthEvent, row) for row in self.told(_ON, given)] if since else []
 
     def latest_of_job(self, job_id: int, kind: str, since: datetime) -> list[records.HealthEvent]:
         """The newest event of a kind that each node told of a job since then, by node."""
@@ -125,10 +139,12 @@ class EventRows(store_base.StoreBase):
         node: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        job_ids: Iterable[int] | None = None,
     ) -> list[records.JobAllocation]:
         """GPU allocations as the Prologs saw them, by time."""
         a = tables.job_allocation.c
         query = sa.select(tables.job_allocation).order_by(a.at, a.node)
+        query = query.where(store_base.some(a.job_id, job_ids)) if job_ids is not None else query
         query = query.where(a.job_id == job_id) if job_id is not None else query
         query = query.where(a.node == node) if node is not None else query
         query = query.where(a.at >= since) if since is not None else query

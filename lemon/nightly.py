@@ -142,10 +142,10 @@ def measure(
     found = signals.compute(facts, recent=recent, cap_s=config.attribution.checkpoint_interval_s / 2)
     notes = [n for n in store.notes() if n.cluster == config.cluster.name and n.at < until]
     subjects = {n.subject.partition(":")[2] for n in notes if n.action in ("confirm", "deny")}
-    scores = {
-        node: [s for s in store.lemon_scores(node=node) if s.cluster == config.cluster.name]
-        for node in subjects
-    }
+    scores: dict[str, list[records.LemonScore]] = {node: [] for node in subjects}
+    for score in store.lemon_scores(nodes=sorted(subjects)):
+        if score.cluster == config.cluster.name:
+            scores[score.node].append(score)
     return found, calibration.fit(calibration.labels(notes, scores))
 
 

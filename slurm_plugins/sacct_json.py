@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from probing_cluster.core import errors, records
+from probing_cluster.core import errors, records, storable
 from probing_cluster.slurm_plugins import (
     attempt_rows,
     job_ids,
@@ -34,9 +34,12 @@ def parse_sacct_json(
     for place, job in enumerate(jobs, 1):
         steps += _n_steps(job)
         try:
-            found = attempt_of(job, cluster)
+            found = storable.require(attempt_of(job, cluster))
         except errors.MalformedInput as exc:
-            rejected.append(sacct_rows.refused(place, json.dumps(job), str(exc.args[0])))
+            rejected.append(sacct_rows.refused(place, _text(job), str(exc.args[0])))
+            continue
+        except (ValueError, OverflowError) as exc:
+            rejected.append(sacct_rows.refused(place, _text(job), f"a number in it is too large: {exc}"))
             continue
         (started if isinstance(found, records.JobAttempt) else waiting).append(found)  # type: ignore[arg-type]
     whole = attempt_rows.assemble(attempt_rows.with_zero_gpus(started, gpus_accounted))
@@ -49,6 +52,14 @@ def parse_sacct_json(
         merged=whole.merged,
         notes=tuple(dict.fromkeys(said for document in documents for said in _notes(document))),
     )
+
+
+def _text(job: Any) -> str:
+    """A job as it stands in the dump; cut where it is nested too deeply to be written again."""
+    try:
+        return json.dumps(job)
+    except RecursionError:
+        return f"job {slurm_json.number(slurm_json.table(job).get('job_id'))}, nested deeply"
 
 
 def _jobs(document: Any) -> list[Any]:

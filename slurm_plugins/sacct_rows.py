@@ -53,12 +53,15 @@ def read(
     layout = sacct_layout.Layout(names, delimiter or "|") if names else None
     pending: list[tuple[int, str]] = []
     found = layout is not None
+    if layout is not None:
+        _refuse_lacking(layout, 0, first=True)
     for line_no, raw in enumerate(lines, 1):
         line = raw.removesuffix("\r")
         if not line and not pending:
             continue
         new = sacct_layout.header(line, delimiter)
         if new is not None:
+            _refuse_lacking(new, line_no, first=not found)
             yield from _settle(layout, pending)
             layout, pending, found = new, [], True
             continue
@@ -67,6 +70,16 @@ def read(
     yield from _settle(layout, pending)
     if not found and data.strip():
         msg = "no header line with sacct's column names; give the field list it was made with"
+        raise errors.MalformedInput(msg)
+
+
+def _refuse_lacking(layout: sacct_layout.Layout, line_no: int, *, first: bool) -> None:
+    """Once for the file, not once for each of its rows. A header further down may be a person's text."""
+    if first and layout.missing:
+        msg = (
+            f"{f'line {line_no}: ' if line_no else ''}the field list lacks {', '.join(layout.missing)}, without which no attempt can be told; "
+            "run sacct again with them in --format"
+        )
         raise errors.MalformedInput(msg)
 
 

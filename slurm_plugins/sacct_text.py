@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from probing_cluster.core import errors, records
+from probing_cluster.core import errors, records, sanitize, storable
 from probing_cluster.slurm_plugins import attempt_rows, sacct_attempt, sacct_rows, sacct_times
 
 
@@ -60,9 +60,13 @@ class _Found:
             self.steps += 1
             return
         try:
-            found = sacct_attempt.attempt_of(row.fields, reading)
+            found = storable.require(sacct_attempt.attempt_of(row.fields, reading))
         except errors.MalformedInput as exc:
             self.rejected.append(sacct_rows.refused(row.line_no, row.text, str(exc.args[0])))
+            return
+        except (ValueError, OverflowError) as exc:
+            why = f"a number in it is none, or too large: {sanitize.clean(str(exc), 80)}"
+            self.rejected.append(sacct_rows.refused(row.line_no, row.text, why))
             return
         if isinstance(found, records.JobAttempt):
             self.started.append(found)

@@ -48,7 +48,8 @@ def documents(data: bytes) -> list[Any]:
             if where < line_end and _DOCUMENT.search(text, line_end):
                 at = line_end
                 continue
-            msg = f"not JSON: {exc}"
+            line_no = text.count("\n", 0, start.start()) + 1
+            msg = f"not JSON, in what begins in line {line_no}: {exc}"
             raise errors.MalformedInput(msg) from exc
         if isinstance(value, dict) or any(isinstance(item, dict) for item in value):
             found.append(value)

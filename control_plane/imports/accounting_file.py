@@ -20,7 +20,7 @@ def read(
 ) -> tuple[attempt_rows.ParseResult, list[kept_aside.Bad]]:
     """The attempts of `path` and the rows that became none; raises MalformedInput, OSError."""
     with packed.opened(path) as stream:
-        data = stream.read()
+        data = packed.whole(stream, path)
     try:
         if not fields and _is_json(data):
             found = sacct_json.parse_sacct_json(data, cluster=cluster)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from probing_cluster.control_plane.imports import kept_aside, kernel
-from probing_cluster.core import digits, errors, records, sanitize
+from probing_cluster.core import digits, errors, records, sanitize, storable
 from probing_cluster.core.catalogue import sxid, xid
 from probing_cluster.evidence.kernel import grammar, reader
 
@@ -48,7 +49,8 @@ def read(lines: Iterable[bytes], place: kernel.Place) -> kernel.Read:
             given = _object(text)
             key = json.dumps(given, sort_keys=True)
             seen[key] += 1
-            found.events.append(event_of(given, f"{seen[key]}:{key}", place, engine))
+            event = event_of(given, f"{seen[key]}:{key}", place, engine)
+            found.events.append(storable.require(event))
         except errors.MalformedInput as exc:
             bad = kept_aside.Bad(file=place.file, line_no=number, text=text, why=str(exc.args[0]))
             found.bad.append(bad)
@@ -98,10 +100,13 @@ def event_of(
 def _object(text: str) -> Mapping[str, Any]:
     try:
         given = json.loads(text)
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise errors.MalformedInput(f"not JSON: {exc}") from exc
     if not isinstance(given, dict):
         raise errors.MalformedInput("not a JSON object")
+    why = storable.why_not_json(given)
+    if why is not None:
+        raise errors.MalformedInput(why)
     return given
 
 
@@ -156,7 +161,11 @@ def _number(given: Mapping[str, Any], key: str, kind: type[Any]) -> Any:
     value = given.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or (kind is int and value != int(value)):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or (isinstance(value, float) and not (value.is_integer() if kind is int else math.isfinite(value)))
+    ):
         raise errors.MalformedInput(f"{key} must be a number")
     return kind(value)
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 from datetime import datetime, tzinfo
 from typing import Any
 
-from probing_cluster.core import records, sanitize
+from probing_cluster.core import records, sanitize, storable
 from probing_cluster.evidence.joblog import grammar, reader, slurm
 
 _COLUMNS = frozenset({"kind", "message", "pid", "detail", "meaning"})
@@ -28,7 +28,8 @@ def read(
             engine, found = reader.JobLogReader(), []
             continue
         found += engine.feed(number, text)
-    return [_event(f, attempt, read_at) for f in [*found, *engine.close()]]
+    events = (_event(f, attempt, read_at) for f in [*found, *engine.close()])
+    return [event for event in events if storable.why_not(event) is None]
 
 
 def _event(found: grammar.JobFinding, attempt: records.JobAttempt, read_at: datetime) -> records.HealthEvent:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 
 from probing_cluster.control_plane.imports import kept_aside, when
-from probing_cluster.core import records, sanitize
+from probing_cluster.core import records, sanitize, storable
 from probing_cluster.evidence import prefixes
 from probing_cluster.evidence.kernel import boot, grammar, reader
 
@@ -56,7 +56,12 @@ def read(lines: Iterable[bytes], place: Place) -> Read:
             found.bad.append(kept_aside.Bad(file=place.file, line_no=number, text=text, why=why))
             continue
         seen[at, finding.message] += 1
-        found.events.append(event_of(finding, at, seen[at, finding.message], place))
+        event = event_of(finding, at, seen[at, finding.message], place)
+        why_not = storable.why_not(event)
+        if why_not is not None:
+            found.bad.append(kept_aside.Bad(file=place.file, line_no=number, text=text, why=why_not))
+            continue
+        found.events.append(event)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zoneinfo
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from probing_cluster.control_plane.imports import accounting_file, event_lines, joblog, kept_aside, kernel
-from probing_cluster.core import errors, packed, records
+from probing_cluster.core import errors, packed, records, sanitize
 from probing_cluster.db import bulk
 from probing_cluster.db import store as db_store
 from probing_cluster.reports import job_ref
@@ -45,23 +46,75 @@ class Loaded:
     cluster: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Events:
+    """One file's events, not stored yet."""
+
+    path: Path
+    what: str
+    found: kernel.Read
+
+
+@dataclass(kw_only=True)
+class Files:
+    """What the files say; nothing of it is stored yet."""
+
+    attempts: list[records.JobAttempt] = field(default_factory=list)
+    n_not_started: int = 0
+    events: list[_Events] = field(default_factory=list)
+    done: Loaded
+
+
 def load(store: db_store.Store, order: Order) -> Loaded:
-    """Read every file, store what they say; a file that cannot be read at all raises before anything of it is stored."""
-    done = Loaded(cluster=order.cluster)
-    attempts = list(_accounting(store, order, done))
-    if attempts:
-        done.cluster = max({a.cluster for a in attempts}, key=[a.cluster for a in attempts].count)
-    about = _span_of(attempts)
+    """Read every file, store what they say; a file that cannot be read at all raises before anything is stored."""
+    return save(store, order, read(order))
+
+
+def read(order: Order) -> Files:
+    """Every file but the jobs' output, which only the database may tell the attempts of; raises MalformedInput, UsageError."""
+    files = Files(done=Loaded(cluster=order.cluster))
+    done = files.done
+    files.attempts = list(_accounting(order, files))
+    if files.attempts:
+        clusters = Counter(a.cluster for a in files.attempts)
+        done.cluster = max(clusters, key=lambda name: clusters[name])
+    about = _span_of(files.attempts)
     for node, path in order.kernel:
-        _store_events(store, done, path, _kernel(path, node, order, done, about), f"node {node}")
+        files.events.append(
+            _Events(path=path, what=f"node {node}", found=_kernel(path, node, order, done, about))
+        )
     for path in order.events:
         with _opened(path) as stream:
-            _store_events(
-                store, done, path, event_lines.read(stream, _place(path, "", order, done, about)), "events"
-            )
+            found = event_lines.read(packed.lines(stream), _place(path, "", order, done, about))
+        files.events.append(_Events(path=path, what="events", found=found))
+    for _, path in order.joblog:
+        with _opened(path) as stream:
+            stream.read(1)
+    _require_some(order, files)
+    return files
+
+
+def save(store: db_store.Store, order: Order, files: Files) -> Loaded:
+    """Store what the files say, and what the jobs' output says about their attempts; raises NotFound for an unknown job."""
+    done = files.done
+    if files.attempts:
+        bulk.load_attempts(store.connection_uri(), files.attempts)
+    done.n_attempts = len(files.attempts)
+    for one in files.events:
+        _store_events(store, done, one.path, one.found, one.what)
     for job, path in order.joblog:
         _job_output(store, order, done, job, path)
     return done
+
+
+def _require_some(order: Order, files: Files) -> None:
+    """Raises MalformedInput where nothing at all could be read; the first bad line tells why."""
+    good = files.attempts or files.n_not_started or any(one.found.events for one in files.events)
+    bad = [*files.done.bad, *(bad for one in files.events for bad in one.found.bad)]
+    if bad and not (good or order.kernel or order.joblog):
+        raise errors.MalformedInput(
+            f"none of {len(bad)} rows could be read; {bad[0].file}, line {bad[0].line_no}: {sanitize.clean(bad[0].why, 200)}"
+        )
 
 
 def zone_of(name: str | None) -> zoneinfo.ZoneInfo | None:
@@ -85,7 +138,8 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         raise errors.UsageError(msg) from exc
 
 
-def _accounting(store: db_store.Store, order: Order, done: Loaded) -> Iterator[records.JobAttempt]:
+def _accounting(order: Order, files: Files) -> Iterator[records.JobAttempt]:
+    done = files.done
     for path in order.sacct:
         try:
             found, bad = accounting_file.read(
@@ -98,8 +152,7 @@ def _accounting(store: db_store.Store, order: Order, done: Loaded) -> Iterator[r
         except OSError as exc:
             msg = f"{path}: {exc.strerror}"
             raise errors.UsageError(msg) from exc
-        bulk.load_attempts(store.connection_uri(), found.attempts)
-        done.n_attempts += len(found.attempts)
+        files.n_not_started += len(found.not_started)
         done.bad += bad
         left_out = [
             (len(found.not_started), "jobs that never started"),
@@ -138,7 +191,7 @@ def year_less_before(about: _Span | None, written: datetime) -> datetime:
 
 def _kernel(path: Path, node: str, order: Order, done: Loaded, about: _Span | None) -> kernel.Read:
     with _opened(path) as stream:
-        return kernel.read(stream, _place(path, node, order, done, about))
+        return kernel.read(packed.lines(stream), _place(path, node, order, done, about))
 
 
 def _place(path: Path, node: str, order: Order, done: Loaded, about: _Span | None) -> kernel.Place:
@@ -166,7 +219,7 @@ def _store_events(store: db_store.Store, done: Loaded, path: Path, found: kernel
 def _job_output(store: db_store.Store, order: Order, done: Loaded, job: str, path: Path) -> None:
     attempt = attempt_of(store, job)
     with _opened(path) as stream:
-        events = joblog.read(stream, attempt, order.now, zone_of(order.timezone))
+        events = joblog.read(packed.lines(stream), attempt, order.now, zone_of(order.timezone))
     new = bulk.load_events(store.connection_uri(), events) if events else 0
     done.n_events += new
     done.lines.append(f"{path} (output of job {job}, attempt {attempt.attempt}): {new} findings")

@@ -37,7 +37,13 @@ class Clock:
             self._skipped.append(raw)
 
     def instant(self, line: prefixes.Line, raw: str) -> datetime | None:
-        """UTC; None when the prefix gives no date and no boot instant is known."""
+        """UTC; None when the prefix gives no date that can be, and no boot instant is known."""
+        try:
+            return self._instant(line, raw)
+        except OverflowError:  # a date of the year 1, or an uptime of ages
+            return None
+
+    def _instant(self, line: prefixes.Line, raw: str) -> datetime | None:
         if line.at is None:
             return prefixes.boot_time(line, self.boot_at) if self.boot_at else None
         if self.zone is None or _ABSOLUTE.match(raw):
@@ -68,7 +74,7 @@ class Clock:
         while self._skipped:
             raw = self._skipped.popleft()
             at = prefixes.parse(raw, self.reference).at
-            if at is not None and not _ABSOLUTE.match(raw):
+            if at is not None and at.year > 1 and not _ABSOLUTE.match(raw):
                 self._choose(raw, *_readings(at, self.zone))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -42,41 +42,75 @@ def run(service: context.Context) -> str:
     nodes = sorted({n for a in running.values() for n in a.nodes})
     rows = rank_rows.by_job(rank_rows.of_heartbeats(service.store.heartbeats(nodes, with_ranks=True)))
     over = [v for v in standing if _is_over(v, running.get(v.job_id), rows.get(v.job_id, ()))]
-    service.store.save_gang_verdicts([replace(v, ended_at=now) for v in over])
     known = {v.gang_id: v for v in standing if v not in over}
-    for job_id in sorted(latest.keys() & running.keys()):
-        verdict = _verdict(service, running[job_id], rows.get(job_id, ()), now)
-        if verdict is not None and _says_more(verdict, known.get(verdict.gang_id)):
-            service.store.save_gang_verdicts([verdict])
-            words.append(f"job {job_id}: {verdict.summary}")
-    return "; ".join(words)
+    stalled = [running[job_id] for job_id in sorted(latest.keys() & running.keys())]
+    new = [
+        verdict
+        for verdict in _verdicts(service, stalled, rows, now)
+        if _says_more(verdict, known.get(verdict.gang_id))
+    ]
+    service.store.save_gang_verdicts([*(replace(v, ended_at=now) for v in over), *new])
+    return "; ".join([*words, *(f"job {v.job_id}: {v.summary}" for v in new)])
 
 
 def _ask(service: context.Context, attempt: records.JobAttempt, *, told_on: str) -> int:
-    others: Iterable[str] = [n for n in attempt.nodes if n != told_on]
-    asked = 0
-    for node in others:
-        service.store.request(node, "collect", attempt.job_id, REQUEST_TTL_S, cluster=attempt.cluster)
-        asked += 1
-    return asked
+    others = [n for n in attempt.nodes if n != told_on]
+    asked = service.store.request_all(
+        others, "collect", attempt.job_id, REQUEST_TTL_S, cluster=attempt.cluster
+    )
+    return len(asked)
+
+
+def _verdicts(
+    service: context.Context,
+    stalled: Sequence[records.JobAttempt],
+    rows: Mapping[int, Sequence[rank_rows.RankNow]],
+    now: datetime,
+) -> list[records.GangVerdict]:
+    """What can be said of stalled gangs now; a job is missing while snapshots are on their way, or where it is no stall."""
+    if not stalled:
+        return []
+    told: dict[int, list[records.HealthEvent]] = {a.job_id: [] for a in stalled}
+    starts = {a.job_id: a.start_at for a in stalled}
+    for event in service.store.events(job_ids=list(told), since=now - LOOK_BACK, kinds=snapshots.KINDS):
+        start_at = starts.get(event.job_id or 0)
+        if event.job_id in told and (start_at is None or event.at >= start_at):
+            told[event.job_id].append(event)
+    ready = []
+    for attempt in stalled:
+        mine = told[attempt.job_id]
+        gang = snapshots.gang(mine)
+        if gang is not None and _is_whole(gang, attempt, mine, rows.get(attempt.job_id, ()), now):
+            ready.append((attempt, gang))
+    bad = gang_board.faults_of(service.store, [(attempt, gang.onset_at) for attempt, gang in ready])
+    found = (_verdict(a, gang, bad[a.job_id], rows.get(a.job_id, ()), now) for a, gang in ready)
+    return [verdict for verdict in found if verdict is not None]
+
+
+def _is_whole(
+    gang: snapshots.Gang,
+    attempt: records.JobAttempt,
+    mine: Sequence[records.HealthEvent],
+    rows: Sequence[rank_rows.RankNow],
+    now: datetime,
+) -> bool:
+    """Whether all nodes' snapshots have come, or were waited for long enough, and a death has settled."""
+    first = min(e.at for e in mine if e.kind in KINDS)
+    if not gang.nodes >= set(attempt.nodes) and now - first < PATIENCE:
+        return False
+    deaths = [e.at for e in mine if e.kind == snapshots.DEAD]
+    return not (deaths and (now - max(deaths) < SETTLE or not any(r.alive for r in rows)))
 
 
 def _verdict(
-    service: context.Context, attempt: records.JobAttempt, rows: Sequence[rank_rows.RankNow], now: datetime
+    attempt: records.JobAttempt,
+    gang: snapshots.Gang,
+    faults: Mapping[str, set[str]],
+    rows: Sequence[rank_rows.RankNow],
+    now: datetime,
 ) -> records.GangVerdict | None:
-    """What can be said of a stalled gang now; None while snapshots are on their way, or it is no stall."""
-    events = service.store.events(job_id=attempt.job_id, since=now - LOOK_BACK, kinds=snapshots.KINDS)
-    mine = [e for e in events if attempt.start_at is None or e.at >= attempt.start_at]
-    gang = snapshots.gang(mine)
-    if gang is None:
-        return None
-    first = min(e.at for e in mine if e.kind in KINDS)
-    if not gang.nodes >= set(attempt.nodes) and now - first < PATIENCE:
-        return None
-    deaths = [e.at for e in mine if e.kind == snapshots.DEAD]
-    if deaths and (now - max(deaths) < SETTLE or not any(r.alive for r in rows)):
-        return None
-    found = snapshots.judge(gang, gang_board.faults(service.store, attempt, gang.onset_at), attempt.nodes)
+    """What is said of one stalled gang; None when it is no stall."""
+    found = snapshots.judge(gang, faults, attempt.nodes)
     if found.kind in finding.PATIENT or _got_on(gang, rows):
         return None
     position = f"{attempt.job_id}:{attempt.submit_at.timestamp():.3f}:{_steps(gang)}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from probing_cluster.control_plane import context, hysteresis, reconcile, turn, view
@@ -21,7 +23,8 @@ def run(service: context.Context) -> str:
         if not mine:
             return ""
         nodes = {n.name: n for n in service.hands.nodes()}
-        told = [_one(service, drain, nodes.get(drain.node)) for drain in standing]
+        history = _History.read(service, standing)
+        told = [_one(service, drain, nodes.get(drain.node), history) for drain in standing]
     return ", ".join(t for t in told if t)
 
 
@@ -37,7 +40,29 @@ def follow_beats(service: context.Context) -> None:
             service.green[node] = green
 
 
-def _one(service: context.Context, drain: records.Drain, node: view.Node | None) -> str:
+@dataclass(frozen=True, kw_only=True)
+class _History:
+    """What was said and done about the drained nodes, read for all of them at once."""
+
+    drains: Sequence[records.Drain]
+    events: Mapping[uuid.UUID, records.HealthEvent]
+    boots: Sequence[records.HealthEvent]
+
+    @classmethod
+    def read(cls, service: context.Context, standing: Sequence[records.Drain]) -> _History:
+        """In four reads, however many nodes are drained."""
+        store, first = service.store, min(d.at for d in standing)
+        since = first - timedelta(days=service.config.policy.escalate_days)
+        nodes = {d.node for d in standing}
+        ids = {event_id for d in standing for event_id in d.event_ids}
+        return cls(
+            drains=[d for d in store.drains(since=since) if d.node in nodes],
+            events={e.event_id: e for e in store.events_by_id(ids)},
+            boots=store.events(nodes=sorted(nodes), since=first, kinds=["node_boot"]),
+        )
+
+
+def _one(service: context.Context, drain: records.Drain, node: view.Node | None, history: _History) -> str:
     now = service.clock.now()
     if node is None:
         return ""
@@ -56,12 +81,11 @@ def _one(service: context.Context, drain: records.Drain, node: view.Node | None)
         return ""
     if drain.owner != "probing":
         return ""  # a person drained it through probing-ctl: theirs to lift
-    past = service.store.drains(
-        node=drain.node, since=drain.at - timedelta(days=service.config.policy.escalate_days)
-    )
+    since = drain.at - timedelta(days=service.config.policy.escalate_days)
+    past = [d for d in history.drains if d.node == drain.node and d.at >= since]
     if hysteresis.latest(past, drain.node) != drain:
         return _superseded(service, drain, now)
-    verdict, why = hysteresis.judge(_patient(service, drain, node, past), service.config.policy, now)
+    verdict, why = hysteresis.judge(_patient(service, drain, node, past, history), service.config.policy, now)
     if verdict is hysteresis.Next.RESUME:
         return _resume(service, drain, why, now)
     if verdict is hysteresis.Next.ESCALATE and not drain.why_state:
@@ -76,10 +100,14 @@ def _superseded(service: context.Context, drain: records.Drain, now: datetime) -
 
 
 def _patient(
-    service: context.Context, drain: records.Drain, node: view.Node, past: Sequence[records.Drain]
+    service: context.Context,
+    drain: records.Drain,
+    node: view.Node,
+    past: Sequence[records.Drain],
+    history: _History,
 ) -> hysteresis.Patient:
-    events = service.store.events_by_id(drain.event_ids)
-    boots = service.store.events(nodes=[drain.node], since=drain.at, kinds=["node_boot"])
+    events = [history.events[i] for i in drain.event_ids if i in history.events]
+    boots = [e for e in history.boots if e.node == drain.node and e.at >= drain.at]
     booted = [e.at for e in boots] + [at for at in (node.boot_at,) if at is not None]
     return hysteresis.Patient(
         drain=drain,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from probing_cluster.control_plane import context
 from probing_cluster.core import records
-from probing_cluster.db import delivery
+from probing_cluster.db import bulk
 
 MISSED_BEATS = 2
 
@@ -17,16 +17,17 @@ def run(service: context.Context) -> str:
     silent = {n for n, b in beats.items() if n in ages and ages[n] > MISSED_BEATS * b.beat_s}
     # Told again after a restart of the service is told once all the same: the event's identity is the last beat.
     fresh = sorted(silent - service.silent)
-    for node in fresh:
-        _tell(service, beats[node], ages[node])
+    if fresh:
+        told = [_event(service, beats[node], ages[node]) for node in fresh]
+        bulk.load_events(store.connection_uri(), told)
     service.silent = silent
     return f"silent: {', '.join(fresh)}" if fresh else ""
 
 
-def _tell(service: context.Context, beat: records.AgentHeartbeat, age_s: float) -> None:
+def _event(service: context.Context, beat: records.AgentHeartbeat, age_s: float) -> records.HealthEvent:
     now = service.clock.now()
     position = f"{beat.boot_id}:silent:{beat.at.timestamp():.6f}"
-    event = records.HealthEvent(
+    return records.HealthEvent(
         event_id=records.make_event_id(beat.cluster, beat.node, "agent", position),
         cluster=beat.cluster,
         node=beat.node,
@@ -40,10 +41,6 @@ def _tell(service: context.Context, beat: records.AgentHeartbeat, age_s: float) 
         threshold=MISSED_BEATS * beat.beat_s,
         unit="s",
         detail={"jobs": list(beat.jobs)},
-    )
-    uri = service.store.connection_uri()
-    delivery.Delivery(uri, beat.cluster, beat.node, application_name="probing-service").deliver(
-        events=[event]
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from probing_cluster.attribution.gang import slow
 from probing_cluster.control_plane import context, gang_pace, rank_rows
 from probing_cluster.core import records
-from probing_cluster.db import delivery
+from probing_cluster.db import bulk
 
 COMPONENTS = {
     "compute": "computing",
@@ -44,8 +44,9 @@ def run(service: context.Context) -> str:
     for job_id in [j for j in service.paces if j not in jobs]:
         del service.paces[job_id]
     fresh: dict[int, list[_Told]] = {}
+    service.paces |= _known(service, [job_id for job_id in jobs if job_id not in service.paces])
     for job_id, ranks in jobs.items():
-        pace = service.paces.get(job_id) or service.paces.setdefault(job_id, _known(service, job_id))
+        pace = service.paces[job_id]
         if pace.take(ranks):
             found = [t for t in _found(pace, ranks) if t.position not in pace.told]
             fresh |= {job_id: found} if found else {}
@@ -53,28 +54,29 @@ def run(service: context.Context) -> str:
         return ""
     running = service.store.attempts(job_ids=sorted(fresh), ended=False)
     latest = {a.job_id: a for a in running if a.job_id in fresh}  # of a requeued job the last one runs
-    told = [
-        f"job {job_id}: {t.message}"
-        for job_id, attempt in latest.items()
-        for t in fresh[job_id]
-        if _tell(service, attempt, t)
-    ]
-    return "; ".join(told)
+    told = [(a, t, e) for a in latest.values() for t in fresh[a.job_id] if (e := _event(service, a, t))]
+    bulk.load_events(service.store.connection_uri(), [event for *_, event in told])
+    for attempt, t, _ in told:
+        service.paces[attempt.job_id].told.add(t.position)
+    return "; ".join(f"job {a.job_id}: {t.message}" for a, t, _ in told if t.kind != "gang_pace")
 
 
-def _known(service: context.Context, job_id: int) -> gang_pace.GangPace:
-    """What is remembered of a gang met for the first time: its beginning, if another service has told of it."""
-    pace = gang_pace.GangPace()
-    attempts = service.store.attempts(job_ids=[job_id], ended=False)
-    if not attempts:
-        return pace
-    since = attempts[-1].start_at
-    for event in service.store.events(job_id=job_id, since=since, kinds=("gang_pace",)):
+def _known(service: context.Context, job_ids: Sequence[int]) -> dict[int, gang_pace.GangPace]:
+    """What is remembered of gangs met for the first time: their beginning, if another service has told of it."""
+    paces = {job_id: gang_pace.GangPace() for job_id in job_ids}
+    running = service.store.attempts(job_ids=job_ids, ended=False) if paces else []
+    starts = {a.job_id: a.start_at for a in running if a.job_id in paces and a.start_at is not None}
+    if not starts:
+        return paces
+    since = min(starts.values())
+    for event in service.store.events(job_ids=list(starts), since=since, kinds=("gang_pace",)):
         first = event.detail.get("first")
+        if event.job_id is None or event.at < starts[event.job_id]:
+            continue
         if isinstance(first, Sequence) and len(first) == gang_pace.FIRST:
-            pace.first = [slow.Pace(**p) for p in first]
-            pace.told.add("pace")
-    return pace
+            paces[event.job_id].first = [slow.Pace(**p) for p in first]
+            paces[event.job_id].told.add("pace")
+    return paces
 
 
 def _found(pace: gang_pace.GangPace, ranks: Sequence[rank_rows.RankNow]) -> Iterator[_Told]:
@@ -134,14 +136,14 @@ def _drift(found: slow.Drift, pace: gang_pace.GangPace) -> _Told:
     )
 
 
-def _tell(service: context.Context, attempt: records.JobAttempt, told: _Told) -> bool:
-    """Stores one event of an attempt; True when it says something is wrong."""
+def _event(service: context.Context, attempt: records.JobAttempt, told: _Told) -> records.HealthEvent | None:
+    """What is told of an attempt as an event; None where it has no node."""
     node = told.node or (attempt.nodes[0] if attempt.nodes else None)
     if node is None:
-        return False
+        return None
     now = service.clock.now()
     position = f"{attempt.job_id}:{attempt.submit_at.timestamp():.3f}:{told.position}"
-    event = records.HealthEvent(
+    return records.HealthEvent(
         event_id=records.make_event_id(attempt.cluster, node, "probe", position),
         cluster=attempt.cluster,
         node=node,
@@ -158,10 +160,6 @@ def _tell(service: context.Context, attempt: records.JobAttempt, told: _Told) ->
         unit="s",
         detail=dict(told.detail),
     )
-    uri = service.store.connection_uri()
-    delivery.Delivery(uri, attempt.cluster, node, application_name="probing-service").deliver(events=[event])
-    service.paces[attempt.job_id].told.add(told.position)
-    return told.kind != "gang_pace"
 
 
 TASK = context.Task(

@@ -11,7 +11,7 @@ import pytest
 
 from probing_cluster.attribution import accounts, fleet, run_account
 from probing_cluster.attribution import source as sources
-from probing_cluster.core import records
+from probing_cluster.core import records, settings
 from probing_cluster.db import delivery
 
 T0 = datetime(2026, 3, 1, tzinfo=UTC)
@@ -364,7 +364,8 @@ def test_postgres_gives_the_same_figures(toy, memory, store, postgres_url):
 def test_run_ettr_sums_the_stored_accounts(toy, store):
     """The waterfall adds up to the wall time of all runs."""
     store.upsert_attempts(toy.attempts)
-    made = accounts.account_runs(store, since=SINCE, until=UNTIL)
+    accounts.update(store, settings.AttributionSettings(), since=SINCE)
+    made = store.run_accounts()
     got = fleet.run_ettr(store, SINCE, UNTIL)
     assert {r.run_key for r in got.runs} == {r.run_key for r in made}
     assert sum(got.waterfall_gpu_h.values()) == pytest.approx(

@@ -313,3 +313,75 @@ def test_the_fleet_as_a_page(run: Run, history: list[str], tmp_path: Path) -> No
     assert [name for name in cli_fleet.FIGURES if f'<section id="{name}"' not in text] == []
     assert text.count("<svg") >= 6
     assert run("fleet", "--html", str(tmp_path / "no" / "x.html"))[0] == 2
+
+
+READING = (
+    ("nodes",),
+    ("drain", "n1", "--reason", "x"),
+    ("resume", "n1"),
+    ("ack", "n1"),
+    ("set-healthy", "n1"),
+    ("attribute",),
+    ("verdict", "7", "--cause", "time_limit"),
+    ("fleet", "all"),
+    ("lemon", "report"),
+    ("lemon", "list"),
+    ("lemon", "confirm", "n1"),
+    ("policy", "simulate"),
+    ("query", "SELECT 1"),
+    ("db", "status"),
+    ("db", "start"),
+    ("db", "logins"),
+    ("db", "add-agent", "n1"),
+)
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path) -> Path:
+    """A settings file whose database nobody has made."""
+    path = tmp_path / "probing.toml"
+    path.write_text(
+        f'[database]\ndirectory = "{tmp_path}/db"\n[slurm]\nbin_directory = "{tmp_path}/none"\n'
+        f'[service]\nsocket = "{tmp_path}/s"\n'
+    )
+    return path
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_a_command_that_reads_makes_no_database(
+    words: tuple[str, ...], nowhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says that there is none and what makes one, exit 4; nothing is created and no server is started."""
+    assert cli.main([*words, "--config", str(nowhere)]) == errors.DatabaseUnavailable.exit_code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"{nowhere.parent}/db" in said.err
+    assert "probing-ctl db upgrade" in said.err
+    assert [p.name for p in nowhere.parent.iterdir()] == ["probing.toml"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--sacct", "{}/none"), errors.UsageError.exit_code),
+        (("--sacct", "{}/garbage"), errors.MalformedInput.exit_code),
+        (("--sacct", "{}/good", "--events", "{}/none"), errors.UsageError.exit_code),
+        (("--sacct", "{}/good", "--kernel", "n1={}/broken"), errors.MalformedInput.exit_code),
+        (("--events", "{}/garbage"), errors.MalformedInput.exit_code),
+        (("--joblog", "7={}/garbage"), errors.DatabaseUnavailable.exit_code),
+        (("--sacct", "{}/good", "--joblog", "7={}/none"), errors.UsageError.exit_code),
+    ],
+)
+def test_an_import_that_fails_makes_no_database(
+    words: tuple[str, ...], code: int, nowhere: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every file is read before anything is made; the error names the file."""
+    home = tmp_path / "files"
+    home.mkdir()
+    (home / "good").write_text("JobID|State|Start|End\n7|FAILED|1700000000|1700000060\n")
+    (home / "garbage").write_bytes(bytes(range(256)) * 4)
+    (home / "broken").write_bytes(b"\x1f\x8b broken")
+    given = [word.format(home) for word in words]
+    assert cli.main(["import", *given, "--config", str(nowhere)]) == code
+    assert not (tmp_path / "db").exists()
+    assert (f"{home}/" in capsys.readouterr().err) == (code != errors.DatabaseUnavailable.exit_code)

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from probing_cluster.control_plane.imports import (
     accounting_file,
@@ -17,9 +19,11 @@ from probing_cluster.control_plane.imports import (
     load,
     when,
 )
-from probing_cluster.core import errors, records
+from probing_cluster.core import errors, hostlist, packed, records, storable
+from probing_cluster.db import arrow
 from probing_cluster.db import store as db_store
 from probing_cluster.evidence import prefixes
+from probing_cluster.slurm_plugins import sacct_json, sacct_text
 
 NOW = datetime(2026, 11, 21, 16, tzinfo=UTC)
 XID = "kernel: NVRM: Xid (PCI:0000:5e:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -392,3 +396,322 @@ def test_a_boot_that_somebody_quotes_is_none(tag: str, message: str) -> None:
 def test_another_programs_line_is_no_boot() -> None:
     """A syslog tag other than the kernel's is not the kernel."""
     assert kernel.read([f"Nov 21 14:20:32 n2 myapp: {BOOT}".encode()], place()).events == []
+
+
+DEEP = b"[" * 100_000
+HOSTILE_JSON = '{"at": "2026-11-21T14:20:32Z", "node": "n2", "kind": "xid", "code": "79", "%s": %s}'
+
+
+@pytest.mark.parametrize("value", ["9" * 20, "-" + "9" * 20, "9" * 5000, "1e999", "NaN", '"²"', "[1]"])
+@pytest.mark.parametrize(
+    "key", ["job_id", "pid", "count", "measured", "threshold", "code", "detail", "other", "at"]
+)
+def test_an_event_line_no_row_can_hold_is_kept_aside(key: str, value: str) -> None:
+    """It ends nothing, and the next line is read; text where text may stand stays."""
+    good = '{"at": "2026-11-21T14:20:33Z", "node": "n3", "kind": "xid"}'
+    lines = [(HOSTILE_JSON % (key, value)).encode(), good.encode()]
+    found = event_lines.read(lines, place())
+    assert found.events[-1].node == "n3"
+    assert len(found.events) + len(found.bad) == 2
+    assert all(storable.why_not(event) is None for event in found.events)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (DEEP, "not JSON: maximum recursion depth"),
+        (b'{"a":' * 100_000, "not JSON: maximum recursion depth"),
+        (
+            b'{"at": "2026-11-21T14:20:32Z", "node": "n", "kind": "x", "detail": '
+            + b'{"a":' * 99
+            + b"1"
+            + b"}" * 100,
+            "deeper",
+        ),
+        (b'{"at": "0001-01-01T00:00:00+10:00", "node": "n", "kind": "x"}', "no time in UTC"),
+        (b'{"at": "0001-01-01T00:00:00Z", "node": "n", "kind": "x"}', "the year 1 is none"),
+        (
+            b'{"at": "2026-11-21T14:20:32Z", "node": "n", "kind": "x", "job_id": 99999999999999999999}',
+            "too large",
+        ),
+    ],
+)
+def test_why_a_hostile_line_is_kept_aside(line: bytes, why: str) -> None:
+    """In words that name what is wrong."""
+    (bad,) = event_lines.read([line], place()).bad
+    assert (bad.line_no, why in bad.why) == (1, True), bad.why
+
+
+@pytest.mark.parametrize(
+    "at",
+    ["0001-01-01T00:00:00", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "9999-12-31T23:59:59Z"],
+)
+@pytest.mark.parametrize("zone", [None, "Asia/Tokyo", "America/New_York"])
+def test_a_kernel_line_of_no_year_is_kept_aside(at: str, zone: str | None) -> None:
+    """Whatever the zone; the next line is read."""
+    lines = [f"{at} n2 {XID}\n".encode(), f"2026-11-21T14:20:32Z n2 {XID}\n".encode()]
+    found = kernel.read(lines, place(zone=load.zone_of(zone)))
+    assert (len(found.events), len(found.bad)) == (1, 1)
+
+
+def test_an_uptime_of_ages_is_no_instant() -> None:
+    """A record of /dev/kmsg with twenty digits of microseconds."""
+    line = f"6,1,{'9' * 20},-;{XID.removeprefix('kernel: ')}".encode()
+    assert len(kernel.read([line], place(boot_at=NOW)).bad) == 1
+
+
+def packed_of(path: Path, data: bytes, times: int) -> Path:
+    """`data` so many times over, packed."""
+    with gzip.open(path, "wb", compresslevel=1) as stream:
+        for _ in range(times):
+            stream.write(data)
+    return path
+
+
+def test_a_gzip_bomb_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An accounting dump is read whole, so it has a size; the error says what to do."""
+    bomb = packed_of(tmp_path / "sacct.gz", b"x" * (1 << 20), 64)
+    monkeypatch.setattr(packed.os, "sysconf", lambda name: 1 << 14)  # 256 MiB of memory
+    with pytest.raises(errors.MalformedInput, match=r"sacct\.gz holds more than 32 MiB.*split it"):
+        accounting_file.read(bomb, timezone=None, cluster="c")
+
+
+def test_a_line_of_gigabytes_is_cut(tmp_path: Path) -> None:
+    """A packed log of one endless line is read in pieces; what stands behind it is read too."""
+    bomb = tmp_path / "kern.gz"
+    with gzip.open(bomb, "wb", compresslevel=1) as stream:
+        for _ in range(48):
+            stream.write(b"\0" * (1 << 20))
+        stream.write(f"\n2026-11-21T14:20:32Z n2 {XID}\n".encode())
+    with packed.opened(bomb) as unpacked:
+        sizes = []
+
+        def counted():
+            for line in packed.lines(unpacked):
+                sizes.append(len(line))
+                yield line
+
+        found = kernel.read(counted(), place())
+    assert (len(found.events), found.n_lines, max(sizes)) == (1, 2, 1 << 20)
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "n[1-" + "9" * 5000 + "]",
+        "n[" + "9" * 5000 + "]",
+        "n" + "[1]" * 5000,
+        "n" * 100_000 + "[1-200000]",
+        "n[²]",
+    ],
+)
+def test_a_hostile_host_list_costs_only_its_row(tmp_path: Path, nodes: str) -> None:
+    """In text and in JSON."""
+    with pytest.raises(errors.MalformedInput):
+        hostlist.expand(nodes)
+    text = tmp_path / "sacct.txt"
+    text.write_text(
+        "JobID|State|Start|End|NodeList\n"
+        f"7|FAILED|1700000000|1700000060|{nodes}\n8|FAILED|1700000000|1700000060|n1\n"
+    )
+    found, bad = accounting_file.read(text, timezone=None, cluster="c")
+    assert ([a.job_id for a in found.attempts], len(bad)) == ([8], 1)
+    job = {
+        "job_id": 7,
+        "nodes": nodes,
+        "state": {"current": ["FAILED"]},
+        "time": {"submission": 1700000000, "start": 1700000000, "end": 1700000060},
+    }
+    dump = tmp_path / "sacct.json"
+    dump.write_text(
+        json.dumps(
+            {"jobs": [job, job | {"job_id": 8, "nodes": "n1"}, job | {"job_id": 10**20, "nodes": "n1"}]}
+        )
+    )
+    found, bad = accounting_file.read(dump, timezone=None, cluster="c")
+    assert ([a.job_id for a in found.attempts], len(bad)) == ([8], 2)
+
+
+@pytest.mark.parametrize(
+    "data", [DEEP, b'{"jobs": ' + DEEP, b'{"jobs": [{"job_id": ' + b"9" * 5000 + b"}]}", b'{"jobs": 1e999}']
+)
+def test_hostile_accounting_json_is_one_clear_error(tmp_path: Path, data: bytes) -> None:
+    """It names the file."""
+    path = tmp_path / "sacct.json"
+    path.write_bytes(data)
+    with pytest.raises(errors.MalformedInput, match=r"sacct\.json: "):
+        accounting_file.read(path, timezone=None, cluster="c")
+
+
+def test_a_file_of_which_nothing_can_be_read_is_refused(tmp_path: Path) -> None:
+    """Naming it, its first bad line and why."""
+    path = tmp_path / "events"
+    path.write_text("hello\nworld\n")
+    with pytest.raises(
+        errors.MalformedInput, match=r"none of 2 rows could be read; .*events, line 1: not JSON"
+    ):
+        load.read(order(events=[path]))
+
+
+numbers = st.one_of(st.integers(), st.integers(-(10**30), 10**30), st.floats(), st.just(10**4000))
+values = st.recursive(
+    st.one_of(st.none(), st.booleans(), numbers, st.text(max_size=20)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+EVENT_KEYS = (
+    "at",
+    "node",
+    "kind",
+    "code",
+    "severity",
+    "pid",
+    "job_id",
+    "count",
+    "measured",
+    "message",
+    "detail",
+    "x",
+)
+
+
+@given(st.dictionaries(st.sampled_from(EVENT_KEYS), values), st.booleans())
+def test_any_object_becomes_an_event_that_can_be_stored_or_is_kept_aside(
+    given_object: dict, whole: bool
+) -> None:
+    """Nothing else is raised, whatever stands where."""
+    base = {"at": "2026-11-21T14:20:32Z", "node": "n2", "kind": "xid"} if whole else {}
+    found = event_lines.read([json.dumps(base | given_object).encode()], place())
+    assert len(found.events) + len(found.bad) == 1
+    for event in found.events:
+        assert storable.why_not(event) is None
+        arrow.table(records.HealthEvent, [event])
+
+
+JOB = {
+    "job_id": 7,
+    "nodes": "n1",
+    "state": {"current": ["FAILED"]},
+    "time": {"submission": 1700000000, "start": 1700000000, "end": 1700000060},
+    "user": "alice",
+}
+JOB_KEYS = (
+    *JOB,
+    "array",
+    "het",
+    "tres",
+    "exit_code",
+    "priority",
+    "restart_cnt",
+    "association",
+    "steps",
+    "comment",
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(JOB_KEYS),
+        values
+        | st.dictionaries(
+            st.sampled_from(["job_id", "task_id", "start", "end", "number", "set", "allocated", "current"]),
+            values,
+        ),
+    )
+)
+def test_any_job_becomes_a_row_or_is_kept_aside(given_job: dict) -> None:
+    """Of `sacct --json`: one job's nonsense costs no other job."""
+    data = json.dumps({"jobs": [JOB | given_job, JOB | {"job_id": 8}]}).encode()
+    found = sacct_json.parse_sacct_json(data)
+    assert 8 in [a.job_id for a in found.attempts]
+    assert len(found.attempts) + len(found.rejected) + len(found.not_started) + found.duplicates == 2
+    arrow.table(records.JobAttempt, found.attempts)
+
+
+FIELDS = (
+    "JobIDRaw",
+    "State",
+    "Submit",
+    "Start",
+    "End",
+    "Elapsed",
+    "Suspended",
+    "ExitCode",
+    "NodeList",
+    "AllocTRES",
+    "TimelimitRaw",
+    "Restarts",
+    "Priority",
+)
+GOOD = (
+    "7",
+    "FAILED",
+    "2023-11-14T22:13:20",
+    "2023-11-14T22:13:20",
+    "2023-11-14T22:14:20",
+    "00:01:00",
+    "00:00:00",
+    "1:0",
+    "n1",
+    "cpu=1",
+    "10",
+    "0",
+    "1",
+)
+words = st.one_of(
+    st.text(max_size=12),
+    st.integers().map(str),
+    st.sampled_from(
+        [
+            "0001-01-01T00:00:00",
+            "9999-12-31T23:59:59",
+            "9" * 20,
+            "1e999",
+            "n[1-9999999999]",
+            "²",
+            "-1",
+            "CANCELLED by " + "9" * 40,
+            "9" * 4301,
+        ]
+    ),
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(FIELDS), words), st.sampled_from([None, "Asia/Tokyo", "America/New_York"])
+)
+def test_any_row_of_text_becomes_an_attempt_or_is_kept_aside(given_row: dict, zone: str | None) -> None:
+    """Of `sacct -P`: nothing but MalformedInput of the whole file, and no attempt that could not be stored."""
+    row = "|".join(given_row.get(name, good) for name, good in zip(FIELDS, GOOD, strict=True))
+    data = "\n".join(("|".join(FIELDS), row, "|".join(("8", *GOOD[1:])))).encode("utf-8", "replace")
+    try:
+        found = sacct_text.parse_sacct_text(data, timezone=zone)
+    except errors.MalformedInput:
+        return
+    assert all(storable.why_not(a) is None for a in found.attempts)
+    arrow.table(records.JobAttempt, found.attempts)
+
+
+@given(
+    st.lists(
+        st.binary(max_size=60)
+        | st.sampled_from(
+            [
+                XID.encode(),
+                b"2026-11-21T14:20:32Z n2 " + XID.encode(),
+                b"[99999999999.999999] " + XID.encode(),
+            ]
+        ),
+        max_size=6,
+    )
+)
+def test_any_lines_of_a_log_are_read_or_kept_aside(lines: list[bytes]) -> None:
+    """Kernel log and job output of any bytes."""
+    found = kernel.read(lines, place(zone=load.zone_of("Asia/Tokyo"), boot_at=NOW))
+    assert all(storable.why_not(event) is None for event in found.events)
+    attempt = records.JobAttempt(
+        cluster="c", job_id=1, submit_at=NOW, start_at=NOW, end_at=NOW, state="FAILED", nodes=("n1",)
+    )
+    assert all(storable.why_not(event) is None for event in joblog.read(lines, attempt, NOW))

@@ -259,9 +259,31 @@ def test_windows_line_ends_and_byte_order_mark() -> None:
 
 
 def test_columns_an_attempt_needs() -> None:
-    """Rows under a field list without them are set aside, naming what is missing."""
-    result = parse("JobID|JobName|State", "1|a|FAILED", "2|a|FAILED")
-    assert [r.why for r in result.rejected] == ["the field list lacks Start, End"] * 2
+    """A field list without them is refused once, naming line and columns, not once for every row."""
+    with pytest.raises(errors.MalformedInput, match=r"line 1: the field list lacks Start, End, .*--format"):
+        parse("JobID|JobName|State", "1|a|FAILED", "2|a|FAILED")
+
+
+def test_a_lacking_field_list_that_a_person_wrote_costs_no_row_before_it() -> None:
+    """Below sacct's own header it may be a job's name."""
+    result = parse(HEADER, ROW, "JobID|JobName|State", "1|a|FAILED")
+    assert [a.job_id for a in result.attempts] == [7]
+    assert [r.why for r in result.rejected] == ["the field list lacks Start, End"]
+
+
+@pytest.mark.parametrize("number", ["9" * 20, "9" * 5000, "1e999", "²"])
+@pytest.mark.parametrize("column", ["JobID", "ElapsedRaw", "Restarts", "TimelimitRaw", "ExitCode", "Start"])
+def test_a_number_that_is_none_costs_only_its_row(column: str, number: str) -> None:
+    """However long: the row is set aside with a reason, or the field reads as unknown; the next row is whole."""
+    names = ["JobID", "State", "Start", "End", "ElapsedRaw", "Restarts", "TimelimitRaw", "ExitCode"]
+    good = ["8", "FAILED", "1700000000", "1700000060", "60", "0", "10", "1:0"]
+    bad = [
+        f"{number}:0" if n == column == "ExitCode" else number if n == column else v
+        for n, v in zip(names, good, strict=True)
+    ]
+    result = parse("|".join(names), "|".join(bad), "|".join(["9", *good[1:]]))
+    assert 9 in [a.job_id for a in result.attempts]
+    assert len(result.attempts) + len(result.rejected) == 2
 
 
 def test_submit_and_end_have_stand_ins() -> None:

@@ -1,0 +1,10 @@
+-- What the probe saw of some jobs: first steps, last steps and checkpoints.
+-- inputs:  job_ids  bigint[]
+--          kinds    text[]       first_step, last_progress, checkpoint
+--          since    timestamptz  first start among the jobs
+--          until    timestamptz  last end among them; that instant belongs to it
+-- output:  columns of probing.health_event
+select *
+from probing.health_event
+where job_id = any(cast(:job_ids as bigint[])) and source = 'probe' and kind = any(cast(:kinds as text[])) and at >= :since and at <= :until
+order by at, event_id
