@@ -74,7 +74,27 @@ def test_an_error_that_is_spoken_of_convicts_nobody(carrier: str, error: str) ->
 def test_no_sentence_around_an_error_convicts_a_machine() -> None:
     """Words of a sentence at any side, in any number from three on, quoted or not: never hardware."""
     chance = random.Random(14)
-    words = "yesterday we saw that some nodes print such lines because they train models which answer questions about failing cards".split()
+    words = [
+        "yesterday",
+        "we",
+        "saw",
+        "that",
+        "some",
+        "nodes",
+        "print",
+        "such",
+        "lines",
+        "because",
+        "they",
+        "train",
+        "models",
+        "which",
+        "answer",
+        "questions",
+        "about",
+        "failing",
+        "cards",
+    ]
     for _ in range(3000):
         error = chance.choice(HARDWARE)
         before = " ".join(chance.choices(words, k=chance.randint(3, 12)))

@@ -89,8 +89,8 @@ def test_one_rank_that_goes_on_for_a_while_does_not_excuse_another(shape: str) -
 @pytest.mark.parametrize("line", NO_WORK)
 def test_what_also_counts_up_is_no_progress(line: str) -> None:
     """Frames, retries, process ids, channels, dates."""
-    assert first([*steps("own words", 1, 2), *TRACEBACK, *(line.format(n=n) for n in range(1, 9))]) in (
-        "cuda_oom",
+    assert (
+        first([*steps("own words", 1, 2), *TRACEBACK, *(line.format(n=n) for n in range(1, 9))]) == "cuda_oom"
     )
 
 
