@@ -44,7 +44,7 @@ _WAITED = frozenset({
 })  # fmt: skip
 _OWN = frozenset({"python_exception", "import_error", "cuda_oom", "cuda_device_assert", "host_memory_error"})
 """Errors a rank makes by itself; ranks that waited for it tell of a timeout, and may be printed before it."""
-_UNEXPLAINED = frozenset({"task_exit", "slurm_task_failure", "python_consequence"})
+_UNEXPLAINED = frozenset({"task_exit", "slurm_task_failure", "python_consequence", "process_aborted"})
 """Ends that say nothing of their reason."""
 _SAME = {"watchdog_timeout_init": "watchdog_timeout", "host_oom_kill": "slurm_oom"}
 
@@ -268,7 +268,7 @@ class Story:
         if index is None or self.best is not None or self.settled or self._chars > _BUFFERED_CHARS:
             return
         doubted = self.held[index]
-        if doubted.late or doubted.role is not Role.ROOT or doubted.detail.get("handled"):
+        if doubted.late or doubted.role is Role.REMOTE or doubted.detail.get("handled"):
             return
         detail = {k: v for k, v in doubted.detail.items() if k != "survived"}
         self.held[index] = replace(doubted, detail=detail)

@@ -278,9 +278,14 @@ def test_missing_rank_points_at_the_program(make):
 
 
 def test_a_job_side_ecc_error_is_never_certain(make):
-    """Anyone can write a log line."""
+    """Anyone can write a log line: likely where nobody watched the node, possible where its watched node saw nothing."""
     v = make.judge(make.finding("cuda_ecc", node="n2"))
-    assert (v.cause, v.domain, v.confidence) == ("gpu_memory_uncorrectable", D.HARDWARE, C.LIKELY)
+    assert (v.cause, v.domain, v.confidence) == ("gpu_memory_uncorrectable", D.HARDWARE, C.POSSIBLE)
+    assert not [s for s in v.ruled_out if s.startswith("user program")]
+    blind = make.judge(make.finding("cuda_ecc", node="n2"), watched={})
+    assert (blind.cause, blind.confidence) == ("gpu_memory_uncorrectable", C.LIKELY)
+    seen = make.judge(make.finding("cuda_ecc", node="n2"), make.xid(48))
+    assert seen.confidence in (C.LIKELY, C.CERTAIN)
 
 
 @pytest.mark.parametrize(

@@ -264,3 +264,72 @@ def test_frames_say_what_the_rank_was_doing() -> None:
     found = verdict.judge([dump(0, [last], 4, 4), *(dump(r, [entry(5)], 5, 4) for r in (1, 2, 3))])
     assert found.doing[0] == "step /x/train.py:12"
     assert len(found.doing) <= 16
+
+
+# ---- Gloo ------------------------------------------------------------------------------------------------------
+
+
+def gloo(rank, last, *, completed=None, waiting=False, gaps_s=(), timeout_ms=5000):
+    """A dump as Gloo leaves it: no members, no start or end of anything, what timed out retired like what was done."""
+    at, entries = 1_000_000_000, []
+    for seq in range(1, last + 1):
+        at += int((dict(gaps_s).get(seq, 0.01)) * 1e9)
+        entries.append(
+            {
+                "process_group": ("0", "default_pg"),
+                "pg_id": 0,
+                "profiling_name": "gloo:all_reduce",
+                "collective_seq_id": seq,
+                "input_sizes": [[8]],
+                "input_dtypes": ["Float"],
+                "state": "scheduled",
+                "retired": not (waiting and seq == last),
+                "time_created_ns": at,
+                "timeout_ms": timeout_ms,
+                "is_p2p": False,
+            }
+        )
+    status = {"last_enqueued_collective": last, "last_started_collective": -1}
+    status["last_completed_collective"] = last if completed is None else completed
+    raw = {
+        "version": "2.10",
+        "pg_config": {"": {"name": "", "desc": "", "ranks": "[]"}},
+        "pg_status": {"0": status},
+        "entries": entries,
+    }
+    return model.parse(rank, json.dumps(raw).encode()), model.parse(rank, pickle.dumps(raw))
+
+
+def both(*dumps, **over):
+    """The verdict over the dumps, which is the same from JSON and from pickles."""
+    text, binary = verdict.judge([d[0] for d in dumps], **over), verdict.judge([d[1] for d in dumps], **over)
+    assert (text.kind, text.ranks) == (binary.kind, binary.ranks)
+    return text
+
+
+def test_gloo_says_nothing_of_devices():
+    """Ranks whose last operation timed out count it as completed, others do not: no GPU stands still for that."""
+    dumps = [gloo(0, 4, completed=3, waiting=True), gloo(1, 4), gloo(2, 4), gloo(3, 4)]
+    assert both(*dumps).kind not in ("device_stuck", "all_inside")
+
+
+@pytest.mark.parametrize("world_size", [4, None])
+def test_a_killed_rank_without_a_dump_is_the_culprit_and_no_victim_is(world_size):
+    """A broadcast's root is ahead of those who wait for it, and one of them is gone."""
+    found = both(gloo(0, 5), gloo(2, 5), gloo(3, 4), world_size=world_size)
+    assert (found.kind, found.ranks) == ("no_dump", (1,))
+
+
+def test_a_rank_of_gloo_that_left_a_dump_and_did_not_issue_is_still_found():
+    """Nobody is gone: the one behind is whom they wait for."""
+    assert both(gloo(0, 5), gloo(1, 5), gloo(2, 4), gloo(3, 5), world_size=4).ranks == (2,)
+
+
+def test_a_rank_that_came_after_the_timeout_is_found_by_its_own_clock():
+    """By then all have issued the same and all of it is retired; another node's clock may be anything."""
+    late = gloo(2, 4, gaps_s=((4, 9.0),))
+    found = both(gloo(0, 4), gloo(1, 4, gaps_s=((1, 4000.0),)), late, gloo(3, 4))
+    assert (found.kind, found.ranks, found.seq) == ("missing_rank", (2,), 4)
+    assert both(gloo(0, 4), gloo(1, 4), gloo(2, 4), gloo(3, 4)).kind == "healthy"
+    pause = [gloo(r, 4, gaps_s=((4, 9.0),)) for r in range(4)]
+    assert both(*pause).kind == "healthy"

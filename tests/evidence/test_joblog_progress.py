@@ -86,11 +86,22 @@ def test_one_rank_that_goes_on_for_a_while_does_not_excuse_another(shape: str) -
     assert first(log) == "cuda_oom"
 
 
+@pytest.mark.parametrize(
+    "end", ["srun: error: n1: task 3: Aborted (core dumped)", "exiting process 3 with exit code: 1"]
+)
+def test_every_unexplained_end_brings_the_error_back(end: str) -> None:
+    """An abort says that its reason stands before it, and so does a timeout that others outlived for a while."""
+    timeout = "[E ProcessGroupNCCL.cpp:457] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1800035 milliseconds before timing out."
+    going = steps("deepspeed", 4, 5, 6, 7)
+    assert first([*steps("deepspeed", 1, 2), *TRACEBACK, *going, end]) == "cuda_oom"
+    assert first([*steps("deepspeed", 1, 2), timeout, *going, end]) == "watchdog_timeout"
+
+
 @pytest.mark.parametrize("line", NO_WORK)
 def test_what_also_counts_up_is_no_progress(line: str) -> None:
     """Frames, retries, process ids, channels, dates."""
-    assert first([*steps("own words", 1, 2), *TRACEBACK, *(line.format(n=n) for n in range(1, 9))]) in (
-        "cuda_oom",
+    assert (
+        first([*steps("own words", 1, 2), *TRACEBACK, *(line.format(n=n) for n in range(1, 9))]) == "cuda_oom"
     )
 
 

@@ -1,0 +1,163 @@
+"""Messages that had no word: containers, interpreters, numbers of CUDA errors, AMD's runtime, Megatron's rerun machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from probing_cluster.evidence.joblog import reader
+from probing_cluster.evidence.joblog.grammar import JobFinding
+
+WORDS: list[tuple[str, str, dict[str, Any]]] = [
+    ("FATAL:   container creation failed: mount hook function failure: mount /a->/b error: no such file", "slurm_launch_failed", {}),
+    ("FATAL: could not open image /i/x.sif: failed to retrieve path for /i/x.sif", "slurm_launch_failed", {}),
+    ("FATAL:   While making image from oci registry: error fetching image: unauthorized", "slurm_launch_failed", {}),
+    ("[ERROR] /etc/enroot/hooks.d/98-nvidia.sh exited with return code 1", "slurm_launch_failed", {}),
+    ("nvidia-container-cli: initialization error: nvml error: driver not loaded", "slurm_launch_failed", {}),
+    ("slurmstepd: error: pyxis: container start failed with error code: 1", "slurm_launch_failed", {}),
+    ("/usr/bin/python: Error while finding module specification for 'a.b' (ModuleNotFoundError: No module named 'a')", "import_error", {}),
+    ("/opt/conda/bin/python3.11: No module named a.b", "import_error", {}),
+    ("python: can't open file '/w/main.py': [Errno 2] No such file or directory", "python_exception", {}),
+    ("torch.distributed.elastic.multiprocessing.api.SignalException: Process 4711 got signal: 1", "process_terminated", {}),
+    ("RuntimeError: DataLoader worker (pid 8102) is killed by signal: Terminated.", "dataloader_crash", {"pid": 8102}),
+    ("Couldn't init CUDA: Error (gpu_burn-drv.cpp:304): system not yet initialized", "cuda_unavailable", {}),
+    ("CUDART Error in step.cu:17 cudaDeviceSynchronize() = 700", "cuda_illegal_access", {}),
+    ("CUDART error: cudaMemcpyAsync returned 719", "cuda_launch_failure", {}),
+    ("CUDA failure 77: an illegal memory access was encountered ; GPU=0 ; hostname=h", "cuda_illegal_access", {}),
+    ("F1220 10:11:14.1 2341 math.cu:28] Check failed: error == cudaSuccess (77 vs. 0)  an illegal memory access was encountered", "cuda_illegal_access", {}),
+    ("ERROR    Uncaught exception: /i/gpu_memory.h:601 cudaDeviceSynchronize() failed with error an illegal memory access was encountered", "cuda_illegal_access", {}),
+    ("RuntimeError: HIP error: hipErrorNoBinaryForGpu", "cuda_version", {}),
+    ("RuntimeError: hipErrorOutOfMemory", "cuda_oom", {}),
+    ("hipErrorLaunchFailure: unspecified launch failure", "cuda_launch_failure", {}),
+    ("hipErrorECCNotCorrectable: uncorrectable ECC error", "cuda_ecc", {}),
+    ("hipErrorNoDevice: no ROCm-capable device is detected", "cuda_unavailable", {}),
+    (":0:rocdevice.cpp :3586: 92 us: Callback: Queue 0x7f aborting with error : HSA_STATUS_ERROR_EXCEPTION: An HSAIL operation resulted in a hardware exception. code: 0x1016", "cuda_launch_failure", {}),
+    ("Memory access fault by GPU node-4 (Agent handle: 0x1f) on address 0x7a. Reason: Page not present or supervisor privilege.", "cuda_illegal_access", {}),
+    ("n1:1:2 [0] p2p.cc:237 NCCL WARN HIP failure 'unspecified launch failure'", "cuda_launch_failure", {}),
+    ("n1:1:2 [0] p2p.cc:237 RCCL WARN HIP failure 'invalid argument'", "nccl_unhandled_cuda", {}),
+    ("ERROR:megatron.core.rerun_state_machine:Unexpected result nan on rank 3 at iteration #9 invocation #2 (message='found NaN')", "nan_loss", {"rank": 3}),
+]  # fmt: skip
+
+
+def first(*lines: str) -> JobFinding | None:
+    """The first cause."""
+    return next((f for f in reader.read(lines) if f.first_cause), None)
+
+
+@pytest.mark.parametrize(("line", "kind", "fields"), WORDS, ids=[w[0][:40] for w in WORDS])
+def test_a_message_has_its_word(line: str, kind: str, fields: dict[str, Any]) -> None:
+    """Alone in a log it is the first cause."""
+    found = first("starting", line)
+    assert found is not None, line
+    assert found.kind == kind
+    assert {name: getattr(found, name) for name in fields} == fields
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "container_image: nvcr.io/nvidia/pytorch:26.01-py3",
+        "building the image of the container went well",
+        "INFO:    Converting SIF file to temporary sandbox...",
+        "no unexpected result was found, NaN checks: off",
+        "CUDART version 12040 = ok",
+        "pip: No module named wheel was requested",
+    ],
+)
+def test_what_only_resembles_it_has_none(line: str) -> None:
+    """Talk of containers, numbers and modules."""
+    assert not list(reader.read([line]))
+
+
+def test_a_worker_that_slurm_ended_gives_way_to_why() -> None:
+    """SIGTERM to a data loader is most often part of the job's end."""
+    worker = "RuntimeError: DataLoader worker (pid 8102) is killed by signal: Terminated."
+    limit = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***"
+    found = first(worker, limit)
+    assert found is not None
+    assert found.kind == "slurm_timeout"
+
+
+def _waits(rank: int, op: str, seq: int = 57, *, own: int | None = None) -> str:
+    return (
+        f"[rank{rank}]:[E218 04:54:22.864467604 ProcessGroupNCCL.cpp:616] [Rank {rank if own is None else own}] Watchdog caught collective operation "
+        f"timeout: WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn=32, NumelOut=32, Timeout(ms)=600000) ran for 600045 milliseconds before timing out."
+    )
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 0, 3, 2)])
+def test_an_operation_of_its_own_on_one_rank_is_a_mismatch(order: tuple[int, ...]) -> None:
+    """The rank in the minority is named, whoever is printed first."""
+    found = first(*(_waits(r, "ALLREDUCE" if r == 2 else "BROADCAST") for r in order))
+    assert found is not None
+    assert (found.kind, found.rank, found.op, found.domains) == (
+        "collective_mismatch",
+        2,
+        "ALLREDUCE",
+        ("user_program",),
+    )
+
+
+def test_groups_have_numbers_of_their_own() -> None:
+    """Other numbers, the same operation, or ranks that count within a smaller group: no mismatch."""
+    for log in (
+        (_waits(0, "ALLREDUCE"), _waits(1, "BROADCAST", 58)),
+        (_waits(0, "ALLREDUCE"), _waits(1, "ALLREDUCE")),
+        (_waits(13, "ALLREDUCE", own=1), _waits(15, "BROADCAST", own=1)),
+    ):
+        found = first(*log)
+        assert found is not None
+        assert (found.kind, "ops" in found.detail) == ("watchdog_timeout", False)
+
+
+def test_pytorchs_own_report_names_the_rank_that_did_not_join() -> None:
+    """Over several lines, as it prints it."""
+    report = [
+        "[rank0]:[E515 18:36:47.3 ProcessGroupNCCL.cpp:1937] Rank 0",
+        "\t - [0] Timeout at collective: ALLREDUCE, #315",
+        "\t - To our best knowledge, the lagging/dead/mismatched ranks that caused the desync are:",
+        "\t   [7, 9] finished collective #182, but didn't join collective #183 (count from 1)",
+        "\t   #315 started ranks:",
+        "\t     [0, 1, 2] started ALLREDUCE",
+    ]
+    found = first(_waits(0, "ALLREDUCE"), *report)
+    assert found is not None
+    assert (found.kind, found.rank, found.detail["culprit_ranks"]) == ("watchdog_timeout", 0, [7, 9])
+    assert "names rank 7, 9" in found.meaning
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        "n1:1:2 [5] transport/net_ib.cc:1694 NCCL WARN NET/IBP:Got completion from peer 7.6.13.83<36315> with status=12 opcode=3 len=3 vendor err 129 (Send)",
+        "[rank5]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:317, unhandled system error, NCCL version 2.21.5",
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.3]:12345",
+        "RuntimeError: [../gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete",
+    ],
+)
+def test_what_a_peers_death_looks_like_gives_way_to_its_reason(noise: str) -> None:
+    """However late and by whatever rank the reason is printed; alone the noise stays."""
+    own = [
+        "[rank2]: Traceback (most recent call last):",
+        '[rank2]:   File "t.py", line 1, in <module>',
+        "[rank2]: KeyError: 'x'",
+    ]
+    found, alone = first(noise, *["..."] * 50, *own), first(noise)
+    assert found is not None
+    assert (found.kind, found.rank) == ("python_exception", 2)
+    assert alone is not None
+    assert alone.kind != "python_exception"
+
+
+def test_a_rank_that_died_explains_the_timeout_of_the_others() -> None:
+    """Its traceback may stand behind what they print; an exception of the rank that waited does not count."""
+    timeout = _waits(0, "ALLREDUCE")
+    own = ["Traceback (most recent call last):", '  File "t.py", line 1, in <module>', "KeyError: 'x'"]
+    other, same = (
+        first(timeout, *(f"[rank2]: {t}" for t in own)),
+        first(timeout, *(f"[rank0]: {t}" for t in own)),
+    )
+    assert other is not None
+    assert same is not None
+    assert (other.kind, same.kind) == ("python_exception", "watchdog_timeout")
