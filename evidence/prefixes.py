@@ -169,7 +169,7 @@ _RELAY = _pattern(
 )
 """Health checkers that hand a kernel line on, as the first and only thing they say."""
 _LEVELLED = _pattern(r"\s+(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+!\s{1,8}[A-Z]{2,8}\s\|\s")
-_FORWARDED = _pattern(r"\s+[A-Za-z0-9_][\w.:-]{0,253}\s+(?=[A-Z\d])")
+_FORWARDED = _pattern(r"\s+[A-Za-z0-9_][\w.:-]{0,253}\s+(?=[A-Z][a-z]{2}\ [\ \d]\d\ |\d{4}-\d\d-\d\d[T\ ])")
 """A log host that puts its own date and name in front of the whole line."""
 _DMESG_ISO = re.compile(r"\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d")
 """Only `dmesg --time-format iso` writes the fraction behind a comma; neither host nor tag follows."""
@@ -351,14 +351,16 @@ def parse(text: str, reference: datetime | None = None) -> Line:
     more than a day after it.
     """
     text = plain(text[:MAX_LINE_CHARS].rstrip("\r\n"))
-    line = Line(message=text, indented=text[:2].isspace())
+    line = Line(message=text)
     for _ in range(_MAX_LAYERS):
         if line.tag is not None and line.tag not in KERNEL_TAGS:
             return _repeated(line) or line
         peeled = _peel(line, reference)
         if peeled is None or len(peeled.message) >= len(line.message):
             break
-        line = replace(peeled, indented=False)
+        line = peeled
+    if line.message is text and text[:2].isspace():
+        return replace(line, indented=True)
     return line
 
 
