@@ -109,6 +109,8 @@ class Line:
     """Syslog level, 0 emergency … 7 debug."""
     tag: str | None = None
     """The program that logged it; "program" where only the form tells that one did (klog, logfmt)."""
+    stamped: bool = False
+    """True once a date or the kernel's own time has come off: no host, file or pod stands behind that."""
     indented: bool = False
     """True for a line that begins with blanks and nothing else: dmesg and journalctl print the rest of a message so."""
     repeat: int = 1
@@ -168,6 +170,8 @@ _RELAY = _pattern(
 )
 """Health checkers that hand a kernel line on, as the first and only thing they say."""
 _LEVELLED = _pattern(r"\s+(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+!\s{1,8}[A-Z]{2,8}\s\|\s")
+_FORWARDED = _pattern(r"\s+[A-Za-z0-9_][\w.:-]{0,253}\s+(?=[A-Z][a-z]{2}\ [\ \d]\d\ |\d{4}-\d\d-\d\d[T\ ])")
+"""A log host that puts its own date and name in front of the whole line."""
 _DMESG_ISO = re.compile(r"\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d")
 """Only `dmesg --time-format iso` writes the fraction behind a comma; neither host nor tag follows."""
 _LOGFMT = _pattern(
@@ -189,14 +193,14 @@ def _kmsg(line: Line, text: str) -> Line | None:
         _HEX.sub(lambda m: chr(int(m[1], 16)), text[found.end() :]) if "\\x" in text else text[found.end() :]
     )
     line = _priority(line, found["pri"], rest)
-    return replace(line, sequence=int(found["seq"]), uptime_s=int(found["us"]) / 1e6)
+    return replace(line, sequence=int(found["seq"]), uptime_s=int(found["us"]) / 1e6, stamped=True)
 
 
 def _syslog_priority(line: Line, text: str) -> Line | None:
     if found := _PRI5424.match(text):
         line = _priority(line, found["pri"], text[found.end() :])
         host = None if found["host"] == "-" else found["host"]
-        return replace(line, at=dates.iso(found["iso"]) or line.at, host=host, tag=found["tag"])
+        return replace(line, at=dates.iso(found["iso"]) or line.at, host=host, tag=found["tag"], stamped=True)
     if found := _PRI.match(text):
         return _priority(line, found["pri"], text[found.end() :])
     return None
@@ -204,11 +208,12 @@ def _syslog_priority(line: Line, text: str) -> Line | None:
 
 def _dmesg(line: Line, text: str) -> Line | None:
     if found := _UPTIME.match(text):
-        return replace(line, uptime_s=float(found["up"]), message=text[found.end() :])
+        return replace(line, uptime_s=float(found["up"]), message=text[found.end() :], stamped=True)
     if (found := _STAMP.match(text)) and dates.looks_like(found["when"]):
-        return replace(line, at=dates.parse(found["when"], None) or line.at, message=text[found.end() :])
+        at = dates.parse(found["when"], None) or line.at
+        return replace(line, at=at, message=text[found.end() :], stamped=True)
     if found := _HUMAN.match(text):
-        return replace(line, message=text[found.end() :])
+        return replace(line, message=text[found.end() :], stamped=True)
     return None
 
 
@@ -223,15 +228,17 @@ def _level(line: Line, text: str) -> Line | None:
 def _dated(line: Line, text: str, reference: datetime | None) -> Line | None:
     """A date, then (syslog) perhaps a host and a tag."""
     if found := _CRI.match(text):
-        return replace(line, at=dates.iso(found["iso"]) or line.at, message=text[found.end() :])
+        return replace(line, at=dates.iso(found["iso"]) or line.at, message=text[found.end() :], stamped=True)
     if (length := dates.match_length(text)) == 0:
         return None
     at = dates.parse(text[:length], reference) or line.at
-    line, rest = replace(line, at=at, message=text[length:].lstrip(" ")), text[length:]
+    line, rest = replace(line, at=at, message=text[length:].lstrip(" "), stamped=True), text[length:]
     if _DMESG_ISO.match(text):
         return line
     if found := _LEVELLED.match(rest):
         return replace(line, host=found["host"], message=rest[found.end() :])
+    if (found := _FORWARDED.match(rest)) and dates.match_length(rest[found.end() :]):
+        return replace(line, message=rest[found.end() :])
     if found := _HOST_TAG.match(rest):
         if found["host"] is None and found["tag"] not in KERNEL_TAGS:
             return line
@@ -256,11 +263,11 @@ def _wrapped(line: Line, text: str) -> Line | None:
         return replace(line, tag="program", message=found["inner"].replace('\\"', '"'))
     if found := _KLOG.match(text):
         return replace(line, tag="program", message=text[found.end() :])
-    if not line.is_kernel and (found := _PEER.match(text)):
+    if not line.stamped and (found := _PEER.match(text)):
         if found["host"] in _PROGRAMS:
             return replace(line, tag=found["host"], message=text[found.end() :])
         return replace(line, host=found["host"] or found["pipe"] or line.host, message=text[found.end() :])
-    for pattern in (_FIELD, _FILE, _RELAY):
+    for pattern in () if line.stamped else (_FIELD, _FILE, _RELAY):
         if found := pattern.match(text):
             return replace(line, message=text[found.end() :])
     return None
@@ -345,14 +352,16 @@ def parse(text: str, reference: datetime | None = None) -> Line:
     more than a day after it.
     """
     text = plain(text[:MAX_LINE_CHARS].rstrip("\r\n"))
-    line = Line(message=text, indented=text[:2].isspace())
+    line = Line(message=text)
     for _ in range(_MAX_LAYERS):
         if line.tag is not None and line.tag not in KERNEL_TAGS:
             return _repeated(line) or line
         peeled = _peel(line, reference)
         if peeled is None or len(peeled.message) >= len(line.message):
             break
-        line = replace(peeled, indented=False)
+        line = peeled
+    if line.message is text and text[:2].isspace():
+        return replace(line, indented=True)
     return line
 
 

@@ -74,11 +74,34 @@ _QUOTES: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 """Messages that begin with, or quote in their middle, a name that a user chose. Each needle is longer than a process
 name (15 characters), so that nobody can hide a driver's own message by naming a process so."""
-_QUOTING = re.compile("|".join(f"(?:{p.pattern})" for _, p in _QUOTES))
+_WORDS = (
+    "invoked oom-killer: gfp_mask=",
+    ": page allocation ",
+    "beyond end of device",
+    "]: segfault at ",
+    "fault ip:",
+    "protection ip:",
+    "] trap ",
+    "]: bad frame in",
+    "]: unhandled signal",
+    "]: vsyscall",
+    "]: syscall ",
+    "possible memory allocation deadlock",
+    "drop_caches: ",
+    "used greatest stack depth",
+    "uses deprecated",
+    "uses obsolete",
+    "Using mlock ulimits for",
+    "started with executable stack",
+    "potentially unexpected fatal signal",
+    "mount option",
+)
+"""Every one of these messages has one of them: a look that costs little."""
 
 
 def quoting(message: str) -> str | None:
     """The one family that may read a message of the kernel's that quotes a user; "" = none may, None = no such message."""
-    if not _QUOTING.search(message):
-        return None
-    return next(family for family, pattern in _QUOTES if pattern.search(message))
+    for words in _WORDS:
+        if words in message:
+            return next((family for family, pattern in _QUOTES if pattern.search(message)), None)
+    return None

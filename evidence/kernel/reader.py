@@ -79,9 +79,12 @@ class KernelReader:
         for family in FAMILIES:
             if only is not None and family.name != only:
                 continue
-            if any(t in message for t in family.triggers) and (
-                finding := family.read(message, self._context)
-            ):
+            for trigger in family.triggers:
+                if trigger in message:
+                    break
+            else:
+                continue
+            if finding := family.read(message, self._context):
                 return finding
         return None
 

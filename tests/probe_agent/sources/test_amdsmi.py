@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -156,11 +155,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def live(
-    home: Path, who: identity.Identity, library: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Live]:
+def live(home: Path, who: identity.Identity, library: Path, monkeypatch: pytest.MonkeyPatch) -> Live:
     monkeypatch.setenv("PROBING_AMDSMI_STATE", str(home / "amdsmi.state"))
-    yield Live(home, who, library)
+    return Live(home, who, library)
 
 
 TWO = ("gpu.count=2", "gpu.0.bdf=0000:c1:00.0", "gpu.0.uuid=AMD-0", "gpu.1.bdf=0001:0b:1f.7")
