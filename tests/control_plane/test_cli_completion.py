@@ -16,7 +16,9 @@ COMP_WORDS=({line} "${{1-}}"); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMPREPL
 $(complete -p "${{COMP_WORDS[0]}}" | sed -E 's/.*-F ([^ ]+).*/\\1/') "${{COMP_WORDS[0]}}" "" ""
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
-    done = subprocess.run(["bash", "--norc", "-c", ask], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        ["bash", "--norc", "-c", ask], capture_output=True, text=True, timeout=60, check=False
+    )
     return done.stdout.split()
 
 
