@@ -37,7 +37,7 @@ def _parser() -> command_line.Parser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: object, text: str, where: str = ".sandbox") -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=text, description=text)
+        sub: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
         default = layout.default_directory(where)
         sub.add_argument("--dir", type=Path, default=default, help="the sandbox (default %(default)s)")
         sub.set_defaults(run=run)
