@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from probing_cluster.control_plane import commands, progress, span
-from probing_cluster.core import clock, records, sanitize, settings
+from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings
 
 if TYPE_CHECKING:
     from probing_cluster.attribution import attribute, taxonomy
@@ -53,6 +53,7 @@ def _attribute(args: argparse.Namespace) -> int:
     total = _Total(dry_run=args.dry_run)
     with db_store.Store.open(config) as store:
         if args.job is not None:
+            _require_jobs(store, args.job)
             total.add(attribute.attribute(store, since=since, until=until, job_ids=args.job, **how), said)
         else:
             for done in _followed(attribute.in_slices(store, since=since, until=until, **how)):
@@ -61,6 +62,16 @@ def _attribute(args: argparse.Namespace) -> int:
             total.n_accounts = _accounted(store, config)
     said.end(total)
     return 0
+
+
+def _require_jobs(store: db_store.Store, job_ids: Sequence[int]) -> None:
+    """Raises NotFound for a job that no attempt is stored of."""
+    known = {attempt.job_id for attempt in store.attempts(job_ids=job_ids)}
+    unknown = [str(job_id) for job_id in job_ids if job_id not in known]
+    if unknown:
+        raise errors.NotFound(
+            f"job {', '.join(unknown)} is not known: no start is in the accounting read so far"
+        )
 
 
 def _followed(slices: Iterator[attribute.AttributionRun]) -> Iterator[attribute.AttributionRun]:
@@ -189,6 +200,11 @@ def _verdict(args: argparse.Namespace) -> int:
     with db_store.Store.open(config) as store:
         author = store.speaker(who())
         attempt = load.attempt_of(store, args.job, args.attempt)
+        if args.node and attempt.nodes and args.node not in attempt.nodes:
+            ran_on = hostlist.compress(attempt.nodes)
+            raise errors.NotFound(
+                f"{args.node} is no node of job {args.job}: attempt {attempt.attempt} ran on {ran_on}"
+            )
         before = next(
             (v for v in store.verdicts(job_ids=[attempt.job_id]) if v.submit_at == attempt.submit_at), None
         )

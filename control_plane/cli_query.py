@@ -15,6 +15,8 @@ from probing_cluster.core import errors, settings
 _EPILOG = """The tables are in schema probing, the documented views in schema ops; both are searched.
 example: probing-ctl query "select cause, count(*) from verdict group by 1 order by 2 desc\""""
 
+_MOST_TIMEOUT_S = 86_400
+
 
 def register(register: commands.Commands) -> None:
     """Adds `query`."""
@@ -36,6 +38,8 @@ def _query(args: argparse.Namespace) -> int:
 
     from probing_cluster.db import engines
 
+    if args.limit < 0 or not 0 < args.timeout < _MOST_TIMEOUT_S:
+        raise errors.UsageError(f"--limit must not be below 0, --timeout between 0 and {_MOST_TIMEOUT_S:,} s")
     config = settings.load(args.config)
     sql = sys.stdin.read() if args.sql == "-" else args.sql
     # Read-only by the server's word, not by looking at the text.
@@ -52,12 +56,18 @@ def _query(args: argparse.Namespace) -> int:
                 rows = cursor.fetchmany(args.limit + 1) if args.limit else cursor.fetchall()
                 heads = [c.name for c in cursor.description or ()]
     except (psycopg.errors.SyntaxError, psycopg.errors.DataError, psycopg.errors.ProgrammingError) as exc:
-        raise errors.UsageError(engines.first_line(exc)) from exc
+        raise errors.UsageError(f"{engines.first_line(exc)}; one SELECT is answered") from exc
+    except psycopg.errors.QueryCanceled as exc:
+        raise errors.ProbingError(
+            f"no answer within {args.timeout:g} s; --timeout S gives it longer"
+        ) from exc
     except psycopg.errors.ReadOnlySqlTransaction as exc:
         raise errors.NotPermitted(f"only questions are answered: {engines.first_line(exc)}") from exc
     except psycopg.Error as exc:
         raise engines.meaning(exc) from exc
     more = bool(args.limit) and len(rows) > args.limit
+    if not rows and args.format == "table":
+        print("probing-ctl: no rows", file=sys.stderr)
     _print(args.format, heads, rows[: args.limit] if more else rows)
     if more:
         print(f"probing-ctl: more than {args.limit} rows; --limit 0 prints all", file=sys.stderr)

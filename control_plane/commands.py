@@ -19,7 +19,7 @@ class Commands:
 
     def add(self, name: str, run: Run, meaning: str, *, epilog: str = "") -> argparse.ArgumentParser:
         """A command whose `run` gives the exit code."""
-        made = self._parsers.add_parser(
+        made: command_line.Parser = self._parsers.add_parser(
             name,
             help=meaning,
             description=meaning[:1].upper() + meaning[1:] + ".",

@@ -12,7 +12,7 @@ from probing_cluster.core import clock
 if TYPE_CHECKING:
     from rich import progress as rich_progress
 
-QUIET_S = 2.0
+QUIET_S = 10.0
 """Work that is over sooner says nothing."""
 EVERY_S = 15.0
 """Between two lines where no terminal is."""

@@ -17,13 +17,19 @@ def span(text: str) -> timedelta:
     if match is None:
         msg = f"{text!r} is no span; write a number and s, m, h, d or w, such as 7d"
         raise errors.UsageError(msg)
-    return timedelta(**{_UNITS[match[2]]: float(match[1])})
+    try:
+        return timedelta(**{_UNITS[match[2]]: float(match[1])})
+    except OverflowError as exc:
+        raise errors.UsageError(f"{text[:40]!r} is longer than time itself is counted") from exc
 
 
 def instant(text: str, now: datetime) -> datetime:
     """`7d` (ago) or an ISO date or time (UTC where it names no zone) as an instant; raises UsageError."""
     if _SPAN.fullmatch(text.strip()):
-        return now - span(text)
+        try:
+            return now - span(text)
+        except OverflowError as exc:
+            raise errors.UsageError(f"{text[:40]!r} ago is before the year 1") from exc
     try:
         at = datetime.fromisoformat(text.strip())
     except ValueError as exc:

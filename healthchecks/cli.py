@@ -32,7 +32,7 @@ class _Parser(command_line.Parser):
         sys.exit(exit_codes.USAGE)
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> _Parser:
     """The command line."""
     top = _Parser(prog="probing-check", description="Health checks of this node, by hand.")
     command_line.add_version(top)

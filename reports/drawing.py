@@ -46,7 +46,8 @@ class Scale:
 def timeline(report: model.ReportModel) -> str:
     """The drawing; its own words say what it shows, and the page's tables repeat them."""
     scale = Scale(report.submit_at, report.drawn_until)
-    moments = [m.at for v in report.attempts for m in (*v.actions, *v.evidence)]
+    moments = [a.at for v in report.attempts for a in v.actions]
+    moments += [e.at for v in report.attempts for e in v.evidence]
     late = any(at > scale.end for at in moments)
     days = report.submit_at.date() != scale.end.date()
     height = _TOP + _ROW * len(report.attempts) + 30

@@ -38,7 +38,7 @@ def _parser() -> command_line.Parser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: object, text: str, where: str | None = None) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=text, description=text)
+        sub: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
         default = layout.default_directory(where) if where else None
         meaning = "%(default)s" if where else "the one there is"
         sub.add_argument("--dir", type=Path, default=default, help=f"the sandbox (default {meaning})")

@@ -5,11 +5,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from probing_cluster.control_plane import cli, cli_fleet, cli_import, fleet_text, span
+from probing_cluster.control_plane import cli, cli_fleet, cli_import, fleet_text, progress, span
 from probing_cluster.core import errors, records, settings
 from probing_cluster.db import store as db_store
 
@@ -25,6 +26,12 @@ def config(store: db_store.Store, tmp_path: Path) -> Path:
         f'[slurm]\nbin_directory = "{tmp_path}/none"\n[service]\nsocket = "{tmp_path}/s"\n'
     )
     return path
+
+
+@pytest.fixture(autouse=True)
+def _no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is: what standard error holds is what the command had to say."""
+    monkeypatch.setattr(progress, "QUIET_S", 3600.0)
 
 
 @pytest.fixture
@@ -214,8 +221,9 @@ def test_nodes_are_listed_without_slurm(run: Run, store: db_store.Store) -> None
     delivery.Delivery(store.connection_uri(), "c", "n2").deliver(events=[], heartbeat=beat)
     (row,) = json.loads(run("nodes", "--json")[1])
     assert (row["node"], row["slurm"], row["faults"]) == ("n2", "unknown", ["xid:gpu3 (high)"])
-    assert "xid:gpu3 (high)" in run("nodes", "--faulty")[1]
-    assert run("nodes", "n[5-9]", "--json")[1] == "[]\n"
+    assert "Xid gpu3 (high)" in run("nodes", "--faulty")[1]
+    code, out, err = run("nodes", "n[5-9]", "--json")
+    assert (code, out, "n[5-9] is not known" in err) == (3, "", True)
 
 
 def records_now() -> object:
@@ -385,3 +393,28 @@ def test_an_import_that_fails_makes_no_database(
     assert cli.main(["import", *given, "--config", str(nowhere)]) == code
     assert not (tmp_path / "db").exists()
     assert (f"{home}/" in capsys.readouterr().err) == (code != errors.DatabaseUnavailable.exit_code)
+
+
+@pytest.mark.parametrize("text", ["99999999999999d", "9" * 400 + "d", "800000d"])
+def test_a_span_longer_than_time_is_wrong_usage(text: str) -> None:
+    """A sentence, not a traceback."""
+    with pytest.raises(errors.UsageError):
+        span.instant(text, datetime(2026, 11, 22, tzinfo=UTC))
+
+
+def test_bad_questions_are_sentences(run: Run) -> None:
+    """A limit below nothing, a question that takes too long, one that changes something: each says what is wrong."""
+    assert run("query", "select 1", "--limit", "-5")[0] == 2
+    code, _, err = run("query", "select pg_sleep(30)", "--timeout", "0.2")
+    assert (code, "no answer within 0.2 s" in err) == (1, True)
+    code, _, err = run("query", "delete from verdict")
+    assert (code, "one SELECT is answered" in err) == (2, True)
+    code, _, err = run("query", "select 1 as x where false")
+    assert (code, "no rows" in err) == (0, True)
+
+
+def test_a_job_that_nobody_knows_is_not_judged(run: Run) -> None:
+    """attribute ends with 3 rather than with nothing judged."""
+    code, out, err = run("attribute", "--job", "99999")
+    assert (code, out) == (3, "")
+    assert "job 99999 is not known" in err

@@ -41,7 +41,7 @@ OWNER_WRITES = {
     "db logins", "db pgbouncer-users",
 }  # fmt: skip
 READS = {
-    "alerts", "classify", "dashboards", "db status", "doctor", "fleet", "lemon exclude-list", "lemon list", "lemon outbox",
+    "alerts", "classify", "completion", "dashboards", "db status", "doctor", "fleet", "lemon exclude-list", "lemon list", "lemon outbox",
     "lemon thresholds", "nodes", "policy show", "policy simulate", "query", "ranks", "watch",
 }  # fmt: skip
 

@@ -33,8 +33,8 @@ def test_a_line_now_and_then_where_no_terminal_is(capsys: pytest.CaptureFixture[
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.splitlines() == [
-        "probing-ctl: fleet: 1 of 3 figures in 2 s: mttf-by-size",
-        "probing-ctl: fleet: 3 of 3 figures in 17 s: mttf-by-size",
+        "probing-ctl: fleet: 1 of 3 figures in 10 s: mttf-by-size",
+        "probing-ctl: fleet: 3 of 3 figures in 25 s: mttf-by-size",
     ]
 
 
