@@ -67,6 +67,7 @@ def agent_toml(lay: layout.Layout, node: str, nvml_library: Path) -> str:
                 "stall_least_s": 10.0,
                 "stall_startup_s": 60.0,
             },
+            "slurm": {"conf": str(lay.slurm_conf)},
             "checks": {
                 "state_file": str(home / "spool/checks.json"),
                 # The host's own tools know nothing of the simulated node.

@@ -100,7 +100,7 @@ def _cancelled(case: scene.Scene) -> Iterable[claims.Claim]:
     # Who cancels a job that hangs does so because of it.
     hung = tuple(f.event for f in case.findings if f.signature.onset) if case.hung_since else ()
     # Slurm's own cancellations carry root's name, or none.
-    person = by is not None and (by not in _ROOT or case.attempt.user in _ROOT)
+    person = by is not None and by not in _ROOT
     weight = min(0.6 if hung else 0.97 if person else 0.85, _beside_lost_gpu(case))
     made = _of(case, "user_cancelled", weight, f"was cancelled by {by}" if by else "")
     yield dataclasses.replace(made, evidence=hung)

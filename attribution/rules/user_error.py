@@ -25,9 +25,9 @@ _SURE = re.compile(
 )
 """Exceptions of the language itself."""
 _OUTSIDE = re.compile(
-    r"nan\b|\binf|overflow|cuda|gpu|nccl|rocm|\bhip|device|driver|node|host|server|service|socket|connect|network|peer|time[ds]?[ -]?out|"
+    r"\b(?:nan\b|inf|overflow|cuda|gpu|nccl|rocm|hip|device|driver|node|host|server|service|socket|connect|network|peer\b|time[ds]?[ -]?out|"
     r"unreachable|unavailable|refused|reset|i/o|input/output|errno|stale|space|read-only|mount|disk|file|path|checksum|corrupt|truncat|"
-    r"magic|header|central directory|checkpoint|heartbeat|memory|\.so\b|shared object|cannot open|undefined symbol",
+    r"magic|header|central directory|checkpoint|heartbeat|memory|shared object|cannot open|undefined symbol)|\.so\b",
     re.IGNORECASE,
 )
 """Words of the world outside: the language's own exceptions are often raised about that."""
