@@ -13,7 +13,7 @@ READY       := $(VENV)/.ready
 READY_TESTS := $(VENV)/.ready-tests
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint unit soak bench campaign clean
+.PHONY: help setup demo test lint unit soak pictures bench campaign clean
 
 help:
 	@sed -n '2,4s/^# \{0,1\}//p' Makefile
@@ -54,6 +54,10 @@ soak: setup
 	PROBING_KILL_ROUNDS=50 PROBING_EXAMPLES=200 $(BIN)/pytest --numprocesses $(JOBS) --no-loadscope-reorder \
 		--hypothesis-profile soak --override-ini timeout=3600 -m "(soak or longer or hypothesis) and not alone"
 	$(BIN)/pytest --override-ini timeout=3600 -m "soak and alone"
+
+# docs/*.png of the README, from what the commands print now.
+pictures: setup
+	$(BIN)/python -m probing_cluster.sandbox.pictures
 
 bench: setup
 	$(BIN)/python -m benchmarks
