@@ -82,3 +82,14 @@ def test_the_pictures_are_small() -> None:
     pictures = set(re.findall(r"\((docs/\w+\.png)\)", TEXT))
     assert len(pictures) == 2
     assert all((ROOT / name).stat().st_size < 200_000 for name in pictures)
+
+
+def test_what_runs_alone_is_where_make_looks_for_it() -> None:
+    """`make unit` collects only this folder a second time."""
+    assert (ROOT / "Makefile").read_text().count("pytest tests/e2e") == 2
+    marked = [
+        path
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if re.search(r"\bmark\.alone\b", path.read_text())
+    ]
+    assert {path.parent.name for path in marked} == {"e2e"}
