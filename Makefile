@@ -13,7 +13,7 @@ READY       := $(VENV)/.ready
 READY_TESTS := $(VENV)/.ready-tests
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint unit soak bench campaign clean
+.PHONY: help setup demo test lint unit soak pictures bench campaign clean
 
 help:
 	@sed -n '2,4s/^# \{0,1\}//p' Makefile
@@ -43,7 +43,7 @@ lint: setup
 
 unit: setup
 	$(BIN)/pytest --numprocesses $(JOBS) --no-loadscope-reorder -m "not alone and not soak"
-	$(BIN)/pytest -m "alone and not soak"
+	$(BIN)/pytest tests/e2e -m "alone and not soak"
 
 # The gates use one core while the tests wait for Slurm.
 test: setup
@@ -53,7 +53,11 @@ test: setup
 soak: setup
 	PROBING_KILL_ROUNDS=50 PROBING_EXAMPLES=200 $(BIN)/pytest --numprocesses $(JOBS) --no-loadscope-reorder \
 		--hypothesis-profile soak --override-ini timeout=3600 -m "(soak or longer or hypothesis) and not alone"
-	$(BIN)/pytest --override-ini timeout=3600 -m "soak and alone"
+	$(BIN)/pytest tests/e2e --override-ini timeout=3600 -m "soak and alone"
+
+# docs/*.png of the README, from what the commands print now.
+pictures: setup
+	$(BIN)/python -m probing_cluster.sandbox.pictures
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -58,9 +58,8 @@ def listing(node: nodeview.NodeView) -> list[Process]:
 
 
 def _listing(node: nodeview.NodeView) -> list[Process]:
-    return [
-        p for name in os.listdir(node.path("/proc")) if digits.is_number(name) and (p := one(node, int(name)))
-    ]
+    names = os.listdir(node.path("/proc"))  # noqa: PTH208
+    return [p for name in names if digits.is_number(name) and (p := one(node, int(name)))]
 
 
 def one(node: nodeview.NodeView, pid: int) -> Process | None:

@@ -13,7 +13,7 @@ TEXT = (ROOT / "README.md").read_text()
 
 
 def test_the_generated_parts_are_current() -> None:
-    """The report is what a replay of the recorded incident prints now; the checks are those registered now."""
+    """The report is what a replay of the recorded incident prints now."""
     assert readme.current() == TEXT, "run: python -m probing_cluster.sandbox.readme"
 
 
@@ -54,3 +54,42 @@ def test_the_commands_of_the_readme_exist() -> None:
     assert set(re.findall(r"^    make (\w+)", TEXT, re.MULTILINE)) <= targets
     links = [link for link in re.findall(r"\]\(([^)]+)\)", TEXT) if "://" not in link]
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_ci_runs_the_readmes_command_and_nothing_of_its_own() -> None:
+    """A fresh clone passes by what the README says: no variable set in .ci/run, none that `make test` needs."""
+    (said,) = re.findall(r"^    (make test)\b", TEXT, re.MULTILINE)
+    lines = [line for line in (ROOT / ".ci/run").read_text().splitlines() if not line.startswith("#")]
+    assert [line for line in lines if "make test" in line] == [f"exec {said}"]
+    assert lines[-1] == f"exec {said}"
+    assert not any(re.match(r"(export\s+)?\w+=", line) for line in lines)
+
+
+def test_the_manual_names_what_the_gate_leaves_out() -> None:
+    """Each file with a test marked soak or longer has its row in docs/testing.md."""
+    page = (ROOT / "docs/testing.md").read_text()
+    marked = [
+        path
+        for path in (ROOT / "tests").rglob("*.py")
+        if re.search(r"\bmark\.(soak|longer)\b", path.read_text())
+    ]
+    assert len(marked) >= 5
+    assert [path.name for path in marked if path.name not in page and path != Path(__file__)] == []
+
+
+def test_the_pictures_are_small() -> None:
+    """A clone is not made heavy by them."""
+    pictures = set(re.findall(r"\((docs/\w+\.png)\)", TEXT))
+    assert len(pictures) == 2
+    assert all((ROOT / name).stat().st_size < 200_000 for name in pictures)
+
+
+def test_what_runs_alone_is_where_make_looks_for_it() -> None:
+    """`make unit` collects only this folder a second time."""
+    assert (ROOT / "Makefile").read_text().count("pytest tests/e2e") == 2
+    marked = [
+        path
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if re.search(r"\bmark\.alone\b", path.read_text())
+    ]
+    assert {path.parent.name for path in marked} == {"e2e"}

@@ -292,5 +292,5 @@ def test_the_journal_holds_structured_lines_with_priorities(machine: Machine) ->
 def test_a_service_that_dies_comes_back(machine: Machine) -> None:
     """SIGKILL is no end: another process serves after RestartSec."""
     before = machine.pid("probing-node-helper.service")
-    machine.systemctl("kill", "--signal=KILL", "probing-node-helper.service")
+    machine.systemctl("kill", "--kill-who=main", "--signal=KILL", "probing-node-helper.service")
     assert machine.wait(lambda: machine.pid("probing-node-helper.service") not in {before, "0"})
