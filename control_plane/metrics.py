@@ -104,6 +104,12 @@ def task_metrics(service: context.Context) -> Iterator[Metric]:
     for name in turn.NAMES:
         missed.add_metric([name], turns.get(name, 0))
     yield missed
+    skipped = CounterMetricFamily(
+        "probing_rows_unreadable", "stored rows that a pass could not read and left out", labels=["node"]
+    )
+    for node, count in sorted(service.store.skipped.counts().items()):
+        skipped.add_metric([node], count)
+    yield skipped
     letters = GaugeMetricFamily(
         "probing_outbox_letters", "mails and posts that are not delivered, by state", labels=["state"]
     )

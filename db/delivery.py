@@ -269,13 +269,18 @@ def _ack(answer: Any) -> Ack:
         raise errors.DatabaseUnavailable(
             "the delivery function's answer cannot be read; see probing-ctl db status"
         )
-    counts = {name: answer.get(name) for name in ("accepted", "duplicates", "rejected")}
     given = answer.get("requests")
     requests = [_request(item) for item in given] if isinstance(given, list) else []
     return Ack(
+        accepted=_count(answer.get("accepted")),
+        duplicates=_count(answer.get("duplicates")),
+        rejected=_count(answer.get("rejected")),
         requests=tuple(r for r in requests if r is not None),
-        **{name: n for name, n in counts.items() if isinstance(n, int)},
     )
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _request(item: Any) -> Request | None:

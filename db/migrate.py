@@ -30,6 +30,7 @@ REPEATABLE = (
     "displaced_noted.sql",
     "partitions.sql",
     "ops.sql",
+    "sessions.sql",
     "rights.sql",
     "planner.sql",
 )

@@ -14,13 +14,16 @@ BEGIN
     -- Temporary tables are a way to fill the disk.
     EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database());
     EXECUTE format('GRANT TEMPORARY ON DATABASE %I TO probing_service', current_database());
-    -- So are large objects; only a superuser may close that door.
+    -- So are large objects and messages in the log of writes; and whoever takes advisory locks by the thousand fills the server's
+    -- one table of locks, and nobody else gets any. Only a superuser may close these doors.
     IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
         EXECUTE (
             SELECT string_agg(format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', p.oid::regprocedure), '; ')
             FROM pg_proc p
             WHERE p.pronamespace = 'pg_catalog'::regnamespace
-              AND p.proname IN ('lo_creat', 'lo_create', 'lo_from_bytea', 'lo_put', 'lowrite', 'lo_open', 'lo_truncate', 'lo_truncate64')
+              AND (p.proname IN ('lo_creat', 'lo_create', 'lo_from_bytea', 'lo_put', 'lowrite', 'lo_open', 'lo_truncate', 'lo_truncate64',
+                                 'pg_logical_emit_message')
+                   OR p.proname LIKE 'pg\_advisory\_%' OR p.proname LIKE 'pg\_try\_advisory\_%')
         );
     END IF;
 END
@@ -120,6 +123,8 @@ GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ops TO probing_service, probing_operato
 GRANT EXECUTE ON FUNCTION probing.readable(text)
     TO probing_service, probing_operator, probing_reader;
 GRANT EXECUTE ON FUNCTION probing.make_month(date), probing.drop_month(date) TO probing_service;
+GRANT EXECUTE ON FUNCTION probing.end_long_work(double precision, double precision, double precision, double precision)
+    TO probing_service;
 
 DO $deliver$
 BEGIN

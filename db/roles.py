@@ -22,7 +22,9 @@ from probing_cluster.db import engines
 GROUPS = ("probing_agent", "probing_service", "probing_reader", "probing_operator")
 SCOPE_KINDS = ("cluster", "account", "user")
 _NAME_MAX = 63  # Postgres cuts longer identifiers, silently
-_AGENT_CONNECTIONS = 4
+_CONNECTIONS = {"probing_agent": 4, "probing_reader": 20, "probing_operator": 10}
+_TEMP_FILES = {"probing_agent": "512MB", "probing_reader": "4GB", "probing_operator": "16GB"}
+"""What a session's sorts may write to the disk; a role cannot lift it, and only a superuser may set it."""
 _SETTINGS = {
     "probing_agent": {"statement_timeout": "60s", "idle_in_transaction_session_timeout": "60s"},
     "probing_reader": {"statement_timeout": "120s", "default_transaction_read_only": "on"},
@@ -48,11 +50,6 @@ def add_agent(
     name = agent_role_name(cluster, node)
     with _connection(url) as connection, connection.transaction():
         _login(connection, name, "probing_agent", password)
-        connection.execute(
-            sql.SQL("ALTER ROLE {} CONNECTION LIMIT {}").format(
-                sql.Identifier(name), sql.Literal(_AGENT_CONNECTIONS)
-            )
-        )
         connection.execute(
             "INSERT INTO probing.agent_role (role_name, cluster, node, rows_per_hour) "
             "VALUES (%(name)s, %(cluster)s, %(node)s, coalesce(%(rows)s, 100000)) "
@@ -183,11 +180,23 @@ def _login(
         connection.execute(
             sql.SQL("ALTER ROLE {} SET {} = {}").format(role, sql.Identifier(setting), sql.Literal(value))
         )
+    if group in _CONNECTIONS:
+        most = sql.Literal(_CONNECTIONS[group])
+        connection.execute(sql.SQL("ALTER ROLE {} CONNECTION LIMIT {}").format(role, most))
+        _bound_temp_files(connection, role, _TEMP_FILES[group])
     if password is not None:
         verifier = connection.pgconn.encrypt_password(
             password.encode(), name.encode(), b"scram-sha-256"
         ).decode()
         connection.execute(sql.SQL("ALTER ROLE {} PASSWORD {}").format(role, sql.Literal(verifier)))
+
+
+def _bound_temp_files(
+    connection: psycopg.Connection[tuple[Any, ...]], role: sql.Identifier, most: str
+) -> None:
+    """Where the owner may not set it, the server's own temp_file_limit has to do (docs/security.md)."""
+    with contextlib.suppress(psycopg.errors.InsufficientPrivilege), connection.transaction():
+        connection.execute(sql.SQL("ALTER ROLE {} SET temp_file_limit = {}").format(role, sql.Literal(most)))
 
 
 def _groups_of(connection: psycopg.Connection[tuple[Any, ...]], name: str) -> set[str] | None:

@@ -66,7 +66,11 @@ class StoreBase:
         self.engine.dispose()
 
     def _select(self, cls: type[_R], query: sa.Select[Any]) -> list[_R]:
-        return self.readable(cls, self._read(lambda c: c.execute(query).mappings().fetchall()))
+        return self.readable(cls, self._mappings(query))
+
+    def _mappings(self, query: sa.Select[Any]) -> list[sa.RowMapping]:
+        """The rows of a query."""
+        return self._read(lambda c: c.execute(query).mappings().fetchall())
 
     def _read(self, read: Callable[[sa.Connection], Sequence[_M]]) -> list[_M]:
         """What `read` gives, without the rows that hold a value no client can: with one of them the driver gives nothing."""

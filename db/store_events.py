@@ -86,7 +86,7 @@ class EventRows(store_base.StoreBase):
             some = wanted[low : low + _IDS_AT_ONCE]
             k = tables.event_key.c
             asked = sa.select(k.at).where(store_base.some(k.event_id, some))
-            times = self._read(lambda c, asked=asked: c.execute(asked).mappings().fetchall())
+            times = self._mappings(asked)
             # By time the few partitions and page ranges are found; the id alone is in no partition's index.
             when = store_base.some(_E.at, {row["at"] for row in times})
             query = sa.select(tables.health_event).where(when, store_base.some(_E.event_id, some))

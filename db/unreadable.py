@@ -10,7 +10,6 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -60,16 +59,16 @@ def loads_or_value(text: str | bytes) -> Any:
 
 
 class _Time(psycopg_datetime.TimestamptzLoader):
-    def load(self, data: Any) -> datetime:
+    def load(self, data: Any) -> Any:
         return _time_or_value(super().load, data)
 
 
 class _BinaryTime(psycopg_datetime.TimestamptzBinaryLoader):
-    def load(self, data: Any) -> datetime:
+    def load(self, data: Any) -> Any:
         return _time_or_value(super().load, data)
 
 
-def _time_or_value(load: Callable[[Any], datetime], data: Any) -> Any:
+def _time_or_value(load: Callable[[Any], Any], data: Any) -> Any:
     try:
         return load(data)
     except (psycopg.DataError, ValueError, OverflowError):

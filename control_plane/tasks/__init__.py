@@ -15,6 +15,7 @@ from probing_cluster.control_plane.tasks import (
     mail,
     maintenance,
     resume,
+    sessions,
     silence,
     slow,
 )
@@ -28,6 +29,7 @@ REGISTER: tuple[context.Task, ...] = (
     gangs.TASK,
     slow.TASK,
     resume.TASK,
+    sessions.TASK,
     maintenance.TASK,
     export.TASK,
     exclusions.TASK,

@@ -249,7 +249,7 @@ def test_a_persons_drain_stays_theirs(service: context.Context, hands: fakes.Han
 
 def test_a_silent_agent_is_told_once(service: context.Context) -> None:
     """Two missed beats make one event, also when the service is restarted and asks again."""
-    fakes.deliver(service.store, "n1", beat_s=0.0, jobs=(7,))
+    fakes.deliver(service.store, "n1", beat_s=1e-6, jobs=(7,))
     fakes.deliver(service.store, "n2", beat_s=60.0)
     assert silence.run(service) == "silent: n1"
     assert silence.run(service) == ""

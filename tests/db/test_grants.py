@@ -87,7 +87,7 @@ MAY_WRITE: dict[str, dict[str, str]] = {
 SERVICE_ONLY_READS = {"agent_role", "alembic_version", "reader_scope"}
 
 MAY_CALL = {
-    "service": {"deliver", "drop_month", "make_month", "readable"},
+    "service": {"deliver", "drop_month", "end_long_work", "make_month", "readable"},
     "operator": {"readable"},
     "reader": {"readable"},
     "agent": {"deliver"},

@@ -112,7 +112,7 @@ def answering(postgres_url: str) -> str:
     return postgres_url
 
 
-@hypothesis.settings(max_examples=200, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+@hypothesis.settings(max_examples=60, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
 @hypothesis.given(answer=ANSWER)
 @hypothesis.example(answer={"requests": [_GOOD | {"expires_at": "infinity"}]})
 @hypothesis.example(answer={"requests": [_GOOD | {"detail": {"faults": 5}}]})
