@@ -9,7 +9,7 @@ import os
 import sys
 import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from probing_cluster.control_plane import commands, table, view
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from probing_cluster.control_plane import slurm_hands
     from probing_cluster.db import store as db_store
     from probing_cluster.slurm_plugins import nodes
+
+
+_DENIALS = timedelta(days=7)
+"""How far back a denied drain is looked for."""
 
 
 def register(register: commands.Commands) -> None:
@@ -87,7 +91,7 @@ def _nodes(args: argparse.Namespace) -> int:
             r["slurm"],
             _age(r["silent_s"]),
             ", ".join(r["faults"]) or "none",
-            r["drained_for"] or r["slurm_reason"],
+            r["drained_for"] or r["denied"] or r["slurm_reason"],
             r["acknowledged"],
         )
         for r in rows
@@ -106,11 +110,31 @@ def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[st
     beats = {b.node: b for b in store.heartbeats()}
     ages = store.heartbeat_ages_s()
     standing = {d.node: d for d in store.drains(open_only=True) if d.action == "drain"}
+    now = clock.SYSTEM.now()
+    denied = view.denials(store.drains(since=now - _DENIALS, actions=["drain"]), beats)
     acks = {n.subject.removeprefix("node:"): n for n in store.notes(action="ack")}  # the last one stays
     return [
-        _node_row(name, slurm.get(name), beats.get(name), ages.get(name), standing.get(name), acks.get(name))
+        _node_row(
+            name,
+            slurm.get(name),
+            beats.get(name),
+            ages.get(name),
+            _standing(standing.get(name), slurm.get(name), known=bool(slurm)),
+            acks.get(name),
+        )
+        | {"denied": _denied(denied.get(name))}
         for name in sorted({*slurm, *beats, *standing})
     ]
+
+
+def _standing(drain: records.Drain | None, node: view.Node | None, *, known: bool) -> records.Drain | None:
+    """A recorded drain unless Slurm, read now, shows that it is over; the service records that with its next poll."""
+    return None if drain is not None and known and view.drain_over(node) else drain
+
+
+def _denied(drain: records.Drain | None) -> str:
+    """`not drained: budget: 1 of 1 nodes …`, with when it was denied; empty where nothing was."""
+    return "" if drain is None else f"not drained: {drain.why_state} ({drain.at:%m-%d %H:%M}Z)"
 
 
 def _node_row(
@@ -159,7 +183,7 @@ def _since(fault: Mapping[str, Any]) -> datetime:
 
 def _faulty(row: dict[str, Any]) -> bool:
     silent = row["silent_s"] is None or row["silent_s"] > 3 * (row["beat_s"] or 10.0)
-    return bool(row["faults"] or row["drained_for"] or row["slurm_reason"] or silent)
+    return bool(row["faults"] or row["drained_for"] or row["denied"] or row["slurm_reason"] or silent)
 
 
 def _age(silent_s: float | None) -> str:

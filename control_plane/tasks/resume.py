@@ -13,13 +13,14 @@ def run(service: context.Context) -> str:
     """One look at every node of ours that is drained; what was done."""
     follow_beats(service)
     standing = [d for d in service.store.drains(open_only=True) if d.action == "drain"]
-    if not standing or service.config.policy.observe_only:
+    if not standing:
         return ""
     with turn.taken(service.store, "resume") as mine:
         if not mine:
             return ""
         nodes = {n.name: n for n in service.hands.nodes()}
-        told = [_one(service, drain, nodes.get(drain.node)) for drain in standing]
+        # A Slurm that lists no node at all says nothing about ours.
+        told = [_one(service, drain, nodes.get(drain.node)) for drain in standing if nodes]
     return ", ".join(t for t in told if t)
 
 
@@ -37,17 +38,13 @@ def follow_beats(service: context.Context) -> None:
 
 def _one(service: context.Context, drain: records.Drain, node: view.Node | None) -> str:
     now = service.clock.now()
-    if node is None:
-        return ""
-    if not node.ours:
-        if not node.hands_off:
-            # A person put it back: the drain is over, and their word stands.
-            service.store.update_drain(
-                drain.drain_id, ended_at=now, state="resumed", why_state="lifted by another"
-            )
-            return f"{drain.node} lifted by another"
-        return ""
-    if drain.owner != "probing":
+    over = view.drain_over(node)
+    if over:
+        service.store.update_drain(drain.drain_id, ended_at=now, state="resumed", why_state=over)
+        return f"{drain.node} {over}"
+    if node is None or not node.ours:
+        return ""  # Slurm put a reason of its own on our drain: it stands, and a person will lift it
+    if drain.owner != "probing" or service.config.policy.observe_only:
         return ""  # a person drained it through probing-ctl: theirs to lift
     past = service.store.drains(
         node=drain.node, since=drain.at - timedelta(days=service.config.policy.escalate_days)
