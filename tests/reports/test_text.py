@@ -201,3 +201,19 @@ def test_a_stall_is_told_while_the_job_runs() -> None:
         rows.Rows(attempts=(running,), gangs=(dataclasses.replace(stall, ended_at=told.at("14:11:00")),))
     )
     assert "until 14:11:00" in over
+
+
+def test_a_log_is_shown_with_its_path_or_why_it_was_not_read(story: rows.Rows) -> None:
+    """Its last lines under the attempt that died; what was not read says so; a hostile line stays text."""
+    at = min(a.start_at for a in story.attempts if a.start_at)
+    read = rows.JobLog(
+        node="n1", at=at, path="/w/out", tail=("step 1", "\x1b[31mboom"), note="only its last 9 bytes"
+    )
+    missing = rows.JobLog(node="n1", at=at, stream="stderr", path="/w/%A.err", why="there is no such file")
+    found = dataclasses.replace(story, logs=(read, missing))
+    shown = render(found, width=100)
+    assert "stdout /w/out on n1 (only its last 9 bytes)" in shown
+    assert "    | step 1" in shown
+    assert "stderr /w/%A.err: log not read: there is no such file" in shown
+    assert "\x1b" not in shown
+    assert shown.count("Log of attempt") == 1
