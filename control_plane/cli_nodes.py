@@ -138,9 +138,10 @@ def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[st
         slurm = {}
     beats = {b.node: b for b in store.heartbeats()}
     ages = store.heartbeat_ages_s()
-    drains = [d for d in store.drains(since=clock.SYSTEM.now() - _DECISIONS_OF) if d.action == "drain"]
+    drains = store.drains(since=clock.SYSTEM.now() - _DECISIONS_OF, actions=["drain"])
     latest = {d.node: d for d in sorted(drains, key=lambda d: d.at)}
     standing = {d.node: d for d in store.drains(open_only=True) if d.action == "drain"}
+    denied = view.denials(drains, beats)
     acks = {n.subject.removeprefix("node:"): n for n in store.notes(action="ack")}  # the last one stays
     return [
         _node_row(
@@ -148,11 +149,22 @@ def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[st
             slurm.get(name),
             beats.get(name),
             ages.get(name),
-            (standing.get(name), latest.get(name)),
+            (_standing(standing.get(name), slurm.get(name), known=bool(slurm)), latest.get(name)),
             acks.get(name),
         )
+        | {"denied": _denied(denied.get(name))}
         for name in sorted({*slurm, *beats, *standing})
     ]
+
+
+def _standing(drain: records.Drain | None, node: view.Node | None, *, known: bool) -> records.Drain | None:
+    """A recorded drain unless Slurm, read now, shows that it is over; the service records that with its next poll."""
+    return None if drain is not None and known and view.drain_over(node) else drain
+
+
+def _denied(drain: records.Drain | None) -> str:
+    """`not drained: budget: 1 of 1 nodes …`, with when it was denied; empty where nothing was."""
+    return "" if drain is None else f"not drained: {drain.why_state} ({drain.at:%m-%d %H:%M}Z)"
 
 
 def _node_row(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from probing_cluster.core import records
@@ -66,6 +66,43 @@ class Node:
         if node_events.is_a_persons(self.reason):
             return f"it carries another's note ({self.reason})"
         return ""
+
+
+_DRAINED = frozenset({"DRAIN", "DRAINED", "DRAINING"})
+
+
+def drain_over(node: Node | None) -> str:
+    """Why a drain of ours that was recorded stands no longer, as Slurm shows its node now (None: not at all); empty while it stands."""
+    if node is None:
+        return "Slurm knows the node no longer"
+    if not node.states & _DRAINED:
+        return "lifted by another"
+    if not node.ours and node_events.is_a_persons(node.reason):
+        return f"taken over by another: {node.reason}"
+    return ""
+
+
+def denials(
+    drains: Iterable[records.Drain], beats: Mapping[str, records.AgentHeartbeat]
+) -> dict[str, records.Drain]:
+    """Node to the latest drain of it that was denied, as by the budget, while what it was for still stands and nothing has drained it since."""
+    found: dict[str, records.Drain] = {}
+    for drain in sorted(drains, key=lambda d: d.at):
+        if drain.action == "drain" and drain.state == "denied":
+            found[drain.node] = drain
+        elif drain.action == "drain" and drain.state in {"done", "resumed"}:
+            found.pop(drain.node, None)
+    return {node: d for node, d in found.items() if _stands(d, beats.get(node))}
+
+
+def _stands(drain: records.Drain, beat: records.AgentHeartbeat | None) -> bool:
+    faults = [f for f in beat.faults.values() if isinstance(f, Mapping)] if beat is not None else []
+    named = {str(i) for f in faults for i in (f.get("event_id"), *_listed(f.get("event_ids")))}
+    return any(str(event_id) in named for event_id in drain.event_ids)
+
+
+def _listed(value: object) -> tuple[object, ...]:
+    return tuple(value) if isinstance(value, list | tuple) else ()
 
 
 @records.record

@@ -36,7 +36,7 @@ COMMENT ON COLUMN ops.check_now.age_s IS 'seconds since the check last reported'
 CREATE OR REPLACE VIEW ops.drains WITH (security_invoker = true) AS
 SELECT
     d.drain_id, d.cluster, d.node, d.at, d.action, d.state, d.reason, d.owner, d.why_state, d.severity, d.job_id,
-    d.action IN ('drain', 'refuse') AND d.state = 'done' AND d.ended_at IS NULL AS open,
+    d.action = 'drain' AND d.state = 'done' AND d.ended_at IS NULL AS open,
     d.ended_at,
     extract(epoch FROM coalesce(d.ended_at, now()) - d.at)::double precision AS duration_s,
     d.event_ids
@@ -188,8 +188,8 @@ LEFT JOIN LATERAL (
 ) AS c ON true
 LEFT JOIN LATERAL (
     SELECT true AS open, x.reason, x.at FROM probing.drain x
-    WHERE x.node = h.node AND x.cluster = h.cluster AND x.action IN ('drain', 'refuse') AND x.state = 'done'
-      AND x.ended_at IS NULL
+    -- A permission to refuse jobs drains nothing.
+    WHERE x.node = h.node AND x.cluster = h.cluster AND x.action = 'drain' AND x.state = 'done' AND x.ended_at IS NULL
     ORDER BY x.at DESC LIMIT 1
 ) AS d ON true
 LEFT JOIN LATERAL (

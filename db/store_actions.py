@@ -51,7 +51,7 @@ class ActionRows(store_base.StoreBase):
             if value is not None:
                 query = query.where(column == value)
         if open_only:
-            query = query.where(_D.action.in_(["drain", "refuse"]), _D.state == "done", _D.ended_at.is_(None))
+            query = query.where(_D.action == "drain", _D.state == "done", _D.ended_at.is_(None))
         query = query.where(_D.at >= since) if since is not None else query
         return self._select(records.Drain, query.where(_D.at < until) if until is not None else query)
 

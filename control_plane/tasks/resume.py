@@ -17,14 +17,15 @@ def run(service: context.Context) -> str:
     """One look at every node of ours that is drained; what was done."""
     follow_beats(service)
     standing = [d for d in service.store.drains(open_only=True) if d.action == "drain"]
-    if not standing or service.config.policy.observe_only:
+    if not standing:
         return ""
     with turn.taken(service, "resume") as mine:
         if not mine:
             return ""
         nodes = {n.name: n for n in service.hands.nodes()}
         history = _History.read(service, standing)
-        told = [_one(service, drain, nodes.get(drain.node), history) for drain in standing]
+        # A Slurm that lists no node at all says nothing about ours.
+        told = [_one(service, drain, nodes.get(drain.node), history) for drain in standing if nodes]
     return ", ".join(t for t in told if t)
 
 
@@ -64,22 +65,15 @@ class _History:
 
 def _one(service: context.Context, drain: records.Drain, node: view.Node | None, history: _History) -> str:
     now = service.clock.now()
-    if node is None:
-        return ""
-    if not node.ours:
-        if not node.hands_off and drain.why_state == _BEGUN:
-            service.store.update_drain(
-                drain.drain_id, state="resumed", ended_at=now, why_state=reconcile.AFTER
-            )
-            return f"{drain.node} resumed, {reconcile.AFTER}"
-        if not node.hands_off:
-            # A person put it back: the drain is over, and their word stands.
-            service.store.update_drain(
-                drain.drain_id, ended_at=now, state="resumed", why_state="lifted by another"
-            )
-            return f"{drain.node} lifted by another"
-        return ""
-    if drain.owner != "probing":
+    over = view.drain_over(node)
+    if over and node is not None and not node.hands_off and drain.why_state == _BEGUN:
+        over = reconcile.AFTER  # our own resume, whose end was not recorded
+    if over:
+        service.store.update_drain(drain.drain_id, ended_at=now, state="resumed", why_state=over)
+        return f"{drain.node} {over}"
+    if node is None or not node.ours:
+        return ""  # Slurm put a reason of its own on our drain: it stands, and a person will lift it
+    if drain.owner != "probing" or service.config.policy.observe_only:
         return ""  # a person drained it through probing-ctl: theirs to lift
     since = drain.at - timedelta(days=service.config.policy.escalate_days)
     past = [d for d in history.drains if d.node == drain.node and d.at >= since]

@@ -84,6 +84,27 @@ def test_a_reason_and_what_is_not_known_of_it_are_two_things(store: db_store.Sto
     assert "accounting" not in run("nodes", "n2"), "nobody who asks whether it stands needs that"
 
 
+def test_a_denied_drain_is_shown_while_what_it_was_for_stands(store: db_store.Store, run: Run) -> None:
+    """Whoever looks sees that a broken node still takes jobs, and why; not once it is healed, or drained after all."""
+    event = uuid.uuid4()
+    why = "budget: 1 of 1 nodes of the cluster taken within 3600 s"
+    denied = records.Drain(
+        drain_id=uuid.uuid4(), cluster="c", node="n2", at=NOW, action="drain", reason="probing: xid 79 gpu3", owner="probing",
+        state="denied", why_state=why, event_ids=(event,),
+    )  # fmt: skip
+    store.save_drain(denied)
+    fault = {"xid:gpu3": {"severity": "high", "event_id": str(event), "event_ids": [str(event)]}}
+    beat(store, "n2", fault)
+    assert f"not drained: {why}" in run("nodes")
+    (row,) = json.loads(run("nodes", "n2", "--json"))
+    assert why in row["denied"]
+    beat(store, "n2", {})
+    assert "not drained" not in run("nodes")
+    beat(store, "n2", fault)
+    drain(store, NOW + timedelta(seconds=1))
+    assert "not drained" not in run("nodes")
+
+
 def test_an_outcome_is_told_in_its_own_words(
     store: db_store.Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

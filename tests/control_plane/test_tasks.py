@@ -247,6 +247,54 @@ def test_a_persons_drain_stays_theirs(service: context.Context, hands: fakes.Han
     assert resume.run(service) == "n2 lifted by another"
 
 
+@pytest.mark.parametrize(
+    ("states", "reason", "why"),
+    [
+        ({"IDLE"}, "", "lifted by another"),
+        ({"DOWN"}, "Not responding", "lifted by another"),
+        ({"IDLE", "DRAIN"}, "bad cable (eve)", "taken over by another: bad cable (eve)"),
+        (None, "", "Slurm knows the node no longer"),
+        ({"IDLE", "DRAIN"}, "probing: xid 79 gpu3", ""),
+        ({"DOWN", "DRAIN"}, "Node unexpectedly rebooted", ""),
+    ],
+)
+@pytest.mark.parametrize("observe_only", [False, True])
+def test_a_recorded_drain_follows_what_slurm_shows(
+    service: context.Context,
+    hands: fakes.Hands,
+    states: set[str] | None,
+    reason: str,
+    why: str,
+    observe_only: bool,
+) -> None:
+    """One poll after somebody else decided the row says so; while the drain stands, it stands."""
+    service.config = dataclasses.replace(
+        service.config, policy=dataclasses.replace(service.config.policy, observe_only=observe_only)
+    )
+    service.store.save_drain(
+        records.Drain(
+            drain_id=uuid.UUID(int=9), cluster="c", node="n2", at=NOW, action="drain", state="done",
+            reason="probing: xid 79 gpu3", owner="probing",
+        )
+    )  # fmt: skip
+    if states is None:
+        del hands.state["n2"]
+    else:
+        hands.state["n2"] = view.Node(name="n2", states=frozenset(states), reason=reason, partitions=("gpu",))
+    resume.run(service)
+    (row,) = service.store.drains()
+    assert (row.ended_at is None, row.why_state) == (not why, why)
+
+
+def test_a_slurm_that_lists_no_node_ends_no_drain(service: context.Context, hands: fakes.Hands) -> None:
+    """An empty answer is no answer about ours."""
+    fakes.deliver(service.store, "n2", xid())
+    actions.run(service)
+    hands.state.clear()
+    resume.run(service)
+    assert len(service.store.drains(open_only=True)) == 1
+
+
 def test_a_silent_agent_is_told_once(service: context.Context) -> None:
     """Two missed beats make one event, also when the service is restarted and asks again."""
     fakes.deliver(service.store, "n1", beat_s=1e-6, jobs=(7,))

@@ -146,7 +146,13 @@ def test_child_leaves_out_what_an_earlier_attempt_wrote_into_the_same_file(tmp_p
 @pytest.mark.parametrize("op", ["log", "dumps", "find"])
 def test_a_job_that_left_nothing_costs_no_reader(tmp_path: Path, op: str) -> None:
     """Every job has an Epilog and most leave nothing: the grammars are not even imported."""
-    asked = {"op": op, "path": str(tmp_path / "none"), "directory": str(tmp_path), "job_id": 1, "node": "n1"}
+    asked = {
+        "op": op,
+        "path": str(tmp_path / "none"),
+        "directory": str(tmp_path),
+        "job_id": 4_000_000_001,
+        "node": "n1",
+    }
     code = (
         "import sys; from probing_cluster.probe_agent import collect_child; collect_child.main(); "
         "print([m for m in sys.modules if 'probing_cluster.evidence' in m])"

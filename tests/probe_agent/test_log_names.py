@@ -79,9 +79,10 @@ def test_the_default_name(extra: dict[str, Any], name: str) -> None:
 )
 def test_what_cannot_be_known_is_not_guessed(fields: dict[str, Any], missing: str) -> None:
     """A guess could be another job's log."""
+    made = job(**fields)
+    pattern = log_names.patterns(made)["stdout"]
     with pytest.raises(log_names.NotKnown, match=missing):
-        made = job(**fields)
-        log_names.names(log_names.patterns(made)["stdout"], made, "n1")
+        log_names.names(pattern, made, "n1")
 
 
 @given(

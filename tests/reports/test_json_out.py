@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import conftest_story as told
@@ -68,3 +69,27 @@ def test_what_is_not_known_is_null(story: rows.Rows) -> None:
     assert set(found["ettr"].values()) == {None}  # type: ignore[attr-defined]
     assert found["attempts"][0]["n_gpus"] is None  # type: ignore[index]
     assert found["cost"] is None
+
+
+def test_logs_are_in_the_attempt_whose_prolog_they_are_of(story: rows.Rows) -> None:
+    """A later start's file is not the first's; what was read has no reason why not."""
+    starts = sorted(a.start_at for a in story.attempts if a.start_at)
+    logs = tuple(
+        rows.JobLog(node="n1", at=at, path=f"/w/{n}", tail=("x",))
+        for n, at in enumerate(starts)
+        if at is not None
+    )
+    found = document(dataclasses.replace(story, logs=logs))["attempts"]
+    assert [[log["path"] for log in a["logs"]] for a in found] == [["/w/0"], ["/w/1"]]  # type: ignore[attr-defined]
+    assert found[0]["logs"][0] == {  # type: ignore[index]
+        "node": "n1", "stream": "stdout", "path": "/w/0", "tail": ["x"], "why_not_read": None, "note": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "logs", [["x", None, 3], [{"tail": "no list"}], [{"path": 3, "tail": [None, {}]}], []]
+)
+def test_whatever_an_agent_stored_as_logs_is_a_row_or_left_out(logs: list[object]) -> None:
+    """Every word of it is foreign: no shape ends a report."""
+    found = rows.from_json({"logs": [{"node": "n1", "at": "2026-11-21T14:00:00+00:00", "logs": logs}]})
+    assert all(isinstance(log, rows.JobLog) for log in found.logs)

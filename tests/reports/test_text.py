@@ -267,3 +267,19 @@ def test_starts_that_were_refused_are_one_story(story: rows.Rows) -> None:
     assert "died\n" not in page.replace("x died", "")
     alone = render(rows.Rows(attempts=(attempts[0],), verdicts=(verdicts[0],)))
     assert "Why attempt 1 did not begin" in alone
+
+
+def test_a_log_is_shown_with_its_path_or_why_it_was_not_read(story: rows.Rows) -> None:
+    """Its last lines under the attempt that died; what was not read says so; a hostile line stays text."""
+    at = min(a.start_at for a in story.attempts if a.start_at)
+    read = rows.JobLog(
+        node="n1", at=at, path="/w/out", tail=("step 1", "\x1b[31mboom"), note="only its last 9 bytes"
+    )
+    missing = rows.JobLog(node="n1", at=at, stream="stderr", path="/w/%A.err", why="there is no such file")
+    found = dataclasses.replace(story, logs=(read, missing))
+    shown = render(found, width=100)
+    assert "stdout /w/out on n1 (only its last 9 bytes)" in shown
+    assert "    | step 1" in shown
+    assert "stderr /w/%A.err: log not read: there is no such file" in shown
+    assert "\x1b" not in shown
+    assert shown.count("Log of attempt") == 1

@@ -1,0 +1,84 @@
+"""What jobs of an ordinary user wrote, wherever Slurm's patterns put it, on a real cluster."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+NOBODY = 65534
+ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A directory in which that user works."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o777)
+        yield Path(directory)
+
+
+def submit(up: Any, home: Path, script: str, *options: str) -> int:
+    """sbatch as that user; the job's number, of an array its master's."""
+    path = home / "job.sh"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    done = up.sandbox.run([*become, "sbatch", "--parsable", "-D", str(home), *options, str(path)])
+    return int(re.split(r"[;\s]", done.stdout)[0])
+
+
+def logs(up: Any, job: str) -> list[dict[str, Any]]:
+    """What the report shows of the logs of the job's attempt, once judged."""
+
+    def ask() -> list[dict[str, Any]] | None:
+        done = up.sandbox.run(["probing-report", job, "--json"], check=False)
+        found = json.loads(done.stdout)["attempts"][-1] if done.returncode == 0 else {}
+        return found["logs"] if found.get("logs") and found.get("verdict") else None
+
+    return up.until(f"logs of {job}", ask)
+
+
+def test_an_arrays_task_with_a_file_for_its_errors(up: Any, home: Path) -> None:
+    """`arr-%A_%a` and `--error` are read like any other name: the same line gives the same verdict."""
+    script = f"echo step 1; sleep 2; echo '{ECC}' >&2; exit 1"
+    alone = submit(up, home, script, "-o", "single.out")
+    plain = submit(up, home, script, "-a", "5", "-o", "arr-%A_%3a.out", "-e", "%u-%5j-%a.err")
+    (single,) = logs(up, str(alone))
+    assert (single["path"], single["tail"]) == (str(home / "single.out"), ["step 1", ECC])
+    out, err = logs(up, f"{plain}_5")
+    assert (out["stream"], out["path"], out["tail"]) == (
+        "stdout",
+        str(home / f"arr-{plain}_005.out"),
+        ["step 1"],
+    )
+    assert (err["stream"], err["tail"]) == ("stderr", [ECC])
+    assert Path(err["path"]).name == f"nobody-{plain:05d}-5.err"
+    told = up.sandbox.run(["probing-report", f"{plain}_5"]).stdout
+    assert f"| {ECC}" in told
+    verdicts = [up.report(str(j))["attempts"][-1]["verdict"] for j in (alone, f"{plain}_5")]
+    assert verdicts[0]["cause"] == verdicts[1]["cause"]
+
+
+def test_files_of_a_steps_tasks_are_read_on_their_own_nodes(up: Any, home: Path) -> None:
+    """`srun --output rank-%t`: each node reads those of its own tasks."""
+    script = "srun -o rank-%t sh -c 'echo rank $SLURM_PROCID; sleep 4; echo ValueError: bad shape; exit 1'"
+    job = submit(up, home, script, "-N2", "-n2", "-o", "batch.out")
+    up.until("all logs", lambda: len(logs(up, str(job))) >= 3)
+    found = {Path(log["path"]).name: log for log in logs(up, str(job))}
+    assert {"rank-0", "rank-1"} <= found.keys()
+    assert found["rank-0"]["node"] != found["rank-1"]["node"]
+    assert found["rank-1"]["tail"][-2:] == ["rank 1", "ValueError: bad shape"]
+
+
+def test_a_file_that_nobody_can_read_says_why(up: Any, home: Path) -> None:
+    """Removed by the job itself: the report says so, and does not pretend that nothing was written."""
+    job = submit(up, home, "sleep 1; rm gone.out; exit 1", "-o", "gone.out")
+    (log,) = logs(up, str(job))
+    assert (log["path"], log["why_not_read"]) == (str(home / "gone.out"), "there is no such file")
