@@ -16,6 +16,7 @@ from probing_cluster.attribution.gang import node_faults, snapshots, stacks, vie
 from probing_cluster.control_plane import rank_rows
 from probing_cluster.core import clock, errors, records
 from probing_cluster.db import store as db_store
+from probing_cluster.db import store_actions
 from probing_cluster.reports import job_ref
 
 ONE_MOMENT = timedelta(seconds=60)
@@ -130,7 +131,8 @@ def ask(store: db_store.Store, gang: Gang) -> int:
     if gang.attempt is not None and gang.attempt.end_at is not None:
         return 0
     running = {b.node for b in store.heartbeats(job_id=gang.job_id)}
-    return len(store.request_all(sorted(running), "collect", gang.job_id, ASK_TTL_S, cluster=gang.cluster))
+    places = [store_actions.Asked(node, gang.job_id, gang.cluster) for node in sorted(running)]
+    return len(store.request_all(places, "collect", ASK_TTL_S))
 
 
 def faults(store: db_store.Store, attempt: records.JobAttempt, onset_at: datetime) -> Mapping[str, set[str]]:
