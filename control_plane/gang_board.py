@@ -155,7 +155,7 @@ def faults_of(
     held: dict[int, list[records.JobAllocation]] = {}
     for one in store.allocations(job_ids=list(began), since=min(began.values())) if began else ():
         held.setdefault(one.job_id, []).append(one)
-    found = {}
+    found: dict[int, Mapping[str, set[str]]] = {}
     for attempt, onset_at in stalled:
         mine = [
             e for n in set(attempt.nodes) for e in told.get(n, ()) if e.at >= onset_at - node_faults.LOOK_BACK
