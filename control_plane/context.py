@@ -33,6 +33,8 @@ class Context:
     """Per running job what its steps take."""
     looked: dict[int, float] = field(default_factory=dict)
     """Per job when its nodes were last asked for stacks on somebody's request, by the monotonic clock."""
+    apart: bool = False
+    """Whether passes that take much memory run in a process of their own."""
     stopping: threading.Event = field(default_factory=threading.Event)
 
 

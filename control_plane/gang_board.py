@@ -16,6 +16,7 @@ from probing_cluster.attribution.gang import node_faults, snapshots, stacks, vie
 from probing_cluster.control_plane import rank_rows
 from probing_cluster.core import clock, errors, records
 from probing_cluster.db import store as db_store
+from probing_cluster.db import store_actions
 from probing_cluster.reports import job_ref
 
 ONE_MOMENT = timedelta(seconds=60)
@@ -130,7 +131,8 @@ def ask(store: db_store.Store, gang: Gang) -> int:
     if gang.attempt is not None and gang.attempt.end_at is not None:
         return 0
     running = {b.node for b in store.heartbeats(job_id=gang.job_id)}
-    return len(store.request_all(sorted(running), "collect", gang.job_id, ASK_TTL_S, cluster=gang.cluster))
+    places = [store_actions.Asked(node, gang.job_id, gang.cluster) for node in sorted(running)]
+    return len(store.request_all(places, "collect", ASK_TTL_S))
 
 
 def faults(store: db_store.Store, attempt: records.JobAttempt, onset_at: datetime) -> Mapping[str, set[str]]:
@@ -153,7 +155,7 @@ def faults_of(
     held: dict[int, list[records.JobAllocation]] = {}
     for one in store.allocations(job_ids=list(began), since=min(began.values())) if began else ():
         held.setdefault(one.job_id, []).append(one)
-    found = {}
+    found: dict[int, Mapping[str, set[str]]] = {}
     for attempt, onset_at in stalled:
         mine = [
             e for n in set(attempt.nodes) for e in told.get(n, ()) if e.at >= onset_at - node_faults.LOOK_BACK

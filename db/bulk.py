@@ -41,7 +41,7 @@ def load_run_accounts(uri: str, accounts: Iterable[Any]) -> int:
 
 
 def _incoming(cls: type[Any]) -> sa.Select[Any]:
-    columns = [sa.column(name) for name in rows.names(cls)]
+    columns: list[sa.ColumnClause[Any]] = [sa.column(name) for name in rows.names(cls)]
     return sa.select(*sa.table("incoming", *columns).c)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql as pg
@@ -16,6 +16,15 @@ from probing_cluster.db import engines, plain, rows, store_base, tables
 _D = tables.drain.c
 _AT_ONCE = 1000
 REQUEST_VERBS = ("collect", "refusal_permission", "recheck")
+
+
+class Asked(NamedTuple):
+    """Which node is asked, about which job, in which cluster."""
+
+    node: str
+    job_id: int | None = None
+    cluster: str | None = None
+    """None = where the node's agent reports from."""
 
 
 class ActionRows(store_base.StoreBase):
@@ -149,27 +158,27 @@ class ActionRows(store_base.StoreBase):
         cluster: str | None = None,
     ) -> uuid.UUID:
         """Ask something of a node; it learns of it with its next delivery. `cluster` None = where the node's agent reports from."""
-        return self.request_all([node], verb, job_id, ttl_s, detail, cluster)[0]
+        return self.request_all([Asked(node, job_id, cluster)], verb, ttl_s, detail)[0]
 
     def request_all(
         self,
-        nodes: Iterable[str],
+        places: Iterable[Asked],
         verb: str,
-        job_id: int | None = None,
         ttl_s: float = 60.0,
         detail: Mapping[str, Any] | None = None,
-        cluster: str | None = None,
     ) -> list[uuid.UUID]:
-        """Ask the same of several nodes as `request` does of one; the requests in the nodes' order."""
+        """Ask the same of several nodes as `request` does of one, in one statement; the requests in their order."""
         if verb not in REQUEST_VERBS:
             raise errors.UsageError(f"a node knows no request {verb!r}; valid: {', '.join(REQUEST_VERBS)}")
         h = tables.agent_heartbeat.c
-        asked = [(uuid.uuid4(), node) for node in nodes]
-        given = (
-            sa.values(sa.column("request_id", sa.Uuid()), sa.column("node", sa.Text()), name="asked")
-            .data(asked)
-            .alias("asked")
+        asked = [(uuid.uuid4(), *place) for place in places]
+        columns = (
+            sa.column("request_id", sa.Uuid()),
+            sa.column("node", sa.Text()),
+            sa.column("job_id", sa.BigInteger()),
+            sa.column("cluster", sa.Text()),
         )
+        given = sa.values(*columns, name="asked").data(asked).alias("asked")
         known = (
             sa.select(h.cluster)
             .where(h.node == given.c.node)
@@ -179,17 +188,17 @@ class ActionRows(store_base.StoreBase):
         )
         values: dict[str, Any] = {
             "request_id": sa.cast(given.c.request_id, sa.Uuid()),
-            "cluster": sa.literal(cluster) if cluster is not None else sa.func.coalesce(known, ""),
+            "cluster": sa.func.coalesce(sa.cast(given.c.cluster, sa.Text()), known, ""),
             "node": given.c.node,
             "verb": sa.literal(verb),
-            "job_id": sa.cast(sa.literal(job_id), sa.BigInteger()),
+            "job_id": sa.cast(given.c.job_id, sa.BigInteger()),
             "detail": sa.cast(sa.literal(plain.plain(detail or {}), pg.JSONB()), pg.JSONB()),
             "expires_at": sa.func.now() + timedelta(seconds=ttl_s),
         }
         if asked:
             chosen = sa.select(*(value.label(name) for name, value in values.items())).select_from(given)
             self._execute(sa.insert(tables.node_request).from_select(list(values), chosen))
-        return [request_id for request_id, _ in asked]
+        return [request_id for request_id, *_ in asked]
 
     def cancel_request(self, request_id: uuid.UUID) -> None:
         """Withdraw a request that the node has not acknowledged."""

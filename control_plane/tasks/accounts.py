@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from probing_cluster.attribution import accounts
 from probing_cluster.control_plane import context
 
 
 def run(service: context.Context) -> str:
     """One pass; how many accounts were made."""
+    from probing_cluster.attribution import (
+        accounts,
+    )  # ADBC's threads, begun before serve.few_arenas, would each have a heap
+
     made = accounts.update(
         service.store,
         service.config.attribution,

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from probing_cluster.attribution.gang import finding, snapshots, stacks
 from probing_cluster.control_plane import context, gang_board, rank_rows
 from probing_cluster.core import records
+from probing_cluster.db import store_actions
 
 LOOK_BACK = timedelta(seconds=120)
 """A stall told longer ago is history: its job has been looked at, or has ended."""
@@ -36,7 +37,7 @@ def run(service: context.Context) -> str:
         return ""
     running = {a.job_id: a for a in service.store.attempts(job_ids=wanted, ended=False)}
     words = []
-    asked = sum(_ask(service, running[j], told_on=e.node) for j, e in sorted(fresh.items()) if j in running)
+    asked = _ask(service, fresh, running)
     if fresh:
         words.append(f"jobs {', '.join(map(str, sorted(fresh)))}: {asked} nodes asked")
     nodes = sorted({n for a in running.values() for n in a.nodes})
@@ -53,12 +54,20 @@ def run(service: context.Context) -> str:
     return "; ".join([*words, *(f"job {v.job_id}: {v.summary}" for v in new)])
 
 
-def _ask(service: context.Context, attempt: records.JobAttempt, *, told_on: str) -> int:
-    others = [n for n in attempt.nodes if n != told_on]
-    asked = service.store.request_all(
-        others, "collect", attempt.job_id, REQUEST_TTL_S, cluster=attempt.cluster
-    )
-    return len(asked)
+def _ask(
+    service: context.Context,
+    fresh: Mapping[int, records.HealthEvent],
+    running: Mapping[int, records.JobAttempt],
+) -> int:
+    """Asks the nodes of the jobs that have just stalled, but those that told of it; how many were asked."""
+    places = [
+        store_actions.Asked(node, job_id, running[job_id].cluster)
+        for job_id, event in sorted(fresh.items())
+        if job_id in running
+        for node in running[job_id].nodes
+        if node != event.node
+    ]
+    return len(service.store.request_all(places, "collect", REQUEST_TTL_S))
 
 
 def _verdicts(

@@ -7,11 +7,14 @@ away is made up for as soon as both are back, in one go and not once per night m
 from __future__ import annotations
 
 import zoneinfo
-from datetime import datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
-from probing_cluster.control_plane import actions, context, turn
+from probing_cluster.control_plane import actions, context, slurm_hands, turn
+from probing_cluster.control_plane import apart as apart_module
 from probing_cluster.core import errors, settings
+from probing_cluster.db import store as db_store
+from probing_cluster.slurm_plugins import commands
 
 if TYPE_CHECKING:
     from probing_cluster.lemon import gather, nightly
@@ -30,9 +33,17 @@ def run(service: context.Context) -> str:
         # Asked again inside: another service may have finished this very night in between.
         if not mine or _done(service, day):
             return ""
-        said = _night(service, day)
+        said = apart_module.run("lemon", service.config, day) if service.apart else _night(service, day)
         service.store.remember(_key(service), f"{day:%Y-%m-%d}")
     return said
+
+
+def apart(config: settings.Settings, day: datetime) -> str:
+    """The night in a process of its own."""
+    run_slurm = commands.SlurmCommands(settings=config.slurm)
+    hands = slurm_hands.SlurmHands(config, run_slurm)
+    with db_store.Store.open(config) as store:
+        return _night(context.Context(config=config, store=store, run_slurm=run_slurm, hands=hands), day)
 
 
 def due_day(now: datetime, config: settings.Settings) -> datetime:
@@ -43,9 +54,8 @@ def due_day(now: datetime, config: settings.Settings) -> datetime:
     due = datetime.combine(local.date(), at, zone)
     if due > local:
         due = datetime.combine(local.date() - timedelta(days=1), at, zone)
-    from probing_cluster.lemon import nightly
-
-    return nightly.day_of(due) - nightly.DAY
+    # As nightly.day_of, whose import would stay with the service for good.
+    return due.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
 
 
 def _zone(name: str) -> zoneinfo.ZoneInfo:

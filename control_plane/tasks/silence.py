@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from probing_cluster.control_plane import context
 from probing_cluster.core import records
-from probing_cluster.db import bulk
 
 MISSED_BEATS = 2
 
@@ -19,6 +18,10 @@ def run(service: context.Context) -> str:
     fresh = sorted(silent - service.silent)
     if fresh:
         told = [_event(service, beats[node], ages[node]) for node in fresh]
+        from probing_cluster.db import (
+            bulk,
+        )  # ADBC's threads, begun before serve.few_arenas, would each have a heap
+
         bulk.load_events(store.connection_uri(), told)
     service.silent = silent
     return f"silent: {', '.join(fresh)}" if fresh else ""

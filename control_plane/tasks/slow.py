@@ -13,7 +13,6 @@ from typing import Any
 from probing_cluster.attribution.gang import slow
 from probing_cluster.control_plane import context, gang_pace, rank_rows
 from probing_cluster.core import records
-from probing_cluster.db import bulk
 
 COMPONENTS = {
     "compute": "computing",
@@ -55,6 +54,10 @@ def run(service: context.Context) -> str:
     running = service.store.attempts(job_ids=sorted(fresh), ended=False)
     latest = {a.job_id: a for a in running if a.job_id in fresh}  # of a requeued job the last one runs
     told = [(a, t, e) for a in latest.values() for t in fresh[a.job_id] if (e := _event(service, a, t))]
+    from probing_cluster.db import (
+        bulk,
+    )  # ADBC's threads, begun before serve.few_arenas, would each have a heap
+
     bulk.load_events(service.store.connection_uri(), [event for *_, event in told])
     for attempt, t, _ in told:
         service.paces[attempt.job_id].told.add(t.position)

@@ -1,0 +1,48 @@
+"""A pass in a process of its own says what the pass says."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from datetime import timedelta
+
+import fakes
+import pytest
+
+from probing_cluster.control_plane import apart, context
+from probing_cluster.control_plane.tasks import lemon
+from probing_cluster.core import errors, records, settings
+
+
+def test_a_night_in_a_process_of_its_own(service: context.Context) -> None:
+    """It scores what the database holds, leaves its libraries behind, and is done once."""
+    service.store.upsert_attempts(
+        [
+            records.JobAttempt(
+                cluster="c", job_id=1, submit_at=fakes.NOW - timedelta(days=2), start_at=fakes.NOW - timedelta(days=2),
+                end_at=fakes.NOW - timedelta(days=2), state="FAILED", nodes=("n1", "n2"),
+            )
+        ]
+    )  # fmt: skip
+    url = settings.DatabaseSettings(url=service.store.connection_uri())
+    slurm = settings.SlurmSettings(bin_directory="/nonexistent")
+    service.config = dataclasses.replace(service.config, database=url, slurm=slurm)
+    service.apart = True
+    before = set(sys.modules)
+    assert "2 nodes scored" in lemon.run(service)
+    assert not {name for name in set(sys.modules) - before if name.startswith(("scipy", "datafusion"))}
+    assert {s.node for s in service.store.lemon_scores()} == {"n1", "n2"}
+    assert lemon.run(service) == ""
+
+
+def test_what_it_raises_is_raised_here() -> None:
+    """The product's own errors as themselves, so that the task waits for a database that is away."""
+    away = settings.Settings(database=settings.DatabaseSettings(url="postgresql://x@/none?host=/nonexistent"))
+    with pytest.raises(errors.DatabaseUnavailable):
+        apart.run("lemon", away, fakes.NOW)
+
+
+def test_a_process_that_breaks_is_an_error_of_its_pass() -> None:
+    """Killed, or broken by an error of ours: the task fails and the service goes on."""
+    with pytest.raises(errors.ProbingError, match="lemon pass ended with status 1"):
+        apart.run("lemon", settings.Settings(), "too", "many", "words")

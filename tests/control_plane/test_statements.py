@@ -1,0 +1,283 @@
+"""A pass costs as many statements for thirty nodes, jobs and runs as for three: no query in a loop."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import adbc_driver_manager.dbapi as adbc
+import fakes
+import psycopg
+import pytest
+import sqlalchemy as sa
+from test_gangs_task import rank, snapshot, stall
+
+from probing_cluster.attribution import accounts as run_accounts
+from probing_cluster.control_plane import context, gang_board, metrics, view
+from probing_cluster.control_plane.tasks import (
+    accounting,
+    accounts,
+    actions,
+    attribution,
+    exclusions,
+    gangs,
+    resume,
+    silence,
+    slow,
+)
+from probing_cluster.core import records
+from probing_cluster.db import bulk, delivery, rows, store_base, tables
+from probing_cluster.lemon import nightly
+
+FEW, MANY = 3, 30
+AGO = fakes.NOW - timedelta(hours=1)
+
+
+FILLED = (
+    "job_attempt", "health_event", "event_key", "agent_heartbeat", "drain", "verdict", "run_account", "arrival", "state",
+    "gang_verdict", "node_request", "lemon_score", "operator_note", "job_exclusion",
+)  # fmt: skip
+
+
+class Statements:
+    """Counts what is sent to the database, by whichever driver; many rows of one statement count once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.n = 0
+        for owner, name in (
+            (psycopg.Cursor, "execute"),
+            (psycopg.Cursor, "executemany"),
+            (psycopg.Connection, "connect"),
+            (adbc.Cursor, "execute"),
+            (adbc.Cursor, "adbc_ingest"),
+        ):
+            self._count(monkeypatch, owner, name)
+
+    def _count(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
+        real = getattr(owner, name)
+
+        def counted(*given: Any, **named: Any) -> Any:
+            self.n += 1
+            return real(*given, **named) if name != "connect" else real(*given[1:], **named)
+
+        monkeypatch.setattr(owner, name, classmethod(counted) if name == "connect" else counted)
+
+    def of(self, work: Callable[[], object]) -> int:
+        """How many `work` sends."""
+        before = self.n
+        work()
+        return self.n - before
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
+    return Statements(monkeypatch)
+
+
+def attempt(number: int, **over: Any) -> records.JobAttempt:
+    """A job of two nodes of its own that has died."""
+    values: dict[str, Any] = {
+        "cluster": "c", "job_id": number, "submit_at": AGO, "start_at": AGO, "end_at": fakes.NOW - timedelta(minutes=20),
+        "state": "FAILED", "exit_code": 1, "nodes": (f"n{number}a", f"n{number}b"), "n_gpus": 16, "run_key": str(number), "user": "alice",
+    }  # fmt: skip
+    return records.JobAttempt(**{**values, **over})
+
+
+def event(number: int, kind: str, **over: Any) -> records.HealthEvent:
+    values: dict[str, Any] = {
+        "event_id": uuid.uuid4(), "cluster": "c", "node": f"n{number}a", "at": fakes.NOW - timedelta(minutes=21),
+        "observed_at": fakes.NOW, "kind": kind, "severity": records.Severity.HIGH, "source": "kernel", "message": "x",
+    }  # fmt: skip
+    return records.HealthEvent(**{**values, **over})
+
+
+def nodes(n: int) -> Iterator[str]:
+    return (f"n{number}{part}" for number in range(1, n + 1) for part in "ab")
+
+
+def beats(service: context.Context, n: int, **over: Any) -> None:
+    """The last word of every node, from long ago."""
+    told = [
+        records.AgentHeartbeat(cluster="c", node=node, at=AGO, started_at=AGO, boot_id="b", **over)
+        for node in nodes(n)
+    ]
+    with service.store.engine.begin() as connection:
+        connection.execute(store_base.upsert(tables.agent_heartbeat), [rows.to_row(beat) for beat in told])
+        connection.execute(
+            sa.text("UPDATE probing.agent_heartbeat SET received_at = now() - interval '1 hour'")
+        )
+
+
+def store_events(service: context.Context, events: list[records.HealthEvent]) -> None:
+    bulk.load_events(service.store.connection_uri(), events)
+
+
+def dead(service: context.Context, n: int) -> None:
+    """Jobs that died of their GPUs, some with a probe."""
+    beats(service, n)
+    service.store.upsert_attempts([attempt(i) for i in range(1, n + 1)])
+    store_events(service, [event(i, "xid", code="79", device="gpu0") for i in range(1, n + 1)])
+    told = {"source": "probe", "severity": records.Severity.INFO}
+    store_events(service, [event(i, "first_step", job_id=i, **told) for i in range(1, n + 1)])
+
+
+def stalled(service: context.Context, n: int) -> None:
+    """Gangs that stand still, their nodes' snapshots there."""
+    beats(service, n)
+    running = {"end_at": None, "state": "RUNNING"}
+    service.store.upsert_attempts([attempt(i, **running) for i in range(1, n + 1)])
+    told = []
+    for i in range(1, n + 1):
+        told.append(stall(1000 + i, i, f"n{i}a"))
+        for number, node in enumerate((f"n{i}a", f"n{i}b")):
+            one = snapshot(
+                2000 + 2 * i + number, node, *(rank(3 * number + r, arrived=r > 0) for r in range(3))
+            )
+            told.append(rows.from_row(records.HealthEvent, rows.to_row(one) | {"job_id": i}))
+    store_events(service, told)
+
+
+def training(service: context.Context, n: int) -> None:
+    """Gangs that the service meets for the first time."""
+    service.store.upsert_attempts([attempt(i, end_at=None, state="RUNNING") for i in range(1, n + 1)])
+    beats(service, n)
+    with service.store.engine.begin() as connection:
+        for i in range(1, n + 1):
+            connection.execute(
+                sa.text(
+                    "UPDATE probing.agent_heartbeat SET ranks = CAST(:ranks AS jsonb) WHERE node = :node"
+                ),
+                {"node": f"n{i}a", "ranks": f'{{"{i}:0": {{"pid": 1, "alive": true, "steps": 3}}}}'},
+            )
+
+
+def drained(service: context.Context, n: int) -> None:
+    """Nodes of ours that are drained, each for an event of its own; none is well yet."""
+    assert isinstance(service.hands, fakes.Hands)
+    beats(service, n)
+    for i in range(1, n + 1):
+        why = event(i, "xid", code="79")
+        store_events(service, [why])
+        service.store.save_drain(
+            records.Drain(
+                drain_id=uuid.uuid4(),
+                cluster="c",
+                node=f"n{i}a",
+                at=AGO,
+                action="drain",
+                reason="probing: x",
+                owner="probing",
+                state="done",
+                event_ids=(why.event_id,),
+            )
+        )
+        service.hands.state[f"n{i}a"] = view.Node(
+            name=f"n{i}a", states=frozenset({"DRAIN"}), reason="probing: x"
+        )
+
+
+def finished(service: context.Context, n: int) -> None:
+    """Jobs that sacct tells of."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [fakes.row(i) for i in range(1, n + 1)]
+
+
+def excluding(service: context.Context, n: int) -> None:
+    assert isinstance(service.hands, fakes.Hands)
+    service.hands.excluded = [
+        view.Exclusion(job_id=i, user="alice", nodes=(f"n{i}a",)) for i in range(1, n + 1)
+    ]
+
+
+def judged_by_people(service: context.Context, n: int) -> None:
+    """Nodes that people have called lemons, each with a score."""
+    dead(service, n)
+    day = nightly.day_of(fakes.NOW) - nightly.DAY
+    service.store.save_lemon_scores(
+        [
+            records.LemonScore(cluster="c", node=node, day=day, score=0.5, verdict="ok", made_at=fakes.NOW)
+            for node in nodes(n)
+        ]
+    )
+    service.store.add_notes(
+        [
+            records.OperatorNote(
+                note_id=uuid.uuid4(),
+                cluster="c",
+                at=AGO,
+                author="op",
+                subject=f"node:{node}",
+                action="confirm",
+            )
+            for node in nodes(n)
+        ]
+    )
+
+
+def _accounts_of_import(service: context.Context) -> object:
+    long_ago = datetime(2000, 1, 1, tzinfo=UTC)
+    return run_accounts.update(service.store, service.config.attribution, since=long_ago, at=service.clock)
+
+
+def _night(service: context.Context) -> object:
+    return nightly.score(service.store, service.config, nightly.day_of(fakes.NOW) - nightly.DAY)
+
+
+def _asks(service: context.Context) -> object:
+    known = service.store.attempts(ended=False)
+    gang = gang_board.Gang(ref="1", job_id=1, cluster="c", attempt=known[0], owners=(), since=AGO)
+    return gang_board.ask(service.store, gang)
+
+
+def one_big_job(service: context.Context, n: int) -> None:
+    """A running job on every node."""
+    service.store.upsert_attempts([attempt(1, nodes=tuple(nodes(n)), end_at=None, state="RUNNING")])
+    beats(service, n, jobs=(1,))
+
+
+PASSES: dict[str, tuple[Callable[[context.Context, int], None], Callable[[context.Context], object]]] = {
+    "accounting": (finished, accounting.run),
+    "accounts": (dead, accounts.run),
+    "accounts of an import": (dead, _accounts_of_import),
+    "actions": (dead, actions.run),
+    "ask for stacks": (one_big_job, _asks),
+    "attribution": (dead, attribution.run),
+    "exclusions": (excluding, exclusions.run),
+    "gangs": (stalled, gangs.run),
+    "lemon night": (judged_by_people, _night),
+    "metrics": (dead, lambda service: list(metrics.store_metrics(service))),
+    "resume": (drained, resume.run),
+    "silence": (dead, silence.run),
+    "slow": (training, slow.run),
+}
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_a_pass_does_not_ask_once_for_each(
+    name: str, service: context.Context, statements: Statements, store: Any
+) -> None:
+    """As many statements and connections for ten times the nodes, jobs and runs."""
+    prepare, work = PASSES[name]
+    sent = []
+    for n in (FEW, FEW, MANY):  # the first pass opens connections
+        with store.engine.begin() as connection:
+            connection.execute(sa.text(f"TRUNCATE {', '.join(f'probing.{table}' for table in FILLED)}"))
+        for memory in (service.silent, service.stalls, service.paces, service.green):
+            memory.clear()
+        prepare(service, n)
+        sent.append(statements.of(lambda: work(service)))
+    _, few, many = sent
+    assert 0 < many <= few
+
+
+def test_a_query_in_a_loop_is_found(service: context.Context, statements: Statements) -> None:
+    """The count itself: by SQLAlchemy, by psycopg alone and by ADBC."""
+    store = service.store
+    assert statements.of(lambda: [store.attempts(job_ids=[i]) for i in range(MANY)]) >= MANY
+    assert statements.of(lambda: [store.arrow("SELECT 1") for _ in range(MANY)]) >= MANY
+    uri = store.connection_uri()
+    assert (
+        statements.of(lambda: [delivery.Delivery(uri, "c", f"n{i}").deliver() for i in range(MANY)]) >= MANY
+    )
