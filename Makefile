@@ -57,7 +57,7 @@ soak: setup
 
 # docs/*.png of the README, from what the commands print now.
 pictures: setup
-	$(BIN)/python -m probing_cluster.sandbox.pictures
+	$(BIN)/python -m probing_cluster.sandbox.demo.pictures
 
 bench: setup
 	$(BIN)/python -m benchmarks

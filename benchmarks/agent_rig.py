@@ -15,8 +15,9 @@ from pathlib import Path
 
 import psycopg
 
-from probing_cluster.db import embedded, migrate
-from probing_cluster.sandbox import nvml_build
+from probing_cluster.db import migrate
+from probing_cluster.db.server import embedded
+from probing_cluster.sandbox.c_libraries import nvml_build
 from probing_cluster.sandbox.nodetree import build, identity
 
 

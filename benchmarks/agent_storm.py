@@ -17,7 +17,7 @@ import time
 import psycopg
 
 from benchmarks import agent_rig
-from probing_cluster.probe_agent import kernel_words
+from probing_cluster.probe_agent.sources import kernel_words
 from probing_cluster.sandbox.nodetree import kmsg
 
 NOISE = (

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from benchmarks.attribution import core_join, figures, generate, incremental, processes
-from probing_cluster.attribution import reattribute
+from probing_cluster.attribution.passes import reattribute
 
 
 def measure(task: str, engine: str, directory: Path) -> dict[str, Any]:

@@ -30,7 +30,8 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from probing_cluster.core import errors, records
-from probing_cluster.db import delivery, embedded, migrate, partitions, roles
+from probing_cluster.db import delivery, migrate, partitions, roles
+from probing_cluster.db.server import embedded
 
 BATCH = 1000
 BEAT_S = 5.0

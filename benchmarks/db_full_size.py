@@ -25,11 +25,13 @@ from typing import Any, LiteralString, cast
 import psycopg
 import sqlalchemy as sa
 
-from probing_cluster.attribution import accounts
-from probing_cluster.control_plane import cli_dashboards, metrics
+from probing_cluster.attribution.reliability import accounts
+from probing_cluster.control_plane.cli import dashboards_commands
+from probing_cluster.control_plane.service import metrics
 from probing_cluster.core import settings
-from probing_cluster.db import embedded, migrate, partitions, roles
+from probing_cluster.db import migrate, partitions, roles
 from probing_cluster.db import store as store_module
+from probing_cluster.db.server import embedded
 
 ROWS = Path(__file__).with_name("full_size.sql")
 _STEP = 500_000
@@ -65,7 +67,7 @@ def sections() -> dict[str, str]:
 def panels() -> Iterator[tuple[str, str]]:
     """Every dashboard's queries as Grafana sends them for the last 30 days."""
     span = ("(now() - interval '30 days')", "(now() + interval '1 hour')")
-    for path in sorted(cli_dashboards.DIRECTORY.glob("*.json")):
+    for path in sorted(dashboards_commands.DIRECTORY.glob("*.json")):
         for panel in json.loads(path.read_text(encoding="utf-8"))["panels"]:
             for target in panel["targets"]:
                 sql = re.sub(

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from benchmarks import nhc_run
 from probing_cluster.healthchecks import registry, sweep
-from probing_cluster.sandbox import nvml_build
+from probing_cluster.sandbox.c_libraries import nvml_build
 from probing_cluster.sandbox.nodetree import build
 
 EQUAL = (

@@ -21,7 +21,8 @@ import sys
 import time
 from typing import Any
 
-from probing_cluster.sandbox import cluster, scratch
+from probing_cluster.sandbox import cluster
+from probing_cluster.sandbox.machine import scratch
 
 OURS = ("Prolog", "Epilog", "HealthCheckProgram", "PlugStackConfig")
 WITH_US, EMPTY, NONE = "with us", "empty hooks", "no hooks"

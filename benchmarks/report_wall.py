@@ -20,8 +20,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from probing_cluster.core import records
-from probing_cluster.db import embedded
 from probing_cluster.db import store as db_store
+from probing_cluster.db.server import embedded
 
 JOB = 4242
 

@@ -19,9 +19,10 @@ from pathlib import Path
 import psycopg
 
 from benchmarks.attribution import processes
-from probing_cluster.attribution import accounts
+from probing_cluster.attribution.reliability import accounts
 from probing_cluster.core import settings
-from probing_cluster.db import embedded, migrate, partitions, store
+from probing_cluster.db import migrate, partitions, store
+from probing_cluster.db.server import embedded
 
 _LONG_AGO = datetime(1970, 1, 2, tzinfo=UTC)
 _ATTEMPTS = """

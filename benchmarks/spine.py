@@ -18,8 +18,9 @@ from pathlib import Path
 
 import psycopg
 
-from probing_cluster.db import embedded
-from probing_cluster.sandbox import cluster, processes, scratch, services
+from probing_cluster.db.server import embedded
+from probing_cluster.sandbox import cluster, services
+from probing_cluster.sandbox.machine import processes, scratch
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 

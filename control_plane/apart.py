@@ -39,7 +39,7 @@ def main() -> int:
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)  # what anybody prints is no answer
         logs.configure()
-        module = importlib.import_module(f"probing_cluster.control_plane.tasks.{sys.argv[1]}")
+        module = importlib.import_module(f"probing_cluster.control_plane.service.tasks.{sys.argv[1]}")
         try:
             answer = (False, module.apart(config, *given))
         except errors.ProbingError as exc:

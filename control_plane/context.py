@@ -7,7 +7,9 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from probing_cluster.control_plane import actions, gang_pace, hysteresis, journal
+from probing_cluster.control_plane import journal
+from probing_cluster.control_plane.gangs import gang_pace
+from probing_cluster.control_plane.policy import actions, resume_policy
 from probing_cluster.core import clock, settings
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins import commands
@@ -23,7 +25,7 @@ class Context:
     hands: actions.Hands
     clock: clock.Clock = clock.SYSTEM
     journal: journal.Journal = field(default_factory=lambda: journal.Journal())
-    green: dict[str, hysteresis.Green] = field(default_factory=dict)
+    green: dict[str, resume_policy.Green] = field(default_factory=dict)
     looked_everywhere_s: float = float("-inf")
     """When actions last looked at every node, by the monotonic clock."""
     silent: set[str] = field(default_factory=set)

@@ -10,7 +10,8 @@ import psycopg
 import sqlalchemy as sa
 
 from probing_cluster.core import errors, settings
-from probing_cluster.db import binary_arrays, embedded, network, plain, unreadable
+from probing_cluster.db import binary_arrays, network, plain, unreadable
+from probing_cluster.db.server import embedded
 
 _PERMISSION = "42501"
 

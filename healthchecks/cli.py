@@ -20,9 +20,9 @@ from probing_cluster.healthchecks import (
     registry,
     runner,
     site,
-    slurm_conf,
     table,
 )
+from probing_cluster.healthchecks.readers import slurm_conf
 
 
 class _Parser(command_line.Parser):

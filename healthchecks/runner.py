@@ -20,16 +20,14 @@ from probing_cluster.healthchecks import (
     checkresults,
     findings,
     lanes,
-    looking,
     memory,
-    mounts,
     nodeview,
-    nvml,
-    nvml_snapshot,
     processes,
     registry,
+    run_check,
     site,
 )
+from probing_cluster.healthchecks.readers import mounts, nvml, nvml_snapshot
 
 WATCHDOG_S = 30.0
 """A whole sweep never takes longer; Slurm kills a HealthCheckProgram at 60 s."""
@@ -115,7 +113,7 @@ class Runner:
 
     def _learning(self, plan: site.Plan) -> lanes.Step:
         def work(facts: lanes.Facts) -> Mapping[str, Any]:
-            return looking.teach(plan, self.spec, facts)
+            return run_check.teach(plan, self.spec, facts)
 
         return lanes.Step(key=plan.check.name, work=work, deadline_s=2 * plan.deadline_s)
 
@@ -222,7 +220,7 @@ class Runner:
         kept = self.memory.of(plan.check.name)
 
         def work(facts: lanes.Facts) -> Mapping[str, Any]:
-            return looking.look(plan, self.spec, kept, facts)
+            return run_check.look(plan, self.spec, kept, facts)
 
         return lanes.Step(key=plan.check.name, work=work, deadline_s=plan.deadline_s)
 
@@ -232,7 +230,7 @@ class Runner:
         if answer.value is None:
             found = findings.unseen(str(answer.error), timed_out=answer.timed_out)
         else:
-            found = looking.finding(answer.value["finding"])
+            found = run_check.finding(answer.value["finding"])
             self.memory.put(name, answer.value["memory"])
         self.results[name] = self.result(plan, found, answer.duration_s)
 
@@ -256,7 +254,9 @@ class Runner:
         }
         for plan in due:
             spec = dataclasses.replace(self.spec, self_state=state)
-            self._take(plan, lanes.Answer(key=plan.check.name, value=looking.look(plan, spec, {}, {})), now_s)
+            self._take(
+                plan, lanes.Answer(key=plan.check.name, value=run_check.look(plan, spec, {}, {})), now_s
+            )
 
     def result(self, plan: site.Plan, found: findings.Finding, duration_s: float) -> records.CheckResult:
         """The record of one finding. `severity` is how bad a failure of it is here, lowered by the finding's own."""

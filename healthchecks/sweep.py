@@ -18,16 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import certificates, clock, records
-from probing_cluster.healthchecks import (
-    checkresults,
-    nodeview,
-    nvml_snapshot,
-    processes,
-    registry,
-    runner,
-    site,
-    slurm_conf,
-)
+from probing_cluster.healthchecks import checkresults, nodeview, processes, registry, runner, site
+from probing_cluster.healthchecks.readers import nvml_snapshot, slurm_conf
 
 MARGIN_S = 5.0
 """What the sweep process gets beyond its own watchdog before it is taken for dead."""

@@ -13,27 +13,19 @@ from typing import Any
 
 from probing_cluster.core import certificates, clock, errors, settings
 from probing_cluster.db import delivery
-from probing_cluster.probe_agent import (
-    collect,
-    delivery_loop,
-    hook_answers,
-    hook_socket,
-    jobs,
+from probing_cluster.probe_agent import node_state, report, sweep, textfile
+from probing_cluster.probe_agent.hooks import hook_answers, hook_socket, requests, requeue
+from probing_cluster.probe_agent.jobs import collect, jobs
+from probing_cluster.probe_agent.ranks import nic_traffic, rank_watch, stall
+from probing_cluster.probe_agent.sources import (
     kernel_follow,
+    kernel_log,
     kernel_words,
-    nic_traffic,
-    node_state,
+    nvml,
     poller,
-    rank_watch,
-    report,
-    requests,
-    requeue,
-    spool,
-    stall,
-    sweep,
-    textfile,
+    registry,
 )
-from probing_cluster.probe_agent.sources import kernel_log, nvml, registry
+from probing_cluster.probe_agent.spool import delivery_loop, spool
 
 DRAIN_S = 5.0
 """How long a stopping agent tries to empty its spool; what is left is delivered by the next one."""

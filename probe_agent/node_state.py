@@ -6,21 +6,12 @@ import logging
 from pathlib import Path
 
 from probing_cluster.core import clock, errors, records, settings
-from probing_cluster.probe_agent import (
-    children,
-    faults,
-    fitness,
-    gres_conf,
-    identity,
-    intake,
-    jobs,
-    page_directories,
-    reach,
-    self_watch,
-    sighting,
-    spool,
-)
-from probing_cluster.probe_agent.sources import polled
+from probing_cluster.probe_agent import children, identity, self_watch
+from probing_cluster.probe_agent.faults import faults, gres_conf, sighting
+from probing_cluster.probe_agent.hooks import fitness
+from probing_cluster.probe_agent.jobs import jobs, page_directories
+from probing_cluster.probe_agent.sources import node_reader, polled
+from probing_cluster.probe_agent.spool import intake, spool
 
 KERNEL_LOGS = ("auto", "kmsg", "journald")
 NUMBERINGS = ("auto", "nvml", "minor")
@@ -50,7 +41,7 @@ class NodeState:
         self.children = children.Children()
         self.permissions = fitness.Permissions()
         self.pages = page_directories.PageDirectories(Path(agent.job_directory))
-        self.reach = reach.NodeReach(
+        self.reach = node_reader.NodeReach(
             self.who,
             self.children,
             nvml_library=agent.nvml_library,

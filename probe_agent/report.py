@@ -6,7 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from probing_cluster.core import clock, errors, records
-from probing_cluster.probe_agent import codec, delivery_loop, node_state, rank_watch, self_watch
+from probing_cluster.probe_agent import node_state, self_watch
+from probing_cluster.probe_agent.ranks import rank_watch
+from probing_cluster.probe_agent.spool import codec, delivery_loop
 
 
 def heartbeat(

@@ -10,8 +10,11 @@ from typing import Any
 from probing_cluster.core import certificates, clock, records, settings
 from probing_cluster.healthchecks import nodeview, processes
 from probing_cluster.healthchecks import sweep as sweeps
-from probing_cluster.probe_agent import codec, conditions, identity, intake, jobs, poller, self_watch, spool
-from probing_cluster.probe_agent.sources import polled
+from probing_cluster.probe_agent import identity, self_watch
+from probing_cluster.probe_agent.faults import conditions
+from probing_cluster.probe_agent.jobs import jobs
+from probing_cluster.probe_agent.sources import polled, poller
+from probing_cluster.probe_agent.spool import codec, intake, spool
 
 NAME = "checks"
 FIRST_AFTER_S = 15.0

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from probing_cluster.core import clock, command_line, errors, settings
-from probing_cluster.reports import job_ref, json_out, model, paint, rows, source, text
+from probing_cluster.reports import job_ref, json_out, model, rows, source, text
+from probing_cluster.reports.charts import paint
 
 _EPILOG = """exit codes: 0 printed, 2 wrong usage or configuration, 3 no such job,
 4 database and service unreachable, 5 not your job"""

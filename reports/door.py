@@ -2,7 +2,7 @@
 
 Over its Unix socket the service knows the caller by the socket's peer credentials. Over TLS the
 request carries a MUNGE credential bound to `binding(request)` in `credential`. Either way it
-answers for the job's owner, coordinators of its account and operators; see control_plane/callers.py.
+answers for the job's owner, coordinators of its account and operators; see control_plane/door/callers.py.
 """
 
 from __future__ import annotations

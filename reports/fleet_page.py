@@ -9,7 +9,8 @@ from typing import Any
 from markupsafe import Markup
 
 from probing_cluster.core import records
-from probing_cluster.reports import charts, fleet_words, page
+from probing_cluster.reports import fleet_words, page
+from probing_cluster.reports.charts import charts
 
 Figure = Mapping[str, Any]
 """One figure as `probing-ctl fleet --json` prints it."""

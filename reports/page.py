@@ -9,7 +9,8 @@ import jinja2
 from markupsafe import Markup
 
 from probing_cluster.core import hostlist, sanitize
-from probing_cluster.reports import drawing, model, phrase, text
+from probing_cluster.reports import model, phrase, text
+from probing_cluster.reports.charts import drawing
 
 _TEMPLATES = Path(__file__).parent / "templates"
 

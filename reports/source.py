@@ -62,7 +62,7 @@ def _owns(directory: Path) -> bool:
 def _url(config: settings.Settings) -> str:
     if config.database.url:
         return config.database.url
-    from probing_cluster.db import embedded
+    from probing_cluster.db.server import embedded
 
     directory = config.database.directory
     return embedded.url(directory) if embedded.running(directory) else embedded.ensure(directory)

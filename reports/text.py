@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from probing_cluster.core import hostlist, records, sanitize
-from probing_cluster.reports import model, paint, phrase, rows, timeline
+from probing_cluster.reports import model, phrase, rows
+from probing_cluster.reports.charts import paint, timeline
 
 _MOST_EVIDENCE = 8
 _MOST_TASKS = 20

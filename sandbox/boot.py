@@ -8,16 +8,9 @@ from concurrent import futures
 from pathlib import Path
 
 from probing_cluster import probe_agent, slurm_plugins
-from probing_cluster.sandbox import (
-    configs,
-    daemons,
-    layout,
-    mounts,
-    nvml_build,
-    services,
-    slurm_conf,
-    spank_build,
-)
+from probing_cluster.sandbox import services
+from probing_cluster.sandbox.c_libraries import nvml_build, spank_build
+from probing_cluster.sandbox.machine import configs, daemons, layout, mounts, slurm_conf
 from probing_cluster.sandbox.nodetree import build
 
 Env = Mapping[str, str]

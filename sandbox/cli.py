@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import command_line, errors
-from probing_cluster.sandbox import cli_demo, cluster, commands, layout, mounts, processes, whereabouts
+from probing_cluster.sandbox import cluster
+from probing_cluster.sandbox.demo import cli_demo
 from probing_cluster.sandbox.faults import registry
+from probing_cluster.sandbox.machine import commands, layout, mounts, processes, whereabouts
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,20 +11,18 @@ from types import TracebackType
 from typing import Any, Self
 
 from probing_cluster.core import errors
-from probing_cluster.sandbox import (
-    boot,
+from probing_cluster.sandbox import boot, jobs, services
+from probing_cluster.sandbox.c_libraries import nvml_state
+from probing_cluster.sandbox.faults import registry
+from probing_cluster.sandbox.machine import (
     commands,
     hanging_mount,
-    jobs,
     layout,
     mounts,
-    nvml_state,
     ports,
     processes,
     requirements,
-    services,
 )
-from probing_cluster.sandbox.faults import registry
 from probing_cluster.sandbox.nodetree import build, identity
 
 Say = Callable[[str], None]

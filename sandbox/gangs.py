@@ -9,7 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from probing_cluster.sandbox import cluster, commands
+from probing_cluster.sandbox import cluster
+from probing_cluster.sandbox.machine import commands
 
 JOB = Path(__file__).with_name("gang_job.py")
 CULPRIT, CULPRITS_NODE = 5, 2

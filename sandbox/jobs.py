@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from probing_cluster.sandbox import commands, layout
+from probing_cluster.sandbox.machine import commands, layout
 
 
 def submit(

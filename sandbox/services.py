@@ -6,8 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from probing_cluster.db import embedded
-from probing_cluster.sandbox import commands, layout
+from probing_cluster.db.server import embedded
+from probing_cluster.sandbox.machine import commands, layout
 from probing_cluster.sandbox.nodetree import build
 
 Env = Mapping[str, str]

@@ -25,9 +25,10 @@ import psycopg
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from probing_cluster.db import embedded, migrate
+from probing_cluster.db import migrate
 from probing_cluster.db import store as store_module
-from probing_cluster.sandbox import daemons, layout, processes, scratch
+from probing_cluster.db.server import embedded
+from probing_cluster.sandbox.machine import daemons, layout, processes, scratch
 
 _ROOT = Path(__file__).resolve().parents[1]
 _EXAMPLES = _ROOT / ".hypothesis"

@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 from pathlib import Path
 
-from probing_cluster.sandbox import readme, recording
+from probing_cluster.sandbox.demo import readme, recording
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "README.md").read_text()
@@ -14,7 +14,7 @@ TEXT = (ROOT / "README.md").read_text()
 
 def test_the_generated_parts_are_current() -> None:
     """The report is what a replay of the recorded incident prints now."""
-    assert readme.current() == TEXT, "run: python -m probing_cluster.sandbox.readme"
+    assert readme.current() == TEXT, "run: python -m probing_cluster.sandbox.demo.readme"
 
 
 def test_every_figure_of_the_report_follows_from_the_recording() -> None:

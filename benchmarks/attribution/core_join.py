@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from probing_cluster.attribution import bulk
+from probing_cluster.attribution.passes import bulk
 
 SINCE = datetime(2025, 1, 1, tzinfo=UTC)
 UNTIL = SINCE + timedelta(days=336)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 
 from benchmarks.attribution import core_join
-from probing_cluster.attribution import fleet
+from probing_cluster.attribution.reliability import fleet
 
 Answer = list[tuple[int, int, int, int]]
 """size, attempts, GPU-hours (rounded), failures."""

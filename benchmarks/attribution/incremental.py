@@ -20,9 +20,10 @@ import psycopg
 import pyarrow.dataset as ds
 
 from benchmarks.attribution import generate
-from probing_cluster.attribution import attribute
+from probing_cluster.attribution.passes import attribute
 from probing_cluster.core import records
-from probing_cluster.db import embedded, migrate, rows, store, store_base, tables
+from probing_cluster.db import migrate, rows, store, store_base, tables
+from probing_cluster.db.server import embedded
 
 DAYS = 9
 _DAY = datetime(2025, 6, 15, tzinfo=UTC)

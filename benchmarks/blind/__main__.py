@@ -21,7 +21,7 @@ import psycopg
 
 from benchmarks.blind import ask, score
 from benchmarks.blind import case as cases
-from probing_cluster.db import embedded
+from probing_cluster.db.server import embedded
 
 
 def main() -> int:

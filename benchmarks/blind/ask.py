@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.blind import case as cases
-from probing_cluster.attribution import attribute, findings
+from probing_cluster.attribution.passes import attribute
+from probing_cluster.attribution.verdict import findings
 from probing_cluster.control_plane.imports import load
 from probing_cluster.core import clock, records
 from probing_cluster.db import store as db_store

@@ -24,9 +24,10 @@ from pathlib import Path
 
 from benchmarks.attribution import generate
 from benchmarks.campaign import replay, score, story
-from probing_cluster.attribution import attribute
+from probing_cluster.attribution.passes import attribute
 from probing_cluster.core import records
-from probing_cluster.db import bulk, embedded, migrate, rows, store, store_base, tables
+from probing_cluster.db import bulk, migrate, rows, store, store_base, tables
+from probing_cluster.db.server import embedded
 
 SEED = 20261127
 BEGIN = datetime(2026, 5, 1, tzinfo=UTC)

@@ -13,7 +13,8 @@ from pathlib import Path
 from benchmarks.campaign import real_kinds, score, story
 from probing_cluster.core import records, settings
 from probing_cluster.db import store
-from probing_cluster.sandbox import cluster, commands, scratch
+from probing_cluster.sandbox import cluster
+from probing_cluster.sandbox.machine import commands, scratch
 from probing_cluster.sandbox.nodetree import build
 
 GROUPS = (

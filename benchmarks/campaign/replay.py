@@ -9,12 +9,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from benchmarks.campaign import bugs, faults, noise, score, story
-from probing_cluster.attribution import case as cases
-from probing_cluster.attribution import judge
+from probing_cluster.attribution.verdict import case as cases
+from probing_cluster.attribution.verdict import judge
 from probing_cluster.control_plane.imports import joblog as import_joblog
 from probing_cluster.control_plane.imports import kernel as import_kernel
 from probing_cluster.core import records, sanitize
-from probing_cluster.probe_agent import collect_words, gpus, identity, kernel_words, sighting
+from probing_cluster.probe_agent import identity
+from probing_cluster.probe_agent.faults import gpus, sighting
+from probing_cluster.probe_agent.jobs import collect_words
+from probing_cluster.probe_agent.sources import kernel_words
 
 CLUSTER = "campaign"
 __all__ = ["bugs", "faults", "judged", "make", "run", "stories"]

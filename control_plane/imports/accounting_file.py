@@ -7,7 +7,7 @@ from pathlib import Path
 
 from probing_cluster.control_plane.imports import kept_aside
 from probing_cluster.core import errors, packed
-from probing_cluster.slurm_plugins import attempt_rows, sacct_json, sacct_layout, sacct_text
+from probing_cluster.slurm_plugins.accounting import attempt_rows, sacct_json, sacct_layout, sacct_text
 
 
 def read(

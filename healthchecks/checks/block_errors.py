@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import counters, findings, kernel_log, nodeview, registry
+from probing_cluster.healthchecks import counters, findings, nodeview, registry
+from probing_cluster.healthchecks.readers import kernel_log
 
 _PATTERNS = (
     ("io", re.compile(r"(?:blk_update_request: )?(?:critical medium|critical target|I/O) error, dev (\w+)")),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import findings, mounts, registry
+from probing_cluster.healthchecks import findings, registry
+from probing_cluster.healthchecks.readers import mounts
 
 
 def judge(seen: list[mounts.Usage], limits: registry.Limits) -> findings.Finding:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import counters, findings, gpus, nodeview, nvml, pci, registry
+from probing_cluster.healthchecks import counters, findings, nodeview, registry
+from probing_cluster.healthchecks.readers import gpus, nvml, pci
 
 FABRIC_COMPLETED = 3
 

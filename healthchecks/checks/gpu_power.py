@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import findings, gpus, nvml, registry
+from probing_cluster.healthchecks import findings, registry
+from probing_cluster.healthchecks.readers import gpus, nvml
 
 
 def judge(seen: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:

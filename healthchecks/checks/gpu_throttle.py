@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import counters, findings, gpus, nodeview, nvml, registry
+from probing_cluster.healthchecks import counters, findings, nodeview, registry
+from probing_cluster.healthchecks.readers import gpus, nvml
 
 HARDWARE = {0x08: "hardware slowdown", 0x40: "hardware thermal slowdown", 0x80: "power brake"}
 SOFTWARE = {0x20: "software thermal slowdown"}

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import findings, gpus, nodeview, nvml, registry
+from probing_cluster.healthchecks import findings, nodeview, registry
+from probing_cluster.healthchecks.readers import gpus, nvml
 
 _FIELDS = ("vbios", "inforom", "gsp_firmware")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import findings, kernel_log, nodeview, registry
+from probing_cluster.healthchecks import findings, nodeview, registry
+from probing_cluster.healthchecks.readers import kernel_log
 
 MAX_KEPT = 200
 

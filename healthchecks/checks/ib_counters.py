@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import counters, findings, ib, nodeview, registry
+from probing_cluster.healthchecks import counters, findings, nodeview, registry
+from probing_cluster.healthchecks.readers import ib
 
 CEILING = {
     "symbol_error": 65535, "link_error_recovery": 255, "port_rcv_errors": 65535, "local_link_integrity_errors": 15,

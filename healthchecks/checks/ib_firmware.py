@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import findings, ib, registry
+from probing_cluster.healthchecks import findings, registry
+from probing_cluster.healthchecks.readers import ib
 
 
 def judge(seen: list[ib.Port], limits: registry.Limits) -> findings.Finding:

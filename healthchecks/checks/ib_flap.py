@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import counters, findings, ib, nodeview, registry
+from probing_cluster.healthchecks import counters, findings, nodeview, registry
+from probing_cluster.healthchecks.readers import ib
 
 STUCK_AT = 255
 """link_downed has 8 bits and sticks."""

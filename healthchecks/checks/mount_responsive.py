@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import findings, mounts, registry
+from probing_cluster.healthchecks import findings, registry
+from probing_cluster.healthchecks.readers import mounts
 
 DEAD = {"ESTALE", "ENOTCONN", "EIO", "ESHUTDOWN", "EHOSTDOWN", "EREMOTEIO", "ENODEV"}
 """Errors that say the filesystem behind the mount is gone."""

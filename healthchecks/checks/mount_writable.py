@@ -8,7 +8,8 @@ import secrets
 from dataclasses import dataclass
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import findings, mounts, nodeview, registry
+from probing_cluster.healthchecks import findings, nodeview, registry
+from probing_cluster.healthchecks.readers import mounts
 
 NOT_FOR_US = "read-only for this process only (ReadWritePaths= of probing-agent.service)"
 

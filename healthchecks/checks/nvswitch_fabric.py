@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import findings, gpus, nodeview, nvml, pci, procs, registry
+from probing_cluster.healthchecks import findings, nodeview, registry
+from probing_cluster.healthchecks.readers import gpus, nvml, pci, procs
 
 NOT_STARTED, IN_PROGRESS, COMPLETED = 1, 2, 3
 _DEGRADED_BANDWIDTH, _ROUTE_UNHEALTHY = (0, "runs with degraded bandwidth"), (4, "has an unhealthy route")

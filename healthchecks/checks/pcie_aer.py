@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from probing_cluster.core import digits, records
-from probing_cluster.healthchecks import counters, findings, nodeview, pci, registry
+from probing_cluster.healthchecks import counters, findings, nodeview, registry
+from probing_cluster.healthchecks.readers import pci
 
 _FILES = {"correctable": "TOTAL_ERR_COR", "nonfatal": "TOTAL_ERR_NONFATAL", "fatal": "TOTAL_ERR_FATAL"}
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import findings, nodeview, pci, registry
+from probing_cluster.healthchecks import findings, nodeview, registry
+from probing_cluster.healthchecks.readers import pci
 
 UNKNOWN_WIDTH = 255
 """What sysfs shows where the link capability cannot be read."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import findings, nodeview, procs, registry
+from probing_cluster.healthchecks import findings, nodeview, registry
+from probing_cluster.healthchecks.readers import procs
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from probing_cluster.core import records
-from probing_cluster.probe_agent import baseline, gpus
-from probing_cluster.probe_agent.conditions import Condition, Edge, Judgement
+from probing_cluster.probe_agent.faults import baseline, gpus
+from probing_cluster.probe_agent.faults.conditions import Condition, Edge, Judgement
 from probing_cluster.probe_agent.sources import polled
 
 HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.INFO

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from probing_cluster.core import records
-from probing_cluster.probe_agent import baseline
-from probing_cluster.probe_agent.conditions import Condition, Judgement
+from probing_cluster.probe_agent.faults import baseline
+from probing_cluster.probe_agent.faults.conditions import Condition, Judgement
 from probing_cluster.probe_agent.sources import polled
 
 WARN_S, BAD_S = 0.05, 1.0

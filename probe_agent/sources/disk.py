@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import mounts as tables
+from probing_cluster.healthchecks.readers import mounts as tables
 from probing_cluster.probe_agent import children
-from probing_cluster.probe_agent.conditions import Condition, Judgement
+from probing_cluster.probe_agent.faults.conditions import Condition, Judgement
 from probing_cluster.probe_agent.sources import mounts, polled
 
 WATCHED = ("/", "/var", "/var/log", "/var/spool", "/var/lib", "/tmp", "/run", "/dev/shm")  # noqa: S108 - names of mounts

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import ib
-from probing_cluster.probe_agent import gpus
+from probing_cluster.healthchecks.readers import ib
+from probing_cluster.probe_agent.faults import gpus
 from probing_cluster.probe_agent.sources import sysfs
 
 CLASS = "/sys/class/infiniband"

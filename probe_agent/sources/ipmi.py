@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from probing_cluster.core import records
-from probing_cluster.probe_agent.conditions import Condition, Edge, Judgement
+from probing_cluster.probe_agent.faults.conditions import Condition, Edge, Judgement
 from probing_cluster.probe_agent.sources import polled
 
 HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.INFO

@@ -15,7 +15,7 @@ from typing import Any
 from probing_cluster.core import clock, records
 from probing_cluster.evidence.kernel import grammar
 from probing_cluster.probe_agent import identity
-from probing_cluster.probe_agent.sighting import Sighting
+from probing_cluster.probe_agent.faults.sighting import Sighting
 from probing_cluster.probe_agent.sources import kmsg
 
 NAME = "kernel_log"

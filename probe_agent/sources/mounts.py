@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import mounts
-from probing_cluster.probe_agent import baseline, children
-from probing_cluster.probe_agent.conditions import Condition, Judgement
+from probing_cluster.healthchecks.readers import mounts
+from probing_cluster.probe_agent import children
+from probing_cluster.probe_agent.faults import baseline
+from probing_cluster.probe_agent.faults.conditions import Condition, Judgement
 from probing_cluster.probe_agent.sources import polled
 
 TABLES = ("/proc/1/mounts", "/proc/self/mounts", "/proc/mounts")

@@ -11,9 +11,9 @@ from typing import Any
 
 from probing_cluster.core import clock, records
 from probing_cluster.core.catalogue import xid
-from probing_cluster.healthchecks import nvml
-from probing_cluster.probe_agent import baseline, gpus
-from probing_cluster.probe_agent.conditions import Condition, Edge, Judgement
+from probing_cluster.healthchecks.readers import nvml
+from probing_cluster.probe_agent.faults import baseline, gpus
+from probing_cluster.probe_agent.faults.conditions import Condition, Edge, Judgement
 from probing_cluster.probe_agent.sources import amdsmi, nvml_gpu, polled
 
 HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.INFO

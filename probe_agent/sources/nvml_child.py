@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-from probing_cluster.healthchecks import nvml, nvml_snapshot
+from probing_cluster.healthchecks.readers import nvml, nvml_snapshot
 
 DRAIN_S = 1.0
 """How often the event set is emptied between polls; the driver's own queue is small."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import nvml
-from probing_cluster.probe_agent import baseline, gpus
-from probing_cluster.probe_agent.conditions import Condition, Edge
+from probing_cluster.healthchecks.readers import nvml
+from probing_cluster.probe_agent.faults import baseline, gpus
+from probing_cluster.probe_agent.faults.conditions import Condition, Edge
 
 HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.INFO
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from probing_cluster.core import records
-from probing_cluster.probe_agent import baseline, gpus
-from probing_cluster.probe_agent.conditions import Condition, Edge, Judgement
+from probing_cluster.probe_agent.faults import baseline, gpus
+from probing_cluster.probe_agent.faults.conditions import Condition, Edge, Judgement
 from probing_cluster.probe_agent.sources import polled, sysfs
 
 HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.INFO

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from probing_cluster.probe_agent import children, conditions, gpus
+from probing_cluster.probe_agent import children
+from probing_cluster.probe_agent.faults import conditions, gpus
 
 
 class Reach(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from probing_cluster.sandbox import nvml_state
+from probing_cluster.sandbox.c_libraries import nvml_state
 from probing_cluster.sandbox.faults import registry, xid_lines
 from probing_cluster.sandbox.nodetree import kmsg, writing
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 
-from probing_cluster.sandbox import daemons, hanging_mount, processes, services
+from probing_cluster.sandbox import services
 from probing_cluster.sandbox.faults import registry
+from probing_cluster.sandbox.machine import daemons, hanging_mount, processes
 from probing_cluster.sandbox.nodetree import build, kmsg
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import errors
-from probing_cluster.sandbox import layout, nvml_state
+from probing_cluster.sandbox.c_libraries import nvml_state
+from probing_cluster.sandbox.machine import layout
 from probing_cluster.sandbox.nodetree import build, identity, kmsg
 
 CLUSTER = "-"

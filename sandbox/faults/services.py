@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from probing_cluster.sandbox import processes, services
+from probing_cluster.sandbox import services
 from probing_cluster.sandbox.faults import registry
+from probing_cluster.sandbox.machine import processes
 
 
 @registry.fault("agent-crash")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from probing_cluster.core import errors
-from probing_cluster.sandbox import hanging_mount
 from probing_cluster.sandbox.faults import registry
+from probing_cluster.sandbox.machine import hanging_mount
 from probing_cluster.sandbox.nodetree import identity, kmsg, writing
 
 _MOUNT_TABLES = ("proc/mounts", "proc/self/mounts")

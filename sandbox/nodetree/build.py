@@ -6,7 +6,7 @@ import time
 import uuid
 from pathlib import Path
 
-from probing_cluster.sandbox import nvml_state
+from probing_cluster.sandbox.c_libraries import nvml_state
 from probing_cluster.sandbox.nodetree import identity, kmsg, nvml, procfs, sysfs, writing
 
 NVML_STATE = "nvml.state"

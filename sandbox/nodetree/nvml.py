@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probing_cluster.sandbox import nvml_state
+from probing_cluster.sandbox.c_libraries import nvml_state
 from probing_cluster.sandbox.nodetree import identity, procfs
 
 LINKS = 18

@@ -12,7 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from probing_cluster.probe_agent import children, collect_child, native, page_directories, processes, pyspy
+from probing_cluster.probe_agent import children
+from probing_cluster.probe_agent.jobs import collect_child, page_directories, processes
+from probing_cluster.probe_agent.stacks import native, pyspy
 
 NOBODY = 65534
 STRANGER = "import os, sys; os.setresgid(*[65534] * 3); os.setresuid(*[65534] * 3); print(flush=True); sys.stdin.read()"

@@ -19,8 +19,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from probing_cluster.db import embedded
-from probing_cluster.sandbox import scratch
+from probing_cluster.db.server import embedded
+from probing_cluster.sandbox.machine import scratch
 from tests.ansible import conftest
 from tests.ansible.test_units import AGENT_CAPABILITIES, UNITS, rendered
 
@@ -34,8 +34,8 @@ pytestmark = [
 PATIENCE_S = 120.0
 COMMANDS = {
     "probing-agent": "probing_cluster.probe_agent.cli",
-    "probing-ctl": "probing_cluster.control_plane.cli",
-    "probing-node-helper": "probing_cluster.slurm_plugins.node_helper",
+    "probing-ctl": "probing_cluster.control_plane.cli.main",
+    "probing-node-helper": "probing_cluster.slurm_plugins.acts.node_helper",
 }
 PACKAGES = Path(psycopg.__file__).parents[1]
 CODE = (conftest.ROOT, PACKAGES)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.probe_agent import pyspy
-from probing_cluster.sandbox import scratch
+from probing_cluster.probe_agent.stacks import pyspy
+from probing_cluster.sandbox.machine import scratch
 from tests.ansible import deeds
 from tests.ansible.test_units import AGENT_CAPABILITIES
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.sandbox import ports
+from probing_cluster.sandbox.machine import ports
 from tests.ansible import playbooks
 
 ROOTS = os.environ.get("PROBING_ROOTS", "")

@@ -23,7 +23,7 @@ for name in {left_out!r}:
 from {module} import main
 raise SystemExit(main({words!r}))
 """
-CTL, REPORT = "probing_cluster.control_plane.cli", "probing_cluster.reports.cli"
+CTL, REPORT = "probing_cluster.control_plane.cli.main", "probing_cluster.reports.cli"
 
 
 def run(module: str, *words: str) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.sandbox import cluster, requirements, scratch
+from probing_cluster.sandbox import cluster
+from probing_cluster.sandbox.machine import requirements, scratch
 from tests.ansible import playbooks
 from tests.ansible.test_roles import variables
 from tests.slurm_plugins.conftest import FakeAgent

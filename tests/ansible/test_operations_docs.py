@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import yaml
 
-from probing_cluster.attribution import taxonomy
-from probing_cluster.control_plane import site_rights
+from probing_cluster.attribution.verdict import taxonomy
+from probing_cluster.control_plane.doctor import site_rights
 from tests.ansible import conftest
 
 DOCS = conftest.ROOT / "docs"

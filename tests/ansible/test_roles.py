@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.sandbox import scratch
+from probing_cluster.sandbox.machine import scratch
 from tests.ansible import conftest, playbooks
 
 pytestmark = [

@@ -159,7 +159,7 @@ def test_every_service_is_bounded_and_comes_back(name: str) -> None:
 
 def test_systemd_waits_longer_than_the_programs_take() -> None:
     """SIGTERM drains the spool and ends passes: SIGKILL must not come before that."""
-    from probing_cluster.control_plane import serve
+    from probing_cluster.control_plane.service import serve
     from probing_cluster.probe_agent import daemon
 
     patience_s = {n: int(settings_of(rendered(n))["TimeoutStopSec"][0]) for n in MOST_EXPOSED}

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from probing_cluster.attribution import case as cases
-from probing_cluster.attribution import judge
+from probing_cluster.attribution.verdict import case as cases
+from probing_cluster.attribution.verdict import judge
 from probing_cluster.core import records
 
 T0 = datetime(2026, 3, 2, 14, 2, 14, tzinfo=UTC)

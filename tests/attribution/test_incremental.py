@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from probing_cluster.attribution import attribute, ended, judge, signatures, triage
+from probing_cluster.attribution.passes import attribute, columnar_prefilter, pending
+from probing_cluster.attribution.verdict import judge, signatures
 from probing_cluster.core import records, settings
 from probing_cluster.db import bulk
 
@@ -194,14 +195,14 @@ def _key(verdict: records.Verdict) -> tuple[str, int, datetime]:
 def test_new_attempts(store, fleet, both, monkeypatch):
     """Every cluster, state and shape at once; each judged attempt has its verdict and none is left."""
     quiet = []
-    sort_out = triage.sort_out
+    sort_out = columnar_prefilter.sort_out
 
     def watched(*given):
         found = sort_out(*given)
         quiet.append((found.quiet.sum(), len(found.quiet)))
         return found
 
-    monkeypatch.setattr(triage, "sort_out", watched)
+    monkeypatch.setattr(columnar_prefilter, "sort_out", watched)
     done = both()
     wanted = {
         (a.cluster, a.job_id, a.submit_at)
@@ -302,7 +303,7 @@ def test_slices_are_one_run(store, fleet, monkeypatch):
         monkeypatch.setattr(attribute, "MANY", 1_000_000)
         one_batch = told([attribute.attribute(store, job_ids=jobs, at=At(), dry_run=True)])
         monkeypatch.setattr(attribute, "MANY", 5)
-        monkeypatch.setattr(ended, "SLICE", 30)
+        monkeypatch.setattr(pending, "SLICE", 30)
         runs, most = [], 0
         for done in attribute.in_slices(store, at=At(), dry_run=dry_run, **span):
             runs.append(done)
@@ -324,7 +325,7 @@ def test_slices_are_one_run(store, fleet, monkeypatch):
 
 def test_a_run_in_slices_keeps_nothing_of_the_slices_before(store, fleet, monkeypatch):
     """However long the span: of the verdicts made, only the last slices' are in memory."""
-    monkeypatch.setattr(ended, "SLICE", 20)
+    monkeypatch.setattr(pending, "SLICE", 20)
 
     def held() -> int:
         gc.collect()
@@ -343,7 +344,7 @@ def test_a_run_in_slices_keeps_nothing_of_the_slices_before(store, fleet, monkey
 
 def test_what_is_open_is_judged_in_slices_too(store, fleet, monkeypatch):
     """Those without a verdict and those that late events re-opened, and no others."""
-    monkeypatch.setattr(ended, "SLICE", 10)
+    monkeypatch.setattr(pending, "SLICE", 10)
     first = list(attribute.in_slices(store, at=At()))
     assert len(first) > 10
     assert sum(done.n_attempts for done in first) == len(store.verdicts())

@@ -19,8 +19,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.dialects import postgresql as pg
 
-from probing_cluster.attribution import attribute, ended, findings, judge, signatures
-from probing_cluster.attribution import case as cases
+from probing_cluster.attribution.passes import attribute, pending
+from probing_cluster.attribution.verdict import case as cases
+from probing_cluster.attribution.verdict import findings, judge, signatures
 from probing_cluster.core import records
 from probing_cluster.db import delivery, rows, tables
 
@@ -265,7 +266,7 @@ def test_however_many_are_judged_at_once(store, monkeypatch, made):
         sorted_out = told(attribute.attribute(store, at=At(), dry_run=True))
         patch.setattr(attribute, "MANY", 1_000_000)
         in_a_batch = told(attribute.attribute(store, at=At(), dry_run=True))
-        patch.setattr(ended, "SLICE", 2)
+        patch.setattr(pending, "SLICE", 2)
         parts = list(attribute.in_slices(store, at=At(), dry_run=True))
     assert sorted_out == in_a_batch
     assert {k: v for part in parts for k, v in told(part).items()} == in_a_batch

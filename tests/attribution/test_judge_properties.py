@@ -8,7 +8,7 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probing_cluster.attribution import claims, findings, judge, phrases, signatures, taxonomy
+from probing_cluster.attribution.verdict import claims, findings, judge, phrases, signatures, taxonomy
 from probing_cluster.core import records
 from tests.attribution.conftest import Maker
 

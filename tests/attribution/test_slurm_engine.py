@@ -10,9 +10,10 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from probing_cluster.attribution import distributed
-from probing_cluster.sandbox import cluster, requirements, scratch
-from tests.attribution.test_reattribute import generate
+from probing_cluster.attribution.passes import distributed
+from probing_cluster.sandbox import cluster
+from probing_cluster.sandbox.machine import requirements, scratch
+from tests.attribution.passes.test_reattribute import generate
 
 pytest.importorskip("dask_jobqueue")
 

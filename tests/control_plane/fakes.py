@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from probing_cluster.control_plane import view
+from probing_cluster.control_plane.policy import view
 from probing_cluster.core import errors, records
 from probing_cluster.db import delivery, load
 from probing_cluster.db import store as db_store
-from probing_cluster.slurm_plugins import nodes as slurm_nodes
+from probing_cluster.slurm_plugins.acts import nodes as slurm_nodes
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.sandbox import ports
+from probing_cluster.sandbox.machine import ports
 
 DEADLINE_S = 120.0
 """Longest wait for something that comes in a second on a machine that is not busy."""

@@ -10,7 +10,7 @@ import fakes
 import pytest
 
 from probing_cluster.control_plane import apart, context
-from probing_cluster.control_plane.tasks import lemon
+from probing_cluster.control_plane.service.tasks import lemon
 from probing_cluster.core import errors, records, settings
 
 

@@ -16,11 +16,14 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
-from probing_cluster.control_plane import cli, cli_dashboards, context, journal, metrics
+from probing_cluster.control_plane import context, journal
+from probing_cluster.control_plane.cli import dashboards_commands, main
+from probing_cluster.control_plane.service import metrics
 from probing_cluster.core import records
-from probing_cluster.db import delivery, embedded, roles
+from probing_cluster.db import delivery, roles
+from probing_cluster.db.server import embedded
 
-FILES = sorted(cli_dashboards.DIRECTORY.glob("*.json"))
+FILES = sorted(dashboards_commands.DIRECTORY.glob("*.json"))
 BOARDS: dict[str, dict[str, Any]] = {
     path.stem: json.loads(path.read_text(encoding="utf-8")) for path in FILES
 }
@@ -203,8 +206,8 @@ def test_links_lead_to_dashboards_that_are_there() -> None:
 def test_the_command_writes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Into a directory that need not be there yet; a second time over the first."""
     for _ in range(2):
-        assert cli.main(["dashboards", str(tmp_path / "a" / "b")]) == 0
+        assert main.main(["dashboards", str(tmp_path / "a" / "b")]) == 0
     assert sorted(p.name for p in (tmp_path / "a" / "b").iterdir()) == [f"probing-{p.name}" for p in FILES]
     assert capsys.readouterr().out.count(".json\n") == 2 * len(FILES)
     (tmp_path / "file").write_text("")
-    assert cli.main(["dashboards", str(tmp_path / "file")]) == 2
+    assert main.main(["dashboards", str(tmp_path / "file")]) == 2

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from probing_cluster.control_plane import cli, context, journal, metrics, tasks
+from probing_cluster.control_plane import context, journal
+from probing_cluster.control_plane.cli import main
+from probing_cluster.control_plane.service import metrics, tasks
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -26,7 +28,7 @@ def test_every_command_and_option_is_documented() -> None:
     """No command of probing-ctl without its row, no option without its word on the page."""
     page = (DOCS / "commands.md").read_text(encoding="utf-8")
     others = "".join(p.read_text(encoding="utf-8") for p in DOCS.glob("*.md"))
-    for name, parser in commands(cli.parser()):
+    for name, parser in commands(main.parser()):
         assert re.search(rf"`(?:[^`]*, )?{name}\b", page) or f"`{name}" in others, name
         options = {o for a in parser._actions for o in a.option_strings if o.startswith("--")}
         for option in options - {"--help", "--config", "--json"}:

@@ -10,7 +10,7 @@ import fakes
 import pytest
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.tasks import gangs
+from probing_cluster.control_plane.service.tasks import gangs
 from probing_cluster.core import records
 from probing_cluster.db import delivery
 

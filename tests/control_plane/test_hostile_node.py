@@ -16,8 +16,11 @@ import psycopg
 import pytest
 import test_tasks
 
-from probing_cluster.control_plane import context, hysteresis, metrics, rank_rows
-from probing_cluster.control_plane.tasks import actions, attribution, gangs, resume, silence, slow
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.gangs import rank_rows
+from probing_cluster.control_plane.policy import resume_policy
+from probing_cluster.control_plane.service import metrics
+from probing_cluster.control_plane.service.tasks import actions, attribution, gangs, resume, silence, slow
 from probing_cluster.core import records
 from probing_cluster.db import delivery
 
@@ -179,7 +182,7 @@ def require_all_well(service: context.Context, hands: fakes.Hands) -> None:
         task.run(started)
     assert [a[:2] for a in hands.acts if a[1] == "n2"] == [("drain", "n2")]
     assert set(started.green) >= {"n1"}
-    assert isinstance(started.green["n1"], hysteresis.Green)
+    assert isinstance(started.green["n1"], resume_policy.Green)
     assert 8 in {v.job_id for v in service.store.verdicts()}
     list(metrics.store_metrics(started))
     rank_rows.of_heartbeats(service.store.heartbeats(with_ranks=True))

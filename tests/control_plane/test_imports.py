@@ -23,7 +23,7 @@ from probing_cluster.core import errors, hostlist, packed, records, storable
 from probing_cluster.db import arrow
 from probing_cluster.db import store as db_store
 from probing_cluster.evidence import prefixes
-from probing_cluster.slurm_plugins import sacct_json, sacct_text
+from probing_cluster.slurm_plugins.accounting import sacct_json, sacct_text
 
 NOW = datetime(2026, 11, 21, 16, tzinfo=UTC)
 XID = "kernel: NVRM: Xid (PCI:0000:5e:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."

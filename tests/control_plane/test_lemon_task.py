@@ -11,8 +11,11 @@ import lemon_fleet as fleet
 import mail_server
 import pytest
 
-from probing_cluster.control_plane import context, hysteresis, lemon_action, outbox, view
-from probing_cluster.control_plane.tasks import exclusions, lemon, mail
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.outbox import queue
+from probing_cluster.control_plane.policy import resume_policy, view
+from probing_cluster.control_plane.service import lemon_action
+from probing_cluster.control_plane.service.tasks import exclusions, lemon, mail
 from probing_cluster.core import errors, records, settings
 from probing_cluster.lemon import nightly
 
@@ -45,7 +48,7 @@ def set_clock(service: context.Context, at: datetime) -> None:
 
 
 def waiting(service: context.Context) -> list[str]:
-    return [x.key for x in outbox.of(service.config).letters()]
+    return [x.key for x in queue.of(service.config).letters()]
 
 
 def with_lemon(service: context.Context, **changes: object) -> None:
@@ -170,7 +173,7 @@ def test_a_new_lemon_is_drained_after_its_jobs(night: context.Context, hands: fa
         "probing",
         records.Severity.LOW,
     )
-    (letter,) = outbox.of(night.config).letters()
+    (letter,) = queue.of(night.config).letters()
     assert b"drained since" in letter.body
     # A person puts it back: the next night does not fight them.
     hands.state["n07"] = view.Node(name="n07", states=frozenset({"IDLE"}), partitions=("gpu",))
@@ -256,20 +259,21 @@ def test_a_wrong_action_is_named_before_anything_is_done(night: context.Context)
 def test_a_lemons_drain_is_never_lifted_by_its_health() -> None:
     """It passes every check: hours of green bring an ordinary node back, a lemon waits for a person."""
 
-    def patient(reason: str) -> hysteresis.Patient:
+    def patient(reason: str) -> resume_policy.Patient:
         drain = records.Drain(
             drain_id=records.uuid.UUID(int=1), cluster="c", node="n07", at=DUE, action="drain", reason=reason,
             owner="probing", state="done",
         )  # fmt: skip
-        green = hysteresis.Green(since=DUE, beats=1000, last_at=DUE + DAY)
-        return hysteresis.Patient(drain=drain, kinds=frozenset(), green=green)
+        green = resume_policy.Green(since=DUE, beats=1000, last_at=DUE + DAY)
+        return resume_policy.Patient(drain=drain, kinds=frozenset(), green=green)
 
     policy = settings.PolicySettings()
     assert (
-        hysteresis.judge(patient("probing: ib_link mlx5_0"), policy, DUE + DAY)[0] is hysteresis.Next.RESUME
+        resume_policy.judge(patient("probing: ib_link mlx5_0"), policy, DUE + DAY)[0]
+        is resume_policy.Next.RESUME
     )
-    verdict, why = hysteresis.judge(patient(f"{view.LEMON_PREFIX}, 97 %"), policy, DUE + DAY)
-    assert verdict is hysteresis.Next.WAIT
+    verdict, why = resume_policy.judge(patient(f"{view.LEMON_PREFIX}, 97 %"), policy, DUE + DAY)
+    assert verdict is resume_policy.Next.WAIT
     assert "lemon repaired" in why
 
 
@@ -308,7 +312,7 @@ def test_the_webhook_gets_the_night_signed(night: context.Context, tmp_path: Pat
     with_lemon(night, webhook_url="http://127.0.0.1:1/hook", webhook_secret_file=str(secret))
     assert lemon.run(night).endswith("mail queued; webhook queued")
     assert mail.run(night) == "2 waiting"
-    (hook,) = [x for x in outbox.of(night.config).letters() if x.kind == "webhook"]
+    (hook,) = [x for x in queue.of(night.config).letters() if x.kind == "webhook"]
     assert [s["node"] for s in json.loads(hook.body)["new"]] == ["n07"]
 
 

@@ -16,7 +16,8 @@ from typing import Any
 import certificates
 import pytest
 
-from probing_cluster.sandbox import cluster, ports, processes, requirements, scratch, services
+from probing_cluster.sandbox import cluster, services
+from probing_cluster.sandbox.machine import ports, processes, requirements, scratch
 
 pytestmark = [
     pytest.mark.cluster,

@@ -13,10 +13,11 @@ import psycopg
 import pytest
 from test_docs import commands
 
-from probing_cluster.control_plane import cli, cli_nodes
+from probing_cluster.control_plane.cli import main, nodes_commands
 from probing_cluster.core import records
-from probing_cluster.db import delivery, embedded, migrate, roles
+from probing_cluster.db import delivery, migrate, roles
 from probing_cluster.db import store as db_store
+from probing_cluster.db.server import embedded
 
 NAME = "probing_test_operators"
 OPERATOR, READER, SERVICE = "t_eve", "t_screen", "t_serve"
@@ -71,8 +72,8 @@ def site(url: str, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch) -> Itera
     """Job 7 failed on n1 and the rules do not know why; job 9 runs on n1; n3 is drained by hand."""
     hands.drain("n3", "probing: test (bob)")
     hands.acts.clear()
-    monkeypatch.setattr(cli_nodes, "_hands", lambda config: hands)
-    monkeypatch.setattr(cli_nodes, "who", lambda: "keyboard")
+    monkeypatch.setattr(nodes_commands, "_hands", lambda config: hands)
+    monkeypatch.setattr(nodes_commands, "who", lambda: "keyboard")
     attempt = records.JobAttempt(
         cluster="c", job_id=7, submit_at=fakes.NOW - timedelta(hours=2), start_at=fakes.NOW - timedelta(hours=1),
         state="RUNNING", nodes=("n1",), n_gpus=8, user="alice",
@@ -114,7 +115,7 @@ def run(url: str, site: db_store.Store, tmp_path: Path) -> Run:
             f'[cluster]\nname = "c"\n[database]\nurl = "{there}"\n[service]\nsocket = "{tmp_path}/none"\n'
         )
         words = [word.replace("{tickets}", str(tickets)) for word in OPERATOR_WRITES[name]]
-        return cli.main([*name.split(), *words, "--config", str(path)])
+        return main.main([*name.split(), *words, "--config", str(path)])
 
     return one
 
@@ -122,7 +123,7 @@ def run(url: str, site: db_store.Store, tmp_path: Path) -> Run:
 def test_somebody_decided_of_every_command_who_may_run_it() -> None:
     """A new command of probing-ctl stands in one of the lists above, so that its rights were thought of."""
     listed = [*OPERATOR_WRITES, *SERVICE_WRITES, *OWNER_WRITES, *READS]
-    parser: argparse.ArgumentParser = cli.parser()
+    parser: argparse.ArgumentParser = main.parser()
     assert sorted(listed) == sorted(name for name, _ in commands(parser))
 
 

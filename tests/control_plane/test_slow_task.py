@@ -5,9 +5,9 @@ from __future__ import annotations
 import fakes
 import gang_rows
 
-from probing_cluster.attribution import findings
+from probing_cluster.attribution.verdict import findings
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.tasks import actions, slow
+from probing_cluster.control_plane.service.tasks import actions, slow
 from probing_cluster.core import records
 
 

@@ -14,9 +14,12 @@ import pytest
 import sqlalchemy as sa
 from test_gangs_task import rank, snapshot, stall
 
-from probing_cluster.attribution import accounts as run_accounts
-from probing_cluster.control_plane import context, gang_board, metrics, view
-from probing_cluster.control_plane.tasks import (
+from probing_cluster.attribution.reliability import accounts as run_accounts
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.gangs import gang_board
+from probing_cluster.control_plane.policy import view
+from probing_cluster.control_plane.service import metrics
+from probing_cluster.control_plane.service.tasks import (
     accounting,
     accounts,
     actions,

@@ -14,8 +14,9 @@ import psycopg
 import pytest
 
 from probing_cluster.core import records
-from probing_cluster.db import delivery, embedded, roles
+from probing_cluster.db import delivery, roles
 from probing_cluster.db import store as store_module
+from probing_cluster.db.server import embedded
 
 NOW = datetime.now(UTC).isoformat()
 FAULT = {"severity": "high", "since": NOW, "event_id": str(uuid.UUID(int=1)), "event_ids": [], "code": "79"}

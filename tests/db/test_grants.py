@@ -15,7 +15,8 @@ import pytest
 import sqlalchemy as sa
 
 from probing_cluster.core import records
-from probing_cluster.db import embedded, engines, migrate, roles, rows, tables
+from probing_cluster.db import engines, migrate, roles, rows, tables
+from probing_cluster.db.server import embedded
 from tests.db import conftest
 
 NAME = "probing_test_grants"

@@ -22,7 +22,8 @@ import psycopg
 import pytest
 
 from probing_cluster.core import errors, records
-from probing_cluster.db import delivery, embedded, migrate
+from probing_cluster.db import delivery, migrate
+from probing_cluster.db.server import embedded
 
 ROUNDS = int(os.environ.get("PROBING_KILL_ROUNDS", "3"))
 _THREADS = 3

@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from probing_cluster.core import errors
-from probing_cluster.db import delivery, embedded, migrate, partitions, roles
+from probing_cluster.db import delivery, migrate, partitions, roles
+from probing_cluster.db.server import embedded
 
 
 @pytest.fixture

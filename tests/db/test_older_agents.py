@@ -13,8 +13,9 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from probing_cluster.core import records
-from probing_cluster.db import delivery, embedded, roles
+from probing_cluster.db import delivery, roles
 from probing_cluster.db import store as store_module
+from probing_cluster.db.server import embedded
 
 PROTOCOL = sorted((Path(__file__).parent / "protocol").glob("agent_*.sql"))
 """One recorded call for each wire format that agents in the field may still speak."""

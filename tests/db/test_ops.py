@@ -16,11 +16,12 @@ import pytest
 import sqlalchemy as sa
 
 from benchmarks import db_full_size
-from probing_cluster.control_plane import metrics
-from probing_cluster.control_plane.tasks import accounts
+from probing_cluster.control_plane.service import metrics
+from probing_cluster.control_plane.service.tasks import accounts
 from probing_cluster.core import clock, records
-from probing_cluster.db import bulk, delivery, embedded, migrate
+from probing_cluster.db import bulk, delivery, migrate
 from probing_cluster.db import store as store_module
+from probing_cluster.db.server import embedded
 from probing_cluster.probe_agent import self_watch
 
 Make = Callable[..., Any]

@@ -12,11 +12,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from probing_cluster.attribution import attribute
-from probing_cluster.attribution import source as sources
+from probing_cluster.attribution.history import source as sources
+from probing_cluster.attribution.passes import attribute
 from probing_cluster.core import errors, records
-from probing_cluster.db import arrow, bulk, delivery, embedded, roles
+from probing_cluster.db import arrow, bulk, delivery, roles
 from probing_cluster.db import store as store_module
+from probing_cluster.db.server import embedded
 from probing_cluster.lemon import gather
 
 

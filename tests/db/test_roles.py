@@ -11,8 +11,9 @@ import psycopg
 import pytest
 
 from probing_cluster.core import errors, records
-from probing_cluster.db import bulk, delivery, embedded, migrate, partitions, roles
+from probing_cluster.db import bulk, delivery, migrate, partitions, roles
 from probing_cluster.db import store as store_module
+from probing_cluster.db.server import embedded
 from tests.control_plane import certificates as made
 
 Make = Callable[..., Any]

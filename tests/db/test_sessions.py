@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from probing_cluster.db import embedded, migrate, roles
+from probing_cluster.db import migrate, roles
+from probing_cluster.db.server import embedded
 
 LOGINS = {"s_reader": "probing_reader", "s_operator": "probing_operator", "s_service": "probing_service"}
 END = "SELECT role_name, group_name, why FROM probing.end_long_work(%s, %s, %s, %s) ORDER BY 1"

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from probing_cluster.core import errors, records, settings
-from probing_cluster.db import delivery, embedded
+from probing_cluster.db import delivery
 from probing_cluster.db import store as store_module
+from probing_cluster.db.server import embedded
 
 Make = Callable[..., Any]
 

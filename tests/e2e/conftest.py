@@ -13,8 +13,9 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from probing_cluster.db import embedded
-from probing_cluster.sandbox import cluster, jobs, scratch
+from probing_cluster.db.server import embedded
+from probing_cluster.sandbox import cluster, jobs
+from probing_cluster.sandbox.machine import scratch
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from probing_cluster.control_plane.imports import kernel as kernel_import
 from probing_cluster.core.records import Severity
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.kernel import head, reader
-from probing_cluster.probe_agent import kernel_words
+from probing_cluster.probe_agent.sources import kernel_words
 from tests.evidence import test_kernel_families, test_kernel_wild
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=a, GPU has fallen off the bus."

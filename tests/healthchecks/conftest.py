@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from probing_cluster.core import certificates, records
-from probing_cluster.healthchecks import findings, looking, nodeview, nvml, runner, site
+from probing_cluster.healthchecks import findings, nodeview, run_check, runner, site
+from probing_cluster.healthchecks.readers import nvml
 
 GPU = nvml.Gpu(
     index=0,
@@ -216,7 +217,7 @@ class FakeNode:
             snapshot = nvml.NvmlSnapshot(driver_version="550.90.07", gpus=tuple(self.gpus))
             facts["nvml"] = nvml.to_json(snapshot if self.gpus else lack)
         kept = self.memory.get(name, {})
-        said = looking.look(plan, self.spec, kept, facts)
+        said = run_check.look(plan, self.spec, kept, facts)
         self.memory[name] = said["memory"]
         found = findings.Finding(**said["finding"])
         self.shown.setdefault(name, set()).add(found.outcome)

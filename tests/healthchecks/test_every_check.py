@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from probing_cluster.core import records
-from probing_cluster.healthchecks import nodeview, nvml, registry, runner, site
+from probing_cluster.healthchecks import nodeview, registry, runner, site
+from probing_cluster.healthchecks.readers import nvml
 
 NAMES = sorted(registry.load())
 

@@ -11,8 +11,9 @@ import pytest
 
 from probing_cluster.core import records
 from probing_cluster.healthchecks import runner, sweep
-from probing_cluster.sandbox import hanging_mount, layout, nvml_build, processes
+from probing_cluster.sandbox.c_libraries import nvml_build
 from probing_cluster.sandbox.faults import registry
+from probing_cluster.sandbox.machine import hanging_mount, layout, processes
 from probing_cluster.sandbox.nodetree import build
 
 FAIL, WARN, ERROR = records.Outcome.FAIL, records.Outcome.WARN, records.Outcome.ERROR

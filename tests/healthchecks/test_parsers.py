@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probing_cluster.core import errors
-from probing_cluster.healthchecks import findings, ib, kernel_log, mounts, pci, procs, slurm_conf
+from probing_cluster.healthchecks import findings
 from probing_cluster.healthchecks.checks import gpu_xid
+from probing_cluster.healthchecks.readers import ib, kernel_log, mounts, pci, procs, slurm_conf
 
 _CHECKS = "probing_cluster.healthchecks.checks"
 

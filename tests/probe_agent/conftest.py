@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from probing_cluster.core import records
-from probing_cluster.probe_agent import identity, processes, spool
+from probing_cluster.probe_agent import identity
+from probing_cluster.probe_agent.jobs import processes
+from probing_cluster.probe_agent.spool import spool
 from probing_cluster.sandbox.nodetree import build
 
 sys.path.insert(0, str(Path(__file__).parent))  # for rank_rig
@@ -104,7 +106,7 @@ def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The NVML stub, built; skips where there is no compiler."""
     if shutil.which("gcc") is None:
         pytest.skip("no C compiler")
-    from probing_cluster.sandbox import nvml_build
+    from probing_cluster.sandbox.c_libraries import nvml_build
 
     return nvml_build.build(tmp_path_factory.mktemp("nvml"))
 

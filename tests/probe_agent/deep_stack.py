@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from probing_cluster.probe_agent import collect_child, elf, perf_event, processes
+from probing_cluster.probe_agent.jobs import collect_child, processes
+from probing_cluster.probe_agent.stacks import elf, perf_event
 
 SOURCE = """
 #include <alloca.h>

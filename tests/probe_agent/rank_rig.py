@@ -11,17 +11,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from probing_cluster.probe_agent import (
-    children,
-    identity,
-    inject,
-    jobs,
-    page_directories,
-    rank_watch,
-    self_watch,
-    stall,
-)
-from probing_cluster.probe_agent.sighting import Sighting
+from probing_cluster.probe_agent import children, identity, inject, self_watch
+from probing_cluster.probe_agent.faults.sighting import Sighting
+from probing_cluster.probe_agent.jobs import jobs, page_directories
+from probing_cluster.probe_agent.ranks import rank_watch, stall
 
 TRAIN = """
 import sys, time

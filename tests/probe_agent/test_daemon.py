@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from probing_cluster.sandbox import nvml_state
+from probing_cluster.sandbox.c_libraries import nvml_state
 from probing_cluster.sandbox.nodetree import build, identity, kmsg
 
 PATIENCE_S = 60.0

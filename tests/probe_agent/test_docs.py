@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from probing_cluster.probe_agent import collect, sweep
+from probing_cluster.probe_agent import sweep
+from probing_cluster.probe_agent.jobs import collect
 from probing_cluster.probe_agent.sources import kernel_log, registry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "agent.md").read_text()

@@ -20,23 +20,12 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.probe_agent import (
-    children,
-    deaths,
-    identity,
-    jobs,
-    page_child,
-    page_directories,
-    processes,
-    pyspy,
-    rank_deaths,
-    rank_watch,
-    ranks,
-    self_watch,
-    stall,
-)
+from probing_cluster.probe_agent import children, identity, self_watch
+from probing_cluster.probe_agent.faults.sighting import Sighting
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
-from probing_cluster.probe_agent.sighting import Sighting
+from probing_cluster.probe_agent.jobs import jobs, page_directories, processes
+from probing_cluster.probe_agent.ranks import deaths, page_child, rank_deaths, rank_watch, ranks, stall
+from probing_cluster.probe_agent.stacks import pyspy
 
 MALLORY, VICTIM = 61001, 61002
 """Numeric uids without accounts, as containers have them."""
@@ -221,7 +210,7 @@ def test_links_and_odd_files_show_nothing_of_anybody(rig: Rig, tmp_path: Path) -
 def _as_reader(directory: Path, uid: int) -> dict[str, dict[str, str]]:
     """What the agent's reader of that user's pages brings back."""
     request = json.dumps({"directory": str(directory), "uid": uid, "gid": uid}).encode() + b"\n"
-    argv = [sys.executable, "-I", "-m", "probing_cluster.probe_agent.page_child"]
+    argv = [sys.executable, "-I", "-m", "probing_cluster.probe_agent.ranks.page_child"]
     done = subprocess.run(argv, input=request, capture_output=True, check=True, timeout=60)
     answer: dict[str, dict[str, str]] = json.loads(done.stdout)
     return answer
@@ -407,7 +396,7 @@ def test_dumps_are_no_way_in(rig: Rig, tmp_path: Path, names: Sequence[str]) -> 
     request = json.dumps(
         {"op": "dumps", "directory": str(rig.mallorys), "uid": MALLORY, "gid": MALLORY}
     ).encode()
-    argv = [sys.executable, "-I", "-m", "probing_cluster.probe_agent.collect_child"]
+    argv = [sys.executable, "-I", "-m", "probing_cluster.probe_agent.jobs.collect_child"]
     read = subprocess.run(argv, input=request, capture_output=True, check=True, timeout=120)
     answer = json.loads(read.stdout)
     assert not ran.exists()

@@ -12,7 +12,8 @@ import pytest
 from test_query import fill
 
 from probing_cluster.db import store as db_store
-from probing_cluster.reports import cli, paint, rows
+from probing_cluster.reports import cli, rows
+from probing_cluster.reports.charts import paint
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -97,7 +98,7 @@ def test_a_database_without_our_tables_says_how_to_make_them(
     postgres_directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A reachable server with an empty database: exit 4 and the command."""
-    from probing_cluster.db import embedded
+    from probing_cluster.db.server import embedded
 
     path = tmp_path / "p.toml"
     url = embedded.url(postgres_directory, database="postgres")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from probing_cluster.reports import munge
-from probing_cluster.sandbox import layout
+from probing_cluster.sandbox.machine import layout
 
 Start = Callable[[], layout.Layout]
 

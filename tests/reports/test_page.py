@@ -9,7 +9,8 @@ import conftest_story as told
 import pytest
 
 from probing_cluster.core import records
-from probing_cluster.reports import drawing, job_ref, model, page, rows, svg
+from probing_cluster.reports import job_ref, model, page, rows
+from probing_cluster.reports.charts import drawing, svg
 
 NOW = told.at("15:00:00")
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"

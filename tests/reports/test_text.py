@@ -7,7 +7,8 @@ import conftest_story as told
 import pytest
 
 from probing_cluster.core import records
-from probing_cluster.reports import job_ref, model, rows, text, timeline
+from probing_cluster.reports import job_ref, model, rows, text
+from probing_cluster.reports.charts import timeline
 
 NOW = told.at("15:00:00")
 

@@ -11,8 +11,10 @@ from types import ModuleType
 import pynvml
 import pytest
 
-from probing_cluster.sandbox import cluster, layout, nvml_build, requirements, scratch
+from probing_cluster.sandbox import cluster
+from probing_cluster.sandbox.c_libraries import nvml_build
 from probing_cluster.sandbox.faults import registry
+from probing_cluster.sandbox.machine import layout, requirements, scratch
 from probing_cluster.sandbox.nodetree import build
 
 ONE_NODE = {

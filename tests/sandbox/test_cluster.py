@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from probing_cluster.core import digits, errors
-from probing_cluster.sandbox import (
-    cluster,
+from probing_cluster.sandbox import cluster, jobs
+from probing_cluster.sandbox.machine import (
     commands,
     hanging_mount,
-    jobs,
     layout,
     mounts,
     processes,

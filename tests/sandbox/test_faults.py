@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.core import errors
-from probing_cluster.sandbox import nvml_state
+from probing_cluster.sandbox.c_libraries import nvml_state
 from probing_cluster.sandbox.faults import registry
 
 

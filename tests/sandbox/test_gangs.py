@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from probing_cluster.attribution import taxonomy
 from probing_cluster.attribution.gang import finding
+from probing_cluster.attribution.verdict import taxonomy
 from probing_cluster.core import records
 from probing_cluster.sandbox import gangs
 

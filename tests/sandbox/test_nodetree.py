@@ -7,7 +7,7 @@ import re
 import stat
 from pathlib import Path
 
-from probing_cluster.sandbox import nvml_state
+from probing_cluster.sandbox.c_libraries import nvml_state
 from probing_cluster.sandbox.faults import registry
 from probing_cluster.sandbox.nodetree import build, identity, kmsg
 

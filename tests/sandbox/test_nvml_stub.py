@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from probing_cluster.sandbox import nvml_state
+from probing_cluster.sandbox.c_libraries import nvml_state
 from probing_cluster.sandbox.faults import registry
 
 CALLS: dict[str, Callable[[Any, Any], Any]] = {

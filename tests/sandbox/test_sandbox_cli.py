@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from probing_cluster.core import errors
-from probing_cluster.sandbox import cli, cluster, requirements
+from probing_cluster.sandbox import cli, cluster
 from probing_cluster.sandbox.faults import registry
+from probing_cluster.sandbox.machine import requirements
 
 
 def test_a_fault_from_the_command_line_reaches_the_node(

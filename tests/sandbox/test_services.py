@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.db import embedded
-from probing_cluster.sandbox import cluster, commands, processes, services
+from probing_cluster.db.server import embedded
+from probing_cluster.sandbox import cluster, services
+from probing_cluster.sandbox.machine import commands, processes
 
 pytestmark = pytest.mark.cluster
 

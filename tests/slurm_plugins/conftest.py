@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from probing_cluster.core import settings
-from probing_cluster.sandbox import cluster, requirements, scratch
+from probing_cluster.sandbox import cluster
+from probing_cluster.sandbox.machine import requirements, scratch
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HOOKS = REPOSITORY / "slurm_plugins" / "hooks"

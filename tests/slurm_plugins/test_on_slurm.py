@@ -15,17 +15,12 @@ from pathlib import Path
 import pytest
 
 from probing_cluster.core import settings
-from probing_cluster.probe_agent import processes
+from probing_cluster.probe_agent.jobs import processes
 from probing_cluster.sandbox import cluster
-from probing_cluster.slurm_plugins import (
-    accounting,
-    commands,
-    live,
-    live_records,
-    node_events,
-    nodes,
-    sacct_json,
-)
+from probing_cluster.slurm_plugins import commands
+from probing_cluster.slurm_plugins.accounting import accounting, sacct_json
+from probing_cluster.slurm_plugins.acts import node_events, nodes
+from probing_cluster.slurm_plugins.live import live, live_records
 
 pytestmark = pytest.mark.cluster
 
@@ -217,7 +212,7 @@ def test_the_helper_acts_for_an_unprivileged_service(
     config = box.directory / "helper.toml"
     config.write_text(f'[slurm]\nconf = "{slurm.conf}"\n')
     path = box.directory / "helper.sock"
-    module = "probing_cluster.slurm_plugins.node_helper"
+    module = "probing_cluster.slurm_plugins.acts.node_helper"
     arguments = ["--socket", str(path), "--allow-user", "daemon", "--config", str(config)]
     ask = (
         "import os,socket,sys; os.setuid(int(sys.argv[2])); s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"

@@ -23,7 +23,8 @@ import psycopg
 
 from benchmarks.campaign.hangs import gang_run, outcome, page
 from probing_cluster.core import errors
-from probing_cluster.sandbox import cluster, gangs, scratch
+from probing_cluster.sandbox import cluster, gangs
+from probing_cluster.sandbox.machine import scratch
 
 PAGE = Path(__file__).parents[3] / "docs" / "campaign_hangs.md"
 ALONE = (gangs.SLOW, "node_lost", *gangs.BROKEN)

@@ -16,8 +16,9 @@ from psycopg.rows import dict_row
 
 from benchmarks.campaign.hangs import noise
 from benchmarks.campaign.hangs.outcome import HEALTHY_HOUR, NOTHING, Outcome
-from probing_cluster.db import embedded
-from probing_cluster.sandbox import cluster, commands, gangs
+from probing_cluster.db.server import embedded
+from probing_cluster.sandbox import cluster, gangs
+from probing_cluster.sandbox.machine import commands
 
 LONGEST_S = 240.0
 ENDS_LONGEST_S = 480.0

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from probing_cluster.attribution.gang import slow
-from probing_cluster.probe_agent import pages, step_windows
+from probing_cluster.probe_agent.ranks import pages, step_windows
 
 STEP_S = 0.05
 

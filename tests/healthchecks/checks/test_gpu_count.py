@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from probing_cluster.core.records import Outcome, Severity
-from probing_cluster.healthchecks import nodeview, nvml
+from probing_cluster.healthchecks import nodeview
+from probing_cluster.healthchecks.readers import nvml
 
 H100 = "pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from probing_cluster.core.records import Outcome
-from probing_cluster.healthchecks import nodeview, nvml
+from probing_cluster.healthchecks import nodeview
+from probing_cluster.healthchecks.readers import nvml
 
 
 def test_idle(node: Any) -> None:

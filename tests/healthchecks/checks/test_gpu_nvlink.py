@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from probing_cluster.core.records import Outcome
-from probing_cluster.healthchecks import nvml
+from probing_cluster.healthchecks.readers import nvml
 
 SWITCH = "pci:v000010DEd000022A3sv000010DEsd000016C1bc06sc80i00"
 

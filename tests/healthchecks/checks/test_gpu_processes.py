@@ -6,7 +6,8 @@ import os
 from typing import Any
 
 from probing_cluster.core.records import Outcome
-from probing_cluster.healthchecks import nodeview, nvml
+from probing_cluster.healthchecks import nodeview
+from probing_cluster.healthchecks.readers import nvml
 
 JOB = "0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.core.records import Outcome, Severity
-from probing_cluster.healthchecks import ib
+from probing_cluster.healthchecks.readers import ib
 
 DOWN = {"state": "1: DOWN", "phys_state": "2: Polling", "rate": "10 Gb/sec (4X SDR)"}
 

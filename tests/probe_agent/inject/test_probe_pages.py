@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probing_cluster.core import errors
-from probing_cluster.probe_agent import inject, pages
+from probing_cluster.probe_agent import inject
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
+from probing_cluster.probe_agent.ranks import pages
 
 WRITER = """
 import sys

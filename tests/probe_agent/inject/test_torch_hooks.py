@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.probe_agent import inject, pages
+from probing_cluster.probe_agent import inject
+from probing_cluster.probe_agent.ranks import pages
 
 pytest.importorskip("torch", reason="needs torch (make setup installs it)")
 pytestmark = pytest.mark.torch

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from probing_cluster.core import clock as clocks
-from probing_cluster.probe_agent import children, conditions, file_child, gpus, identity
-from probing_cluster.probe_agent.sources import polled
+from probing_cluster.probe_agent import children, identity
+from probing_cluster.probe_agent.faults import conditions, gpus
+from probing_cluster.probe_agent.sources import file_child, polled
 
 
 class DirectReach:

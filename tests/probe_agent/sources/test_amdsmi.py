@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from probing_cluster.core.records import Severity
-from probing_cluster.probe_agent import children, identity, reach
-from probing_cluster.probe_agent.sources import amdsmi, nvml, polled
-from probing_cluster.sandbox import amdsmi_build
+from probing_cluster.probe_agent import children, identity
+from probing_cluster.probe_agent.sources import amdsmi, node_reader, nvml, polled
+from probing_cluster.sandbox.c_libraries import amdsmi_build
 
 
 def gpu(index: int, **fields: Any) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class Live:
         self.driver = Path(who.root) / amdsmi.DRIVER
         self.driver.parent.mkdir(parents=True, exist_ok=True)
         self.driver.write_text("live\n")
-        self.reach = reach.NodeReach(
+        self.reach = node_reader.NodeReach(
             who, children.Children(), amdsmi_library=str(library), nvml_library="/none.so", deadline_s=10.0
         )
 
@@ -203,7 +203,7 @@ def test_a_library_that_is_not_there_is_said(who: identity.Identity, live: Live)
     """Neither the child nor the agent fails over it."""
 
     async def run() -> Any:
-        made = reach.NodeReach(who, children.Children(), amdsmi_library="/none.so", deadline_s=10.0)
+        made = node_reader.NodeReach(who, children.Children(), amdsmi_library="/none.so", deadline_s=10.0)
         try:
             return await made.amdsmi()
         finally:

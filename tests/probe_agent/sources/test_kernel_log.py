@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from probing_cluster.probe_agent import identity, kernel_words
-from probing_cluster.probe_agent.sources import kernel_log, kmsg
+from probing_cluster.probe_agent import identity
+from probing_cluster.probe_agent.sources import kernel_log, kernel_words, kmsg
 from probing_cluster.sandbox.nodetree import writing
 
 XID = "NVRM: Xid (PCI:0000:5e:00): 79, pid=1234, name=python, GPU has fallen off the bus."

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from probing_cluster.healthchecks import nvml as values
-from probing_cluster.healthchecks import nvml_fields
-from probing_cluster.probe_agent import children, gpus, identity, reach
-from probing_cluster.probe_agent.sources import nvml, nvml_gpu, polled
-from probing_cluster.sandbox import nvml_state
+from probing_cluster.healthchecks.readers import nvml as values
+from probing_cluster.healthchecks.readers import nvml_fields
+from probing_cluster.probe_agent import children, identity
+from probing_cluster.probe_agent.faults import gpus
+from probing_cluster.probe_agent.sources import node_reader, nvml, nvml_gpu, polled
+from probing_cluster.sandbox.c_libraries import nvml_state
 from probing_cluster.sandbox.nodetree import build
 
 
@@ -288,7 +289,7 @@ def live(home: Path, who: identity.Identity, nvml_library: Path, monkeypatch: py
     """The real child on the stub library."""
     monkeypatch.setenv("PROBING_NVML_STATE", str(home / build.NVML_STATE))
     started = children.Children()
-    made = reach.NodeReach(who, started, nvml_library=str(nvml_library), deadline_s=5.0)
+    made = node_reader.NodeReach(who, started, nvml_library=str(nvml_library), deadline_s=5.0)
     return home / build.NVML_STATE, made, started
 
 

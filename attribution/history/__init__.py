@@ -1,0 +1,1 @@
+"""The recent past in Postgres and the months in Parquet, read as one."""

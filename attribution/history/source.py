@@ -1,0 +1,187 @@
+"""Where the engine reads from: Postgres over ADBC for the recent past, Parquet for history, or both as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import datafusion
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from probing_cluster.attribution.verdict import signatures
+from probing_cluster.core import records
+from probing_cluster.db import arrow
+
+_SQL = Path(__file__).parent / "sql"
+
+ATTEMPT_SCHEMA = pa.schema(
+    [
+        ("cluster", pa.string()),
+        ("job_id", pa.int64()),
+        ("attempt", pa.int64()),
+        ("submit_us", pa.int64()),
+        ("eligible_us", pa.int64()),
+        ("start_us", pa.int64()),
+        ("end_us", pa.int64()),
+        ("suspended_s", pa.float64()),
+        ("state", pa.string()),
+        ("nodes", pa.list_(pa.string())),
+        ("n_nodes", pa.int32()),
+        ("n_gpus", pa.int64()),
+        ("user", pa.string()),
+        ("account", pa.string()),
+        ("partition", pa.string()),
+        ("run_key", pa.string()),
+        ("priority", pa.int64()),
+        ("cause", pa.string()),
+        ("domain", pa.string()),
+        ("component", pa.string()),
+        ("fault_node", pa.string()),
+        ("confidence", pa.string()),
+        ("evidence", pa.list_(pa.string())),
+        ("incident_id", pa.string()),
+    ]
+)
+"""One attempt with its current verdict."""
+
+EVENT_SCHEMA = pa.schema(
+    [
+        ("event_id", pa.string()),
+        ("cluster", pa.string()),
+        ("node", pa.string()),
+        ("at_us", pa.int64()),
+        ("kind", pa.string()),
+        ("code", pa.string()),
+        ("severity", pa.string()),
+        ("source", pa.string()),
+        ("device", pa.string()),
+        ("gpu_uuid", pa.string()),
+        ("pci_bus_id", pa.string()),
+        ("job_id", pa.int64()),
+        ("recovered", pa.bool_()),
+    ]
+)
+"""One node event, as the figures and the bulk join see it."""
+
+
+SIGNATURE_SCHEMA = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("code", pa.string()),
+        ("severity", pa.string()),
+        ("recovered", pa.bool_()),
+        ("cause", pa.string()),
+        ("root", pa.bool_()),
+        ("role", pa.string()),
+        ("lethality", pa.float64()),
+        ("scope", pa.string()),
+    ]
+)
+"""The signature table as a joined table: one row per sort of event."""
+
+
+class Source(Protocol):
+    """Attempts (with verdicts) and events of a span, as Arrow."""
+
+    def attempts(self, since: datetime, until: datetime) -> pa.Table:
+        """Attempts that ran in the span, in ATTEMPT_SCHEMA."""
+        ...
+
+    def events(self, since: datetime, until: datetime) -> pa.Table:
+        """Events with since <= at < until, in EVENT_SCHEMA."""
+        ...
+
+
+class PostgresSource:
+    """A database with our schema."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+
+    def attempts(self, since: datetime, until: datetime) -> pa.Table:
+        """See Source."""
+        return self._table("pg_attempts", since, until).cast(ATTEMPT_SCHEMA)
+
+    def events(self, since: datetime, until: datetime) -> pa.Table:
+        """See Source."""
+        return self._table("pg_events", since, until).cast(EVENT_SCHEMA)
+
+    def _table(self, name: str, *given: Any) -> pa.Table:
+        return fetch(self._uri, name, *given)
+
+
+class ParquetSource:
+    """A directory written by `history.export`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def attempts(self, since: datetime, until: datetime) -> pa.Table:
+        """See Source."""
+        inside = (ds.field("start_us") < _us(until)) & (ds.field("end_us") >= _us(since))
+        return (
+            self._months("attempts")
+            .to_table(columns=ATTEMPT_SCHEMA.names, filter=inside)
+            .cast(ATTEMPT_SCHEMA)
+        )
+
+    def events(self, since: datetime, until: datetime) -> pa.Table:
+        """See Source."""
+        inside = (ds.field("at_us") >= _us(since)) & (ds.field("at_us") < _us(until))
+        given = ["event_id", "at_us", "device", "gpu_uuid", "pci_bus_id", "job_id", "node_idx", "sort_idx"]
+        found = self._months("events").to_table(columns=given, filter=inside)
+        found = self._named(found, "nodes", "node_idx", ("cluster", "node"))
+        found = self._named(found, "sorts", "sort_idx", ("kind", "code", "severity", "source", "recovered"))
+        return found.select(EVENT_SCHEMA.names).cast(EVENT_SCHEMA)
+
+    def register_attempts(self, context: datafusion.SessionContext, name: str) -> None:
+        """Let DataFusion read the attempts by itself: only the columns a query needs."""
+        where = str(self._directory / "attempts")
+        context.register_parquet(name, where, table_partition_cols=[("month", pa.string())])
+
+    def _months(self, name: str) -> Any:
+        return ds.dataset(self._directory / name, format="parquet", partitioning="hive")
+
+    def _named(self, table: pa.Table, file: str, number: str, columns: Sequence[str]) -> pa.Table:
+        """`table` with the columns its small numbers stand for."""
+        names = ds.dataset(self._directory / f"{file}.parquet").to_table().sort_by(number)
+        for column in columns:
+            table = table.append_column(
+                column, names[column].combine_chunks().take(table[number].combine_chunks())
+            )
+        return table
+
+
+def fetch(uri: str, name: str, *given: Any) -> pa.Table:
+    """The rows of one SQL file of the room, over ADBC; raises DatabaseUnavailable."""
+    query = (_SQL / f"{name}.sql").read_text("utf-8")
+    with arrow.reading(uri, query, given) as reader:
+        return reader.read_all()
+
+
+def signature_table(events: pa.Table) -> pa.Table:
+    """What each sort of event in `events` says: kind, code ('' = none), severity, recovered, cause, root, role, lethality, scope."""
+    keys = events.group_by(["kind", "code", "severity", "recovered"]).aggregate([])
+    rows = []
+    for key in keys.to_pylist():
+        severity = records.Severity(key["severity"])
+        found = signatures.find(key["kind"], key["code"], severity, recovered=key["recovered"])
+        rows.append(
+            {
+                **key,
+                "code": key["code"] or "",
+                "cause": found.cause,
+                "root": found.role is signatures.Role.ROOT,
+                "role": str(found.role),
+                "lethality": found.lethality,
+                "scope": str(found.scope),
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=SIGNATURE_SCHEMA)
+
+
+def _us(at: datetime) -> int:
+    return round(at.timestamp() * 1e6)

@@ -1,0 +1,1 @@
+"""Judging many attempts: reading their records, the incremental pass, re-attribution, Dask."""

@@ -1,0 +1,221 @@
+"""What was read, fitted to attempts: which rows are whose."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from probing_cluster.attribution.verdict import case as cases
+from probing_cluster.attribution.verdict import co_residency as crowds
+from probing_cluster.attribution.verdict import evidence_view, gpus, signatures, window
+from probing_cluster.attribution.verdict.rules import user_error
+from probing_cluster.core import records
+
+STANDING = timedelta(days=7)
+"""How far back a condition may have begun that is still active."""
+SHORT = timedelta(minutes=15)
+"""An attempt that ran longer than this ran well beside what stood before it began."""
+
+Standing = Mapping[str, Sequence[tuple[records.HealthEvent, datetime | None]]]
+"""Node to the conditions that stood there, and when each was seen to go."""
+
+
+def span(attempts: Sequence[records.JobAttempt]) -> tuple[datetime, datetime]:
+    """From a little before the first start to a little after the last end."""
+    starts = [a.start_at for a in attempts if a.start_at is not None]
+    ends = [a.end_at for a in attempts if a.end_at is not None]
+    return min(starts) - crowds.NEAR, max(ends) + crowds.NEAR
+
+
+def in_life(
+    attempt: records.JobAttempt, found: Iterable[records.JobAllocation]
+) -> tuple[records.JobAllocation, ...]:
+    """Of a requeued job's allocations, those of this start: the last on each node before its end."""
+    assert attempt.end_at is not None
+    assert attempt.start_at is not None
+    last: dict[str, records.JobAllocation] = {}
+    for row in sorted(found, key=lambda r: (r.at, r.node)):
+        if attempt.start_at - timedelta(seconds=60) <= row.at <= attempt.end_at:
+            last[row.node] = row
+    return tuple(last.values())
+
+
+def by_job_and_node(found: Iterable[records.Drain]) -> dict[object, list[records.Drain]]:
+    """Our actions by the node they were on and by the job they were for."""
+    index: dict[object, list[records.Drain]] = defaultdict(list)
+    for action in found:
+        index[action.node].append(action)
+        if action.job_id is not None:
+            index[action.job_id].append(action)
+    return index
+
+
+def actions_for(
+    attempt: records.JobAttempt, actions: Mapping[object, Sequence[records.Drain]]
+) -> tuple[records.Drain, ...]:
+    """Of those, the attempt's: on its nodes, or for its job; each once."""
+    if not actions:
+        return ()
+    mine = {a.drain_id: a for k in (attempt.job_id, *attempt.nodes) for a in actions.get(k, ())}
+    return tuple(mine.values())
+
+
+class Watch(NamedTuple):
+    """When somebody watched a node."""
+
+    last: datetime
+    """The last sign of life there."""
+    gaps: tuple[tuple[datetime | None, datetime], ...] = ()
+    """When before that no agent ran, oldest first; from None: since ever."""
+    beats: bool = True
+    """False for a node without an agent: its last log line is all that is known."""
+
+    def until(self, at: datetime) -> datetime | None:
+        """Until when it was watched, for one who ended at `at`; None: nobody had watched it yet."""
+        for since, until in self.gaps:
+            if at < until and (since is None or since < at):
+                return since
+        return self.last
+
+
+def watched(attempt: records.JobAttempt, by_node: Mapping[str, Watch]) -> dict[str, datetime]:
+    """Until when the attempt's nodes were watched; without those where the first agent came after its end.
+
+    What ended before a site had agents, its imported history above all, nobody saw as healthy.
+    """
+    assert attempt.end_at is not None
+    until = {n: by_node[n].until(attempt.end_at) for n in attempt.nodes if n in by_node}
+    return {n: at for n, at in until.items() if at is not None}
+
+
+def by_log(attempt: records.JobAttempt, by_node: Mapping[str, Watch]) -> frozenset[str]:
+    """The attempt's nodes that had no agent, only a log."""
+    return frozenset(n for n in attempt.nodes if n in by_node and not by_node[n].beats)
+
+
+def behind(
+    by: records.JobAttempt, starts: Iterable[records.JobAttempt], verdicts: Iterable[records.Verdict]
+) -> records.Verdict | None:
+    """The infrastructure failure that made the preemptor start again: that its start before this one ended of."""
+    before = [a for a in starts if a.job_id == by.job_id and a.attempt < by.attempt and a.end_at is not None]
+    last = max(before, key=lambda a: a.submit_at, default=None)
+    if last is None:
+        return None
+    told = next((v for v in verdicts if (v.job_id, v.submit_at) == (last.job_id, last.submit_at)), None)
+    faulty = (records.Domain.HARDWARE, records.Domain.SYSTEM_SOFTWARE)
+    return told if told is not None and told.domain in faulty else None
+
+
+def ended_by_own(event: records.HealthEvent, attempt: records.JobAttempt) -> bool:
+    """True for a user-type GPU error close enough to the end to be its explanation."""
+    assert attempt.end_at is not None
+    return (
+        attempt.state in ("FAILED", "REQUEUED", "CANCELLED", "TIMEOUT")
+        and signatures.of(event).role is signatures.Role.USER
+        and attempt.end_at - user_error.NEAR <= event.at <= attempt.end_at + evidence_view.SLACK
+    )
+
+
+def shared(
+    crowd: crowds.Crowd | None,
+    attempt: records.JobAttempt,
+    stretch: window.Window,
+    mine: Iterable[records.HealthEvent],
+) -> dict[str, tuple[cases.Span, ...]]:
+    """When others ran on the nodes of events that may be a neighbour's."""
+    asked = [e for e in mine if needs_neighbours(e, attempt)]
+    if crowd is None or not asked:
+        return {}
+    since = min(stretch.start_at, *(neighbours_from(e, attempt, stretch.start_at) for e in asked))
+    nodes = {e.node for e in asked}
+    return crowd.spans(attempt, nodes, since - evidence_view.SLACK, stretch.end_at + evidence_view.SLACK)
+
+
+def standing_for(
+    attempt: records.JobAttempt,
+    stretch: window.Window,
+    standing: Standing,
+) -> tuple[records.HealthEvent, ...]:
+    """Conditions that were active at the attempt's end although they began before its window."""
+    assert attempt.start_at is not None
+    assert attempt.end_at is not None
+    life = (attempt.start_at, attempt.end_at)
+    return tuple(
+        event
+        for node in attempt.nodes
+        for event, gone_at in standing.get(node, ())
+        if stood(event, gone_at, stretch.start_at, life)
+    )
+
+
+def stood(
+    event: records.HealthEvent,
+    gone_at: datetime | None,
+    window_start_at: datetime,
+    life: tuple[datetime, datetime],
+) -> bool:
+    """Whether a condition began before the window and was active until the attempt's end; `life` is its start and end.
+
+    A lost GPU counts whenever it was lost. Any other condition counts only for a short attempt: a long one ran well
+    beside it.
+    """
+    start_at, end_at = life
+    if event.at < window_start_at - STANDING or (gone_at is not None and gone_at <= end_at):
+        return False
+    if signatures.is_until_reset(event):
+        return event.at < max(window_start_at, start_at)
+    return event.at < window_start_at and end_at - start_at <= SHORT
+
+
+def neighbours_from(
+    event: records.HealthEvent, attempt: records.JobAttempt, window_start_at: datetime
+) -> datetime:
+    """From when it has to be known who else ran on the event's node."""
+    assert attempt.start_at is not None
+    lasting = signatures.is_until_reset(event)
+    return max(event.at, min(window_start_at, attempt.start_at) if lasting else window_start_at)
+
+
+def needs_neighbours(event: records.HealthEvent, attempt: records.JobAttempt) -> bool:
+    """True for an event of which it has to be known who else ran on its node."""
+    signature = signatures.of(event)
+    if signature.role is signatures.Role.CONTEXT:
+        return False
+    if attempt.end_at is not None and event.at > attempt.end_at + evidence_view.SLACK:
+        return True  # the next one there may have met it
+    if event.kind == "oom":
+        return event.job_id is None
+    return evidence_view.means_gpu(event, signature) and (
+        attempt.gpus is None or event.node not in attempt.gpus or not event.gpu_uuid
+    )
+
+
+def past_faults(
+    found: Iterable[Mapping[Any, Any]], now: Iterable[records.HealthEvent]
+) -> Iterable[cases.PastFault]:
+    """Older faults of the GPUs that those of `now` are on; `found` are rows of past_xids.sql, `now` is not empty."""
+    own = next(iter(now))
+    known = gpus.learn(now, ())
+
+    @functools.cache
+    def name_of(node: str, device: str | None, pci: str | None, uuid: str | None) -> str | None:
+        met = dataclasses.replace(own, node=node, device=device, pci_bus_id=pci, gpu_uuid=uuid)
+        return gpus.gpu_key(met, known.get(node, gpus.GpuMap()))
+
+    for row in found:
+        name = name_of(row["node"], row["device"], row["pci_bus_id"], row["gpu_uuid"])
+        held = row["held"]
+        if name is None or (held is not None and row["gpu_uuid"] and row["gpu_uuid"] not in held):
+            continue
+        yield cases.PastFault(
+            node=row["node"],
+            gpu=name,
+            code=row["code"] or "",
+            at=row["at"],
+            job_id=row["job_id"],
+            user=row["user"],
+        )

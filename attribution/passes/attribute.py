@@ -1,0 +1,381 @@
+"""`attribute`: judge what ended and has no verdict, or a whole span again, and store what changed."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent import futures
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from probing_cluster.attribution.passes import (
+    columnar_prefilter,
+    fetch,
+    incident_growth,
+    incidents,
+    isolation,
+    pending,
+)
+from probing_cluster.attribution.verdict import case as cases
+from probing_cluster.attribution.verdict import judge, no_evidence_verdict
+from probing_cluster.core import clock, records, settings
+from probing_cluster.db import store
+
+BATCH = 2000
+"""Attempts judged one by one at once; bounds memory."""
+MANY = 200
+"""From so many ended attempts on they are sorted out column by column first."""
+_Before = Mapping[cases.Key, records.Verdict]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ONE = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What judging again would say instead."""
+
+    before: records.Verdict | None
+    after: records.Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributionRun:
+    """What one run of attribution did, or with dry_run would do."""
+
+    n_attempts: int
+    verdicts: tuple[records.Verdict, ...]
+    """Every verdict made, in the order the attempts ended."""
+    changed: tuple[Change, ...]
+    """Those that differ from what was stored: another cause, node, device, confidence or evidence."""
+    dry_run: bool
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Verdicts per cause."""
+    until: datetime | None = None
+    """Of a slice of time: what ended before this is judged."""
+
+    @property
+    def unknown_rate(self) -> float | None:
+        """Share of verdicts that are an honest unknown; None without any."""
+        total = sum(self.counts.values())
+        return self.counts.get("unknown", 0) / total if total else None
+
+
+def attribute(
+    source: store.Store,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    job_ids: Iterable[int] | None = None,
+    dry_run: bool = False,
+    config: settings.AttributionSettings | None = None,
+    at: clock.Clock = clock.SYSTEM,
+    settle_s: float = 0.0,
+    limit: int | None = None,
+) -> AttributionRun:
+    """Judge attempts and store the verdicts that are new or different.
+
+    Without a span or job ids: what ended at least `settle_s` ago and is unjudged or re-opened. With them:
+    every ended attempt of the span or jobs, again. A verdict a person set is never replaced.
+    """
+    now = at.now()
+    settled = now - timedelta(seconds=settle_s)
+    with _Pass(source, _policy(config), now, dry_run=dry_run) as work:
+        return _attribute(work, source, since, until, job_ids, settled, limit)
+
+
+def _attribute(
+    work: _Pass,
+    source: store.Store,
+    since: datetime | None,
+    until: datetime | None,
+    job_ids: Iterable[int] | None,
+    settled: datetime,
+    limit: int | None,
+) -> AttributionRun:
+    if job_ids is not None:
+        keys = work.judge(_of_jobs(source, since, until, job_ids, settled))
+    elif since is not None or until is not None:
+        parts = work.slices(since or _EPOCH, min(until or settled + _ONE, settled + _ONE), unjudged=False)
+        return _together(list(parts), dry_run=work.dry_run)
+    else:
+        source.reopen_for_arrivals(work.grown)
+        waiting = pending.read(source, _EPOCH, settled + _ONE, limit, unjudged=True)
+        many = waiting.num_rows >= MANY
+        keys = work.judge_many(waiting) if many else work.judge(source.attempts_of(pending.keys(waiting)))
+    return work.done(keys)
+
+
+def in_slices(
+    source: store.Store,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    dry_run: bool = False,
+    config: settings.AttributionSettings | None = None,
+    at: clock.Clock = clock.SYSTEM,
+) -> Iterator[AttributionRun]:
+    """`attribute` of a span, or of all that is open, slice of time by slice: at most about ended.SLICE attempts are held at once.
+
+    Whoever is judged together makes no difference, so all slices together are what one run would have been. A preempted
+    attempt is judged when all that ended up to NEAR after it are, which may be a slice later.
+    """
+    now = at.now()
+    is_open = since is None and until is None
+    last = min(until or now + _ONE, now + _ONE)
+    with _Pass(source, _policy(config), now, dry_run=dry_run) as work:
+        if is_open:
+            source.reopen_for_arrivals(work.grown)
+        for _, done in work.slices(since or _EPOCH, last, unjudged=is_open):
+            yield done
+
+
+def _policy(config: settings.AttributionSettings | None) -> cases.WindowPolicy:
+    wanted = config or settings.AttributionSettings()
+    return cases.WindowPolicy(before_s=wanted.before_s, after_s=wanted.after_s)
+
+
+def _together(
+    parts: Sequence[tuple[Sequence[cases.Key], AttributionRun]], *, dry_run: bool
+) -> AttributionRun:
+    """What the slices did, as one run."""
+    made = {_key(v): v for _, done in parts for v in done.verdicts}
+    return AttributionRun(
+        n_attempts=sum(done.n_attempts for _, done in parts),
+        verdicts=tuple(made[k] for keys, _ in parts for k in keys if k in made),
+        changed=tuple(c for _, done in parts for c in done.changed),
+        dry_run=dry_run,
+        counts=dict(Counter(v.cause for v in made.values())),
+        until=parts[-1][1].until if parts else None,
+    )
+
+
+class _Pass:
+    """One run: what it judged, and what differs from what was stored."""
+
+    def __init__(
+        self, source: store.Store, policy: cases.WindowPolicy, now: datetime, *, dry_run: bool
+    ) -> None:
+        self._source, self._policy, self._now, self.dry_run = source, policy, now, dry_run
+        self._quiet = no_evidence_verdict.Quiet(policy, now)
+        self._later: list[_Later] = []
+        self._saver = futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="verdicts")
+        self._saving: list[tuple[Sequence[records.Verdict], futures.Future[_Before]]] = []
+        self._made: dict[cases.Key, records.Verdict] = {}
+        self._changed: list[Change] = []
+        self.grown = functools.partial(incident_growth.touched, source, policy)
+        """For the store: whom late events concern although they are of other nodes."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Whoever fails leaves nobody behind who still writes: the turn to do so may be another's by then.
+        self._saver.shutdown()
+
+    def judge(
+        self, attempts: Sequence[records.JobAttempt], known: fetch.Known | None = None
+    ) -> list[cases.Key]:
+        """Judge attempts one by one, a batch at a time; which they are."""
+        # Why the preemptor had to start again is told by its own verdict: that comes first.
+        for batch in _batches(sorted(attempts, key=lambda a: a.state == "PREEMPTED")):
+            if batch[0].state == "PREEMPTED":
+                self._settle()
+            judge_them = functools.partial(
+                judge_batch, self._source, policy=self._policy, made_at=self._now, known=known
+            )
+            self._keep(isolation.verdicts(batch, judge_them, self._now))
+        return [cases.key(a) for a in attempts]
+
+    def judge_many(self, attempts: pa.Table) -> list[cases.Key]:
+        """Judge attempts (the columns of `sql/open_attempts.sql`); which they are."""
+        self._judge_days(attempts)
+        self._judge_later()
+        return pending.keys(attempts)
+
+    def slices(
+        self, since: datetime, until: datetime, *, unjudged: bool
+    ) -> Iterator[tuple[list[cases.Key], AttributionRun]]:
+        """Judge what ended in a span, at most a day of ends and about ended.SLICE attempts at a time; which they are and what was done."""
+        while (first := pending.first_end(self._source, since, until, unjudged=unjudged)) is not None:
+            part, since = pending.read_slice(self._source, first, until, unjudged=unjudged)
+            self._judge_days(part)
+            keys = pending.keys(part)
+            yield keys, self.done(keys, since)
+        self._judge_later()
+        self._settle()
+        if self._made:
+            yield [], self.done([], until)
+
+    def done(self, keys: Sequence[cases.Key], until: datetime | None = None) -> AttributionRun:
+        """What was done since this was last asked; `keys`: of whom."""
+        self._settle()
+        made, changed = self._made, self._changed
+        self._made, self._changed = {}, []
+        known = {k: made.pop(k) for k in keys if k in made}
+        return AttributionRun(
+            n_attempts=len(keys),
+            verdicts=(*made.values(), *known.values()),
+            changed=tuple(changed),
+            dry_run=self.dry_run,
+            counts=dict(Counter(v.cause for v in (*made.values(), *known.values()))),
+            until=until,
+        )
+
+    def _judge_days(self, attempts_ended: pa.Table) -> None:
+        """Judge them a day of ends of one cluster at a time; of the preempted, those who need not wait."""
+        for part in pending.by_day(attempts_ended):
+            attempts, known = self._one_by_one(part)
+            self.judge([a for a in attempts if a.state != "PREEMPTED"], known)
+            # Why a preemptor had to start again is told by its own verdict: that comes first, maybe a day later.
+            cluster, last = part["cluster"][0].as_py(), pending.last_end(part)
+            self._judge_later(cluster, last)
+            waiting = [a for a in attempts if a.state == "PREEMPTED"]
+            if waiting:
+                self._later.append(_Later(cluster, last + fetch.NEAR, waiting, known))
+
+    def _judge_later(self, cluster: str | None = None, until: datetime | None = None) -> None:
+        """Judge those of a cluster who waited, once all are judged that ended by `until`; without these: all."""
+        due = [w for w in self._later if until is None or (w.cluster == cluster and w.needs_ends_by <= until)]
+        self._later = [w for w in self._later if w not in due]
+        for waiting in due:
+            self.judge(waiting.attempts, waiting.known)
+
+    def _one_by_one(self, part: pa.Table) -> tuple[list[records.JobAttempt], fetch.Known | None]:
+        """Answer those of a day about which nothing was seen; the others, and what was read of them already."""
+        if part.num_rows < MANY:
+            return self._source.attempts_of(pending.keys(part)), None
+        found = columnar_prefilter.sort_out(self._source, part, self._policy)
+        answered = self._answer(part, found)
+        rest = part.filter(pa.array(~answered))
+        return self._source.attempts_of(pending.keys(rest)), found.known
+
+    def _answer(self, part: pa.Table, found: columnar_prefilter.Triage) -> npt.NDArray[np.bool_]:
+        """Answer those nothing was seen about; who was answered."""
+        answered = found.quiet.copy()
+        chosen = np.flatnonzero(found.quiet)
+        made = []
+        for i, row in zip(chosen, no_evidence_verdict.rows(part.take(pa.array(chosen))), strict=True):
+            verdict = self._quiet.verdict(row, found.preemptors.get(int(i)))
+            if verdict is None:
+                answered[i] = False
+            else:
+                made.append(verdict)
+        self._keep(made)
+        return answered
+
+    def _keep(self, made: Sequence[records.Verdict]) -> None:
+        """Store verdicts while others are still judged: the server's time passes beside ours."""
+        self._saving.append((made, self._saver.submit(self._stored, made)))
+
+    def _stored(self, made: Sequence[records.Verdict]) -> _Before:
+        """What was current before."""
+        if self.dry_run:
+            return {_key(v): v for v in self._source.verdicts(job_ids=sorted({v.job_id for v in made}))}
+        return self._source.save_verdicts(made)
+
+    def _settle(self) -> None:
+        """Wait until what was made is stored."""
+        for made, stored in self._saving:
+            before = stored.result()
+            changed = [
+                Change(before=before.get(_key(v)), after=v) for v in made if _differs(before.get(_key(v)), v)
+            ]
+            self._changed += changed
+            self._made.update({_key(v): v for v in made})
+        self._saving = []
+
+
+@dataclass(frozen=True, eq=False)
+class _Later:
+    """Preempted attempts that wait until their preemptors' own earlier ends are judged."""
+
+    cluster: str
+    needs_ends_by: datetime
+    attempts: Sequence[records.JobAttempt]
+    known: fetch.Known | None
+
+
+def judge_batch(
+    source: store.Store,
+    attempts: Sequence[records.JobAttempt],
+    policy: cases.WindowPolicy,
+    *,
+    made_at: datetime,
+    known: fetch.Known | None = None,
+) -> list[records.Verdict]:
+    """The verdicts of some attempts, their incidents found; attempts that need none are left out."""
+    fetcher = fetch.Fetcher(source, policy, known)
+    found = fetcher.build(attempts)
+    verdicts = [v for c in found if (v := judge.judge(c, made_at=made_at)) is not None]
+    events = {e.event_id: e for c in found for e in (*c.events, *c.standing)}
+    return incidents.assign(verdicts, _chains(fetcher, verdicts, events, known), events)
+
+
+def _chains(
+    fetcher: fetch.Fetcher,
+    verdicts: Sequence[records.Verdict],
+    events: Mapping[uuid.UUID, records.HealthEvent],
+    known: fetch.Known | None,
+) -> dict[str, incidents.Chains]:
+    """By cluster, the chains about the events of verdicts that could belong to a wide incident."""
+    met: dict[str, list[datetime]] = defaultdict(list)
+    for verdict in verdicts:
+        if verdict.cause in incidents.WIDE:
+            told = [events[i] for i in verdict.evidence if i in events]
+            met[verdict.cluster] += [
+                e.at for e in told if incidents.counts(e) and (known is None or known.shared.at(e.at))
+            ]
+    return {
+        cluster: incidents.around(functools.partial(fetcher.incident_events, cluster), instants)
+        for cluster, instants in met.items()
+        if instants
+    }
+
+
+def _of_jobs(
+    source: store.Store,
+    since: datetime | None,
+    until: datetime | None,
+    job_ids: Iterable[int],
+    settled: datetime,
+) -> list[records.JobAttempt]:
+    found = source.attempts(
+        job_ids=job_ids, since=since, until=until, ended=True, states=sorted(judge.JUDGED_STATES)
+    )
+    mine = [
+        (a.end_at, a.job_id, a.submit_at, a)
+        for a in found
+        if a.end_at is not None
+        and a.end_at <= settled
+        and (since is None or a.end_at >= since)
+        and (until is None or a.end_at < until)
+    ]
+    return [a for *_, a in sorted(mine, key=lambda m: m[:3])]
+
+
+def _batches(attempts: Sequence[records.JobAttempt]) -> Iterator[Sequence[records.JobAttempt]]:
+    """At most BATCH at a time, attempts of one kind (preempted or not) together."""
+    for _, same in itertools.groupby(attempts, key=lambda a: a.state == "PREEMPTED"):
+        mine = list(same)
+        for at in range(0, len(mine), BATCH):
+            yield mine[at : at + BATCH]
+
+
+def _key(verdict: records.Verdict) -> tuple[str, int, datetime]:
+    return (verdict.cluster, verdict.job_id, verdict.submit_at)
+
+
+def _differs(before: records.Verdict | None, after: records.Verdict) -> bool:
+    if before is None:
+        return True
+    if before.author != "rules":
+        return False
+    return replace(before, made_at=after.made_at, rules_version=after.rules_version) != after

@@ -1,0 +1,391 @@
+"""A day's ended attempts in one go, column by column: about whom was anything seen that may change the verdict?
+
+What may, and where, is said once for each sort of event (`Weight`); a property test holds it against the judge. Everybody
+else's verdict follows from how the attempt ended (`quiet`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from probing_cluster.attribution.passes import assign_rows, fetch, incidents
+from probing_cluster.attribution.verdict import case as cases
+from probing_cluster.attribution.verdict import (
+    claims,
+    co_residency,
+    eliminate,
+    evidence_view,
+    judge,
+    signatures,
+)
+from probing_cluster.attribution.verdict.rules import user_error
+from probing_cluster.core import records
+from probing_cluster.db import store
+
+_SQL = Path(__file__).parent / "sql"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_US = timedelta(microseconds=1)
+_DAY_US = 86_400_000_000
+
+Flags = npt.NDArray[np.bool_]
+
+_NAMED_ALONE = frozenset({"node_lost", "node_reboot", "node_refused", "oom_host"})
+"""Causes of which any event at all is spoken of."""
+_BY_NODE = frozenset({"NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
+"""States of which every event on the nodes is looked at."""
+
+
+class Weight(IntEnum):
+    """What one sort of event can do to a verdict."""
+
+    INERT = 0
+    """Nothing by itself: it only accompanies others on its node."""
+    FAINT = 1
+    """Nothing either, unless sources of two families see it: alone it does not reach "possible"."""
+    USER = 2
+    """A GPU error of the program's own: only near the end."""
+    ARGUES = 3
+
+
+@functools.cache
+def weight(kind: str, code: str | None, severity: records.Severity, *, recovered: bool) -> Weight:
+    """The weight of a sort of event."""
+    signature = signatures.find(kind, code, severity, recovered=recovered)
+    if signature.cause in _NAMED_ALONE or kind == "agent_silent":
+        return Weight.ARGUES
+    if signature.role in (signatures.Role.CONTEXT, signatures.Role.CONSEQUENCE):
+        return Weight.INERT
+    if signature.role is signatures.Role.USER:
+        return Weight.USER
+    faint = signature.role is signatures.Role.WEAK and signature.lethality < claims.POSSIBLE
+    return Weight.FAINT if faint and signature.cause not in eliminate.LOOKED_FOR else Weight.ARGUES
+
+
+@functools.cache
+def inert_sorts() -> tuple[tuple[str, str], ...]:
+    """The sorts (kind, lower-case code) that are inert whatever their severity."""
+    return tuple(
+        (kind, code)
+        for kind, code in signatures.exact_sorts()
+        if all(weight(kind, code, s, recovered=False) is Weight.INERT for s in records.Severity)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Triage:
+    """Who of some attempts of one cluster needs what."""
+
+    quiet: Flags
+    """Per attempt: nothing was seen that may change its verdict."""
+    preemptors: Mapping[int, Mapping[str, Any]]
+    """Number of a preempted attempt to who took its place: job_id, attempt, name, user."""
+    known: fetch.Known
+
+
+def sort_out(source: store.Store, ended: pa.Table, policy: cases.WindowPolicy) -> Triage:
+    """Sorts attempts of one cluster that started and ended (the columns of `sql/open_attempts.sql`)."""
+    found = _Sorter(source, ended, policy)
+    return found.sorted()
+
+
+class _Sorter:
+    """One cluster's attempts whose ends lie close together."""
+
+    def __init__(self, source: store.Store, ended: pa.Table, policy: cases.WindowPolicy) -> None:
+        self._source, self._ended, self._policy = source, ended, policy
+        self._fetcher = fetch.Fetcher(source, policy)
+        self._cluster = ended["cluster"][0].as_py()
+        self._n = ended.num_rows
+        self._start, self._end = (
+            co_residency.microseconds(ended["start_at"]),
+            co_residency.microseconds(ended["end_at"]),
+        )
+        before_s, after_s = signatures.extra_window_s()
+        self._from = self._end - round(max(policy.before_s, before_s) * 1e6)
+        self._to = self._end + round(max(policy.after_s, after_s) * 1e6)
+        self._lists = ended["nodes"].combine_chunks()
+        flat = pc.list_flatten(self._lists)
+        self._names = pc.unique(flat)
+        self._attempt = co_residency.ints(pc.list_parent_indices(self._lists))
+        """Per place (an attempt on a node): which attempt."""
+        self._node = co_residency.ints(pc.index_in(flat, value_set=self._names))
+
+    def sorted(self) -> Triage:
+        names = self._names.to_pylist()
+        ends = _at(self._end.min()), _at(self._end.max())
+        watched = self._fetcher.watched(self._cluster, names, *ends)
+        loud = self._by_themselves() | self._unwatched(names, watched)
+        told = self._told()
+        seen, telling, shared = self._seen()
+        standing, stood, earliest = self._standing(names)
+        acted = self._acted(names)
+        ran = self._ran(earliest)
+        preemptors, again = self._preempted(ran)
+        loud |= told | seen | self._any(stood) | acted | again
+        return Triage(
+            quiet=~loud,
+            preemptors=preemptors,
+            known=fetch.Known(
+                watched=watched,
+                standing=standing,
+                crowd=ran,
+                shared=shared,
+                places=self._places(names, telling | stood, loud & ~told & ~acted & ~self._states(_BY_NODE)),
+            ),
+        )
+
+    def _by_themselves(self) -> Flags:
+        """Those that the short way is not made for."""
+        judged = self._states(judge.JUDGED_STATES - _BY_NODE)
+        nowhere = co_residency.ints(pc.fill_null(pc.list_value_length(self._lists), 0)) == 0
+        flags: Flags = ~judged | nowhere | (self._end < self._start)
+        return flags
+
+    def _states(self, states: Iterable[str]) -> Flags:
+        flags: Flags = np.asarray(
+            pc.is_in(self._ended["state"], value_set=pa.array(sorted(states), pa.string())), np.bool_
+        )
+        return flags
+
+    def _any(self, places: Flags) -> Flags:
+        """Per attempt: does it hold of one of its places?"""
+        found: Flags = np.bincount(self._attempt[places], minlength=self._n) > 0
+        return found
+
+    def _unwatched(self, names: Sequence[str], watched: Mapping[str, assign_rows.Watch]) -> Flags:
+        never = np.iinfo(np.int64).min
+        last = np.array([_us(watched[n].last) if n in watched else never for n in names], np.int64)
+        end = self._end[self._attempt]
+        unseen = last[self._node] < end - 60_000_000
+        gaps = [(i, *gap) for i, n in enumerate(names) if n in watched for gap in watched[n].gaps]
+        if gaps:
+            nodes, froms, tos = zip(*gaps, strict=True)
+            node = np.array(nodes, np.int64)
+            since = np.array([never if at is None else _us(at) for at in froms], np.int64)
+            until = np.array([_us(at) for at in tos], np.int64)
+            # The last gap of the place's node that began before the end: gaps are in order of node and time.
+            before, width = self._end.min() - 1, self._end.max() - self._end.min() + 2
+            began = node * width + np.maximum(since, before) - before
+            which = np.searchsorted(began, self._node * width + end - before) - 1
+            mine = (which >= 0) & (node[which] == self._node)
+            unseen |= mine & (end < until[which]) & (since[which] < end - 60_000_000)
+        return self._any(unseen)
+
+    def _told(self) -> Flags:
+        """Whose own side (log, dumps, pages) told anything."""
+        jobs = self._ended["job_id"].to_pylist()
+        given = {"job_ids": jobs, "since": _at(self._start.min()), "until": _at(self._to.max())}
+        found = pa.array([r["job_id"] for r in self._rows("told", given)], pa.int64())
+        flags: Flags = np.asarray(pc.is_in(self._ended["job_id"], value_set=found), np.bool_)
+        return flags
+
+    def _seen(self) -> tuple[Flags, Flags, incidents.Shared]:
+        """Per attempt whether events may change its verdict; per place whether any but inert ones may be spoken of.
+
+        And where among them wide incidents may be.
+        """
+        kinds, codes = zip(*inert_sorts(), strict=True)
+        query = (_SQL / "telling_events.sql").read_text("utf-8")
+        first, last = _at(self._from.min()), _at(self._to.max())
+        read = self._source.arrow(query, self._cluster, first, last, list(kinds), list(codes))
+        sorts, of = _sorts(read)
+        shared = _shared(read, sorts, of, first, last)
+        events = _Events(read, sorts, of, self._names)
+        start, end = self._from[self._attempt], self._to[self._attempt]
+        near = np.maximum(start, (self._end - user_error.NEAR // _US)[self._attempt])
+        over = (self._end + evidence_view.SLACK // _US)[self._attempt]
+        argues = events.within(self._node, start, end, events.weight == Weight.ARGUES)
+        own = events.within(self._node, near, over, events.weight == Weight.USER)
+        outside = events.within(self._node, start - _DAY_US, start - 1, events.root)
+        reaching = events.reaching(self._node, start - _DAY_US, start)
+        faint = np.zeros(self._n, np.int64)
+        some_faint = np.zeros(len(self._node), np.bool_)
+        for family in events.families():
+            here = events.within(self._node, start, end, family)
+            some_faint |= here
+            faint += self._any(here)
+        user = events.within(self._node, start, end, events.weight == Weight.USER)
+        loud = self._any(argues | own | outside | reaching) | (faint > 1)
+        return loud, argues | user | some_faint | outside | reaching, shared
+
+    def _standing(self, names: Sequence[str]) -> tuple[assign_rows.Standing, Flags, datetime]:
+        """The active conditions, per place whether one concerns its attempt, and the first instant one of those counts from."""
+        first, end = _at(self._from.min()), _at(self._end.max())
+        standing = self._fetcher.standing(self._cluster, names, first - assign_rows.STANDING, end, end)
+        lasting = {n for n, met in standing.items() if any(signatures.is_until_reset(e) for e, _ in met)}
+        faulty, any_length = (
+            np.isin(self._node, [i for i, name in enumerate(names) if name in some])
+            for some in (standing, lasting)
+        )
+        short = self._end - self._start <= assign_rows.SHORT // _US
+        flags = np.zeros(len(self._node), np.bool_)
+        for place in np.flatnonzero(faulty & (short[self._attempt] | any_length)):
+            attempt, name = self._attempt[place], names[self._node[place]]
+            since, life = _at(self._from[attempt]), (_at(self._start[attempt]), _at(self._end[attempt]))
+            flags[place] = any(
+                assign_rows.stood(event, gone_at, since, life) for event, gone_at in standing[name]
+            )
+        starts = self._start[self._attempt[flags]]
+        return standing, flags, min(first, _at(starts.min()) if len(starts) else first)
+
+    def _acted(self, names: Sequence[str]) -> Flags:
+        """Whose nodes, or who itself, something was done to."""
+        given = {
+            "cluster": self._cluster,
+            "job_ids": self._ended["job_id"].to_pylist(),
+            "nodes": list(names),
+            "since": _at(self._start.min()) - 2 * fetch.NEAR,
+            "until": _at(self._end.max()) + fetch.NEAR,
+        }
+        done = self._rows("case_actions", given)
+        if not done:
+            return np.zeros(self._n, np.bool_)
+        jobs = pa.array([r["job_id"] for r in done if r["job_id"] is not None], pa.int64())
+        own: Flags = np.asarray(pc.is_in(self._ended["job_id"], value_set=jobs), np.bool_)
+        on = np.isin(self._node, [i for i, n in enumerate(names) if n in {r["node"] for r in done}])
+        return own | self._any(on)
+
+    def _ran(self, since: datetime) -> co_residency.Crowd:
+        return self._fetcher.crowd(self._cluster, since - fetch.NEAR, _at(self._to.max()) + fetch.NEAR)
+
+    def _preempted(self, ran: co_residency.Crowd) -> tuple[dict[int, Mapping[str, Any]], Flags]:
+        """Who took the place of each, and those whose preemptor had itself to start again."""
+        mine = np.flatnonzero(self._states({"PREEMPTED"}))
+        flags = np.zeros(self._n, np.bool_)
+        jobs = co_residency.ints(self._ended["job_id"])[mine]
+        found = ran.successors(self._end[mine], jobs, self._lists.take(pa.array(mine)))
+        by = {int(i): row for i, row in zip(mine, found, strict=True) if row is not None}
+        told: dict[int, Mapping[str, Any]] = dict(zip(by, ran.rows(list(by.values())), strict=True))
+        for i, row in told.items():
+            flags[i] = row["attempt"] > 1
+        return told, flags
+
+    def _places(self, names: Sequence[str], telling: Flags, wanted: Flags) -> dict[cases.Key, Sequence[str]]:
+        """The nodes of those attempts on which anything but inert events may be spoken of; all of them where none has any."""
+        numbers = np.flatnonzero(wanted & self._any(telling))
+        jobs = self._ended["job_id"].take(pa.array(numbers)).to_pylist()
+        submits = co_residency.instants(self._ended["submit_at"].take(pa.array(numbers)))
+        nodes: dict[int, list[str]] = {int(i): [] for i in numbers}
+        for place in np.flatnonzero(telling & wanted[self._attempt]):
+            nodes[int(self._attempt[place])].append(names[self._node[place]])
+        return {
+            (self._cluster, job, submit): on
+            for job, submit, on in zip(jobs, submits, nodes.values(), strict=True)
+            if submit is not None
+        }
+
+    def _rows(self, name: str, given: Mapping[str, Any]) -> Sequence[Mapping[Any, Any]]:
+        return self._source.told((_SQL / f"{name}.sql").read_text("utf-8"), given)
+
+
+class _Events:
+    """Events on some nodes, by node and time, to be counted in many windows at once."""
+
+    def __init__(
+        self, events: pa.Table, sorts: Sequence[_Sort], of: co_residency.Numbers, names: pa.Array
+    ) -> None:
+        here = pc.is_in(events["node"], value_set=names)
+        events, of = events.filter(here), of[np.asarray(here, np.bool_)]
+        node = co_residency.ints(pc.index_in(events["node"], value_set=names))
+        at = co_residency.microseconds(events["at"])
+        self._base = at.min() if len(at) else 0
+        self._span = (at.max() - self._base + 2) if len(at) else 2
+        order = np.lexsort((at, node))
+        self._key = (node * self._span + at - self._base)[order]
+        self._last = co_residency.microseconds(events["last_at"])[order]
+        self.weight = np.array([s.weight for s in sorts], np.int64)[of][order]
+        self.root = np.array([s.root for s in sorts], np.bool_)[of][order]
+        self._family = np.array([s.family for s in sorts])[of][order]
+
+    def within(
+        self,
+        node: co_residency.Numbers,
+        since: co_residency.Numbers,
+        until: co_residency.Numbers,
+        which: Flags,
+    ) -> Flags:
+        """Per window (both ends belong to it): does one of these events lie in it?"""
+        low, high = self._between(node, since, until)
+        total = np.concatenate([[0], np.cumsum(which)])
+        return total[np.maximum(high, low)] > total[low]
+
+    def reaching(
+        self, node: co_residency.Numbers, since: co_residency.Numbers, until: co_residency.Numbers
+    ) -> Flags:
+        """Per window: did an event that began in it still go on at its end?"""
+        goes_on = np.where(self.weight != Weight.INERT, self._last, np.iinfo(np.int64).min)
+        low, high = self._between(node, since, until - 1)
+        n_before = np.concatenate([[0], np.cumsum(goes_on > 0)])
+        found = np.zeros(len(node), np.bool_)
+        for window in np.flatnonzero(n_before[np.maximum(high, low)] > n_before[low]):
+            found[window] = goes_on[low[window] : high[window]].max() >= until[window]
+        return found
+
+    def families(self) -> Iterable[Flags]:
+        """The faint events, family by family."""
+        faint = self.weight == Weight.FAINT
+        return [faint & (self._family == family) for family in sorted(set(self._family[faint]))]
+
+    def _between(
+        self, node: co_residency.Numbers, since: co_residency.Numbers, until: co_residency.Numbers
+    ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        low = node * self._span + np.clip(since - self._base, 0, self._span - 1)
+        high = node * self._span + np.clip(until - self._base, -1, self._span - 2)
+        return np.searchsorted(self._key, low, "left"), np.searchsorted(self._key, high, "right")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sort:
+    weight: Weight
+    root: bool
+    """True for a high root fault: it is spoken of even where it lies outside the window."""
+    family: str
+    wide: bool
+    """True when it can be part of an incident of many nodes."""
+
+
+def _shared(
+    events: pa.Table, sorts: Sequence[_Sort], of: co_residency.Numbers, since: datetime, until: datetime
+) -> incidents.Shared:
+    """Where wide incidents may be; between the two instants `events` are all that tell something."""
+    wide = np.array([s.wide for s in sorts], np.bool_)[of]
+    mine = events.filter(pa.array(wide))
+    told = zip(co_residency.instants(mine["at"]), mine["node"].to_pylist(), strict=True)
+    return incidents.Shared(((at, node) for at, node in told if at is not None), since, until)
+
+
+def _sorts(events: pa.Table) -> tuple[list[_Sort], co_residency.Numbers]:
+    """The sorts of events there are, and which each event is of."""
+    columns = ["kind", "code", "severity", "source", "recovered"]
+    text = [pc.fill_null(events[c].cast(pa.string()), "") for c in columns]
+    joined = pc.binary_join_element_wise(*text, "\x1f")
+    which = pc.unique(joined)
+    made = []
+    for word in which.to_pylist():
+        kind, code, severity, source, recovered = word.split("\x1f")
+        sort = (kind, code or None, records.Severity(severity))
+        found = weight(*sort, recovered=recovered == "true")
+        signature = signatures.find(*sort, recovered=recovered == "true")
+        root = signature.role is signatures.Role.ROOT and sort[2] is records.Severity.HIGH
+        wide = incidents.is_shared(signature)
+        made.append(_Sort(weight=found, root=root, family=claims.family(source), wide=wide))
+    return made, co_residency.ints(pc.index_in(joined, value_set=which))
+
+
+def _at(us: Any) -> datetime:
+    return _EPOCH + timedelta(microseconds=int(us))
+
+
+def _us(at: datetime) -> int:
+    return (at - _EPOCH) // _US

@@ -1,0 +1,325 @@
+"""Cases out of the database: for a batch of attempts, everything their judging needs, in a few queries."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from probing_cluster.attribution.passes import assign_rows, incidents
+from probing_cluster.attribution.verdict import case as cases
+from probing_cluster.attribution.verdict import co_residency as crowds
+from probing_cluster.attribution.verdict import evidence_view, onset, signatures, taxonomy, window
+from probing_cluster.core import records
+from probing_cluster.db import store
+
+_R = TypeVar("_R")
+_SQL = Path(__file__).parent / "sql"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+PAST = timedelta(days=7)
+"""How far back user-type Xids on one GPU make a pattern."""
+NEAR = crowds.NEAR
+
+Attempts = Sequence[records.JobAttempt]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Known:
+    """What a pass over many attempts of one cluster has read already."""
+
+    watched: Mapping[str, assign_rows.Watch]
+    standing: assign_rows.Standing
+    crowd: crowds.Crowd
+    shared: incidents.Shared
+    """Where in that time wide incidents may be."""
+    places: Mapping[cases.Key, Sequence[str]]
+    """Per attempt, the nodes whose events may tell something; an attempt that is missing needs all of them."""
+
+
+class Fetcher:
+    """Builds the cases of one cluster's attempts from its store."""
+
+    def __init__(self, source: store.Store, policy: cases.WindowPolicy, known: Known | None = None) -> None:
+        self._store, self._policy, self._known = source, policy, known
+
+    def build(self, attempts: Attempts) -> list[cases.Case]:
+        """One case per attempt that started and ended, in the same order."""
+        ready = [a for a in attempts if a.start_at is not None and a.end_at is not None]
+        by_cluster: dict[str, list[records.JobAttempt]] = defaultdict(list)
+        for attempt in ready:
+            by_cluster[attempt.cluster].append(attempt)
+        made: dict[cases.Key, cases.Case] = {}
+        for cluster, mine in by_cluster.items():
+            made.update({cases.key(c.attempt): c for c in self._cluster(cluster, mine)})
+        return [made[cases.key(a)] for a in ready]
+
+    def incident_events(self, cluster: str, spans: Sequence[incidents.Span]) -> list[records.HealthEvent]:
+        """Every node event in some spans, whatever node, that may be part of an incident; where they overlap, repeatedly."""
+        sinces, untils = (list(column) for column in zip(*spans, strict=True))
+        given = {"cluster": cluster, **_incident_sorts(), "sinces": sinces, "untils": untils}
+        return self._records(records.HealthEvent, "incident_events", given)
+
+    def arrived(
+        self, cluster: str, places: Sequence[tuple[str, datetime, datetime]]
+    ) -> list[records.HealthEvent]:
+        """Events of their kinds, of some spans of time (both ends belong to it) on one node each."""
+        nodes, firsts, lasts = (list(column) for column in zip(*places, strict=True))
+        kinds = sorted(set(_incident_sorts()["kinds"]))
+        given = {"cluster": cluster, "kinds": kinds, "nodes": nodes, "firsts": firsts, "lasts": lasts}
+        return self._records(records.HealthEvent, "arrived_events", given)
+
+    def victims(self, cluster: str, events: Sequence[records.HealthEvent]) -> Sequence[Mapping[Any, Any]]:
+        """The rules' current verdicts that may belong to a wide incident and rest on some of these events.
+
+        cluster, job_id, submit_at, incident_id, evidence.
+        """
+        given = {
+            "cluster": cluster,
+            "causes": sorted(incidents.WIDE),
+            "ids": [e.event_id for e in events],
+            "since": min(e.at for e in events),
+            "until": max(e.at for e in events),
+        }
+        return self._rows("victims", given)
+
+    def _cluster(self, cluster: str, attempts: Attempts) -> Iterable[cases.Case]:
+        findings = self._findings(cluster, attempts)
+        told = [
+            [e for e in findings.get(a.job_id, ()) if evidence_view.is_own(e, a, self._policy)]
+            for a in attempts
+        ]
+        windows = [self._window(a, t) for a, t in zip(attempts, told, strict=True)]
+        seen = self._events(cluster, attempts, windows)
+        nodes = sorted({n for a in attempts for n in a.nodes})
+        known = self._known
+        ends = [a.end_at for a in attempts if a.end_at is not None]
+        watched = known.watched if known else self.watched(cluster, nodes, min(ends), max(ends))
+        standing = known.standing if known else self._standing(cluster, nodes, attempts, windows)
+        actions = assign_rows.by_job_and_node(self._actions(cluster, attempts, nodes))
+        past = self._past(cluster, attempts, seen)
+        stood = [assign_rows.standing_for(a, w, standing) for a, w in zip(attempts, windows, strict=True)]
+        met = {i: (*seen.get(i, ()), *stood[i]) for i in range(len(attempts))}
+        allocations = self._allocations(cluster, [a for i, a in enumerate(attempts) if met[i]])
+        crowd = self._crowd(cluster, attempts, windows, met)
+        preempted = self._preemptions(attempts, crowd)
+        for i, attempt in enumerate(attempts):
+            mine = seen.get(i, ())
+            yield cases.Case(
+                attempt=attempt,
+                events=(*mine, *told[i]),
+                standing=stood[i],
+                shared=assign_rows.shared(crowd, attempt, windows[i], met[i]),
+                allocations=assign_rows.in_life(attempt, allocations.get(attempt.job_id, ())),
+                actions=assign_rows.actions_for(attempt, actions),
+                watched=assign_rows.watched(attempt, watched),
+                by_log=assign_rows.by_log(attempt, watched),
+                past=past.get(i, ()),
+                last_progress_at=onset.last_progress(attempt, told[i]),
+                policy=self._policy,
+                **preempted.get(i, {}),
+            )
+
+    def _window(self, attempt: records.JobAttempt, told: Sequence[records.HealthEvent]) -> window.Window:
+        """Wide enough for every row of the signature table."""
+        began = onset.onset(attempt, told, onset.last_progress(attempt, told))
+        plain = window.window(attempt, began, self._policy)
+        before_s, after_s = signatures.extra_window_s()
+        assert attempt.end_at is not None
+        return window.Window(
+            start_at=min(plain.start_at, began - timedelta(seconds=before_s)),
+            end_at=max(plain.end_at, attempt.end_at + timedelta(seconds=after_s)),
+        )
+
+    def _findings(self, cluster: str, attempts: Attempts) -> dict[int, list[records.HealthEvent]]:
+        since, until = assign_rows.span(attempts)
+        until += timedelta(seconds=self._policy.after_s)
+        given = {"job_ids": [a.job_id for a in attempts], "since": since, "until": until}
+        found: dict[int, list[records.HealthEvent]] = defaultdict(list)
+        for event in self._records(records.HealthEvent, "case_findings", given):
+            if event.job_id is not None and event.cluster == cluster:
+                found[event.job_id].append(event)
+        return found
+
+    def _events(
+        self, cluster: str, attempts: Attempts, windows: Sequence[window.Window]
+    ) -> dict[int, list[records.HealthEvent]]:
+        telling = self._known.places if self._known else {}
+        places = [
+            (i, n, w)
+            for i, (a, w) in enumerate(zip(attempts, windows, strict=True))
+            for n in telling.get(cases.key(a), a.nodes)
+        ]
+        given = {
+            "cluster": cluster,
+            "keys": [i for i, *_ in places],
+            "nodes": [n for _, n, _ in places],
+            "froms": [w.start_at for *_, w in places],
+            "tos": [w.end_at for *_, w in places],
+        }
+        found: dict[int, list[records.HealthEvent]] = defaultdict(list)
+        for row in self._rows("case_events", given):
+            found[row["key"]] += self._store.readable(records.HealthEvent, [row])
+        return found
+
+    def watched(
+        self, cluster: str, nodes: Sequence[str], since: datetime, until: datetime
+    ) -> dict[str, assign_rows.Watch]:
+        """When each node was watched, for those who ended in a span of time; a node that never was is missing."""
+        given = {"cluster": cluster, "nodes": list(nodes), "since": since, "until": until}
+        return {
+            r["node"]: assign_rows.Watch(
+                r["last_at"], tuple(zip(r["gaps_from"], r["gaps_to"], strict=True)), r["beats"]
+            )
+            for r in self._rows("watched", given)
+            if r["last_at"] is not None
+        }
+
+    def standing(
+        self, cluster: str, nodes: Sequence[str], since: datetime, until: datetime, last: datetime
+    ) -> assign_rows.Standing:
+        """Conditions that began since `since` and before `until`, and whether they were seen to go before `last`."""
+        lasting = signatures.roots_of(taxonomy.until_reset())
+        given = {
+            "cluster": cluster,
+            "nodes": list(nodes),
+            "since": since,
+            "until": until,
+            "last": last,
+            "lasting_kinds": [kind for kind, _ in lasting],
+            "lasting_codes": [code for _, code in lasting],
+        }
+        found: dict[str, list[tuple[records.HealthEvent, datetime | None]]] = defaultdict(list)
+        for row in self._rows("standing", given):
+            found[row["node"]] += [
+                (e, row["gone_at"]) for e in self._store.readable(records.HealthEvent, [row])
+            ]
+        return found
+
+    def _standing(
+        self, cluster: str, nodes: Sequence[str], attempts: Attempts, windows: Sequence[window.Window]
+    ) -> assign_rows.Standing:
+        since = min(w.start_at for w in windows) - assign_rows.STANDING
+        last = max(a.end_at for a in attempts if a.end_at is not None)
+        return self.standing(cluster, nodes, since, last, last)
+
+    def _actions(self, cluster: str, attempts: Attempts, nodes: Sequence[str]) -> list[records.Drain]:
+        since, until = assign_rows.span(attempts)
+        given = {"cluster": cluster, "job_ids": [a.job_id for a in attempts], "nodes": list(nodes)}
+        return self._records(records.Drain, "case_actions", {**given, "since": since - NEAR, "until": until})
+
+    def _allocations(self, cluster: str, attempts: Attempts) -> dict[int, list[records.JobAllocation]]:
+        found: dict[int, list[records.JobAllocation]] = defaultdict(list)
+        if attempts:
+            given = {"cluster": cluster, "job_ids": [a.job_id for a in attempts]}
+            for row in self._records(records.JobAllocation, "case_allocations", given):
+                found[row.job_id].append(row)
+        return found
+
+    def _crowd(
+        self,
+        cluster: str,
+        attempts: Attempts,
+        windows: Sequence[window.Window],
+        met: Mapping[int, Sequence[records.HealthEvent]],
+    ) -> crowds.Crowd | None:
+        """Who else ran when it matters: at events that may be a neighbour's, and after preemptions."""
+        if self._known is not None:
+            return self._known.crowd
+        # What began before the window counts from there.
+        instants = [
+            assign_rows.neighbours_from(e, attempts[i], windows[i].start_at)
+            for i, events in met.items()
+            for e in events
+            if assign_rows.needs_neighbours(e, attempts[i])
+        ]
+        instants += [a.end_at for a in attempts if a.state == "PREEMPTED" and a.end_at is not None]
+        if not instants:
+            return None
+        return self.crowd(cluster, min(instants) - NEAR, max(instants) + NEAR)
+
+    def crowd(self, cluster: str, since: datetime, until: datetime) -> crowds.Crowd:
+        """Who ran in a span."""
+        return crowds.Crowd(self._store.arrow((_SQL / "ran.sql").read_text("utf-8"), cluster, since, until))
+
+    def _past(
+        self, cluster: str, attempts: Attempts, seen: Mapping[int, Sequence[records.HealthEvent]]
+    ) -> dict[int, tuple[cases.PastFault, ...]]:
+        """Who met user-type Xids on these GPUs before; only asked for where one could explain the end."""
+        now = {
+            i: [e for e in events if assign_rows.ended_by_own(e, attempts[i])] for i, events in seen.items()
+        }
+        places = [(i, e) for i, events in now.items() for e in events]
+        if not places:
+            return {}
+        given = {
+            "cluster": cluster,
+            "keys": [i for i, _ in places],
+            "nodes": [e.node for _, e in places],
+            "untils": [e.at for _, e in places],
+            "uuids": [e.gpu_uuid for _, e in places],
+            "devices": [e.device for _, e in places],
+            "addresses": [e.pci_bus_id for _, e in places],
+            "codes": sorted({e.code or "" for _, e in places}),
+            "days": PAST.days,
+        }
+        rows_of: dict[int, list[Mapping[Any, Any]]] = defaultdict(list)
+        for row in self._rows("past_xids", given):
+            rows_of[row["key"]].append(row)
+        return {i: tuple(assign_rows.past_faults(found, now[i])) for i, found in rows_of.items()}
+
+    def _preemptions(self, attempts: Attempts, crowd: crowds.Crowd | None) -> dict[int, dict[str, Any]]:
+        """Who took the place of each preempted attempt, and why that one had to start (again)."""
+        mine = [(i, a) for i, a in enumerate(attempts) if a.state == "PREEMPTED"]
+        if not mine or crowd is None:
+            return {}
+        ends = [(a.end_at - _EPOCH) // timedelta(microseconds=1) for _, a in mine if a.end_at is not None]
+        nodes = pa.array([a.nodes for _, a in mine], pa.list_(pa.string()))
+        found = crowd.successors(ends, [a.job_id for _, a in mine], nodes)
+        by = {i: row for (i, _), row in zip(mine, found, strict=True) if row is not None}
+        told = dict(zip(by, crowd.rows(list(by.values())), strict=True))
+        jobs = sorted({row["job_id"] for row in told.values()})
+        if not jobs:
+            return {}
+        cluster = mine[0][1].cluster
+        known = {(a.job_id, a.submit_at): a for a in self._store.attempts(job_ids=jobs, cluster=cluster)}
+        verdicts: dict[int, list[records.Verdict]] = defaultdict(list)
+        for verdict in self._store.verdicts(job_ids=jobs):
+            if verdict.cluster == cluster:
+                verdicts[verdict.job_id].append(verdict)
+        return {
+            i: {"preemptor": known[k], "behind": assign_rows.behind(known[k], known.values(), verdicts[k[0]])}
+            for i, row in told.items()
+            if (k := (row["job_id"], row["submit_at"])) in known
+        }
+
+    def _records(self, cls: type[_R], name: str, given: Mapping[str, Any]) -> list[_R]:
+        return self._store.readable(cls, self._rows(name, given))
+
+    def _rows(self, name: str, given: Mapping[str, Any]) -> Sequence[Mapping[Any, Any]]:
+        return self._store.told((_SQL / f"{name}.sql").read_text("utf-8"), given)
+
+
+@functools.cache
+def _incident_sorts() -> dict[str, list[Any]]:
+    sorts = signatures.roots_of(incidents.WIDE)
+    any_code = {kind for kind, code in sorts if code is None}
+    return {
+        "kinds": [kind for kind, _ in sorts],
+        "codes": [code for _, code in sorts],
+        "others": [
+            f"{kind} {code}"
+            for kind, code in sorted(signatures.exact_sorts() - set(sorts))
+            if kind in any_code and not _can_be_shared(kind, code)
+        ],
+    }
+
+
+def _can_be_shared(kind: str, code: str) -> bool:
+    return any(incidents.is_shared(signatures.find(kind, code, severity)) for severity in records.Severity)

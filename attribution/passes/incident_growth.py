@@ -1,0 +1,51 @@
+"""Late events that make a chain grow: whose verdicts, given before, now belong to another incident."""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from probing_cluster.attribution.passes import fetch, incidents
+from probing_cluster.attribution.verdict import case as cases
+from probing_cluster.core import records
+from probing_cluster.db import store, store_attempts
+
+
+def touched(
+    source: store.Store, policy: cases.WindowPolicy, arrived: Iterable[store_attempts.Arrived]
+) -> list[cases.Key]:
+    """The attempts to be judged again because events that arrived joined the chain their verdicts rest on.
+
+    Only where that made another incident of it: wide now, or with another first event. So each growth re-opens a
+    verdict once, and an incident that goes on re-opens nobody.
+    """
+    fetcher = fetch.Fetcher(source, policy)
+    places: dict[str, list[tuple[str, datetime, datetime]]] = defaultdict(list)
+    for one in arrived:
+        places[one.cluster].append((one.node, one.first_at, one.last_at))
+    return [key for cluster, there in places.items() for key in _of_cluster(fetcher, cluster, there)]
+
+
+def _of_cluster(
+    fetcher: fetch.Fetcher, cluster: str, places: Sequence[tuple[str, datetime, datetime]]
+) -> Iterator[cases.Key]:
+    new = {e.event_id: e for e in fetcher.arrived(cluster, places) if incidents.counts(e)}
+    if not new:
+        return
+    now = incidents.around(functools.partial(fetcher.incident_events, cluster), [e.at for e in new.values()])
+    moved = _moved(now, new)
+    if not moved:
+        return
+    for row in fetcher.victims(cluster, moved):
+        if row["incident_id"] != now.first(row["evidence"]):
+            yield row["cluster"], row["job_id"], row["submit_at"]
+
+
+def _moved(now: incidents.Chains, new: Mapping[uuid.UUID, records.HealthEvent]) -> list[records.HealthEvent]:
+    """The events whose incident is another one than without the new events (and the new ones, as far as they have any)."""
+    beside = {e.event_id: e for event_id in new for e in now.beside(event_id)}
+    before = incidents.Chains(e for e in beside.values() if e.event_id not in new)
+    return [e for i, e in beside.items() if now.incident(i) != before.incident(i)]

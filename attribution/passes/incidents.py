@@ -1,0 +1,194 @@
+"""One fault with many victims: a switch, a file server or a power feed strikes many nodes at once."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import itertools
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from probing_cluster.attribution.verdict import findings, signatures
+from probing_cluster.core import records
+
+GAP = timedelta(seconds=120)
+"""Events of one incident follow each other closer than this."""
+MARGIN = timedelta(minutes=10)
+"""How much is read about an event at least."""
+STEP, REACH = timedelta(hours=1), timedelta(days=1)
+"""How a span is widened to hold whole chains, and how far at most; nobody looks further from an event than REACH."""
+MIN_NODES = 3
+"""From so many nodes on, one cause at one time is one incident."""
+
+WIDE = frozenset({"ib_link", "eth_link", "filesystem_mount", "thermal_power", "node_lost", "node_reboot", "kernel_panic"})  # fmt: skip
+"""Causes that a part shared by many nodes can have."""
+_FAULTY = (records.Domain.HARDWARE, records.Domain.SYSTEM_SOFTWARE)
+
+
+class Chains:
+    """One cluster's chains: events of one cause that follow each other closely, on whatever nodes.
+
+    What incident an event belongs to depends on nothing but the events within REACH of it, so it is the same whoever
+    is judged together.
+    """
+
+    def __init__(self, events: Iterable[records.HealthEvent]) -> None:
+        by_cause: dict[str, list[records.HealthEvent]] = {}
+        for event in {e.event_id: e for e in events if counts(e)}.values():
+            by_cause.setdefault(signatures.of(event).cause, []).append(event)
+        self._place: dict[uuid.UUID, tuple[_Chain, int]] = {}
+        for cause, seen in by_cause.items():
+            for chain in _chains(cause, sorted(seen, key=lambda e: (e.at, e.event_id))):
+                self._place.update({e.event_id: (chain, i) for i, e in enumerate(chain.events)})
+
+    def incident(self, event_id: uuid.UUID) -> uuid.UUID | None:
+        """The wide incident an event belongs to; None for an event that belongs to none."""
+        chain, i = self._place.get(event_id, (None, 0))
+        return None if chain is None else chain.seen_from(i)
+
+    def first(self, evidence: Iterable[uuid.UUID]) -> uuid.UUID | None:
+        """The wide incident of the first of these events that belongs to one."""
+        return next((i for e in evidence if (i := self.incident(e)) is not None), None)
+
+    def beside(self, event_id: uuid.UUID) -> Sequence[records.HealthEvent]:
+        """The chain an event is in, oldest first; empty for an event of no chain."""
+        chain, _ = self._place.get(event_id, (None, 0))
+        return () if chain is None else chain.events
+
+
+class _Chain:
+    """Events of one cause, oldest first, each at most GAP after the one before."""
+
+    def __init__(self, cause: str, events: Sequence[records.HealthEvent]) -> None:
+        self.events = events
+        self._cause, self._times = cause, [e.at for e in events]
+        self._named: dict[tuple[int, int], uuid.UUID | None] = {}
+
+    def seen_from(self, i: int) -> uuid.UUID | None:
+        """Its incident as far as it lies within REACH of the event number `i`."""
+        at = self._times[i]
+        part = bisect.bisect_left(self._times, at - REACH), bisect.bisect_right(self._times, at + REACH)
+        if part not in self._named:
+            first, last = part
+            nodes: set[str] = set()
+            for event in itertools.islice(self.events, first, last):
+                nodes.add(event.node)
+                if len(nodes) == MIN_NODES:
+                    break
+            wide = len(nodes) == MIN_NODES
+            self._named[part] = incident_id(self._cause, self.events[first]) if wide else None
+        return self._named[part]
+
+
+class Shared:
+    """Where in a stretch of time wide incidents may be, told without knowing which events they are.
+
+    `events` are when and where of all events of one cluster that count, between `since` and `until`; causes are not told
+    apart, so that it says "may be" too often and never too seldom. Of a time at which it knows no event it says so, too.
+    """
+
+    def __init__(self, events: Iterable[tuple[datetime, str]], since: datetime, until: datetime) -> None:
+        seen = sorted((at, node) for at, node in events if since <= at <= until)
+        # What lies before and after is not known.
+        self._firsts, self._lasts, self._wide = [since], [since], [True]
+        nodes: set[str] = set()
+        for at, node in seen:
+            if at - self._lasts[-1] > GAP:
+                self._firsts.append(at)
+                self._lasts.append(at)
+                self._wide.append(False)
+                nodes = set()
+            self._lasts[-1] = at
+            nodes.add(node)
+            self._wide[-1] |= len(nodes) >= MIN_NODES
+        self._wide[-1] |= until - self._lasts[-1] <= GAP
+
+    def at(self, at: datetime) -> bool:
+        """Whether an event that counts, at this time, may belong to a wide incident."""
+        i = bisect.bisect_right(self._firsts, at) - 1
+        return i < 0 or at > self._lasts[i] or self._wide[i]
+
+
+def counts(event: records.HealthEvent) -> bool:
+    """True for an event that can be part of an incident: a node's own word that by itself points at a cause of WIDE."""
+    return is_shared(signatures.of(event)) and not findings.is_finding(event)
+
+
+def is_shared(signature: signatures.Signature) -> bool:
+    """True for what by itself points at a cause that a part shared by many nodes can have."""
+    return signature.cause in WIDE and signature.role is signatures.Role.ROOT
+
+
+def _chains(cause: str, seen: Sequence[records.HealthEvent]) -> Iterator[_Chain]:
+    begin = 0
+    for i in range(1, len(seen) + 1):
+        if i == len(seen) or seen[i].at - seen[i - 1].at > GAP:
+            yield _Chain(cause, seen[begin:i])
+            begin = i
+
+
+def incident_id(cause: str, first: records.HealthEvent) -> uuid.UUID:
+    """The same incident has the same id in every run: it is named by its cause and first event."""
+    return records.make_event_id(first.cluster, "", "incident", f"{cause}:{first.event_id}")
+
+
+def assign(
+    verdicts: Sequence[records.Verdict],
+    chains: Mapping[str, Chains],
+    events: Mapping[uuid.UUID, records.HealthEvent],
+) -> list[records.Verdict]:
+    """The verdicts with their incident, whoever else is judged with them; `chains` by cluster.
+
+    A wide incident has an id of its own; any other fault that a node showed is named by its event, the verdict's
+    first evidence, so that all whom it ended share it. What only the job's side says is nobody else's fault.
+    """
+    made = []
+    for verdict in verdicts:
+        near = chains.get(verdict.cluster) if verdict.cause in WIDE else None
+        chosen = None if near is None else near.first(verdict.evidence)
+        if chosen is None and verdict.domain in _FAULTY:
+            first = events.get(verdict.evidence[0]) if verdict.evidence else None
+            chosen = None if first is None or findings.is_finding(first) else first.event_id
+        made.append(
+            dataclasses.replace(verdict, incident_id=chosen) if chosen != verdict.incident_id else verdict
+        )
+    return made
+
+
+Span = tuple[datetime, datetime]
+"""From, to; both ends belong to it."""
+
+
+def around(
+    events: Callable[[Sequence[Span]], Iterable[records.HealthEvent]], instants: Iterable[datetime]
+) -> Chains:
+    """The chains about some instants, whole; `events` reads spans of one cluster, all at once.
+
+    Each is widened until no chain can begin before or end after it, by REACH at most.
+    """
+    found: dict[uuid.UUID, records.HealthEvent] = {}
+    wanted = [(span, span) for span in _spans(sorted(instants))]
+    missing = [span for span, _ in wanted]
+    while missing:
+        found.update((e.event_id, e) for e in events(missing) if counts(e))
+        times = sorted(e.at for e in found.values())
+        missing, wider = [], []
+        for asked, (first, last) in wanted:
+            seen = times[bisect.bisect_left(times, first) : bisect.bisect_right(times, last)]
+            early = bool(seen) and seen[0] - first <= GAP and first > asked[0] - REACH
+            late = bool(seen) and last - seen[-1] <= GAP and last < asked[1] + REACH
+            missing += [(first - STEP, first)] * early + [(last, last + STEP)] * late
+            if early or late:
+                wider.append((asked, (first - STEP * early, last + STEP * late)))
+        wanted = wider
+    return Chains(found.values())
+
+
+def _spans(instants: Sequence[datetime]) -> Iterator[tuple[datetime, datetime]]:
+    """Spans to look for incidents in, joined where they touch."""
+    begin = 0
+    for i in range(1, len(instants) + 1):
+        if i == len(instants) or instants[i] - instants[i - 1] > 2 * MARGIN:
+            yield instants[begin] - MARGIN, instants[i - 1] + MARGIN
+            begin = i

@@ -1,0 +1,50 @@
+"""An attempt on whose evidence the rules fail must not keep all others from their verdicts: it is found and judged unknown."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from probing_cluster.attribution.verdict import judge, taxonomy
+from probing_cluster.core import errors, records
+
+LOG = logging.getLogger("probing.attribution")
+Attempts = Sequence[records.JobAttempt]
+Judge = Callable[[Attempts], list[records.Verdict]]
+
+
+def verdicts(attempts: Attempts, judge_them: Judge, made_at: datetime) -> list[records.Verdict]:
+    """`judge_them` of all; where that fails, of halves, until those are alone that it fails on.
+
+    Who is judged together makes no difference. Whatever is away stops all of them, as before.
+    """
+    try:
+        return judge_them(attempts)
+    except errors.ProbingError:
+        raise
+    except Exception as exc:  # noqa: BLE001 - the isolation that all others rely on
+        if len(attempts) == 1:
+            return [_unjudged(attempts[0], made_at, exc)]
+    half = len(attempts) // 2
+    return [v for part in (attempts[:half], attempts[half:]) for v in verdicts(part, judge_them, made_at)]
+
+
+def _unjudged(attempt: records.JobAttempt, made_at: datetime, exc: Exception) -> records.Verdict:
+    """An honest unknown; what went wrong is in the log, for it is ours to mend."""
+    fields = {"job_id": attempt.job_id, "cluster": attempt.cluster, "submit_at": str(attempt.submit_at)}
+    LOG.error("the rules failed on an attempt", exc_info=exc, extra={"fields": fields})
+    return records.Verdict(
+        cluster=attempt.cluster,
+        job_id=attempt.job_id,
+        submit_at=attempt.submit_at,
+        attempt=attempt.attempt,
+        cause=taxonomy.UNKNOWN,
+        domain=records.Domain.UNKNOWN,
+        confidence=records.Confidence.UNKNOWN,
+        summary="not judged: the rules failed on its evidence, which is a defect of Probing Cluster",
+        next_step="Report the service's log line `the rules failed on an attempt`.",
+        onset_at=attempt.end_at,
+        rules_version=judge.rules_version(),
+        made_at=made_at,
+    )

@@ -1,0 +1,73 @@
+"""Attempts that ended and get a verdict, as columns: all of a span, a slice of time, a day."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from probing_cluster.attribution.verdict import case as cases
+from probing_cluster.attribution.verdict import co_residency, judge
+from probing_cluster.db import store
+
+SLICE = 20_000
+"""About so many ended attempts of a span are looked at at once; bounds memory."""
+_MOST = 1 << 62
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ONE = timedelta(microseconds=1)
+_DAY_US = 86_400_000_000
+_SQL = Path(__file__).parent / "sql"
+
+
+def read(
+    source: store.Store, since: datetime, until: datetime, limit: int | None = None, *, unjudged: bool = False
+) -> pa.Table:
+    """Attempts that began, ended in a span and get a verdict, by end; the columns of `sql/open_attempts.sql`."""
+    query = (_SQL / "open_attempts.sql").read_text("utf-8")
+    return source.arrow(query, unjudged, since, until, limit or _MOST, sorted(judge.JUDGED_STATES))
+
+
+def first_end(source: store.Store, since: datetime, until: datetime, *, unjudged: bool) -> datetime | None:
+    """The first end in a span of an attempt that gets a verdict; None when there is none."""
+    found = read(source, since, until, 1, unjudged=unjudged)
+    return co_residency.instants(found["end_at"])[0] if found.num_rows else None
+
+
+def read_slice(
+    source: store.Store, since: datetime, until: datetime, *, unjudged: bool
+) -> tuple[pa.Table, datetime]:
+    """What ended from `since` on, to the end of that day (UTC) and about SLICE at most; up to when that is all."""
+    midnight = since.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    until = min(until, midnight)
+    found = read(source, since, until, SLICE, unjudged=unjudged)
+    if found.num_rows < SLICE:
+        return found, until
+    # Who ended at one instant stays together.
+    last = last_end(found)
+    if last > since:
+        return found.filter(pc.less(found["end_at"], pa.scalar(last, found["end_at"].type))), last
+    return read(source, since, since + _ONE, unjudged=unjudged), since + _ONE
+
+
+def last_end(attempts: pa.Table) -> datetime:
+    """When the last of them ended."""
+    return _EPOCH + int(co_residency.microseconds(attempts["end_at"]).max()) * _ONE
+
+
+def keys(attempts: pa.Table) -> list[cases.Key]:
+    """Which they are."""
+    submits = [at for at in co_residency.instants(attempts["submit_at"]) if at is not None]
+    return list(zip(attempts["cluster"].to_pylist(), attempts["job_id"].to_pylist(), submits, strict=True))
+
+
+def by_day(attempts: pa.Table) -> Iterator[pa.Table]:
+    """The rows cluster by cluster and day (UTC) of their end by day."""
+    day = co_residency.microseconds(attempts["end_at"]) // _DAY_US
+    for cluster in sorted(set(attempts["cluster"].to_pylist())):
+        mine = np.asarray(pc.equal(attempts["cluster"], cluster), np.bool_)
+        for one in np.unique(day[mine]):
+            yield attempts.filter(pa.array(mine & (day == one)))

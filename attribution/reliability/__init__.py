@@ -1,0 +1,1 @@
+"""What failures cost: run accounts, ETTR, MTTF and the fleet's figures."""

@@ -1,0 +1,258 @@
+"""Accounts of many runs at once, column by column: the same sums as `run_account`, for runs whose attempts follow one another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from probing_cluster.attribution.reliability import ettr, run_account
+from probing_cluster.core import records
+from probing_cluster.db import arrow
+
+_US = timedelta(microseconds=1)
+_EXACT_US = 1 << 53
+"""A float holds every whole number up to here; longer runs (285 years) are not accounted by columns."""
+_PARTS = ("suspended", "restart", "checkpoint", "lost", "productive")
+Ints = Any
+"""A numpy array of int64, one element per attempt or per run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempts:
+    """Attempts of whole runs, run by run and by submit time within a run; times in microseconds since 1970."""
+
+    rows: pa.Table
+    """As stale_attempts.sql gives them."""
+    first: Ints
+    """Place of each run's first attempt."""
+    submit: Ints
+    eligible: Ints
+    start: Ints
+    """The submit time where it never started."""
+    end: Ints
+    """The end; `now` while it runs or waits; never before start or submission."""
+    ended: Any
+    """Whether an end is known."""
+    started: Any
+
+
+def attempts_of(rows: pa.Table, now: datetime) -> Attempts:
+    """The rows taken apart."""
+    run_no = rows["run_no"].to_numpy()
+    submit = _us_of(rows["submit_at"], 0)
+    started, ended = (pc.is_valid(rows[name]).to_numpy() for name in ("start_at", "end_at"))
+    start = np.where(started, _us_of(rows["start_at"], 0), submit)
+    end = np.where(ended, _us_of(rows["end_at"], 0), to_us(now))
+    known = np.where(pc.is_valid(rows["eligible_at"]).to_numpy(), _us_of(rows["eligible_at"], 0), submit)
+    eligible = np.maximum(submit, known)
+    held = (rows["attempt"].to_numpy() > 1) & (eligible - submit <= run_account.REQUEUE_HOLD // _US)
+    return Attempts(
+        rows=rows,
+        first=np.flatnonzero(np.concatenate([[True], run_no[1:] != run_no[:-1]])),
+        submit=submit,
+        eligible=np.where(held, submit, eligible),
+        start=start,
+        end=np.maximum(np.maximum(submit, start), end),
+        ended=ended,
+        started=started,
+    )
+
+
+def in_sequence(attempts: Attempts) -> Any:
+    """Per run whether its attempts follow one another, so that no instant belongs to two of them."""
+    a = attempts
+    suspended = a.rows["suspended_s"].to_numpy()
+    own = (a.start >= a.submit) & np.isfinite(suspended) & (np.abs(suspended) < _EXACT_US / 1e6)
+    after = np.ones(len(own), bool)
+    after[1:] = a.submit[1:] >= a.end[:-1]
+    after[a.first] = True
+    long = np.maximum.reduceat(a.end, a.first) - np.minimum.reduceat(a.submit, a.first) >= _EXACT_US
+    return np.logical_and.reduceat(own & after, a.first) & ~long
+
+
+def accounts(
+    attempts: Attempts,
+    progress: Mapping[run_account.Key, run_account.Progress],
+    assume: run_account.Assumptions,
+    now: datetime,
+) -> pa.Table:
+    """One account per run, in the records' Arrow schema. Only for runs that are `in_sequence`."""
+    a = attempts
+    waited = np.maximum(0, np.where(a.started, a.start, a.end) - a.eligible)
+    running = np.where(a.started, a.end - a.start, 0)
+    split, first_seen = _split(a, running, progress, assume)
+    parts = {name: np.add.reduceat(split[name], a.first) for name in _PARTS}
+    n_started = np.add.reduceat(a.started.astype(np.int64), a.first)
+    queued = np.add.reduceat(waited, a.first)
+    begin, end = np.minimum.reduceat(a.submit, a.first), np.maximum.reduceat(a.end, a.first)
+    wall = end - begin
+    idle = wall - queued - sum(parts.values())
+    denominator = wall - parts["suspended"] - idle
+    ran = running > 0
+    measured = np.logical_or.reduceat(ran, a.first) & np.logical_and.reduceat(~ran | first_seen, a.first)
+    return _table(
+        a,
+        {
+            "start_at": begin,
+            "end_at": end,
+            "n_attempts": n_started,
+            "wall_s": wall / 1e6,
+            "queued_s": queued / 1e6,
+            "productive_s": parts["productive"] / 1e6,
+            "lost_to_replay_s": parts["lost"] / 1e6,
+            "restart_s": parts["restart"] / 1e6,
+            "checkpoint_s": parts["checkpoint"] / 1e6,
+            "suspended_s": parts["suspended"] / 1e6,
+            "idle_s": idle / 1e6,
+            "measured": measured,
+            "ettr_measured": _ratio(parts["productive"], denominator),
+            "ettr_expected": _expected(a, n_started, queued, parts["productive"], assume),
+        },
+        now,
+    )
+
+
+def _split(
+    a: Attempts,
+    running: Ints,
+    progress: Mapping[run_account.Key, run_account.Progress],
+    assume: run_account.Assumptions,
+) -> tuple[dict[str, Ints], Any]:
+    """Each attempt's running time in parts as `run_account.split` takes it apart, and whether its first step was seen."""
+    seen = _Seen.of(a, progress)
+    suspended = np.minimum(running, np.maximum(0, _whole(a.rows["suspended_s"].to_numpy() * 1e6)))
+    active = running - suspended
+    guessed = np.minimum(
+        round(assume.restart_s * 1e6), (active * run_account.ASSUMED_RESTART_FRAC).astype(np.int64)
+    )
+    told = np.where(seen.first_known, np.maximum(0, seen.first - a.start), active)
+    restart = np.minimum(active, np.where(seen.any, told, guessed))
+    training = active - restart
+    since_saved = np.where(seen.saved_known & a.ended, np.maximum(0, a.end - seen.saved), training)
+    lost = np.minimum(training, np.where(seen.any, since_saved, round(assume.interval_s * 5e5)))
+    kept = pc.is_in(a.rows["state"], pa.array(sorted(run_account.KEPT))).to_numpy()
+    lost = np.where(kept, 0, lost)
+    left = training - lost
+    each = round((assume.interval_s + assume.write_s) * 1e6)
+    written = left // each * round(assume.write_s * 1e6) if assume.write_s > 0 and each else 0
+    checkpoint = np.minimum(left, np.where(seen.any, seen.blocked, written))
+    return {
+        "suspended": suspended,
+        "restart": restart,
+        "checkpoint": checkpoint,
+        "lost": lost,
+        "productive": left - checkpoint,
+    }, seen.first_known
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """What the probe saw of each attempt; zeros where it saw nothing."""
+
+    any: Any
+    first: Ints
+    first_known: Any
+    saved: Ints
+    saved_known: Any
+    blocked: Ints
+
+    @classmethod
+    def of(cls, a: Attempts, progress: Mapping[run_account.Key, run_account.Progress]) -> _Seen:
+        n = len(a.submit)
+        flags = {name: np.zeros(n, bool) for name in ("any", "first_known", "saved_known")}
+        times = {name: np.zeros(n, np.int64) for name in ("first", "saved", "blocked")}
+        if progress:
+            jobs, clusters = a.rows["job_id"].to_numpy(), a.rows["cluster"]
+            told = {job_id for _, job_id, _ in progress}
+            for i in np.flatnonzero(np.isin(jobs, list(told))):
+                key = (clusters[i].as_py(), int(jobs[i]), from_us(int(a.submit[i])))
+                if (mine := progress.get(key)) is not None:
+                    _put(int(i), mine, int(a.end[i]) if a.ended[i] else None, flags, times)
+        return cls(**flags, **times)
+
+
+def _put(
+    i: int,
+    mine: run_account.Progress,
+    end_us: int | None,
+    flags: Mapping[str, Any],
+    times: Mapping[str, Ints],
+) -> None:
+    flags["any"][i] = True
+    if mine.first_step_at is not None:
+        flags["first_known"][i], times["first"][i] = True, to_us(mine.first_step_at)
+    saved = [at for at in (to_us(c.at) for c in mine.checkpoints) if end_us is None or at <= end_us]
+    if saved:
+        flags["saved_known"][i], times["saved"][i] = True, max(saved)
+    times["blocked"][i] = min(_EXACT_US, round(sum(c.duration_s for c in mine.checkpoints) * 1e6))
+
+
+def _expected(
+    a: Attempts, n_started: Ints, queued: Ints, productive: Ints, assume: run_account.Assumptions
+) -> pa.Array:
+    sizes = np.where(a.started, a.rows["n_nodes"].to_numpy(), 0)
+    n_nodes = np.maximum(1, np.maximum.reduceat(sizes, a.first))
+    some = (n_started > 0) & (productive > 0)
+    queue_s = queued / 1e6 / np.maximum(1, n_started)
+    given = ettr.Model(
+        n_nodes=1,
+        failures_per_node_day=assume.failures_per_node_day,
+        interval_s=assume.interval_s,
+        restart_s=assume.restart_s,
+        write_s=assume.write_s,
+    )
+    found = np.zeros(len(some))
+    found[some] = ettr.renewals(given, n_nodes[some], queue_s[some], productive[some] / 1e6)
+    return pa.array(found, mask=~some)
+
+
+def _ratio(part: Ints, whole: Ints) -> pa.Array:
+    return pa.array(part / np.maximum(1, whole), mask=whole <= 0)
+
+
+def _table(a: Attempts, columns: Mapping[str, Any], now: datetime) -> pa.Table:
+    wanted = arrow.schema(records.RunAccount)
+    last = pa.array(np.concatenate([a.first[1:], [len(a.submit)]]) - 1)
+    made = dict(columns)
+    for name in ("cluster", "run_key", "user"):
+        made[name] = a.rows[name].combine_chunks().take(last)
+    gpus = np.where(
+        pc.is_valid(a.rows["n_gpus"]).to_numpy(), pc.fill_null(a.rows["n_gpus"], -1).to_numpy(), -(1 << 62)
+    )
+    most = np.maximum.reduceat(gpus, a.first)
+    made["n_gpus"] = pa.array(most, mask=most == -(1 << 62))
+    made["made_at"] = np.full(len(last), to_us(now))
+    arrays = [_as(made[f.name], f.type) for f in wanted]
+    return pa.Table.from_arrays(arrays, schema=wanted)
+
+
+def _as(values: Any, kind: pa.DataType) -> pa.Array:
+    made = values if isinstance(values, pa.Array) else pa.array(values)
+    return made.cast(kind)
+
+
+def _us_of(column: pa.ChunkedArray, missing: int) -> Ints:
+    return pc.fill_null(column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), missing).to_numpy()
+
+
+def _whole(values: Any) -> Ints:
+    return np.rint(values).astype(np.int64)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def to_us(at: datetime) -> int:
+    """Microseconds since 1970, exactly."""
+    return (at - _EPOCH) // _US
+
+
+def from_us(us: int) -> datetime:
+    """The UTC instant of microseconds since 1970."""
+    return _EPOCH + us * _US

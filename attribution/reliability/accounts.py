@@ -1,0 +1,213 @@
+"""Run accounts out of the store: which runs changed, what the probe saw of them, and where their time went."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from probing_cluster.attribution.reliability import account_columns, run_account
+from probing_cluster.core import clock, records, settings
+from probing_cluster.db import arrow, bulk, store
+from probing_cluster.db import rows as db_rows
+
+_SQL = Path(__file__).parent / "sql"
+_STALE = (_SQL / "stale_attempts.sql").read_text(encoding="utf-8")
+_PROGRESS = (_SQL / "run_progress.sql").read_text(encoding="utf-8")
+_REFRESH = timedelta(minutes=5)
+"""How old the account of a run that still goes on may get."""
+_TOLD_AFTER = timedelta(hours=2)
+"""How long after a run's end its nodes' last words still change its account."""
+SLICE_ROWS = 50_000
+"""Attempts accounted at once; what bounds memory."""
+
+FIRST_STEP, LAST_STEP, CHECKPOINT = "first_step", "last_progress", "checkpoint"
+"""Kinds of probe events that tell of training."""
+
+RunKey = tuple[str, str, str]
+"""Cluster, user and run key: a run is one user's."""
+
+
+def update(
+    source: store.Store,
+    config: settings.AttributionSettings,
+    *,
+    since: datetime,
+    at: clock.Clock = clock.SYSTEM,
+    between: Callable[[int], bool] = lambda _: True,
+) -> int:
+    """Make the accounts that are missing or stale, of runs with an attempt that ended since, runs or waits; how many.
+
+    One read gives the attempts of all of them; they are accounted and stored slice by slice. `between` is given the
+    number of accounts so far after each slice; False ends the pass.
+    """
+    now = at.now()
+    total = 0
+
+    def slices(reader: Any) -> Iterator[pa.Table]:
+        nonlocal total
+        for rows in _whole_runs(reader):
+            made = _slice(source, rows, assumptions(config), now)
+            total += made.num_rows
+            yield made
+            if not between(total):
+                return
+
+    query = _with_instants(_STALE, since, now - _REFRESH, now - _TOLD_AFTER)
+    with arrow.reading(source.connection_uri(), query) as reader:
+        bulk.load_run_accounts(source.connection_uri(), slices(reader))
+    return total
+
+
+def _with_instants(query: str, *instants: datetime) -> str:
+    """The query with its `$1` … written out: with parameters the driver would give all rows as one batch."""
+    for number, at in enumerate(instants, 1):
+        query = query.replace(f"${number}", f"timestamptz '{clock.iso_z(at)}'")
+    return query
+
+
+def run_of(attempt: records.JobAttempt) -> RunKey:
+    """The run an attempt belongs to."""
+    return (attempt.cluster, attempt.user, attempt.run_key or str(attempt.job_id))
+
+
+def assumptions(
+    config: settings.AttributionSettings, failures_per_node_day: float | None = None
+) -> run_account.Assumptions:
+    """What the configuration takes for granted where the probe saw nothing."""
+    return run_account.Assumptions(
+        interval_s=config.checkpoint_interval_s,
+        write_s=config.checkpoint_write_s,
+        restart_s=config.restart_s,
+        failures_per_node_day=failures_per_node_day or config.failure_rate_per_node_day,
+    )
+
+
+def _whole_runs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The rows in tables of about SLICE_ROWS, none of which parts a run."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        for low in range(0, batch.num_rows, SLICE_ROWS):
+            waiting.append(batch.slice(low, SLICE_ROWS))
+            if sum(b.num_rows for b in waiting) < SLICE_ROWS:
+                continue
+            rows = pa.Table.from_batches(waiting).combine_chunks()
+            last = rows["run_no"][-1]
+            n_whole = pc.sum(pc.less(rows["run_no"], last)).as_py()
+            if n_whole:
+                yield rows.slice(0, n_whole)
+            waiting = rows.slice(n_whole).to_batches()
+    if waiting:
+        yield pa.Table.from_batches(waiting).combine_chunks()
+
+
+def _slice(source: store.Store, rows: pa.Table, assume: run_account.Assumptions, now: datetime) -> pa.Table:
+    """The accounts of some whole runs: by columns, and one by one those whose attempts overlap."""
+    columns = account_columns.attempts_of(rows, now)
+    simple = account_columns.in_sequence(columns)
+    by_columns = np.repeat(simple, np.diff(np.append(columns.first, rows.num_rows)))
+    told = _told(source, columns)
+    jobs = np.array(sorted({e.job_id for e in told if e.job_id is not None}), np.int64)
+    read = source.attempts_of(_keys(rows.filter(pa.array(~by_columns | np.isin(rows["job_id"], jobs)))))
+    seen = progress(read, told)
+    made = [_one_by_one(read, rows.filter(pa.array(~by_columns)), seen, assume, now)]
+    if simple.any():
+        whole = simple.all()
+        part = columns if whole else account_columns.attempts_of(rows.filter(pa.array(by_columns)), now)
+        made.append(account_columns.accounts(part, seen, assume, now))
+    return pa.concat_tables(made)
+
+
+def _told(source: store.Store, columns: account_columns.Attempts) -> list[records.HealthEvent]:
+    """What the probe told of the attempts that started."""
+    if not columns.started.any():
+        return []
+    given = {
+        "job_ids": columns.rows["job_id"].to_pylist(),
+        "kinds": [FIRST_STEP, LAST_STEP, CHECKPOINT],
+        "since": account_columns.from_us(int(columns.start[columns.started].min())),
+        "until": account_columns.from_us(int(columns.end.max())),
+    }
+    return [db_rows.from_row(records.HealthEvent, row) for row in source.told(_PROGRESS, given)]
+
+
+def _keys(part: pa.Table) -> list[run_account.Key]:
+    names = ("cluster", "job_id", "submit_at")
+    return list(zip(*(part[name].to_pylist() for name in names), strict=True))
+
+
+def _one_by_one(
+    read: Iterable[records.JobAttempt],
+    part: pa.Table,
+    seen: Mapping[run_account.Key, run_account.Progress],
+    assume: run_account.Assumptions,
+    now: datetime,
+) -> pa.Table:
+    """The accounts of the runs in `part`, whose attempts have been read."""
+    wanted = set(_keys(part))
+    by_run: dict[RunKey, list[records.JobAttempt]] = defaultdict(list)
+    for attempt in read:
+        if (attempt.cluster, attempt.job_id, attempt.submit_at) in wanted:
+            by_run[run_of(attempt)].append(attempt)
+    made = (run_account.account(mine, now=now, progress=seen, assume=assume) for mine in by_run.values())
+    return arrow.table(records.RunAccount, [account for account in made if account is not None])
+
+
+def progress(
+    attempts: Iterable[records.JobAttempt], told: Iterable[records.HealthEvent]
+) -> Mapping[run_account.Key, run_account.Progress]:
+    """What the probe saw of each attempt; attempts it said nothing about are missing."""
+    by_job: dict[int, list[records.HealthEvent]] = defaultdict(list)
+    for event in told:
+        if event.source == "probe" and event.job_id is not None:
+            by_job[event.job_id].append(event)
+    found: dict[run_account.Key, run_account.Progress] = {}
+    for a in attempts:
+        if a.start_at is None:
+            continue
+        mine = [
+            e
+            for e in by_job.get(a.job_id, ())
+            if e.at >= a.start_at and (a.end_at is None or e.at <= a.end_at)
+        ]
+        if mine:
+            found[(a.cluster, a.job_id, a.submit_at)] = _progress(mine)
+    return found
+
+
+def _progress(mine: Sequence[records.HealthEvent]) -> run_account.Progress:
+    return run_account.Progress(
+        first_step_at=min((e.at for e in mine if e.kind == FIRST_STEP), default=None),
+        last_step_at=max((e.at for e in mine if e.kind == LAST_STEP), default=None),
+        checkpoints=_checkpoints([e for e in mine if e.kind == CHECKPOINT]),
+    )
+
+
+def _checkpoints(told: Iterable[records.HealthEvent]) -> tuple[run_account.Checkpoint, ...]:
+    """Checkpoints as completed: an event tells of a begin and a duration, and of its process's total so far.
+
+    Not every checkpoint is told: what lies between two told ones is in the difference of their totals.
+    """
+    blocked_s: dict[str, float] = defaultdict(float)
+    found = []
+    for event in sorted(told, key=lambda e: (e.at, e.event_id)):
+        took_s, total_s = _number(event.detail, "duration_s"), _number(event.detail, "total_s")
+        process = f"{event.node} {event.detail.get('process')}"
+        held_up_s = took_s if total_s is None else max(0.0, total_s - blocked_s[process])
+        blocked_s[process] = max(blocked_s[process], total_s or 0.0)
+        done_at = event.at + timedelta(seconds=took_s or 0.0)
+        found.append(run_account.Checkpoint(at=done_at, duration_s=held_up_s or 0.0))
+    return tuple(found)
+
+
+def _number(detail: Mapping[str, object], name: str) -> float | None:
+    value = detail.get(name)
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1e9:
+        return None
+    return float(value)

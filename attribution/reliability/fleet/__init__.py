@@ -1,0 +1,26 @@
+"""The figures of a cluster: `fleet.<figure>(source, since, until, partition=None, users=None, …)`."""
+
+from probing_cluster.attribution.reliability.fleet.composition import job_sizes, state_breakdown
+from probing_cluster.attribution.reliability.fleet.losses import cooccurrence, goodput_loss, requeue_storms
+from probing_cluster.attribution.reliability.fleet.rates import (
+    failure_rates,
+    failures_over_time,
+    large_job_rate,
+    mttf_by_size,
+)
+from probing_cluster.attribution.reliability.fleet.runs import expected_ettr, run_ettr, what_if
+
+__all__ = [
+    "cooccurrence",
+    "expected_ettr",
+    "failure_rates",
+    "failures_over_time",
+    "goodput_loss",
+    "job_sizes",
+    "large_job_rate",
+    "mttf_by_size",
+    "requeue_storms",
+    "run_ettr",
+    "state_breakdown",
+    "what_if",
+]

@@ -1,0 +1,127 @@
+"""What every figure stands on: the span's attempts in DataFusion, and results that become JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import datafusion
+import pyarrow as pa
+
+from probing_cluster.attribution.history import history
+from probing_cluster.attribution.history import source as sources
+from probing_cluster.attribution.reliability.fleet import failures
+from probing_cluster.core import clock
+from probing_cluster.db import store
+
+_SQL = Path(__file__).parents[1] / "sql"
+
+Given = store.Store | sources.Source | Path | str
+"""What a figure can be computed from."""
+
+DAY_US = 86_400_000_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A figure's result: the span and selection it is about, and its rows."""
+
+    since: datetime
+    until: datetime
+    partition: str | None = None
+    users: tuple[str, ...] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, ready for json.dumps."""
+        plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self), default=_plain))
+        return plain
+
+
+def _plain(value: object) -> object:
+    return clock.iso_z(value) if isinstance(value, datetime) else str(value)
+
+
+class Span:
+    """The attempts of one span and selection, ready for SQL."""
+
+    def __init__(
+        self,
+        given: Given,
+        since: datetime,
+        until: datetime,
+        partition: str | None = None,
+        users: Iterable[str] | None = None,
+    ) -> None:
+        self._source = _source(given)
+        self.users = tuple(sorted(users)) if users is not None else None
+        self.about: dict[str, Any] = {
+            "since": since,
+            "until": until,
+            "partition": partition,
+            "users": self.users,
+        }
+        self.since, self.until = since, until
+        self.bounds = {"since_us": to_us(since), "until_us": to_us(until)}
+        self._context = datafusion.SessionContext()
+        if isinstance(self._source, sources.ParquetSource):
+            self._source.register_attempts(self._context, "attempt")
+        else:
+            self._register("attempt", self._source.attempts(since, until))
+        base = self._context.sql(text("fleet_base"), param_values=self.bounds)
+        if partition is not None:
+            base = base.filter(datafusion.col("partition") == datafusion.lit(partition))
+        if self.users is not None:
+            self._register("only_user", pa.table({"name": pa.array(self.users, pa.string())}))
+            base = base.join(self._context.table("only_user"), left_on="user", right_on="name", how="semi")
+        self._context.register_view("base", base)
+
+    def rows(self, name: str, **values: Any) -> list[dict[str, Any]]:
+        """The rows of one figure's SQL file."""
+        found: list[dict[str, Any]] = self._context.sql(text(name), param_values=values).to_pylist()
+        return found
+
+    def one(self, name: str, **values: Any) -> Mapping[str, Any]:
+        """The only row of one figure's SQL file."""
+        (row,) = self.rows(name, **values)
+        return row
+
+    def with_failures(self) -> None:
+        """Make the failed attempts, by incident, known to the SQL as `failure`."""
+        failed = self._context.sql(text("fleet_failed")).to_pylist()
+        self._register("failure", failures.table(failed))
+
+    def with_events(self) -> None:
+        """Make the span's events and what they say known to the SQL."""
+        events = self._source.events(self.since, self.until)
+        self._register("event", events)
+        self._register("signature", sources.signature_table(events))
+
+    def _register(self, name: str, table: pa.Table) -> None:
+        self._context.register_record_batches(name, [table.to_batches() or [_empty(table.schema)]])
+
+
+def _source(given: Given) -> sources.Source:
+    """The source of a store (with the history it remembers), a URL, a history directory, or a source itself."""
+    if isinstance(given, store.Store):
+        return history.of(given)
+    if isinstance(given, Path):
+        return sources.ParquetSource(given)
+    return sources.PostgresSource(given) if isinstance(given, str) else given
+
+
+def text(name: str) -> str:
+    """One SQL file of the room."""
+    return (_SQL / f"{name}.sql").read_text("utf-8")
+
+
+def to_us(at: datetime) -> int:
+    """Microseconds since 1970, UTC."""
+    return round(at.timestamp() * 1e6)
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)

@@ -1,0 +1,111 @@
+"""What ran: how attempts ended, and how large they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from probing_cluster.attribution.reliability.fleet import base
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateShare:
+    """One state's share."""
+
+    state: str
+    n_attempts: int
+    attempts_frac: float
+    gpu_h: float
+    gpu_time_frac: float | None
+    n_infrastructure: int
+    """Of them, ended by hardware or system software."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateBreakdown(base.Figure):
+    """How attempts ended, by count and by GPU time."""
+
+    states: tuple[StateShare, ...]
+    n_attempts: int
+    gpu_h: float
+    infrastructure_attempts_frac: float | None
+    infrastructure_gpu_time_frac: float | None
+
+
+def state_breakdown(
+    source: base.Given,
+    since: datetime,
+    until: datetime,
+    partition: str | None = None,
+    users: Iterable[str] | None = None,
+) -> StateBreakdown:
+    """Attempts that ended in the span, by state (Figure 3 of the paper)."""
+    span = base.Span(source, since, until, partition, users)
+    rows = span.rows("fleet_states")
+    total, gpu_s = sum(r["n_attempts"] for r in rows), sum(r["gpu_s"] for r in rows)
+    return StateBreakdown(
+        **span.about,
+        states=tuple(
+            StateShare(
+                state=r["state"],
+                n_attempts=r["n_attempts"],
+                attempts_frac=r["n_attempts"] / total,
+                gpu_h=r["gpu_s"] / 3600,
+                gpu_time_frac=r["gpu_s"] / gpu_s if gpu_s else None,
+                n_infrastructure=r["n_infra"],
+            )
+            for r in rows
+        ),
+        n_attempts=total,
+        gpu_h=gpu_s / 3600,
+        infrastructure_attempts_frac=sum(r["n_infra"] for r in rows) / total if total else None,
+        infrastructure_gpu_time_frac=sum(r["infra_gpu_s"] for r in rows) / gpu_s if gpu_s else None,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeShare:
+    """Jobs of up to `n_gpus` GPUs (and more than half of that)."""
+
+    n_gpus: int
+    n_attempts: int
+    attempts_frac: float
+    gpu_h: float
+    gpu_time_frac: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSizes(base.Figure):
+    """Attempts and GPU time by size."""
+
+    sizes: tuple[SizeShare, ...]
+    n_unknown_gpus: int
+    """Attempts whose GPU count the site does not account."""
+
+
+def job_sizes(
+    source: base.Given,
+    since: datetime,
+    until: datetime,
+    partition: str | None = None,
+    users: Iterable[str] | None = None,
+) -> JobSizes:
+    """Attempts that ran in the span, by GPUs rounded up to a power of two (Figure 6 of the paper)."""
+    span = base.Span(source, since, until, partition, users)
+    rows = span.rows("fleet_sizes")
+    total, gpu_s = sum(r["n_attempts"] for r in rows), sum(r["gpu_s"] for r in rows)
+    return JobSizes(
+        **span.about,
+        sizes=tuple(
+            SizeShare(
+                n_gpus=r["size"],
+                n_attempts=r["n_attempts"],
+                attempts_frac=r["n_attempts"] / total,
+                gpu_h=r["gpu_s"] / 3600,
+                gpu_time_frac=r["gpu_s"] / gpu_s if gpu_s else None,
+            )
+            for r in rows
+        ),
+        n_unknown_gpus=sum(r["n_unknown_gpus"] for r in rows),
+    )

@@ -1,0 +1,159 @@
+"""What failures cost: goodput lost first and second order, storms of requeues, faults that come together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from probing_cluster.attribution.reliability.fleet import base
+
+CAP_S = 1800.0
+"""Work lost by one ended attempt at most: half of an hourly checkpoint interval."""
+NEAR_S = 900.0
+"""A preemptor starts within this time of the preemption."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeLoss:
+    """Loss of attempts of up to `n_gpus` GPUs."""
+
+    n_gpus: int
+    n_first: int
+    first_gpu_h: float
+    n_second: int
+    second_gpu_h: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoodputLoss(base.Figure):
+    """GPU-hours lost to infrastructure: by its victims, and by those preempted when the victims came back."""
+
+    sizes: tuple[SizeLoss, ...]
+    first_gpu_h: float
+    second_gpu_h: float
+    second_frac: float | None
+    """Second order as a share of all."""
+
+
+def goodput_loss(
+    source: base.Given,
+    since: datetime,
+    until: datetime,
+    partition: str | None = None,
+    users: Iterable[str] | None = None,
+    *,
+    cap_s: float = CAP_S,
+) -> GoodputLoss:
+    """min(runtime, cap) x GPUs over first- and second-order victims, by size (Figure 8 of the paper)."""
+    span = base.Span(source, since, until, partition, users)
+    sizes = tuple(
+        SizeLoss(
+            n_gpus=r["size"],
+            n_first=r["n_first"],
+            first_gpu_h=r["first_gpu_s"] / 3600,
+            n_second=r["n_second"],
+            second_gpu_h=r["second_gpu_s"] / 3600,
+        )
+        for r in span.rows("fleet_goodput", cap_s=float(cap_s), near_us=round(NEAR_S * 1e6))
+    )
+    first, second = sum(s.first_gpu_h for s in sizes), sum(s.second_gpu_h for s in sizes)
+    return GoodputLoss(
+        **span.about,
+        sizes=sizes,
+        first_gpu_h=first,
+        second_gpu_h=second,
+        second_frac=second / (first + second) if first + second else None,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storm:
+    """One job that infrastructure ended again and again."""
+
+    job_id: int
+    user: str
+    n_gpus: int
+    n_attempts: int
+    n_failures: int
+    causes: tuple[str, ...]
+    n_preempted: int
+    """Attempts it preempted on coming back."""
+    preempted_gpus: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequeueStorms(base.Figure):
+    """Jobs with many infrastructure failures, worst first."""
+
+    min_failures: int
+    storms: tuple[Storm, ...]
+
+
+def requeue_storms(
+    source: base.Given,
+    since: datetime,
+    until: datetime,
+    partition: str | None = None,
+    users: Iterable[str] | None = None,
+    *,
+    min_failures: int = 3,
+) -> RequeueStorms:
+    """Jobs ended by infrastructure at least `min_failures` times, and what their returns preempted."""
+    span = base.Span(source, since, until, partition, users)
+    rows = span.rows("fleet_storms", min_failures=min_failures, near_us=round(NEAR_S * 1e6))
+    storms = tuple(
+        Storm(
+            job_id=r["job_id"],
+            user=r["user"],
+            n_gpus=r["gpus"],
+            n_attempts=r["n_attempts"],
+            n_failures=r["n_failures"],
+            causes=tuple(sorted(c for c in r["causes"].split(",") if c)),
+            n_preempted=r["n_preempted"],
+            preempted_gpus=r["preempted_gpus"],
+        )
+        for r in rows
+    )
+    return RequeueStorms(**span.about, min_failures=min_failures, storms=storms)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Together:
+    """Of the failures attributed to `cause`, how many also showed `other`."""
+
+    cause: str
+    other: str
+    n: int
+    frac: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cooccurrence(base.Figure):
+    """Causes seen together in one failure's evidence."""
+
+    failures: dict[str, int]
+    """Cause to failures attributed to it."""
+    pairs: tuple[Together, ...]
+
+
+def cooccurrence(
+    source: base.Given,
+    since: datetime,
+    until: datetime,
+    partition: str | None = None,
+    users: Iterable[str] | None = None,
+) -> Cooccurrence:
+    """Which other causes the evidence of each cause's failures points at as well."""
+    span = base.Span(source, since, until, partition, users)
+    span.with_events()
+    rows = span.rows("fleet_cooccurrence")
+    totals = {r["blamed"]: r["n"] for r in rows if not r["other"]}
+    pairs = [
+        Together(cause=r["blamed"], other=r["other"], n=r["n"], frac=r["n"] / totals[r["blamed"]])
+        for r in rows
+        if r["other"]
+    ]
+    return Cooccurrence(
+        **span.about, failures=totals, pairs=tuple(sorted(pairs, key=lambda p: (-p.n, p.cause, p.other)))
+    )

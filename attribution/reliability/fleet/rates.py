@@ -1,0 +1,237 @@
+"""How often infrastructure fails: per component, over time, by job size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from probing_cluster.attribution.reliability import mttf
+from probing_cluster.attribution.reliability.fleet import base, failures
+
+LARGE_GPUS = 128
+"""r_f counts attempts with more GPUs than this."""
+PROJECTED_GPUS = (1024, 4096, 16_384, 131_072)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComponentRate:
+    """Failures of one component, per GPU-hour with an exact Poisson interval."""
+
+    component: str
+    causes: tuple[str, ...]
+    n_failures: int
+    n_attempts: int
+    """Attempts that these failures ended."""
+    n_nodes: int
+    per_gpu_h: float | None
+    low_per_gpu_h: float | None
+    high_per_gpu_h: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureRates(base.Figure):
+    """Attributed failures per component; a cause's confidence is not weighed in."""
+
+    components: tuple[ComponentRate, ...]
+    gpu_h: float
+    counted: str = failures.COUNTED
+    n_attempts_without_gpus: int = 0
+    """Attempts without GPUs (or of which it is not known) that infrastructure ended: in no rate."""
+
+
+def failure_rates(
+    source: base.Given,
+    since: datetime,
+    until: datetime,
+    partition: str | None = None,
+    users: Iterable[str] | None = None,
+) -> FailureRates:
+    """Failures attributed to each component, per GPU-hour (Figure 4 of the paper)."""
+    span = base.Span(source, since, until, partition, users)
+    span.with_failures()
+    gpu_h = span.one("fleet_exposure")["gpu_s"] / 3600
+    others = sum(r["n_infra_without_gpus"] for r in span.rows("fleet_states"))
+    found: dict[str, list[dict[str, object]]] = {}
+    for row in span.rows("fleet_components"):
+        found.setdefault(row["component"], []).append(row)
+    rates = [_component(name, rows, gpu_h) for name, rows in found.items()]
+    return FailureRates(
+        **span.about,
+        components=tuple(sorted(rates, key=lambda c: (-c.n_failures, c.component))),
+        gpu_h=gpu_h,
+        n_attempts_without_gpus=others,
+    )
+
+
+def _component(name: str, rows: list[dict[str, object]], gpu_h: float) -> ComponentRate:
+    rate = mttf.poisson_rate(sum(int(str(r["n_failures"])) for r in rows), gpu_h)
+    return ComponentRate(
+        component=name,
+        causes=tuple(sorted(str(r["cause"]) for r in rows)),
+        n_failures=rate.n_events,
+        n_attempts=sum(int(str(r["n_attempts"])) for r in rows),
+        n_nodes=max(int(str(r["n_nodes"])) for r in rows),
+        per_gpu_h=rate.rate,
+        low_per_gpu_h=rate.low,
+        high_per_gpu_h=rate.high,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bucket:
+    """One stretch of time."""
+
+    at: datetime
+    gpu_h: float
+    failures: dict[str, int]
+    """Component to failures (incidents)."""
+    per_gpu_h: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailuresOverTime(base.Figure):
+    """Failures per component in equal stretches of time; adding a check makes a rate seem to rise."""
+
+    bucket_s: float
+    buckets: tuple[Bucket, ...]
+    counted: str = failures.COUNTED
+
+
+def failures_over_time(
+    source: base.Given,
+    since: datetime,
+    until: datetime,
+    partition: str | None = None,
+    users: Iterable[str] | None = None,
+    *,
+    bucket: timedelta = timedelta(days=7),
+) -> FailuresOverTime:
+    """Failures per component and GPU-hours in each stretch of time (Figure 5 of the paper)."""
+    span = base.Span(source, since, until, partition, users)
+    span.with_failures()
+    bucket_us = round(bucket.total_seconds() * 1e6)
+    merged: dict[int, Bucket] = {}
+    for row in span.rows("fleet_over_time", bucket_us=bucket_us, **span.bounds):
+        old = merged.get(row["bucket_us"])
+        found = dict(old.failures) if old else {}
+        if row["component"]:
+            found[row["component"]] = row["n_failures"]
+        gpu_h = row["gpu_s"] / 3600
+        merged[row["bucket_us"]] = Bucket(
+            at=datetime.fromtimestamp(row["bucket_us"] / 1e6, UTC),
+            gpu_h=gpu_h,
+            failures=found,
+            per_gpu_h=sum(found.values()) / gpu_h if gpu_h else None,
+        )
+    ordered = tuple(merged[k] for k in sorted(merged))
+    return FailuresOverTime(**span.about, bucket_s=bucket.total_seconds(), buckets=ordered)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LargeJobRate(base.Figure):
+    """r_f: infrastructure failures (incidents) per node-day of large attempts."""
+
+    min_gpus: int
+    n_attempts: int
+    n_failures: int
+    node_days: float
+    per_node_day: float | None
+    low_per_node_day: float | None
+    high_per_node_day: float | None
+    counted: str = failures.COUNTED
+
+
+def large_job_rate(
+    source: base.Given,
+    since: datetime,
+    until: datetime,
+    partition: str | None = None,
+    users: Iterable[str] | None = None,
+    *,
+    min_gpus: int = LARGE_GPUS,
+) -> LargeJobRate:
+    """r_f over attempts with more than `min_gpus` GPUs, with its exact interval."""
+    span = base.Span(source, since, until, partition, users)
+    span.with_failures()
+    return _large(span, min_gpus)
+
+
+def _large(span: base.Span, min_gpus: int) -> LargeJobRate:
+    row = span.one("fleet_failure_rate", min_gpus=min_gpus)
+    rate = mttf.poisson_rate(row["n_failures"], row["node_s"] / 86400)
+    return LargeJobRate(
+        **span.about,
+        min_gpus=min_gpus,
+        n_attempts=row["n_attempts"],
+        n_failures=rate.n_events,
+        node_days=rate.exposure,
+        per_node_day=rate.rate,
+        low_per_node_day=rate.low,
+        high_per_node_day=rate.high,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeMttf:
+    """Mean time to failure of jobs of up to `n_gpus` GPUs: measured, and as r_f projects it."""
+
+    n_gpus: int
+    measured: mttf.Mttf | None
+    """None for sizes nobody ran."""
+    projected_h: float | None
+    projected_low_h: float | None
+    projected_high_h: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MttfBySize(base.Figure):
+    """MTTF by size; measured points and projections come from different counts and need not agree."""
+
+    sizes: tuple[SizeMttf, ...]
+    rate: LargeJobRate
+    counted: str = failures.COUNTED
+
+
+def mttf_by_size(
+    source: base.Given,
+    since: datetime,
+    until: datetime,
+    partition: str | None = None,
+    users: Iterable[str] | None = None,
+    *,
+    min_gpus: int = LARGE_GPUS,
+    gpus_per_node: int = 8,
+    project_to: Iterable[int] = PROJECTED_GPUS,
+) -> MttfBySize:
+    """Runtime per infrastructure failure by size, with intervals, and 1/(N r_f) (Figure 7 of the paper)."""
+    span = base.Span(source, since, until, partition, users)
+    span.with_failures()
+    rate = _large(span, min_gpus)
+    failed = {r["size"]: r["n_failures"] for r in span.rows("fleet_size_failures")}
+    seen = {
+        r["size"]: mttf.measured(failed.get(r["size"], 0), r["run_s"] / 3600)
+        for r in span.rows("fleet_sizes")
+        if r["size"]
+    }
+    sizes = sorted({*seen, *project_to})
+    return MttfBySize(
+        **span.about,
+        sizes=tuple(
+            SizeMttf(
+                n_gpus=n,
+                measured=seen.get(n),
+                projected_h=_project(n, rate.per_node_day, gpus_per_node),
+                projected_low_h=_project(n, rate.high_per_node_day, gpus_per_node),
+                projected_high_h=_project(n, rate.low_per_node_day, gpus_per_node),
+            )
+            for n in sizes
+        ),
+        rate=rate,
+    )
+
+
+def _project(n_gpus: int, per_node_day: float | None, gpus_per_node: int) -> float | None:
+    if not per_node_day:
+        return None
+    return mttf.projected_h(n_gpus, per_node_day, gpus_per_node=gpus_per_node)

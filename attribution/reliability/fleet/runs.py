@@ -1,0 +1,249 @@
+"""ETTR of runs, measured and expected, and what would change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from probing_cluster.attribution.reliability import ettr, run_account
+from probing_cluster.attribution.reliability.fleet import base, rates
+from probing_cluster.core import records
+from probing_cluster.db import store
+
+SIZES = (8, 64, 256, 1024, 2048, 4096, 8192, 16_384)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEttr(base.Figure):
+    """The accounts of runs that ended in the span, and their sum."""
+
+    runs: tuple[records.RunAccount, ...]
+    measured_frac: float | None
+    """Share of runs whose checkpoints and first steps were seen rather than assumed."""
+    waterfall_gpu_h: dict[str, float]
+    """GPU-hours per part of the wall time, over all runs whose GPU count is known."""
+    ettr: float | None
+    """Productive over (wall − suspended − idle), weighted by GPUs."""
+
+
+_PARTS = (
+    "queued_s",
+    "productive_s",
+    "lost_to_replay_s",
+    "restart_s",
+    "checkpoint_s",
+    "suspended_s",
+    "idle_s",
+)
+
+
+def run_ettr(
+    source: store.Store,
+    since: datetime,
+    until: datetime,
+    partition: str | None = None,
+    users: Iterable[str] | None = None,
+    *,
+    min_gpus: int = 0,
+) -> RunEttr:
+    """ETTR per run from the stored accounts (Figure 9 of the paper); a partition keeps runs with an attempt in it."""
+    wanted = tuple(sorted(users)) if users is not None else None
+    runs = source.run_accounts(since=since, until=until)
+    if partition is not None:
+        inside = {
+            (a.user, a.run_key) for a in source.attempts(since=since, until=until) if a.partition == partition
+        }
+        runs = [r for r in runs if (r.user, r.run_key) in inside]
+    runs = [r for r in runs if (r.n_gpus or 0) >= min_gpus and (wanted is None or r.user in wanted)]
+    waterfall = {
+        p.removesuffix("_s"): sum(getattr(r, p) * (r.n_gpus or 0) for r in runs) / 3600 for p in _PARTS
+    }
+    counted = sum(waterfall.values()) - waterfall["suspended"] - waterfall["idle"]
+    return RunEttr(
+        since=since,
+        until=until,
+        partition=partition,
+        users=wanted,
+        runs=tuple(runs),
+        measured_frac=sum(r.measured for r in runs) / len(runs) if runs else None,
+        waterfall_gpu_h=waterfall,
+        ettr=waterfall["productive"] / counted if counted > 0 else None,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeEttr:
+    """Expected ETTR of an endless run on `n_gpus` GPUs by each form, 0..1."""
+
+    n_gpus: int
+    linear_v1: float
+    linear_v2: float
+    renewal: float
+    simulated: float | None
+    best_interval_s: float
+    """Checkpoint interval that maximises the renewal form; 0 where writing costs nothing."""
+    renewal_at_best: float
+    mttf_h: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedEttr(base.Figure):
+    """Expected ETTR by size, at the cluster's own failure rate where it is known."""
+
+    failures_per_node_day: float
+    rate_is_own: bool
+    """False when nothing was measured and the configured rate was taken."""
+    sizes: tuple[SizeEttr, ...]
+
+
+def expected_ettr(
+    source: base.Given,
+    since: datetime,
+    until: datetime,
+    partition: str | None = None,
+    users: Iterable[str] | None = None,
+    *,
+    assume: run_account.Assumptions | None = None,
+    queue_s: float = 0.0,
+    gpus_per_node: int = 8,
+    sizes: Iterable[int] = SIZES,
+    simulate: bool = False,
+) -> ExpectedEttr:
+    """Expected ETTR by job size; `simulate` adds a Monte-Carlo check of the renewal form."""
+    given = assume or run_account.Assumptions()
+    own = rates.large_job_rate(source, since, until, partition, users)
+    rate = own.per_node_day or given.failures_per_node_day
+    return ExpectedEttr(
+        **{k: getattr(own, k) for k in ("since", "until", "partition", "users")},
+        failures_per_node_day=rate,
+        rate_is_own=bool(own.per_node_day),
+        sizes=tuple(_size(n, _model(n / gpus_per_node, rate, given, queue_s), simulate) for n in sizes),
+    )
+
+
+def _model(n_nodes: float, rate: float, given: run_account.Assumptions, queue_s: float) -> ettr.Model:
+    return ettr.Model(
+        n_nodes=max(1.0, n_nodes),
+        failures_per_node_day=rate,
+        interval_s=given.interval_s,
+        restart_s=given.restart_s,
+        write_s=given.write_s,
+        queue_s=queue_s,
+    )
+
+
+def _size(n_gpus: int, model: ettr.Model, simulate: bool) -> SizeEttr:
+    best_s = ettr.best_interval_s(model)
+    at_best = (
+        ettr.renewal(replace(model, interval_s=best_s))
+        if best_s
+        else ettr.renewal(replace(model, interval_s=1.0))
+    )
+    return SizeEttr(
+        n_gpus=n_gpus,
+        linear_v1=ettr.linear_v1(model),
+        linear_v2=ettr.linear_v2(model),
+        renewal=ettr.renewal(model),
+        simulated=ettr.simulate(model).ettr if simulate else None,
+        best_interval_s=best_s,
+        renewal_at_best=at_best,
+        mttf_h=24.0 / (model.n_nodes * model.failures_per_node_day),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One change and what it would do."""
+
+    name: str
+    failures_per_node_day: float
+    interval_s: float
+    write_s: float
+    restart_s: float
+    ettr: float
+    """Renewal form for a run of the given size."""
+    change: float
+    """Against today."""
+    mttf_h: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIf(base.Figure):
+    """Today, and what each change alone would do for a run of `n_gpus` GPUs."""
+
+    n_gpus: int
+    scenarios: tuple[Scenario, ...]
+
+
+def what_if(
+    source: base.Given,
+    since: datetime,
+    until: datetime,
+    partition: str | None = None,
+    users: Iterable[str] | None = None,
+    *,
+    n_gpus: int = 4096,
+    assume: run_account.Assumptions | None = None,
+    queue_s: float = 0.0,
+    gpus_per_node: int = 8,
+    rate_factor: float = 0.5,
+    without_nodes: Iterable[str] = (),
+    interval_s: float | None = None,
+    write_s: float | None = None,
+    restart_s: float | None = None,
+) -> WhatIf:
+    """Halve r_f, drop nodes (lemons), checkpoint every x, write in w, restart in y: each alone, then all together."""
+    given = assume or run_account.Assumptions()
+    span = base.Span(source, since, until, partition, users)
+    own = rates.large_job_rate(source, since, until, partition, users)
+    rate = own.per_node_day or given.failures_per_node_day
+    today = _model(n_gpus / gpus_per_node, rate, given, queue_s)
+    dropped = _rate_without(span, tuple(without_nodes), own, rate)
+    changes: list[tuple[str, dict[str, float]]] = [
+        (f"failure rate x {rate_factor:g}", {"failures_per_node_day": rate * rate_factor})
+    ]
+    if dropped is not None:
+        changes.append((f"without {len(tuple(without_nodes))} nodes", {"failures_per_node_day": dropped}))
+    for name, value in (("interval_s", interval_s), ("write_s", write_s), ("restart_s", restart_s)):
+        if value is not None:
+            changes.append((f"{name.removesuffix('_s')} {value:g} s", {name: value}))
+    together: dict[str, float] = {}
+    for _, change in changes:
+        together |= change
+    if dropped is not None:
+        together["failures_per_node_day"] = dropped * rate_factor
+    every = [("today", {}), *changes, *([("all together", together)] if len(changes) > 1 else [])]
+    return WhatIf(
+        **span.about, n_gpus=n_gpus, scenarios=tuple(_scenario(name, today, change) for name, change in every)
+    )
+
+
+def _scenario(name: str, today: ettr.Model, change: dict[str, float]) -> Scenario:
+    model = replace(today, **change)
+    value = ettr.renewal(model)
+    return Scenario(
+        name=name,
+        failures_per_node_day=model.failures_per_node_day,
+        interval_s=model.interval_s,
+        write_s=model.write_s,
+        restart_s=model.restart_s,
+        ettr=value,
+        change=value - ettr.renewal(today),
+        mttf_h=24.0 / (model.n_nodes * model.failures_per_node_day)
+        if model.failures_per_node_day
+        else float("inf"),
+    )
+
+
+def _rate_without(
+    span: base.Span, nodes: tuple[str, ...], own: rates.LargeJobRate, rate: float
+) -> float | None:
+    """r_f had the failures blamed on these nodes not happened, and their share of the node-days neither."""
+    if not nodes or not own.node_days:
+        return None
+    span.with_failures()
+    row = span.one("fleet_without_nodes", min_gpus=own.min_gpus, nodes=",".join(nodes))
+    left_days = own.node_days - row["node_s"] / 86400
+    left = own.n_failures - row["n_failures"]
+    return left / left_days if left_days > 0 else rate

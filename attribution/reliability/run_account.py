@@ -1,0 +1,258 @@
+"""Where a run's wall time went, in parts that add up to it exactly."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from probing_cluster.attribution.reliability import ettr
+from probing_cluster.core import records
+
+Key = tuple[str, int, datetime]
+"""Cluster, job id and submit time: what makes an attempt this attempt."""
+
+
+KEPT = frozenset({"COMPLETED", "RUNNING", "SUSPENDED", "COMPLETING"})
+"""States of an attempt whose training is not lost."""
+
+
+@records.record
+class Checkpoint:
+    """One checkpoint the probe saw written."""
+
+    at: datetime = records.doc("when it was complete")
+    duration_s: float = records.doc("how long training was blocked for it, seconds", default=0.0)
+
+
+@records.record
+class Progress:
+    """What the probe saw of one attempt's training."""
+
+    first_step_at: datetime | None = records.doc("end of the first training step", default=None)
+    last_step_at: datetime | None = records.doc("end of the last training step", default=None)
+    checkpoints: tuple[Checkpoint, ...] = records.doc("checkpoints completed", default=())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assumptions:
+    """What is taken for granted where the probe saw nothing."""
+
+    interval_s: float = 3600.0
+    write_s: float = 0.0
+    restart_s: float = 300.0
+    failures_per_node_day: float = 0.005
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """One attempt's running time, microseconds; the parts add up to what was given."""
+
+    suspended: int
+    restart: int
+    checkpoint: int
+    lost: int
+    productive: int
+
+
+def account(
+    attempts: Iterable[records.JobAttempt],
+    *,
+    now: datetime,
+    progress: Mapping[Key, Progress] | None = None,
+    assume: Assumptions | None = None,
+) -> records.RunAccount | None:
+    """The account of one run from all its attempts; None when none of them was ever submitted.
+
+    At each instant the run is running (the attempt that started first counts), else queued (some attempt
+    eligible and waiting), else idle.
+    """
+    given = assume or Assumptions()
+    seen = progress or {}
+    ordered = sorted(attempts, key=lambda a: (a.submit_at, a.job_id))
+    if not ordered:
+        return None
+    begin = min(a.submit_at for a in ordered)
+    end = max([begin, *(_end(a, now) for a in ordered)])
+    running, queued_us = _timeline(ordered, begin, end, now)
+    splits = {
+        key: split(a, running[key], seen.get(key), given) for a in ordered if (key := _key(a)) in running
+    }
+    wall_us = _us(end - begin)
+    parts = {
+        name: sum(getattr(s, name) for s in splits.values())
+        for name in ("suspended", "restart", "checkpoint", "lost", "productive")
+    }
+    idle_us = wall_us - queued_us - sum(parts.values())
+    denominator = wall_us - parts["suspended"] - idle_us
+    started = [a for a in ordered if a.start_at is not None]
+    measured = bool(splits) and all(k in seen and seen[k].first_step_at is not None for k in splits)
+    last = ordered[-1]
+    return records.RunAccount(
+        cluster=last.cluster,
+        run_key=last.run_key or str(last.job_id),
+        user=last.user,
+        start_at=begin,
+        end_at=end,
+        n_gpus=max((a.n_gpus for a in ordered if a.n_gpus is not None), default=None),
+        n_attempts=len(started),
+        wall_s=wall_us / 1e6,
+        queued_s=queued_us / 1e6,
+        productive_s=parts["productive"] / 1e6,
+        lost_to_replay_s=parts["lost"] / 1e6,
+        restart_s=parts["restart"] / 1e6,
+        checkpoint_s=parts["checkpoint"] / 1e6,
+        suspended_s=parts["suspended"] / 1e6,
+        idle_s=idle_us / 1e6,
+        measured=measured,
+        ettr_measured=parts["productive"] / denominator if denominator > 0 else None,
+        ettr_expected=_expected(started, queued_us, parts["productive"], given),
+        made_at=now,
+    )
+
+
+def split(attempt: records.JobAttempt, running_us: int, seen: Progress | None, assume: Assumptions) -> Split:
+    """One attempt's running time in parts; the probe's sightings where there are any, else the assumptions."""
+    suspended = min(running_us, max(0, round(attempt.suspended_s * 1e6)))
+    active = running_us - suspended
+    restart = min(active, _restart_us(attempt, active, seen, assume))
+    training = active - restart
+    kept = attempt.state in KEPT
+    lost = 0 if kept else min(training, _lost_us(attempt, training, seen, assume))
+    checkpoint = min(training - lost, _checkpoint_us(training - lost, seen, assume))
+    return Split(
+        suspended=suspended,
+        restart=restart,
+        checkpoint=checkpoint,
+        lost=lost,
+        productive=training - lost - checkpoint,
+    )
+
+
+ASSUMED_RESTART_FRAC = 0.1
+"""A start-up nobody saw is taken for at most this share of the attempt: a job of two minutes did not start for five."""
+
+
+def _restart_us(
+    attempt: records.JobAttempt, active_us: int, seen: Progress | None, assume: Assumptions
+) -> int:
+    if seen is not None:
+        if seen.first_step_at is None or attempt.start_at is None:
+            return 2**62  # it never made a step: all of it was restart
+        return max(0, _us(seen.first_step_at - attempt.start_at))
+    return min(round(assume.restart_s * 1e6), int(active_us * ASSUMED_RESTART_FRAC))
+
+
+def _lost_us(
+    attempt: records.JobAttempt, training_us: int, seen: Progress | None, assume: Assumptions
+) -> int:
+    """Training since the last checkpoint; assumed half an interval where nobody saw it."""
+    if seen is None:
+        return min(training_us, round(assume.interval_s * 5e5))
+    saved = [c.at for c in seen.checkpoints if attempt.end_at is None or c.at <= attempt.end_at]
+    if not saved or attempt.end_at is None:
+        return training_us
+    return max(0, _us(attempt.end_at - max(saved)))
+
+
+def _checkpoint_us(training_us: int, seen: Progress | None, assume: Assumptions) -> int:
+    if seen is not None:
+        return round(sum(c.duration_s for c in seen.checkpoints) * 1e6)
+    if assume.write_s <= 0:
+        return 0
+    each_us = round((assume.interval_s + assume.write_s) * 1e6)
+    return training_us // each_us * round(assume.write_s * 1e6) if each_us else 0
+
+
+def _timeline(
+    attempts: Sequence[records.JobAttempt], begin: datetime, end: datetime, now: datetime
+) -> tuple[dict[Key, int], int]:
+    """Microseconds in which each attempt was the run's running one, and those spent queued."""
+    edges = sorted({begin, end, *(t for a in attempts for t in _edges(a, now) if begin <= t <= end)})
+    starting = sorted((a for a in attempts if a.start_at is not None), key=lambda a: (a.start_at, _key(a)))
+    waits = sorted((t, step) for a in attempts for t, step in _waits(a, now))
+    alive: list[tuple[int, Key, datetime]] = []
+    """Running attempts as (place in the order of starts, key, end): the first is the one that counts."""
+    running: dict[Key, int] = {}
+    queued_us = at_start = at_wait = waiting = 0
+    for left, right in itertools.pairwise(edges):
+        while at_start < len(starting) and (starting[at_start].start_at or left) <= left:
+            item = starting[at_start]
+            heapq.heappush(alive, (at_start, _key(item), _end(item, now)))
+            at_start += 1
+        while at_wait < len(waits) and waits[at_wait][0] <= left:
+            waiting += waits[at_wait][1]
+            at_wait += 1
+        while alive and alive[0][2] <= left:
+            heapq.heappop(alive)
+        if alive:
+            running[alive[0][1]] = running.get(alive[0][1], 0) + _us(right - left)
+        elif waiting > 0:
+            queued_us += _us(right - left)
+    return running, queued_us
+
+
+def _edges(attempt: records.JobAttempt, now: datetime) -> Iterable[datetime]:
+    yield attempt.submit_at
+    if attempt.start_at is not None:
+        yield attempt.start_at
+    yield _end(attempt, now)
+    yield from (t for t, _ in _waits(attempt, now))
+
+
+def _waits(attempt: records.JobAttempt, now: datetime) -> Iterable[tuple[datetime, int]]:
+    """When it begins (+1) and ends (-1) to wait, eligible."""
+    until = attempt.start_at if attempt.start_at is not None else _end(attempt, now)
+    since = _eligible(attempt)
+    if since < until:
+        yield since, 1
+        yield until, -1
+
+
+REQUEUE_HOLD = timedelta(seconds=300)
+"""Slurm itself holds a requeued job until its old credentials have expired (121 s by default): that is waiting.
+
+A longer one is somebody's hold or a begin time, as for a first submission.
+"""
+
+
+def _eligible(attempt: records.JobAttempt) -> datetime:
+    eligible = max(attempt.submit_at, attempt.eligible_at or attempt.submit_at)
+    if attempt.attempt > 1 and eligible - attempt.submit_at <= REQUEUE_HOLD:
+        return attempt.submit_at
+    return eligible
+
+
+def _end(attempt: records.JobAttempt, now: datetime) -> datetime:
+    """The end, never before the start (clocks are set back) nor before the submission."""
+    begin = max(attempt.submit_at, attempt.start_at or attempt.submit_at)
+    return max(begin, attempt.end_at if attempt.end_at is not None else now)
+
+
+def _key(attempt: records.JobAttempt) -> Key:
+    return (attempt.cluster, attempt.job_id, attempt.submit_at)
+
+
+def _us(span: timedelta) -> int:
+    return span // timedelta(microseconds=1)
+
+
+def _expected(
+    started: Sequence[records.JobAttempt], queued_us: int, productive_us: int, assume: Assumptions
+) -> float | None:
+    """The renewal form for a run of this size, length and mean wait; None for a run that never started."""
+    if not started or productive_us <= 0:
+        return None
+    return ettr.renewal(
+        ettr.Model(
+            n_nodes=max(len(a.nodes) for a in started) or 1,
+            failures_per_node_day=assume.failures_per_node_day,
+            interval_s=assume.interval_s,
+            restart_s=assume.restart_s,
+            write_s=assume.write_s,
+            queue_s=queued_us / 1e6 / len(started),
+            productive_s=productive_us / 1e6,
+        )
+    )

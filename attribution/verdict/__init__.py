@@ -1,0 +1,1 @@
+"""One attempt's records in, one verdict out: rules, tables and wording; pure functions."""

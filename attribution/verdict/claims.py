@@ -1,0 +1,327 @@
+"""Weighted claims: what a rule says, and how the evidence in hand weighs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from probing_cluster.attribution.verdict import evidence_view, findings, gpus, signatures, taxonomy
+from probing_cluster.core import records
+
+Adjust = Callable[[evidence_view.Sighting, float], float]
+"""A rule's own change to the weight of one sighting."""
+
+CERTAIN, LIKELY, POSSIBLE = 0.96, 0.80, 0.50
+"""A weight of at least this earns the word."""
+
+ANSWERED = 0.9
+"""What we requeued the job for ended it, by our hand: at least this, even where it may not have felt the fault."""
+
+LETHAL = 0.96
+"""From this lethality on no program on that hardware lives on."""
+
+_ORDER = (
+    records.Confidence.UNKNOWN,
+    records.Confidence.POSSIBLE,
+    records.Confidence.LIKELY,
+    records.Confidence.CERTAIN,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One possible answer."""
+
+    cause: str
+    weight: float
+    """0..1: how likely this explains the end."""
+    at: datetime
+    """When the fault was first seen."""
+    rule: str
+    node: str | None = None
+    device: str | None = None
+    gpu: str | None = None
+    evidence: tuple[records.HealthEvent, ...] = ()
+    """Strongest first."""
+    cap: records.Confidence = records.Confidence.CERTAIN
+    nodes: frozenset[str] = frozenset()
+    """Nodes that show it."""
+    n_sources: int = 0
+    words: str = ""
+    """What happened, for the summary, where the cause's own sentence does not do."""
+    explains: frozenset[str] = frozenset()
+    """Causes it explains here beyond what the taxonomy says it leads to."""
+    domain: records.Domain | None = None
+    """Where the cause's own domain says more than the evidence does; None = the cause's own."""
+    by_elimination: bool = False
+    """True when only the way it ended speaks for it: any fault that may have ended it so takes its place."""
+
+    @property
+    def info(self) -> taxonomy.Cause:
+        """The cause's row of the taxonomy."""
+        return taxonomy.cause(self.cause)
+
+    @property
+    def confidence(self) -> records.Confidence:
+        """The word its weight and cap earn."""
+        return lower(word_of(self.weight), self.cap)
+
+
+def word_of(weight: float) -> records.Confidence:
+    """certain, likely, possible or unknown."""
+    rounded = round(weight, 6)
+    if rounded >= CERTAIN:
+        return records.Confidence.CERTAIN
+    if rounded >= LIKELY:
+        return records.Confidence.LIKELY
+    return records.Confidence.POSSIBLE if rounded >= POSSIBLE else records.Confidence.UNKNOWN
+
+
+def lower(a: records.Confidence, b: records.Confidence) -> records.Confidence:
+    """The less sure of two."""
+    return min(a, b, key=_ORDER.index)
+
+
+def rank_of(word: records.Confidence) -> int:
+    """0 for unknown up to 3 for certain."""
+    return _ORDER.index(word)
+
+
+def one_below(word: records.Confidence) -> records.Confidence:
+    """One step less sure; possible stays possible."""
+    return _ORDER[max(1, _ORDER.index(word) - 1)] if word is not _ORDER[0] else word
+
+
+def weigh(seen: evidence_view.Sighting) -> float:
+    """How strongly one sighting convicts by itself, 0..1."""
+    signature = seen.signature
+    if signature.role not in (signatures.Role.ROOT, signatures.Role.WEAK) or seen.ours:
+        return 0.0
+    weight = signature.lethality
+    if signature.role is signatures.Role.WEAK:
+        weight = min(weight, 0.6)
+    if seen.hold is gpus.Hold.WHOLE:
+        weight = min(weight, 0.93)
+    elif seen.hold is gpus.Hold.MAYBE:
+        # Of a job on one node only its storage uses a link.
+        link = signature.scope is signatures.Scope.LINK
+        weight = weight * 0.5 if link else min(weight * 0.75, 0.7)
+    if seen.standing:
+        weight = min(weight, 0.95)
+    if seen.when is evidence_view.When.BEFORE_START:
+        if not taxonomy.cause(signature.cause).persistent:
+            return 0.0
+        weight = min(weight * 0.7, 0.7)
+    elif seen.taken:
+        return 0.0
+    elif seen.when is evidence_view.When.AFTER_END:
+        weight *= 0.9 if seen.event.source in evidence_view.POLLED else 0.6
+    return weight
+
+
+OUTLIVED = 0.5
+"""Of a fault of before the attempt that was seen to go while it ran, so much weight is left."""
+
+
+def left_of(case: evidence_view.Scene, seen: evidence_view.Sighting) -> float:
+    """What is left of a fault of before the attempt: nothing if it was seen to go, or its node restarted, before it began."""
+    if seen.when is not evidence_view.When.BEFORE_START:
+        return 1.0
+    since = [s for s in case.sightings if s.event.node == seen.event.node and s.at > seen.at]
+    gone = [
+        s.at
+        for s in since
+        if s.signature.recovery
+        and ((s.gpu or s.device) == (seen.gpu or seen.device) or _sets_up_gpus(s, seen))
+    ]
+    begun = case.start_at + evidence_view.SLACK
+    if any(at <= begun for at in (*gone, *(s.at for s in since if s.cause == "node_reboot"))):
+        return 0.0
+    return OUTLIVED if any(at < case.onset_at for at in gone) else 1.0
+
+
+def _sets_up_gpus(later: evidence_view.Sighting, seen: evidence_view.Sighting) -> bool:
+    """True when a GPU was lost and the driver was loaded anew after it."""
+    return later.event.kind == "driver_load" and taxonomy.cause(seen.cause).until_reset
+
+
+def joined(weights: Sequence[float]) -> float:
+    """Two independent witnesses weigh more than one, with diminishing returns."""
+    ordered = sorted(weights, reverse=True)
+    total = ordered[0] if ordered else 0.0
+    for weight in ordered[1:]:
+        total += 0.5 * (1.0 - total) * weight
+    return total
+
+
+def family(source: str) -> str:
+    """Sources that look through the same eyes count once."""
+    return "kernel" if source in ("kernel", "import") else source
+
+
+def supported(weight: float, case: evidence_view.Scene, cause: str) -> float:
+    """`weight` raised by what the job's own side felt, when this cause would be felt so."""
+    best = 1.0
+    for found in case.findings:
+        if not found.signature.supports(cause):
+            continue
+        if found.signature.role is findings.FindingRole.HINT:
+            best = min(best, 0.4)
+        elif found.signature.role is findings.FindingRole.PROXIMAL and weight >= POSSIBLE:
+            # What every failure looks like makes no suspect of what was none.
+            best = min(best, 0.7)
+    return 1.0 - (1.0 - weight) * best
+
+
+def doubted(weight: float, lethality: float, case: evidence_view.Scene, cause: str, at: datetime) -> float:
+    """`weight` lowered when the program has an error of its own that this cause would not produce."""
+    own = [
+        f
+        for f in case.findings
+        if f.signature.role is findings.FindingRole.OWN
+        and f.signature.weight >= LIKELY
+        and not f.signature.supports(cause)
+    ]
+    if not own:
+        return weight
+    first = min((t for f in own if (t := error_at(f.event)) is not None), default=None)
+    if first is not None and first < at - timedelta(seconds=5):
+        return weight * 0.5
+    return weight * (0.93 if lethality >= LETHAL else 0.6)
+
+
+def error_at(event: records.HealthEvent) -> datetime | None:
+    """When the log itself says the error happened; None when only the collection time is known."""
+    return event.at if event.detail.get("at_from_log") is True else None
+
+
+def collect(
+    case: evidence_view.Scene,
+    cause: str,
+    rule: str,
+    seen: Iterable[evidence_view.Sighting],
+    adjust: Adjust | None = None,
+) -> list[Claim]:
+    """One claim per node and device among sightings of `cause`.
+
+    `adjust` may change the weight of one sighting before they are joined.
+    """
+    groups: dict[tuple[str, str], list[evidence_view.Sighting]] = {}
+    for sighting in seen:
+        part = sighting.gpu or sighting.device or ""
+        groups.setdefault((sighting.event.node, part), []).append(sighting)
+    if not groups:
+        return []
+    made = [_claim(case, cause, rule, node, group, adjust) for (node, _), group in sorted(groups.items())]
+    made = [c for c in made if c.weight > 0]
+    nodes = frozenset(c.node for c in made if c.node)
+    return [replace(c, nodes=nodes) for c in made]
+
+
+def _claim(
+    case: evidence_view.Scene,
+    cause: str,
+    rule: str,
+    node: str,
+    group: Sequence[evidence_view.Sighting],
+    adjust: Adjust | None,
+) -> Claim:
+    plain = {s.event.event_id: left_of(case, s) * weigh(s) for s in group}
+    weights = {
+        s.event.event_id: adjust(s, plain[s.event.event_id]) if adjust else plain[s.event.event_id]
+        for s in group
+    }
+    ordered = sorted(group, key=lambda s: (-weights[s.event.event_id], s.at, s.event.event_id))
+    by_family: dict[str, float] = {}
+    for s in ordered:
+        by_family[family(s.event.source)] = max(
+            by_family.get(family(s.event.source), 0.0), weights[s.event.event_id]
+        )
+    first = ordered[0]
+    weight = joined(list(by_family.values()))
+    if first.signature.role is signatures.Role.WEAK:
+        weight = min(weight, 0.75)
+    convicting = [s for s in ordered if weights[s.event.event_id] > 0]
+    at = min((s.at for s in convicting), default=first.at)
+    if weight > 0:
+        # What the program ran on beside for long does not explain an error of its own.
+        lethality = max((s.signature.lethality for s in convicting if not s.standing), default=0.0)
+        weight = doubted(supported(weight, case, cause), lethality, case, cause, at)
+        weight = min(weight, _ceiling(convicting))
+    if any(s.event.event_id in case.answered and s.signature.role is signatures.Role.ROOT for s in group):
+        weight = max(weight, ANSWERED)
+    device = next((s.device for s in ordered if s.device), None)
+    return Claim(
+        cause=cause,
+        weight=weight,
+        at=at,
+        rule=rule,
+        node=node,
+        device=device,
+        gpu=next((s.gpu for s in ordered if s.gpu), None),
+        evidence=tuple(s.event for s in ordered),
+        n_sources=len(by_family),
+    )
+
+
+def _ceiling(convicting: Sequence[evidence_view.Sighting]) -> float:
+    """What no support can lift: weak signs, a part the attempt may not have held, a fault from before it began."""
+    if all(s.hold is gpus.Hold.MAYBE or s.signature.role is signatures.Role.WEAK for s in convicting):
+        return 0.79
+    if all(s.when is evidence_view.When.BEFORE_START for s in convicting):
+        return 0.79
+    if all(s.hold in (gpus.Hold.MAYBE, gpus.Hold.WHOLE) for s in convicting):
+        return 0.95
+    return 1.0
+
+
+def hints(case: evidence_view.Scene, cause: str, rule: str, role: findings.FindingRole) -> list[Claim]:
+    """At most one claim: what the job's own side says for `cause`; never a certain hardware verdict."""
+    if not case.findings:
+        return []
+    told = [f for f in case.findings if f.signature.cause == cause and f.signature.role is role]
+    if not told:
+        return []
+    told.sort(key=lambda f: (-f.signature.weight, f.event.at, f.event.event_id))
+    first = told[0]
+    node = _told_node(case, first.event)
+    times = [t for f in told if (t := error_at(f.event)) is not None]
+    return [
+        Claim(
+            cause=cause,
+            weight=first.signature.weight,
+            at=min(times, default=case.end_at),
+            rule=rule,
+            node=node,
+            device=None,
+            evidence=tuple(f.event for f in told),
+            cap=_hint_cap(case, cause, node),
+            n_sources=1,
+            words=first.event.message or first.signature.words,
+        )
+    ]
+
+
+def _hint_cap(case: evidence_view.Scene, cause: str, node: str | None) -> records.Confidence:
+    """How sure the job's own side can make of `cause`.
+
+    A fault of a machine shows on the machine: where it was watched and shows nothing, text is possible at best.
+    """
+    domain = taxonomy.cause(cause).domain
+    if domain is records.Domain.USER_PROGRAM:
+        return records.Confidence.CERTAIN
+    blind = node in case.unwatched_nodes if node else bool(case.unwatched_nodes)
+    if domain is records.Domain.HARDWARE and not blind:
+        return records.Confidence.POSSIBLE
+    return records.Confidence.LIKELY
+
+
+def _told_node(case: evidence_view.Scene, event: records.HealthEvent) -> str | None:
+    """The node a finding names, when it is one of the attempt's."""
+    # A log is written on the first node, whichever rank speaks.
+    written = event.node if event.source != "joblog" or len(case.attempt.nodes) == 1 else None
+    for name in (event.detail.get("culprit_node"), event.detail.get("host"), written):
+        if isinstance(name, str) and name in case.attempt.nodes:
+            return name
+    return None

@@ -1,0 +1,132 @@
+"""Who ran when and where: who shared a node with an attempt, and who took a preempted one's place."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from probing_cluster.attribution.verdict import case as cases
+from probing_cluster.core import records
+
+NEAR = timedelta(minutes=15)
+"""Who starts within this after a preemption may have caused it."""
+_SLACK_US = 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_US = timedelta(microseconds=1)
+_NULL = int(np.iinfo(np.int64).min)
+
+Numbers = npt.NDArray[np.int64]
+
+
+class Crowd:
+    """The attempts of a span, as `sql/ran.sql` gives them."""
+
+    def __init__(self, ran: pa.Table) -> None:
+        self._ran = ran
+        nodes = ran["nodes"].combine_chunks()
+        self._names = pc.unique(pc.list_flatten(nodes))
+        node = ints(pc.index_in(pc.list_flatten(nodes), value_set=self._names))
+        row = ints(pc.list_parent_indices(nodes))
+        self._start = microseconds(ran["start_at"])
+        # The most important of those that start at once is the one that took the place.
+        importance = -ints(pc.fill_null(ran["priority"], 0))
+        self._job = ints(ran["job_id"])
+        self._by_rank = np.lexsort((self._job, importance, self._start))
+        rank = np.empty_like(self._by_rank)
+        rank[self._by_rank] = np.arange(len(rank))
+        order = np.lexsort((rank[row], node))
+        self._node, self._rank = node[order], rank[row][order]
+        self._submit, self._end = microseconds(ran["submit_at"]), microseconds(ran["end_at"])
+        self._number = {name: i for i, name in enumerate(self._names.to_pylist())}
+        self._known: dict[str, tuple[Numbers, ...]] = {}
+
+    def spans(
+        self, attempt: records.JobAttempt, nodes: Iterable[str], since: datetime, until: datetime
+    ) -> dict[str, tuple[cases.Span, ...]]:
+        """When others than `attempt` ran on these nodes, as far as that touches a stretch of time."""
+        mine = (attempt.job_id, (attempt.submit_at - _EPOCH) // _US)
+        low, high = (since - _EPOCH) // _US, (until - _EPOCH) // _US
+        found = {node: self._over(node, mine, low, high) for node in nodes}
+        return {node: spans for node, spans in found.items() if spans}
+
+    def successors(
+        self, ends: Sequence[int] | Numbers, jobs: Sequence[int] | Numbers, nodes: pa.Array
+    ) -> list[int | None]:
+        """Per attempt (its end in microseconds, its job id, its nodes as a list), the row that took its place."""
+        end, job = np.asarray(ends, np.int64), np.asarray(jobs, np.int64)
+        attempt = ints(pc.list_parent_indices(nodes))
+        node = ints(pc.fill_null(pc.index_in(pc.list_flatten(nodes), value_set=self._names), -1))
+        attempt, node = attempt[node >= 0], node[node >= 0]
+        n = len(self._by_rank)
+        best = np.full(len(end), n)
+        if n:
+            starts = self._start[self._by_rank]
+            first = np.searchsorted(starts, end - _SLACK_US, "left")
+            last = np.searchsorted(starts, end + NEAR // _US, "right")
+            key = self._node * (n + 1) + self._rank
+            at = np.searchsorted(key, node * (n + 1) + first[attempt], "left")
+            until = np.searchsorted(key, node * (n + 1) + last[attempt], "left")
+            jobs_there = self._job[self._by_rank[self._rank]]
+            while True:
+                # A job that starts again does not preempt itself.
+                own = (at < until) & (jobs_there[np.minimum(at, len(key) - 1)] == job[attempt])
+                if not own.any():
+                    break
+                at = at + own
+            found = at < until
+            np.minimum.at(best, attempt[found], self._rank[at[found]])
+        return [int(self._by_rank[rank]) if rank < n else None for rank in best]
+
+    def rows(self, indices: Sequence[int]) -> list[dict[str, Any]]:
+        """Some attempts of the span: job_id, submit_at, attempt, name, user."""
+        chosen = self._ran.select(["job_id", "attempt", "name", "user", "submit_at"]).take(
+            pa.array(indices, pa.int64())
+        )
+        submit = instants(chosen["submit_at"])
+        plain = chosen.drop_columns(["submit_at"]).to_pylist()
+        return [{**row, "submit_at": at} for row, at in zip(plain, submit, strict=True)]
+
+    def _over(self, node: str, mine: tuple[int, int], low: int, high: int) -> tuple[cases.Span, ...]:
+        job, submit, start, end = self._on(node)
+        other = (job != mine[0]) | (submit != mine[1])
+        there = other & (start <= high) & ((end >= low) | (end == _NULL))
+        times = zip(start[there].tolist(), end[there].tolist(), strict=True)
+        return tuple((_at(a), None if b == _NULL else _at(b)) for a, b in times)
+
+    def _on(self, node: str) -> tuple[Numbers, ...]:
+        """Who ran on a node, and when: job ids, submit times, starts and ends (microseconds)."""
+        if node not in self._known:
+            number = self._number.get(node, -1)
+            low, high = np.searchsorted(self._node, [number, number + 1])
+            rows = self._by_rank[self._rank[low:high]]
+            self._known[node] = tuple(c[rows] for c in (self._job, self._submit, self._start, self._end))
+        return self._known[node]
+
+
+def ints(column: pa.Array | pa.ChunkedArray) -> Numbers:
+    """A column without nulls as 64-bit integers."""
+    found: Numbers = np.asarray(column.to_numpy(), np.int64)
+    return found
+
+
+def microseconds(column: pa.ChunkedArray) -> Numbers:
+    """Instants as microseconds since 1970; a null is the smallest number."""
+    return ints(pc.fill_null(column.cast(pa.int64()), _NULL))
+
+
+def instants(column: pa.ChunkedArray) -> list[datetime | None]:
+    """Instants as datetimes; Arrow's own way asks the time zone for each."""
+    given = column.cast(pa.int64()).to_pylist()
+    return [None if us is None else _at(us) for us in given]
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _at(us: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=us)

@@ -1,0 +1,118 @@
+"""What each finding of a job's log, dump or probe page says (`findings.toml`)."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.attribution.verdict import taxonomy
+from probing_cluster.core import errors, records
+
+_FILE = Path(__file__).with_name("findings.toml")
+
+
+_FILE_ERRORS = frozenset(
+    {"FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "OSError", "IOError"}
+)
+
+
+class FindingRole(StrEnum):
+    """What a finding may do in an argument."""
+
+    PROXIMAL = "proximal"
+    HINT = "hint"
+    OWN = "own"
+    EXIT = "exit"
+    SCHEDULER = "scheduler"
+    CONTEXT = "context"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingSignature:
+    """How one sort of finding argues."""
+
+    kinds: frozenset[str]
+    role: FindingRole
+    symptom: str
+    cause: str
+    weight: float
+    allows: frozenset[str]
+    onset: bool
+    words: str
+    gpu: bool = False
+
+    def supports(self, cause: str) -> bool:
+        """True when an infrastructure fault of this cause would show as this finding."""
+        return "*" in self.allows or cause in self.allows
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Table:
+    kinds: Mapping[str, FindingSignature]
+    by_role: Mapping[str, FindingSignature]
+    fallback: FindingSignature
+
+
+@functools.cache
+def _load() -> _Table:
+    raw = tomllib.loads(_FILE.read_text("utf-8"))
+    table: dict[str, FindingSignature] = {}
+    for row in raw["finding"]:
+        signature = _signature(row, frozenset(row["kinds"]))
+        for kind in signature.kinds:
+            if kind in table:
+                msg = f"{_FILE.name} says twice what {kind} means"
+                raise errors.MalformedInput(msg)
+            table[kind] = signature
+    by_role = {role: _signature(row, frozenset()) for role, row in raw["by_role"].items()}
+    return _Table(kinds=table, by_role=by_role, fallback=_signature(raw["fallback"], frozenset()))
+
+
+def _signature(row: Mapping[str, Any], kinds: frozenset[str]) -> FindingSignature:
+    taxonomy.cause(row["cause"])
+    values = {k: v for k, v in row.items() if k not in ("kinds", "role", "allows")}
+    return FindingSignature(
+        kinds=kinds, role=FindingRole(row["role"]), allows=frozenset(row["allows"]), **values
+    )
+
+
+def find(event: records.HealthEvent) -> FindingSignature:
+    """The signature of a job-side event; an unknown kind by the role its grammar gives it, else context."""
+    table = _load()
+    known = table.kinds.get(event.kind)
+    own = _only_user(event)
+    if known is not None:
+        if event.kind == "python_exception" and str(event.detail.get("exception")) in _FILE_ERRORS:
+            return table.kinds["python_file_error"]
+        # Two ranks in one collective with different sizes: the timeout explains itself.
+        mismatch = own and known.role is FindingRole.PROXIMAL and known.symptom == "nccl_timeout"
+        return table.kinds["collective_mismatch"] if mismatch else known
+    role = event.detail.get("role")
+    if role == "root":
+        return table.by_role["root_user"] if own else table.fallback
+    return table.by_role.get(str(role), table.fallback)
+
+
+def named(kind: str) -> FindingSignature:
+    """The signature of a kind the table knows."""
+    return _load().kinds[kind]
+
+
+def _only_user(event: records.HealthEvent) -> bool:
+    domains = event.detail.get("domains")
+    return isinstance(domains, list | tuple) and list(domains) == [records.Domain.USER_PROGRAM.value]
+
+
+def kinds() -> frozenset[str]:
+    """Every finding kind the table knows."""
+    return frozenset(_load().kinds)
+
+
+def is_finding(event: records.HealthEvent) -> bool:
+    """True for what a user's process could have written."""
+    return event.source in records.JOB_SIDE_SOURCES

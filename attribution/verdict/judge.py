@@ -1,0 +1,113 @@
+"""One attempt's case in, one verdict out; pure, so that the same records always give the same answer."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import uuid
+from datetime import datetime
+from pathlib import Path
+
+from probing_cluster.attribution.verdict import case as cases
+from probing_cluster.attribution.verdict import (
+    claims,
+    eliminate,
+    evidence_view,
+    rank_claims,
+    rules,
+    taxonomy,
+    wording,
+)
+from probing_cluster.core import records
+
+JUDGED_STATES = frozenset(
+    {
+        "FAILED",
+        "NODE_FAIL",
+        "BOOT_FAIL",
+        "OUT_OF_MEMORY",
+        "TIMEOUT",
+        "DEADLINE",
+        "CANCELLED",
+        "PREEMPTED",
+        "REQUEUED",
+    }
+)
+"""States that get a verdict; COMPLETED gets none."""
+
+PAPER_STATES = frozenset({"FAILED", "NODE_FAIL", "REQUEUED"})
+"""States the fixed window of the paper is for; REQUEUED counts when we requeued for a fault."""
+
+MAX_EVIDENCE = 20
+
+
+@functools.cache
+def rules_version() -> str:
+    """The taxonomy's version and a digest of every rule and table, so that a changed rule shows."""
+    here = Path(__file__).parent
+    digest = hashlib.blake2b(digest_size=4)
+    for path in sorted([*here.glob("*.toml"), *here.glob("rules/*.py"), *(here / n for n in _CORE)]):
+        digest.update(path.read_bytes())
+    return f"{taxonomy.load().version}-{digest.hexdigest()}"
+
+
+_CORE = ("evidence_view.py", "claims.py", "rank_claims.py", "onset.py", "window.py", "gpus.py")
+
+
+def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
+    """Why the attempt ended; None when it has not, never began, or ended well."""
+    attempt = case.attempt
+    if attempt.state not in (PAPER_STATES if case.policy.paper else JUDGED_STATES):
+        return None
+    found = evidence_view.build(case)
+    if found is None:
+        return None
+    made = rules.claims_of(found)
+    if attempt.state == "PREEMPTED":
+        made = [c for c in made if c.rule == "scheduler"]
+    ranking = rank_claims.rank(found, made) or _nothing(found)
+    winner = ranking.winner
+    info = winner.info
+    return records.Verdict(
+        cluster=attempt.cluster,
+        job_id=attempt.job_id,
+        submit_at=attempt.submit_at,
+        attempt=attempt.attempt,
+        cause=winner.cause,
+        domain=winner.domain or info.domain,
+        component=info.component or None,
+        node=winner.node if info.domain is not records.Domain.USER_PROGRAM else None,
+        device=winner.device,
+        confidence=ranking.confidence,
+        summary=wording.summary(found, ranking),
+        evidence=_evidence(found, ranking),
+        ruled_out=eliminate.ruled_out(found, ranking),
+        next_step=wording.next_step(found, ranking),
+        onset_at=min(winner.at, found.onset_at) if winner.evidence else found.onset_at,
+        window_start_at=min([found.window.start_at, *_standing_since(found, ranking)]),
+        window_end_at=found.window.end_at,
+        author="rules",
+        rules_version=rules_version(),
+        made_at=made_at,
+    )
+
+
+def _standing_since(found: evidence_view.Scene, ranking: rank_claims.Ranking) -> list[datetime]:
+    """A standing condition widens the window back to its beginning."""
+    standing = {s.event.event_id for s in found.sightings if s.standing}
+    return [e.at for e in ranking.winner.evidence if e.event_id in standing]
+
+
+def _nothing(found: evidence_view.Scene) -> rank_claims.Ranking:
+    claim = claims.Claim(cause=taxonomy.UNKNOWN, weight=0.0, at=found.end_at, rule="judge")
+    return rank_claims.Ranking(winner=claim, absorbed=(), rivals=(), confidence=records.Confidence.UNKNOWN)
+
+
+def _evidence(found: evidence_view.Scene, ranking: rank_claims.Ranking) -> tuple[uuid.UUID, ...]:
+    """Ids the verdict rests on: the winner's own, then what it explains; each once."""
+    ids: dict[uuid.UUID, None] = {e.event_id: None for e in ranking.winner.evidence}
+    for claim in ranking.absorbed:
+        ids.update({e.event_id: None for e in claim.evidence})
+    if ranking.winner.info.domain is not records.Domain.UNKNOWN:
+        ids.update({s.event.event_id: None for s in found.consequences(ranking.winner.node)})
+    return tuple(ids)[:MAX_EVIDENCE]

@@ -1,0 +1,62 @@
+"""Which faults of its nodes may have stopped a gang: on what it held, and not survived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from probing_cluster.attribution.gang import finding
+from probing_cluster.attribution.verdict import evidence_view, gpus, signatures
+from probing_cluster.core import records
+
+LOOK_BACK = timedelta(minutes=10)
+"""Before a gang's last progress: a mount may hang for long before somebody needs it."""
+OUTLIVED = timedelta(seconds=60)
+"""Ranks that got on for longer than this after a fault have outlived it; a program runs ahead of its GPU by less."""
+
+_AT_ONCE = finding.GPU_FAULTS | finding.LINK_FAULTS
+"""Faults that stop whoever is hit by them then or not at all."""
+
+
+def live(
+    events: Iterable[records.HealthEvent],
+    attempt: records.JobAttempt,
+    allocations: Sequence[records.JobAllocation],
+    onset_at: datetime,
+) -> dict[str, set[str]]:
+    """Node to the kinds of its trusted faults, for a gang that runs; `allocations` are the job's.
+
+    A GPU that is not known to be the gang's proves nothing: it may be a neighbour's.
+    """
+    told = list(events)
+    known = gpus.learn(told, allocations)
+    held = {a.node: a for a in allocations}
+    found: dict[str, set[str]] = {}
+    for event in told:
+        signature = signatures.of(event)
+        if event.node not in attempt.nodes or event.source in records.JOB_SIDE_SOURCES:
+            continue
+        if signature.role is not signatures.Role.ROOT or _outlived(event.kind, event.at, onset_at):
+            continue
+        if evidence_view.means_gpu(event, signature):
+            names = known.get(event.node, gpus.GpuMap())
+            hold = gpus.hold_of_gpu(event, attempt, names, held.get(event.node), alone=False)
+            if hold is not gpus.Hold.HELD:
+                continue
+        found.setdefault(event.node, set()).add(event.kind)
+    return found
+
+
+def seen(case: evidence_view.Scene, onset_at: datetime) -> Mapping[str, set[str]]:
+    """The same for an attempt that has ended, of what its rules look at; `onset_at` as its ranks tell it."""
+    began = min(onset_at, case.onset_at)
+    found: dict[str, set[str]] = {}
+    for s in case.sightings:
+        ours = s.signature.role is signatures.Role.ROOT and s.hold is not gpus.Hold.MAYBE
+        if ours and not _outlived(s.event.kind, s.at, began):
+            found.setdefault(s.event.node, set()).add(s.event.kind)
+    return found
+
+
+def _outlived(kind: str, at: datetime, onset_at: datetime) -> bool:
+    return kind in _AT_ONCE and at < onset_at - OUTLIVED

@@ -1,0 +1,79 @@
+"""When the trouble began: a watchdog ends a hung job long after the fault that hung it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from probing_cluster.attribution.verdict import findings
+from probing_cluster.core import records
+
+_TIMEOUT_FIELDS_MS = ("timeout_ms", "elapsed_ms", "ran_ms")
+"""Where a finding tells how long the collective was waited for; the longest counts."""
+
+_LATEST_NS = 4_102_444_800 * 10**9
+_LONGEST_S = 30 * 86400.0
+"""Nobody waits longer: larger numbers come from a forged line or event."""
+"""Nothing is issued after the year 2099; a dump may hold any number."""
+
+
+def onset(
+    attempt: records.JobAttempt,
+    job_side: Iterable[records.HealthEvent],
+    last_progress_at: datetime | None = None,
+) -> datetime:
+    """The earliest of the end, the end minus the collective timeout seen, what dumps show outstanding, and the last progress.
+
+    Never before the attempt's start: what is older did not begin in it.
+    """
+    assert attempt.end_at is not None
+    assert attempt.start_at is not None
+    told = list(job_side)
+    waited_s = max((collective_wait_s(f) for f in told), default=0.0)
+    earliest = attempt.end_at - timedelta(seconds=waited_s)
+    issued = [t for f in told for t in _still_outstanding(f) if attempt.start_at <= t <= attempt.end_at]
+    earliest = min([earliest, *issued])
+    if last_progress_at is not None:
+        earliest = min(earliest, last_progress_at)
+    return max(earliest, min(attempt.start_at, attempt.end_at))
+
+
+def collective_wait_s(finding: records.HealthEvent) -> float:
+    """Seconds a collective was waited for before this finding; 0 when it says nothing of the kind."""
+    if not findings.is_finding(finding) or not findings.find(finding).onset:
+        return 0.0
+    waits = [finding.detail.get(name) for name in _TIMEOUT_FIELDS_MS]
+    numbers = [float(w) for w in waits if isinstance(w, (int, float)) and not isinstance(w, bool) and w > 0]
+    return min(max(numbers, default=0.0) / 1000.0, _LONGEST_S)
+
+
+def _still_outstanding(finding: records.HealthEvent) -> Iterable[datetime]:
+    """When the collectives a rank's dump shows as outstanding were issued."""
+    if finding.source != "dump" or finding.kind != "dump":
+        return
+    waiting = finding.detail.get("outstanding")
+    for entry in waiting if isinstance(waiting, list) else ():
+        created_ns = entry.get("created_ns") if isinstance(entry, dict) else None
+        if isinstance(created_ns, int) and 0 < created_ns < _LATEST_NS:
+            yield datetime.fromtimestamp(created_ns / 1e9, UTC)
+
+
+def last_progress(attempt: records.JobAttempt, told: Iterable[records.HealthEvent]) -> datetime | None:
+    """The last training step (or other sign of life) the probe saw in this attempt; None when it saw none.
+
+    A `rank_stall` says how long the rank had not got on when it was told. The last step of a gang that was
+    validating or writing a checkpoint at its end says nothing of when its trouble began.
+    """
+    assert attempt.start_at is not None
+    assert attempt.end_at is not None
+    seen = [e for e in told if e.source == "probe"]
+    found = [
+        event.at - timedelta(seconds=min(max(event.measured, 0.0), _LONGEST_S))
+        for event in seen
+        if event.kind == "rank_stall" and event.measured is not None
+    ]
+    last = [e for e in seen if e.kind == "last_progress"]
+    if found or any(e.detail.get("phase") == "training" for e in last):
+        found += [e.at for e in last]
+    inside = [t for t in found if attempt.start_at <= t <= attempt.end_at]
+    return max(inside, default=None)

@@ -1,0 +1,66 @@
+"""Words for people: devices, durations, what an event was."""
+
+from __future__ import annotations
+
+from probing_cluster.attribution.verdict import gpus
+from probing_cluster.core import records
+
+_KINDS = {
+    "xid": "Xid",
+    "sxid": "SXid",
+    "gpu_lost": "GPU lost",
+    "ib_link": "InfiniBand link",
+    "eth_link": "Ethernet link",
+    "pcie_aer": "PCIe error",
+    "pcie_link": "PCIe link",
+    "edac": "memory error",
+    "mce": "machine check",
+    "oom": "out-of-memory kill",
+    "nfs": "NFS",
+    "lustre": "Lustre",
+    "mount": "mount",
+    "node_boot": "reboot",
+    "driver_load": "driver load",
+    "ecc": "ECC error",
+    "row_remap": "row remap",
+    "block_io": "disk error",
+    "hung_task": "hung task",
+}
+
+
+def duration(seconds: float) -> str:
+    """`4 s`, `12 min`, `3 h 20 min`, `2 d 4 h`."""
+    whole = round(abs(seconds))
+    if whole < 120:
+        return f"{whole} s"
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if minutes < 120:
+        return f"{minutes} min"
+    if hours < 48:
+        rest = minutes % 60
+        return f"{hours} h {rest} min" if rest else f"{hours} h"
+    rest = hours % 24
+    return f"{days} d {rest} h" if rest else f"{days} d"
+
+
+def device(name: str | None) -> str:
+    """`GPU 3` of gpu3, `GPU-5f3c9e10` of a UUID, other names as they are."""
+    if not name:
+        return "a device"
+    index = gpus.index_of(name)
+    if index is not None:
+        return f"GPU {index}"
+    if name.startswith("GPU-") and len(name) > 12:
+        return name[:12]
+    return name
+
+
+def device_of_node(name: str | None, node: str | None) -> str:
+    """`GPU 3 of n2`."""
+    return f"{device(name)} of {node}" if node else device(name)
+
+
+def what(event: records.HealthEvent) -> str:
+    """`Xid 79`, `InfiniBand link port_down`."""
+    kind = _KINDS.get(event.kind, event.kind.replace("_", " "))
+    return f"{kind} {event.code}" if event.code and event.kind != event.code else kind

@@ -1,0 +1,167 @@
+"""From claims to one answer: consequences are folded into their causes, the rest is ordered."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from probing_cluster.attribution.verdict import claims, evidence_view
+from probing_cluster.core import records
+
+_CHAIN = timedelta(seconds=60)
+"""Overlapping checks see one hardware fault in any order within this time."""
+_ORDER_SLACK = timedelta(seconds=5)
+"""A program's error this much before the fault is not its consequence."""
+
+_SKEW = timedelta(minutes=5)
+"""The last rank may still compute this long after the first began to wait for it."""
+
+_SEVERITY = {records.Severity.HIGH: 2, records.Severity.LOW: 1, records.Severity.INFO: 0}
+_INFRASTRUCTURE = frozenset({records.Domain.HARDWARE, records.Domain.SYSTEM_SOFTWARE})
+_BY_STATE = frozenset({"scheduler", "node_lost"})
+"""Rules that go by Slurm's own word."""
+ENDINGS = frozenset({"user_cancelled", "time_limit"})
+"""How a job that hangs is ended in the end."""
+_SOFT = frozenset(
+    {"user_error", "unknown", "missing_rank", "rank_killed", "rank_stopped", "requeued_by_user"}
+)
+"""Causes that only say how the job felt it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """The outcome of the argument."""
+
+    winner: claims.Claim
+    absorbed: tuple[claims.Claim, ...]
+    """Consequences of the winner."""
+    rivals: tuple[claims.Claim, ...]
+    """Other explanations, best first."""
+    confidence: records.Confidence
+
+
+def rank(case: evidence_view.Scene, made: Iterable[claims.Claim]) -> Ranking | None:
+    """The best claim, what it explains and what stands against it; None when nothing reaches "possible"."""
+    standing = [c for c in (_in_context(case, c) for c in made) if c.weight >= claims.POSSIBLE]
+    if not standing:
+        return None
+    ordered = sorted(standing, key=lambda c: (not c.explains, *_key(case, c)))
+    roots: list[claims.Claim] = []
+    folded: list[tuple[claims.Claim, claims.Claim]] = []
+    for claim in ordered:
+        parent = next((r for r in ordered if r is not claim and _explains(r, claim)), None)
+        if parent is not None and not any(p is claim for _, p in folded):
+            folded.append((claim, parent))
+        else:
+            roots.append(claim)
+    roots.sort(key=lambda c: _key(case, c))
+    winner, rivals = roots[0], tuple(roots[1:])
+    absorbed = tuple(c for c, _ in folded if _explains(winner, c))
+    return Ranking(winner=winner, absorbed=absorbed, rivals=rivals, confidence=_confidence(winner, rivals))
+
+
+def _key(case: evidence_view.Scene, claim: claims.Claim) -> tuple[object, ...]:
+    """Strength of evidence, a node's word before the job's, severity, specificity, nearness, share of nodes, independence; then names."""
+    minutes = int(abs((claim.at - case.onset_at).total_seconds()) // 60)
+    return (
+        -claims.rank_of(claim.confidence),
+        claim.info.domain in _INFRASTRUCTURE and not _seen_on_a_node(claim) and claim.rule not in _BY_STATE,
+        -_SEVERITY[claim.info.severity],
+        -claim.info.specificity,
+        minutes,
+        -len(claim.nodes),
+        -claim.n_sources,
+        -round(claim.weight, 6),
+        claim.at,
+        claim.cause,
+        claim.node or "",
+        claim.device or "",
+        claim.rule,
+    )
+
+
+def _explains(root: claims.Claim, claim: claims.Claim) -> bool:
+    """True when `claim` is what `root` leaves behind."""
+    if claim.cause in root.explains:
+        return claim.cause in _SOFT | ENDINGS or claim.node == root.node
+    if claim.cause not in root.info.leads_to or claim.cause == root.cause:
+        return False
+    if root.cause in claim.explains:
+        return False
+    if root.cause in claim.info.leads_to and not _before(root, claim):
+        return False
+    soft = claim.cause in _SOFT
+    told = _seen_on_a_node(root) or root.info.domain not in _INFRASTRUCTURE
+    yields = claim.cause == "unknown" or (claim.by_elimination and told)
+    if root.weight < (claims.POSSIBLE if yields else claims.LIKELY):
+        return False
+    if soft:
+        return root.at <= claim.at + _ORDER_SLACK
+    near = root.at <= claim.at + _CHAIN
+    return near and (root.info.gang or claim.node is None or root.node == claim.node)
+
+
+def _seen_on_a_node(claim: claims.Claim) -> bool:
+    return bool(claim.evidence) and claim.evidence[0].source not in records.JOB_SIDE_SOURCES
+
+
+def _before(root: claims.Claim, claim: claims.Claim) -> bool:
+    """Of two causes that can lead to each other, the more specific one is the root."""
+    return root.info.specificity > claim.info.specificity
+
+
+def _in_context(case: evidence_view.Scene, claim: claims.Claim) -> claims.Claim:
+    """The claim's weight in the light of how Slurm says the attempt ended."""
+    weight = claim.weight
+    if claim.rule in ("scheduler", "memory_limit") or claim.cause in ("node_lost", "unknown"):
+        return claim
+    if case.state in ("NODE_FAIL", "BOOT_FAIL"):
+        lost = case.lost_node
+        weight = min(weight, 0.95) if lost is None or lost == claim.node else weight * 0.5
+    elif case.state == "OUT_OF_MEMORY":
+        weight *= 0.9
+    elif case.state in ("TIMEOUT", "DEADLINE", "CANCELLED"):
+        if claim.info.until_reset:
+            # The job could not go on without the part; that it was then ended by somebody is no certain proof.
+            weight = min(weight, 0.95)
+        elif claim.weight < claims.CERTAIN and not claim.explains >= ENDINGS:
+            weight *= 0.7
+    if came_into_the_hang(case, claim):
+        # A part that is gone beside a hang is seldom chance: often it is only found out when the job is ended.
+        gone = claim.cause in _DOES_NOT_COME_BACK and weight >= claims.LIKELY
+        weight = claims.POSSIBLE if gone else weight * 0.5
+    return dataclasses.replace(claim, weight=weight)
+
+
+_DOES_NOT_COME_BACK = frozenset(
+    {
+        "gpu_gsp_timeout",
+        "gpu_lost",
+        "gpu_memory_uncorrectable",
+        "gpu_nvlink",
+        "gpu_row_remap_failure",
+        "nvswitch",
+        "pcie",
+    }
+)
+"""Causes that stay until somebody acts; links and file systems come and go, so theirs may well be chance."""
+
+
+def came_into_the_hang(case: evidence_view.Scene, claim: claims.Claim) -> bool:
+    """True for a fault first seen well after the job had begun to hang: it may not be what began it."""
+    hung = case.end_at - case.onset_at > _SKEW and case.state not in ("NODE_FAIL", "BOOT_FAIL")
+    return hung and _seen_on_a_node(claim) and claim.at > case.onset_at + _SKEW
+
+
+def _confidence(winner: claims.Claim, rivals: Sequence[claims.Claim]) -> records.Confidence:
+    """One step less sure when another explanation stands nearly as well."""
+    word = winner.confidence
+    if winner.cause == "unknown":
+        return records.Confidence.UNKNOWN
+    others = [r for r in rivals if r.cause != winner.cause and r.cause != "unknown"]
+    # Who ended a job is known; that nothing else made them do it is not, where anything else may have.
+    level = 1 if winner.cause in ENDINGS else claims.rank_of(word)
+    near = [r for r in others if claims.rank_of(r.confidence) >= min(level, 2)]
+    return claims.one_below(word) if near else word

@@ -1,0 +1,31 @@
+"""The rules: one a file, each turns a scene into weighted claims. Importing this package registers them all."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+
+from probing_cluster.attribution.verdict import claims, evidence_view
+from probing_cluster.core import errors
+
+Rule = Callable[[evidence_view.Scene], Iterable[claims.Claim]]
+
+
+@functools.cache
+def registered() -> Mapping[str, Rule]:
+    """Rule name to rule: every module of this package has one function `rule`."""
+    found: dict[str, Rule] = {}
+    for module in sorted(pkgutil.iter_modules(__path__), key=lambda m: m.name):
+        loaded = importlib.import_module(f"{__name__}.{module.name}")
+        if not callable(getattr(loaded, "rule", None)):
+            msg = f"rule module {module.name} has no function named rule"
+            raise errors.MalformedInput(msg)
+        found[module.name] = loaded.rule
+    return found
+
+
+def claims_of(case: evidence_view.Scene) -> list[claims.Claim]:
+    """What every rule says about the scene, in no particular order."""
+    return [claim for rule in registered().values() for claim in rule(case)]

@@ -1,0 +1,46 @@
+"""File systems and disks: a mount that is gone matters most to a job that works under it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from pathlib import PurePosixPath
+
+from probing_cluster.attribution.verdict import claims, evidence_view, findings
+
+_SHORT = timedelta(seconds=120)
+"""A stall shorter than this ends no job: its reads and writes wait."""
+
+MOUNT, DISK = "filesystem_mount", "disk"
+
+
+def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+    """One claim per file system and per disk; a server that answered again weighs less, least before the trouble began."""
+    back: dict[tuple[str, str | None], list[datetime]] = {}
+    for s in case.of(MOUNT):
+        if s.signature.recovery:
+            back.setdefault((s.event.node, s.device), []).extend({s.at, s.last_at})
+
+    def adjust(seen: evidence_view.Sighting, weight: float) -> float:
+        if weight > 0 and _works_under(case, seen.device):
+            weight = max(weight, min(0.97, weight + 0.1))
+        # The next one: a stall of minutes later has an end of its own.
+        later = [t for t in back.get((seen.event.node, seen.device), ()) if t >= seen.last_at]
+        if not later:
+            return weight
+        again = min(later)
+        short = again - seen.at < _SHORT
+        return weight * (0.4 if short or again < case.onset_at else 0.7)
+
+    yield from claims.collect(case, MOUNT, "filesystem", case.of(MOUNT), adjust)
+    yield from claims.collect(case, DISK, "filesystem", case.of(DISK))
+    if not any(claims.weigh(s) > 0 for s in case.of(MOUNT, DISK)):
+        yield from claims.hints(case, MOUNT, "filesystem", findings.FindingRole.HINT)
+
+
+def _works_under(case: evidence_view.Scene, device: str | None) -> bool:
+    """True when the job's working directory or output lies under the mount point."""
+    if not device or not device.startswith("/") or device == "/":
+        return False
+    paths = [p for p in (case.attempt.work_dir, case.attempt.stdout_path) if p]
+    return any(PurePosixPath(device) in (PurePosixPath(p), *PurePosixPath(p).parents) for p in paths)

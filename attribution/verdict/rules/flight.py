@@ -1,0 +1,45 @@
+"""Flight-recorder dumps of several nodes: each node sends digests of its ranks', and here they meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from probing_cluster.attribution.verdict import claims, evidence_view, findings
+from probing_cluster.core import records
+from probing_cluster.evidence.flight_recorder import digest, verdict
+
+_ARGUES = frozenset({"missing_rank", "mismatch_op", "mismatch_shape", "all_inside"})
+"""A device that stands still is told by its node's own events, a dump that is missing by nothing."""
+
+
+def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+    """At most one claim; none where one node had every rank's dump and has already judged them itself."""
+    dumps = [f.event for f in case.findings if f.event.source == "dump"]
+    if any(e.kind in findings.kinds() and e.kind != "dump" for e in dumps):
+        return
+    by_rank = {
+        d.rank: (d, e) for e in dumps if e.kind == "dump" and (d := digest.parse(e.detail)) is not None
+    }
+    if len(by_rank) < 2:
+        return
+    said = verdict.judge(
+        [d for d, _ in by_rank.values()],
+        world_size=digest.world_size([e.detail for _, e in by_rank.values()]),
+    )
+    if said.kind not in _ARGUES:
+        return
+    signature = findings.named(said.kind)
+    faulty = [e for r in said.ranks if (e := by_rank.get(r, (None, None))[1]) is not None]
+    rest = [e for _, (_, e) in sorted(by_rank.items()) if e not in faulty]
+    nodes = {e.node for e in faulty}
+    yield claims.Claim(
+        cause=signature.cause,
+        weight=signature.weight,
+        at=case.end_at,
+        rule="flight",
+        node=nodes.pop() if len(nodes) == 1 else None,
+        evidence=(*faulty, *rest),
+        cap=records.Confidence.LIKELY,
+        n_sources=1,
+        words=said.meaning + (f" It was in {said.doing[0]}." if said.doing else ""),
+    )

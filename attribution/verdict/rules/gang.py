@@ -1,0 +1,109 @@
+"""What the probe saw of all ranks when they stopped: which one did not arrive, and what it was doing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from probing_cluster.attribution.gang import snapshots
+from probing_cluster.attribution.verdict import claims, evidence_view, node_faults, taxonomy
+from probing_cluster.attribution.verdict import rank_claims as rank
+from probing_cluster.core import errors, hostlist, records
+
+_CAUSES = {
+    "rank_dead": "rank_killed",
+    "rank_stopped": "rank_stopped",
+    "dataloader": "missing_rank",
+    "python_loop": "missing_rank",
+    "user_code": "missing_rank",
+    "gil_held": "missing_rank",
+    "missing": "missing_rank",
+    "rank_ended": "missing_rank",
+    "uneven_input": "missing_rank",
+    "deadlock": "missing_rank",
+    "collective_mismatch": "collective_mismatch",
+    "checkpoint_io": "filesystem_mount",
+    "storage_io": "filesystem_mount",
+}
+"""Findings about links and GPUs make no claim here: the node's own events do."""
+
+_UNSEEN = frozenset({"missing", "rank_ended"})
+"""Findings that a death in the teardown, too near to the others' to be told apart, would look like."""
+_BY_SIGNAL = frozenset(128 + signal for signal in (4, 6, 7, 8, 9, 11))
+"""How a shell that started the rank ends when a signal has killed it; 15 is how Slurm ends the others."""
+_KILLED = frozenset({"oom_kill_suspected", "process_crashed", "process_aborted", "bus_error", "segfault"})
+
+_WEIGHTS = {
+    records.Confidence.CERTAIN: 0.85,
+    records.Confidence.LIKELY: 0.82,
+    records.Confidence.POSSIBLE: 0.6,
+}
+
+
+def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+    """At most one claim, from the last snapshot of every node; pages can be forged, so never certain."""
+    found = snapshots.gang((f.event for f in case.findings), end_at=case.end_at)
+    if found is None:
+        return
+    said = snapshots.judge(found, node_faults.seen(case, found.onset_at), case.attempt.nodes)
+    cause = _CAUSES.get(said.kind)
+    weight = _WEIGHTS.get(said.confidence, 0.0)
+    words = f"{said.summary}{f' ({said.where})' if said.where else ''}"
+    if said.kind in _UNSEEN and said.ranks and _killed(case, set(said.ranks)):
+        cause, weight = "rank_killed", _WEIGHTS[records.Confidence.LIKELY]
+        words = f"{said.summary.partition(':')[0]}, and Slurm says that {'it was' if len(said.ranks) == 1 else 'they were'} killed"
+    if cause is None or not weight:
+        return
+    first = said.nodes[0] if said.nodes else None
+    # The job's log or dumps may say the same without knowing who: together they weigh more, and the rank is named.
+    same = [f for f in case.findings if f.signature.cause == cause and f.event not in found.evidence]
+    own = taxonomy.cause(cause).domain is records.Domain.USER_PROGRAM
+    told = max((f.signature.weight for f in same), default=0.0)
+    yield claims.Claim(
+        cause=cause,
+        weight=claims.joined([min(weight, 0.6) if cause == "filesystem_mount" else weight, told]),
+        at=min(e.at for e in found.evidence),
+        rule="gang",
+        node=first,
+        evidence=(
+            *sorted(found.evidence, key=lambda e: (e.node != first, e.node)),
+            *(f.event for f in same),
+        ),
+        # Pages can be forged; but of the program's own mistake its owner's word may be certain, as in other rules.
+        cap=records.Confidence.CERTAIN if same and own else records.Confidence.LIKELY,
+        n_sources=1 + bool(same),
+        words=words,
+        explains=rank.ENDINGS if case.hung_since is not None else frozenset(),
+    )
+
+
+def _killed(case: evidence_view.Scene, ranks: set[int]) -> bool:
+    """Whether Slurm's own lines say that a signal ended these ranks; those it ended itself were terminated.
+
+    Of several tasks of a node it has one line, and where it had to kill those that do not obey, that has nearly all of
+    them: such a line is believed only of exactly these.
+    """
+    # Not among the findings where the log's reader holds another line for the first cause: peers say so sooner.
+    lines = [
+        _tasks(e.detail)
+        for e in case.case.events
+        if e.source == "joblog"
+        and (e.kind in _KILLED or _number(e.detail, "exit_code") in _BY_SIGNAL)
+        and e.job_id == case.attempt.job_id
+        and e.at >= case.start_at
+    ]
+    alone = {rank for line in lines if len(line) == 1 for rank in line}
+    return ranks <= alone or ranks == {rank for line in lines for rank in line}
+
+
+def _number(detail: Mapping[str, Any], name: str) -> int | None:
+    value = detail.get(name)
+    return value if isinstance(value, int) else None
+
+
+def _tasks(told: Mapping[str, Any]) -> set[int]:
+    """The ranks of a line; Slurm writes `5`, `4-5` or `0,4-5`."""
+    try:
+        return {int(task) for task in hostlist.expand(f"[{told['tasks']}]")}
+    except (errors.MalformedInput, KeyError, ValueError):
+        return set()

@@ -1,0 +1,50 @@
+"""A GPU that no longer answers: Xid 79, NVML's "GPU is lost"."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from datetime import timedelta
+
+from probing_cluster.attribution.verdict import claims, evidence_view, gpus
+
+CAUSE = "gpu_lost"
+_LATE_STEP = timedelta(minutes=5)
+"""A rank that does not hold the lost GPU still ends its step within this."""
+_SHORT = timedelta(minutes=15)
+"""A job given a node without one of its GPUs mostly fails within this; one that ran longer may not have needed it."""
+
+
+def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+    """One claim per GPU that was lost; sightings of one GPU by several sources are one fault.
+
+    PCIe errors and the baseboard's critical interrupt on the same node see the same fault from outside.
+    """
+    outside = [s for s in case.of("pcie") if s.event.kind in ("pcie_aer", "pcie_link", "ipmi")]
+    made = claims.collect(case, CAUSE, "gpu_lost", case.of(CAUSE), _ran_beside_it(case))
+    for claim in made:
+        near = [s for s in outside if s.event.node == claim.node and _same_bus(s, claim)]
+        extra = tuple(s.event for s in near if s.event.event_id not in {e.event_id for e in claim.evidence})
+        yield dataclasses.replace(claim, evidence=claim.evidence + extra)
+
+
+def _ran_beside_it(case: evidence_view.Scene) -> claims.Adjust:
+    """A job that trained on for long after the GPU was lost may not have needed it."""
+    step_at = case.case.last_progress_at
+
+    def adjust(seen: evidence_view.Sighting, weight: float) -> float:
+        if not seen.standing:
+            return weight
+        if step_at is not None and step_at > max(seen.at, case.start_at) + _LATE_STEP:
+            return weight * 0.5
+        long_before = seen.at < case.start_at and case.end_at - case.start_at > _SHORT
+        return min(weight, 0.6) if long_before else weight
+
+    return adjust
+
+
+def _same_bus(seen: evidence_view.Sighting, claim: claims.Claim) -> bool:
+    """True when the PCIe event can be the claim's GPU or a port above it."""
+    if seen.gpu is not None:
+        return seen.gpu == claim.gpu
+    return seen.hold is not gpus.Hold.NOT

@@ -1,0 +1,46 @@
+"""Uncorrectable GPU memory errors: contained, uncontained, and those that could not be repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from probing_cluster.attribution.verdict import claims, evidence_view, findings
+
+UNCORRECTABLE, CONTAINED, NO_SPARE = (
+    "gpu_memory_uncorrectable",
+    "gpu_memory_contained",
+    "gpu_row_remap_failure",
+)
+_NOT_CONTAINED = frozenset({"95", "140"})
+
+
+def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+    """Per GPU: contained (Xid 94) unless another line says it was not; a failed remap says the most."""
+    uncontained = {
+        (s.event.node, s.gpu)
+        for s in case.of(UNCORRECTABLE)
+        if s.event.kind == "xid" and s.event.code in _NOT_CONTAINED and s.when is evidence_view.When.RUNNING
+    }
+    contained = [s for s in case.of(CONTAINED) if (s.event.node, s.gpu) not in uncontained]
+    escaped = [s for s in case.of(CONTAINED) if (s.event.node, s.gpu) in uncontained]
+    yield from claims.collect(case, NO_SPARE, "gpu_memory", case.of(NO_SPARE), _after_error(case))
+    yield from claims.collect(case, CONTAINED, "gpu_memory", contained)
+    yield from claims.collect(case, UNCORRECTABLE, "gpu_memory", [*case.of(UNCORRECTABLE), *escaped])
+    yield from _told_by_cuda(case)
+
+
+def _after_error(case: evidence_view.Scene) -> claims.Adjust:
+    """A failed remap right after the error it was to repair is as sure as that error."""
+    errors = {(s.event.node, s.gpu) for s in case.of(UNCORRECTABLE, CONTAINED) if claims.weigh(s) >= 0.9}
+
+    def adjust(seen: evidence_view.Sighting, weight: float) -> float:
+        return max(weight, 0.97) if weight >= 0.9 and (seen.event.node, seen.gpu) in errors else weight
+
+    return adjust
+
+
+def _told_by_cuda(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+    """CUDA's own words for it, where no node event tells: likely at best."""
+    if any(claims.weigh(s) > 0 for s in case.of(UNCORRECTABLE, CONTAINED, NO_SPARE)):
+        return
+    yield from claims.hints(case, UNCORRECTABLE, "gpu_memory", findings.FindingRole.HINT)

@@ -1,0 +1,69 @@
+"""Xids the catalogue leaves open, and user-type Xids that follow one GPU across jobs and users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from probing_cluster.attribution.verdict import claims, evidence_view, gpus, signatures
+from probing_cluster.core import records
+
+CAUSE = "gpu_xid"
+_JOBS, _USERS = 2, 2
+_TOLD = frozenset({"xid", "gpu_lost"})
+
+
+def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+    """Open Xids by their weight; 13, 31 and the like only when other people's jobs met them there too."""
+    yield from claims.collect(case, CAUSE, "gpu_xid", case.of(CAUSE), _unless_told_before(case))
+    for sighting in case.sightings:
+        # Such an error ends its process: one after the end is the next job's on that GPU.
+        running = sighting.when is evidence_view.When.RUNNING
+        if sighting.signature.role is signatures.Role.USER and running and not sighting.ours:
+            yield from _pattern(case, sighting)
+
+
+def _unless_told_before(case: evidence_view.Scene) -> claims.Adjust:
+    """The node's check reads the log of the whole boot: an Xid of before the attempt is no news when it tells of it."""
+    told = [*case.outside, *(s.event for s in case.sightings if s.when is evidence_view.When.BEFORE_START)]
+    known = {(e.node, p) for e in told if e.kind in _TOLD and e.at < case.start_at for p in _names(e)}
+
+    def adjust(seen: evidence_view.Sighting, weight: float) -> float:
+        if seen.event.source != "check":
+            return weight
+        return 0.0 if any((seen.event.node, p) in known for p in _names(seen.event)) else weight
+
+    return adjust
+
+
+def _names(event: records.HealthEvent) -> set[str]:
+    return {n for n in (gpus.pci_key(event.pci_bus_id), event.device, event.gpu_uuid) if n}
+
+
+def _pattern(case: evidence_view.Scene, seen: evidence_view.Sighting) -> Iterable[claims.Claim]:
+    attempt = case.attempt
+    before = [
+        p
+        for p in case.case.past
+        if p.node == seen.event.node
+        and p.gpu == seen.gpu
+        and p.at < seen.at
+        and p.job_id != attempt.job_id
+        and p.user != attempt.user
+    ]
+    jobs, users = {p.job_id for p in before}, {p.user for p in before}
+    if len(jobs) < _JOBS or len(users) < _USERS:
+        return
+    yield claims.Claim(
+        cause=CAUSE,
+        weight=min(0.7 + 0.05 * (len(jobs) - _JOBS), 0.9),
+        at=seen.at,
+        rule="gpu_xid",
+        node=seen.event.node,
+        device=seen.device,
+        gpu=seen.gpu,
+        evidence=(seen.event,),
+        nodes=frozenset({seen.event.node}),
+        n_sources=1,
+        explains=frozenset({"user_error"}),
+        words=f"met Xid {seen.event.code}, as {len(jobs)} jobs of {len(users)} other users did on the same GPU",
+    )

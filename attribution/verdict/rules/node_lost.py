@@ -1,0 +1,48 @@
+"""A node that stopped answering, or came back rebooted: the catch-all when nothing before it says why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from probing_cluster.attribution.verdict import claims, evidence_view
+from probing_cluster.core import records
+
+LOST, REBOOT = "node_lost", "node_reboot"
+STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
+_STILL_ALIVE = timedelta(seconds=60)
+
+
+def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+    """NODE_FAIL is Slurm's word for it; a reboot seen while the attempt still ran says more."""
+    boots = [s for s in case.of(REBOOT) if s.when is evidence_view.When.RUNNING and not s.ours]
+    boots = [s for s in boots if s.at > case.start_at]
+    yield from claims.collect(case, REBOOT, "node_lost", boots)
+    if case.state in STATES:
+        yield _lost(case)
+
+
+def _lost(case: evidence_view.Scene) -> claims.Claim:
+    node = case.lost_node
+    seen = [s for s in (*case.of(LOST), *case.of(REBOOT)) if s.when is not evidence_view.When.BEFORE_START]
+    told = [s.event for s in seen if s.event.node == node]
+    silent = node is not None and node not in case.case.by_log and _fell_silent(case, node)
+    named = case.attempt.failed_node is not None or len(case.attempt.nodes) == 1
+    return claims.Claim(
+        cause=LOST,
+        weight=0.97 if told or (named and silent) else 0.9,
+        # Slurm says so of a node whose daemon or network failed, too: alone it proves no broken part.
+        domain=None if told or silent else records.Domain.UNKNOWN,
+        at=min((e.at for e in told), default=case.end_at),
+        rule="node_lost",
+        node=node,
+        evidence=tuple(told),
+        nodes=frozenset({node} if node else ()),
+        n_sources=1 + bool(told),
+    )
+
+
+def _fell_silent(case: evidence_view.Scene, node: str) -> bool:
+    """True when the node had an agent, and that did not live on after Slurm gave the node up."""
+    last = case.case.watched.get(node)
+    return last is not None and last <= case.end_at + _STILL_ALIVE

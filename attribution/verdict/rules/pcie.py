@@ -1,0 +1,47 @@
+"""PCIe: uncorrected errors, links down. One lost GPU is that GPU's fault; several devices are the bus's."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from datetime import timedelta
+
+from probing_cluster.attribution.verdict import claims, evidence_view, signatures
+
+CAUSE = "pcie"
+_AT_ONCE = timedelta(seconds=60)
+_ADAPTER_GONE = frozenset({"missing", "health_compromised", "health_fatal", "cmd_timeout"})
+_SHARED = ("gpu_lost", "ib_link", "disk")
+
+
+def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+    """A bus error with two or more devices gone on one node is a shared part above them."""
+    for claim in claims.collect(case, CAUSE, "pcie", case.of(CAUSE)):
+        near = [
+            s for s in case.of(*_SHARED) if s.event.node == claim.node and abs(s.at - claim.at) <= _AT_ONCE
+        ]
+        gone = [s for s in near if _is_gone(case, s)]
+        lost = {s.gpu or s.device or "" for s in gone}
+        if len(lost) < 2 or claim.weight < claims.POSSIBLE:
+            yield claim
+            continue
+        others = tuple(s.event for s in gone)
+        yield dataclasses.replace(
+            claim,
+            weight=max(claim.weight, 0.9),
+            evidence=claim.evidence + others,
+            device=claim.device,
+            words=f"lost {len(lost)} devices at once behind one PCIe part",
+            explains=frozenset(_SHARED),
+        )
+
+
+def _is_gone(case: evidence_view.Scene, seen: evidence_view.Sighting) -> bool:
+    """True for a device that no longer answers; a port counts when readings find it down for good."""
+    if seen.cause == "ib_link" and seen.event.code not in _ADAPTER_GONE:
+        back = any(
+            s.signature.recovery and s.device == seen.device and s.at >= seen.at for s in case.of("ib_link")
+        )
+        if back or seen.event.source != "sysfs" or seen.signature.role is not signatures.Role.ROOT:
+            return False
+    return claims.weigh(seen) >= claims.POSSIBLE

@@ -1,0 +1,50 @@
+"""The stretch of time in which an event can be evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from probing_cluster.attribution.verdict import case as cases
+from probing_cluster.attribution.verdict import signatures
+from probing_cluster.core import records
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """Both ends belong to it."""
+
+    start_at: datetime
+    end_at: datetime
+
+    def instant(self, event: records.HealthEvent) -> datetime | None:
+        """When, inside the window, the event was first seen; None when it was not.
+
+        A coalesced event stands for sightings from `at` to `last_at`: one that began before the window
+        counts by its last sighting.
+        """
+        if self.start_at <= event.at <= self.end_at:
+            return event.at
+        if event.last_at is not None and event.at < self.start_at <= event.last_at:
+            return min(event.last_at, self.end_at)
+        return None
+
+
+def window(attempt: records.JobAttempt, onset_at: datetime, policy: cases.WindowPolicy) -> Window:
+    """[onset − before, end + after]; with `policy.paper` the onset is the end."""
+    assert attempt.end_at is not None
+    start = attempt.end_at if policy.paper else onset_at
+    return Window(
+        start_at=start - timedelta(seconds=policy.before_s),
+        end_at=attempt.end_at + timedelta(seconds=policy.after_s),
+    )
+
+
+def widened(base: Window, signature: signatures.Signature, onset_at: datetime, end_at: datetime) -> Window:
+    """`base` with the signature's own bounds where it has some."""
+    start, end = base.start_at, base.end_at
+    if signature.window_before_s is not None:
+        start = onset_at - timedelta(seconds=signature.window_before_s)
+    if signature.window_after_s is not None:
+        end = end_at + timedelta(seconds=signature.window_after_s)
+    return Window(start_at=start, end_at=end)

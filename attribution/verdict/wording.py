@@ -1,0 +1,261 @@
+"""The sentences of a verdict: what happened, and what to do now."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from probing_cluster.attribution.verdict import claims, evidence_view, phrases, rank_claims
+from probing_cluster.core import digits, hostlist, records
+
+_HAPPENED = {
+    "gpu_lost": "{device} fell off the bus",
+    "gpu_row_remap_failure": "{device} could not repair a failed memory row",
+    "gpu_memory_contained": "{device} met an uncorrectable memory error that was contained to this job",
+    "gpu_memory_uncorrectable": "{device} met an uncorrectable memory error",
+    "gpu_nvlink": "an NVLink of {device} failed",
+    "nvswitch": "an NVSwitch of {node} failed",
+    "gpu_gsp_timeout": "the system processor (GSP) of {device} stopped answering",
+    "gpu_driver": "the driver or firmware of {device} failed",
+    "gpu_xid": "{device} reported an error",
+    "pcie": "the PCIe path of {device} failed",
+    "ib_link": "InfiniBand port {device} went down or failed",
+    "eth_link": "Ethernet link {device} failed",
+    "filesystem_mount": "file system {device} stopped answering",
+    "disk": "disk {device} failed",
+    "main_memory": "main memory of {node} returned an uncorrectable error",
+    "cpu_mce": "a processor of {node} raised a machine check",
+    "thermal_power": "power or cooling of {device} failed",
+    "kernel_panic": "the kernel of {node} stopped",
+    "node_lost": "{node} stopped answering Slurm",
+    "node_reboot": "{node} restarted under the job",
+    "system_services": "a system service ({device}) failed",
+    "oom_host": "the job ran out of main memory{on_node} and a process of it was killed",
+}
+
+
+_ROOT = frozenset({"root", "0"})
+
+
+def summary(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> str:
+    """One sentence: what, where, which evidence, how long before the end."""
+    winner = ranking.winner
+    special = _SPECIAL.get(winner.cause)
+    if special is not None:
+        return special(case, ranking)
+    if winner.words and winner.rule != "scheduler" and winner.cause not in _HAPPENED:
+        return _sentence(f"The program {_clean(winner.words)}")
+    text = _HAPPENED[winner.cause].format(
+        device=phrases.device_of_node(winner.device, winner.node),
+        node=winner.node or "a node",
+        on_node=f" on {winner.node}" if winner.node else "",
+    )
+    if winner.words and winner.evidence and winner.evidence[0].source in records.JOB_SIDE_SOURCES:
+        return _sentence(f"{text} (only the job's own side says so: {_clean(winner.words)})")
+    if winner.words:
+        text = (
+            f"{phrases.device_of_node(winner.device, winner.node)} {_clean(winner.words)}"
+            if winner.node
+            else f"the job {_clean(winner.words)}"
+        )
+    return _sentence(f"{text}{_by(winner)}{_when(case, winner)}")
+
+
+def _by(winner: claims.Claim) -> str:
+    first = next((e for e in winner.evidence), None)
+    if first is None or winner.words:
+        return ""
+    if first.source in records.JOB_SIDE_SOURCES:
+        return " (its own log says so; no node event confirms it)"
+    return f" ({phrases.what(first)})"
+
+
+def _when(case: evidence_view.Scene, winner: claims.Claim) -> str:
+    if not winner.evidence or winner.evidence[0].source in records.JOB_SIDE_SOURCES:
+        return ""
+    before = case.end_at - winner.at
+    if winner.at < case.start_at:
+        return f", {phrases.duration((case.start_at - winner.at).total_seconds())} before the job started"
+    if before < timedelta(0):
+        return f", first seen {phrases.duration(-before.total_seconds())} after the job ended"
+    if before < timedelta(seconds=1):
+        return " as the job ended"
+    late = ", when it already hung" if rank_claims.came_into_the_hang(case, winner) else ""
+    return f" {phrases.duration(before.total_seconds())} before the job ended{late}"
+
+
+def _node_lost(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> str:
+    winner = ranking.winner
+    node = winner.node or "a node of the job"
+    before = [s for s in case.sightings if s.event.node == winner.node and s.at <= case.end_at and s.cause not in ("node_lost", "node_reboot")]  # fmt: skip
+    if before:
+        seen = f"; before that it showed {phrases.what(before[-1].event)}"
+    elif winner.node in case.case.by_log:
+        seen = "; its log holds nothing of it"
+    elif winner.node in case.case.watched:
+        seen = "; nothing was seen on it before"
+    elif winner.node:
+        seen = "; nobody watched it"
+    else:
+        watched = [n for n in case.attempt.nodes if n in case.case.watched]
+        seen = "; nothing was seen on it before" if watched else "; nobody watched them"
+    boots = [s for s in case.of("node_reboot") if s.event.node == winner.node]
+    back = [s for s in boots if s.when is not evidence_view.When.BEFORE_START]
+    return _sentence(f"{node} stopped answering Slurm{seen}{'; it has restarted since' if back else ''}")
+
+
+def _unknown(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> str:
+    winner = ranking.winner
+    unwatched = hostlist.compress(case.unwatched_nodes)
+    felt = f"The job's own view: {_clean(winner.words)}; " if winner.evidence and winner.words else ""
+    if winner.rule == "scheduler" and winner.words:
+        felt = f"The job {winner.words}; "
+    watched = hostlist.compress(case.watched_nodes)
+    parts = [f"nothing seen on {watched} explains the end"] if watched else []
+    parts += [f"{unwatched} was not watched"] if unwatched else []
+    return _sentence(felt + " and ".join(parts))
+
+
+def _user_error(_case: evidence_view.Scene, ranking: rank_claims.Ranking) -> str:
+    winner = ranking.winner
+    first = next(iter(winner.evidence), None)
+    if first is not None and first.source in records.JOB_SIDE_SOURCES and not winner.by_elimination:
+        return _sentence(f"The program failed by itself: {_clean(winner.words)}")
+    return _sentence(f"The program {_clean(winner.words)}")
+
+
+def _oom_gpu(_case: evidence_view.Scene, _ranking: rank_claims.Ranking) -> str:
+    return "The program asked for more GPU memory than there is (CUDA out of memory)."
+
+
+def _own_words(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> str:
+    if case.hung_since is not None and ranking.winner.rule == "gang" and case.state in _ENDED_BY:
+        return _sentence(f"{_hung(case)}: {_clean(ranking.winner.words)}; then {_ended_by(case)}")
+    return _sentence(f"{ranking.winner.info.meaning.rstrip('.')}: {_clean(ranking.winner.words)}")
+
+
+_ENDED_BY = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})
+
+
+def _hung(case: evidence_view.Scene) -> str:
+    since = case.hung_since
+    assert since is not None
+    day = "%Y-%m-%d " if since.date() != case.end_at.date() else ""
+    waited = phrases.duration((case.end_at - since).total_seconds())
+    return f"Hung since {since:{day}%H:%M:%S}Z, {waited} before the end"
+
+
+def _ended_by(case: evidence_view.Scene) -> str:
+    return f"it {_cancelled_by(case)}" if case.state == "CANCELLED" else "it reached its time limit"
+
+
+def _cancelled_by(case: evidence_view.Scene) -> str:
+    by, user = case.attempt.cancelled_by, case.attempt.user
+    if not by:
+        return "was cancelled"
+    if by == user:
+        return f"was cancelled by its user ({user})"
+    if by in _ROOT:
+        return "was cancelled by root: by an administrator, or by Slurm itself"
+    if digits.is_number(by):
+        return f"was cancelled by user id {by}"
+    return f"was cancelled by {by}, not by its user"
+
+
+def _time_limit(case: evidence_view.Scene, _ranking: rank_claims.Ranking) -> str:
+    limit_s = case.attempt.time_limit_s
+    return _sentence(
+        f"The job reached its time limit{f' of {phrases.duration(limit_s)}' if limit_s else ''}{_lost_gpu(case)}"
+    )
+
+
+def _cancelled(case: evidence_view.Scene, _ranking: rank_claims.Ranking) -> str:
+    if case.hung_since is not None:
+        return _sentence(f"{_hung(case)}; then {_ended_by(case)}{_lost_gpu(case)}")
+    return _sentence(f"The job {_cancelled_by(case)}{_lost_gpu(case)}")
+
+
+def _lost_gpu(case: evidence_view.Scene) -> str:
+    """Names the GPU that was lost while the job had its node, and when."""
+    first = next(iter(case.lost_gpus), None)
+    if first is None:
+        return ""
+    name = phrases.device_of_node(first.device, first.event.node)
+    before = phrases.duration((case.end_at - first.at).total_seconds())
+    return f"; {name} had been lost {before} before ({phrases.what(first.event)})"
+
+
+def _requeued(_case: evidence_view.Scene, _ranking: rank_claims.Ranking) -> str:
+    return "A person, or the job itself, requeued the job; no fault was seen that explains it."
+
+
+def _refused(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> str:
+    node, why = ranking.winner.node or "a node", ranking.winner.words
+    then = "Slurm starts it elsewhere" if case.state == "REQUEUED" else "Slurm then ended the job"
+    return _sentence(f"Our Prolog refused {node} before the job began{f' ({why})' if why else ''}; {then}")
+
+
+def _preempted(case: evidence_view.Scene, _ranking: rank_claims.Ranking) -> str:
+    by, behind = case.case.preemptor, case.case.behind
+    if by is None:
+        return "A job of higher priority took its place."
+    return preempted_by(by.job_id, by.name, by.user, behind)
+
+
+def preempted_by(job_id: int, name: str, user: str, behind: records.Verdict | None = None) -> str:
+    """Who took its place, and because of what, when that had to start again."""
+    text = f"Preempted by job {job_id}" + (f" ({name}, {user})" if name and user else "")
+    if behind is not None:
+        text += f", which had to start again because of {behind.cause}"
+        text += f" on {behind.node}" if behind.node else ""
+    return _sentence(text)
+
+
+_SPECIAL = {
+    "node_lost": _node_lost,
+    "unknown": _unknown,
+    "user_error": _user_error,
+    "oom_gpu": _oom_gpu,
+    "collective_mismatch": _own_words,
+    "missing_rank": _own_words,
+    "rank_killed": _own_words,
+    "rank_stopped": _own_words,
+    "time_limit": _time_limit,
+    "user_cancelled": _cancelled,
+    "requeued_by_user": _requeued,
+    "node_refused": _refused,
+    "preempted": _preempted,
+}
+
+
+def next_step(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> str:
+    """The cause's next step with its names filled in, and the part's serial number where one is known."""
+    winner = ranking.winner
+    by = case.attempt.cancelled_by
+    if winner.cause == "node_refused" and case.state != "REQUEUED":
+        return f"Submit the job again: it was no fault of its own. Repair {winner.node or 'the node'}: it was refused before the job began."
+    if winner.cause == "user_cancelled" and case.hung_since is not None:
+        return "Find out why it hung: look at what its ranks did last, and at the last lines of its log."
+    if winner.cause == "user_cancelled" and by in _ROOT and by != case.attempt.user:
+        return "Ask the administrators why: root cancelled it, not its user."
+    text = winner.info.next_step.format(
+        device=phrases.device(winner.device) if winner.device else "the device",
+        node=winner.node or "the node",
+        user=case.attempt.user or "the user",
+        detail=_clean(winner.words) or "its log",
+    )
+    serial = next((e.detail["serial"] for e in winner.evidence if e.detail.get("serial")), None)
+    return f"{text.rstrip('.')} (serial {serial})." if serial else _sentence(text)
+
+
+def _clean(text: str) -> str:
+    """One line, not too long, without its final dot."""
+    line = " ".join(text.split())
+    line = line if len(line) <= 160 else line[:157] + "…"
+    return line.rstrip(".")
+
+
+def _sentence(text: str) -> str:
+    first = text.split(" ", 1)[0]
+    # A node or device keeps its own spelling: "n2 stopped answering", never "N2".
+    named = any(not c.isalpha() for c in first)
+    return (text if named else text[:1].upper() + text[1:]).rstrip(".") + "."

@@ -1,0 +1,1 @@
+"""`probing-ctl`: one file per group of commands."""

@@ -1,0 +1,48 @@
+"""`probing-ctl classify`: what kernel lines or a job's output say, one JSON object a line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import IO
+
+from probing_cluster.control_plane.cli import commands
+from probing_cluster.core import errors, packed
+
+
+def register(register: commands.Commands) -> None:
+    """Adds `classify`."""
+    made = register.add(
+        "classify", _classify, "name what kernel lines or a job's output say; one JSON object a line"
+    )
+    made.add_argument(
+        "file", metavar="FILE", nargs="?", default="-", help="a log, or - for standard input (the default)"
+    )
+    made.add_argument("--kind", choices=("kernel", "joblog"), help="what it is a log of (default: found out)")
+    made.add_argument("--all", action="store_true", help="also print a line for what says nothing")
+
+
+def _classify(args: argparse.Namespace) -> int:
+    if args.file == "-":
+        return _stream(sys.stdin.buffer, args, follow=not sys.stdin.seekable())
+    try:
+        with packed.opened(Path(args.file)) as stream:
+            return _stream(stream, args, follow=False)
+    except OSError as exc:
+        msg = f"{args.file}: {exc.strerror}"
+        raise errors.UsageError(msg) from exc
+
+
+def _stream(stream: IO[bytes], args: argparse.Namespace, *, follow: bool) -> int:
+    from probing_cluster.evidence import classify
+
+    # `| head` ends us as it ends grep: silently, in the middle of whatever.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    for found in classify.classify_stream(stream, args.kind, args.all):
+        sys.stdout.write(json.dumps(found, default=str, ensure_ascii=True) + "\n")
+        if follow:
+            sys.stdout.flush()
+    return 0

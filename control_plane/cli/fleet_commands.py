@@ -1,0 +1,188 @@
+"""`probing-ctl fleet FIGURE`: the reliability figures of the whole cluster, as tables, JSON or a page."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from probing_cluster.control_plane.cli import commands, span
+from probing_cluster.control_plane.terminal import fleet_text, progress
+from probing_cluster.core import clock, errors, settings
+
+if TYPE_CHECKING:
+    from probing_cluster.db import store as db_store
+
+FIGURES = {
+    "state-breakdown": "jobs and GPU time by final state",
+    "job-sizes": "jobs and GPU time by size",
+    "failure-rates": "attributed failures per component and GPU-hour, with intervals",
+    "failures-over-time": "attributed failures over time, by component",
+    "large-job-rate": "failures per node-day of large jobs (r_f)",
+    "mttf-by-size": "mean time to failure by job size, with intervals and projection",
+    "goodput-loss": "GPU-hours lost by size, first and second order",
+    "run-ettr": "effective training time ratio of every run",
+    "expected-ettr": "what the models expect by size, and the best checkpoint interval",
+    "what-if": "fewer failures, other checkpoints, faster restarts",
+    "cooccurrence": "which faults come together",
+    "requeue-storms": "jobs that failed again and again, and what they preempted",
+}
+"""Every figure, by the name of its function in attribution.fleet."""
+
+_EPILOG = "figures:\n" + "\n".join(f"  {name:<20} {meaning}" for name, meaning in FIGURES.items())
+
+
+def register(register: commands.Commands) -> None:
+    """Adds `fleet`."""
+    made = register.add("fleet", _fleet, "reliability figures of the cluster", epilog=_EPILOG)
+    made.add_argument(
+        "figure",
+        metavar="FIGURE",
+        choices=(*FIGURES, "all"),
+        nargs="?",
+        default="all",
+        help="one of those below, or all (the default)",
+    )
+    made.add_argument("--since", default="28d", metavar="WHEN", help="28d (ago, the default), 2026-01-31 …")
+    made.add_argument("--until", metavar="WHEN", help="end of the span (default now)")
+    made.add_argument("--partition", metavar="NAME", help="attempts of this partition only")
+    made.add_argument("--user", metavar="NAME", action="append", help="attempts of these users only")
+    made.add_argument(
+        "--set",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a parameter of the figure, such as min_gpus=64",
+    )
+    made.add_argument(
+        "--tables", action="store_true", help="all figures with their tables, not one screen in words"
+    )
+    made.add_argument("--json", action="store_true", help="one JSON object")
+    made.add_argument(
+        "--html", metavar="FILE", type=Path, help="write a self-contained page with drawn charts instead"
+    )
+
+
+def _fleet(args: argparse.Namespace) -> int:
+    from probing_cluster.db import store as db_store
+
+    config = settings.load(args.config)
+    now = clock.SYSTEM.now()
+    since = span.instant(args.since, now)
+    until = span.instant(args.until, now) if args.until else now
+    names = list(FIGURES) if args.figure == "all" else [args.figure]
+    about = {"since": since, "until": until, "partition": args.partition, "users": args.user}
+    given = _given(args.set)
+    with db_store.Store.open(config) as store, progress.Progress("fleet", len(names), "figures") as done:
+        _require_attempts(store, config, args, since, until)
+        found = {}
+        for name in names:
+            done.at(name)
+            found[name] = compute(name, store, config, about, given)
+            done.step()
+    if args.html:
+        return _page(args.html, config, found, now)
+    if args.json:
+        plain = {name: figure.to_json() for name, figure in found.items()}
+        print(json.dumps(plain if args.figure == "all" else plain[args.figure], indent=2))
+    else:
+        _print(args, config, {name: figure.to_json() for name, figure in found.items()})
+    return 0
+
+
+def _print(args: argparse.Namespace, config: settings.Settings, plain: Mapping[str, Any]) -> None:
+    if args.figure == "all":
+        print(fleet_text.summary(plain, config.cluster.name))
+    if args.figure != "all" or args.tables:
+        print("\n" * (args.figure == "all"), end="")
+        print("\n\n".join(fleet_text.one(name, FIGURES[name], figure) for name, figure in plain.items()))
+
+
+def _require_attempts(
+    store: db_store.Store,
+    config: settings.Settings,
+    args: argparse.Namespace,
+    since: datetime,
+    until: datetime,
+) -> None:
+    """Raises NotFound for a partition or user that no attempt of the span has: a slip of the keyboard."""
+    if until <= since:
+        raise errors.UsageError(f"--until {args.until or 'now'} is not after --since {args.since}")
+    if not (args.partition or args.user):
+        return
+    about = {"since": since, "until": until, "partition": args.partition, "users": args.user}
+    sizes = compute("job-sizes", store, config, about, {}).to_json()
+    if not sizes["sizes"] and not sizes["n_unknown_gpus"]:
+        named = [f"partition {args.partition}"] if args.partition else []
+        named += [f"user {' or '.join(args.user)}"] if args.user else []
+        between = f"{since:%Y-%m-%d %H:%M} and {until:%Y-%m-%d %H:%M} UTC"
+        raise errors.NotFound(f"no attempt of {', '.join(named)} ran between {between}")
+
+
+def _page(target: Path, config: settings.Settings, found: Mapping[str, Any], made_at: datetime) -> int:
+    from probing_cluster.reports import fleet_page
+
+    plain = {name: figure.to_json() for name, figure in found.items()}
+    try:
+        target.write_text(
+            fleet_page.render(config.cluster.name, plain, FIGURES, made_at=made_at), encoding="utf-8"
+        )
+    except OSError as exc:
+        raise errors.UsageError(f"{target} cannot be written: {exc.strerror}") from exc
+    print(f"probing-ctl: wrote {target}", file=sys.stderr)
+    return 0
+
+
+def compute(
+    name: str, store: Any, config: settings.Settings, about: Mapping[str, Any], given: Mapping[str, str]
+) -> Any:
+    """One figure; parameters of other figures are left out, unknown ones raise UsageError."""
+    import inspect
+
+    from probing_cluster.attribution.history import history
+    from probing_cluster.attribution.reliability import accounts, fleet
+
+    work = getattr(fleet, name.replace("-", "_"))
+    known = inspect.signature(work).parameters
+    options: dict[str, Any] = {}
+    for key, value in given.items():
+        if key not in known:
+            allowed = (
+                ", ".join(k for k, p in known.items() if p.kind is p.KEYWORD_ONLY and k != "assume") or "none"
+            )
+            raise errors.UsageError(f"{name} has no parameter {key!r}; it has: {allowed}")
+        options[key] = _value(key, value, str(known[key].annotation))
+    if "assume" in known:
+        options["assume"] = accounts.assumptions(config.attribution)
+    # Exported months and Postgres as one, for figures that read attempts rather than stored accounts.
+    source = history.of(store) if "Given" in str(known["source"].annotation) else store
+    return work(source, **about, **options)
+
+
+def _given(texts: Sequence[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    bad = [text for text, (name, equals, _) in zip(texts, pairs, strict=True) if not name or not equals]
+    if bad:
+        raise errors.UsageError(f"{bad[0]!r} is not NAME=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+def _value(name: str, text: str, annotation: str) -> Any:
+    """`text` as the parameter's type."""
+    try:
+        if annotation.startswith("Iterable"):
+            items = [item for item in text.split(",") if item]
+            return [int(item) for item in items] if "int" in annotation else items
+        if "bool" in annotation:
+            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[
+                text.lower()
+            ]
+        if "int" in annotation:
+            return int(text)
+        return float(text) if "float" in annotation else text
+    except (ValueError, KeyError) as exc:
+        raise errors.UsageError(f"{name}={text!r} does not fit {annotation}") from exc

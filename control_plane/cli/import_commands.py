@@ -1,0 +1,156 @@
+"""`probing-ctl import`: history from files, for a site that has nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from probing_cluster.control_plane.cli import commands, span
+from probing_cluster.control_plane.terminal import progress
+from probing_cluster.core import clock, errors, settings
+
+_EPILOG = """example:
+  probing-ctl import --sacct sacct.txt --kernel n2=n2-kern.log --joblog 4242=slurm-4242.out --database ./history
+  export PROBING_CONFIG=./history/probing.toml
+  probing-ctl attribute && probing-report 4242"""
+
+
+def register(register: commands.Commands) -> None:
+    """Adds `import`."""
+    made = register.add("import", _import, "load history from files into a database", epilog=_EPILOG)
+    made.add_argument(
+        "--sacct",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="`sacct -P` text or `sacct --json`",
+    )
+    made.add_argument(
+        "--kernel", metavar="NODE=FILE", action="append", default=[], help="a node's kernel log"
+    )
+    made.add_argument("--joblog", metavar="JOBID=FILE", action="append", default=[], help="a job's output")
+    made.add_argument(
+        "--events", metavar="FILE", type=Path, action="append", default=[], help="one JSON object a line"
+    )
+    made.add_argument(
+        "--boot",
+        metavar="NODE=WHEN",
+        action="append",
+        default=[],
+        help="boot instant, for logs that say only uptime",
+    )
+    made.add_argument("--timezone", metavar="TZ", help="IANA zone of times without one (default UTC)")
+    made.add_argument(
+        "--fields", metavar="LIST", help="columns of `sacct --noheader` output, as given to --format"
+    )
+    made.add_argument("--delimiter", metavar="TEXT", help="of `sacct -P` (default: found out)")
+    made.add_argument(
+        "--cluster", metavar="NAME", help="cluster of rows that do not say (default [cluster] name)"
+    )
+    made.add_argument("--database", metavar="DIR|URL", help="where to load it (default: as configured)")
+    made.add_argument(
+        "--rejects",
+        metavar="DIR",
+        type=Path,
+        help="where unreadable rows are kept (default: beside the database)",
+    )
+
+
+def _import(args: argparse.Namespace) -> int:
+    with progress.Progress("import", None, "files"):
+        config, done = _loaded(args)
+    _say(args, config, done)
+    return 0
+
+
+def _loaded(args: argparse.Namespace) -> tuple[settings.Settings, object]:
+    if not (args.sacct or args.kernel or args.joblog or args.events):
+        msg = "nothing to import; give --sacct, --kernel, --joblog or --events"
+        raise errors.UsageError(msg)
+    from probing_cluster.control_plane.imports import load
+    from probing_cluster.db import store as db_store
+
+    base = settings.load(args.config)
+    config = dataclasses.replace(base, database=database_of(base, args.database))
+    now = clock.SYSTEM.now()
+    load.zone_of(args.timezone)
+    order = load.Order(
+        sacct=args.sacct,
+        kernel=[(name, Path(path)) for name, path in _pairs(args.kernel, "--kernel NODE=FILE")],
+        joblog=[(name, Path(path)) for name, path in _pairs(args.joblog, "--joblog JOBID=FILE")],
+        events=args.events,
+        boots={name: span.instant(when, now) for name, when in _pairs(args.boot, "--boot NODE=WHEN")},
+        timezone=args.timezone,
+        delimiter=args.delimiter,
+        fields=args.fields.split(",") if args.fields else None,
+        cluster=args.cluster or base.cluster.name,
+        now=now,
+    )
+    files = load.read(order)
+    # Only what was read makes a database: job output alone is about attempts that one has already.
+    with db_store.Store.open(
+        config, upgrade=bool(files.attempts or files.events or config.database.url)
+    ) as store:
+        done = load.save(store, order, files)
+    return config, done
+
+
+def database_of(base: settings.Settings, text: str | None) -> settings.DatabaseSettings:
+    """The database that `--database` names: a directory or a URL; as configured when it names none."""
+    if text is None:
+        return base.database
+    if "://" in text:
+        return dataclasses.replace(base.database, url=text)
+    return dataclasses.replace(base.database, url="", directory=str(Path(text).resolve()))
+
+
+def _pairs(texts: Sequence[str], form: str) -> list[tuple[str, str]]:
+    pairs = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or not equals or not value:
+            msg = f"{text!r} is not {form}"
+            raise errors.UsageError(msg)
+        pairs.append((name, value))
+    return pairs
+
+
+def _say(args: argparse.Namespace, config: settings.Settings, done: object) -> None:
+    from probing_cluster.control_plane.imports import kept_aside, load
+
+    assert isinstance(done, load.Loaded)
+    print("\n".join(done.lines))
+    directory = Path(config.database.directory)
+    home = args.rejects or (Path.cwd() if config.database.url else directory)
+    kept = kept_aside.write(done.bad, home)
+    if kept:
+        print(
+            "\n".join(
+                [
+                    f"{len(done.bad)} rows could not be read; they are kept in {kept}:",
+                    *kept_aside.shown(done.bad),
+                ]
+            )
+        )
+    print(f"stored {done.n_attempts} attempts and {done.n_events} new events")
+    if args.database and not config.database.url:
+        path = directory / "probing.toml"
+        if not path.exists():
+            path.write_text(_config_text(done.cluster, directory), encoding="utf-8")
+        print(f"next: export PROBING_CONFIG={path}; probing-ctl attribute; probing-report JOBID")
+
+
+def _config_text(cluster: str, directory: Path) -> str:
+    def quoted(text: str) -> str:
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+    sections = (
+        ("cluster", "name", cluster),
+        ("database", "directory", str(directory)),
+        # Not the socket of a live service: it speaks for another database.
+        ("service", "socket", str(directory / "report.sock")),
+    )
+    return "\n".join(f"[{section}]\n{key} = {quoted(value)}\n" for section, key, value in sections)

@@ -1,0 +1,83 @@
+"""`probing-ctl`: the operators' command."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from probing_cluster.control_plane.cli import commands
+from probing_cluster.core import command_line, errors
+
+GROUPS = (
+    "db",
+    "serve",
+    "classify",
+    "import",
+    "attribute",
+    "fleet",
+    "lemon",
+    "nodes",
+    "ranks",
+    "policy",
+    "query",
+    "doctor",
+    "dashboards",
+    "completion",
+)
+"""Command groups in the order of the help; each is `<name>_commands.py` and imports its tools when it runs."""
+
+_EPILOG = """exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 no such thing, 4 database unreachable,
+5 not permitted, 6 Slurm unreachable, 7 malformed input"""
+
+
+def parser() -> command_line.Parser:
+    """The command line, with every group that is installed."""
+    made = command_line.Parser(
+        prog="probing-ctl",
+        description="Runs and asks Probing Cluster.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command_line.add_version(made)
+    register = commands.Commands(made)
+    for group in GROUPS:
+        name = f"probing_cluster.control_plane.cli.{group}_commands"
+        if importlib.util.find_spec(name) is not None:
+            importlib.import_module(name).register(register)
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; its exit code."""
+    args = parser().read(argv)
+    try:
+        code: int = args.run(args)
+        sys.stdout.flush()
+    except errors.ProbingError as exc:
+        print(f"probing-ctl: {exc}", file=sys.stderr)
+        return exc.exit_code
+    except ModuleNotFoundError as exc:
+        library = (exc.name or "probing_cluster").partition(".")[0]
+        if library in {"probing_cluster", *sys.stdlib_module_names}:
+            raise
+        # Nodes get the agent's few libraries only (docs/install.md).
+        print(
+            f"probing-ctl: {library} is not installed on this host: run this on the service's host",
+            file=sys.stderr,
+        )
+        return errors.UsageError.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

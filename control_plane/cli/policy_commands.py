@@ -1,0 +1,110 @@
+"""`probing-ctl policy`: what the policy is, and what it would have done."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from datetime import timedelta
+
+from probing_cluster.control_plane.cli import commands, span
+from probing_cluster.core import clock, errors, settings, settings_manual
+
+
+def register(register: commands.Commands) -> None:
+    """Adds `policy simulate|show`."""
+    group = register.group("policy", "the drain policy: its settings, and a replay of history")
+    made = group.add("simulate", _simulate, "say what the policy would have done with the events of the past")
+    made.add_argument("--since", default="7d", metavar="WHEN", help="7d (ago, the default), 2026-01-31 …")
+    made.add_argument("--until", metavar="WHEN", help="end of the replay (default now)")
+    made.add_argument("--json", action="store_true", help="one JSON object")
+    group.add("show", _show, "print the settings in force")
+
+
+def _show(args: argparse.Namespace) -> int:
+    config = settings.load(args.config).policy
+    for section, key, _, meaning in settings_manual.describe():
+        if section == "policy":
+            print(f"{key} = {getattr(config, key)!r}\n    {meaning}")
+    return 0
+
+
+def _simulate(args: argparse.Namespace) -> int:
+    from probing_cluster.control_plane.policy import simulate, slurm_actions
+    from probing_cluster.core import records
+    from probing_cluster.db import store as db_store
+    from probing_cluster.slurm_plugins import commands as slurm_commands
+
+    config = settings.load(args.config)
+    now = clock.SYSTEM.now()
+    since = span.instant(args.since, now)
+    until = span.instant(args.until, now) if args.until else now
+    with db_store.Store.open(config) as store:
+        events = store.events(since=since, until=until, min_severity=records.Severity.LOW)
+        attempts = store.attempts(since=since - timedelta(hours=1), until=until)
+    try:
+        runner = slurm_commands.SlurmCommands(settings=config.slurm)
+        nodes = {n.name: n for n in simulate.in_service(slurm_actions.SlurmHands(config, runner).nodes())}
+        asked = "Slurm"
+    except errors.SlurmUnavailable:
+        nodes, asked = simulate.nodes_of(attempts), "the jobs' own nodes"
+    found = simulate.replay(events, attempts, nodes, config.policy)
+    print(json.dumps(_json(found), indent=2) if args.json else _text(found, asked))
+    return 0
+
+
+def _json(found: object) -> dict[str, object]:
+    from probing_cluster.control_plane.policy import simulate
+
+    assert isinstance(found, simulate.Replay)
+    return {
+        "events": found.n_events,
+        "failed_anyway": found.n_failed_anyway,
+        "completed_anyway": found.n_completed_anyway,
+        "gpu_h_cut": found.gpu_h_cut,
+        "decisions": [
+            {
+                "at": clock.iso_z(at),
+                "node": d.node,
+                "action": d.action,
+                "state": d.held or "would act",
+                "why": d.why,
+                "reason": d.reason,
+                "job_id": d.job.job_id if d.job else None,
+                "event_ids": [str(e) for e in d.event_ids],
+            }
+            for at, d in found.decisions
+        ],
+    }
+
+
+def _text(found: object, asked: str) -> str:
+    from probing_cluster.control_plane.policy import simulate
+    from probing_cluster.control_plane.terminal import table
+
+    assert isinstance(found, simulate.Replay)
+    rows = [
+        (
+            clock.iso_z(at.replace(microsecond=0)),
+            d.node,
+            d.action,
+            d.job.job_id if d.job else None,
+            d.held or "act",
+            d.reason,
+            d.why,
+        )
+        for at, d in found.decisions
+    ]
+    acted = [d for _, d in found.decisions if not d.held]
+    lines = [table.render(("AT", "NODE", "ACTION", "JOB", "STATE", "REASON", "WHY"), rows)] if rows else []
+    lines += [
+        (
+            f"{found.n_events} events could act: {sum(d.action == 'drain' for d in acted)} drains, "
+            f"{sum(d.action == 'requeue' for d in acted)} requeues, {len(found.decisions) - len(acted)} held back"
+        ),
+        (
+            f"of the requeued attempts {found.n_failed_anyway} ended badly anyway, {found.n_completed_anyway} had completed "
+            f"({found.gpu_h_cut:.1f} GPU-hours cut short)"
+        ),
+        f"assumed: every fault confirmed by its agent, every job requeueable, nodes as {asked} knows them",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,86 @@
+"""`probing-ctl query SQL`: one read-only question to the database."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from probing_cluster.control_plane.cli import commands
+from probing_cluster.control_plane.terminal import table
+from probing_cluster.core import errors, settings
+
+_EPILOG = """The tables are in schema probing, the documented views in schema ops; both are searched.
+example: probing-ctl query "select cause, count(*) from verdict group by 1 order by 2 desc\""""
+
+_MOST_TIMEOUT_S = 86_400
+
+
+def register(register: commands.Commands) -> None:
+    """Adds `query`."""
+    made = register.add("query", _query, "ask the database one read-only SQL question", epilog=_EPILOG)
+    made.add_argument("sql", metavar="SQL", help="one statement, or - for standard input")
+    made.add_argument(
+        "--format", choices=("table", "csv", "json"), default="table", help="how to print the rows"
+    )
+    made.add_argument(
+        "--limit", type=int, default=1000, metavar="N", help="print at most N rows (default 1000, 0 = all)"
+    )
+    made.add_argument(
+        "--timeout", type=float, default=60.0, metavar="S", help="give up after S seconds (default 60)"
+    )
+
+
+def _query(args: argparse.Namespace) -> int:
+    import psycopg
+
+    from probing_cluster.db import engines
+
+    if args.limit < 0 or not 0 < args.timeout < _MOST_TIMEOUT_S:
+        raise errors.UsageError(f"--limit must not be below 0, --timeout between 0 and {_MOST_TIMEOUT_S:,} s")
+    config = settings.load(args.config)
+    sql = sys.stdin.read() if args.sql == "-" else args.sql
+    # Read-only by the server's word, not by looking at the text.
+    options = (
+        f"-c default_transaction_read_only=on -c statement_timeout={int(args.timeout * 1000)} -c TimeZone=UTC"
+    )
+    try:
+        with psycopg.connect(
+            engines.url_of(config), options=f"{options} -c search_path=probing,ops,public", connect_timeout=10
+        ) as link:
+            link.read_only = True
+            with link.cursor(name="probing_ctl") as cursor:
+                cursor.execute(sql)
+                rows = cursor.fetchmany(args.limit + 1) if args.limit else cursor.fetchall()
+                heads = [c.name for c in cursor.description or ()]
+    except (psycopg.errors.SyntaxError, psycopg.errors.DataError, psycopg.errors.ProgrammingError) as exc:
+        raise errors.UsageError(f"{engines.first_line(exc)}; one SELECT is answered") from exc
+    except psycopg.errors.QueryCanceled as exc:
+        raise errors.ProbingError(
+            f"no answer within {args.timeout:g} s; --timeout S gives it longer"
+        ) from exc
+    except psycopg.errors.ReadOnlySqlTransaction as exc:
+        raise errors.NotPermitted(f"only questions are answered: {engines.first_line(exc)}") from exc
+    except psycopg.Error as exc:
+        raise engines.meaning(exc) from exc
+    more = bool(args.limit) and len(rows) > args.limit
+    if not rows and args.format == "table":
+        print("probing-ctl: no rows", file=sys.stderr)
+    _print(args.format, heads, rows[: args.limit] if more else rows)
+    if more:
+        print(f"probing-ctl: more than {args.limit} rows; --limit 0 prints all", file=sys.stderr)
+    return 0
+
+
+def _print(form: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    if form == "csv":
+        writer = csv.writer(sys.stdout)
+        writer.writerow(heads)
+        writer.writerows(rows)
+    elif form == "json":
+        print(json.dumps([dict(zip(heads, row, strict=True)) for row in rows], indent=2, default=str))
+    else:
+        print(table.render(heads, rows))

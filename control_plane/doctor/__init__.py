@@ -1,0 +1,1 @@
+"""`probing-ctl doctor`: every assumption about the site, checked, with the fix."""

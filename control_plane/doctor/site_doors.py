@@ -1,0 +1,87 @@
+"""What `probing-ctl doctor` finds about the ways in to the service: its socket, MUNGE, and the door on the network."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from probing_cluster.control_plane.doctor import site_certificates
+from probing_cluster.core import errors, network_address, settings
+from probing_cluster.reports import munge
+from probing_cluster.slurm_plugins import doctor
+
+_CONNECT_S = 5.0
+
+
+def own_socket(config: settings.Settings) -> Iterator[doctor.Finding]:
+    """The service listens on this host."""
+    path = Path(config.service.socket)
+    if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
+        yield doctor.Finding(name="report_socket", level="ok", found=str(path))
+        return
+    why = "users' probing-report is answered only while probing-ctl serve runs"
+    fix = "systemctl start probing-serve; by hand: probing-ctl serve"
+    yield doctor.Finding(name="report_socket", level="warn", found=f"no socket at {path}", why=why, fix=fix)
+
+
+def munged(config: settings.Settings) -> Iterator[doctor.Finding]:
+    """A credential made here is read here, and says who made it."""
+    try:
+        vouched = munge.decode(
+            munge.encode(b"probing-doctor", config.service.munge_socket),
+            time.time(),
+            config.service.munge_socket,
+        )
+    except errors.NotPermitted as exc:
+        asked_for = bool(config.service.listen)
+        yield doctor.Finding(
+            name="munge",
+            level="fail" if asked_for else "note",
+            found=str(exc),
+            why="users of other hosts cannot be told apart: their probing-report is refused",
+            fix="systemctl start munge; [service] munge_socket where munged listens elsewhere",
+        )
+        return
+    level = "ok" if vouched.uid == os.geteuid() else "fail"
+    why = "" if level == "ok" else "whoever made that munged's key is who it says"
+    fix = "" if level == "ok" else "the site's munged at [service] munge_socket"
+    yield doctor.Finding(name="munge", level=level, found=f"vouches for uid {vouched.uid}", why=why, fix=fix)
+
+
+def network_door(config: settings.Settings) -> Iterator[doctor.Finding]:
+    """Login nodes find the service at [service] address, by a certificate they can check; quiet where there is none."""
+    service = config.service
+    if not service.listen and not service.address:
+        return
+    if not service.address:
+        yield doctor.Finding(
+            name="network_door",
+            level="note",
+            found=f"listens on {service.listen}, but no [service] address is set here",
+            why="whether login nodes reach it is not checked",
+            fix="[service] address = HOST:PORT, as login nodes have it",
+        )
+        return
+    host, port = network_address.parse(service.address, "[service] address")
+    try:
+        context = ssl.create_default_context(cafile=service.tls_ca or None)
+        with (
+            socket.create_connection((host, port), timeout=_CONNECT_S) as plain,
+            context.wrap_socket(plain, server_hostname=host) as door,
+        ):
+            ends = ssl.cert_time_to_seconds(str((door.getpeercert() or {})["notAfter"]))
+    except OSError as exc:  # TLS's own errors among them
+        yield doctor.Finding(
+            name="network_door",
+            level="fail",
+            found=f"{service.address}: {exc}",
+            why="probing-report on login nodes gets no answer",
+            fix="systemctl status probing-serve; [service] listen, tls_certificate and tls_ca; the firewall between",
+        )
+        return
+    yield site_certificates.judge("network_door", service.address, ends - time.time())

@@ -1,0 +1,228 @@
+"""What `probing-ctl doctor` finds about files and rights: what root runs, what is secret, who may touch nodes."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shlex
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from probing_cluster.control_plane.doctor import safe_fix
+from probing_cluster.core import database_url, errors, secret_file, settings
+from probing_cluster.slurm_plugins import admin_level, commands, doctor
+
+ROOTS_HOOKS = ("Prolog", "Epilog", "HealthCheckProgram")
+"""What slurmd starts as root."""
+_EVERYBODYS_ACCOUNTS = frozenset({"nobody", "daemon", "bin", "sys", "www-data", "games", "guest"})
+EVERYBODYS = ("TaskProlog", "PlugStackConfig")
+"""What is read or run in every user's name: whoever can write it is every user."""
+
+
+def untrusted(path: Path, owner: int = 0) -> str | None:
+    """Why `path` must not be run by root: the first part of it, links followed, that another can change; None = none.
+
+    A directory that all may write is no better for being sticky: its owner's files may be there, not ours.
+    """
+    return next((why for _, why in open_parts(path, owner)), None)
+
+
+def open_parts(path: Path, owner: int = 0) -> list[tuple[Path, str]]:
+    """Every part of `path` that others can change, and why."""
+    found = []
+    for part in parts(path):
+        told = part.lstat()
+        if told.st_uid not in {0, owner}:
+            found.append((part, f"{part} belongs to uid {told.st_uid}"))
+        elif not stat.S_ISLNK(told.st_mode) and told.st_mode & 0o022:
+            found.append((part, f"{part} is mode {stat.S_IMODE(told.st_mode):04o}: others can write it"))
+    return found
+
+
+def parts(path: Path) -> list[Path]:
+    """The path, what its links lead to, and every directory above either."""
+    return [part for place in (path, path.resolve()) for part in (place, *place.parents)]
+
+
+def hooks(config: Mapping[str, str]) -> Iterator[doctor.Finding]:
+    """The programs that slurm.conf names, as they lie on this host: only root may be able to change them."""
+    for key in (*ROOTS_HOOKS, *EVERYBODYS):
+        found = list(_files(config.get(key, "")))
+        bad = [why for path in found if (why := untrusted(path))]
+        first = next((path for path in found if untrusted(path)), None)
+        name = f"{key.lower()}_path"
+        if bad and first is not None:
+            yield doctor.Finding(
+                name=name,
+                level="fail",
+                found="; ".join(bad[:3]),
+                why="whoever can change it is root (or every user) on every node",
+                fix=safe_fix.for_program(first, (p for p, _ in open_parts(first)), f"{key} in slurm.conf"),
+            )
+        elif found:
+            yield doctor.Finding(name=name, level="ok", found=", ".join(map(str, found[:3])))
+        elif config.get(key):
+            yield doctor.Finding(
+                name=name,
+                level="note",
+                found=f"{config[key]} is not on this host",
+                why="its owner and mode can only be seen where it lies",
+                fix="probing-ctl doctor --node on a compute node",
+            )
+
+
+def _files(patterns: str) -> Iterator[Path]:
+    for pattern in filter(None, patterns.split(",")):
+        path = Path(pattern)
+        if any(mark in pattern for mark in "*?["):
+            yield from sorted(path.parent.glob(path.name))
+        elif path.is_absolute() and path.exists():
+            yield path
+
+
+def settings_file(path: Path) -> Iterator[doctor.Finding]:
+    """The settings themselves: who writes them decides what the daemons do."""
+    if not path.exists():
+        why = "the defaults stand: an embedded database, cluster name `cluster`"
+        yield doctor.Finding(name="settings", level="note", found=f"no {path}", why=why, fix=f"write {path}")
+        return
+    bad = untrusted(path, os.geteuid())
+    if bad:
+        wrong = (part for part, _ in open_parts(path, os.geteuid()))
+        fix = safe_fix.for_program(path, wrong, "--config, or PROBING_CONFIG")
+        why = "whoever writes it says what our daemons do"
+        yield doctor.Finding(name="settings", level="fail", found=bad, why=why, fix=fix)
+    else:
+        yield doctor.Finding(name="settings", level="ok", found=str(path))
+
+
+def secrets(config: settings.Settings, path: Path) -> Iterator[doctor.Finding]:
+    """Passwords and keys: in files that nobody else reads."""
+    urls = (config.database.url, config.agent.database_url)
+    if any(database_url.has_password(url) for url in urls) and path.exists() and path.stat().st_mode & 0o077:
+        yield doctor.Finding(
+            name="secrets",
+            level="fail",
+            found=f"{path} holds a password and is mode {stat.S_IMODE(path.stat().st_mode):04o}",
+            why="whoever can read it can connect",
+            fix="take the password out of it: passfile= or sslkey= in the URL names a private file",
+        )
+    keys = (database_url.parameters(url).get("sslkey", "") for url in urls)
+    named = (config.mail.password_file, config.lemon.webhook_secret_file, config.service.tls_key, *keys)
+    for secret in filter(None, dict.fromkeys(named)):
+        try:
+            secret_file.require_private(Path(secret))
+        except errors.SettingsError as exc:
+            why = "it is not read while it is so: nothing is delivered, mailed, posted or answered with it"
+            yield doctor.Finding(
+                name="secrets",
+                level="fail",
+                found=str(exc),
+                why=why,
+                fix=safe_fix.for_secret(Path(secret), "the setting that names it"),
+            )
+
+
+def helper(config: settings.Settings) -> Iterator[doctor.Finding]:
+    """The one process that may touch nodes: there, and its socket open to the service only."""
+    if not config.slurm.helper_socket:
+        if not config.policy.observe_only:
+            why = "the service itself needs the right to drain every node and requeue every job"
+            fix = "run probing-node-helper as SlurmUser, and set [slurm] helper_socket"
+            yield doctor.Finding(name="helper", level="note", found="none", why=why, fix=fix)
+        return
+    path = Path(config.slurm.helper_socket)
+    if not path.is_socket():
+        level = "note" if config.policy.observe_only else "fail"
+        why = "nothing can be drained or requeued"
+        fix = "start probing-node-helper.service"
+        yield doctor.Finding(name="helper", level=level, found=f"no socket at {path}", why=why, fix=fix)
+    elif path.stat().st_mode & 0o077:
+        found = f"{path} is mode {stat.S_IMODE(path.stat().st_mode):04o}"
+        why = "it still answers root and the service only, but others may keep it busy"
+        yield doctor.Finding(
+            name="helper",
+            level="warn",
+            found=found,
+            why=why,
+            fix="systemctl restart probing-node-helper, which makes its socket anew",
+        )
+    else:
+        yield doctor.Finding(name="helper", level="ok", found=str(path))
+
+
+def account(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.Finding]:
+    """The service's account, by the owner of its socket: an operator in Slurm's accounting, and no more."""
+    path = Path(config.service.socket)
+    if not path.is_socket() or path.stat().st_uid == 0:
+        return
+    try:
+        name = pwd.getpwuid(path.stat().st_uid).pw_name
+        operators = admin_level.ask(run).operators
+    except (KeyError, errors.SlurmUnavailable) as exc:
+        why = "whether the service sees everybody's jobs is unknown"
+        yield doctor.Finding(
+            name="admin_level",
+            level="warn",
+            found=f"cannot be told: {exc}",
+            why=why,
+            fix="sacctmgr show user",
+        )
+        return
+    if name in operators:
+        yield doctor.Finding(name="admin_level", level="ok", found=f"{name} is an operator")
+        return
+    yield doctor.Finding(
+        name="admin_level",
+        level="warn",
+        found=f"{name} is no operator",
+        why="where PrivateData hides jobs, the service sees none of them",
+        fix=_operator(name),
+    )
+
+
+def _operator(name: str) -> str:
+    """How the service becomes an operator; an account that others share must never become one."""
+    if name in _EVERYBODYS_ACCOUNTS:
+        return f"run probing-ctl serve under an account of its own, not {name}; then doctor says how it becomes an operator"
+    quoted = shlex.quote(name)
+    return (
+        f"if only probing-ctl serve uses {name}: sacctmgr add user {quoted} account=root adminlevel=operator"
+        f" (or modify user where name={quoted} set adminlevel=operator)"
+    )
+
+
+def agent_socket(config: settings.Settings) -> Iterator[doctor.Finding]:
+    """On a compute node: the agent listens, where only root can stand in for it."""
+    path = Path(config.agent.socket)
+    if not path.is_socket():
+        why = "hooks go on without an answer: no job is recorded, no GPU known, nothing refused"
+        fix = "systemctl start probing-agent"
+        yield doctor.Finding(
+            name="agent_socket", level="fail", found=f"no socket at {path}", why=why, fix=fix
+        )
+    elif bad := untrusted(path.parent):
+        why = (
+            "another process could put its own socket there (hooks would not believe it, nor hear the agent)"
+        )
+        yield doctor.Finding(
+            name="agent_socket",
+            level="fail",
+            found=bad,
+            why=why,
+            fix=safe_fix.for_socket("[agent] socket"),
+        )
+    else:
+        yield doctor.Finding(name="agent_socket", level="ok", found=str(path))
+
+
+def pages(config: settings.Settings) -> Iterator[doctor.Finding]:
+    """On a compute node: what jobs may write is bounded by a file system of its own."""
+    path = Path(config.agent.job_directory)
+    if path.is_mount():
+        yield doctor.Finding(name="pages", level="ok", found=f"{path} is a file system of its own")
+        return
+    why = "a job could fill the file system that its pages lie on"
+    fix = "systemctl enable --now 'run-probing\\x2dcluster-jobs.mount'"
+    yield doctor.Finding(name="pages", level="warn", found=f"{path} is not bounded", why=why, fix=fix)

@@ -1,0 +1,1 @@
+"""The service's doors for users: who asks, and what they may read."""

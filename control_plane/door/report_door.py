@@ -1,0 +1,276 @@
+"""The service's doors for users' `probing-report`: a Unix socket, and TLS on a port where the settings say so.
+
+One JSON line each way, then close. Who asks is `callers`' business. Both doors are bounded: so many at
+once, so many of one uid or address, so long for a request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import socket
+import socketserver
+import ssl
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.door import callers
+from probing_cluster.control_plane.gangs import gang_board
+from probing_cluster.core import errors, network_address, secret_file, settings
+from probing_cluster.db import engines
+from probing_cluster.reports import door, job_ref, query
+
+LOG = logging.getLogger("probing.door")
+REQUEST_S = 5.0
+"""For the request line, however it comes in; for the TLS handshake as much again."""
+_REPLY_S = 15.0
+MOST = 64
+MOST_OF_ONE = 16
+"""Connections served at once, and of these from one uid or one address."""
+
+
+def answer(
+    service: context.Context, known: callers.Callers, caller: callers.Caller, request: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The reply to one request."""
+    try:
+        if not _meant_for(service, request):
+            return {"v": door.VERSION, "ok": False, "error": door.OTHER_DATABASE, "message": ""}
+        return {"v": door.VERSION, "ok": True, **_answered(service, known, caller, request)}
+    except errors.ProbingError as exc:
+        return _refusal(exc)
+
+
+def _refusal(exc: errors.ProbingError) -> dict[str, Any]:
+    message = str(exc.args[0]) if exc.args else ""
+    return {"v": door.VERSION, "ok": False, "error": door.error_word(exc), "message": message}
+
+
+def _meant_for(service: context.Context, request: Mapping[str, Any]) -> bool:
+    config = service.config
+    return request.get("database") in (None, door.database_id(config)) and request.get("cluster") in (
+        None,
+        config.cluster.name,
+    )
+
+
+def _answered(
+    service: context.Context, known: callers.Callers, caller: callers.Caller, request: Mapping[str, Any]
+) -> dict[str, Any]:
+    op = request.get("op")
+    if request.get("v") != door.VERSION or op not in ("report", *gang_board.DOCUMENTS):
+        msg = f"unknown request {str(op)[:40]!r}"
+        raise errors.UsageError(msg)
+    ref = job_ref.parse(str(request.get("job", "")))
+    if op in gang_board.DOCUMENTS:
+        return {"rows": _gang(service, known, caller, ref, op=op, fresh=request.get("fresh") is True)}
+    with engines.translated(), service.store.engine.connect() as connection:
+        raw = connection.connection.driver_connection
+        assert raw is not None
+        raw.execute("set local timezone = 'UTC'")
+        rows = query.fetch(raw, service.config.cluster.name, ref)
+    if not known.may_read(caller, rows["attempts"]):
+        msg = f"job {ref} is another user's"
+        raise errors.NotPermitted(msg)
+    return {"rows": rows}
+
+
+def _gang(
+    service: context.Context,
+    known: callers.Callers,
+    caller: callers.Caller,
+    ref: job_ref.JobRef,
+    *,
+    op: str,
+    fresh: bool,
+) -> dict[str, Any]:
+    now = service.clock.now()
+    gang = gang_board.find(service.store, service.config.cluster.name, ref, now)
+    if not known.may_read(caller, gang.owners):
+        msg = f"job {ref} is another user's"
+        raise errors.NotPermitted(msg)
+    if fresh:
+        _ask_nodes(service, gang)
+    return gang_board.DOCUMENTS[op](service.store, gang, now)
+
+
+def _ask_nodes(service: context.Context, gang: gang_board.Gang) -> None:
+    """Has the job's nodes take stacks, unless they have just been asked: any user may come again and again."""
+    now_s = service.clock.monotonic_s()
+    service.looked = {j: s for j, s in service.looked.items() if now_s - s < gang_board.ASK_TTL_S}
+    if gang.job_id not in service.looked:
+        service.looked[gang.job_id] = now_s
+        gang_board.ask(service.store, gang)
+
+
+class _Handler(socketserver.BaseRequestHandler):
+    server: _Server
+
+    def handle(self) -> None:
+        request = _request(self.request)
+        if request is None:
+            return
+        try:
+            caller = self.server.known.identify(self.request, request)
+        except errors.NotPermitted as exc:
+            LOG.info("a caller was refused", extra={"fields": {"why": str(exc)}})
+            reply = _refusal(exc) | {"message": str(exc)}  # whose fault: the credential's, or munged's
+        else:
+            reply = answer(self.server.service, self.server.known, caller, request)
+        self.request.settimeout(_REPLY_S)
+        self.request.sendall(json.dumps(reply).encode() + b"\n")
+
+
+def _request(connection: socket.socket) -> dict[str, Any] | None:
+    """The one line a caller sends; None for what is no request. A caller cannot stretch it: the deadline is for all."""
+    end_s = time.monotonic() + REQUEST_S
+    line = b""
+    while b"\n" not in line and len(line) <= door.MAX_REQUEST_BYTES:
+        connection.settimeout(max(0.001, end_s - time.monotonic()))
+        piece = connection.recv(door.MAX_REQUEST_BYTES + 1)
+        if not piece:
+            break
+        line += piece
+    if len(line) > door.MAX_REQUEST_BYTES:
+        return None
+    request = json.loads(line)
+    return request if isinstance(request, dict) else None
+
+
+class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 64
+
+    def __init__(self, service: context.Context, known: callers.Callers, at: Any) -> None:
+        self.service, self.known = service, known
+        self._at_once: Counter[object] = Counter()
+        self._sources: dict[int, object] = {}
+        self._lock = threading.Lock()
+        super().__init__(at, _Handler)
+
+    def source(self, request: socket.socket) -> object:
+        """What one caller's share is counted by."""
+        raise NotImplementedError
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        del client_address
+        try:
+            source = self.source(request)
+        except OSError:  # gone already; raised here it would end the server
+            return False
+        with self._lock:
+            if self._at_once.total() >= MOST or self._at_once[source] >= MOST_OF_ONE:
+                return False
+            self._at_once[source] += 1
+            self._sources[id(request)] = source  # a descriptor's number is reused before its thread has ended
+            return True
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            source = self._sources.pop(id(request))
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._lock:
+                self._at_once[source] -= 1
+                self._at_once += Counter()  # forgets the zeros
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        del request, client_address
+        LOG.info("a request was dropped", exc_info=LOG.isEnabledFor(logging.DEBUG))
+
+
+class _UnixServer(_Server):
+    address_family = socket.AF_UNIX
+
+    def source(self, request: socket.socket) -> object:
+        return callers.peer_uid(request)
+
+
+class _TlsServer(_Server):
+    def __init__(self, service: context.Context, known: callers.Callers, tls: ssl.SSLContext) -> None:
+        self._tls = tls
+        at = network_address.parse(service.config.service.listen, "[service] listen")
+        self.address_family = socket.AF_INET6 if ":" in at[0] else socket.AF_INET
+        super().__init__(service, known, at)
+
+    def source(self, request: socket.socket) -> object:
+        return request.getpeername()[0]
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        # Here and not in get_request: the handshake is the caller's pace and must cost its own thread only.
+        request.settimeout(REQUEST_S)
+        with self._tls.wrap_socket(request, server_side=True) as wrapped:
+            super().finish_request(wrapped, client_address)
+
+
+@contextlib.contextmanager
+def serving(service: context.Context) -> Iterator[None]:
+    """The doors, open while the block runs; without one that cannot be opened (logged)."""
+    known = callers.Callers(service)
+    with _unix_door(service, known), _tls_door(service, known):
+        yield
+
+
+@contextlib.contextmanager
+def _unix_door(service: context.Context, known: callers.Callers) -> Iterator[None]:
+    path = Path(service.config.service.socket)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        server = _UnixServer(service, known, str(path))
+        path.chmod(0o666)  # everybody may knock; who may read is decided per request
+    except OSError as exc:
+        LOG.warning("no report socket", extra={"fields": {"path": str(path), "why": str(exc)}})
+        yield
+        return
+    try:
+        with _served(server, "report-door"):
+            yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _tls_door(service: context.Context, known: callers.Callers) -> Iterator[None]:
+    if not service.config.service.listen:
+        yield
+        return
+    try:
+        server = _TlsServer(service, known, tls_context(service.config.service))
+    except (OSError, errors.SettingsError) as exc:  # ssl.SSLError is an OSError
+        fields = {"listen": service.config.service.listen, "why": str(exc)}
+        LOG.warning("no report door on the network", extra={"fields": fields})
+        yield
+        return
+    with _served(server, "report-door-tls"):
+        yield
+
+
+@contextlib.contextmanager
+def _served(server: _Server, name: str) -> Iterator[None]:
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.2}, name=name, daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def tls_context(service: settings.ServiceSettings) -> ssl.SSLContext:
+    """The server's side of TLS; raises SettingsError for a key that others can read, OSError for a bad pair."""
+    secret_file.require_private(Path(service.tls_key))
+    context_ = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context_.minimum_version = ssl.TLSVersion.TLSv1_2
+    context_.load_cert_chain(service.tls_certificate, service.tls_key)
+    return context_

@@ -1,0 +1,1 @@
+"""Running gangs as the service sees them: ranks, stacks and pace."""

@@ -1,0 +1,264 @@
+"""What is known of a running gang, as documents for its owner: the ranks now, and their merged stacks.
+
+The same documents are made by the service, for users who come through its doors, and by a command that may
+open the database itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pwd
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from probing_cluster.attribution.gang import snapshots, stacks, views
+from probing_cluster.attribution.verdict import node_faults
+from probing_cluster.control_plane.gangs import rank_rows
+from probing_cluster.core import clock, errors, records
+from probing_cluster.db import store as db_store
+from probing_cluster.db import store_actions
+from probing_cluster.reports import job_ref
+
+ONE_MOMENT = timedelta(seconds=60)
+"""Snapshots further apart than this show different moments and are not merged."""
+STOPPED_BEFORE = timedelta(seconds=120)
+"""A snapshot belongs to a stall told at most this long before it."""
+ASK_TTL_S = 30.0
+FINDINGS = ("rank_slow", "gang_drift", "rank_dead", "nccl_ras")
+MAX_FINDINGS = 20
+_UNKNOWN_START = timedelta(days=1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Gang:
+    """A job as its owner names it, with everything that says whose it is."""
+
+    ref: str
+    job_id: int
+    cluster: str
+    attempt: records.JobAttempt | None
+    """The latest; None while accounting does not know the job yet."""
+    owners: tuple[Mapping[str, Any], ...]
+    """`user` and `account` of every attempt under this name: who may read it."""
+    since: datetime
+    """Start of the latest attempt."""
+
+
+def find(store: db_store.Store, cluster: str, ref: job_ref.JobRef, now: datetime) -> Gang:
+    """The job; raises NotFound."""
+    known = [a for a in store.attempts(job_ids=[ref.base]) if _named(a, ref)]
+    here = [a for a in known if a.cluster == cluster] or known
+    if here:
+        last = here[-1]
+        return Gang(
+            ref=str(ref),
+            job_id=last.job_id,
+            cluster=last.cluster,
+            attempt=last,
+            owners=tuple({"user": a.user, "account": a.account} for a in here),
+            since=last.start_at or last.submit_at,
+        )
+    # Nodes know of a job seconds after its start, accounting half a minute later.
+    told = [a for a in store.allocations(job_id=ref.base) if a.uid is not None] if ref.plain else []
+    if not told:
+        msg = f"job {ref} is not known: neither accounting nor any node has reported it"
+        raise errors.NotFound(msg)
+    owners = tuple({"user": _user(a.uid), "account": ""} for a in told)
+    since = max(a.at for a in told) - ONE_MOMENT
+    return Gang(
+        ref=str(ref), job_id=ref.base, cluster=told[-1].cluster, attempt=None, owners=owners,
+        since=max(since, now - _UNKNOWN_START),
+    )  # fmt: skip
+
+
+def _named(attempt: records.JobAttempt, ref: job_ref.JobRef) -> bool:
+    if ref.task is not None:
+        return (attempt.array_job_id, attempt.array_task_id) == (ref.base, ref.task)
+    if ref.offset is not None:
+        return (attempt.het_job_id, attempt.het_offset) == (ref.base, ref.offset)
+    return attempt.job_id == ref.base
+
+
+def _user(uid: int | None) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name if uid is not None else ""
+    except KeyError:
+        return f"uid {uid}"
+
+
+def ranks(store: db_store.Store, gang: Gang, now: datetime) -> dict[str, Any]:
+    """Every rank at the last heartbeat of its node, and what has been found out about the gang."""
+    beats = store.heartbeats(job_id=gang.job_id, with_ranks=True)
+    ages_s = store.heartbeat_ages_s() if beats else {}
+    rows = rank_rows.of_heartbeats(beats, ages_s, gang.job_id)
+    events = store.events(job_id=gang.job_id, since=gang.since, kinds=FINDINGS)
+    standing = store.gang_verdicts(job_ids=[gang.job_id], since=gang.since, standing_only=True)
+    findings = [{"at": clock.iso_z(e.at), "kind": e.kind, "node": e.node, "words": e.message} for e in events]
+    findings += [
+        {"at": clock.iso_z(v.made_at), "kind": v.kind, "node": ",".join(v.nodes), "words": v.summary}
+        for v in standing
+    ]
+    return _head(gang, now) | {
+        "ranks": [rank_rows.to_json(r) for r in rows],
+        "world_size": max((r.world_size for r in rows if r.world_size), default=None),
+        "findings": sorted(findings, key=lambda f: f["at"])[-MAX_FINDINGS:],
+        "silent_nodes": sorted(_nodes(gang) - {r.node for r in rows}),
+    }
+
+
+def stacks_of(store: db_store.Store, gang: Gang, now: datetime) -> dict[str, Any]:
+    """The ranks' last stacks as one tree, and what they say together."""
+    told = store.latest_of_job(gang.job_id, snapshots.SNAPSHOT, gang.since)
+    newest = max((e.at for e in told), default=None)
+    fresh = [e for e in told if newest is not None and e.at >= newest - ONE_MOMENT]
+    deaths = store.events(job_id=gang.job_id, since=gang.since, kinds=(snapshots.DEAD,))
+    seen = snapshots.gang([*fresh, *deaths]) if fresh else None
+    ranks = seen.ranks if seen is not None else ()
+    return _head(gang, now) | {
+        "at": None if newest is None else clock.iso_z(newest),
+        "n_ranks": len(ranks),
+        "world_size": seen.world_size if seen is not None else None,
+        "tree": stacks.fold(stacks.merge((v.rank, v.frames) for v in ranks if v.frames)).to_json(),
+        "without": _without(fresh),
+        "without_native": _without_native(ranks),
+        "finding": _standing(store, gang) or _judged(store, gang, seen, newest),
+        "silent_nodes": sorted(_nodes(gang) - {e.node for e in fresh}),
+    }
+
+
+def ask(store: db_store.Store, gang: Gang) -> int:
+    """Asks every node of a running job for its ranks' stacks; how many were asked."""
+    if gang.attempt is not None and gang.attempt.end_at is not None:
+        return 0
+    running = {b.node for b in store.heartbeats(job_id=gang.job_id)}
+    places = [store_actions.Asked(node, gang.job_id, gang.cluster) for node in sorted(running)]
+    return len(store.request_all(places, "collect", ASK_TTL_S))
+
+
+def faults(store: db_store.Store, attempt: records.JobAttempt, onset_at: datetime) -> Mapping[str, set[str]]:
+    """Kinds of trusted faults per node that may have stopped the attempt's ranks, which last got on at `onset_at`."""
+    return faults_of(store, [(attempt, onset_at)])[attempt.job_id]
+
+
+def faults_of(
+    store: db_store.Store, stalled: Sequence[tuple[records.JobAttempt, datetime]]
+) -> dict[int, Mapping[str, set[str]]]:
+    """`faults` of several attempts, by job id, in two reads."""
+    since: dict[str, datetime] = {}
+    for attempt, onset_at in stalled:
+        looked = onset_at - node_faults.LOOK_BACK
+        since |= {node: min(looked, since.get(node, looked)) for node in attempt.nodes}
+    told: dict[str, list[records.HealthEvent]] = {}
+    for event in store.events_on(since):
+        told.setdefault(event.node, []).append(event)
+    began = {a.job_id: (a.start_at or a.submit_at) - ONE_MOMENT for a, _ in stalled}
+    held: dict[int, list[records.JobAllocation]] = {}
+    for one in store.allocations(job_ids=list(began), since=min(began.values())) if began else ():
+        held.setdefault(one.job_id, []).append(one)
+    found: dict[int, Mapping[str, set[str]]] = {}
+    for attempt, onset_at in stalled:
+        mine = [
+            e for n in set(attempt.nodes) for e in told.get(n, ()) if e.at >= onset_at - node_faults.LOOK_BACK
+        ]
+        parts = [
+            x
+            for x in held.get(attempt.job_id, ())
+            if x.cluster == attempt.cluster and x.at >= began[attempt.job_id]
+        ]
+        found[attempt.job_id] = node_faults.live(
+            sorted(mine, key=lambda e: (e.at, e.event_id)), attempt, parts, onset_at
+        )
+    return found
+
+
+Make = Callable[[db_store.Store, Gang, datetime], dict[str, Any]]
+DOCUMENTS: Mapping[str, Make] = {"ranks": ranks, "stacks": stacks_of}
+
+
+def _head(gang: Gang, now: datetime) -> dict[str, Any]:
+    attempt = gang.attempt
+    return {
+        "job": gang.ref,
+        "job_id": gang.job_id,
+        "name": attempt.name if attempt is not None else "",
+        "state": attempt.state if attempt is not None else "RUNNING",
+        "ended": attempt is not None and attempt.end_at is not None,
+        "started_at": clock.iso_z(gang.since),
+        "made_at": clock.iso_z(now),
+    }
+
+
+def _nodes(gang: Gang) -> set[str]:
+    return set(gang.attempt.nodes) if gang.attempt is not None else set()
+
+
+def _without(events: Iterable[records.HealthEvent]) -> dict[str, str]:
+    """Why some ranks have no stack, to their ranges."""
+    why: dict[str, list[int]] = {}
+    for event in events:
+        told = event.detail.get("ranks")
+        for entry in told if isinstance(told, list) else ():
+            view = views.from_snapshot(event.node, entry) if isinstance(entry, dict) else None
+            if view is not None and not view.stack:
+                reason = str(entry.get("stack_error") or "") or (
+                    "it is gone" if not view.alive else "not taken"
+                )
+                why.setdefault(reason, []).append(view.rank)
+    return {reason: stacks.ranges(ranks) for reason, ranks in sorted(why.items())}
+
+
+def _without_native(ranks: Iterable[views.RankView]) -> dict[str, str]:
+    """Why the C functions of some ranks are not all there, to their ranges."""
+    why: dict[str, list[int]] = {}
+    for view in ranks:
+        if view.native_error:
+            why.setdefault(view.native_error, []).append(view.rank)
+    return {reason: stacks.ranges(ranks) for reason, ranks in sorted(why.items())}
+
+
+def _standing(store: db_store.Store, gang: Gang) -> dict[str, Any] | None:
+    """What the service says of the gang at present."""
+    said = store.gang_verdicts(job_ids=[gang.job_id], since=gang.since, standing_only=True)
+    if not said:
+        return None
+    last = said[-1]
+    return _said(last.kind, last.ranks, last.nodes, last.domain, last.confidence) | {
+        "summary": last.summary,
+        "where": last.location,
+        "proof": list(last.proof),
+    }
+
+
+def _judged(
+    store: db_store.Store, gang: Gang, seen: snapshots.Gang | None, at: datetime | None
+) -> dict[str, Any] | None:
+    """What the gang's judge says of the ranks, had they stopped then: of a gang that gets on, nobody is at fault."""
+    if seen is None or at is None:
+        return None
+    since = max(at - STOPPED_BEFORE, gang.since)
+    if not store.events(job_id=gang.job_id, since=since, kinds=(snapshots.STALL, snapshots.DEAD), limit=1):
+        return None
+    bad = faults(store, gang.attempt, seen.onset_at) if gang.attempt is not None else {}
+    found = snapshots.judge(seen, bad, sorted(_nodes(gang)))
+    return _said(found.kind, found.ranks, found.nodes, found.domain, found.confidence) | {
+        "summary": found.summary,
+        "where": found.where,
+        "proof": list(found.proof),
+    }
+
+
+def _said(
+    kind: str,
+    ranks: Iterable[int],
+    nodes: Iterable[str],
+    domain: records.Domain,
+    confidence: records.Confidence,
+) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "ranks": stacks.ranges(ranks),
+        "nodes": list(nodes),
+        "domain": domain.value,
+        "confidence": confidence.value,
+    }

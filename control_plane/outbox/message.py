@@ -1,0 +1,68 @@
+"""What a night sends, and how: the mail to its recipients, the signed post to the site's webhook."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+
+from probing_cluster.control_plane.outbox import queue
+from probing_cluster.core import records, secret_file, settings
+from probing_cluster.lemon import nightly
+from probing_cluster.reports.sending import smtp
+
+
+def put(
+    config: settings.Settings,
+    night: nightly.Night,
+    drains: Iterable[records.Drain],
+    now: datetime,
+    *,
+    again: bool = False,
+) -> list[str]:
+    """Put the night's letters into the outbox, each once per night unless `again`; the kinds that are new there."""
+    made = [*_mail(config, night, drains, now), *_webhook(config, night, now)]
+    into = queue.of(config)
+    return [letter.kind for letter in made if into.put(letter, again=again)]
+
+
+def flush(config: settings.Settings, now: datetime, *, all_now: bool = False) -> list[queue.Letter]:
+    """Deliver what is due; the letters tried, as they are afterwards."""
+    return queue.of(config).flush(lambda letter: _deliver(config, letter, now), now, all_now=all_now)
+
+
+def _mail(
+    config: settings.Settings, night: nightly.Night, drains: Iterable[records.Drain], now: datetime
+) -> list[queue.Letter]:
+    if not (config.mail.host and config.mail.recipients):
+        return []
+    from probing_cluster.reports.sending import mail  # matplotlib's import costs a second
+
+    body = bytes(mail.compose(night, config.mail, drains=drains))
+    key, to = f"{_name(night)}.mail", config.mail.recipients
+    return [queue.Letter(key=key, kind="mail", body=body, recipients=to, made_at=now)]
+
+
+def _webhook(config: settings.Settings, night: nightly.Night, now: datetime) -> list[queue.Letter]:
+    if not config.lemon.webhook_url:
+        return []
+    from probing_cluster.reports.lemon import lemon_json
+
+    body = json.dumps(lemon_json.document(night), separators=(",", ":")).encode("ascii")
+    key, to = f"{_name(night)}.webhook", (config.lemon.webhook_url,)
+    return [queue.Letter(key=key, kind="webhook", body=body, recipients=to, made_at=now)]
+
+
+def _name(night: nightly.Night) -> str:
+    return f"lemon.{night.cluster}.{night.day:%Y-%m-%d}"
+
+
+def _deliver(config: settings.Settings, letter: queue.Letter, now: datetime) -> smtp.Outcome:
+    if letter.kind == "mail":
+        return smtp.send(config.mail, letter.body, letter.recipients)
+    from probing_cluster.reports.sending import webhook
+
+    secret = secret_file.read(Path(config.lemon.webhook_secret_file))
+    (url,) = letter.recipients
+    return webhook.post(url, secret, letter.key, letter.body, now, config.mail.deadline_s)

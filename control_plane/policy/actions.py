@@ -1,0 +1,188 @@
+"""Carrying decisions out, each recorded before it is done and again with what became of it.
+
+Slurm, and before a requeue the node's latest heartbeat, is read again just before every act: what has
+changed since the decision makes it evidence only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import uuid
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Protocol
+
+from probing_cluster.control_plane.policy import confirm, policy, view
+from probing_cluster.core import clock, errors, records, settings
+from probing_cluster.slurm_plugins.acts import nodes as slurm_nodes
+
+LOG = logging.getLogger("probing.actions")
+BEGUN = "begun; its outcome was not recorded"
+
+
+class Hands(Protocol):
+    """What can be asked of and done to Slurm; slurm_hands.py is the real one."""
+
+    def nodes(self) -> Iterable[view.Node]:
+        """Every node."""
+        ...
+
+    def jobs(self) -> Iterable[view.Job]:
+        """Every running or suspended job."""
+        ...
+
+    def node(self, name: str) -> view.Node | None:
+        """The node right now."""
+        ...
+
+    def job(self, job_id: int) -> view.Job | None:
+        """The job right now, None when it does not run."""
+        ...
+
+    def exclusions(self) -> Iterable[view.Exclusion]:
+        """The nodes that jobs' users excluded."""
+        ...
+
+    def outages(self, since: datetime, until: datetime) -> Iterable[view.Outage]:
+        """Every node's stretches out of service that began in the span."""
+        ...
+
+    def places(self) -> Mapping[str, str]:
+        """Each node's leaf switch or block; empty where Slurm has no topology."""
+        ...
+
+    def drain(self, name: str, reason: str) -> slurm_nodes.Outcome:
+        """Drain a node that is nobody else's."""
+        ...
+
+    def adopt(self, name: str, reason: str) -> slurm_nodes.Outcome:
+        """Give Slurm's own `Prolog error` drain our reason."""
+        ...
+
+    def resume(self, name: str) -> slurm_nodes.Outcome:
+        """Lift a drain of ours."""
+        ...
+
+    def requeue(self, job: view.Job) -> slurm_nodes.Outcome:
+        """Requeue one running job, if it is still this very attempt."""
+        ...
+
+
+class Ledger(Protocol):
+    """The part of the store that actions need."""
+
+    def heartbeats(self, nodes: Iterable[str]) -> list[records.AgentHeartbeat]: ...
+
+    def save_drain(self, drain: records.Drain) -> None: ...
+
+    def update_drain(self, drain_id: uuid.UUID, **changes: Any) -> None: ...
+
+    def request(
+        self, node: str, verb: str, job_id: int | None = None, ttl_s: float = 60.0, detail: Any = None
+    ) -> uuid.UUID: ...
+
+
+def carry_out(
+    decisions: Iterable[policy.Decision],
+    hands: Hands,
+    ledger: Ledger,
+    config: settings.Settings,
+    at: clock.Clock = clock.SYSTEM,
+) -> list[records.Drain]:
+    """Do what was decided, or record why not; the rows as stored."""
+    done: list[records.Drain] = []
+    lost: set[str] = set()
+    for decision in decisions:
+        if decision.action == "requeue" and decision.node in lost:
+            decision = dataclasses.replace(decision, held="skipped", why="its node could not be drained")
+        row = _one(decision, hands, ledger, config, at.now())
+        if decision.action == "drain" and row.state not in {"done", "simulated"}:
+            lost.add(decision.node)
+        done.append(row)
+    return done
+
+
+def _one(
+    decision: policy.Decision, hands: Hands, ledger: Ledger, config: settings.Settings, now: datetime
+) -> records.Drain:
+    row = _row(decision, config, now)
+    if decision.held or config.policy.observe_only:
+        state = decision.held or "simulated"
+        row = dataclasses.replace(row, state=state, why_state=decision.why or "observe-only")
+        ledger.save_drain(row)
+        _log(row)
+        return row
+    # First the row: without a database nothing is done, and nothing is done unrecorded.
+    ledger.save_drain(row)
+    outcome = _attempted(decision, hands, ledger, config)
+    row = dataclasses.replace(row, state=outcome.state, why_state=outcome.why)
+    ledger.update_drain(row.drain_id, state=outcome.state, why_state=outcome.why)
+    _log(row, alarm=outcome.alarm)
+    return row
+
+
+def _attempted(
+    decision: policy.Decision, hands: Hands, ledger: Ledger, config: settings.Settings
+) -> slurm_nodes.Outcome:
+    try:
+        return _do(decision, hands, ledger, config)
+    except errors.SlurmUnavailable as exc:
+        return slurm_nodes.Outcome(state="failed", why=str(exc))
+
+
+def _do(
+    decision: policy.Decision, hands: Hands, ledger: Ledger, config: settings.Settings
+) -> slurm_nodes.Outcome:
+    if decision.action == "refuse":
+        detail = {"reason": decision.reason, "event_ids": [str(e) for e in decision.event_ids]}
+        ledger.request(decision.node, "refusal_permission", ttl_s=config.policy.refusal_ttl_s, detail=detail)
+        return slurm_nodes.Outcome(state="done")
+    if decision.adopt:
+        return hands.adopt(decision.node, decision.reason)
+    return (
+        hands.drain(decision.node, decision.reason)
+        if decision.action == "drain"
+        else _requeue(decision, hands, ledger)
+    )
+
+
+def _requeue(decision: policy.Decision, hands: Hands, ledger: Ledger) -> slurm_nodes.Outcome:
+    """Only off a node that is drained by us (elsewhere the job could come straight back) and still broken."""
+    assert decision.job is not None
+    beats = ledger.heartbeats([decision.node])
+    if not any(confirm.fault_of(beat, event) for beat in beats for event in decision.events):
+        return slurm_nodes.Outcome(state="skipped", why="the agent no longer sees the fault")
+    node = hands.node(decision.node)
+    if node is None or not node.ours:
+        return slurm_nodes.Outcome(state="skipped", why="its node is not drained by us")
+    present = hands.job(decision.job.job_id)
+    if present is None or present.state not in {"RUNNING", "SUSPENDED"}:
+        return slurm_nodes.Outcome(state="skipped", why="it has ended by itself")
+    same = (present.start_at, present.restart_count) == (decision.job.start_at, decision.job.restart_count)
+    if not same or decision.node not in present.nodes:
+        return slurm_nodes.Outcome(state="skipped", why="Slurm now shows another attempt of it")
+    return hands.requeue(decision.job)
+
+
+def _row(decision: policy.Decision, config: settings.Settings, now: datetime) -> records.Drain:
+    return records.Drain(
+        drain_id=uuid.uuid4(),
+        cluster=config.cluster.name,
+        node=decision.node,
+        at=now,
+        action=decision.action,
+        reason=decision.reason,
+        owner="probing",
+        state="failed",
+        why_state=BEGUN,
+        severity=decision.severity,
+        job_id=decision.job.job_id if decision.job else None,
+        event_ids=decision.event_ids,
+    )
+
+
+def _log(row: records.Drain, *, alarm: bool = False) -> None:
+    level = logging.ERROR if alarm or row.state in {"denied", "failed"} else logging.WARNING
+    fields = {"node": row.node, "action": row.action, "state": row.state, "reason": row.reason}
+    LOG.log(level, "decision", extra={"fields": fields | {"why": row.why_state, "job_id": row.job_id}})

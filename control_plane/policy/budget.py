@@ -1,0 +1,69 @@
+"""The drain budget: how many nodes we may take in a window, whole cluster and per partition.
+
+It fails safe: a node whose partition, or a cluster whose size, is not known gets no drain. A
+share that comes to less than one node still allows one, or small clusters could never act.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import timedelta
+
+from probing_cluster.control_plane.policy import view
+from probing_cluster.core import settings
+
+_TAKING = frozenset({"drain", "refuse"})
+
+
+class Ledger:
+    """The nodes taken in the window, and whether one more may be."""
+
+    def __init__(self, seen: view.View, policy: settings.PolicySettings) -> None:
+        self._policy = policy
+        self._nodes: Mapping[str, view.Node] = seen.nodes
+        self._taken = taken_nodes(seen, policy)
+
+    def refuses(self, node: str) -> str:
+        """Why `node` may not be taken now; empty when it may. A node already taken costs nothing more."""
+        if node in self._taken:
+            return ""
+        found = self._nodes.get(node)
+        if found is None or not found.partitions:
+            return "budget: Slurm does not say how big the node's partition is"
+        limit = _limit(self._policy.budget_frac, len(self._nodes), self._policy.budget_nodes)
+        window = f"{self._policy.budget_window_s:.0f} s"
+        if len(self._taken) >= limit:
+            return f"budget: {len(self._taken)} of {limit} nodes of the cluster taken within {window}"
+        for partition in found.partitions:
+            members = {n.name for n in self._nodes.values() if partition in n.partitions}
+            share = _limit(self._policy.budget_partition_frac, len(members))
+            used = len(members & self._taken)
+            if used >= share:
+                return f"budget: {used} of {share} nodes of partition {partition} taken within {window}"
+        return ""
+
+    def take(self, node: str) -> None:
+        """Count `node` against the budget."""
+        self._taken.add(node)
+
+
+def taken_nodes(seen: view.View, policy: settings.PolicySettings) -> set[str]:
+    """The distinct nodes we drained, or let refuse jobs, within the window; in observe-only mode also in thought."""
+    states = {"done", "resumed"} | ({"simulated"} if policy.observe_only else set())
+    since = seen.now - timedelta(seconds=policy.budget_window_s)
+    decided = {
+        d.node
+        for d in seen.drains
+        if d.action in _TAKING and d.owner == "probing" and d.state in states and d.at > since
+    }
+    # A drain whose row was lost with the database still stands in Slurm.
+    standing = {
+        n.name for n in seen.nodes.values() if n.ours and (n.reason_at is None or n.reason_at > since)
+    }
+    return decided | standing
+
+
+def _limit(share: float, size: int, most: int | None = None) -> int:
+    allowed = max(math.floor(share * size + 1e-9), 1) if share > 0 and size > 0 else 0
+    return allowed if most is None else min(allowed, most)

@@ -1,0 +1,80 @@
+"""Which events may act at all: seen by the node itself, fresh, still true by the agent's latest beat, and there to stay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from probing_cluster.control_plane.policy import view
+from probing_cluster.core import records, settings
+
+ACTING_SOURCES = frozenset({"kernel", "nvml", "amdsmi", "sysfs", "mount", "check", "service", "ipmi"})
+"""Sources that only the node's root can write; what a job writes, or a file says, never acts."""
+
+_BEATS_MISSED = 3
+_LEAST_BEAT_AGE_S = 30.0
+
+
+def why_not(event: records.HealthEvent, seen: view.View, policy: settings.PolicySettings) -> str:
+    """Why `event` is evidence only; empty when it may act."""
+    if event.severity not in (records.Severity.HIGH, records.Severity.LOW):
+        return "its severity asks for nothing"
+    if event.source not in ACTING_SOURCES:
+        return f"source {event.source} never acts"
+    age_s = (seen.now - (event.last_at or event.at)).total_seconds()
+    if abs(age_s) > policy.fresh_s:
+        return f"not fresh: {age_s:.0f} s old"
+    beat = seen.heartbeats.get(event.node)
+    if beat is None or not is_current(beat, seen.silent_s.get(event.node)):
+        return "no current heartbeat confirms it"
+    if beat.at < event.observed_at:
+        return "the latest heartbeat is older than it"
+    fault = fault_of(beat, event)
+    if fault is None:
+        return "the agent no longer sees it"
+    return (
+        "" if has_stood(beat, event.kind, fault, policy) else f"it has not stood for {policy.hold_s:g} s yet"
+    )
+
+
+def is_current(beat: records.AgentHeartbeat, silent_s: float | None) -> bool:
+    """Whether the beat tells the present: heard within three beats, by the database's clock."""
+    return silent_s is not None and silent_s <= max(_BEATS_MISSED * beat.beat_s, _LEAST_BEAT_AGE_S)
+
+
+def fault_of(beat: records.AgentHeartbeat, event: records.HealthEvent) -> Mapping[str, Any] | None:
+    """The fault in the agent's present state that `event` is about."""
+    key = f"{event.kind}:{event.device or event.pci_bus_id or ''}"
+    for name, fault in beat.faults.items():
+        if str(event.event_id) in {fault.get("event_id"), *(fault.get("event_ids") or ())}:
+            return dict(fault)
+        # The agent remembers few ids of a fault that repeats; part and code name it as well.
+        if name == key and fault.get("code") in (None, event.code):
+            return dict(fault)
+    return None
+
+
+def has_stood(
+    beat: records.AgentHeartbeat, kind: str, fault: Mapping[str, Any], policy: settings.PolicySettings
+) -> bool:
+    """Whether a fault that may end by itself has stood for long enough, by the node's own clock.
+
+    What the kernel said once stands since it was last said: a link that flaps has not been down since the first flap.
+    """
+    if kind not in policy.hold_kinds:
+        return True
+    since = fault.get("confirmed_at") if fault.get("latched") else fault.get("since")
+    return since is not None and (beat.at - datetime.fromisoformat(since)).total_seconds() >= policy.hold_s
+
+
+def high_faults(
+    beat: records.AgentHeartbeat, policy: settings.PolicySettings
+) -> dict[str, Mapping[str, Any]]:
+    """The hard faults the agent confirms right now, and that have stood for long enough to act."""
+    return {
+        name: fault
+        for name, fault in beat.faults.items()
+        if fault.get("severity") == records.Severity.HIGH.value
+        and has_stood(beat, name.partition(":")[0], fault, policy)
+    }

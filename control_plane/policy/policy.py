@@ -1,0 +1,232 @@
+"""What to do about nodes, decided from one picture of the cluster and nothing else.
+
+High severity: drain, then requeue the jobs that hold the broken part. Low: drain only; running
+jobs finish. Every rule that can hold a decision back says so in words, and those words are stored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from probing_cluster.control_plane.policy import budget, confirm, victims, view
+from probing_cluster.core import records, sanitize, settings
+
+_REASON_CHARS = 160
+_PROLOG_LAG = timedelta(minutes=3)
+"""A refusal and Slurm's drain for it lie no further apart than this."""
+_RETRY = timedelta(seconds=30)
+"""A command that failed is not repeated sooner."""
+
+
+@records.record
+class Decision:
+    """One thing to do, or not to do and why."""
+
+    node: str = records.doc("node concerned")
+    action: str = records.doc("drain, requeue, refuse")
+    reason: str = records.doc("as it will stand in Slurm")
+    severity: records.Severity = records.doc("of the fault behind it")
+    event_ids: tuple[uuid.UUID, ...] = records.doc("the evidence")
+    events: tuple[records.HealthEvent, ...] = records.doc(
+        "of a requeue: the faults that must still stand when it is done", default=()
+    )
+    held: str = records.doc(
+        "denied or skipped when it must not be done, empty when it is to be done", default=""
+    )
+    why: str = records.doc("why it is held back", default="")
+    job: view.Job | None = records.doc("the job to requeue, as it was when decided", default=None)
+    adopt: bool = records.doc("true when Slurm already drained the node for our refusal", default=False)
+
+
+def decide(seen: view.View, policy: settings.PolicySettings) -> tuple[Decision, ...]:
+    """What to do now, drains before their requeues, gravest and oldest fault first."""
+    ledger = budget.Ledger(seen, policy)
+    acting = [e for e in seen.events if not confirm.why_not(e, seen, policy)]
+    made: list[Decision] = []
+    for node, events in _by_node(acting):
+        made += _about(node, events, seen, policy, ledger)
+    # A node about to be drained takes no job anyway.
+    leaving = {d.node for d in made if d.action == "drain" and not d.held}
+    made += [d for d in _refusals(seen, policy, ledger) if d.node not in leaving]
+    made += _adoptions(seen)
+    return tuple(_once(made, seen))
+
+
+def reason_for(events: Sequence[records.HealthEvent]) -> str:
+    """`probing: xid 79 gpu3`, with how many more faults there are."""
+    first = events[0]
+    return _reason(first.kind, first.code, first.device or first.pci_bus_id, len(events) - 1)
+
+
+def _reason_of_faults(faults: Mapping[str, Mapping[str, Any]]) -> str:
+    name, fault = min(faults.items(), key=lambda item: (str(item[1].get("since")), item[0]))
+    kind, _, device = name.partition(":")
+    return _reason(kind, fault.get("code"), device, len(faults) - 1)
+
+
+def _reason(kind: str, code: str | None, device: str | None, n_more: int) -> str:
+    more = f" (+{n_more} more)" if n_more else ""
+    words = (view.OWN_PREFIX, kind, code if code != kind else None, device)
+    return sanitize.clean(" ".join(w for w in words if w), _REASON_CHARS) + more
+
+
+def _by_node(events: Iterable[records.HealthEvent]) -> Iterator[tuple[str, list[records.HealthEvent]]]:
+    ordered = sorted(events, key=lambda e: (e.severity is not records.Severity.HIGH, e.at, e.event_id))
+    nodes: dict[str, list[records.HealthEvent]] = {}
+    for event in ordered:
+        nodes.setdefault(event.node, []).append(event)
+    yield from nodes.items()
+
+
+def _about(
+    name: str,
+    events: list[records.HealthEvent],
+    seen: view.View,
+    policy: settings.PolicySettings,
+    ledger: budget.Ledger,
+) -> Iterator[Decision]:
+    base = Decision(
+        node=name,
+        action="drain",
+        reason=reason_for(events),
+        severity=events[0].severity,
+        event_ids=tuple(e.event_id for e in events),
+    )
+    node = seen.nodes.get(name)
+    if node is None:
+        yield held(base, "skipped", "Slurm knows no such node")
+        return
+    if node.hands_off:
+        yield held(base, "skipped", node.hands_off)
+        return
+    if not node.ours:
+        denied = ledger.refuses(name)
+        if denied:
+            yield held(base, "denied", denied)
+            return
+        ledger.take(name)
+        yield base
+    if policy.requeue:
+        yield from _requeues(base, [e for e in events if e.severity is records.Severity.HIGH], seen)
+
+
+def _requeues(base: Decision, events: Sequence[records.HealthEvent], seen: view.View) -> Iterator[Decision]:
+    for job in seen.jobs:
+        if base.node not in job.nodes:
+            continue
+        spared = {e.event_id: victims.hit(job, e, seen) for e in events}
+        guilty = [e for e in events if spared[e.event_id] is None]
+        found = dataclasses.replace(
+            base, action="requeue", job=job, event_ids=tuple(e.event_id for e in guilty or events)
+        )
+        if guilty:
+            yield dataclasses.replace(found, reason=reason_for(guilty), events=tuple(guilty))
+        elif events:
+            yield held(found, "skipped", next(iter(spared.values())) or "")
+
+
+def _refusals(seen: view.View, policy: settings.PolicySettings, ledger: budget.Ledger) -> Iterator[Decision]:
+    """Permission for the Prolog to refuse jobs: for hard faults confirmed now on nodes still in service."""
+    if policy.observe_only:
+        return
+    for name, beat in sorted(seen.heartbeats.items()):
+        faults = (
+            confirm.high_faults(beat, policy) if confirm.is_current(beat, seen.silent_s.get(name)) else {}
+        )
+        node = seen.nodes.get(name)
+        if not faults or node is None or node.hands_off or node.ours or _still_permitted(name, seen, policy):
+            continue
+        ids = tuple(uuid.UUID(f["event_id"]) for f in faults.values() if f.get("event_id"))
+        if _overruled(name, ids, seen):
+            continue
+        made = Decision(
+            node=name,
+            action="refuse",
+            reason=_reason_of_faults(faults),
+            severity=records.Severity.HIGH,
+            event_ids=ids,
+        )
+        denied = ledger.refuses(name)
+        if not denied:
+            ledger.take(name)
+        yield held(made, "denied", denied) if denied else made
+
+
+def _adoptions(seen: view.View) -> Iterator[Decision]:
+    """Slurm's own drain for a Prolog that refused a job with our permission is ours: it gets our reason."""
+    for refusal in seen.refusals:
+        node = seen.nodes.get(refusal.node)
+        if node is None or not node.prolog_failed:
+            continue
+        if node.reason_at is not None and abs(node.reason_at - refusal.at) > _PROLOG_LAG:
+            continue
+        kind, _, device = str(refusal.detail.get("fault", "")).partition(":")
+        fault_id = _uuid(refusal.detail.get("event_id"))
+        yield Decision(
+            node=refusal.node,
+            action="drain",
+            reason=_reason(kind, None, device, 0),
+            severity=records.Severity.HIGH,
+            event_ids=(*((fault_id,) if fault_id else ()), refusal.event_id),
+            adopt=True,
+        )
+
+
+def _uuid(text: object) -> uuid.UUID | None:
+    try:
+        return uuid.UUID(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def _still_permitted(node: str, seen: view.View, policy: settings.PolicySettings) -> bool:
+    renew = seen.now - timedelta(seconds=policy.refusal_ttl_s / 2)
+    return any(
+        d.node == node and d.action == "refuse" and d.state == "done" and d.at > renew for d in seen.drains
+    )
+
+
+def _overruled(node: str, ids: Sequence[uuid.UUID], seen: view.View) -> bool:
+    """A person put the node back although we had drained it for this: we do not fight."""
+    return any(
+        d.node == node
+        and d.action == "drain"
+        and d.state in {"done", "resumed"}
+        and set(d.event_ids) & set(ids)
+        for d in seen.drains
+    )
+
+
+def held(decision: Decision, held: str, why: str) -> Decision:
+    """The decision, not to be done for that reason."""
+    return dataclasses.replace(decision, held=held, why=why)
+
+
+def _once(made: Iterable[Decision], seen: view.View) -> Iterator[Decision]:
+    """What is not already decided: no decision, and no refusal of one, is stored twice."""
+    requeued: set[int] = set()
+    for decision in made:
+        if decision.job is not None and not decision.held:
+            if decision.job.job_id in requeued:
+                continue
+            requeued.add(decision.job.job_id)
+        if not any(_same(decision, past, seen) for past in seen.drains):
+            yield decision
+
+
+def _same(decision: Decision, past: records.Drain, seen: view.View) -> bool:
+    if (past.node, past.action) != (decision.node, decision.action):
+        return False
+    if past.job_id != (decision.job.job_id if decision.job else None):
+        return False
+    if decision.action != "refuse" and not set(past.event_ids) & set(decision.event_ids):
+        return False
+    if decision.held:
+        return past.state == decision.held
+    if past.state == "failed":
+        return seen.now - past.at < _RETRY
+    return decision.action != "refuse" and past.state in {"done", "simulated", "resumed"}

@@ -1,0 +1,104 @@
+"""`probing-ctl set-healthy`: a person's word that nodes are repaired, tried before it is believed.
+
+Each node's agent ends what only its memory holds and looks again. What the hardware still shows is said, and then
+the drain stays: a node that came back broken would be drained again minutes later, with a job on it.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from probing_cluster.attribution.verdict import signatures, taxonomy
+from probing_cluster.control_plane.policy import confirm
+from probing_cluster.core import records
+
+if TYPE_CHECKING:
+    from probing_cluster.db import store as db_store
+
+WAIT_S = 120.0
+"""A beat of the agent, two sweeps of its checks under their watchdog, and one round of readings."""
+_LOOK_EVERY_S = 0.5
+
+
+def look_again(
+    store: db_store.Store,
+    nodes: Iterable[str],
+    person: str,
+    *,
+    wait_s: float = WAIT_S,
+    sleep: Callable[[float], None] = time.sleep,
+    now_s: Callable[[], float] = time.monotonic,
+) -> dict[str, str]:
+    """Has every node's agent forget what is repaired and look again; by node why it is not well, empty where it is."""
+    ages = store.heartbeat_ages_s()
+    beats = {b.node: b for b in store.heartbeats(nodes)}
+    answers: dict[str, str] = {}
+    asked: dict[uuid.UUID, str] = {}
+    for node in nodes:
+        beat = beats.get(node)
+        if beat is None or not confirm.is_current(beat, ages.get(node)):
+            answers[node] = _silent(node, ages.get(node))
+        else:
+            detail = {"clear": True, "by": person}
+            asked[store.request(node, "recheck", ttl_s=wait_s, detail=detail)] = node
+    until_s = now_s() + wait_s
+    while asked:
+        for request, beat in store.beats_after(asked).items():
+            node = asked.pop(request)
+            answers[node] = still_failing(node, beat.faults)
+        if now_s() >= until_s:
+            break
+        if asked:
+            sleep(_LOOK_EVERY_S)
+    for node in asked.values():
+        answers[node] = (
+            f"its agent did not answer within {wait_s:.0f} s, so nobody knows whether it is well; try again, or lift "
+            f"the drain unseen with `probing-ctl resume {node}`"
+        )
+    return answers
+
+
+def still_failing(node: str, faults: Mapping[str, Any]) -> str:
+    """What a node's agent still confirms and what to do about each; empty when nothing asks for a drain."""
+    acting = {records.Severity.HIGH.value, records.Severity.LOW.value}
+    grave = [
+        (key, fault)
+        for key, fault in sorted(faults.items())
+        if isinstance(fault, Mapping) and str(fault.get("severity")) in acting
+    ]
+    if not grave:
+        return ""
+    words = "; ".join(f"{key} ({fault.get('message') or 'no message'})" for key, fault in grave)
+    steps = dict.fromkeys(next_step(node, key, fault) for key, fault in grave)
+    return f"still failing: {words}; do: {' '.join(steps)} Then `probing-ctl set-healthy {node}` again"
+
+
+def next_step(node: str, key: str, fault: Mapping[str, Any]) -> str:
+    """What to do about one fault, as its check says, else as the cause it points at says."""
+    kind, _, device = key.partition(":")
+    code = fault.get("code")
+    if kind == "check":
+        from probing_cluster.healthchecks import registry
+
+        check = registry.load().get(str(code))
+        if check is not None:
+            return _sentence(check.next_step)
+    severity = records.Severity(fault["severity"])
+    cause = taxonomy.cause(signatures.find(kind, code if isinstance(code, str) else None, severity).cause)
+    step = cause.next_step.replace("{device}", device or "the device").replace("{node}", node)
+    return _sentence(step.replace("{user}", "the job's user"))
+
+
+def _sentence(text: str) -> str:
+    return f"{text.rstrip(' .')}."
+
+
+def _silent(node: str, age_s: float | None) -> str:
+    heard = "has never been heard" if age_s is None else f"was last heard {age_s:.0f} s ago"
+    return (
+        f"its agent {heard}, so nobody can look; start it there (systemctl start probing-agent), or lift the drain "
+        f"unseen with `probing-ctl resume {node}`"
+    )

@@ -1,0 +1,108 @@
+"""Slurm as the policy needs it: its nodes and jobs as our records, its acts with our refusals."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from probing_cluster.control_plane.policy import view
+from probing_cluster.core import clock, settings
+from probing_cluster.slurm_plugins import commands, topology
+from probing_cluster.slurm_plugins.acts import node_events
+from probing_cluster.slurm_plugins.acts import nodes as slurm_nodes
+from probing_cluster.slurm_plugins.live import live, live_records
+
+
+class SlurmHands:
+    """Reads through `slurm_plugins.live`, acts through `slurm_plugins.nodes`."""
+
+    def __init__(self, config: settings.Settings, run: commands.Runner) -> None:
+        self._run = run
+        self._live = live.connect(config.slurm, run)
+        self._acts = slurm_nodes.connect(config.slurm, run)
+
+    def nodes(self) -> list[view.Node]:
+        """Every node."""
+        return [node_of(n) for n in self._live.nodes()]
+
+    def jobs(self) -> list[view.Job]:
+        """Every job that holds nodes."""
+        return [job_of(j) for j in self._live.jobs() if j.running]
+
+    def node(self, name: str) -> view.Node | None:
+        """One node, read now."""
+        found = self._live.node(name)
+        return node_of(found) if found else None
+
+    def job(self, job_id: int) -> view.Job | None:
+        """One job, read now; None when it does not hold nodes."""
+        found = self._live.job(job_id)
+        return job_of(found) if found and found.running else None
+
+    def exclusions(self) -> list[view.Exclusion]:
+        """What users excluded, by the jobs that the controller remembers, pending ones included."""
+        return [
+            view.Exclusion(job_id=j.job_id, user=j.user, nodes=j.excluded_nodes)
+            for j in self._live.jobs()
+            if j.excluded_nodes
+        ]
+
+    def outages(self, since: datetime, until: datetime) -> list[view.Outage]:
+        """Every stretch in which a node was out of service that began in the span, by slurmdbd."""
+        told = node_events.outages(self._run, int(since.timestamp()), int(until.timestamp()))
+        return [
+            view.Outage(
+                node=o.node,
+                start_at=clock.from_epoch_s(o.start_s),
+                end_at=None if o.end_s is None else clock.from_epoch_s(o.end_s),
+                reason=o.reason,
+            )
+            for o in told
+        ]
+
+    def places(self) -> dict[str, str]:
+        """Each node's leaf switch or block, where Slurm has a topology."""
+        return topology.places(self._run)
+
+    def drain(self, name: str, reason: str) -> slurm_nodes.Outcome:
+        """Drain a node that is nobody else's."""
+        return self._acts.drain(name, reason)
+
+    def adopt(self, name: str, reason: str) -> slurm_nodes.Outcome:
+        """Give Slurm's own `Prolog error` drain our reason."""
+        return self._acts.adopt(name, reason)
+
+    def resume(self, name: str) -> slurm_nodes.Outcome:
+        """Lift a drain of ours."""
+        return self._acts.resume_own(name)
+
+    def requeue(self, job: view.Job) -> slurm_nodes.Outcome:
+        """Requeue one running job, if it is still this very attempt."""
+        if job.start_at is None:
+            return slurm_nodes.Outcome(state="skipped", why="it has not started")
+        return self._acts.requeue(job.job_id, job.start_at, job.restart_count, job.nodes)
+
+
+def node_of(found: live_records.LiveNode) -> view.Node:
+    """Slurm's node as the policy sees it."""
+    return view.Node(
+        name=found.name,
+        states=found.states,
+        reason=found.reason,
+        reason_at=found.reason_at,
+        partitions=found.partitions,
+        boot_at=found.boot_at,
+        n_gpus=found.n_gpus,
+    )
+
+
+def job_of(found: live_records.LiveJob) -> view.Job:
+    """Slurm's job as the policy sees it; one that is already ending is no longer running."""
+    return view.Job(
+        job_id=found.job_id,
+        state="COMPLETING" if "COMPLETING" in found.flags else found.state,
+        start_at=found.start_at,
+        restart_count=found.restart_count,
+        nodes=found.nodes,
+        requeue=found.requeue,
+        batch=found.batch,
+    )

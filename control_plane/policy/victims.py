@@ -1,0 +1,56 @@
+"""Which running jobs a fault takes down with it: those that hold the broken part, and no other."""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.control_plane.policy import view
+from probing_cluster.core import records
+
+GPU_KINDS = frozenset(
+    {"xid", "gpu_lost", "ecc", "row_remap", "retired_pages", "gsp", "pcie_replay", "throttle"}
+)
+"""Kinds that concern one GPU even where the GPU could not be named."""
+
+_GPU_DEVICE = re.compile(r"gpu\d+")
+
+
+def concerns_one_gpu(event: records.HealthEvent) -> bool:
+    """True when only the holders of one GPU are hit; host, mount and link faults hit everyone on the node."""
+    return bool(event.gpu_uuid or event.kind in GPU_KINDS or _GPU_DEVICE.fullmatch(event.device or ""))
+
+
+def hit(job: view.Job, event: records.HealthEvent, seen: view.View) -> str | None:
+    """Why `job` must not be requeued for `event`; None when it holds the broken part and may be."""
+    if event.node not in job.nodes or job.state not in {"RUNNING", "SUSPENDED"}:
+        return "it does not run on the node"
+    if job.start_at is None or job.start_at > event.at:
+        return "it started after the fault"
+    if concerns_one_gpu(event):
+        return _holds(job, event, seen) or _spared(job)
+    return _spared(job)
+
+
+def _spared(job: view.Job) -> str | None:
+    if not job.batch:
+        return "it is interactive"
+    return None if job.requeue else "it was submitted with --no-requeue"
+
+
+def _holds(job: view.Job, event: records.HealthEvent, seen: view.View) -> str | None:
+    held = next(
+        (
+            a.gpu_uuids
+            for a in sorted(seen.allocations, key=lambda a: a.at, reverse=True)
+            if (a.job_id, a.node, a.restart_count) == (job.job_id, event.node, job.restart_count)
+        ),
+        None,
+    )
+    node = seen.nodes.get(event.node)
+    if held and node and node.n_gpus and len(held) >= node.n_gpus:
+        return None  # it holds every GPU of the node, so also the broken one
+    if held is None:
+        return "which GPUs it holds is not known"
+    if event.gpu_uuid is None:
+        return "which GPU failed is not known"
+    return None if event.gpu_uuid in held else "it does not hold the GPU"

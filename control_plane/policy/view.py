@@ -1,0 +1,160 @@
+"""What the policy looks at: one consistent picture of the cluster, read just before it decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from probing_cluster.core import records
+from probing_cluster.slurm_plugins.acts import node_events
+
+OWN_PREFIX = "probing:"
+"""How every reason that we write begins; only such drains are ours."""
+
+LEMON_PREFIX = "probing: lemon"
+"""How the reason begins when a node is drained as a lemon: it passes every check, so only a person brings it back."""
+
+UNTOUCHABLE = frozenset(
+    {
+        "DRAIN",
+        "DRAINED",
+        "DRAINING",
+        "DOWN",
+        "FAIL",
+        "FAILING",
+        "ERROR",
+        "MAINT",
+        "MAINTENANCE",
+        "REBOOT",
+        "REBOOT_ISSUED",
+    }
+    | {"REBOOT_REQUESTED", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWER_DRAIN", "FUTURE", "UNKNOWN"}
+)
+"""States in which somebody else already decided about the node."""
+
+
+@records.record
+class Node:
+    """A node as Slurm has it right now."""
+
+    name: str = records.doc("node name")
+    states: frozenset[str] = records.doc("base state and flags, upper case", default=frozenset())
+    reason: str = records.doc("Slurm's reason, empty for none", default="")
+    reason_at: datetime | None = records.doc("when that reason was set", default=None)
+    partitions: tuple[str, ...] = records.doc("partitions it is in", default=())
+    boot_at: datetime | None = records.doc("when it booted, by Slurm", default=None)
+    n_gpus: int | None = records.doc("GPUs configured; null when unknown", default=None)
+
+    @property
+    def ours(self) -> bool:
+        """True while it is drained with a reason of ours."""
+        return bool(self.states & {"DRAIN", "DRAINED", "DRAINING"}) and self.reason.startswith(OWN_PREFIX)
+
+    @property
+    def prolog_failed(self) -> bool:
+        """True while Slurm itself has drained it because a Prolog exited non-zero."""
+        return "DRAIN" in self.states and self.reason.lower().startswith("prolog error")
+
+    @property
+    def hands_off(self) -> str:
+        """Why nobody but its present owner may touch it; empty when we may."""
+        taken = sorted(self.states & UNTOUCHABLE)
+        if self.ours and not self.states & (UNTOUCHABLE - {"DRAIN", "DRAINED", "DRAINING"}):
+            return ""
+        if taken:
+            return f"{'+'.join(taken)} by another ({self.reason or 'no reason given'})"
+        if node_events.is_a_persons(self.reason):
+            return f"it carries another's note ({self.reason})"
+        return ""
+
+
+_DRAINED = frozenset({"DRAIN", "DRAINED", "DRAINING"})
+
+
+def drain_over(node: Node | None) -> str:
+    """Why a drain of ours that was recorded stands no longer, as Slurm shows its node now (None: not at all); empty while it stands."""
+    if node is None:
+        return "Slurm knows the node no longer"
+    if not node.states & _DRAINED:
+        return "lifted by another"
+    if not node.ours and node_events.is_a_persons(node.reason):
+        return f"taken over by another: {node.reason}"
+    return ""
+
+
+def denials(
+    drains: Iterable[records.Drain], beats: Mapping[str, records.AgentHeartbeat]
+) -> dict[str, records.Drain]:
+    """Node to the latest drain of it that was denied, as by the budget, while what it was for still stands and nothing has drained it since."""
+    found: dict[str, records.Drain] = {}
+    for drain in sorted(drains, key=lambda d: d.at):
+        if drain.action == "drain" and drain.state == "denied":
+            found[drain.node] = drain
+        elif drain.action == "drain" and drain.state in {"done", "resumed"}:
+            found.pop(drain.node, None)
+    return {node: d for node, d in found.items() if _stands(d, beats.get(node))}
+
+
+def _stands(drain: records.Drain, beat: records.AgentHeartbeat | None) -> bool:
+    faults = [f for f in beat.faults.values() if isinstance(f, Mapping)] if beat is not None else []
+    named = {str(i) for f in faults for i in (f.get("event_id"), *_listed(f.get("event_ids")))}
+    return any(str(event_id) in named for event_id in drain.event_ids)
+
+
+def _listed(value: object) -> tuple[object, ...]:
+    return tuple(value) if isinstance(value, list | tuple) else ()
+
+
+@records.record
+class Job:
+    """A running job as Slurm has it right now."""
+
+    job_id: int = records.doc("raw job id")
+    state: str = records.doc("base state", default="RUNNING")
+    start_at: datetime | None = records.doc("start of this attempt")
+    restart_count: int = records.doc("Slurm's restart count", default=0)
+    nodes: tuple[str, ...] = records.doc("its nodes", default=())
+    requeue: bool = records.doc("false with --no-requeue", default=True)
+    batch: bool = records.doc("false for salloc and srun", default=True)
+
+
+@records.record
+class Exclusion:
+    """The nodes that one job's user told Slurm to leave out."""
+
+    job_id: int = records.doc("raw job id")
+    user: str = records.doc("its owner")
+    nodes: tuple[str, ...] = records.doc("node names")
+
+
+@records.record
+class Outage:
+    """One stretch of a node out of service, as Slurm's accounting has it."""
+
+    node: str = records.doc("node name")
+    start_at: datetime = records.doc("when it began")
+    end_at: datetime | None = records.doc("when it ended; null while it lasts")
+    reason: str = records.doc("Slurm's reason")
+
+
+@records.record
+class View:
+    """Everything a decision rests on."""
+
+    now: datetime = records.doc("the instant of the decision")
+    events: tuple[records.HealthEvent, ...] = records.doc("recent events, any severity", default=())
+    refusals: tuple[records.HealthEvent, ...] = records.doc(
+        "recent events in which an agent refused a job at its Prolog", default=()
+    )
+    heartbeats: Mapping[str, records.AgentHeartbeat] = records.doc(
+        "latest beat by node", default_factory=dict
+    )
+    silent_s: Mapping[str, float] = records.doc(
+        "seconds since each node's agent was heard, by the database's clock", default_factory=dict
+    )
+    nodes: Mapping[str, Node] = records.doc("Slurm's nodes by name", default_factory=dict)
+    jobs: tuple[Job, ...] = records.doc("Slurm's running jobs", default=())
+    allocations: tuple[records.JobAllocation, ...] = records.doc("GPUs of those jobs, by node", default=())
+    drains: tuple[records.Drain, ...] = records.doc(
+        "our decisions, at least of the budget's window", default=()
+    )

@@ -1,0 +1,1 @@
+"""`probing-ctl serve`: scheduled tasks and metrics."""

@@ -1,0 +1,98 @@
+"""What is done about lemons: nothing, or a drain after their jobs, inside the same budget as every other drain.
+
+A lemon passes every check, so no heartbeat can confirm it: the proof is its history, and the action is
+the gentle one. Running jobs end by themselves; only a person's word brings the node back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.policy import actions, budget, policy, view
+from probing_cluster.control_plane.service import lease
+from probing_cluster.core import errors, records
+from probing_cluster.lemon import nightly
+from probing_cluster.reports.lemon import lemon_view
+
+ACTIONS = ("off", "drain")
+_MEMORY = timedelta(days=400)
+"""How far back a node's earlier drain for being a lemon is looked for."""
+
+
+def check(action: str) -> None:
+    """Raises SettingsError for an action there is not."""
+    if action not in ACTIONS:
+        raise errors.SettingsError(f"[lemon] action must be {' or '.join(ACTIONS)}, not {action!r}")
+
+
+def carry_out(service: context.Context, night: nightly.Night) -> list[records.Drain]:
+    """Drain the night's lemons as the settings say; the rows as stored."""
+    check(service.config.lemon.action)
+    lemons = (*night.new, *night.still)
+    if service.config.lemon.action == "off" or not lemons:
+        return []
+    with lease.taken(service, "actions") as mine:
+        if not mine:
+            raise errors.DatabaseUnavailable("another service is acting just now; the next pass tries again")
+        seen = _picture(service)
+        made = list(decide(lemons, seen, service))
+        return actions.carry_out(made, service.hands, service.store, service.config, service.clock)
+
+
+def decide(
+    lemons: Iterable[records.LemonScore], seen: view.View, service: context.Context
+) -> Iterator[policy.Decision]:
+    """One drain per lemon that is still in service; every reason to hold back says so in words."""
+    ledger = budget.Ledger(seen, service.config.policy)
+    for lemon in lemons:
+        if _dealt_with(lemon, seen):
+            continue
+        made = policy.Decision(
+            node=lemon.node, action="drain", reason=reason(lemon), severity=records.Severity.LOW, event_ids=()
+        )
+        yield policy.held(made, *_objection(lemon.node, seen, ledger))
+
+
+def reason(lemon: records.LemonScore) -> str:
+    """As it will stand in Slurm."""
+    n = lemon.multi_node_node_fails + lemon.single_node_node_fails
+    return f"{view.LEMON_PREFIX}, {lemon_view.chance(lemon.score)}, {n} failures; probing-ctl lemon list {lemon.node}"
+
+
+def _objection(node: str, seen: view.View, ledger: budget.Ledger) -> tuple[str, str]:
+    found = seen.nodes.get(node)
+    if found is None:
+        return "skipped", "Slurm knows no such node"
+    if found.hands_off:
+        return "skipped", found.hands_off
+    if found.ours:
+        return "skipped", f"it is drained already ({found.reason})"
+    denied = ledger.refuses(node)
+    if denied:
+        return "denied", denied
+    ledger.take(node)
+    return "", ""
+
+
+def _dealt_with(lemon: records.LemonScore, seen: view.View) -> bool:
+    """It was drained as a lemon since it became one: if it is back, a person put it back, and we do not fight."""
+    since = datetime.fromisoformat(lemon.signals["since"]) if lemon.signals.get("since") else lemon.day
+    return any(
+        d.node == lemon.node
+        and d.action == "drain"
+        and d.reason.startswith(view.LEMON_PREFIX)
+        and d.state in {"done", "resumed", "simulated"}
+        and d.at >= since
+        for d in seen.drains
+    )
+
+
+def _picture(service: context.Context) -> view.View:
+    now = service.clock.now()
+    return view.View(
+        now=now,
+        drains=tuple(service.store.drains(since=now - _MEMORY, actions=["drain", "refuse"])),
+        nodes={n.name: n for n in service.hands.nodes()},
+    )

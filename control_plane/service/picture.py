@@ -1,0 +1,65 @@
+"""Gathering the picture that the policy decides from; Slurm is asked only when there is something to decide."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.policy import confirm, view
+from probing_cluster.core import records, settings
+
+REFUSED = "prolog_refused"
+"""The code of the event by which an agent says that it refused a job."""
+_MEMORY = timedelta(days=7)
+"""How far back our own decisions are looked at, beyond the budget's window."""
+
+
+def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
+    """What the database alone knows: fresh events, heartbeats and our decisions.
+
+    Without `everywhere` only the heartbeats of nodes with a fresh event are read: enough to act on
+    events, cheap enough for every second.
+    """
+    now = service.clock.now()
+    policy, store, cluster = service.config.policy, service.store, service.config.cluster.name
+    since = now - timedelta(seconds=policy.fresh_s)
+    events = store.events(since=since, min_severity=records.Severity.LOW, cluster=cluster)
+    told = store.events(since=since, kinds=["check"], cluster=cluster)
+    refusals = tuple(e for e in told if e.code == REFUSED and e.source == "agent")
+    if not everywhere and not events and not refusals:
+        return view.View(now=now)
+    window = now - max(_MEMORY, timedelta(seconds=policy.budget_window_s))
+    beats = store.heartbeats(nodes=None if everywhere else {e.node for e in events})
+    return view.View(
+        now=now,
+        events=tuple(events),
+        refusals=refusals,
+        heartbeats={b.node: b for b in beats if b.cluster == cluster},
+        silent_s=store.heartbeat_ages_s(),
+        drains=tuple(store.drains(since=window)),
+    )
+
+
+def asks_for_more(seen: view.View, policy: settings.PolicySettings) -> bool:
+    """Whether anything in it could lead to an action, so that Slurm has to be asked."""
+    if any(not confirm.why_not(e, seen, policy) for e in seen.events):
+        return True
+    answered = {i for d in seen.drains for i in d.event_ids}
+    if any(e.event_id not in answered for e in seen.refusals):
+        return True
+    return any(confirm.high_faults(b, policy) for b in seen.heartbeats.values())
+
+
+def with_slurm(seen: view.View, service: context.Context) -> view.View:
+    """The same picture with Slurm's nodes and running jobs, and the GPUs those jobs hold."""
+    nodes = {n.name: n for n in service.hands.nodes()}
+    jobs = tuple(service.hands.jobs())
+    starts = [j.start_at for j in jobs if j.start_at]
+    since = min(starts) - timedelta(minutes=5) if starts else seen.now
+    running = {j.job_id for j in jobs}
+    allocations = tuple(a for a in service.store.allocations(since=since) if a.job_id in running)
+    values = {
+        name: getattr(seen, name)
+        for name in ("now", "events", "refusals", "heartbeats", "silent_s", "drains")
+    }
+    return view.View(**values, nodes=nodes, jobs=jobs, allocations=allocations)

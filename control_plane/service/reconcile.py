@@ -1,0 +1,67 @@
+"""Decisions whose outcome was not recorded, since the service ended in between: Slurm says what became of them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.policy import actions, view
+from probing_cluster.core import records
+
+_LOOK_BACK = timedelta(days=7)
+_BY_HAND = timedelta(minutes=5)
+"""A person's drain is not under the turn: it may be under way for so long."""
+_NEAR = timedelta(minutes=2)
+"""An attempt that we requeued ended no further from our decision than this."""
+AFTER = "found so afterwards: the service ended before it recorded the outcome"
+
+
+def unrecorded(service: context.Context, now: datetime) -> list[records.Drain]:
+    """Decisions that were begun and have no outcome. Of our own, under the turn, nobody can be at work on one."""
+    begun = service.store.drains(since=now - _LOOK_BACK, states=["failed"])
+    return [
+        d for d in begun if d.why_state == actions.BEGUN and (d.owner == "probing" or now - d.at > _BY_HAND)
+    ]
+
+
+def settle(service: context.Context, now: datetime) -> list[str]:
+    """Give each its outcome by what Slurm shows; what was found, in words."""
+    found = []
+    for drain in unrecorded(service, now):
+        state, why = _outcome(service, drain)
+        service.store.update_drain(drain.drain_id, state=state, why_state=why)
+        found.append(f"{drain.action} {drain.node} {state}, {AFTER}")
+    return found
+
+
+def _outcome(service: context.Context, drain: records.Drain) -> tuple[str, str]:
+    if drain.action == "drain":
+        return _of_drain(service.hands.node(drain.node), drain)
+    if drain.action == "requeue" and drain.job_id is not None:
+        return _of_requeue(service, drain, drain.job_id)
+    return "failed", "the service ended before it was done; another follows while the fault stands"
+
+
+def _of_drain(node: view.Node | None, drain: records.Drain) -> tuple[str, str]:
+    if node is None:
+        return "failed", "the service ended before it was recorded, and Slurm knows no such node"
+    if node.ours and node.reason == drain.reason:
+        return "done", AFTER
+    states = "+".join(sorted(node.states)) or "in service"
+    return "failed", f"the service ended before it was done, or it was lifted since: Slurm shows {states}"
+
+
+def _of_requeue(service: context.Context, drain: records.Drain, job_id: int) -> tuple[str, str]:
+    job = service.hands.job(job_id)
+    if job is not None and job.start_at is not None and job.start_at <= drain.at:
+        return "failed", "the service ended before it was done: the job runs on"
+    attempts = service.store.attempts(job_ids=[job_id], cluster=drain.cluster)
+    requeued = any(
+        a.state == "REQUEUED" and a.end_at is not None and abs(a.end_at - drain.at) <= _NEAR for a in attempts
+    )
+    if job is not None or requeued:
+        return "done", AFTER
+    return (
+        "failed",
+        "the service ended before it was recorded, and the job no longer runs: it may have been done",
+    )

@@ -1,0 +1,140 @@
+"""`probing-ctl serve`: the tasks on their schedule, the report door and the metrics, until SIGTERM."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from probing_cluster.control_plane import context, journal
+from probing_cluster.control_plane.door import report_door
+from probing_cluster.control_plane.policy import slurm_actions
+from probing_cluster.control_plane.service import metrics, tasks
+from probing_cluster.core import clock, errors, logs, settings
+from probing_cluster.db import store as db_store
+from probing_cluster.slurm_plugins import commands
+
+LOG = logging.getLogger("probing.serve")
+_RETRY_S = 5.0
+_GRACE_S = 25.0
+"""How long a pass may go on after SIGTERM; systemd's own patience is longer."""
+_TRIM_FROM_S = 30.0
+"""After passes that come as seldom as this, memory is given back: it takes some milliseconds."""
+_M_ARENA_MAX, _ARENAS = -8, 2
+"""malloc.h."""
+
+
+def main(config: settings.Settings) -> int:
+    """Run the service until it is told to stop; its exit code."""
+    logs.configure()
+    few_arenas()
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    store = _open_store(config, stopping)
+    if store is None:
+        return 0
+    with store:
+        run_slurm = commands.SlurmCommands(settings=config.slurm)
+        hands = slurm_actions.SlurmHands(config, run_slurm)
+        service = context.Context(
+            config=config, store=store, run_slurm=run_slurm, hands=hands, stopping=stopping, apart=True
+        )
+        with report_door.serving(service), metrics.serving(service), _scheduled(service):
+            LOG.info(
+                "serving",
+                extra={
+                    "fields": {"cluster": config.cluster.name, "observe_only": config.policy.observe_only}
+                },
+            )
+            stopping.wait()
+            LOG.info("stopping")
+    return 0
+
+
+def few_arenas() -> None:
+    """Have the scheduler's threads share two heaps; only glibc has more.
+
+    Any task may run on any thread, and a heap of its own stays as large as the largest pass that ever ran there.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_ARENA_MAX, _ARENAS)
+
+
+def give_back() -> None:
+    """Give the memory of the passes that have ended back to the machine; only glibc keeps it."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def _open_store(config: settings.Settings, stopping: threading.Event) -> db_store.Store | None:
+    """The database, as soon as it is there; None when told to stop before."""
+    told = False
+    while not stopping.is_set():
+        try:
+            return db_store.Store.open(config, upgrade=not config.database.url)
+        except errors.DatabaseUnavailable as exc:
+            if not told:
+                LOG.warning("waiting for the database", extra={"fields": {"why": str(exc)}})
+            told = True
+            stopping.wait(_RETRY_S)
+    return None
+
+
+@contextlib.contextmanager
+def _scheduled(service: context.Context) -> Iterator[None]:
+    scheduler = make_scheduler(service)
+    scheduler.start()
+    try:
+        yield
+    finally:
+        ended = threading.Thread(target=scheduler.shutdown, name="shutdown", daemon=True)
+        ended.start()
+        ended.join(_GRACE_S)
+        if ended.is_alive():
+            LOG.warning("a task did not end in time", extra={"fields": {"grace_s": _GRACE_S}})
+
+
+def make_scheduler(service: context.Context) -> BackgroundScheduler:
+    """Every registered task on its interval: one pass at a time, missed ones folded into one."""
+    scheduler = BackgroundScheduler(
+        timezone=service.config.service.timezone,
+        job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+    )
+    logging.getLogger("apscheduler").setLevel(
+        logging.ERROR
+    )  # "skipped: still running" every second says nothing new
+    for number, task in enumerate(tasks.REGISTER):
+        _schedule(scheduler, service, task, number)
+    return scheduler
+
+
+def _schedule(
+    scheduler: BackgroundScheduler, service: context.Context, task: context.Task, number: int
+) -> None:
+    def one() -> None:
+        if not service.stopping.is_set():
+            journal.one_pass(service.journal, task.name, lambda: task.run(service), service.clock)
+            if (
+                task.every_s is None or task.every_s(service.config) >= _TRIM_FROM_S
+            ) and not service.stopping.is_set():
+                give_back()
+
+    first = clock.SYSTEM.now() + timedelta(seconds=0.1 * number)
+    options = {"id": task.name, "name": task.name}
+    if task.every_s is not None:
+        begin = {"next_run_time": first} if task.at_start else {}
+        scheduler.add_job(one, "interval", seconds=task.every_s(service.config), **options, **begin)
+    elif task.daily_at is not None:
+        hour, minute = task.daily_at(service.config).split(":")
+        scheduler.add_job(one, "cron", hour=int(hour), minute=int(minute), **options)
+        if task.at_start:
+            scheduler.add_job(one, "date", run_date=first, id=f"{task.name}-first", name=task.name)

@@ -1,0 +1,39 @@
+"""What the service does on its schedule: one file and one line here per task."""
+
+from __future__ import annotations
+
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.service.tasks import (
+    accounting,
+    accounts,
+    actions,
+    attribution,
+    exclusions,
+    export,
+    gangs,
+    lemon,
+    mail,
+    maintenance,
+    resume,
+    sessions,
+    silence,
+    slow,
+)
+
+REGISTER: tuple[context.Task, ...] = (
+    actions.TASK,
+    accounting.TASK,
+    attribution.TASK,
+    accounts.TASK,
+    silence.TASK,
+    gangs.TASK,
+    slow.TASK,
+    resume.TASK,
+    sessions.TASK,
+    maintenance.TASK,
+    export.TASK,
+    exclusions.TASK,
+    lemon.TASK,
+    mail.TASK,
+)
+"""Every task, the most urgent first."""

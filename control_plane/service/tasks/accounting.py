@@ -1,0 +1,130 @@
+"""Accounting into rows: `sacct` for everybody at once, joined with what the Prologs saw."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from probing_cluster.control_plane import context
+from probing_cluster.core import clock, records
+from probing_cluster.slurm_plugins.accounting import accounting
+
+CURSOR = "accounting.until"
+DEEP = "accounting.deep"
+OVERLAP = timedelta(minutes=10)
+"""slurmctld's word can reach slurmdbd late; the last minutes are asked for again."""
+DEEP_EVERY = timedelta(hours=1)
+"""After a slurmdbd outage rows arrive hours late: as often as this the whole history is asked for again."""
+_SLACK = timedelta(seconds=60)
+"""Clocks of nodes and controller may differ by this much when a Prolog is matched to a start."""
+
+
+def run(service: context.Context) -> str:
+    """One poll: new and changed attempts stored."""
+    now = service.clock.now()
+    slurm = service.config.slurm
+    since, deep = _since(service, now)
+    reader = accounting.Accounting(
+        slurm, cluster=service.config.cluster.name, run=service.run_slurm, now=service.clock
+    )
+    found = reader.attempts(since)
+    attempts = _numbered(service, reader, found.attempts)
+    earliest = min((a.start_at for a in attempts if a.start_at), default=now)
+    allocations = service.store.allocations(since=earliest - _SLACK) if attempts else []
+    service.store.upsert_attempts(with_allocations(attempts, allocations))
+    service.store.remember(CURSOR, clock.iso_z(now))
+    if deep:
+        service.store.remember(DEEP, clock.iso_z(now))
+    return f"{len(attempts)} attempts" + (f", {len(found.rejected)} rows rejected" if found.rejected else "")
+
+
+def _since(service: context.Context, now: datetime) -> tuple[datetime, bool]:
+    """From when on to ask, and whether that is the whole history."""
+    oldest = now - timedelta(days=service.config.slurm.history_days)
+    cursor, deep = (service.store.recall(key) for key in (CURSOR, DEEP))
+    if cursor is None or deep is None or now - datetime.fromisoformat(deep) > DEEP_EVERY:
+        return oldest, True
+    unfinished = service.store.attempts(ended=False, cluster=service.config.cluster.name)
+    starts = [a.start_at for a in unfinished if a.start_at]
+    return max(oldest, min([datetime.fromisoformat(cursor) - OVERLAP, *starts])), False
+
+
+def _numbered(
+    service: context.Context, reader: accounting.Accounting, found: Sequence[records.JobAttempt]
+) -> list[records.JobAttempt]:
+    """Attempt numbers over everything known of each job, not only over this answer."""
+    ids = {a.job_id for a in found}
+    stored = [a for a in service.store.attempts(job_ids=ids) if a.job_id in ids] if ids else []
+    attempts = list(found)
+    known = {a.job_id for a in stored}
+    gap = {
+        a.job_id for a in found if a.restart_count and a.restart_count >= a.attempt and a.job_id not in known
+    }
+    if gap:
+        attempts = [a for a in attempts if a.job_id not in gap] + list(reader.history(sorted(gap)).attempts)
+    return renumber(attempts, stored)
+
+
+def renumber(
+    found: Iterable[records.JobAttempt], stored: Iterable[records.JobAttempt]
+) -> list[records.JobAttempt]:
+    """`found`, each attempt counted by submit time among all starts of its job."""
+    found = list(found)
+    starts: dict[tuple[str, int, str], set[datetime]] = {}
+    for attempt in (*stored, *found):
+        starts.setdefault((attempt.cluster, attempt.job_id, attempt.user), set()).add(attempt.submit_at)
+    order = {key: {at: n for n, at in enumerate(sorted(times), 1)} for key, times in starts.items()}
+    return [dataclasses.replace(a, attempt=order[a.cluster, a.job_id, a.user][a.submit_at]) for a in found]
+
+
+def with_allocations(
+    attempts: Sequence[records.JobAttempt], allocations: Iterable[records.JobAllocation]
+) -> list[records.JobAttempt]:
+    """The attempts with the GPUs, run key and paths that the Prologs of that very start reported."""
+    by_job: dict[int, list[records.JobAllocation]] = {}
+    for allocation in allocations:
+        by_job.setdefault(allocation.job_id, []).append(allocation)
+    starts: dict[int, list[records.JobAttempt]] = {}
+    for attempt in attempts:
+        starts.setdefault(attempt.job_id, []).append(attempt)
+    return [
+        _told(a, [x for x in by_job.get(a.job_id, []) if _is_of(x, a, starts[a.job_id])]) for a in attempts
+    ]
+
+
+def _is_of(
+    allocation: records.JobAllocation, attempt: records.JobAttempt, starts: Iterable[records.JobAttempt]
+) -> bool:
+    """Whether this Prolog ran for this start: of all starts of the job, the nearest in time."""
+    if allocation.node not in attempt.nodes or attempt.start_at is None:
+        return False
+    if attempt.end_at is not None and allocation.at > attempt.end_at + _SLACK:
+        return False
+    begun = [a.start_at for a in starts if a.start_at and a.start_at <= allocation.at + _SLACK]
+    return bool(begun) and min(begun, key=lambda at: abs(allocation.at - at)) == attempt.start_at
+
+
+def _told(attempt: records.JobAttempt, seen: Sequence[records.JobAllocation]) -> records.JobAttempt:
+    if not seen:
+        return attempt
+    gpus = {x.node: x.gpu_uuids for x in seen if x.gpu_uuids is not None}
+    said: dict[str, str] = {}
+    for allocation in seen:
+        said |= {k: v for k, v in allocation.detail.items() if isinstance(v, str) and v}
+    return dataclasses.replace(
+        attempt,
+        gpus=gpus or attempt.gpus,
+        run_key=said.get("run_key") or attempt.run_key,
+        stdout_path=attempt.stdout_path or said.get("stdout"),
+        work_dir=attempt.work_dir or said.get("work_dir"),
+        restart_count=max(x.restart_count for x in seen),
+    )
+
+
+TASK = context.Task(
+    name="accounting",
+    meaning="reads new and changed attempts from sacct",
+    run=run,
+    every_s=lambda config: config.service.accounting_poll_s,
+)

@@ -1,0 +1,38 @@
+"""Fresh, confirmed faults into drains and requeues."""
+
+from __future__ import annotations
+
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.policy import actions, policy
+from probing_cluster.control_plane.service import lease, picture, reconcile
+
+_EVERYWHERE_S = 5.0
+"""How often faults that stand without a fresh event are looked for, on every node."""
+
+
+def run(service: context.Context) -> str:
+    """One look at what nodes report; what was decided."""
+    everywhere = service.clock.monotonic_s() - service.looked_everywhere_s >= _EVERYWHERE_S
+    if everywhere:
+        service.looked_everywhere_s = service.clock.monotonic_s()
+    seen = picture.waiting(service, everywhere=everywhere)
+    open_ends = everywhere and bool(reconcile.unrecorded(service, seen.now))
+    if not open_ends and not picture.asks_for_more(seen, service.config.policy):
+        return ""
+    with lease.taken(service, "actions") as mine:
+        if not mine:
+            return ""
+        # First what was begun and never recorded: what is decided now rests on it.
+        settled = reconcile.settle(service, seen.now)
+        seen = picture.with_slurm(picture.waiting(service), service)
+        decisions = policy.decide(seen, service.config.policy)
+        rows = actions.carry_out(decisions, service.hands, service.store, service.config, service.clock)
+    return ", ".join([*settled, *(f"{r.action} {r.node} {r.state}" for r in rows)])
+
+
+TASK = context.Task(
+    name="actions",
+    meaning="drains nodes and requeues jobs for fresh, confirmed faults",
+    run=run,
+    every_s=lambda config: config.service.action_poll_s,
+)

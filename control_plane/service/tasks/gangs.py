@@ -1,0 +1,187 @@
+"""A stall seen on one node of a job: the other nodes are asked what their ranks do, and who is at fault is named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from probing_cluster.attribution.gang import finding, snapshots, stacks
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.gangs import gang_board, rank_rows
+from probing_cluster.core import records
+from probing_cluster.db import store_actions
+
+LOOK_BACK = timedelta(seconds=120)
+"""A stall told longer ago is history: its job has been looked at, or has ended."""
+REQUEST_TTL_S = 60.0
+KINDS = (snapshots.STALL, snapshots.DEAD)
+PATIENCE = timedelta(seconds=20)
+"""How long all nodes' snapshots are waited for before those that came are judged."""
+SETTLE = timedelta(seconds=5)
+"""How long after a death the gang is looked at again before it is told: a job that ends kills all its ranks."""
+STANDS = timedelta(days=30)
+"""No gang stands still for longer than a job may run."""
+MAX_TREE_LINES = 60
+
+
+def run(service: context.Context) -> str:
+    """Asks every node of each job that has just stalled for its ranks, and names who is at fault."""
+    now = service.clock.now()
+    told = service.store.events(since=now - LOOK_BACK, kinds=KINDS)
+    latest = {e.job_id: e for e in told if e.job_id is not None}
+    fresh = {job: e for job, e in latest.items() if service.stalls.get(job) != e.event_id}
+    service.stalls = {job: e.event_id for job, e in latest.items()}
+    standing = service.store.gang_verdicts(standing_only=True, since=now - STANDS)
+    wanted = sorted({*latest, *(v.job_id for v in standing)})
+    if not wanted:
+        return ""
+    running = {a.job_id: a for a in service.store.attempts(job_ids=wanted, ended=False)}
+    words = []
+    asked = _ask(service, fresh, running)
+    if fresh:
+        words.append(f"jobs {', '.join(map(str, sorted(fresh)))}: {asked} nodes asked")
+    nodes = sorted({n for a in running.values() for n in a.nodes})
+    rows = rank_rows.by_job(rank_rows.of_heartbeats(service.store.heartbeats(nodes, with_ranks=True)))
+    over = [v for v in standing if _is_over(v, running.get(v.job_id), rows.get(v.job_id, ()))]
+    known = {v.gang_id: v for v in standing if v not in over}
+    stalled = [running[job_id] for job_id in sorted(latest.keys() & running.keys())]
+    new = [
+        verdict
+        for verdict in _verdicts(service, stalled, rows, now)
+        if _says_more(verdict, known.get(verdict.gang_id))
+    ]
+    service.store.save_gang_verdicts([*(replace(v, ended_at=now) for v in over), *new])
+    return "; ".join([*words, *(f"job {v.job_id}: {v.summary}" for v in new)])
+
+
+def _ask(
+    service: context.Context,
+    fresh: Mapping[int, records.HealthEvent],
+    running: Mapping[int, records.JobAttempt],
+) -> int:
+    """Asks the nodes of the jobs that have just stalled, but those that told of it; how many were asked."""
+    places = [
+        store_actions.Asked(node, job_id, running[job_id].cluster)
+        for job_id, event in sorted(fresh.items())
+        if job_id in running
+        for node in running[job_id].nodes
+        if node != event.node
+    ]
+    return len(service.store.request_all(places, "collect", REQUEST_TTL_S))
+
+
+def _verdicts(
+    service: context.Context,
+    stalled: Sequence[records.JobAttempt],
+    rows: Mapping[int, Sequence[rank_rows.RankNow]],
+    now: datetime,
+) -> list[records.GangVerdict]:
+    """What can be said of stalled gangs now; a job is missing while snapshots are on their way, or where it is no stall."""
+    if not stalled:
+        return []
+    told: dict[int, list[records.HealthEvent]] = {a.job_id: [] for a in stalled}
+    starts = {a.job_id: a.start_at for a in stalled}
+    for event in service.store.events(job_ids=list(told), since=now - LOOK_BACK, kinds=snapshots.KINDS):
+        start_at = starts.get(event.job_id or 0)
+        if event.job_id in told and (start_at is None or event.at >= start_at):
+            told[event.job_id].append(event)
+    ready = []
+    for attempt in stalled:
+        mine = told[attempt.job_id]
+        gang = snapshots.gang(mine)
+        if gang is not None and _is_whole(gang, attempt, mine, rows.get(attempt.job_id, ()), now):
+            ready.append((attempt, gang))
+    bad = gang_board.faults_of(service.store, [(attempt, gang.onset_at) for attempt, gang in ready])
+    found = (_verdict(a, gang, bad[a.job_id], rows.get(a.job_id, ()), now) for a, gang in ready)
+    return [verdict for verdict in found if verdict is not None]
+
+
+def _is_whole(
+    gang: snapshots.Gang,
+    attempt: records.JobAttempt,
+    mine: Sequence[records.HealthEvent],
+    rows: Sequence[rank_rows.RankNow],
+    now: datetime,
+) -> bool:
+    """Whether all nodes' snapshots have come, or were waited for long enough, and a death has settled."""
+    first = min(e.at for e in mine if e.kind in KINDS)
+    if not gang.nodes >= set(attempt.nodes) and now - first < PATIENCE:
+        return False
+    deaths = [e.at for e in mine if e.kind == snapshots.DEAD]
+    return not (deaths and (now - max(deaths) < SETTLE or not any(r.alive for r in rows)))
+
+
+def _verdict(
+    attempt: records.JobAttempt,
+    gang: snapshots.Gang,
+    faults: Mapping[str, set[str]],
+    rows: Sequence[rank_rows.RankNow],
+    now: datetime,
+) -> records.GangVerdict | None:
+    """What is said of one stalled gang; None when it is no stall."""
+    found = snapshots.judge(gang, faults, attempt.nodes)
+    if found.kind in finding.PATIENT or _got_on(gang, rows):
+        return None
+    position = f"{attempt.job_id}:{attempt.submit_at.timestamp():.3f}:{_steps(gang)}"
+    return records.GangVerdict(
+        gang_id=records.make_event_id(attempt.cluster, "", "gang", position),
+        cluster=attempt.cluster,
+        job_id=attempt.job_id,
+        submit_at=attempt.submit_at,
+        kind=found.kind,
+        ranks=found.ranks,
+        nodes=found.nodes,
+        domain=found.domain,
+        confidence=found.confidence,
+        summary=found.summary,
+        location=found.where,
+        proof=found.proof,
+        evidence=tuple(e.event_id for e in gang.evidence),
+        onset_at=gang.onset_at,
+        made_at=now,
+        detail={
+            "steps": _steps(gang),
+            "ranks_seen": len(gang.ranks),
+            "world_size": gang.world_size,
+            "tree": stacks.render(stacks.merge((r.rank, r.stack) for r in gang.ranks if r.stack))[
+                :MAX_TREE_LINES
+            ],
+        },
+    )
+
+
+def _steps(gang: snapshots.Gang) -> int:
+    """How far the gang was: a stall after another step is another stall."""
+    return max((r.steps for r in gang.ranks), default=0)
+
+
+def _got_on(gang: snapshots.Gang, rows: Sequence[rank_rows.RankNow]) -> bool:
+    """The heartbeats show more steps than the snapshots did."""
+    return max((r.steps for r in rows if r.alive), default=0) > _steps(gang)
+
+
+def _is_over(
+    verdict: records.GangVerdict, attempt: records.JobAttempt | None, rows: Sequence[rank_rows.RankNow]
+) -> bool:
+    """The attempt has ended (or is another one by now), or its ranks have made a step since."""
+    if attempt is None or attempt.submit_at != verdict.submit_at:
+        return True
+    steps = verdict.detail.get("steps")
+    return isinstance(steps, int) and max((r.steps for r in rows if r.alive), default=0) > steps
+
+
+def _says_more(new: records.GangVerdict, old: records.GangVerdict | None) -> bool:
+    """It names something, and not what was named already."""
+    if old is None:
+        return True
+    same = ("kind", "ranks", "nodes", "domain", "confidence", "location")
+    return new.kind != "unknown" and any(getattr(new, f) != getattr(old, f) for f in same)
+
+
+TASK = context.Task(
+    name="gangs",
+    meaning="asks all nodes of a stalled job what their ranks are doing, and names who is at fault",
+    run=run,
+    every_s=lambda _: 2.0,
+)

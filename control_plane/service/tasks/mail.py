@@ -1,0 +1,26 @@
+"""Letters that wait in the outbox, on their way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from probing_cluster.control_plane import context
+
+
+def run(service: context.Context) -> str:
+    """One round: what became of the letters that were due."""
+    if not Path(service.config.mail.spool_directory).is_dir():
+        return ""
+    from probing_cluster.control_plane.outbox import message
+
+    tried = message.flush(service.config, service.clock.now())
+    return ", ".join(f"{n} {state}" for state, n in sorted(Counter(x.state for x in tried).items()))
+
+
+TASK = context.Task(
+    name="mail",
+    meaning="delivers what waits in the outbox",
+    run=run,
+    every_s=lambda _: 30.0,
+)

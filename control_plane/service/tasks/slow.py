@@ -1,0 +1,174 @@
+"""Slow ranks of running jobs, and gangs that have slowed down, as events of source `probe`.
+
+What the pages say is the users' word: these events inform, and are by themselves no reason to touch a node.
+Each is told once per attempt, rank and component; told again after a restart of the service it is the same event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from probing_cluster.attribution.gang import slow
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.gangs import gang_pace, rank_rows
+from probing_cluster.core import records
+
+COMPONENTS = {
+    "compute": "computing",
+    "host": "work outside of the backward pass",
+    "input": "waiting for its data loader",
+    "checkpoint": "writing checkpoints",
+    "network": "collectives",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Told:
+    """One thing to tell of a job, before it has an attempt and an identity."""
+
+    kind: str
+    code: str
+    node: str | None
+    position: str
+    message: str
+    measured: float
+    threshold: float | None
+    detail: Mapping[str, Any]
+
+
+def run(service: context.Context) -> str:
+    """One look at the pace of every running gang; what is new."""
+    jobs = rank_rows.by_job(rank_rows.of_heartbeats(service.store.heartbeats(with_ranks=True)))
+    for job_id in [j for j in service.paces if j not in jobs]:
+        del service.paces[job_id]
+    fresh: dict[int, list[_Told]] = {}
+    service.paces |= _known(service, [job_id for job_id in jobs if job_id not in service.paces])
+    for job_id, ranks in jobs.items():
+        pace = service.paces[job_id]
+        if pace.take(ranks):
+            found = [t for t in _found(pace, ranks) if t.position not in pace.told]
+            fresh |= {job_id: found} if found else {}
+    if not fresh:
+        return ""
+    running = service.store.attempts(job_ids=sorted(fresh), ended=False)
+    latest = {a.job_id: a for a in running if a.job_id in fresh}  # of a requeued job the last one runs
+    told = [(a, t, e) for a in latest.values() for t in fresh[a.job_id] if (e := _event(service, a, t))]
+    from probing_cluster.db import (
+        bulk,
+    )  # ADBC's threads, begun before serve.few_arenas, would each have a heap
+
+    bulk.load_events(service.store.connection_uri(), [event for *_, event in told])
+    for attempt, t, _ in told:
+        service.paces[attempt.job_id].told.add(t.position)
+    return "; ".join(f"job {a.job_id}: {t.message}" for a, t, _ in told if t.kind != "gang_pace")
+
+
+def _known(service: context.Context, job_ids: Sequence[int]) -> dict[int, gang_pace.GangPace]:
+    """What is remembered of gangs met for the first time: their beginning, if another service has told of it."""
+    paces = {job_id: gang_pace.GangPace() for job_id in job_ids}
+    running = service.store.attempts(job_ids=job_ids, ended=False) if paces else []
+    starts = {a.job_id: a.start_at for a in running if a.job_id in paces and a.start_at is not None}
+    if not starts:
+        return paces
+    since = min(starts.values())
+    for event in service.store.events(job_ids=list(starts), since=since, kinds=("gang_pace",)):
+        first = event.detail.get("first")
+        if event.job_id is None or event.at < starts[event.job_id]:
+            continue
+        if isinstance(first, Sequence) and len(first) == gang_pace.FIRST:
+            paces[event.job_id].first = [slow.Pace(**p) for p in first]
+            paces[event.job_id].told.add("pace")
+    return paces
+
+
+def _found(pace: gang_pace.GangPace, ranks: Sequence[rank_rows.RankNow]) -> Iterator[_Told]:
+    nodes = {r.rank: r.node for r in ranks}
+    for s in pace.slow_now:
+        yield _slow(s, nodes.get(s.rank), len(pace.windows))
+    for d in pace.drifts():
+        yield _drift(d, pace)
+    if pace.settled and "pace" not in pace.told:
+        step_s = pace.first[-1].step_s
+        yield _Told(
+            kind="gang_pace",
+            code="",
+            node=None,
+            position="pace",
+            message=f"{len(pace.windows)} ranks take {step_s:.3g} s a step",
+            measured=step_s,
+            threshold=None,
+            detail={"first": [vars(p) for p in pace.first], "ranks": len(pace.windows)},
+        )
+
+
+def _slow(found: slow.SlowRank, node: str | None, n_ranks: int) -> _Told:
+    times = f"{1 + found.excess_frac:.2f} times " if found.median_s > 0 else "against "
+    return _Told(
+        kind="rank_slow",
+        code=found.component,
+        node=node,
+        position=f"slow:{found.rank}:{found.component}",
+        message=f"rank {found.rank} is slow: {COMPONENTS[found.component]} takes it {found.own_s:.3g} s a step, "
+        f"{times}the median of {n_ranks} ranks ({found.median_s:.3g} s); "
+        f"the others wait {found.waited_s:.3g} s for it in each step of {found.step_s:.3g} s",
+        measured=found.own_s,
+        threshold=found.limit_s,
+        detail={
+            "rank": found.rank,
+            "component": found.component,
+            "median_s": found.median_s,
+            "waited_s": found.waited_s,
+            "step_s": found.step_s,
+            "ranks": n_ranks,
+        },
+    )
+
+
+def _drift(found: slow.Drift, pace: gang_pace.GangPace) -> _Told:
+    return _Told(
+        kind="gang_drift",
+        code=found.component,
+        node=None,
+        position=f"drift:{found.component}",
+        message=f"the whole job has slowed down: {COMPONENTS[found.component]} takes {found.now_s:.3g} s a step "
+        f"now, {found.first_s:.3g} s at its beginning",
+        measured=found.now_s,
+        threshold=found.limit_s,
+        detail={"component": found.component, "first_s": found.first_s, "ranks": len(pace.windows)},
+    )
+
+
+def _event(service: context.Context, attempt: records.JobAttempt, told: _Told) -> records.HealthEvent | None:
+    """What is told of an attempt as an event; None where it has no node."""
+    node = told.node or (attempt.nodes[0] if attempt.nodes else None)
+    if node is None:
+        return None
+    now = service.clock.now()
+    position = f"{attempt.job_id}:{attempt.submit_at.timestamp():.3f}:{told.position}"
+    return records.HealthEvent(
+        event_id=records.make_event_id(attempt.cluster, node, "probe", position),
+        cluster=attempt.cluster,
+        node=node,
+        at=now,
+        observed_at=now,
+        kind=told.kind,
+        code=told.code or None,
+        severity=records.Severity.INFO,
+        job_id=attempt.job_id,
+        source="probe",
+        message=told.message,
+        measured=told.measured,
+        threshold=told.threshold,
+        unit="s",
+        detail=dict(told.detail),
+    )
+
+
+TASK = context.Task(
+    name="slow",
+    meaning="names slow ranks of running jobs, and jobs that have slowed down",
+    run=run,
+    every_s=lambda _: 5.0,
+)

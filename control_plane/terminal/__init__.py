@@ -1,0 +1,1 @@
+"""What commands print on a terminal: tables, progress, nodes, gangs, the fleet."""

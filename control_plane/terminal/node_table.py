@@ -1,0 +1,107 @@
+"""`probing-ctl nodes` for people: one line per node, what is broken, and why it is or is not drained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from probing_cluster.control_plane.policy import view
+from probing_cluster.control_plane.terminal import fault_names, table
+from probing_cluster.core import records
+from probing_cluster.reports import phrase
+
+WIDTH = 100
+HEADS = ("NODE", "SLURM", "AGENT", "FAULT", "DRAINED, OR WHY NOT")
+_DRAINED = frozenset({"DRAIN", "DRAINED", "DRAINING"})
+_GONE = frozenset({"DOWN", "FAIL", "FAILING", "ERROR", "NOT_RESPONDING", "MAINT", "MAINTENANCE", "REBOOT"})
+_SHORT = {
+    "accounting has not said yet whether a note of another's lay in between": "",
+}
+"""Remarks on a drain that concern nobody who only asks whether it stands."""
+
+
+def text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The table of `rows`, as cli_nodes makes them, in at most WIDTH columns."""
+    cells = [
+        (
+            row["node"],
+            row["slurm"],
+            _agent(row),
+            _faults(row["named"]),
+            _why(row["drain"], row["acknowledged"]),
+        )
+        for row in rows
+    ]
+    return table.render(HEADS, cells, width=WIDTH)
+
+
+def silent(row: Mapping[str, Any]) -> bool:
+    """Whether the agent has missed three beats, or was never heard."""
+    return row["silent_s"] is None or row["silent_s"] > 3 * (row["beat_s"] or 10.0)
+
+
+def drained(
+    node: view.Node | None,
+    faults: Sequence[fault_names.NamedFault],
+    drain: records.Drain | None,
+    latest: records.Drain | None,
+) -> str:
+    """Why the node is drained, or why not although it is faulty; empty when there is nothing to explain.
+
+    `drain` is our open drain, `latest` our last decision about the node, carried out or not.
+    """
+    if node is not None and node.states & _DRAINED:
+        return _by_whom(node, drain)
+    if node is not None and node.states & _GONE:
+        return f"not by us: {node.reason}" if node.reason else ""
+    if drain is not None and drain.state == "done":
+        return f"{_reason(drain)}, by {_owner(drain)}{'' if node is None else '; Slurm shows it lifted'}"
+    return _why_not(faults, latest)
+
+
+def _by_whom(node: view.Node, drain: records.Drain | None) -> str:
+    if drain is not None and (node.ours or node.prolog_failed):
+        return f"{_reason(drain)}, by {_owner(drain)} {phrase.clock_z(drain.at, with_day=True)[:11]}Z"
+    if node.ours:
+        return f"{node.reason.removeprefix(view.OWN_PREFIX).strip()}, by us"
+    return f"not by us: {node.reason or 'no reason given'}"
+
+
+def _why_not(faults: Sequence[fault_names.NamedFault], latest: records.Drain | None) -> str:
+    serious = [fault for fault in faults if fault.severity != "info"]
+    if not serious:
+        return ""
+    began = min((fault.since for fault in serious if fault.since), default=None)
+    if latest is None or (began is not None and latest.at < began):
+        return "no: not decided yet"
+    if latest.state == "simulated":
+        return "no: observe-only, it would have been"
+    why = latest.why_state or latest.state
+    return f"no: {'denied: ' if latest.state == 'denied' else ''}{why}"
+
+
+def _reason(drain: records.Drain) -> str:
+    said = drain.reason.removeprefix(view.OWN_PREFIX).strip()
+    remark = _SHORT.get(drain.why_state, drain.why_state)
+    return f"{said}; {remark}" if remark else said
+
+
+def _owner(drain: records.Drain) -> str:
+    return "us" if drain.owner == "probing" else drain.owner
+
+
+def _agent(row: Mapping[str, Any]) -> str:
+    if row["silent_s"] is None:
+        return "never heard"
+    return f"SILENT {phrase.span(row['silent_s'])}" if silent(row) else f"{row['silent_s']:.0f} s ago"
+
+
+def _faults(named: Sequence[fault_names.NamedFault]) -> str:
+    if not named:
+        return "none"
+    more = f" and {len(named) - 1} more" if len(named) > 1 else ""
+    return named[0].words + more
+
+
+def _why(drain: str, acknowledged: str) -> str:
+    return "; ".join(filter(None, (f"known to {acknowledged}" if acknowledged else "", drain)))

@@ -1,0 +1,1 @@
+"""The embedded Postgres: its programs, its directory, starting and stopping it."""

@@ -1,0 +1,266 @@
+"""Which faults stand on this node right now: a fold over events and present readings.
+
+Two sorts. A *condition* is confirmed by its source's latest reading and ends with it. A *latched* fault
+was said once by the kernel (an Xid, a machine check) and no reading can repeat it: it stands until
+the node reboots, the GPU is seen to have been reset, a live reading of the same part newer than the line
+contradicts it (a link that is up again), or an operator clears it. A line first read long after it was
+written latches nothing: it is evidence, not the present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from probing_cluster.core import clock, records
+from probing_cluster.probe_agent.faults import conditions, gpus, sighting
+
+LATCH_FRESH = timedelta(minutes=5)
+"""A line older than this when it is first read is history."""
+LOW_STANDS = timedelta(minutes=15)
+"""How long a latched low-severity fault stands after it was last seen."""
+CONDITION_STANDS = timedelta(minutes=2)
+"""How long a condition whose part cannot be read any more still counts as the present."""
+_CONTRADICTION_AFTER = timedelta(seconds=2)
+"""A healthy reading contradicts a line only when it is this much newer: drivers log before sysfs settles."""
+_MAX_IDS = 8
+
+CONTRADICTED_BY = {
+    "ib_link": "infiniband",
+    "eth_link": "infiniband",
+    "gpu_lost": "nvml",
+    "nvlink": "nvml",
+    "nfs": "mounts",
+    "lustre": "mounts",
+    "gpfs": "mounts",
+    "beegfs": "mounts",
+    "filesystem": "mounts",
+}
+"""Kind of a kernel line to the source whose healthy reading of the same part ends it."""
+
+_NEVER_LATCHED = frozenset({"oom", "hung_task", "agent_overrun", "agent_dropped", "node_boot", "check"})
+_LATCHING_SOURCES = frozenset({"kernel", "nvml", "sysfs", "ipmi"})
+
+
+@dataclass(kw_only=True)
+class Fault:
+    """One fault that stands."""
+
+    kind: str
+    device: str
+    severity: records.Severity
+    since: datetime
+    confirmed_at: datetime
+    message: str
+    source: str
+    code: str | None = None
+    gpu_uuid: str | None = None
+    pci_bus_id: str | None = None
+    event_ids: list[str] = field(default_factory=list)
+    latched: bool = False
+
+    @property
+    def key(self) -> str:
+        """`kind:device`, as the heartbeat lists it."""
+        return f"{self.kind}:{self.device}"
+
+    @property
+    def about_gpu(self) -> bool:
+        """True when one GPU is concerned, not the whole node."""
+        return self.gpu_uuid is not None or self.device.startswith("gpu")
+
+    def row(self) -> dict[str, Any]:
+        """For the heartbeat; `event_id` is the first event of the fault, `event_ids` its last few too."""
+        return {
+            "kind": self.kind,
+            "code": self.code,
+            "device": self.device,
+            "severity": str(self.severity),
+            "since": clock.iso_z(self.since),
+            "confirmed_at": clock.iso_z(self.confirmed_at),
+            "event_id": self.event_ids[0] if self.event_ids else None,
+            "event_ids": self.event_ids,
+            "gpu_uuid": self.gpu_uuid,
+            "pci_bus_id": self.pci_bus_id,
+            "source": self.source,
+            "message": self.message[:300],
+            "latched": self.latched,
+        }
+
+
+class Faults:
+    """The faults of one node in one boot."""
+
+    def __init__(self, boot_id: str, state: Any = None) -> None:
+        self.boot_id = boot_id
+        self._latched: dict[str, Fault] = {}
+        self._present: dict[str, list[Fault]] = {}
+        self._cleared_at: datetime | None = None
+        if state and state.get("boot_id") == boot_id:
+            self._latched = {k: _from_row(row) for k, row in state["latched"].items()}
+            cleared_at = state.get("cleared_at")
+            self._cleared_at = datetime.fromisoformat(cleared_at) if cleared_at else None
+
+    def fold(self, event: records.HealthEvent, *, now: datetime) -> bool:
+        """Take one event in; True when it latched a fault or confirmed one."""
+        if event.source not in _LATCHING_SOURCES or event.kind in _NEVER_LATCHED:
+            return False
+        if event.severity is records.Severity.INFO or event.detail.get("recovered"):
+            return False
+        if now - event.at > LATCH_FRESH:
+            return False
+        if self._cleared_at is not None and event.observed_at <= self._cleared_at:
+            return False
+        device = event.device or event.pci_bus_id or ""
+        key = f"{event.kind}:{event.code or ''}:{device}"
+        fault = self._latched.get(key)
+        if fault is None:
+            fault = Fault(
+                kind=event.kind,
+                code=event.code,
+                device=device,
+                severity=event.severity,
+                since=event.at,
+                confirmed_at=event.at,
+                message=event.message,
+                source=event.source,
+                gpu_uuid=event.gpu_uuid,
+                pci_bus_id=event.pci_bus_id,
+                latched=True,
+            )
+            self._latched[key] = fault
+        fault.confirmed_at = max(fault.confirmed_at, event.at)
+        _remember(fault, str(event.event_id))
+        return True
+
+    def observe(
+        self, source: str, judged: conditions.Judgement, active: Iterable[conditions.Active], at: datetime
+    ) -> list[Fault]:
+        """Take one reading in: its conditions stand, and what it shows healthy or reset ends latched faults, which it returns."""
+        self._present[source] = [
+            _of_condition(a, source) for a in active if at - a.confirmed_at <= CONDITION_STANDS
+        ]
+        over = [f for f in self._latched.values() if self._contradicted(f, source, judged, at)]
+        self._drop(lambda f: f in over)
+        self._drop(lambda f: f.severity is not records.Severity.HIGH and at - f.confirmed_at > LOW_STANDS)
+        return over
+
+    def clear(self, now: datetime) -> int:
+        """A person declares the node repaired: how many latched faults ended; nothing observed until `now` latches again."""
+        ended = len(self._latched)
+        self._latched.clear()
+        self._cleared_at = now
+        return ended
+
+    def reboot(self, boot_id: str) -> None:
+        """Another boot: nothing seen before it is the present."""
+        self.boot_id = boot_id
+        self._cleared_at = None
+        self._latched.clear()
+        self._present.clear()
+
+    def standing(self) -> list[Fault]:
+        """Every fault that stands, worst first."""
+        found = [*self._latched.values(), *(f for faults in self._present.values() for f in faults)]
+        return sorted(found, key=lambda f: (f.severity is not records.Severity.HIGH, f.since))
+
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """For the heartbeat: `kind:device` to the worst fault of that key, with the event ids of all of them."""
+        rows: dict[str, dict[str, Any]] = {}
+        for fault in self.standing():
+            row = rows.setdefault(fault.key, fault.row())
+            row["event_ids"] = list(dict.fromkeys([*row["event_ids"], *fault.event_ids]))[-_MAX_IDS:]
+        return rows
+
+    def against(self, wanted: Collection[str] | None, *, whole_node: bool) -> list[Fault]:
+        """Hard faults that concern a job with these GPU UUIDs (None = they could not be told).
+
+        A fault of one GPU concerns the job that holds that GPU, or one that holds the whole node. When
+        neither can be known the job is not concerned: refusing on a guess is worse.
+        """
+        return [
+            f
+            for f in self.standing()
+            if f.severity is records.Severity.HIGH
+            and (not f.about_gpu or whole_node or (wanted is not None and f.gpu_uuid in wanted))
+        ]
+
+    def to_state(self) -> dict[str, Any]:
+        """What survives a restart of the agent: the latched faults; conditions are read again."""
+        cleared_at = clock.iso_z(self._cleared_at) if self._cleared_at is not None else None
+        latched = {k: f.row() for k, f in self._latched.items()}
+        return {"boot_id": self.boot_id, "latched": latched, "cleared_at": cleared_at}
+
+    def _contradicted(self, fault: Fault, source: str, judged: conditions.Judgement, at: datetime) -> bool:
+        if fault.gpu_uuid is not None and fault.gpu_uuid in judged.reset:
+            return True
+        if fault.code in records.ADAPTER_CODES or CONTRADICTED_BY.get(fault.kind) != source:
+            return False
+        if at - fault.confirmed_at < _CONTRADICTION_AFTER:
+            return False
+        names = {fault.device, fault.pci_bus_id, gpus.pci_key(fault.pci_bus_id), gpus.pci_key(fault.device)}
+        return bool((names - {None, ""}) & judged.healthy)
+
+    def _drop(self, which: Callable[[Fault], bool]) -> None:
+        self._latched = {k: f for k, f in self._latched.items() if not which(f)}
+
+
+def recovery(fault: Fault, source: str, boot_id: str, at: datetime) -> sighting.Sighting:
+    """The end of a latched fault, as the reading of `source` showed it; no line of the kernel need ever say so."""
+    lasted_s = max(0.0, (at - fault.since).total_seconds())
+    began = fault.event_ids[0] if fault.event_ids else None
+    return sighting.Sighting(
+        source=source,
+        position=f"{boot_id}:{fault.key}:{fault.code or ''}:over:{clock.iso_z(fault.confirmed_at)}",
+        at=at,
+        kind=fault.kind,
+        code=fault.code,
+        severity=records.Severity.INFO,
+        message=f"recovered after {lasted_s:.0f} s: {fault.message}",
+        device=fault.device or None,
+        pci_bus_id=fault.pci_bus_id,
+        gpu_uuid=fault.gpu_uuid,
+        latches=False,
+        detail={"recovered": True, "began": began, "lasted_s": lasted_s},
+    )
+
+
+def _remember(fault: Fault, event_id: str) -> None:
+    if event_id not in fault.event_ids:
+        fault.event_ids = [*fault.event_ids[:1], *fault.event_ids[1:][-(_MAX_IDS - 2) :], event_id]
+
+
+def _of_condition(active: conditions.Active, source: str) -> Fault:
+    what = active.condition
+    return Fault(
+        kind=what.kind,
+        code=what.code,
+        device=what.device,
+        severity=what.severity,
+        since=active.since,
+        confirmed_at=active.confirmed_at,
+        message=what.message,
+        source=source,
+        gpu_uuid=what.gpu_uuid,
+        pci_bus_id=what.pci_bus_id,
+        event_ids=[active.event_id],
+    )
+
+
+def _from_row(row: Mapping[str, Any]) -> Fault:
+    return Fault(
+        kind=row["kind"],
+        code=row["code"],
+        device=row["device"],
+        severity=records.Severity(row["severity"]),
+        since=datetime.fromisoformat(row["since"]),
+        confirmed_at=datetime.fromisoformat(row["confirmed_at"]),
+        message=row["message"],
+        source=row["source"],
+        gpu_uuid=row["gpu_uuid"],
+        pci_bus_id=row["pci_bus_id"],
+        event_ids=list(row["event_ids"]),
+        latched=True,
+    )

@@ -1,0 +1,180 @@
+"""What the agent answers to Prolog, Epilog, HealthCheckProgram and people: from its state, in milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from probing_cluster.core import clock, errors, records
+from probing_cluster.probe_agent import identity
+from probing_cluster.probe_agent.faults import faults, gres_conf
+from probing_cluster.probe_agent.faults.sighting import Sighting
+from probing_cluster.probe_agent.hooks import fitness, requeue
+from probing_cluster.probe_agent.jobs import jobs, page_directories
+from probing_cluster.probe_agent.spool import intake
+
+RECHECK_S = 0.5
+"""Longest a Prolog waits for stale readings to be taken again."""
+
+_log = logging.getLogger(__name__)
+
+
+class Outside(Protocol):
+    """What answering needs of the rest of the agent."""
+
+    async def recheck(self, *, clear: bool = False, relearn: bool = False) -> int:
+        """Read every source now; how many latched faults an operator's word cleared."""
+        ...
+
+    def collect_from(self, job: jobs.Job) -> None:
+        """Queue the collection of what a job left."""
+        ...
+
+    def began(self, job: jobs.Job) -> None:
+        """A job has begun here."""
+        ...
+
+    def start_sweep(self) -> bool:
+        """Start a check sweep in the background; False when one runs already."""
+        ...
+
+    def status(self) -> dict[str, Any]:
+        """The agent's state, for people."""
+        ...
+
+
+class Answers:
+    """Answers one request at a time; every operation is one method named `_<op>`."""
+
+    def __init__(
+        self,
+        *,
+        who: identity.Identity,
+        taken: intake.Intake,
+        book: jobs.JobBook,
+        pages: page_directories.PageDirectories,
+        standing: faults.Faults,
+        permissions: fitness.Permissions,
+        outside: Outside,
+        requeues: requeue.Requeues,
+        numbering: Callable[[], gres_conf.Numbering | None] = lambda: None,
+        at: clock.Clock = clock.SYSTEM,
+    ) -> None:
+        self._who = who
+        self._intake = taken
+        self._book = book
+        self._pages = pages
+        self._faults = standing
+        self._permissions = permissions
+        self._outside = outside
+        self._requeues = requeues
+        self._numbering = numbering
+        self._clock = at
+        self._ops: dict[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]] = {
+            "prolog": self._prolog,
+            "epilog": self._epilog,
+            "healthcheck": self._healthcheck,
+            "status": self._status,
+            "recheck": self._recheck,
+        }
+
+    async def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The reply to one request; raises UsageError for an operation we do not have."""
+        op = request.get("op")
+        work = self._ops.get(op) if isinstance(op, str) else None
+        if work is None:
+            raise errors.UsageError(f"unknown op {op!r}; known: {', '.join(sorted(self._ops))}")
+        return {"v": 1, "ok": True, **await work(request)}
+
+    async def _prolog(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        job = self._job(request)
+        refused = await self._refusal(job)
+        # Slurm would cancel such a job, and its owner would never learn of the node.
+        spared = refused is not None and not await asyncio.to_thread(self._requeues, job.job_id)
+        if refused is not None and not spared:
+            reason = f"{refused.fault.kind} {refused.fault.code or ''} on {refused.fault.device}: {refused.fault.message}"
+            self._intake.take([self._refusal_seen(job, refused)])
+            return {"fit": False, "reason": " ".join(reason.split())[:300]}
+        job = self._book.start(job)
+        self._intake.store([job.item(self._who)], {"jobs": self._book.to_state()})
+        self._outside.began(job)
+        answer: dict[str, Any] = {"fit": True, "reason": "", "gpu_uuids": job.gpu_uuids}
+        known = fitness.suspects(job, self._faults, self._intake.inventory)
+        if known:
+            why = "Slurm would cancel the job" if spared else "no refusal is permitted now"
+            answer["reason"] = f"{known[0].key} stands, but {why}"
+        return answer | self._page_directory(job)
+
+    async def _refusal(self, job: jobs.Job) -> fitness.Refusal | None:
+        """Nothing is read again unless a refusal is possible: a permission is held for a fault of this job."""
+        now = self._clock.now()
+        found = fitness.suspects(job, self._faults, self._intake.inventory)
+        allowed = [f for f in found if self._permissions.for_fault(f, now)]
+        if not allowed:
+            return None
+        if not any(fitness.is_confirmed(f, now) for f in allowed):
+            try:
+                async with asyncio.timeout(RECHECK_S):
+                    await self._outside.recheck()
+            except TimeoutError:
+                return None
+            found = fitness.suspects(job, self._faults, self._intake.inventory)
+        return fitness.refusal(found, self._permissions, self._clock.now())
+
+    def _refusal_seen(self, job: jobs.Job, refused: fitness.Refusal) -> Sighting:
+        fault = refused.fault
+        return Sighting(
+            source="agent",
+            position=f"{self._who.boot_id()}:refused:{job.job_id}:{job.restart_count}:{job.started_at.timestamp():.6f}",
+            at=self._clock.now(),
+            kind="check",
+            code="prolog_refused",
+            severity=records.Severity.INFO,
+            message=f"job {job.job_id} was refused at its start: {fault.key}: {fault.message}",
+            device=fault.device,
+            gpu_uuid=fault.gpu_uuid,
+            pci_bus_id=fault.pci_bus_id,
+            job_id=job.job_id,
+            detail={
+                "request_id": str(refused.permission.request_id),
+                "fault": fault.key,
+                "event_id": fault.event_ids[0] if fault.event_ids else None,
+                "restart_count": job.restart_count,
+            },
+        )
+
+    def _page_directory(self, job: jobs.Job) -> dict[str, Any]:
+        if job.uid is None:
+            return {}
+        try:
+            made = self._pages.make(job.job_id, job.uid, job.gid if job.gid is not None else job.uid)
+        except OSError as exc:
+            _log.warning("no page directory for job %d: %s", job.job_id, exc)
+            return {"page_error": exc.strerror or str(exc)}
+        return {"page_directory": str(made)}
+
+    async def _epilog(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        job = self._book.end(self._job(request), self._clock.now())
+        self._intake.store([job.item(self._who)], {"jobs": self._book.to_state()})
+        self._outside.collect_from(job)
+        return {"fit": True}
+
+    async def _healthcheck(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        return {"sweep": "started" if self._outside.start_sweep() else "running"}
+
+    async def _status(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        return self._outside.status()
+
+    async def _recheck(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        cleared = await self._outside.recheck(
+            clear=request.get("clear") is True, relearn=request.get("relearn") is True
+        )
+        return {"cleared": cleared, "faults": self._faults.rows()}
+
+    def _job(self, request: Mapping[str, Any]) -> jobs.Job:
+        job = jobs.job_of(request, self._clock.now())
+        uuids = self._intake.inventory.of_job(job.gpus, self._numbering())
+        return replace(job, gpu_uuids=uuids)

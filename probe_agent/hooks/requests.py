@@ -1,0 +1,64 @@
+"""What the service may ask of a node: three verbs, never a command or a path."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from probing_cluster.core import clock
+from probing_cluster.db import delivery
+from probing_cluster.probe_agent.hooks import fitness, hook_answers
+from probing_cluster.probe_agent.jobs import jobs
+
+_log = logging.getLogger(__name__)
+
+
+class Requests:
+    """Does what a delivery's acknowledgement asked for, once each, and says that it is done."""
+
+    def __init__(
+        self,
+        *,
+        outside: hook_answers.Outside,
+        book: jobs.JobBook,
+        permissions: fitness.Permissions,
+        acknowledge: Callable[[uuid.UUID], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], Any],
+        at: clock.Clock = clock.SYSTEM,
+    ) -> None:
+        self._outside = outside
+        self._book = book
+        self._permissions = permissions
+        self._acknowledge = acknowledge
+        self._spawn = spawn
+        self._clock = at
+
+    def handle(self, request: delivery.Request) -> None:
+        """Start one request; an expired or unknown one is only acknowledged."""
+        if request.expires_at <= self._clock.now():
+            _log.info("request %s (%s) came too late", request.request_id, request.verb)
+        elif request.verb == "refusal_permission":
+            self._permissions.grant(
+                fitness.Permission(
+                    request_id=request.request_id, expires_at=request.expires_at, detail=request.detail
+                )
+            )
+        elif request.verb == "collect" and request.job_id is not None:
+            job = self._book.get(request.job_id)
+            if job is not None:
+                self._outside.collect_from(job)
+        elif request.verb == "recheck":
+            self._spawn(self._recheck(request))
+            return
+        else:
+            _log.warning(
+                "request %s has a verb this agent does not know: %s", request.request_id, request.verb
+            )
+        self._acknowledge(request.request_id)
+
+    async def _recheck(self, request: delivery.Request) -> None:
+        told = request.detail
+        await self._outside.recheck(clear=told.get("clear") is True, relearn=told.get("relearn") is True)
+        self._acknowledge(request.request_id)

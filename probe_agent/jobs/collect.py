@@ -1,0 +1,249 @@
+"""Collects what a job left behind, when its Epilog runs or the service asks: log tail, flight-recorder dumps, pages.
+
+Everything is read by a child that has become the job's user. What it finds is evidence of what
+the job said, marked as such (source joblog, dump, probe): it can never by itself drain a node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from probing_cluster.core import clock, errors, hostlist, records, sanitize
+from probing_cluster.healthchecks.readers import mounts
+from probing_cluster.probe_agent import children, identity, self_watch
+from probing_cluster.probe_agent.faults.sighting import Sighting
+from probing_cluster.probe_agent.jobs import jobs, log_names, page_directories
+from probing_cluster.probe_agent.spool import intake
+
+NAME = "collect"
+DEADLINE_S = 30.0
+AT_ONCE = 2
+TIDY_S = 10.0
+FIND_AT_S = (0.7, 2.0, 10.0, 40.0)
+"""Seconds after its start at which a job's processes are looked at for the files they write."""
+MAX_STUCK = 4
+"""Collecting children stuck in the kernel (a dead file server) beyond which no more are started."""
+
+PageReader = Callable[[jobs.Job], Awaitable[list[Sighting]]]
+"""The seam for the probe's pages: what a job's page directory says, before it is removed."""
+
+_CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.jobs.collect_child")
+_log = logging.getLogger(__name__)
+
+
+class Collector:
+    """Collects for one agent, a few jobs at a time."""
+
+    def __init__(
+        self,
+        *,
+        who: identity.Identity,
+        started: children.Children,
+        taken: intake.Intake,
+        book: jobs.JobBook,
+        pages: page_directories.PageDirectories,
+        watch: self_watch.SelfWatch,
+        page_reader: PageReader | None = None,
+        at: clock.Clock = clock.SYSTEM,
+    ) -> None:
+        self._who = who
+        self._children = started
+        self._intake = taken
+        self._book = book
+        self._pages = pages
+        self._watch = watch
+        self._page_reader = page_reader
+        self._clock = at
+        self._turn = asyncio.Semaphore(AT_ONCE)
+
+    async def collect(self, job: jobs.Job) -> None:
+        """Collect everything of one job; after its release its page directory goes too."""
+        if job.uid is None:
+            return
+        async with self._turn:
+            seen, shown = await self._logs(job)
+            seen += await self._dumps(job)
+            if self._page_reader is not None:
+                seen += await self._page_reader(job)
+            self._book.collected(job)
+            self._intake.take(seen, {"jobs": self._book.to_state()})
+            if job.released_at is not None and shown:
+                self._intake.store([job.logs_item(self._who, shown)])
+            if job.released_at is not None:
+                await asyncio.to_thread(self._remove, job.job_id)
+
+    async def tidy_for_ever(self) -> None:
+        """Keep page directories ready for the next jobs, and go on with removals that were cut short."""
+        while True:
+            await asyncio.to_thread(self._tidy)
+            await asyncio.sleep(TIDY_S)
+
+    async def find_logs(self, job: jobs.Job) -> None:
+        """Learn where a job that has just begun writes, as its processes show: looked a few times, for each step is its own."""
+        if job.uid is None:
+            return
+        waited_s = 0.0
+        for at_s in FIND_AT_S:
+            await asyncio.sleep(at_s - waited_s)
+            waited_s = at_s
+            known = self._book.get(job.job_id)
+            if known is None or known.released_at is not None or known.restart_count != job.restart_count:
+                return
+            answer = await self._ask(job, {"op": "find", "job_id": job.job_id, "node": self._who.node})
+            logs, ids = [str(p) for p in answer.get("logs", ())], dict(answer.get("ids", {}))
+            if set(logs) - set(known.logs) or ids.items() - known.extra.items():
+                self._book.writes_to(job, logs, ids)
+                self._intake.store((), {"jobs": self._book.to_state()})
+
+    async def _logs(self, job: jobs.Job) -> tuple[list[Sighting], list[dict[str, Any]]]:
+        """What a job's output files on this node say, and of each what a report shows: its last lines, or why it was not read."""
+        seen: list[Sighting] = []
+        shown: list[dict[str, Any]] = []
+        read: set[Any] = set()
+        for stream, paths in self._to_read(job, shown):
+            for n, path in enumerate(paths):
+                asked: dict[str, Any] = {"op": "log", "path": path}
+                if job.restart_count:
+                    asked["began_s"] = job.started_at.timestamp()
+                answer = await self._ask(job, asked)
+                if answer.get("refused") == "ENOENT" and n + 1 < len(paths):
+                    continue  # the other name it may have
+                if answer.get("inode") is None or answer["inode"] not in read:
+                    read.add(answer.get("inode"))
+                    seen += self._of_log(job, path, answer)
+                    shown.append(_shown(stream, path, answer))
+                break
+        return seen, shown[: jobs.MAX_LOGS]
+
+    def _to_read(self, job: jobs.Job, shown: list[dict[str, Any]]) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Stream and the names it may have, each path once; what cannot be named goes to `shown` at once."""
+        named: dict[str, tuple[str, ...]] = {}
+        for stream, pattern in log_names.patterns(job).items() if writes_here(job, self._who.node) else ():
+            try:
+                named[stream] = log_names.names(pattern, job, self._who.node)
+            except log_names.NotKnown as exc:
+                if not job.logs:
+                    shown.append({"stream": stream, "path": sanitize.clean(pattern, 1024), "why": str(exc)})
+        yield from ((s, p) for s, p in named.items() if p[0] != "/dev/null")
+        shown += [
+            {"stream": s, "path": p[0], "why": "thrown away by the job"}
+            for s, p in named.items()
+            if p[0] == "/dev/null"
+        ]
+        batch = {p for paths in named.values() for p in paths}
+        yield from (("output", (path,)) for path in job.logs if path not in batch)
+
+    def _of_log(self, job: jobs.Job, path: str, answer: Mapping[str, Any]) -> list[Sighting]:
+        shared = answer.get("filesystem") in mounts.NETWORK
+        # On a network file system every node knows the file by its inode; elsewhere the path names this node's own.
+        file = f"inode {answer['inode']}" if shared else sanitize.clean(path, 1024)
+        return [self._from_log(job, file, f, shared=shared) for f in answer.get("findings", ())]
+
+    async def _dumps(self, job: jobs.Job) -> list[Sighting]:
+        directory = self._pages.path(job.job_id)
+        if not directory.is_dir():
+            return []
+        answer = await self._ask(job, {"op": "dumps", "directory": str(directory)})
+        return [self._from_dump(job, n, f) for n, f in enumerate(answer.get("findings", ()))]
+
+    async def _ask(self, job: jobs.Job, request: Mapping[str, Any]) -> dict[str, Any]:
+        if len([k for k in self._children.hung if k.startswith("collect ")]) >= MAX_STUCK:
+            self._watch.failed(
+                NAME, f"job {job.job_id}: not read, {MAX_STUCK} earlier children are stuck", state="hung"
+            )
+            return {
+                "refused": "earlier readers are stuck in the kernel on a file system that does not answer"
+            }
+        asked = {**request, "uid": job.uid, "gid": job.gid if job.gid is not None else job.uid}
+        try:
+            done = await self._children.run(
+                f"collect {job.job_id}", _CHILD, deadline_s=DEADLINE_S, stdin=json.dumps(asked).encode()
+            )
+            answer: dict[str, Any] = json.loads(done.stdout)
+        except (children.ChildFailed, ValueError) as exc:
+            self._watch.failed(NAME, f"job {job.job_id}: {exc}")
+            return {"refused": "its reader did not answer"}
+        why = answer.get("refused")
+        if isinstance(why, str):
+            self._watch.failed(NAME, f"job {job.job_id}: {request['op']}: {why}", state="ok")
+        else:
+            self._watch.read(NAME, self._clock.now())
+        return answer
+
+    def _from_log(self, job: jobs.Job, file: str, found: Mapping[str, Any], *, shared: bool) -> Sighting:
+        """One line of one attempt's log is one event, whichever node reports it where all see the same file."""
+        seen = self._sighting(job, "joblog", f"{file}:{found['offset']}:{found['kind']}", found)
+        return replace(seen, shared=shared)
+
+    def _from_dump(self, job: jobs.Job, number: int, found: Mapping[str, Any]) -> Sighting:
+        return self._sighting(job, "dump", f"{number}:{found['kind']}", found)
+
+    def _sighting(self, job: jobs.Job, source: str, position: str, found: Mapping[str, Any]) -> Sighting:
+        now = self._clock.now()
+        ended = job.released_at or now
+        at = found.get("at_s")
+        told = clock.from_epoch_s(at) if isinstance(at, (int, float)) else ended
+        return Sighting(
+            source=source,
+            position=f"{job.job_id}:{job.restart_count}:{position}",
+            at=min(max(told, job.started_at), now),
+            kind=str(found["kind"]),
+            code=found.get("code"),
+            severity=records.Severity.INFO,
+            message=str(found.get("message", "")),
+            pid=found.get("pid"),
+            job_id=job.job_id,
+            detail={**found.get("detail", {}), "restart_count": job.restart_count},
+        )
+
+    def _remove(self, job_id: int) -> None:
+        try:
+            if not self._pages.remove(job_id):
+                _log.warning("page directory of job %d: it is still written to; its removal goes on", job_id)
+        except OSError as exc:
+            _log.warning("page directory of job %d: %s", job_id, exc)
+
+    def _tidy(self) -> None:
+        try:
+            self._pages.tidy()
+        except OSError as exc:
+            _log.warning("page directories: %s", exc)
+
+
+def writes_here(job: jobs.Job, node: str) -> bool:
+    """True on the node whose batch script writes the job's output (the first of its list), so that one node collects it."""
+    try:
+        nodes = hostlist.expand(job.nodelist)
+    except errors.MalformedInput:
+        return True
+    return not nodes or nodes[0] == node
+
+
+_WHY = {
+    "ENOENT": "there is no such file",
+    "EACCES": "its owner may not read it",
+    "EPERM": "its owner may not read it",
+    "ELOOP": "it is a link",
+    "ENOTDIR": "its directory is none",
+    "ESTALE": "its file server no longer knows it",
+    "EIO": "its file system answers with errors",
+}
+"""Why a log was not read, in words, by what opening it said."""
+
+
+def _shown(stream: str, path: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """What a report shows of one log."""
+    row: dict[str, Any] = {"stream": stream, "path": sanitize.clean(path, 1024)}
+    if "refused" in answer:
+        why = str(answer["refused"])
+        return {**row, "why": sanitize.clean(_WHY.get(why, why), 200)}
+    row["tail"] = [sanitize.clean(str(line), 200) for line in answer.get("tail", ())]
+    if answer.get("from"):
+        row["note"] = f"only its last {answer['size'] - answer['from']} of {answer['size']} bytes were read"
+    return row

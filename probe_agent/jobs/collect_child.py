@@ -1,0 +1,270 @@
+"""Reads what a job left, as the job's own user, and says what it means; a process of its own with little it may use.
+
+One JSON request on standard input, one JSON answer on standard output. Everything is imported first, then
+the process becomes the owner (uid, gid and the groups the user has), gives itself small limits and only then
+opens a file. Nothing is trusted: not the path, not the file behind it, not a byte in it.
+
+Most jobs leave nothing to read (an srun writes no file, a job that ended well no dump), and every job has an Epilog:
+whether there is anything is asked first, for a tenth of what the readers cost to import.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import json
+import os
+import pwd
+import resource
+import stat
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.core import digits
+
+MAX_TAIL_BYTES = 4 * 1024 * 1024
+MAX_DUMP_BYTES = 64 * 1024 * 1024
+MAX_DUMPS = 64
+MAX_LINES = 10
+"""Last lines of a log that a report shows."""
+MAX_LINE_CHARS = 200
+_TAIL_BYTES = 16 * 1024
+_MAX_LOGS = 32
+_MEMORY_BYTES = 1024 * 1024 * 1024
+
+
+class Refused(Exception):
+    """The file is not what a job's own file looks like."""
+
+
+def read_own(path: str, uid: int, *, most: int, tail: bool) -> tuple[bytes, int, os.stat_result]:
+    """(bytes, offset of the first, status of the file) of a regular file of one link that `uid` owns; raises Refused.
+
+    The last part of the path is never followed if it is a link; opening never waits (a FIFO has no say);
+    reading is by position, so a file that shrinks meanwhile gives less, never a signal.
+    """
+    where = Path(path)
+    try:
+        directory = os.open(where.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as exc:
+        raise Refused(_word(exc)) from exc
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        fd = os.open(where.name, flags, dir_fd=directory)
+    except OSError as exc:
+        raise Refused(_word(exc)) from exc
+    finally:
+        os.close(directory)
+    try:
+        told = os.fstat(fd)
+        _require(told, uid)
+        start = max(0, told.st_size - most) if tail else 0
+        return _read(fd, start, most), start, told
+    finally:
+        os.close(fd)
+
+
+def _require(told: os.stat_result, uid: int) -> None:
+    if not stat.S_ISREG(told.st_mode):
+        raise Refused("not a regular file")
+    if told.st_uid != uid:
+        raise Refused("not owned by the job's user")
+    if told.st_nlink != 1:
+        raise Refused("has more than one link")
+
+
+def _read(fd: int, start: int, most: int) -> bytes:
+    kept = bytearray()
+    while len(kept) < most:
+        chunk = os.pread(fd, min(1 << 18, most - len(kept)), start + len(kept))
+        if not chunk:
+            break
+        kept += chunk
+    return bytes(kept)
+
+
+def become(uid: int, gid: int) -> None:
+    """Drop to the job's user for good; raises Refused when that cannot be done, or the user is root."""
+    if uid == os.geteuid():
+        return
+    if uid == 0 or os.geteuid() != 0:
+        raise Refused(f"cannot become uid {uid}")
+    try:
+        groups = os.getgrouplist(pwd.getpwuid(uid).pw_name, gid)
+    except KeyError:
+        groups = [gid]
+    os.setgroups(groups)
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+
+
+def limit(cpu_s: int | None = 60) -> None:
+    """No core, no file written, little memory and a minute of CPU (`cpu_s` None: as long as the job runs)."""
+    limits = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_AS, _MEMORY_BYTES)]
+    if cpu_s is not None:
+        limits.append((resource.RLIMIT_CPU, cpu_s))
+    for which, most in limits:
+        resource.setrlimit(which, (most, most))
+
+
+def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What the tail of the job's output says."""
+    from probing_cluster.probe_agent.jobs import collect_words
+
+    data, start, told = read_own(request["path"], request["uid"], most=MAX_TAIL_BYTES, tail=True)
+    began = datetime.fromtimestamp(request["began_s"]) if "began_s" in request else None  # noqa: DTZ006  # as slurmd writes it
+    found = collect_words.log_findings(data, start, began)
+    where = {"inode": told.st_ino, "filesystem": filesystem(told.st_dev)}
+    tail = [line[:MAX_LINE_CHARS] for line in data[-_TAIL_BYTES:].decode("utf-8", "replace").splitlines()]
+    return {"size": told.st_size, "from": start, **where, "findings": found, "tail": tail[-MAX_LINES:]}
+
+
+def filesystem(device: int, table: Path = Path("/proc/self/mountinfo")) -> str:
+    """The type of the mounted file system with that device number; empty where the table does not name it."""
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in table.read_text("utf-8", "replace").splitlines():
+        fields = line.split()
+        if fields[2:3] == [wanted] and "-" in fields:
+            return fields[fields.index("-") + 1]
+    return ""
+
+
+def dump_findings(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What the flight-recorder dumps in the job's page directory say; nothing but their names decides which they are."""
+    from probing_cluster.probe_agent.jobs import collect_words
+
+    base = Path(request["directory"])
+    dumps: dict[str, bytes] = {}
+    refused: dict[str, str] = {}
+    for name in _dumps(base)[:MAX_DUMPS]:
+        try:
+            data, _, told = read_own(str(base / name), request["uid"], most=MAX_DUMP_BYTES, tail=False)
+            if told.st_size > MAX_DUMP_BYTES:
+                raise Refused("larger than a dump may be")  # noqa: TRY301
+            dumps[name] = data
+        except Refused as exc:
+            refused[name] = str(exc)
+    return {"findings": collect_words.dump_findings(dumps), "dumps": len(dumps), "refused": refused}
+
+
+def _dumps(base: Path) -> list[str]:
+    return sorted(n for n in os.listdir(base) if n.startswith("fr_rank_"))  # noqa: PTH208
+
+
+def nothing_there(request: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The answer where there is nothing to read; None where there is, or where only trying will tell.
+
+    Asked by a fork that becomes the owner, so that this process can still import as who it is.
+    """
+    asker = os.fork()
+    if asker == 0:
+        status = 0
+        try:
+            become(request["uid"], request["gid"])
+            if request["op"] == "log":
+                os.lstat(request["path"])
+            elif not _dumps(Path(request["directory"])):
+                status = errno.ENODATA
+        except OSError as exc:
+            status = exc.errno or 0
+        except Refused:
+            status = 0
+        finally:
+            os._exit(status if status in {errno.ENOENT, errno.ENODATA} else 0)
+    status = os.waitstatus_to_exitcode(os.waitpid(asker, 0)[1])
+    if status == errno.ENODATA:
+        return {"findings": [], "dumps": 0, "refused": {}}
+    return {"refused": errno.errorcode[status]} if status == errno.ENOENT else None
+
+
+def find_logs(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the processes of a job on this node write, and the numbers its array gave it, from /proc.
+
+    The Prolog is told of arrays by no release before 23.11, and of a step's own `--output` by none. The batch
+    script's files come first. Read with the user's rights like everything else; it is the user's word.
+    """
+    wanted = f"SLURM_JOB_ID={int(request['job_id'])}".encode()
+    here = f"SLURMD_NODENAME={request['node']}".encode()
+    batch: dict[str, None] = {}
+    steps: dict[str, None] = {}
+    ids: dict[str, Any] = {}
+    for entry in sorted(
+        (e for e in Path("/proc").iterdir() if digits.is_number(e.name)), key=lambda e: int(e.name)
+    ):
+        try:
+            if entry.stat().st_uid != request["uid"]:
+                continue
+            words = _environment(entry)
+            if wanted not in words or (
+                here not in words and any(w.startswith(b"SLURMD_NODENAME=") for w in words)
+            ):
+                continue
+            is_step = any(w.startswith(b"SLURM_STEP_ID=") for w in words)
+            ids |= {"ids_known": True, **_ids(words)}
+            (steps if is_step else batch).update(dict.fromkeys(_outputs(entry)))
+        except OSError:
+            continue  # it ended, or it is not ours to read: the next one
+    return {"logs": [*batch, *steps][:_MAX_LOGS], "ids": ids}
+
+
+_NAMED = {"job_name": "SLURM_JOB_NAME", "user": "SLURM_JOB_USER"}
+
+
+def _outputs(process: Path) -> list[str]:
+    """The plain files that a process has as its standard output and error."""
+    paths = [os.readlink(process / f"fd/{n}") for n in (1, 2)]  # noqa: PTH115
+    return [
+        p
+        for p in paths
+        if p.startswith("/") and not p.startswith(("/dev/", "/proc/")) and not p.endswith(" (deleted)")
+    ]
+
+
+def _ids(words: list[bytes]) -> dict[str, Any]:
+    """What names of files may hold, by the environment that Slurm gave a process."""
+    told = dict(word.decode("utf-8", "replace").partition("=")[::2] for word in words)
+    named = {"array_job_id": "SLURM_ARRAY_JOB_ID", "array_task_id": "SLURM_ARRAY_TASK_ID"}
+    numbers = {k: told.get(v, "") for k, v in named.items()}
+    found: dict[str, Any] = {
+        k: int(v) for k, v in numbers.items() if v.isascii() and v.isdecimal() and len(v) <= 10
+    }
+    return found | {k: told[v][:1024] for k, v in _NAMED.items() if told.get(v)}
+
+
+def _environment(process: Path) -> list[bytes]:
+    with (process / "environ").open("rb") as told:
+        return told.read(1 << 18).split(b"\0")
+
+
+def _word(exc: OSError) -> str:
+    return errno.errorcode.get(exc.errno or 0, str(exc))
+
+
+def main() -> int:
+    """Answer one request."""
+    request = json.loads(sys.stdin.buffer.read(1 << 20))
+    work = {"log": log_findings, "dumps": dump_findings, "find": find_logs}[request["op"]]
+    if request["op"] != "find":
+        nothing = nothing_there(request)
+        if nothing is not None:
+            sys.stdout.write(json.dumps(nothing) + "\n")
+            return 0
+        # Before the rights are gone: our files need not be readable by users.
+        importlib.import_module("probing_cluster.probe_agent.jobs.collect_words")
+    try:
+        become(request["uid"], request["gid"])
+        limit()
+        answer = work(request)
+    except Refused as exc:
+        answer = {"refused": str(exc)}
+    except (OSError, MemoryError) as exc:
+        answer = {"refused": f"{type(exc).__name__}: {exc}"}
+    sys.stdout.write(json.dumps(answer) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,224 @@
+"""The jobs on this node right now and lately, as Prolog and Epilog told."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from probing_cluster.core import clock, errors, records
+from probing_cluster.probe_agent import identity
+from probing_cluster.probe_agent.spool import codec, spool
+
+MAX_JOBS = 4096
+"""Jobs remembered at once; a node never runs that many."""
+MAX_LOGS = 32
+"""Files of one job's output on one node that are remembered and read."""
+MAX_ENDED = 64
+"""Ended jobs remembered, so that a later request can still collect what they left."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One start of one job on this node."""
+
+    job_id: int
+    started_at: datetime
+    restart_count: int = 0
+    uid: int | None = None
+    gid: int | None = None
+    gpus: str = ""
+    gpu_uuids: tuple[str, ...] | None = None
+    stdout: str = ""
+    """As Slurm told: a filename pattern, or a path."""
+    stderr: str = ""
+    """Empty where both go to one file."""
+    logs: tuple[str, ...] = ()
+    """Further files that its processes on this node write their output to, as /proc showed them."""
+    work_dir: str = ""
+    partition: str = ""
+    nodelist: str = ""
+    job_name: str = ""
+    released_at: datetime | None = None
+    collected: bool = False
+    """What it left has been collected since its release."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def allocation(self, who: identity.Identity) -> records.JobAllocation:
+        """The row of this start."""
+        told = {
+            "stdout": self.stdout,
+            "stderr": self.stderr,
+            "work_dir": self.work_dir,
+            "partition": self.partition,
+            "nodelist": self.nodelist,
+            "job_name": self.job_name,
+            "gid": self.gid,
+            **self.extra,
+        }
+        return records.JobAllocation(
+            cluster=who.cluster,
+            node=who.node,
+            job_id=self.job_id,
+            restart_count=self.restart_count,
+            at=self.started_at,
+            uid=self.uid,
+            gpu_uuids=self.gpu_uuids,
+            gpu_indices=self.gpus,
+            released_at=self.released_at,
+            detail={k: v for k, v in told.items() if v not in ("", None)},
+        )
+
+    def item(self, who: identity.Identity) -> spool.Item:
+        """The row on its way to Postgres; start and release are two items, so that neither can undo the other."""
+        ended = self.released_at is not None
+        position = f"{self.job_id}:{self.restart_count}:{self.started_at.timestamp():.6f}:{ended}"
+        return spool.Item(
+            id=records.make_event_id(who.cluster, who.node, "allocation", position).bytes,
+            lane="allocation",
+            rank=spool.RANK[records.Severity.HIGH],
+            body=codec.encode(self.allocation(who)),
+        )
+
+    def logs_item(self, who: identity.Identity, logs: Sequence[Mapping[str, Any]]) -> spool.Item:
+        """The row once more, with what a report shows of its output files."""
+        allocation = self.allocation(who)
+        position = f"{self.job_id}:{self.restart_count}:{self.started_at.timestamp():.6f}:logs"
+        return spool.Item(
+            id=records.make_event_id(who.cluster, who.node, "allocation", position).bytes,
+            lane="allocation",
+            rank=spool.RANK[records.Severity.INFO],
+            body=codec.encode(replace(allocation, detail={**allocation.detail, "logs": list(logs)})),
+        )
+
+
+class JobBook:
+    """Jobs between their Prolog and their Epilog; survives a restart of the agent, not of the node."""
+
+    def __init__(self, boot_id: str, state: Any = None) -> None:
+        self._boot_id = boot_id
+        self._jobs: dict[int, Job] = {}
+        self._ended: dict[int, Job] = {}
+        if state:
+            self._ended = {int(k): _from_row(row) for k, row in state["ended"].items()}
+        if state and state.get("boot_id") == boot_id:
+            self._jobs = {int(k): _from_row(row) for k, row in state["jobs"].items()}
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        return tuple(sorted(self._jobs))
+
+    def get(self, job_id: int) -> Job | None:
+        """The job as last known, running or lately ended."""
+        return self._jobs.get(job_id) or self._ended.get(job_id)
+
+    def allocated(self) -> dict[int, tuple[str, ...]]:
+        """Running job to the UUIDs of its GPUs here, where they are known."""
+        return {j.job_id: j.gpu_uuids for j in self._jobs.values() if j.gpu_uuids is not None}
+
+    def sluids(self) -> dict[str, int]:
+        """What Slurm calls its jobs (25.11 and later) to their numbers; cgroups are named so from 26.05 on."""
+        jobs = (*self._ended.values(), *self._jobs.values())
+        return {str(j.extra["sluid"]): j.job_id for j in jobs if "sluid" in j.extra}
+
+    def uids(self) -> frozenset[int]:
+        """Owners of the running jobs."""
+        return frozenset(j.uid for j in self._jobs.values() if j.uid is not None)
+
+    def reboot(self, boot_id: str) -> None:
+        """Another boot: no job of the last one runs any more."""
+        self._boot_id = boot_id
+        self._jobs.clear()
+
+    def start(self, job: Job) -> Job:
+        """Remember a start; asking twice for the same start (slurmd retries) keeps the first time."""
+        known = self._jobs.get(job.job_id)
+        if known is not None and known.restart_count == job.restart_count:
+            job = replace(job, started_at=known.started_at)
+        elif len(self._jobs) >= MAX_JOBS:
+            del self._jobs[min(self._jobs, key=lambda j: self._jobs[j].started_at)]
+        self._jobs[job.job_id] = job
+        return job
+
+    def writes_to(self, job: Job, logs: Collection[str], ids: Mapping[str, Any]) -> None:
+        """Where a running job's output goes and what its array calls it, found out after its start."""
+        known = self._jobs.get(job.job_id)
+        if known is not None and known.restart_count == job.restart_count:
+            listed = tuple(dict.fromkeys((*known.logs, *logs)))[:MAX_LOGS]
+            self._jobs[job.job_id] = replace(known, logs=listed, extra={**known.extra, **ids})
+
+    def end(self, job: Job, now: datetime) -> Job:
+        """Forget a job; the start as it was known, or as the Epilog tells it, with its release."""
+        known = self._jobs.pop(job.job_id, None)
+        if known is None or known.restart_count != job.restart_count:
+            ended = replace(job, released_at=now, extra={**job.extra, "prolog_seen": False})
+        else:
+            told = {k: v for k, v in vars(job).items() if k in {"stdout", "stderr", "work_dir"} and v}
+            ended = replace(known, released_at=now, **told)
+        self._ended.pop(job.job_id, None)
+        self._ended[job.job_id] = ended
+        while len(self._ended) > MAX_ENDED:
+            del self._ended[next(iter(self._ended))]
+        return ended
+
+    def uncollected(self) -> list[Job]:
+        """Ended jobs whose collection was cut short, by a restart of the agent say."""
+        return [j for j in self._ended.values() if not j.collected]
+
+    def collected(self, job: Job) -> None:
+        """What an ended job left is safely in the spool."""
+        known = self._ended.get(job.job_id)
+        if known is not None and known.released_at == job.released_at:
+            self._ended[job.job_id] = replace(known, collected=True)
+
+    def to_state(self) -> dict[str, Any]:
+        return {
+            "boot_id": self._boot_id,
+            "jobs": {str(k): _row(j) for k, j in self._jobs.items()},
+            "ended": {str(k): _row(j) for k, j in self._ended.items()},
+        }
+
+
+_OURS = frozenset({"started_at", "released_at", "gpu_uuids", "collected", "extra", "logs"})
+"""Fields of a job that no request may set."""
+
+
+def job_of(request: Mapping[str, Any], now: datetime) -> Job:
+    """The job a hook's request speaks of; raises MalformedInput naming the field that is wrong."""
+    known = set(Job.__dataclass_fields__) - _OURS
+    told = {k: v for k, v in request.items() if k in known}
+    for name in ("job_id", "restart_count", "uid", "gid"):
+        value = told.get(name)
+        if value is not None and (
+            not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**32
+        ):
+            raise errors.MalformedInput(f"{name} must be a number, not {value!r}")
+    for name in ("gpus", "stdout", "stderr", "work_dir", "partition", "nodelist", "job_name"):
+        if not isinstance(told.get(name, ""), str):
+            raise errors.MalformedInput(f"{name} must be a string")
+    if not told.get("job_id"):
+        raise errors.MalformedInput("job_id is missing")
+    extra = {
+        k: v
+        for k in ("run_key", "user", "probing", "array_job_id", "array_task_id", "het_job_id", "sluid")
+        if (v := request.get(k)) or v == 0
+    }
+    return Job(**{**told, "restart_count": told.get("restart_count") or 0}, started_at=now, extra=extra)
+
+
+def _row(job: Job) -> dict[str, Any]:
+    row = {k: v for k, v in asdict(job).items() if v is not None}
+    return {k: clock.iso_z(v) if isinstance(v, datetime) else v for k, v in row.items()}
+
+
+def _from_row(row: Mapping[str, Any]) -> Job:
+    # A newer release, since taken back, may have kept more of a job than this one knows.
+    fields = {k: v for k, v in row.items() if k in Job.__dataclass_fields__}
+    for name in ("started_at", "released_at"):
+        if fields.get(name):
+            fields[name] = datetime.fromisoformat(fields[name])
+    fields["logs"] = tuple(fields.get("logs") or ())
+    if fields.get("gpu_uuids") is not None:
+        fields["gpu_uuids"] = tuple(fields["gpu_uuids"])
+    return Job(**fields)

@@ -1,0 +1,164 @@
+"""The directory each job gets for the pages of its probe, made and removed by root without ever trusting what is in it.
+
+All directories of a node share one small file system. So that a job that fills it blinds nobody else, directories
+with pages in them lie ready: a job's own is one of those, renamed and given to its user, which needs no room at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from probing_cluster.probe_agent.inject.site._probing_probe import layout
+from probing_cluster.probe_agent.jobs import removal
+
+POOL = ".ready"
+"""Where prepared directories lie."""
+POOL_SIZE = 16
+"""Directories that lie ready: jobs that can begin while somebody keeps the file system full."""
+_HALF = ".new"
+_POOL_SHARE = 8
+"""One part of so many of the file system may lie ready."""
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class PageDirectories:
+    """`<base>/<job id>`, owned by the job's user, mode 0700: where the probe of a job writes its pages.
+
+    Everything is done relative to a descriptor of the base, and links are never followed: the job's
+    user owns what is inside and may put anything there.
+    """
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+
+    def path(self, job_id: int) -> Path:
+        return self._base / str(int(job_id))
+
+    def bound_bytes(self) -> int | None:
+        """The size of the file system made for these directories; None when they lie in a bigger one and nothing bounds them."""
+        self._base.mkdir(mode=0o711, parents=True, exist_ok=True)
+        if not self._base.is_mount():
+            return None
+        told = os.statvfs(self._base)
+        return told.f_blocks * told.f_frsize
+
+    def make(self, job_id: int, uid: int, gid: int) -> Path:
+        """The job's directory, made afresh unless it is already this user's; raises OSError."""
+        self._base.mkdir(mode=0o711, parents=True, exist_ok=True)
+        name = str(int(job_id))
+        with self._parent() as parent:
+            if not _is_directory_of(parent, name, uid):
+                with contextlib.suppress(FileNotFoundError):
+                    removal.remove(parent, name, deadline_s=0.5)
+                if not _take_ready(parent, name, uid, gid):
+                    os.mkdir(name, 0o700, dir_fd=parent)
+            made = os.open(name, _DIRECTORY, dir_fd=parent)
+            try:
+                if (os.fstat(made).st_uid, os.fstat(made).st_gid) != (uid, gid):
+                    os.fchown(made, uid, gid)
+                os.fchmod(made, 0o700)
+            finally:
+                os.close(made)
+        return self._base / name
+
+    def remove(self, job_id: int) -> bool:
+        """The job's directory and everything in it; True when it is gone (none is no error), False when `tidy` must go on."""
+        try:
+            with self._parent() as parent:
+                try:
+                    return removal.remove(parent, str(int(job_id)))
+                except FileNotFoundError:
+                    return True
+        except FileNotFoundError:
+            return True
+
+    def tidy(self) -> bool:
+        """Go on removing what is left of removed directories, and prepare new ones; False while something is left."""
+        bound = self.bound_bytes()
+        with self._parent() as parent:
+            removal.prepare(parent)
+            gone = removal.finish(parent)
+            if bound is not None:
+                _refill(parent, min(POOL_SIZE, bound // _POOL_SHARE // _READY_BYTES))
+        return gone
+
+    @contextlib.contextmanager
+    def _parent(self) -> Iterator[int]:
+        parent = os.open(self._base, _DIRECTORY)
+        try:
+            yield parent
+        finally:
+            os.close(parent)
+
+
+_READY_BYTES = layout.SPARES * layout.SIZE_BYTES
+
+
+def _is_directory_of(parent: int, name: str, uid: int) -> bool:
+    try:
+        told = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(told.st_mode) and told.st_uid == uid
+
+
+def _take_ready(parent: int, name: str, uid: int, gid: int) -> bool:
+    """A prepared directory under the job's name, its pages the user's; False where none lies ready."""
+    try:
+        pool = os.open(POOL, _DIRECTORY, dir_fd=parent)
+    except FileNotFoundError:
+        return False
+    try:
+        for ready in removal.names_in(pool):
+            if ready.endswith(_HALF):
+                continue  # still being prepared
+            directory = os.open(ready, _DIRECTORY, dir_fd=pool)
+            try:
+                for spare in removal.names_in(directory):
+                    os.chown(spare, uid, gid, dir_fd=directory, follow_symlinks=False)
+            finally:
+                os.close(directory)
+            os.rename(ready, name, src_dir_fd=pool, dst_dir_fd=parent)
+            return True
+        return False
+    finally:
+        os.close(pool)
+
+
+def _refill(parent: int, wanted: int) -> None:
+    """Prepare directories until `wanted` lie ready; a full file system is no error, the next call goes on."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(POOL, 0o700, dir_fd=parent)
+    pool = os.open(POOL, _DIRECTORY, dir_fd=parent)
+    try:
+        lying = set(removal.names_in(pool))
+        for name in (str(n) for n in range(wanted)):
+            if name not in lying:
+                _prepare(pool, name)
+    except OSError:
+        return
+    finally:
+        os.close(pool)
+
+
+def _prepare(pool: int, name: str) -> None:
+    half = name + _HALF
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(half, 0o700, dir_fd=pool)
+    directory = os.open(half, _DIRECTORY, dir_fd=pool)
+    try:
+        for spare in layout.spare_names():
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            fd = os.open(spare, flags, 0o600, dir_fd=directory)
+            try:
+                os.posix_fallocate(fd, 0, layout.SIZE_BYTES)
+            finally:
+                os.close(fd)
+    finally:
+        os.close(directory)
+    os.rename(half, name, src_dir_fd=pool, dst_dir_fd=pool)

@@ -1,0 +1,72 @@
+"""What NCCL RAS says of a job that has stopped: asked once, on one node, since RAS gathers from every process itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from probing_cluster.core import sanitize
+from probing_cluster.evidence import nccl_ras
+from probing_cluster.probe_agent import children
+from probing_cluster.probe_agent.jobs import jobs
+from probing_cluster.probe_agent.ranks import ras_child
+
+_CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.ranks.ras_child")
+_DEADLINE_S = ras_child.DEADLINE_S + 5.0
+
+
+async def ask(
+    started: children.Children, job: jobs.Job, port: int = ras_child.PORT
+) -> nccl_ras.Status | str | None:
+    """RAS's status of the job; why there is none, in words; None where nobody of that user listens (no NCCL job)."""
+    if job.uid is None:
+        return None
+    asked = {"uid": job.uid, "gid": job.gid if job.gid is not None else job.uid, "port": port}
+    try:
+        done = await started.run(
+            f"ras {job.job_id}", _CHILD, deadline_s=_DEADLINE_S, stdin=json.dumps(asked).encode()
+        )
+        told: Mapping[str, Any] = json.loads(done.stdout)
+    except (children.ChildFailed, ValueError) as exc:
+        return str(exc)
+    if "text" not in told:
+        return sanitize.clean(str(told["refused"]), 200) if told.get("refused") else None
+    return nccl_ras.parse(str(told["text"])) or "its answer is no status"
+
+
+def words(status: nccl_ras.Status) -> str:
+    """One sentence for a person."""
+    if not status.problems:
+        return "NCCL RAS sees nothing wrong: every process answers"
+    return "NCCL RAS: " + "; ".join(_problem(p) for p in status.problems[:6])
+
+
+def _problem(problem: nccl_ras.Problem) -> str:
+    where = f" in communicator {problem.communicator}" if problem.communicator else ""
+    who = ""
+    if problem.processes:
+        named = ", ".join(f"{pid} on {node}" for node, pid in problem.processes[:4])
+        who = f" (process {named}{' …' if len(problem.processes) > 4 else ''})"
+    elif problem.ranks:
+        who = f" (ranks {', '.join(map(str, problem.ranks[:8]))}{' …' if len(problem.ranks) > 8 else ''})"
+    told = problem.words[:1].lower() + problem.words[1:] if problem.words else problem.kind
+    return sanitize.clean(f"{told}{where}{who}", 300)
+
+
+def detail(status: nccl_ras.Status) -> dict[str, Any]:
+    """The status as an event's detail."""
+    return {
+        "nccl_version": sanitize.clean(status.version, 40),
+        "problems": [
+            {
+                "kind": p.kind,
+                "communicator": p.communicator,
+                "ranks": list(p.ranks),
+                "processes": [{"node": sanitize.clean(node, 64), "pid": pid} for node, pid in p.processes],
+                "words": sanitize.clean(p.words, 200),
+            }
+            for p in status.problems
+        ],
+    }

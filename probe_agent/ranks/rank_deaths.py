@@ -1,0 +1,67 @@
+"""Which deaths among a job's ranks on this node are told, and when."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from probing_cluster.core import clock
+from probing_cluster.probe_agent.faults.sighting import Sighting
+from probing_cluster.probe_agent.ranks import deaths, rank_events
+from probing_cluster.probe_agent.ranks.ranks import Rank, Watched
+
+MAX_TOLD = 1024
+"""Deaths told of one attempt on one node: a user may start and kill processes for ever."""
+
+
+def judge(
+    watched: Watched,
+    watcher: deaths.DeathWatch,
+    tell: rank_events.RankEvents,
+    at: clock.Clock,
+    *,
+    settled: bool = False,
+) -> list[Sighting]:
+    """The deaths that are news now; with `settled` nothing is waited for, since the attempt has ended."""
+    now_s = at.monotonic_s()
+    gone = [r for r in watched.ranks.values() if r.was_alive and not r.alive]
+    for rank in gone:
+        if rank.died_s is None:
+            rank.died_s = watcher.died_s(rank.page.pid) or now_s
+    told = []
+    for rank in (r for r in gone if not r.dead_told):
+        fate = _settle(watched, rank, now_s, settled=settled)
+        if fate is None:
+            continue
+        rank.dead_told = True
+        if fate is not deaths.Fate.NOTHING:
+            rank.died_first = True
+            watched.deaths += 1
+            if watched.deaths <= MAX_TOLD:
+                at_s = now_s - _ended(rank).died_s
+                when = at.now() - timedelta(seconds=max(0.0, at_s))
+                together = fate is deaths.Fate.TOGETHER
+                told.append(tell.dead(watched.job, rank.page, when, together=together))
+    return told
+
+
+def _settle(watched: Watched, rank: Rank, now_s: float, *, settled: bool) -> deaths.Fate | None:
+    """What a death says, now that the fate of the others is known; None while it is not."""
+    end = _ended(rank)
+    passed_s = now_s - end.died_s
+    if not settled and passed_s < deaths.SETTLE_S:
+        return None
+    others = [r for r in watched.ranks.values() if r is not rank and r.was_alive]
+    # Who has been started since (by torchrun, or by the script's next srun) says nothing about this end.
+    before = [r.end for r in others if r.page.monotonic_ns / 1e9 <= end.died_s]
+    fate = deaths.fate(end, before)
+    if fate is not deaths.Fate.TOGETHER:
+        return fate
+    if settled or (len(before) < len(others) and any(r.alive for r in others)):
+        return deaths.Fate.NOTHING
+    # Slurm ends all of a job's tasks so, and then runs the Epilog; it has not where the job still runs.
+    return None if passed_s < deaths.TEARDOWN_S else fate
+
+
+def _ended(rank: Rank) -> deaths.End:
+    assert rank.end is not None
+    return rank.end

@@ -1,0 +1,101 @@
+"""The events of a job's ranks, in words and figures: source `probe`, the user's word, never a reason to touch a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from probing_cluster.core import clock, records, sanitize
+from probing_cluster.evidence import nccl_ras as ras
+from probing_cluster.probe_agent import identity
+from probing_cluster.probe_agent.faults.sighting import Sighting
+from probing_cluster.probe_agent.jobs import jobs
+from probing_cluster.probe_agent.ranks import nccl_ras, pages, stall
+
+
+class RankEvents:
+    """What one agent tells of ranks."""
+
+    def __init__(self, who: identity.Identity, at: clock.Clock) -> None:
+        self._who = who
+        self._clock = at
+
+    def dead(self, job: jobs.Job, page: pages.ProbePage, at: datetime, *, together: bool) -> Sighting:
+        """The process of a page ended out of order; `together` with all the job's ranks here."""
+        detail = {
+            "rank": page.rank,
+            "steps": page.steps,
+            "phase": page.phase,
+            "step_id": page.step_id,
+            "world_size": page.world_size,
+            "together": together,
+        }
+        words = f"{_said(page)} is gone after step {page.steps} in phase {page.phase}"
+        words += ", with all ranks of its job on this node" if together else ""
+        return self._sighting(job, "rank_dead", f"{_process(page)}:dead", words, detail, pid=page.pid, at=at)
+
+    def stall(self, job: jobs.Job, found: stall.Stall) -> Sighting:
+        """A rank has stopped."""
+        page = found.page
+        return self._sighting(
+            job,
+            "rank_stall",
+            f"{_process(page)}:stall:{page.steps}:{page.phase_since_ns}",
+            f"{_said(page)} has not got on for {found.stalled_s:.0f} s in phase {page.phase} "
+            f"(its own history allows {found.bound_s:.0f} s)",
+            {"rank": page.rank, "steps": page.steps, "phase": page.phase, "bound_s": round(found.bound_s, 3)},
+            pid=page.pid,
+            measured=round(found.stalled_s, 3),
+            threshold=round(found.bound_s, 3),
+        )
+
+    def snapshot(self, job: jobs.Job, number: str, detail: Mapping[str, Any]) -> Sighting:
+        """What all ranks of the job on this node were doing; `number` tells the snapshots of a start apart."""
+        words = f"{len(detail['ranks'])} ranks of job {job.job_id} on {self._who.node}"
+        return self._sighting(job, "rank_snapshot", f"{_start(job)}:snapshot:{number}", words, detail)
+
+    def ras(self, job: jobs.Job, number: str, status: ras.Status) -> Sighting:
+        """What NCCL RAS says of the job at the snapshot of this number."""
+        position = f"{_start(job)}:ras:{number}"
+        return self._sighting(job, "nccl_ras", position, nccl_ras.words(status), nccl_ras.detail(status))
+
+    def _sighting(
+        self,
+        job: jobs.Job,
+        kind: str,
+        position: str,
+        message: str,
+        detail: Mapping[str, Any],
+        *,
+        pid: int | None = None,
+        measured: float | None = None,
+        threshold: float | None = None,
+        at: datetime | None = None,
+    ) -> Sighting:
+        return Sighting(
+            source="probe",
+            position=f"{self._who.boot_id()}:{job.job_id}:{position}",
+            at=at or self._clock.now(),
+            kind=kind,
+            severity=records.Severity.INFO,
+            message=sanitize.clean(message),
+            job_id=job.job_id,
+            pid=pid,
+            measured=measured,
+            threshold=threshold,
+            unit="s" if measured is not None else None,
+            detail=detail,
+        )
+
+
+def _start(job: jobs.Job) -> str:
+    return f"{job.restart_count}:{job.started_at.timestamp():.3f}"
+
+
+def _process(page: pages.ProbePage) -> str:
+    return f"{page.pid}:{page.start_ticks}"
+
+
+def _said(page: pages.ProbePage) -> str:
+    return f"rank {'?' if page.rank is None else page.rank} (pid {page.pid})"

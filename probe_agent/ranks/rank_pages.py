@@ -1,0 +1,180 @@
+"""Reads the pages of this node's jobs, each as its owner, and joins them with /proc: which rank is which process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.core import clock, errors
+from probing_cluster.probe_agent import children, self_watch
+from probing_cluster.probe_agent.inject.site._probing_probe import layout
+from probing_cluster.probe_agent.jobs import jobs, page_directories, processes
+from probing_cluster.probe_agent.ranks import deaths, pages
+from probing_cluster.probe_agent.ranks.ranks import Rank, Watched
+
+NAME = "ranks"
+"""What the readers are called in the agent's account of itself."""
+READ_DEADLINE_S = 5.0
+SEEK_TIMES = 3
+"""Looks for the process of a page that was made in a container: one that is not found then has ended before."""
+_CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.ranks.page_child")
+
+
+class RankPages:
+    """Every watched job of one agent; a page may say anything, so only what /proc bears out makes a rank alive."""
+
+    def __init__(
+        self,
+        *,
+        started: children.Children,
+        book: jobs.JobBook,
+        directories: page_directories.PageDirectories,
+        watch: self_watch.SelfWatch,
+        death_watch: deaths.DeathWatch,
+        proc: Path = processes.PROC,
+        at: clock.Clock = clock.SYSTEM,
+    ) -> None:
+        self._children = started
+        self._book = book
+        self._directories = directories
+        self._watch = watch
+        self._deaths = death_watch
+        self._proc = proc
+        self._clock = at
+        self._namespace = processes.namespace_of("self", proc)
+        self.jobs: dict[int, Watched] = {}
+
+    async def read(self, job_id: int) -> Watched | None:
+        """A job's ranks as they are now (as they were last, when they cannot be read); None without any."""
+        job = self._book.get(job_id)
+        directory = self._directories.path(job_id)
+        if job is None or job.uid is None or not directory.is_dir():
+            return None
+        watched = self.jobs.get(job_id)
+        if watched is None or watched.job.restart_count != job.restart_count:
+            await self.drop(job_id)
+            lane = children.Lane(self._children, f"pages {job_id}", _CHILD)
+            watched = self.jobs[job_id] = Watched(job=job, lane=lane)
+        request = {
+            "directory": str(directory),
+            "uid": job.uid,
+            "gid": job.gid if job.gid is not None else job.uid,
+        }
+        try:
+            answer = await watched.lane.ask(request, deadline_s=READ_DEADLINE_S)
+        except children.ChildFailed as exc:
+            self._watch.failed(NAME, f"job {job_id}: {exc}")
+            return watched
+        self._watch.read(NAME, self._clock.now())
+        self._update(watched, answer)
+        return watched
+
+    async def drop_ended(self) -> None:
+        """Lets go of jobs that are over: their last words have been taken, or nobody will ask for them."""
+        running = set(self._book.running)
+        for job_id in [j for j in self.jobs if j not in running]:
+            job = self._book.get(job_id)
+            if job is None or job.collected:
+                await self.drop(job_id)
+
+    async def drop(self, job_id: int) -> None:
+        """Ends a job's reader and forgets its ranks."""
+        watched = self.jobs.pop(job_id, None)
+        if watched is not None:
+            await watched.lane.close()
+            for rank in watched.ranks.values():
+                self._deaths.forget(rank.page.pid)
+
+    async def close(self) -> None:
+        """Ends the readers."""
+        for watched in self.jobs.values():
+            await watched.lane.close()
+
+    def _update(self, watched: Watched, answer: Mapping[str, Any]) -> None:
+        refused = len(answer.get("refused") or {}) + int(answer.get("more") or 0)
+        seen: dict[str, pages.ProbePage] = {}
+        for name, raw in (answer.get("pages") or {}).items():
+            try:
+                page = pages.parse(bytes.fromhex(raw))
+            except errors.MalformedInput:
+                refused += 1  # garbage, or torn twice: the next beat reads it again
+                continue
+            if name in layout.names_of(page.pid, page.pid_namespace or 0):
+                seen[name] = page
+            else:
+                refused += 1  # one page of a process is enough
+        for name, page in self._found(watched, seen).items():
+            self._see(watched, name, page)
+        if "pages" in answer:
+            self._forget(watched, set(answer["pages"]))
+        _tell_launchers(list(watched.ranks.values()))
+        watched.refused = refused
+
+    def _found(self, watched: Watched, seen: Mapping[str, pages.ProbePage]) -> dict[str, pages.ProbePage]:
+        """The pages with the numbers their processes have here: in a container with a PID namespace they know others."""
+        found, elsewhere = dict(seen), {}
+        for name, page in seen.items():
+            known = watched.ranks.get(name)
+            if page.pid_namespace in (None, self._namespace):
+                continue
+            found[name] = replace(page, pid=0)
+            if known is not None and known.was_alive and known.page.start_ticks == page.start_ticks:
+                found[name] = replace(page, pid=known.page.pid)
+            elif watched.sought[name, page.start_ticks] < SEEK_TIMES:
+                elsewhere[name] = page
+        if elsewhere and watched.job.uid is not None:
+            here = processes.inside(watched.job.uid, self._proc)
+            for name, page in elsewhere.items():
+                found[name] = replace(page, pid=here.get((page.pid_namespace or 0, page.pid_inside), 0))
+                watched.sought[name, page.start_ticks] += not found[name].pid
+        return found
+
+    def _forget(self, watched: Watched, read: set[str]) -> None:
+        """Lets go of ranks whose page is gone, so that ever new pages fill no memory; a death is told first."""
+        for name in [n for n in watched.ranks if n not in read]:
+            rank = watched.ranks[name]
+            rank.facts = self._facts(watched, rank.page)
+            if rank.alive or rank.dead_told or not rank.was_alive:
+                self._deaths.forget(rank.page.pid)
+                del watched.ranks[name]
+        for one in [s for s in watched.sought if s[0] not in read]:
+            del watched.sought[one]
+
+    def _facts(self, watched: Watched, page: pages.ProbePage) -> processes.Facts | None:
+        """The process of a page, which may name any: only one of this user, started when the page says, counts."""
+        found = processes.facts(page.pid, self._proc)
+        same = found is not None and found.start_ticks == page.start_ticks and found.uid == watched.job.uid
+        return found if same else None
+
+    def _see(self, watched: Watched, name: str, page: pages.ProbePage) -> None:
+        found = self._facts(watched, page)
+        rank = watched.ranks.get(name)
+        if rank is None or rank.page.start_ticks != page.start_ticks:
+            job_id = (
+                processes.job_of(page.pid, self._proc, self._book.sluids()) if found is not None else None
+            )
+            if job_id not in (None, watched.job.job_id):
+                return
+            rank = watched.ranks[name] = Rank(page=page, facts=found)
+            if found is not None:
+                rank.ancestors = processes.ancestors(page.pid, self._proc)
+        if found is not None and not rank.was_alive:
+            self._deaths.add(page.pid)
+        rank.page, rank.facts = page, found
+        rank.was_alive |= rank.alive
+
+
+def _tell_launchers(ranks: Sequence[Rank]) -> None:
+    """Takes their numbers from those that only start the others: Slurm's number of the task is some other rank's.
+
+    Such a process has imported torch, too, but makes no steps and calls no collectives itself.
+    """
+    parents = frozenset().union(*(r.ancestors for r in ranks))
+    for rank in ranks:
+        idle = not rank.page.steps and not rank.page.recent_collectives
+        rank.launches = idle and (rank.launches or (rank.was_alive and rank.page.pid in parents))
+        if rank.launches:
+            rank.page = replace(rank.page, rank=None, world_size=None)

@@ -1,0 +1,145 @@
+"""Everything about a job's ranks on this node at one moment: pages, process states, stacks, GPUs, network adapters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.core import clock
+from probing_cluster.probe_agent import children
+from probing_cluster.probe_agent.jobs import jobs, processes
+from probing_cluster.probe_agent.ranks import gpu_load, nic_traffic, pages, rank_rows, step_windows
+from probing_cluster.probe_agent.ranks.ranks import Rank, Watched
+from probing_cluster.probe_agent.stacks import cpu_sampling, native, pyspy, sleeps
+
+MAX_CALLS = 16
+"""Collectives of each rank."""
+STACKS_AT_ONCE = 2
+
+
+class SnapshotTaker:
+    """For one agent: `live` asks the processes, `last` goes by what an ended attempt has left."""
+
+    def __init__(
+        self,
+        *,
+        started: children.Children,
+        gpus: Callable[[], Mapping[str, Any] | None],
+        nics: nic_traffic.NicTraffic,
+        proc: Path = processes.PROC,
+        at: clock.Clock = clock.SYSTEM,
+    ) -> None:
+        self._children = started
+        self._gpus = gpus
+        self._nics = nics
+        self._proc = proc
+        self._clock = at
+        self._turn = asyncio.Semaphore(STACKS_AT_ONCE)
+
+    async def live(self, watched: Watched) -> dict[str, Any]:
+        """The detail of a `rank_snapshot`, stacks included."""
+        await self._nics.read()
+        ranks, owner = watched.chosen(), _owner(watched.job)
+        slept = {r.page.pid: sleeps.read(r.page.pid, self._proc) for r in ranks if not r.stalled}
+        entries = await asyncio.gather(*(self._entry(r, owner) for r in ranks))
+        await self._add_native(entries, slept, owner)
+        return self._detail(watched, list(entries), last=False)
+
+    def last(self, watched: Watched) -> dict[str, Any] | None:
+        """The pages as an attempt that did not end in order left them: who was inside what when it was torn down."""
+        chosen = [r for r in watched.chosen() if r.page.steps or r.page.recent_collectives]
+        if all(r.page.phase == "ended" and not _raised(r.page) for r in chosen):
+            return None
+        # Who was ended with the job lived until then: only a death that was news is one.
+        entries = [self._told(r) | {"alive": r.page.phase != "ended" and not r.died_first} for r in chosen]
+        return self._detail(watched, entries, last=True)
+
+    def _detail(self, watched: Watched, entries: list[dict[str, Any]], *, last: bool) -> dict[str, Any]:
+        worlds = [r.page.world_size for r in watched.ranks.values() if r.page.world_size]
+        return {
+            "ranks": entries,
+            "world_size": max(worlds, default=None),
+            "more": max(0, len(watched.ranks) - len(entries)),
+            "gpus": gpu_load.of_job(self._gpus(), watched.job.gpu_uuids),
+            "nics": {} if last else self._nics.since(_stood_since_s(watched)),
+            "refused_pages": watched.refused,
+            "last": last,
+        }
+
+    def _told(self, rank: Rank) -> dict[str, Any]:
+        page, now_ns = rank.page, int(self._clock.monotonic_s() * 1e9)
+        return {
+            "rank": page.rank,
+            "pid": page.pid,
+            "step_id": page.step_id,
+            "alive": rank.alive,
+            "phase": page.phase,
+            "phase_age_s": rank_rows.age_s(now_ns, page.phase_since_ns),
+            "stalled": rank.stalled,
+            "steps": page.steps,
+            "loader_ends": page.loader_ends,
+            "step_age_s": rank_rows.age_s(now_ns, page.step_ns),
+            "calls": [_call(c, now_ns) for c in page.recent_collectives[-MAX_CALLS:]],
+            "window": step_windows.latest(page.recent_steps),
+        }
+
+    async def _entry(self, rank: Rank, owner: tuple[int, int]) -> dict[str, Any]:
+        page, entry = rank.page, self._told(rank)
+        if rank.facts is not None:
+            entry |= {"state": rank.facts.state, "wchan": rank.facts.wchan}
+            workers = [processes.facts(p, self._proc) for p in processes.children_of(page.pid, self._proc)]
+            entry["workers"] = "".join(w.state for w in workers if w is not None)
+            async with self._turn:
+                seen = await pyspy.stacks(self._children, page.pid, inside=page.pid_inside)
+                if seen.get("holds_gil"):
+                    seen |= await cpu_sampling.look(
+                        self._children, page.pid, owner, seen, inside=page.pid_inside
+                    )
+            entry |= seen
+        return entry
+
+    async def _add_native(
+        self, entries: Sequence[dict[str, Any]], slept: Mapping[int, int | None], owner: tuple[int, int]
+    ) -> None:
+        """Adds the C functions inside the stacks; of a rank that gets on they would be those of another moment."""
+        seen = {e["pid"]: e for e in entries if "state" in e and not e.get("moved")}
+        still = {pid for pid, e in seen.items() if pid not in slept or e.get("holds_gil")}
+        asked = {pid: slept[pid] for pid in seen if pid not in still and slept[pid] is not None}
+        async with self._turn:
+            told = await native.look(self._children, {**dict.fromkeys(still), **asked}, owner)
+        for pid, found in told.items():
+            seen[pid] |= found
+
+
+def _stood_since_s(watched: Watched) -> float:
+    """When the last rank here got on, by the monotonic clock."""
+    alive = [r for r in watched.ranks.values() if r.alive and r.progress is not None]
+    return max((r.progress.since_s for r in alive if r.progress is not None), default=0.0)
+
+
+def _owner(job: jobs.Job) -> tuple[int, int]:
+    """uid and gid of whose job it is; its pages could not have been read without."""
+    assert job.uid is not None
+    return job.uid, job.gid if job.gid is not None else job.uid
+
+
+def _raised(page: pages.ProbePage) -> bool:
+    """Its last collective ended with an exception."""
+    return bool(page.recent_collectives) and page.recent_collectives[-1].raised
+
+
+def _call(call: pages.Collective, now_ns: int) -> dict[str, Any]:
+    return {
+        "group": call.group,
+        "seq": call.seq,
+        "op": call.op,
+        "numel": call.numel,
+        "dtype_code": call.dtype_code,
+        "group_size": call.group_size,
+        "left": call.leave_ns is not None,
+        "raised": call.raised,
+        "is_p2p": call.is_p2p,
+        "waited_s": round(max(0, (call.leave_ns or now_ns) - call.enter_ns) / 1e9, 6),
+    }

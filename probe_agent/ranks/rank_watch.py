@@ -1,0 +1,188 @@
+"""Watches the training ranks of this node's jobs: dead ones, stalled ones, and the evidence when asked.
+
+Every beat it reads the pages of each running job (as the job's owner), joins them with /proc, and
+tells: `rank_dead` when a process has gone without ending, `rank_stall` when one has stopped by its own
+history. A `rank_snapshot` (pages, process states, stacks) is taken once per stall, and whenever the
+service asks because a stall was seen on another node of the same job. All of it is source `probe`:
+the user's word, never by itself a reason to touch a node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.core import clock
+from probing_cluster.probe_agent import children, identity, self_watch
+from probing_cluster.probe_agent.faults.sighting import Sighting
+from probing_cluster.probe_agent.jobs import collect, jobs, page_directories, processes
+from probing_cluster.probe_agent.ranks import (
+    deaths,
+    nccl_ras,
+    nic_traffic,
+    progress,
+    rank_deaths,
+    rank_events,
+    rank_pages,
+    rank_rows,
+    rank_snapshot,
+    stall,
+)
+from probing_cluster.probe_agent.ranks.ranks import Rank, Watched
+
+SNAPSHOT_EVERY_S = 30.0
+"""A job's snapshot is taken at most this often, whoever asks."""
+
+Take = Callable[[list[Sighting]], object]
+
+
+class RankWatch:
+    """For one agent."""
+
+    def __init__(
+        self,
+        *,
+        who: identity.Identity,
+        started: children.Children,
+        book: jobs.JobBook,
+        directories: page_directories.PageDirectories,
+        take: Take,
+        watch: self_watch.SelfWatch,
+        limits: stall.Limits,
+        gpus: Callable[[], Mapping[str, Any] | None] = lambda: None,
+        nics: nic_traffic.NicTraffic | None = None,
+        proc: Path = processes.PROC,
+        at: clock.Clock = clock.SYSTEM,
+    ) -> None:
+        self._who = who
+        self._children = started
+        self._book = book
+        self._take = take
+        self._watch = watch
+        self._limits = limits
+        self._clock = at
+        self._deaths = deaths.DeathWatch(at.monotonic_s)
+        self._pages = rank_pages.RankPages(
+            started=started, book=book, directories=directories, watch=watch,
+            death_watch=self._deaths, proc=proc, at=at,
+        )  # fmt: skip
+        self._nics = nics or nic_traffic.NicTraffic(None)
+        self._snapshots = rank_snapshot.SnapshotTaker(
+            started=started, gpus=gpus, nics=self._nics, proc=proc, at=at
+        )
+        self._tell = rank_events.RankEvents(who, at)
+        self._asking: set[asyncio.Task[None]] = set()
+
+    async def beat(self) -> None:
+        """One look at every running job; takes a snapshot of a job that has just stalled."""
+        await self._pages.drop_ended()
+        if any(watched.ranks for watched in self._pages.jobs.values()):
+            await self._nics.read()
+        for job_id in self._book.running:
+            seen = await self.look(job_id)
+            if seen:
+                self._take(seen)
+            if any(s.kind == "rank_stall" for s in seen):
+                await self.snapshot(job_id)
+
+    async def wait(self, seconds: float) -> None:
+        """Until it is time to look again: after `seconds`, or when the death of a rank has settled."""
+        with contextlib.suppress(TimeoutError):  # nobody died
+            async with asyncio.timeout(seconds):
+                await self._deaths.somebody.wait()
+            self._deaths.somebody.clear()  # before settling: who dies meanwhile wakes the next wait
+            await asyncio.sleep(deaths.SETTLE_S)
+
+    async def look(self, job_id: int) -> list[Sighting]:
+        """Reads a job's pages and says what is new."""
+        watched = await self._pages.read(job_id)
+        if watched is None:
+            return []
+        stalled = [found for rank in watched.ranks.values() if (found := self._stalled(rank)) is not None]
+        dead = rank_deaths.judge(watched, self._deaths, self._tell, self._clock)
+        return [*dead, *(self._tell.stall(watched.job, s) for s in stalled), *self._news(watched)]
+
+    async def last_words(self, job: jobs.Job) -> list[Sighting]:
+        """What an ended job's pages say of its training; of a running one nothing, it will be asked again."""
+        known = self._book.get(job.job_id)
+        if job.released_at is None or known is None or known.restart_count != job.restart_count:
+            return []
+        watched = await self._pages.read(job.job_id)
+        if watched is None:
+            return []
+        news = rank_deaths.judge(watched, self._deaths, self._tell, self._clock, settled=True)
+        left = self._snapshots.last(watched)
+        if left is not None:
+            news.append(self._tell.snapshot(watched.job, "last", left))
+        news += self._news(watched, last=True)
+        await self._pages.drop(job.job_id)
+        return news
+
+    async def snapshot(self, job_id: int) -> bool:
+        """Takes everything about a job's ranks here, stacks included; False when one was taken just now."""
+        watched = await self._pages.read(job_id)
+        if watched is None or not watched.ranks:
+            return False
+        now_s = self._clock.monotonic_s()
+        if watched.snapshot_s is not None and now_s - watched.snapshot_s < SNAPSHOT_EVERY_S:
+            return False
+        watched.snapshot_s = now_s
+        watched.snapshots += 1
+        number = str(watched.snapshots)
+        self._take([self._tell.snapshot(watched.job, number, await self._snapshots.live(watched))])
+        if self._has_ras(watched):
+            # Beside everything else: it may take its 14 s, and other jobs' ranks are watched meanwhile.
+            asking = asyncio.create_task(self._ask_ras(watched, number))
+            self._asking.add(asking)
+            asking.add_done_callback(self._asking.discard)
+        return True
+
+    def rows(self) -> dict[str, Any]:
+        """For the heartbeat; see rank_rows."""
+        return rank_rows.rows(self._pages.jobs, self._now_ns())
+
+    async def close(self) -> None:
+        """Ends the readers."""
+        for asking in self._asking:
+            asking.cancel()
+        await self._pages.close()
+        self._deaths.close()
+
+    def _stalled(self, rank: Rank) -> stall.Stall | None:
+        if not rank.alive:
+            return None
+        assert rank.facts is not None
+        look = stall.Look(
+            at_s=self._now_ns() / 1e9,
+            page=rank.page,
+            moved_bytes=rank.facts.moved_bytes,
+            cpu_s=rank.facts.cpu_s,
+        )
+        rank.progress, found = stall.follow(rank.progress, look, self._limits)
+        return found
+
+    def _news(self, watched: Watched, *, last: bool = False) -> list[Sighting]:
+        when = progress.Moment(now=self._clock.now(), monotonic_s=self._clock.monotonic_s())
+        seen = [rank.page for rank in watched.ranks.values()]
+        return progress.news(watched.job, seen, watched.told, when, last=last)
+
+    def _has_ras(self, watched: Watched) -> bool:
+        """One node asks for all, of a job whose listener cannot be mistaken for that of the user's other job here."""
+        mine = [
+            j for j in map(self._book.get, self._book.running) if j is not None and j.uid == watched.job.uid
+        ]
+        nccl = any("nccl" in rank.page.backend for rank in watched.ranks.values())
+        return nccl and len(mine) == 1 and collect.writes_here(watched.job, self._who.node)
+
+    async def _ask_ras(self, watched: Watched, number: str) -> None:
+        told = await nccl_ras.ask(self._children, watched.job)
+        if isinstance(told, str):
+            self._watch.failed(rank_pages.NAME, f"job {watched.job.job_id}: NCCL RAS: {told}", state="ok")
+        elif told is not None:
+            self._take([self._tell.ras(watched.job, number, told)])
+
+    def _now_ns(self) -> int:
+        return int(self._clock.monotonic_s() * 1e9)

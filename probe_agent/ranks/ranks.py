@@ -1,0 +1,80 @@
+"""The training ranks of one job on this node, as they were last seen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from probing_cluster.probe_agent import children
+from probing_cluster.probe_agent.jobs import jobs, processes
+from probing_cluster.probe_agent.ranks import deaths, pages, progress, stall
+
+MAX_RANKS = 64
+"""Ranks of one job on one node that are told of; more are counted."""
+
+
+@dataclass
+class Rank:
+    """One process with a page."""
+
+    page: pages.ProbePage
+    facts: processes.Facts | None
+    progress: stall.Progress | None = None
+    dead_told: bool = False
+    """Its death has been judged, and told if it was worth it."""
+    was_alive: bool = False
+    died_s: float | None = None
+    """When it was found to have ended, by the monotonic clock."""
+    ancestors: frozenset[int] = frozenset()
+    """The processes it descended from when it was first seen."""
+    launches: bool = False
+    """It only starts ranks (torchrun, torch.multiprocessing) and is none, whatever number Slurm gave it."""
+    died_first: bool = False
+    """Its death was news: it was not ended because of others."""
+
+    @property
+    def alive(self) -> bool:
+        """The process that made the page still runs (a recycled pid has another start time)."""
+        return self.facts is not None and self.facts.state != "Z"
+
+    @property
+    def stalled(self) -> bool:
+        """It has not got on for longer than its own history allows."""
+        return self.progress is not None and self.progress.told
+
+    @property
+    def end(self) -> deaths.End | None:
+        """How it ended; None while it lives."""
+        if self.died_s is None:
+            return None
+        in_order = self.page.phase == "ended"
+        return deaths.End(
+            died_s=self.page.phase_since_ns / 1e9 if in_order else self.died_s, in_order=in_order
+        )
+
+
+@dataclass
+class Watched:
+    """One start of one job on this node."""
+
+    job: jobs.Job
+    lane: children.Lane
+    """The reader of its pages, running as its owner."""
+    ranks: dict[str, Rank] = field(default_factory=dict)
+    """By name of the page."""
+    sought: Counter[tuple[str, int | None]] = field(default_factory=Counter)
+    """How often the process of a page (and start time) in another PID namespace was looked for in vain."""
+    refused: int = 0
+    """Files in its page directory that are no pages."""
+    snapshot_s: float | None = None
+    """When its last snapshot was taken, by the monotonic clock."""
+    snapshots: int = 0
+    deaths: int = 0
+    told: progress.Told = field(default_factory=progress.Told)
+
+    def chosen(self) -> list[Rank]:
+        """At most MAX_RANKS by number; pages whose process was never met come last, since anyone can write them."""
+        ranked = sorted(
+            self.ranks.values(), key=lambda r: (not r.was_alive, r.page.rank is None, r.page.rank or 0)
+        )
+        return ranked[:MAX_RANKS]

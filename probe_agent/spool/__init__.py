@@ -1,0 +1,1 @@
+"""What was seen becomes durable: intake, storms made small, the spool, and its delivery to Postgres."""

@@ -1,0 +1,140 @@
+"""Storms made small: equal events within a window become one row that keeps the count and the first and last time.
+
+The first event of a key passes at once (high severity never waits); the equal ones that follow in
+the same window are folded into one *tail* whose identity is that of the first event folded. Why
+a replay cannot count twice: the tail as it stands is written, still open, in the very transaction
+that moves the source's cursor past the lines it counts. After a crash a line is therefore either
+counted in a durable row or still unread, never both, and no identity is ever computed again for
+a line that was counted. Windows are cut by the stream's own time (kernel time for kernel lines), so a
+clock that jumps neither merges nor splits them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from datetime import datetime
+
+from probing_cluster.core import records
+from probing_cluster.probe_agent.faults import sighting
+from probing_cluster.probe_agent.spool import codec, spool
+
+MAX_OPEN = 4096
+"""Keys tracked at once; beyond it events pass unfolded and the spool's own bound holds."""
+
+
+@dataclass(kw_only=True)
+class _Fold:
+    bucket: int
+    opened_s: float
+    tail: records.HealthEvent | None = None
+    count: int = 0
+    last_at: datetime | None = None
+    dirty: bool = False
+
+    def item(self, *, still_open: bool) -> spool.Item:
+        assert self.tail is not None
+        event = dataclasses.replace(self.tail, count=self.count, last_at=self.last_at)
+        self.dirty = False
+        return event_item(event, still_open=still_open)
+
+
+def event_item(event: records.HealthEvent, *, still_open: bool = False) -> spool.Item:
+    """The spool's form of one event."""
+    return spool.Item(
+        id=event.event_id.bytes,
+        lane="event",
+        rank=spool.RANK[event.severity],
+        body=codec.encode(event),
+        folded=event.count,
+        open=still_open,
+    )
+
+
+def key_of(seen: sighting.Sighting) -> Hashable:
+    """What makes two sightings equal."""
+    return (
+        seen.source,
+        seen.kind,
+        seen.code,
+        seen.severity,
+        seen.device,
+        seen.pci_bus_id,
+        seen.gpu_uuid,
+        seen.pid,
+        seen.process,
+        seen.job_id,
+    )
+
+
+class Coalescer:
+    """Folds one agent's events; `coalesced` counts sightings folded since the last `drain_count`."""
+
+    def __init__(self, window_s: float = 10.0) -> None:
+        self._window_s = window_s
+        self._folds: dict[Hashable, _Fold] = {}
+        self._folded = 0
+
+    def add(
+        self,
+        seen: sighting.Sighting,
+        make: Callable[[sighting.Sighting], records.HealthEvent],
+        *,
+        now_s: float,
+    ) -> tuple[list[spool.Item], records.HealthEvent | None]:
+        """Items ready because of `seen`, and its event; None when it was folded.
+
+        `make` builds the event and is not called for most of a storm: a folded sighting is a counter.
+        """
+        if seen.stream_s is None:
+            event = make(seen)
+            return [event_item(event)], event
+        key = key_of(seen)
+        bucket = int(seen.stream_s // self._window_s)
+        fold = self._folds.get(key)
+        if fold is not None and fold.bucket == bucket:
+            self._fold(fold, seen, make)
+            return [], None
+        event = make(seen)
+        ready = [event_item(event)]
+        if fold is not None and fold.tail is not None:
+            ready.insert(0, fold.item(still_open=False))
+        if fold is not None or len(self._folds) < MAX_OPEN:
+            self._folds[key] = _Fold(bucket=bucket, opened_s=now_s)
+        return ready, event
+
+    def open_items(self) -> list[spool.Item]:
+        """The tails that grew since they were last written; they go into the batch's transaction."""
+        return [f.item(still_open=True) for f in self._folds.values() if f.dirty]
+
+    def due(self, now_s: float, *, everything: bool = False) -> list[spool.Item]:
+        """Tails whose window has passed, closed; all of them at shutdown."""
+        ready: list[spool.Item] = []
+        for key, fold in list(self._folds.items()):
+            if everything or now_s - fold.opened_s >= self._window_s:
+                del self._folds[key]
+                if fold.tail is not None:
+                    ready.append(fold.item(still_open=False))
+        return ready
+
+    @property
+    def has_open(self) -> bool:
+        """True while a window is open and `due` has to be asked again."""
+        return bool(self._folds)
+
+    def drain_count(self) -> int:
+        """Sightings folded into others since the last call."""
+        folded, self._folded = self._folded, 0
+        return folded
+
+    def _fold(
+        self, fold: _Fold, seen: sighting.Sighting, make: Callable[[sighting.Sighting], records.HealthEvent]
+    ) -> None:
+        if fold.tail is None:
+            fold.tail, fold.count = make(seen), 0
+        else:
+            self._folded += seen.count
+        fold.count += seen.count
+        fold.last_at = seen.at if fold.last_at is None else max(fold.last_at, seen.at)
+        fold.dirty = True

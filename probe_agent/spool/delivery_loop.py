@@ -1,0 +1,229 @@
+"""Brings the spool to Postgres: high severity at once, the rest soon, a heartbeat on time, and no haste when it is down."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from probing_cluster.core import clock, errors, records
+from probing_cluster.db import delivery
+from probing_cluster.probe_agent.spool import codec, intake, spool
+
+BATCH = 1000
+GATHER_S = 1.0
+"""How long events of no urgency are gathered before they are sent."""
+BACKOFF_FIRST_S = 0.5
+BACKOFF_MOST_S = 30.0
+CALL_S = 60.0
+"""A call that has not come back by then is given up; the connection is dropped."""
+_REMEMBERED_REQUESTS = 1000
+
+_log = logging.getLogger(__name__)
+
+
+class Door(Protocol):
+    """db.delivery.Delivery, or a stand-in."""
+
+    def deliver(
+        self,
+        *,
+        events: Sequence[records.HealthEvent] = (),
+        checks: Sequence[records.CheckResult] = (),
+        allocations: Sequence[records.JobAllocation] = (),
+        heartbeat: records.AgentHeartbeat | None = None,
+        acknowledged: Sequence[uuid.UUID] = (),
+    ) -> delivery.Ack: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(kw_only=True)
+class Load:
+    """One batch, decoded; what cannot be read any more is counted, not delivered."""
+
+    items: list[spool.Item] = field(default_factory=list)
+    lanes: dict[str, list[Any]] = field(default_factory=lambda: {lane: [] for lane in codec.LANES})
+    unreadable: int = 0
+
+    @classmethod
+    def of(cls, items: list[spool.Item]) -> Load:
+        load = cls(items=items)
+        for item in items:
+            try:
+                load.lanes[item.lane].append(codec.decode(item.body, codec.LANES[item.lane]))
+            except errors.MalformedInput:
+                load.unreadable += 1
+        return load
+
+
+class DeliveryLoop:
+    """The agent's one conversation with the database; a single call is under way at any time."""
+
+    def __init__(
+        self,
+        *,
+        door: Callable[[], Door] | None,
+        queue: spool.Spool,
+        taken: intake.Intake,
+        heartbeat: Callable[[], records.AgentHeartbeat],
+        beat_s: Callable[[], float],
+        on_request: Callable[[delivery.Request], None],
+        at: clock.Clock = clock.SYSTEM,
+    ) -> None:
+        """`door` makes a Delivery; None = no database is configured and everything stays in the spool."""
+        self._make_door = door
+        self._door: Door | None = None
+        self._spool = queue
+        self._intake = taken
+        self._heartbeat = heartbeat
+        self._beat_s = beat_s
+        self._on_request = on_request
+        self._clock = at
+        self._failures = 0
+        self._beaten_s = -math.inf
+        self._seen: OrderedDict[uuid.UUID, bool] = OrderedDict()
+        self._to_acknowledge: set[uuid.UUID] = set()
+        self.error: str | None = None if door is not None else "no database is configured"
+        self.delivered_at: datetime | None = None
+        self.delivered_total = 0
+        self.duplicates_total = 0
+
+    async def run(self) -> None:
+        """Deliver until cancelled."""
+        if self._make_door is None:
+            await asyncio.Event().wait()
+        while True:
+            more = await self.once()
+            if not more:
+                await self._wait()
+
+    async def once(self, *, beat: bool = False) -> bool:
+        """One delivery if there is anything to say; True when more waits and the database is well."""
+        now_s = self._clock.monotonic_s()
+        self._intake.arrived.clear()
+        urgent = self._intake.urgent.is_set()
+        self._intake.urgent.clear()
+        load = Load.of(self._spool.batch(BATCH))
+        # An urgent event travels with a heartbeat: the service acts only on a fault the latest one confirms.
+        with_beat = beat or urgent or self._beat_left_s() <= 0.0
+        if not load.items and not with_beat:
+            return False
+        ack = await self._deliver(load, self._heartbeat() if with_beat else None)
+        if ack is None:
+            if urgent:
+                self._intake.urgent.set()
+            return False
+        if with_beat:
+            self._beaten_s = now_s
+        self._settle(load, ack)
+        return len(load.items) >= BATCH
+
+    async def drain(self, deadline_s: float) -> bool:
+        """Deliver what waits, at shutdown; True when the spool is empty."""
+        if self._make_door is None:
+            return self._spool.depth == 0
+        try:
+            async with asyncio.timeout(deadline_s):
+                while self._spool.depth and self._failures == 0:
+                    if not await self.once(beat=True) and self._spool.depth:
+                        break
+        except TimeoutError:
+            _log.warning("shutting down with %d items still in the spool", self._spool.depth)
+        return self._spool.depth == 0
+
+    def close(self) -> None:
+        """Give the connection back."""
+        if self._door is not None:
+            self._door.close()
+            self._door = None
+
+    def beat_now(self) -> None:
+        """Let the next delivery carry a heartbeat, without delay: the fault state has changed."""
+        self._beaten_s = -math.inf
+        self._intake.urgent.set()
+
+    def acknowledge(self, request_id: uuid.UUID) -> None:
+        """Tell the service, with the next delivery, that a request has been dealt with."""
+        self._to_acknowledge.add(request_id)
+        self._intake.arrived.set()
+
+    async def _deliver(self, load: Load, heartbeat: records.AgentHeartbeat | None) -> delivery.Ack | None:
+        assert self._make_door is not None
+        if self._door is None:
+            self._door = self._make_door()
+        acknowledged = tuple(self._to_acknowledge)
+        try:
+            async with asyncio.timeout(CALL_S):
+                ack = await asyncio.to_thread(
+                    self._door.deliver,
+                    events=load.lanes["event"],
+                    checks=load.lanes["check"],
+                    allocations=load.lanes["allocation"],
+                    heartbeat=heartbeat,
+                    acknowledged=acknowledged,
+                )
+        except (errors.DatabaseUnavailable, TimeoutError) as exc:
+            self._failed(str(exc) or f"no answer within {CALL_S:g} s", abandon=isinstance(exc, TimeoutError))
+            return None
+        self._to_acknowledge.difference_update(acknowledged)
+        return ack
+
+    def _failed(self, why: str, *, abandon: bool) -> None:
+        self._failures += 1
+        if self.error is None:
+            _log.warning("delivery failed, everything stays in the spool: %s", why)
+        self.error = why
+        if abandon:
+            self._door = None  # its thread ends when the network gives up
+
+    def _settle(self, load: Load, ack: delivery.Ack) -> None:
+        self._spool.ack(load.items)
+        self._spool.totals.rejected += load.unreadable + ack.rejected
+        if self.error is not None:
+            _log.warning("delivery works again, %d items waiting", self._spool.depth)
+        self._failures, self.error = 0, None
+        self.delivered_at = self._clock.now()
+        self.delivered_total += len(load.items)
+        self.duplicates_total += ack.duplicates
+        for request in ack.requests:
+            if request.request_id not in self._seen:
+                self._seen[request.request_id] = True
+                self._begin(request)
+        while len(self._seen) > _REMEMBERED_REQUESTS:
+            self._seen.popitem(last=False)
+
+    def _begin(self, request: delivery.Request) -> None:
+        """Hand a request over; whatever it does wrong ends neither delivery nor the agent."""
+        try:
+            self._on_request(request)
+        except Exception:  # noqa: BLE001 - what is asked of a node must not end its agent
+            _log.exception("request %s (%s) failed", request.request_id, request.verb)
+
+    def _beat_left_s(self) -> float:
+        """Until the next heartbeat; asked anew each time, since a job that starts makes the interval shorter."""
+        return max(0.0, self._beaten_s + self._beat_s() - self._clock.monotonic_s())
+
+    async def _wait(self) -> None:
+        """Until there is reason to deliver: the beat, something urgent, something at all; or the back-off has passed."""
+        if self._failures:
+            most_s = min(BACKOFF_MOST_S, BACKOFF_FIRST_S * 2 ** min(self._failures, 10))
+            # Full jitter: after an outage two thousand agents must not return in the same second.
+            await asyncio.sleep(random.uniform(0.25, 1.0) * most_s)
+            return
+        left_s = self._beat_left_s()
+        waiting = [asyncio.create_task(e.wait()) for e in (self._intake.urgent, self._intake.arrived)]
+        try:
+            await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            if not self._intake.urgent.is_set() and self._intake.arrived.is_set():
+                await asyncio.wait(waiting[:1], timeout=min(GATHER_S, left_s))
+        finally:
+            for task in waiting:
+                task.cancel()

@@ -1,0 +1,1 @@
+"""Drawings: SVG charts, timelines and the mail's pictures."""

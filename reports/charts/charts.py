@@ -1,0 +1,220 @@
+"""Charts as SVG: stacked bars and columns, points with intervals. Each names and describes itself in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from probing_cluster.core import records
+from probing_cluster.reports.charts import svg
+
+WIDTH = 960.0
+_LEFT, _RIGHT, _TOP = 190.0, 60.0, 6.0
+_ROW, _BAR = 28.0, 18.0
+_PLOT = 220.0
+_NOTHING = 1e-12
+"""Smaller than any share, rate or time that is worth a mark."""
+_LEAST = 1.5
+"""What is there is drawn this wide at least, px."""
+
+
+@records.record
+class Row:
+    """One bar or column: its name and its parts in the order of the series."""
+
+    label: str = records.doc("its name")
+    values: tuple[float, ...] = records.doc("one value per series, 0 or more")
+
+
+@records.record
+class Point:
+    """One estimate with its interval; a part that is not known is None."""
+
+    label: str = records.doc("its name")
+    value: float | None = records.doc("the estimate")
+    low: float | None = records.doc("lower end of its interval", default=None)
+    high: float | None = records.doc("upper end of its interval", default=None)
+    hollow: bool = records.doc("projected rather than measured", default=False)
+
+
+Words = Callable[[float], str]
+"""A value with its unit, as a person reads it."""
+
+
+def bars(
+    name: str, title: str, series: Sequence[str], rows: Sequence[Row], words: Words, *, stacked: bool = True
+) -> str:
+    """Horizontal bars; `series` name the parts, drawn end to end or one below the other."""
+    most = _most(_length(row, stacked=stacked) for row in rows)
+    per = _ROW if stacked else _BAR / 2 * len(series) + _ROW - _BAR
+    bottom = _TOP + per * len(rows)
+    scale = (WIDTH - _LEFT - _RIGHT) / most
+    drawn = [_across(most, scale, bottom, words)]
+    for n, row in enumerate(rows):
+        drawn.append(_bar(row, series, _TOP + n * per, scale, words, stacked=stacked))
+    return _figure(name, title, _told(rows, series, words), bottom + 26, drawn)
+
+
+def columns(name: str, title: str, series: Sequence[str], rows: Sequence[Row], words: Words) -> str:
+    """Stacked columns, left to right in the order given: for what happens over time."""
+    most = _most(sum(row.values) for row in rows)
+    floor = _TOP + _PLOT
+    scale = _PLOT / most
+    left, room = 70.0, WIDTH - 70.0 - 20.0
+    step = room / max(1, len(rows))
+    drawn = []
+    for tick in ticks(most):
+        y = floor - tick * scale
+        line = svg.element("line", x1=left, x2=WIDTH - 20.0, y1=y, y2=y, class_="grid")
+        drawn += [
+            line,
+            svg.element("text", text=words(tick), x=left - 8, y=y + 4, text_anchor="end", class_="tick"),
+        ]
+    every = -(-len(rows) // 12) or 1
+    for n, row in enumerate(rows):
+        x, y = left + n * step, floor
+        for at, value in enumerate(row.values):
+            height = value * scale
+            y -= height
+            if value > 0:
+                box = svg.element(
+                    "rect", x=x + step * 0.1, y=y, width=step * 0.8, height=height, class_=f"s{at % 8}"
+                )
+                drawn.append(svg.titled(f"{row.label}, {series[at]}: {words(value)}", box))
+        if n % every == 0:
+            drawn.append(
+                svg.element(
+                    "text", text=row.label, x=x + step / 2, y=floor + 16, text_anchor="middle", class_="tick"
+                )
+            )
+    return _figure(name, title, _told(rows, series, words), floor + 26, drawn)
+
+
+def points(name: str, title: str, rows: Sequence[Point], words: Words) -> str:
+    """Estimates with whiskers on a logarithmic axis, one a row; hollow ones are projected."""
+    known = [v for p in rows for v in (p.value, p.low, p.high) if v is not None and v > _NOTHING]
+    low, high = (math.floor(math.log10(min(known))), math.ceil(math.log10(max(known)))) if known else (0, 1)
+    high = max(high, low + 1)
+    per_decade = (WIDTH - _LEFT - _RIGHT) / (high - low)
+    bottom = _TOP + _ROW * len(rows)
+
+    def x(value: float) -> float:
+        return _LEFT + per_decade * (math.log10(max(value, 10.0**low)) - low)
+
+    drawn = []
+    for power in range(low, high + 1):
+        at = x(10.0**power)
+        drawn.append(svg.element("line", x1=at, x2=at, y1=_TOP, y2=bottom, class_="grid"))
+        drawn.append(
+            svg.element(
+                "text", text=words(10.0**power), x=at, y=bottom + 18, text_anchor="middle", class_="tick"
+            )
+        )
+    drawn += [_point(p, _TOP + (n + 0.5) * _ROW, x, words) for n, p in enumerate(rows)]
+    return _figure(name, title, "; ".join(_sentence(p, words) for p in rows), bottom + 28, drawn)
+
+
+def _most(lengths: Iterable[float]) -> float:
+    longest = max(lengths, default=0.0)
+    return longest if longest > _NOTHING else 1.0
+
+
+def ticks(most: float) -> Iterator[float]:
+    """Round values from 0 up to `most`, a handful."""
+    step = 10.0 ** math.floor(math.log10(most)) if most > 0 else 1.0
+    step *= next((f for f in (0.1, 0.2, 0.5, 1.0, 2.0) if most / (step * f) <= 6), 5.0)
+    n = 0
+    while n * step <= most * 1.0001:
+        yield n * step
+        n += 1
+
+
+def _across(most: float, scale: float, bottom: float, words: Words) -> str:
+    marks = []
+    for tick in ticks(most):
+        x = _LEFT + tick * scale
+        marks.append(svg.element("line", x1=x, x2=x, y1=_TOP, y2=bottom, class_="grid"))
+        marks.append(
+            svg.element("text", text=words(tick), x=x, y=bottom + 18, text_anchor="middle", class_="tick")
+        )
+    return svg.element("g", *marks, aria_hidden="true")
+
+
+def _bar(row: Row, series: Sequence[str], top: float, scale: float, words: Words, *, stacked: bool) -> str:
+    thick = _BAR if stacked else _BAR / 2
+    x, y = _LEFT, top + (_ROW - _BAR) / 2
+    parts = [
+        svg.element(
+            "text",
+            text=_short(row.label),
+            x=_LEFT - 10,
+            y=top + _ROW / 2 + 4,
+            text_anchor="end",
+            class_="name",
+        )
+    ]
+    for at, value in enumerate(row.values):
+        if value > 0:
+            width = max(value * scale, _LEAST)
+            box = svg.element("rect", x=x, y=y, width=width, height=thick, class_=f"s{at % 8}")
+            parts.append(svg.titled(f"{row.label}, {series[at]}: {words(value)}", box))
+            x += width if stacked else 0.0
+        y += 0.0 if stacked else thick
+    return svg.element("g", *parts)
+
+
+def _point(point: Point, y: float, x: Callable[[float], float], words: Words) -> str:
+    parts = [
+        svg.element("text", text=_short(point.label), x=_LEFT - 10, y=y + 4, text_anchor="end", class_="name")
+    ]
+    if point.low is not None and point.high is not None and point.high > 0:
+        ends = x(max(point.low, 0.0)), x(point.high)
+        parts.append(svg.element("line", x1=ends[0], x2=ends[1], y1=y, y2=y, class_="whisker"))
+        parts += [svg.element("line", x1=e, x2=e, y1=y - 5, y2=y + 5, class_="whisker") for e in ends]
+    if point.value is not None and point.value > _NOTHING:
+        kind = "point hollow" if point.hollow else "point"
+        parts.append(svg.element("circle", cx=x(point.value), cy=y, r=5, class_=kind))
+    else:
+        parts.append(svg.element("text", text="none seen", x=_LEFT + 6, y=y + 4, class_="tick"))
+    return svg.titled(_sentence(point, words), *parts)
+
+
+def _sentence(point: Point, words: Words) -> str:
+    if point.value is None:
+        return f"{point.label}: not known"
+    between = ""
+    if point.low is not None and point.high is not None:
+        between = f", between {words(point.low)} and {words(point.high)}"
+    return f"{point.label}: {words(point.value)}{between}{', projected' if point.hollow else ''}"
+
+
+def _told(rows: Sequence[Row], series: Sequence[str], words: Words) -> str:
+    """The chart in words, for those who hear it."""
+    return "; ".join(
+        f"{row.label}: "
+        + ", ".join(f"{name} {words(v)}" for name, v in zip(series, row.values, strict=True) if v > 0)
+        for row in rows
+        if any(row.values)
+    )
+
+
+def _length(row: Row, *, stacked: bool) -> float:
+    return sum(row.values) if stacked else max(row.values, default=0.0)
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= 26 else label[:25] + "…"
+
+
+def _figure(name: str, title: str, told: str, height: float, drawn: Sequence[str]) -> str:
+    return svg.element(
+        "svg",
+        svg.element("title", id=f"{name}-title", text=title),
+        svg.element("desc", id=f"{name}-desc", text=told or "nothing to draw"),
+        *drawn,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {svg.number(WIDTH)} {svg.number(height)}",
+        role="figure",
+        aria_labelledby=f"{name}-title {name}-desc",
+        class_="chart",
+    )

@@ -1,0 +1,1 @@
+"""A night's lemons as a view, text and JSON."""

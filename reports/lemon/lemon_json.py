@@ -1,0 +1,66 @@
+"""A night as JSON with stable keys: for `--json` and for the webhook."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from probing_cluster.core import clock, records
+from probing_cluster.lemon import nightly
+from probing_cluster.reports.lemon import lemon_view
+
+VERSION = 1
+
+
+def document(night: nightly.Night) -> dict[str, Any]:
+    """The whole night; every time is UTC, ISO 8601 with Z."""
+    return {
+        "version": VERSION,
+        "cluster": night.cluster,
+        "day": f"{night.day:%Y-%m-%d}",
+        "previous_day": f"{night.previous_day:%Y-%m-%d}" if night.previous_day else None,
+        "window_days": night.window_days,
+        "headline": lemon_view.headline(night),
+        "quiet": night.quiet,
+        "n_nodes": len(night.scores),
+        "new": [score(s) for s in night.new],
+        "still": [score(s) for s in night.still],
+        "gone": [score(s) for s in night.gone],
+        "suspects": [score(s) for s in night.suspects],
+        "remarks": list(night.remarks),
+    }
+
+
+def score(given: records.LemonScore) -> dict[str, Any]:
+    """One node on one day."""
+    told = given.signals
+    return {
+        "node": given.node,
+        "day": f"{given.day:%Y-%m-%d}",
+        "verdict": given.verdict,
+        "status": told.get("status", ""),
+        "probability": given.score,
+        "since": told.get("since"),
+        "reasons": list(given.reasons),
+        "cost": dict(told["cost"]) if "cost" in told else None,
+        "failures": list(told.get("failures", ())),
+        "signals": {
+            name: getattr(given, name)
+            for name in (
+                "excl_jobid_count",
+                "xid_cnt",
+                "tickets",
+                "out_count",
+                "multi_node_node_fails",
+                "single_node_node_fails",
+                "single_node_node_failure_rate",
+            )
+        },
+        "model": {k: told[k] for k in ("model", "usual", "expected", "shared", "exposure_days") if k in told},
+        "made_at": clock.iso_z(given.made_at),
+    }
+
+
+def dumps(value: Any) -> str:
+    """As printed and as sent."""
+    return json.dumps(value, indent=2, ensure_ascii=True) + "\n"

@@ -1,0 +1,1 @@
+"""Handing a message over: mail, SMTP, webhook."""

@@ -1,0 +1,1 @@
+"""Shared libraries built from our C sources: the NVML stub and the SPANK plugin."""

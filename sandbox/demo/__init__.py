@@ -1,0 +1,1 @@
+"""The demo: a recorded or live incident, and the README's generated parts."""

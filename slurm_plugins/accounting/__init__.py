@@ -1,0 +1,1 @@
+"""sacct as attempts: text and JSON of Slurm 20.11 to 26.05."""

@@ -1,0 +1,121 @@
+"""From accounting's rows to attempts: never-started rows apart, resizes merged, doubles dropped, starts counted."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from probing_cluster.core import records
+from probing_cluster.slurm_plugins.accounting import sacct_rows
+
+ACTIVE = frozenset({"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STAGE_OUT", "STOPPED", "SIGNALING"})
+"""States of a job that has not ended."""
+WAITING = frozenset({"PENDING", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT", "REVOKED"})
+"""States of a job that is not running here; a start time beside them is a forecast."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotStarted:
+    """A row of a job that never ran: pending, or cancelled while pending."""
+
+    job_id: str
+    """As Slurm writes it: 123, 123_4, 123_[5-9]."""
+    state: str
+    submit_at: datetime | None = None
+    end_at: datetime | None = None
+    user: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParseResult:
+    """What accounting's answer held; rows = attempts + not_started + steps + duplicates + merged + bad rows."""
+
+    attempts: tuple[records.JobAttempt, ...] = ()
+    rejected: tuple[sacct_rows.Rejected, ...] = ()
+    not_started: tuple[NotStarted, ...] = ()
+    steps: int = 0
+    duplicates: int = 0
+    """Rows of an attempt that another row already told, as where two daily dumps overlap."""
+    merged: int = 0
+    """RESIZING rows folded into the attempt they were part of."""
+    notes: tuple[str, ...] = ()
+    """What a person should know about how the rows were read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assembled:
+    """Attempts in order, and what was folded into them."""
+
+    attempts: tuple[records.JobAttempt, ...]
+    duplicates: int
+    merged: int
+
+
+def assemble(rows: Iterable[records.JobAttempt]) -> Assembled:
+    """Attempts numbered by submit time within each job, ordered by submit time and job id."""
+    jobs: dict[tuple[str, int, str], dict[datetime, records.JobAttempt]] = {}
+    duplicates = merged = 0
+    for row in rows:
+        seen = jobs.setdefault((row.cluster, row.job_id, row.user), {})
+        known = seen.get(row.submit_at)
+        duplicates += known is not None
+        seen[row.submit_at] = row if known is None else _later(known, row)
+    attempts: list[records.JobAttempt] = []
+    for seen in jobs.values():
+        ordered = [seen[at] for at in sorted(seen)]
+        whole = _merge_resized(ordered)
+        merged += len(ordered) - len(whole)
+        attempts += [row if n == 1 else dataclasses.replace(row, attempt=n) for n, row in enumerate(whole, 1)]
+    attempts.sort(key=lambda row: (row.submit_at, row.job_id))
+    return Assembled(attempts=tuple(attempts), duplicates=duplicates, merged=merged)
+
+
+def _later(a: records.JobAttempt, b: records.JobAttempt) -> records.JobAttempt:
+    """The row that knows more: an ended one over a running one, then the later end, then the later row."""
+    if a.end_at is None or b.end_at is None:
+        return b if a.end_at is None else a
+    return a if a.end_at > b.end_at else b
+
+
+def _merge_resized(rows: Sequence[records.JobAttempt]) -> list[records.JobAttempt]:
+    """Slurm closes a resized job's row as RESIZING and opens another; both are one attempt."""
+    whole: list[records.JobAttempt] = []
+    for row in rows:
+        if whole and whole[-1].state == "RESIZING":
+            whole[-1] = _joined(whole[-1], row)
+        else:
+            whole.append(row)
+    return whole
+
+
+def _joined(first: records.JobAttempt, rest: records.JobAttempt) -> records.JobAttempt:
+    return dataclasses.replace(
+        rest,
+        submit_at=first.submit_at,
+        eligible_at=first.eligible_at,
+        start_at=first.start_at,
+        suspended_s=first.suspended_s + rest.suspended_s,
+        # Evidence on a node that was given back still concerns the attempt.
+        nodes=tuple(dict.fromkeys((*first.nodes, *rest.nodes))),
+        n_gpus=max((n for n in (first.n_gpus, rest.n_gpus) if n is not None), default=None),
+        n_cpus=max((n for n in (first.n_cpus, rest.n_cpus) if n is not None), default=None),
+    )
+
+
+def with_zero_gpus(
+    rows: Sequence[records.JobAttempt], accounted: bool | None
+) -> Sequence[records.JobAttempt]:
+    """An attempt without GPUs had none only where the site accounts them; otherwise nobody knows."""
+    if accounted is False:
+        return rows
+    since = min((row.submit_at for row in rows if row.n_gpus), default=None)
+    if accounted is None and since is None:
+        return rows
+    return [
+        dataclasses.replace(row, n_gpus=0)
+        if row.n_gpus is None and row.n_cpus and (accounted or (since and row.submit_at >= since))
+        else row
+        for row in rows
+    ]

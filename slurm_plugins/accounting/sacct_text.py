@@ -1,0 +1,91 @@
+"""`sacct -P` text of Slurm 20.11 to 26.05, with any field list and delimiter, as attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from probing_cluster.core import errors, records, sanitize, storable
+from probing_cluster.slurm_plugins import slurm_times
+from probing_cluster.slurm_plugins.accounting import attempt_rows, sacct_attempt, sacct_rows
+
+
+def parse_sacct_text(
+    data: bytes,
+    *,
+    delimiter: str | None = None,
+    timezone: str | None = None,
+    cluster: str | None = None,
+    fields: Sequence[str] | None = None,
+    gpus_accounted: bool | None = None,
+) -> attempt_rows.ParseResult:
+    """Every attempt in `data`; raises MalformedInput only when it is not sacct's parsable output at all.
+
+    `timezone` is the IANA zone of times without one (None: UTC, and the result says so). `fields` names the
+    columns of `--noheader` output. `cluster` is the name all rows get (None: their own column's).
+    `gpus_accounted` tells whether the site lists gres/gpu in AccountingStorageTRES (None: from the first
+    attempt on that shows GPUs).
+    """
+    reading = sacct_attempt.Reading(zone=slurm_times.zone(timezone), cluster=cluster)
+    found = _Found()
+    for row in sacct_rows.read(data, delimiter=delimiter, fields=fields):
+        found.take(row, reading)
+    whole = attempt_rows.assemble(attempt_rows.with_zero_gpus(found.started, gpus_accounted))
+    return attempt_rows.ParseResult(
+        attempts=whole.attempts,
+        rejected=tuple(found.rejected),
+        not_started=tuple(found.waiting.values()),
+        steps=found.steps,
+        duplicates=found.duplicates + whole.duplicates,
+        merged=whole.merged,
+        notes=_notes(reading, timezone),
+    )
+
+
+class _Found:
+    """The rows of one dump, sorted by what they are."""
+
+    def __init__(self) -> None:
+        self.started: list[records.JobAttempt] = []
+        self.rejected: list[sacct_rows.Rejected] = []
+        self.waiting: dict[tuple[str, datetime | None], attempt_rows.NotStarted] = {}
+        self.steps = 0
+        self.duplicates = 0
+
+    def take(self, row: sacct_rows.Row | sacct_rows.Rejected, reading: sacct_attempt.Reading) -> None:
+        """Puts one row where it belongs."""
+        if isinstance(row, sacct_rows.Rejected):
+            self.rejected.append(row)
+            return
+        if sacct_attempt.is_step(row.fields):
+            self.steps += 1
+            return
+        try:
+            found = storable.require(sacct_attempt.attempt_of(row.fields, reading))
+        except errors.MalformedInput as exc:
+            self.rejected.append(sacct_rows.refused(row.line_no, row.text, str(exc.args[0])))
+            return
+        except (ValueError, OverflowError) as exc:
+            why = f"a number in it is none, or too large: {sanitize.clean(str(exc), 80)}"
+            self.rejected.append(sacct_rows.refused(row.line_no, row.text, why))
+            return
+        if isinstance(found, records.JobAttempt):
+            self.started.append(found)
+            return
+        key = (found.job_id, found.submit_at)
+        self.duplicates += key in self.waiting
+        self.waiting[key] = found
+
+
+def _notes(reading: sacct_attempt.Reading, timezone: str | None) -> tuple[str, ...]:
+    told = [
+        (reading.naive and timezone is None, f"{reading.naive} rows have times without a zone: read as UTC"),
+        (
+            reading.ambiguous,
+            f"{reading.ambiguous} rows lie in an hour the clocks repeated: read as the earlier",
+        ),
+        (reading.stand_ins, f"{reading.stand_ins} array tasks have no JobIDRaw: given ids of ours"),
+        (reading.no_submit, f"{reading.no_submit} rows have no Submit: their start stands in"),
+        (reading.no_nodes, "no NodeList column: attempts cannot be tied to nodes"),
+    ]
+    return tuple(text for applies, text in told if applies)

@@ -1,0 +1,1 @@
+"""What may be done to nodes and jobs: drain, adopt, resume our own, requeue."""

@@ -1,0 +1,199 @@
+"""The one small process with the right to touch nodes; the service itself is only an operator.
+
+It runs as SlurmUser or root, listens on a Unix socket, knows the caller by the kernel's word, and accepts one JSON
+object a line of four verbs: drain, adopt, resume, requeue. Every act is one line of audit.
+
+    python -I -m probing_cluster.slurm_plugins.acts.node_helper --socket PATH --allow-user NAME
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import pwd
+import socket
+import struct
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.core import clock, command_line, errors, logs, settings
+from probing_cluster.slurm_plugins.acts import nodes
+
+LOG = logging.getLogger("probing.helper")
+MAX_REQUEST_BYTES = 65536
+REQUEST_DEADLINE_S = 5.0
+
+
+class Helper:
+    """Answers requests one after the other; two acts never overlap."""
+
+    def __init__(self, actions: nodes.Actions, allowed_uids: frozenset[int]) -> None:
+        self._actions = actions
+        self._allowed = allowed_uids
+
+    def answer(self, line: bytes, uid: int) -> dict[str, Any]:
+        """The reply to one request of the user `uid`."""
+        if uid not in self._allowed:
+            LOG.warning("refused uid %d", uid)
+            return {"v": 1, "ok": False, "error": f"uid {uid} may not ask"}
+        try:
+            request = json.loads(line)
+            outcome = self._do(request)
+        except (ValueError, KeyError, TypeError, RecursionError, errors.ProbingError) as exc:
+            return {"v": 1, "ok": False, "error": f"not a request: {type(exc).__name__}: {exc}"}
+        LOG.info("uid %d asked %s: %s", uid, json.dumps(request, sort_keys=True), outcome.state)
+        return {"v": 1, "ok": True, "state": outcome.state, "why": outcome.why, "alarm": outcome.alarm}
+
+    def _do(self, request: Mapping[str, Any]) -> nodes.Outcome:
+        verbs: dict[str, Callable[[], nodes.Outcome]] = {
+            "drain": lambda: self._actions.drain(_text(request, "node"), _text(request, "reason")),
+            "adopt": lambda: self._actions.adopt(_text(request, "node"), _text(request, "reason")),
+            "resume": lambda: self._actions.resume_own(_text(request, "node")),
+            "requeue": lambda: self._actions.requeue(
+                int(request["job_id"]),
+                datetime.fromisoformat(_text(request, "start_at")),
+                int(request["restart"]),
+                [str(node) for node in request["nodes"]],
+            ),
+        }
+        verb = request["verb"]
+        if verb not in verbs:
+            raise errors.UsageError(f"no verb {verb!r}; there are {', '.join(verbs)}")
+        return verbs[verb]()
+
+    def serve(self, listener: socket.socket) -> None:
+        """Answers until the listener is closed."""
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                try:
+                    self._converse(connection)
+                except OSError as exc:
+                    LOG.warning("a caller hung up: %s", exc)
+
+    def _converse(self, connection: socket.socket) -> None:
+        connection.settimeout(REQUEST_DEADLINE_S)
+        uid = peer_uid(connection)
+        reply = self.answer(read_line(connection), uid)
+        connection.sendall(json.dumps(reply).encode() + b"\n")
+
+
+class HelperActions:
+    """The acts through the helper's socket; raises SlurmUnavailable when it does not answer."""
+
+    def __init__(self, slurm: settings.SlurmSettings) -> None:
+        self._path = slurm.helper_socket
+        # The helper runs up to four commands and a few short waits for one act.
+        self._deadline_s = 4 * slurm.command_deadline_s + 5
+
+    def drain(self, node: str, reason: str) -> nodes.Outcome:
+        return self._ask({"verb": "drain", "node": node, "reason": reason})
+
+    def adopt(self, node: str, reason: str) -> nodes.Outcome:
+        return self._ask({"verb": "adopt", "node": node, "reason": reason})
+
+    def resume_own(self, node: str) -> nodes.Outcome:
+        return self._ask({"verb": "resume", "node": node})
+
+    def requeue(
+        self, job_id: int, expect_start_at: datetime, expect_restart: int, expect_nodes: Iterable[str]
+    ) -> nodes.Outcome:
+        start_at = clock.iso_z(expect_start_at)
+        return self._ask(
+            {"verb": "requeue", "job_id": job_id, "start_at": start_at, "restart": expect_restart}
+            | {"nodes": sorted(expect_nodes)}
+        )
+
+    def _ask(self, request: Mapping[str, Any]) -> nodes.Outcome:
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(self._deadline_s)
+                connection.connect(self._path)
+                connection.sendall(json.dumps({"v": 1, **request}).encode() + b"\n")
+                reply = json.loads(read_line(connection))
+        except (OSError, ValueError) as exc:
+            msg = f"the node helper at {self._path}: {exc}"
+            raise errors.SlurmUnavailable(msg) from exc
+        if not reply.get("ok"):
+            return nodes.Outcome(state="failed", why=str(reply.get("error")))
+        return nodes.Outcome(state=reply["state"], why=reply["why"], alarm=reply["alarm"])
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """The user at the other end, by the kernel's word."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _pid, uid, _gid = struct.unpack("3i", credentials)
+    return int(uid)
+
+
+def read_line(connection: socket.socket) -> bytes:
+    """One line, or what came before the limit or the end."""
+    data = b""
+    while not data.endswith(b"\n") and len(data) < MAX_REQUEST_BYTES:
+        piece = connection.recv(MAX_REQUEST_BYTES)
+        if not piece:
+            break
+        data += piece
+    return data
+
+
+def listen(path: Path, allowed_uid: int) -> socket.socket:
+    """The helper's socket, mode 0600, owned by the one user who may ask; raises NotPermitted for an open directory."""
+    directory = path.parent.stat()
+    if directory.st_uid not in {0, os.geteuid()} or directory.st_mode & 0o022:
+        raise errors.NotPermitted(
+            f"{path.parent} must belong to root or to us and be writable by nobody else"
+        )
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(before)
+    os.chown(path, allowed_uid, -1)
+    listener.listen(16)
+    return listener
+
+
+def _text(request: Mapping[str, Any], key: str) -> str:
+    value = request[key]
+    if not isinstance(value, str):
+        raise errors.UsageError(f"{key} must be text")
+    return value
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serves until it is ended; the exit status of the process."""
+    parser = argparse.ArgumentParser(prog="probing-node-helper", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--socket", type=Path, required=True)
+    parser.add_argument("--allow-user", required=True, help="the account of probing-ctl serve")
+    parser.add_argument("--config", type=Path, default=None)
+    command_line.add_version(parser)
+    options = parser.parse_args(argv)
+    logs.configure()
+    try:
+        config = settings.load(options.config)
+        uid = pwd.getpwnam(options.allow_user).pw_uid
+        helper = Helper(nodes.DirectActions(config.slurm), frozenset({0, os.geteuid(), uid}))
+        with listen(options.socket, uid) as listener:
+            helper.serve(listener)
+    except KeyError:
+        sys.stderr.write(f"no user {options.allow_user!r}\n")
+        return 2
+    except errors.ProbingError as exc:
+        sys.stderr.write(f"{exc}\n")
+        return exc.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+"""What may be done to nodes and jobs: drain, adopt, resume our own, requeue. Nothing else, and nobody else's.
+
+Slurm has no compare-and-set: each act reads just before, writes, reads back, and asks accounting whether a
+person's note was overwritten in between; such a note is put back and the act reported as failed.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Protocol
+
+from probing_cluster.core import errors, records, sanitize, settings
+from probing_cluster.slurm_plugins import commands
+from probing_cluster.slurm_plugins.acts import node_events, note_guard
+from probing_cluster.slurm_plugins.live import live, live_records
+
+LOG = logging.getLogger("probing.nodes")
+PREFIX = "probing: "
+"""How every reason of ours begins; a drain with another reason is somebody else's."""
+UNTOUCHABLE = frozenset(
+    {"DOWN", "ERROR", "FUTURE", "UNKNOWN", "DRAIN", "FAIL", "MAINTENANCE", "INVALID", "INVALID_REG"}
+    | {"REBOOT_REQUESTED", "REBOOT_ISSUED", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWER_DRAIN"}
+)
+"""States in which somebody already decided about the node."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}", re.ASCII)
+
+
+@records.record
+class Outcome:
+    """What became of one act."""
+
+    state: str = records.doc("done, skipped or failed")
+    why: str = records.doc("why it was skipped or failed; empty when done", default="")
+    alarm: bool = records.doc("true when a person should look: somebody's note was in the way", default=False)
+
+
+class Actions(Protocol):
+    """The fixed vocabulary, in this process or through the helper."""
+
+    def drain(self, node: str, reason: str) -> Outcome:
+        """State=DRAIN with a reason of ours, unless anyone has already decided about the node."""
+        ...
+
+    def adopt(self, node: str, reason: str) -> Outcome:
+        """Our reason on a drain that Slurm made because a Prolog failed."""
+        ...
+
+    def resume_own(self, node: str) -> Outcome:
+        """Lifts a drain that is ours."""
+        ...
+
+    def requeue(
+        self, job_id: int, expect_start_at: datetime, expect_restart: int, expect_nodes: Iterable[str]
+    ) -> Outcome:
+        """Requeues a batch job that allows it, if it is still this very attempt."""
+        ...
+
+
+class DirectActions:
+    """The acts by this process, which needs Slurm's right to update nodes: SlurmUser, root or an administrator."""
+
+    def __init__(
+        self,
+        slurm: settings.SlurmSettings,
+        *,
+        run: commands.Runner | None = None,
+        look: live.Live | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._run = run or commands.SlurmCommands(settings=slurm)
+        self._look = look or live.CommandLive(self._run)
+        self._notes = note_guard.NoteGuard(self._run, self._look, sleep)
+
+    def drain(self, node: str, reason: str) -> Outcome:
+        return self._act("drain", node, lambda: self._drain(node, reason))
+
+    def adopt(self, node: str, reason: str) -> Outcome:
+        return self._act("adopt", node, lambda: self._adopt(node, reason))
+
+    def resume_own(self, node: str) -> Outcome:
+        return self._act("resume", node, lambda: self._resume_own(node))
+
+    def requeue(
+        self, job_id: int, expect_start_at: datetime, expect_restart: int, expect_nodes: Iterable[str]
+    ) -> Outcome:
+        expected = frozenset(expect_nodes)
+        return self._act(
+            "requeue", str(job_id), lambda: self._requeue(job_id, expect_start_at, expect_restart, expected)
+        )
+
+    def _act(self, verb: str, subject: str, work: Callable[[], Outcome]) -> Outcome:
+        """Every act ends in an outcome and one line of audit, whatever Slurm did."""
+        try:
+            self._notes.recheck()
+            outcome = work()
+        except errors.ProbingError as exc:
+            outcome = Outcome(state="failed", why=str(exc))
+        level = logging.ERROR if outcome.alarm else logging.INFO
+        LOG.log(level, "%s %s: %s %s", verb, sanitize.clean(subject, 80), outcome.state, outcome.why)
+        return outcome
+
+    def _drain(self, node: str, reason: str) -> Outcome:
+        _require_words(node, reason)
+        seen, since = self._read(node), self._notes.now_s()
+        taken = sorted(seen.states & UNTOUCHABLE)
+        if taken:
+            return _skipped(f"{node} is {'+'.join(taken)} ({seen.reason or 'no reason given'})")
+        if node_events.is_a_persons(seen.reason):
+            return _skipped(f"{node} carries another's note: {seen.reason}")
+        self._run("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}")
+        after = self._read(node)
+        if "DRAIN" not in after.flags:
+            return _failed(f"Slurm accepted the drain of {node}, yet it is {'+'.join(sorted(after.states))}")
+        if after.reason != reason:
+            return _failed(f"{node} was given another's note meanwhile: {after.reason}", alarm=True)
+        return self._guarded(node, since, reason)
+
+    def _adopt(self, node: str, reason: str) -> Outcome:
+        _require_words(node, reason)
+        seen, since = self._read(node), self._notes.now_s()
+        if "DRAIN" not in seen.flags or not seen.reason.lower().startswith("prolog error"):
+            return _skipped(f"{node} is not drained by a failed Prolog ({seen.reason or 'no reason'})")
+        # With the state, though it is there already: 26.05 tells accounting of a new reason only beside a state.
+        self._run("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}")
+        after = self._read(node)
+        if after.reason != reason:
+            return _failed(f"{node} was given another's note meanwhile: {after.reason}", alarm=True)
+        return self._guarded(node, since, reason)
+
+    def _resume_own(self, node: str) -> Outcome:
+        _require_name(node)
+        seen, since = self._read(node), self._notes.now_s()
+        if "DRAIN" not in seen.flags:
+            return _skipped(f"{node} is not drained")
+        if not seen.reason.startswith(PREFIX):
+            return _skipped(f"{node} is drained by another: {seen.reason or 'no reason given'}")
+        taken = sorted(seen.states & (UNTOUCHABLE - {"DRAIN"}))
+        if taken:
+            return _skipped(f"{node} is also {'+'.join(taken)}")
+        self._run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        outcome = self._guarded(node, since, None)
+        if outcome.state == "done" and "DRAIN" in self._read(node).flags:
+            return _failed(f"Slurm accepted the resume of {node}, yet it is drained")
+        return outcome
+
+    def _guarded(self, node: str, since_s: int, ours: str | None) -> Outcome:
+        """Done, unless our write covered a person's note."""
+        covered, told = self._notes.check(note_guard.Write(node=node, since_s=since_s, ours=ours))
+        return _failed(told, alarm=True) if covered else Outcome(state="done", why=told)
+
+    def _requeue(self, job_id: int, start_at: datetime, restart: int, nodes: frozenset[str]) -> Outcome:
+        job = self._look.job(job_id)
+        if job is None:
+            return _skipped(f"job {job_id} is gone")
+        why = _not_this_attempt(job, start_at, restart, nodes)
+        if why:
+            return _skipped(f"job {job_id} {why}")
+        # Components of a het job are requeued by their leader.
+        self._run("scontrol", "requeue", str(job.het_job_id or job_id))
+        after = self._look.job(job_id)
+        if (
+            after is not None
+            and after.running
+            and (after.start_at, after.restart_count) == (start_at, restart)
+        ):
+            return _failed(f"Slurm accepted the requeue of job {job_id}, yet it runs on")
+        return Outcome(state="done")
+
+    def _read(self, node: str) -> live_records.LiveNode:
+        found = self._look.node(node)
+        if found is None:
+            raise errors.NotFound(f"Slurm knows no node {node}")
+        return found
+
+
+def connect(slurm: settings.SlurmSettings, run: commands.Runner | None = None) -> Actions:
+    """The acts through the helper where one is configured, otherwise by this process."""
+    if slurm.helper_socket:
+        from probing_cluster.slurm_plugins.acts import node_helper
+
+        return node_helper.HelperActions(slurm)
+    return DirectActions(slurm, run=run)
+
+
+def _not_this_attempt(
+    job: live_records.LiveJob, start_at: datetime, restart: int, nodes: frozenset[str]
+) -> str:
+    """Why this job must not be requeued; empty when it may."""
+    reasons = (
+        (not job.running or "COMPLETING" in job.flags, f"is {job.state}{''.join(sorted(job.flags))}"),
+        (not job.batch, "is interactive"),
+        (not job.requeue, "was submitted with --no-requeue"),
+        (job.start_at != start_at, f"has started anew ({job.start_at})"),
+        (job.restart_count != restart, f"is at restart {job.restart_count}, not {restart}"),
+        (
+            not nodes or not nodes <= set(job.nodes),
+            f"does not run on {', '.join(sorted(nodes)) or 'that node'}",
+        ),
+    )
+    return next((why for applies, why in reasons if applies), "")
+
+
+def _require_name(node: str) -> None:
+    if _NAME.fullmatch(node) is None:
+        raise errors.UsageError(f"{sanitize.clean(node, 60)!r} is not one node's name")
+
+
+def _require_words(node: str, reason: str) -> None:
+    _require_name(node)
+    if not reason.startswith(PREFIX) or reason != sanitize.clean(reason, 200) or reason != reason.strip():
+        raise errors.UsageError(
+            f"a reason is one clean line of at most 200 characters that begins with {PREFIX!r}"
+        )
+
+
+def _skipped(why: str) -> Outcome:
+    return Outcome(state="skipped", why=why)
+
+
+def _failed(why: str, *, alarm: bool = False) -> Outcome:
+    return Outcome(state="failed", why=why, alarm=alarm)

@@ -1,0 +1,93 @@
+"""After each write to a node: did a person's note lie between our reading and our writing? It is put back.
+
+Accounting is the only witness, and it can be seconds late. What it has not said by then is asked again at later acts.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from probing_cluster.core import errors
+from probing_cluster.slurm_plugins import commands
+from probing_cluster.slurm_plugins.acts import node_events
+from probing_cluster.slurm_plugins.live import live
+
+LOG = logging.getLogger("probing.nodes")
+WAITS_S = (0.2, 0.3, 0.5, 1.0)
+"""slurmdbd hears of a drain within moments on 22.05, after a second or so on 26.05."""
+GIVE_UP_S = 900
+"""After so long an unanswered question is dropped, with a line in the log."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Write:
+    """One write of ours to a node."""
+
+    node: str
+    since_s: int
+    """The second in which we read the node, just before."""
+    ours: str | None
+    """The reason we wrote; None when we resumed."""
+
+
+class NoteGuard:
+    """Looks after notes that our writes may have covered."""
+
+    def __init__(
+        self, run: commands.Runner, look: live.Live, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._run = run
+        self._look = look
+        self._events = node_events.NodeEvents(run)
+        self._sleep = sleep
+        self._open: list[Write] = []
+
+    def now_s(self) -> int:
+        """The second from which on notes matter."""
+        return int(time.time())
+
+    def check(self, write: Write) -> tuple[bool, str]:
+        """Whether a note was covered, and what was done about it; words without one say that nobody knows yet."""
+        found = self._ask(write)
+        for wait_s in WAITS_S:
+            if found is None or found.settled or found.lost:
+                break
+            self._sleep(wait_s)
+            found = self._ask(write)
+        if found is None or not (found.lost or found.settled):
+            self._open.append(write)
+            return False, "accounting has not said yet whether a note of another's lay in between"
+        return (True, self._put_back(write, found)) if found.lost else (False, "")
+
+    def recheck(self) -> None:
+        """Asks again about writes that accounting had not heard of; a note found now is put back, with an alarm."""
+        waiting, self._open = self._open, []
+        for write in waiting:
+            found = self._ask(write)
+            if found is not None and found.lost:
+                LOG.error("late word on %s: %s", write.node, self._put_back(write, found))
+            elif found is not None and found.settled:
+                continue
+            elif self.now_s() - write.since_s > GIVE_UP_S:
+                LOG.warning("accounting never said whether our write to %s covered a note", write.node)
+            else:
+                self._open.append(write)
+
+    def _ask(self, write: Write) -> node_events.Overwritten | None:
+        return self._events.overwritten(write.node, write.since_s, write.ours)
+
+    def _put_back(self, write: Write, found: node_events.Overwritten) -> str:
+        if not found.note:
+            return f"a note of {found.who} on {write.node} was overwritten and cannot be read again"
+        told = f"a note of {found.who} on {write.node} was overwritten"
+        now = self._look.node(write.node)
+        if now is None or now.reason != (write.ours or ""):
+            return f"{told}; somebody has changed the node since: {found.note}"
+        try:
+            self._run("scontrol", "update", f"NodeName={write.node}", "State=DRAIN", f"Reason={found.note}")
+        except errors.SlurmUnavailable as exc:
+            return f"{told} and could not be put back ({exc}): {found.note}"
+        return f"{told} and is put back: {found.note}"

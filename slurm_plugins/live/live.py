@@ -1,0 +1,177 @@
+"""Jobs and nodes right now: pyslurm where it imports, Slurm's commands otherwise, the same records from both."""
+
+from __future__ import annotations
+
+import collections
+import importlib
+import logging
+import os
+import re
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from probing_cluster.core import errors, settings
+from probing_cluster.slurm_plugins import commands
+from probing_cluster.slurm_plugins.live import live_json, live_pyslurm, live_records, live_text
+
+_Answer = TypeVar("_Answer")
+LOG = logging.getLogger("probing.slurm")
+_ENVIRONMENT = {"SLURM_TIME_FORMAT": "%s"}
+_RELEASE = re.compile(r"(\d\d)\.(\d\d)")
+_NO_SUCH = ("Invalid job id", "not found", "Invalid node name")
+
+
+class Live(Protocol):
+    """The controller's memory; every method raises SlurmUnavailable."""
+
+    def nodes(self) -> list[live_records.LiveNode]:
+        """Every node."""
+        ...
+
+    def node(self, name: str) -> live_records.LiveNode | None:
+        """One node, read now; None when there is none of that name."""
+        ...
+
+    def jobs(self) -> list[live_records.LiveJob]:
+        """Every job the controller remembers, pending and just ended ones included."""
+        ...
+
+    def job(self, job_id: int) -> live_records.LiveJob | None:
+        """One job, read now; None when the controller does not know it."""
+        ...
+
+
+def connect(slurm: settings.SlurmSettings, run: commands.Runner | None = None) -> Live:
+    """The way in that `[slurm] live` names; raises SlurmUnavailable when pyslurm is demanded and absent."""
+    if slurm.live != "cli":
+        try:
+            return Guarded(live_pyslurm.PyslurmLive(_pyslurm(slurm)))
+        except ImportError as exc:
+            if slurm.live == "pyslurm":
+                msg = f"pyslurm does not import: {exc}"
+                raise errors.SlurmUnavailable(msg) from exc
+    return CommandLive(run or commands.SlurmCommands(settings=slurm))
+
+
+def _pyslurm(slurm: settings.SlurmSettings) -> Any:
+    if slurm.conf:
+        os.environ["SLURM_CONF"] = slurm.conf  # libslurm reads it once, when the library is loaded
+    return importlib.import_module("pyslurm")
+
+
+class Guarded:
+    """pyslurm with its errors under our name; whatever goes wrong in it is Slurm not answering."""
+
+    def __init__(self, inner: Live) -> None:
+        self._inner = inner
+
+    def nodes(self) -> list[live_records.LiveNode]:
+        return self._call(self._inner.nodes)
+
+    def node(self, name: str) -> live_records.LiveNode | None:
+        return self._call(self._inner.node, name)
+
+    def jobs(self) -> list[live_records.LiveJob]:
+        return self._call(self._inner.jobs)
+
+    def job(self, job_id: int) -> live_records.LiveJob | None:
+        return self._call(self._inner.job, job_id)
+
+    @staticmethod
+    def _call(work: Callable[..., _Answer], *arguments: Any) -> _Answer:
+        try:
+            return work(*arguments)
+        except Exception as exc:
+            msg = f"pyslurm: {exc}"
+            raise errors.SlurmUnavailable(msg) from exc
+
+
+class CommandLive:
+    """The controller through squeue, sinfo and scontrol, in the form this release prints."""
+
+    def __init__(self, run: commands.Runner) -> None:
+        self._run = run
+        self._release: tuple[int, int] | None = None
+        self._json = True
+
+    def nodes(self) -> list[live_records.LiveNode]:
+        if self._speaks_json():
+            # `scontrol --json` came with 23.02, which took the nodes out of `sinfo --json`.
+            new = self._version() >= (23, 2)
+            ask = ("scontrol", "show", "nodes", "--json") if new else ("sinfo", "-a", "--json")
+            output = self._json_of(*ask)
+            if output is not None:
+                return live_json.nodes(output)
+        return live_text.nodes(self._ask("scontrol", "-a", "-o", "show", "nodes"))
+
+    def node(self, name: str) -> live_records.LiveNode | None:
+        output = self._ask_one("scontrol", "-a", "-o", "show", "node", name)
+        return next((node for node in live_text.nodes(output) if node.name == name), None)
+
+    def jobs(self) -> list[live_records.LiveJob]:
+        if self._speaks_json():
+            output = self._json_of("squeue", "-a", "--json")
+            if output is not None:
+                return live_json.jobs(output)
+        return self._untangled(
+            live_text.trusted_jobs(self._ask("scontrol", "-a", "-d", "-o", "show", "jobs"))
+        )
+
+    def job(self, job_id: int) -> live_records.LiveJob | None:
+        if self._speaks_json() and self._version() >= (23, 2):
+            output = self._ask_one("scontrol", "-a", "show", "job", str(job_id), "--json")
+            return (
+                next((job for job in live_json.jobs(output) if job.job_id == job_id), None)
+                if output
+                else None
+            )
+        output = self._ask_one("scontrol", "-a", "-d", "-o", "show", "job", str(job_id))
+        # Asked for an array's master Slurm shows its tasks too.
+        lines = [line for line in live_text.job_lines(output) if line.startswith(f"JobId={job_id} ")]
+        if len(lines) > 1:
+            msg = f"job {job_id} is told more than once; somebody wrote a line of their own"
+            raise errors.MalformedInput(msg)
+        return live_text.job(lines[0]) if lines else None
+
+    def _untangled(self, found: list[live_records.LiveJob]) -> list[live_records.LiveJob]:
+        """Of jobs told twice in a listing, which anyone's job name can bring about, what Slurm says one by one."""
+        counts = collections.Counter(job.job_id for job in found)
+        alone = [job for job in found if counts[job.job_id] == 1]
+        again = (self.job(job_id) for job_id, count in counts.items() if count > 1)
+        return alone + [job for job in again if job is not None]
+
+    def _version(self) -> tuple[int, int]:
+        if self._release is None:
+            said = self._run("scontrol", "--version").decode("ascii", "replace")
+            match = _RELEASE.search(said)
+            if match is None:
+                msg = f"scontrol --version says {said[:60]!r}"
+                raise errors.SlurmUnavailable(msg)
+            self._release = (int(match[1]), int(match[2]))
+        return self._release
+
+    def _speaks_json(self) -> bool:
+        return self._json and self._version() >= (21, 8)
+
+    def _json_of(self, program: str, *arguments: str) -> bytes | None:
+        """The JSON a command prints; None, remembered, where this build has no JSON."""
+        try:
+            return self._ask(program, *arguments)
+        except errors.SlurmUnavailable as exc:
+            if not any(word in str(exc).lower() for word in ("json", "serializer", "openapi", "data_parser")):
+                raise
+            LOG.info("this Slurm has no JSON output, its text is read instead: %s", exc)
+            self._json = False
+            return None
+
+    def _ask(self, program: str, *arguments: str) -> bytes:
+        return self._run(program, *arguments, environment=_ENVIRONMENT)
+
+    def _ask_one(self, program: str, *arguments: str) -> bytes:
+        """What is said about one thing; nothing where there is no such thing."""
+        try:
+            return self._ask(program, *arguments)
+        except errors.SlurmUnavailable as exc:
+            if any(word in str(exc) for word in _NO_SUCH):
+                return b""
+            raise

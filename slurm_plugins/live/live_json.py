@@ -1,0 +1,155 @@
+"""Slurm's JSON of jobs (`squeue --json`) and nodes (`scontrol show node --json`, `sinfo --json`), 21.08 to 26.05."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from probing_cluster.core import errors, hostlist
+from probing_cluster.slurm_plugins import slurm_json, tres
+from probing_cluster.slurm_plugins.live import live_records
+
+LOG = logging.getLogger("probing.slurm")
+_Record = TypeVar("_Record")
+_INDICES = re.compile(r"IDX:([\d,\-]+)")
+
+
+def jobs(data: bytes) -> list[live_records.LiveJob]:
+    """Every job in `data`; raises MalformedInput."""
+    return _each(job, slurm_json.rows(slurm_json.load(data), "jobs"))
+
+
+def nodes(data: bytes) -> list[live_records.LiveNode]:
+    """Every node in `data`; raises MalformedInput."""
+    return _each(node, slurm_json.rows(slurm_json.load(data), "nodes"))
+
+
+def _each(read: Callable[[Any], _Record], items: list[Any]) -> list[_Record]:
+    """One odd entry costs only itself."""
+    found: list[_Record] = []
+    for item in items:
+        try:
+            found.append(read(item))
+        except errors.MalformedInput as exc:
+            LOG.warning("an entry of Slurm's JSON is left out: %s", exc)
+    return found
+
+
+def job(item: Any) -> live_records.LiveJob:
+    """One job object; raises MalformedInput."""
+    told = slurm_json.table(item)
+    job_id = slurm_json.number(told.get("job_id"))
+    if job_id is None:
+        msg = "a job without job_id"
+        raise errors.MalformedInput(msg)
+    state, flags = live_records.job_state(slurm_json.words(told.get("job_state")))
+    names = tuple(hostlist.expand(slurm_json.text(told.get("nodes"))))
+    minutes = slurm_json.number(told.get("time_limit"))
+    details = [text for text in told.get("gres_detail") or [] if isinstance(text, str)]
+    return live_records.LiveJob(
+        job_id=job_id,
+        state=state,
+        flags=flags,
+        submit_at=slurm_json.instant(told.get("submit_time")),
+        eligible_at=slurm_json.instant(told.get("eligible_time")),
+        start_at=live_records.started(state, names, slurm_json.instant(told.get("start_time"))),
+        time_limit_s=None if minutes is None else 60.0 * minutes,
+        restart_count=slurm_json.number(told.get("restart_cnt")) or 0,
+        nodes=names,
+        n_gpus=_gpus(told, details, len(names)),
+        gpus=gpu_indices(names, details),
+        requeue=_flag(told.get("requeue")),
+        batch=_flag(told.get("batch_flag")),
+        excluded_nodes=tuple(hostlist.expand(slurm_json.text(told.get("excluded_nodes")))),
+        **_family(told),
+        **_places(told),
+        **slurm_json.job_words(told),
+    )
+
+
+def _family(told: Mapping[str, Any]) -> dict[str, Any]:
+    array = slurm_json.number(told.get("array_job_id")) or None
+    het = slurm_json.number(told.get("het_job_id")) or None
+    return {
+        "array_job_id": array,
+        "array_task_id": slurm_json.number(told.get("array_task_id")) if array else None,
+        "het_job_id": het,
+        "het_offset": slurm_json.number(told.get("het_job_offset")) if het else None,
+    }
+
+
+def _places(told: Mapping[str, Any]) -> dict[str, Any]:
+    stdout = slurm_json.text(told.get("stdout_expanded")) or slurm_json.text(told.get("standard_output"))
+    return {
+        "failed_node": slurm_json.text(told.get("failed_node")) or None,
+        "work_dir": slurm_json.text(told.get("current_working_directory")) or None,
+        # From 24.05 on standard_output is the pattern as written.
+        "stdout_path": stdout if stdout and "%" not in stdout else None,
+    }
+
+
+def _flag(value: Any) -> bool:
+    return value is True or bool(slurm_json.number(value))
+
+
+def _gpus(told: Mapping[str, Any], details: Iterable[str], n_nodes: int) -> int | None:
+    """GPUs allocated: what is accounted, else the sum over its nodes."""
+    counted = tres.gpus(slurm_json.text(told.get("tres_alloc_str")))
+    if counted is not None:
+        return counted
+    each = [tres.gpus_of_gres(text, n_nodes) for text in details]
+    known = [count for count in each if count is not None]
+    return sum(known) if known else None
+
+
+def gpu_indices(names: tuple[str, ...], details: list[str]) -> dict[str, tuple[int, ...]] | None:
+    """Node to GPU indices from texts like `gpu:h100:4(IDX:0-3)`, one per node; None when they do not say."""
+    if not details or len(details) != len(names):
+        return None
+    found: dict[str, tuple[int, ...]] = {}
+    for name, text in zip(names, details, strict=True):
+        indices: set[int] = set()
+        for item in text.split("),"):
+            match = _INDICES.search(item)
+            if match and item.strip().startswith("gpu"):
+                indices |= {int(host) for host in hostlist.expand(f"[{match[1].strip(',')}]")}
+        found[name] = tuple(sorted(indices))
+    return found
+
+
+def node(item: Any) -> live_records.LiveNode:
+    """One node object; raises MalformedInput."""
+    told = slurm_json.table(item)
+    name = slurm_json.text(told.get("name"))
+    if not name:
+        msg = "a node without name"
+        raise errors.MalformedInput(msg)
+    state, flags = live_records.node_state(
+        (*slurm_json.words(told.get("state")), *slurm_json.words(told.get("state_flags")))
+    )
+    gres = slurm_json.text(told.get("gres"))
+    counted = tres.gpus(slurm_json.text(told.get("tres")))
+    return live_records.LiveNode(
+        name=name,
+        state=state,
+        flags=flags,
+        reason=slurm_json.text(told.get("reason")),
+        reason_set_by=slurm_json.text(told.get("reason_set_by_user")),
+        reason_at=slurm_json.instant(told.get("reason_changed_at")),
+        boot_at=slurm_json.instant(told.get("boot_time")),
+        slurmd_start_at=slurm_json.instant(told.get("slurmd_start_time")),
+        gres=gres,
+        n_gpus=counted if counted is not None else configured_gpus(gres),
+        features=slurm_json.words(told.get("features")),
+        active_features=slurm_json.words(told.get("active_features")),
+        partitions=slurm_json.words(told.get("partitions")),
+        reservation=slurm_json.text(told.get("reservation")),
+        version=slurm_json.text(told.get("version")) or slurm_json.text(told.get("slurmd_version")),
+    )
+
+
+def configured_gpus(gres: str) -> int:
+    """GPUs in a node's gres text; a node's gres is its configuration, so naming none means none."""
+    return tres.gpus_of_gres(gres, 1) or 0

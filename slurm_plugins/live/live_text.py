@@ -1,0 +1,198 @@
+"""`scontrol -o show node` and `scontrol -d -o show job`, the way in where JSON is not: 22.05 and plain builds."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from probing_cluster.core import errors, hostlist, sanitize
+from probing_cluster.slurm_plugins import slurm_times, tres
+from probing_cluster.slurm_plugins.live import live_json, live_records
+
+LOG = logging.getLogger("probing.slurm")
+_JOB_START = re.compile(r"^JobId=\d+ ", re.MULTILINE)
+_REASON = re.compile(r"(.*?)\s*\[([^@\]]*)@([^\]]*)\]$", re.DOTALL)
+_OWNER = re.compile(r"(.*)\((\d+)\)", re.ASCII)
+_DETAIL = re.compile(r"(?:^| )Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)")
+_ONE_EACH = (
+    "JobId UserId JobState Requeue Restarts BatchFlag SubmitTime StartTime NodeList NumNodes".split()  # noqa: SIM905
+)
+_JOB_KEYS = (
+    "ArrayJobId ArrayTaskId ArrayTaskThrottle HetJobId HetJobOffset HetJobIdSet SLUID OriginalSLUID JobName Account QOS Reason EligibleTime TimeLimit Partition "
+    "ExcNodeList TRES FailedNode WorkDir StdOut Priority GroupId Dependency Command Comment AdminComment SystemComment "
+    "StdErr StdIn JOB_GRES Power TresPerJob TresPerNode TresPerSocket TresPerTask TresBind TresFreq MailUser MailType "
+    "CpusPerTres MemPerTres NtasksPerTRES SubmitLine Container Extra Licenses Network"
+)
+_NODE_KEYS = (
+    "NodeName Arch CPUAlloc AvailableFeatures ActiveFeatures Gres GresUsed NodeAddr NodeHostName Version OS RealMemory "
+    "State ThreadsPerCore Owner Partitions BootTime SlurmdStartTime LastBusyTime ResumeAfterTime CfgTRES AllocTRES "
+    "ReservationName Comment Extra Reason NextState InstanceId InstanceType GresDrain CapWatts CurrentWatts Port"
+)
+
+
+def nodes(data: bytes) -> list[live_records.LiveNode]:
+    """Every node of `scontrol -o show node`; raises MalformedInput."""
+    lines = data.decode("utf-8", "replace").split("\n")
+    return [node(line) for line in lines if line.startswith("NodeName=")]
+
+
+def node(line: str) -> live_records.LiveNode:
+    """One node's line. What people write (Reason, Comment, Extra) stands behind what Slurm says."""
+    told = _first_of_each(line, (*_NODE_KEYS.split(),))
+    state, flags = live_records.node_state([told.get("State", "")])
+    reason, who, at = _reason(told.get("Reason", ""))
+    gres = _said(told.get("Gres", ""))
+    counted = tres.gpus(told.get("CfgTRES", ""))
+    return live_records.LiveNode(
+        name=_said(told["NodeName"]),
+        state=state,
+        flags=flags,
+        reason=reason,
+        reason_set_by=who,
+        reason_at=at,
+        boot_at=_instant(told.get("BootTime", "")),
+        slurmd_start_at=_instant(told.get("SlurmdStartTime", "")),
+        gres=gres,
+        # A cut listing without Gres and with no gres/gpu in its TRES says nothing about GPUs.
+        n_gpus=counted
+        if counted is not None
+        else (live_json.configured_gpus(gres) if "Gres" in told else None),
+        features=_list(told.get("AvailableFeatures", "")),
+        active_features=_list(told.get("ActiveFeatures", "")),
+        partitions=_list(told.get("Partitions", "")),
+        reservation=_said(told.get("ReservationName", "")),
+        version=_said(told.get("Version", "")),
+    )
+
+
+def job_lines(data: bytes) -> list[str]:
+    """One text per job; a job name may hold line breaks."""
+    text = data.decode("utf-8", "replace")
+    starts = [match.start() for match in _JOB_START.finditer(text)]
+    return [text[a:b].rstrip("\n") for a, b in itertools.pairwise([*starts, len(text)])]
+
+
+def trusted_jobs(data: bytes) -> list[live_records.LiveJob]:
+    """Every job of `scontrol -d -o show jobs` that `job` accepts; the others are logged."""
+    found: list[live_records.LiveJob] = []
+    for line in job_lines(data):
+        try:
+            found.append(job(line))
+        except errors.MalformedInput as exc:
+            LOG.warning("a job is left out: %s", exc)
+    return found
+
+
+def job(line: str) -> live_records.LiveJob:
+    """One job's line; raises MalformedInput when a key we act on stands in it twice.
+
+    Users choose job names, paths and comments, and the text has no quoting: a second `Requeue=` is somebody's
+    attempt to speak for Slurm.
+    """
+    told = _first_of_each(line, (*_ONE_EACH, *_JOB_KEYS.split()))
+    for key in _ONE_EACH:
+        if len(re.findall(rf"(?:^| ){key}=", line)) != 1:
+            msg = f"{key} does not stand exactly once in {sanitize.clean(line, 80)!r}"
+            raise errors.MalformedInput(msg)
+    state, flags = live_records.job_state([told["JobState"]])
+    names = tuple(hostlist.expand(told["NodeList"]))
+    return live_records.LiveJob(
+        job_id=int(told["JobId"]),
+        array_job_id=tres.number(told.get("ArrayJobId", "")),
+        array_task_id=tres.number(told.get("ArrayTaskId", "")),
+        het_job_id=tres.number(told.get("HetJobId", "")),
+        het_offset=tres.number(told.get("HetJobOffset", "")),
+        state=state,
+        flags=flags,
+        submit_at=_instant(told["SubmitTime"]),
+        eligible_at=_instant(told.get("EligibleTime", "")),
+        start_at=live_records.started(state, names, _instant(told["StartTime"])),
+        time_limit_s=slurm_times.span_s(told.get("TimeLimit", "")),
+        restart_count=tres.number(told["Restarts"]) or 0,
+        nodes=names,
+        n_gpus=_job_gpus(told.get("TRES", ""), told.get("JOB_GRES", "")),
+        gpus=_indices(names, line),
+        requeue=told["Requeue"].strip() == "1",
+        batch=told["BatchFlag"].strip() != "0",
+        excluded_nodes=tuple(hostlist.expand(_said(told.get("ExcNodeList", "")))),
+        **_words(told),
+    )
+
+
+def _words(told: Mapping[str, str]) -> dict[str, Any]:
+    owner = _OWNER.fullmatch(told["UserId"].strip())
+    return {
+        "name": _said(told.get("JobName", "")),
+        "user": _said(owner[1]) if owner else "",
+        "uid": int(owner[2]) if owner else None,
+        "account": _said(told.get("Account", "")),
+        "partition": _said(told.get("Partition", "")),
+        "qos": _said(told.get("QOS", "")),
+        "reason": _said(told.get("Reason", "")),
+        "failed_node": _said(told.get("FailedNode", "")) or None,
+        "work_dir": _said(told.get("WorkDir", "")) or None,
+        "stdout_path": _said(told.get("StdOut", "")) or None,
+    }
+
+
+def _first_of_each(line: str, keys: Sequence[str]) -> dict[str, str]:
+    """Key to text up to the next known key; of a key that stands twice the first."""
+    found: dict[str, str] = {}
+    pieces = re.split(rf"(?:^| +)({'|'.join(map(re.escape, keys))})=", line)
+    for key, value in zip(pieces[1::2], pieces[2::2], strict=True):
+        found.setdefault(key, value)
+    # A key we do not know ends the value of the one before it, unless that one is a person's text.
+    return {key: value if key in _FREE else _up_to_next_key(value) for key, value in found.items()}
+
+
+_FREE = frozenset(
+    {"Reason", "Comment", "Extra", "JobName", "Command", "WorkDir", "StdOut", "StdErr", "StdIn", "OS"}
+)
+
+
+def _up_to_next_key(value: str) -> str:
+    return re.split(r" +[A-Za-z][\w:/]*=", value, maxsplit=1)[0].strip()
+
+
+def _job_gpus(tres_text: str, job_gres: str) -> int | None:
+    counted = tres.gpus(tres_text)
+    return counted if counted is not None else tres.gpus_of_gres(_said(job_gres), 1)
+
+
+def _indices(names: tuple[str, ...], line: str) -> dict[str, tuple[int, ...]] | None:
+    details: dict[str, str] = {}
+    for nodelist, gres in _DETAIL.findall(line):
+        details |= dict.fromkeys(hostlist.expand(nodelist), gres)
+    if set(details) != set(names):
+        return None
+    return live_json.gpu_indices(names, [details[name] for name in names])
+
+
+def _reason(text: str) -> tuple[str, str, datetime | None]:
+    """`text [who@when]` taken apart."""
+    match = _REASON.fullmatch(text.strip())
+    if match is None:
+        return _said(text), "", None
+    return _said(match[1]), _said(match[2]), _instant(match[3])
+
+
+def _instant(text: str) -> datetime | None:
+    """A time as our commands print it: epoch seconds, or wall-clock text in UTC."""
+    try:
+        found = slurm_times.instants(text.strip(), UTC)
+    except errors.MalformedInput:
+        return None  # "Now", "Tomorr 08:00": a forecast in words, not a fact
+    return found[0] if found else None
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, _said(text).split(",")))
+
+
+def _said(text: str) -> str:
+    found = sanitize.clean(text.strip())
+    return "" if found in {"(null)", "N/A", "None", "none"} else found

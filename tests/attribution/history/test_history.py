@@ -1,0 +1,171 @@
+"""History in Parquet and the recent past in Postgres are one, and no row is there twice."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from probing_cluster.attribution.history import history
+from probing_cluster.attribution.history import source as sources
+from probing_cluster.attribution.passes import attribute, bulk, reattribute
+from probing_cluster.attribution.reliability import fleet
+from probing_cluster.core import records
+from probing_cluster.db import delivery
+
+SINCE, UNTIL = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 5, 1, tzinfo=UTC)
+
+
+@dataclasses.dataclass
+class FixedClock:
+    """A clock that stands."""
+
+    at: datetime
+
+    def now(self) -> datetime:
+        return self.at
+
+    def monotonic_s(self) -> float:
+        return 0.0
+
+
+@pytest.fixture
+def year(store, make, postgres_url):
+    """Attempts in January, February, March and April, each with an Xid; judged."""
+    events, attempts = [], []
+    for n, month in enumerate((1, 2, 3, 4), 1):
+        end = datetime(2026, month, 20, tzinfo=UTC)
+        events.append(make.xid(79, 3, at=end - timedelta(seconds=5)))
+        events.append(make.xid(45, 3, at=end - timedelta(seconds=4), severity=records.Severity.INFO))
+        begin = end - timedelta(hours=30)
+        attempts.append(
+            make.attempt(job_id=n, submit_at=begin, eligible_at=begin, start_at=begin, end_at=end)
+        )
+    attempts.append(
+        make.attempt(
+            job_id=9,
+            submit_at=SINCE,
+            start_at=SINCE + timedelta(days=30),
+            end_at=SINCE + timedelta(days=33),
+            state="COMPLETED",
+            exit_code=0,
+        )
+    )
+    attempts.append(
+        make.attempt(
+            job_id=10,
+            submit_at=SINCE,
+            start_at=SINCE + timedelta(days=33),
+            end_at=None,
+            state="RUNNING",
+            exit_code=None,
+        )
+    )
+    delivery.Delivery(postgres_url, "c", "n2").deliver(events=events)
+    store.upsert_attempts(attempts)
+    attribute.attribute(store, since=SINCE)
+    return store
+
+
+def plain(table: pa.Table) -> list[dict]:
+    return sorted(table.to_pylist(), key=str)
+
+
+def test_joined_equals_postgres_alone(year, tmp_path):
+    """Attempts and events of any span, exported or not, the same rows once."""
+    before = sources.PostgresSource(year.connection_uri())
+    done = history.export(year, tmp_path, before=datetime(2026, 3, 15, tzinfo=UTC), since=SINCE)
+    assert done.months == ("2026-01", "2026-02")
+    joined = history.of(year)
+    assert isinstance(joined, history.HistoryAndPostgres)
+    for since, until in (
+        (SINCE, UNTIL),
+        (datetime(2026, 1, 15, tzinfo=UTC), datetime(2026, 3, 19, tzinfo=UTC)),
+        (datetime(2026, 4, 1, tzinfo=UTC), UNTIL),
+    ):
+        assert plain(joined.attempts(since, until)) == plain(before.attempts(since, until))
+        assert plain(joined.events(since, until)) == plain(before.events(since, until))
+
+
+def test_a_second_export_only_adds(year, tmp_path):
+    """Months are written once; numbers of nodes and sorts never change."""
+    history.export(year, tmp_path, before=datetime(2026, 2, 2, tzinfo=UTC), since=SINCE)
+    first = (tmp_path / "events" / "month=2026-01" / "part.parquet").read_bytes()
+    nodes = history.pq.read_table(tmp_path / "nodes.parquet").to_pylist()
+    done = history.export(year, tmp_path, before=datetime(2026, 4, 1, tzinfo=UTC), since=SINCE)
+    assert done.months == ("2026-01", "2026-02", "2026-03")
+    assert (tmp_path / "events" / "month=2026-01" / "part.parquet").read_bytes() == first
+    assert history.pq.read_table(tmp_path / "nodes.parquet").to_pylist()[: len(nodes)] == nodes
+
+
+def test_late_events_and_new_verdicts_are_not_lost(year, make, tmp_path, postgres_url):
+    """An event that arrives after its month was exported, and a verdict changed since, are seen once each."""
+    history.export(
+        year,
+        tmp_path,
+        before=datetime(2026, 4, 1, tzinfo=UTC),
+        since=SINCE,
+        at=FixedClock(datetime.now(UTC) + timedelta(hours=2)),
+    )
+    late = make.xid(48, 2, at=datetime(2026, 2, 20, tzinfo=UTC) - timedelta(seconds=60))
+    delivery.Delivery(postgres_url, "c", "n2").deliver(events=[late])
+    manifest = history.read_manifest(tmp_path)
+    history._write_manifest(
+        tmp_path, dataclasses.replace(manifest, exported_at=datetime.now(UTC) - timedelta(seconds=1))
+    )
+    mine = dataclasses.replace(year.verdicts(job_ids=[1])[0], cause="disk", author="bob")
+    year.save_verdicts([mine])
+    alone, joined = sources.PostgresSource(year.connection_uri()), history.of(year)
+    assert plain(joined.events(SINCE, UNTIL)) == plain(alone.events(SINCE, UNTIL))
+    assert plain(joined.attempts(SINCE, UNTIL)) == plain(alone.attempts(SINCE, UNTIL))
+
+
+def test_figures_read_both(year, tmp_path):
+    """A figure before and after the export is the same, and from the history alone too."""
+    before = fleet.state_breakdown(year, SINCE, UNTIL)
+    history.export(year, tmp_path, before=UNTIL, since=SINCE)
+    assert fleet.state_breakdown(year, SINCE, UNTIL) == before
+    assert fleet.state_breakdown(tmp_path, SINCE, UNTIL).n_attempts == before.n_attempts
+    assert fleet.cooccurrence(tmp_path, SINCE, UNTIL) == fleet.cooccurrence(year, SINCE, UNTIL)
+
+
+def test_the_history_can_be_judged_again(year, tmp_path):
+    """Bulk re-attribution of exported months names what the store's verdicts name."""
+    history.export(year, tmp_path, before=UNTIL, since=SINCE)
+    found = pa.concat_tables(list(reattribute.reattribute(tmp_path, SINCE, UNTIL)))
+    attempts = {
+        r["attempt_id"]: r for r in history.pq.ParquetDataset(tmp_path / "attempts").read().to_pylist()
+    }
+    assert found.num_rows == 4
+    for row in found.to_pylist():
+        given = attempts[row["attempt_id"]]
+        assert (row["cause"], row["node"], row["confidence"]) == (
+            given["cause"],
+            given["fault_node"],
+            given["confidence"],
+        )
+    assert bulk.Bulk(tmp_path).nodes == ["n1", "n2"]
+
+
+def test_a_hang_in_the_history_moves_the_window(store, make, postgres_url, tmp_path):
+    """The log's collective timeout reaches back to the fault that hung the job, in bulk as alone."""
+    end = datetime(2026, 1, 20, tzinfo=UTC)
+    begin = end - timedelta(hours=30)
+    hang = make.finding("watchdog_timeout", at=end, detail={"timeout_ms": 1_800_000})
+    xid = make.xid(79, 3, at=end - timedelta(seconds=1805))
+    for node, event in (("n1", hang), ("n2", xid)):
+        delivery.Delivery(postgres_url, "c", node).deliver(events=[event])
+    store.upsert_attempts([make.attempt(submit_at=begin, eligible_at=begin, start_at=begin, end_at=end)])
+    history.export(store, tmp_path, before=UNTIL, since=SINCE)
+    (row,) = pa.concat_tables(list(reattribute.reattribute(tmp_path, SINCE, UNTIL))).to_pylist()
+    assert (row["cause"], row["node"], row["confidence"]) == ("gpu_lost", "n2", "certain")
+
+
+def test_an_empty_history_is_no_history(store, tmp_path):
+    """Before the first export everything comes from Postgres."""
+    assert history.read_manifest(tmp_path).until is None
+    assert history.of(store).attempts(SINCE, UNTIL).num_rows == 0
+    history.export(store, tmp_path, before=SINCE, since=SINCE)
+    assert history.of(store).events(SINCE, UNTIL).num_rows == 0

@@ -1,0 +1,167 @@
+"""What triage takes for granted of events, held against the judge: random scenes, full verdicts."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from probing_cluster.attribution.passes import columnar_prefilter
+from probing_cluster.attribution.verdict import case as cases
+from probing_cluster.attribution.verdict import (
+    claims,
+    evidence_view,
+    judge,
+    no_evidence_verdict,
+    signatures,
+)
+from probing_cluster.attribution.verdict.rules import user_error
+from probing_cluster.core import records
+from tests.attribution.conftest import Maker
+
+SORTS = sorted(
+    {*signatures.exact_sorts(), *((kind, "") for kind in signatures.kinds()), ("no such kind", "x")}
+)
+STATES = sorted(judge.JUDGED_STATES - {"NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
+SOURCES = ["kernel", "import", "nvml", "sysfs", "check", "ipmi", "mount", "service"]
+
+
+@st.composite
+def events(draw, make, node=None):
+    """A node event of any sort, often near the end."""
+    kind, code = draw(st.sampled_from(SORTS))
+    device = draw(st.sampled_from([None, "gpu0", "gpu3", "mlx5_0", "/scratch"]))
+    where = node or draw(st.sampled_from(["n1", "n2", "n3"]))
+    return make.event(
+        draw(st.sampled_from([-200, -20, -3, -2, -1, 0, 1, 4, 30, 59, 61, 200, 590])),
+        node=where,
+        kind=kind,
+        code=code or None,
+        severity=draw(st.sampled_from(list(records.Severity))),
+        device=device,
+        gpu_uuid=make.uuid(where, 3) if device == "gpu3" and draw(st.booleans()) else None,
+        source=draw(st.sampled_from(SOURCES)),
+        detail=draw(st.sampled_from([{}, {"recovered": True}])),
+    )
+
+
+@st.composite
+def attempts(draw, make):
+    """An attempt of one to three nodes, ended in any way that is not a node's."""
+    limit_s = draw(st.sampled_from([None, 0.0, 1102.0, 1103.0, 1125.0, 86_400.0, 300_000.0]))
+    return make.attempt(
+        state=draw(st.sampled_from(STATES)),
+        exit_code=draw(st.sampled_from([None, 0, 1, 2, 134, 137, 139])),
+        exit_signal=draw(st.sampled_from([None, 0, 6, 9, 11, 15])),
+        reason=draw(st.sampled_from(["", "JobLaunchFailure", "NonZeroExitCode"])),
+        nodes=draw(st.sampled_from([("n1",), ("n1", "n2"), ("n2", "n1", "n3"), ("a[b", "node")])),
+        n_gpus=draw(st.sampled_from([None, 0, 8, 24])),
+        gpus=None,
+        user=draw(st.sampled_from(["", "alice", "bo{b}"])),
+        cancelled_by=draw(st.sampled_from([None, "0", "root", "eve", "alice", "1001"])),
+        time_limit_s=limit_s,
+        suspended_s=draw(st.sampled_from([0.0, 60.5])),
+        start_at=make.end - timedelta(seconds=draw(st.sampled_from([1, 20, 1102, 30_000, 700_000]))),
+    )
+
+
+def weight_of(event):
+    return columnar_prefilter.weight(
+        event.kind, event.code, event.severity, recovered=event.detail.get("recovered") is True
+    )
+
+
+def judged(make, attempt, seen, **more):
+    return judge.judge(make.case(*seen, attempt=attempt, **more), made_at=make.end)
+
+
+@settings(max_examples=250)
+@given(st.data())
+def test_what_is_taken_for_quiet_is(data):
+    """Inert events, faint ones of one family, and the program's own GPU errors away from the end change no word."""
+    make = Maker()
+    attempt = data.draw(attempts(make))
+    seen = data.draw(st.lists(events(make), max_size=8))
+    families = {claims.family(e.source) for e in seen if weight_of(e) is columnar_prefilter.Weight.FAINT}
+
+    def may(event):
+        weight = weight_of(event)
+        if weight is columnar_prefilter.Weight.FAINT:
+            return claims.family(event.source) == min(families)
+        if weight is columnar_prefilter.Weight.USER:
+            return not attempt.end_at - user_error.NEAR <= event.at <= attempt.end_at + evidence_view.SLACK
+        return weight is columnar_prefilter.Weight.INERT
+
+    kept = [e for e in seen if may(e)]
+    assume(kept)
+    assert judged(make, attempt, kept) == judged(make, attempt, [])
+
+
+def test_every_sort_that_is_taken_for_quiet_is(make):
+    """One by one: every kind and code at every severity, gone or not, beside three ways to end."""
+    endings = [make.attempt(), make.attempt(state="CANCELLED"), make.attempt(exit_code=137, gpus=None)]
+    alone = {a: judged(make, ending, []) for a, ending in enumerate(endings)}
+    for kind, code in SORTS:
+        for severity in records.Severity:
+            for recovered in (False, True):
+                weight = columnar_prefilter.weight(kind, code or None, severity, recovered=recovered)
+                if weight not in (columnar_prefilter.Weight.INERT, columnar_prefilter.Weight.FAINT):
+                    continue
+                detail = {"recovered": True} if recovered else {}
+                event = make.event(
+                    20, kind=kind, code=code or None, severity=severity, detail=detail, device="gpu3"
+                )
+                for a, ending in enumerate(endings):
+                    assert judged(make, ending, [event]) == alone[a], (kind, code, severity, recovered)
+
+
+@settings(max_examples=250)
+@given(st.data())
+def test_inert_events_matter_only_beside_others_of_their_node(data):
+    """Of an attempt that is judged in full, nodes with nothing but inert events need not be read."""
+    make = Maker()
+    attempt = data.draw(attempts(make))
+    seen = data.draw(st.lists(events(make), min_size=1, max_size=8))
+    telling = {e.node for e in seen if weight_of(e) is not columnar_prefilter.Weight.INERT}
+    read = [e for e in seen if e.node in telling]
+    assert judged(make, attempt, read) == judged(make, attempt, seen)
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_a_quiet_verdict_is_the_judges_own_word_for_word(data):
+    """However it ended, whatever its nodes, user and limits are called."""
+    make = Maker()
+    attempt = data.draw(attempts(make))
+    policy = cases.WindowPolicy(before_s=data.draw(st.sampled_from([600.0, 60.0])), after_s=300.0)
+    row = tuple(getattr(attempt, name) for name in no_evidence_verdict.COLUMNS)
+    assert no_evidence_verdict.Quiet(policy, make.end).verdict(row) == judged(
+        make, attempt, [], policy=policy
+    )
+
+
+def test_who_took_its_place_is_told_in_the_judges_words(new_maker):
+    """With and without a name."""
+    for name, user in (("pretrain", "bob"), ("", "bob")):
+        make = new_maker()
+        attempt = make.attempt(state="PREEMPTED", exit_code=0)
+        by = make.attempt(job_id=99, name=name, user=user)
+        row = tuple(getattr(attempt, n) for n in no_evidence_verdict.COLUMNS)
+        told = no_evidence_verdict.Quiet(cases.WindowPolicy(), make.end).verdict(row, dataclasses.asdict(by))
+        assert told == judged(make, attempt, [], preemptor=by)
+
+
+def test_a_name_that_begins_a_sentence_is_left_to_the_judge(make):
+    """How such a sentence is written depends on what the name looks like: nobody stands in for it."""
+    answers = no_evidence_verdict.Quiet(cases.WindowPolicy(), make.end)
+    lost = make.attempt(state="NODE_FAIL", nodes=("n1",))
+    assert answers.verdict(tuple(getattr(lost, n) for n in no_evidence_verdict.COLUMNS)) is None
+
+
+def test_a_sort_with_a_row_of_its_own_that_never_argues_is_not_even_read():
+    """Corrected errors and consequences are; what may name a cause is not; severity does not matter."""
+    inert = columnar_prefilter.inert_sorts()
+    assert {("xid", "43"), ("xid", "63")} <= set(inert)
+    assert not {("xid", "79"), ("xid", "31"), ("xid", "94")} & set(inert)

@@ -1,0 +1,179 @@
+"""Run accounts out of a real database."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from probing_cluster.attribution.reliability import accounts, run_account
+from probing_cluster.core import records, settings
+from probing_cluster.db import bulk, delivery
+
+
+@dataclasses.dataclass
+class FixedClock:
+    """A clock that stands."""
+
+    at: datetime
+
+    def now(self) -> datetime:
+        return self.at
+
+    def monotonic_s(self) -> float:
+        return 0.0
+
+
+ASSUMED = settings.AttributionSettings(checkpoint_interval_s=1800, checkpoint_write_s=20)
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def account(store, at: FixedClock) -> records.RunAccount:
+    """The only run's account, made and read back."""
+    assert accounts.update(store, ASSUMED, since=LONG_AGO, at=at) == 1
+    (made,) = store.run_accounts()
+    return made
+
+
+def test_a_requeued_job_is_one_run_with_one_account(store, make):
+    """Both attempts share the run; the account is stored and can be read back by its key."""
+    first = make.attempt(state="REQUEUED")
+    second = make.attempt(
+        attempt=2,
+        submit_at=make.end,
+        start_at=make.end + timedelta(seconds=64),
+        end_at=make.end + timedelta(minutes=20),
+        state="COMPLETED",
+    )
+    store.upsert_attempts([first, second])
+    made = account(store, FixedClock(make.end + timedelta(hours=1)))
+    assert made.n_attempts == 2
+    assert made.measured is False
+    total = (
+        made.queued_s
+        + made.productive_s
+        + made.lost_to_replay_s
+        + made.restart_s
+        + made.checkpoint_s
+        + made.suspended_s
+        + made.idle_s
+    )
+    assert total == pytest.approx(made.wall_s, abs=1e-6)
+
+
+def test_two_users_with_one_run_key_have_two_runs(store, make):
+    """A run key is scoped to its user."""
+    mine, hers = (
+        make.attempt(run_key="k", job_id=1),
+        make.attempt(run_key="k", job_id=2, user="eve", submit_at=make.start - timedelta(hours=9)),
+    )
+    store.upsert_attempts([mine, hers])
+    assert accounts.update(store, ASSUMED, since=make.start, at=FixedClock(make.end)) == 2
+    assert {(a.user, a.n_attempts) for a in store.run_accounts()} == {("alice", 1), ("eve", 1)}
+
+
+def test_what_the_probe_saw_is_measured(store, make, postgres_url):
+    """First step and checkpoints arrive as probe events of the job."""
+
+    def told(kind: str, after_s: float, **over) -> records.HealthEvent:
+        return make.event(
+            at=make.start + timedelta(seconds=after_s),
+            kind=kind,
+            source="probe",
+            job_id=4242,
+            node="n1",
+            severity=records.Severity.INFO,
+            **over,
+        )
+
+    delivery.Delivery(postgres_url, "c", "n1").deliver(
+        events=[
+            told("first_step", 100),
+            told("checkpoint", 675, detail={"duration_s": 25.0}),
+            told("last_progress", 1000),
+        ]
+    )
+    store.upsert_attempts([make.attempt()])
+    made = account(store, FixedClock(make.end))
+    assert made.measured is True
+    assert (made.restart_s, made.checkpoint_s, made.lost_to_replay_s) == (100, 25, 1102 - 700)
+
+
+def history(make, n_runs: int, seed: int) -> tuple[list[records.JobAttempt], list[records.HealthEvent]]:
+    """Runs of several attempts, requeued, overlapping or waiting, half of them with a probe; two users, two clusters."""
+    chance, attempts, events = random.Random(seed), [], []
+    for number in range(n_runs):
+        submit = make.start + timedelta(seconds=chance.uniform(0, 9e5))
+        for again in range(chance.choice([1, 1, 1, 2, 3])):
+            start = submit + timedelta(seconds=chance.uniform(0, 900))
+            end = start + timedelta(seconds=chance.uniform(0, 20_000))
+            job_id = 1000 + number * 10 + again * chance.choice([0, 1])
+            attempts.append(
+                make.attempt(
+                    job_id=job_id,
+                    attempt=again + 1,
+                    submit_at=submit,
+                    eligible_at=submit,
+                    start_at=start,
+                    end_at=end if chance.random() < 0.9 else None,
+                    state=chance.choice(["COMPLETED", "FAILED", "REQUEUED"]),
+                    user=chance.choice(["alice", "eve"]) if again == 0 else attempts[-1].user,
+                    cluster="c" if number % 7 else "d",
+                    run_key=f"r{number // 2 if number % 5 == 0 else number}",
+                )
+            )
+            if number % 2:
+                events += [
+                    make.event(
+                        at=start + (end - start) * part,
+                        kind=kind,
+                        source="probe",
+                        job_id=job_id,
+                        node="n1",
+                        severity=records.Severity.INFO,
+                        detail={"duration_s": 3.5} if kind == "checkpoint" else {},
+                    )
+                    for kind, part in (("first_step", 0.1), ("checkpoint", 0.5), ("last_progress", 0.9))
+                ]
+            submit = end - timedelta(seconds=chance.choice([0, 0, 0, 300]))
+    return attempts, events
+
+
+@pytest.mark.parametrize("slice_rows", [3, 100, 50_000])
+def test_accounts_of_many_runs_are_those_of_each(store, make, postgres_url, monkeypatch, slice_rows):
+    """However large the slices: no run is parted, none is left out, every field is the one-run function's."""
+    attempts, events = history(make, 300, seed=7)
+    bulk.load_attempts(postgres_url, attempts)
+    bulk.load_events(postgres_url, events)
+    monkeypatch.setattr(accounts, "SLICE_ROWS", slice_rows)
+    at = FixedClock(make.start + timedelta(days=20))
+    n_runs = len({accounts.run_of(a) for a in attempts})
+    assert accounts.update(store, ASSUMED, since=LONG_AGO, at=at) == n_runs
+    stored = {(a.cluster, a.user, a.run_key): a for a in store.run_accounts()}
+    seen = accounts.progress(attempts, events)
+    for key in {accounts.run_of(a) for a in attempts}:
+        mine = [a for a in attempts if accounts.run_of(a) == key]
+        want = run_account.account(mine, now=at.now(), progress=seen, assume=accounts.assumptions(ASSUMED))
+        assert stored[key] == want
+    assert any(a.measured for a in stored.values())
+    # Only those that go on, and they not before they are five minutes old.
+    assert accounts.update(store, ASSUMED, since=LONG_AGO, at=at) == 0
+    later = FixedClock(at.now() + timedelta(minutes=6))
+    going_on = len({accounts.run_of(a) for a in attempts if a.end_at is None})
+    assert 0 < accounts.update(store, ASSUMED, since=LONG_AGO, at=later) == going_on < n_runs
+
+
+def test_a_pass_that_is_told_to_stop_ends_after_its_slice(store, make, postgres_url, monkeypatch):
+    """What it has made is stored; the next pass makes the rest."""
+    attempts, _ = history(make, 60, seed=8)
+    bulk.load_attempts(postgres_url, attempts)
+    monkeypatch.setattr(accounts, "SLICE_ROWS", 10)
+    at, counts = FixedClock(make.start + timedelta(days=20)), []
+    first = accounts.update(
+        store, ASSUMED, since=LONG_AGO, at=at, between=lambda n: counts.append(n) or len(counts) < 2
+    )
+    assert first == counts[-1] == len(store.run_accounts())
+    rest = accounts.update(store, ASSUMED, since=LONG_AGO, at=at)
+    assert first + rest == len({accounts.run_of(a) for a in attempts})

@@ -1,0 +1,969 @@
+"""The verdict of whole cases, small enough to check by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+
+import pytest
+
+from probing_cluster.attribution.verdict import case as cases
+from probing_cluster.attribution.verdict import judge
+from probing_cluster.core import records
+
+C = records.Confidence
+D = records.Domain
+
+
+def test_completed_attempts_get_no_verdict(make):
+    """A job that ended well has nothing to explain."""
+    case = make.case(make.xid(79), attempt=make.attempt(state="COMPLETED", exit_code=0))
+    assert judge.judge(case, made_at=make.end) is None
+
+
+def test_running_attempts_get_no_verdict(make):
+    """Nothing is judged before it has ended."""
+    case = make.case(make.xid(79), attempt=make.attempt(state="RUNNING", end_at=None))
+    assert judge.judge(case, made_at=make.end) is None
+
+
+def test_never_started_attempts_get_no_verdict(make):
+    """A job cancelled while pending had no attempt."""
+    case = make.case(attempt=make.attempt(state="CANCELLED", start_at=None))
+    assert judge.judge(case, made_at=make.end) is None
+
+
+def test_gpu_off_the_bus_is_certain_and_says_so(make):
+    """End-to-end case 2: Xid 79 on GPU 3 of n2, confirmed by NVML, requeued by us."""
+    kernel = make.xid(79, 3, 4)
+    nvml = make.event(3, kind="gpu_lost", source="nvml", device="gpu3", gpu_uuid=make.uuid("n2", 3))
+    acts = (make.action("drain", -2, event_ids=(kernel.event_id,)), make.action("requeue", -1, job_id=4242))
+    attempt = make.attempt(state="REQUEUED", exit_code=0)
+    v = make.judge(kernel, nvml, attempt=attempt, actions=acts)
+    assert (v.cause, v.domain, v.component, v.node, v.device) == ("gpu_lost", D.HARDWARE, "gpu", "n2", "gpu3")
+    assert v.confidence is C.CERTAIN
+    assert v.summary == "GPU 3 of n2 fell off the bus (Xid 79) 4 s before the job ended."
+    assert set(v.evidence) == {kernel.event_id, nvml.event_id}
+    assert v.evidence[0] == kernel.event_id
+    assert "user program (no error of its own before the fault)" in v.ruled_out
+    assert any(s.startswith("network (no link fault on n[1-2])") for s in v.ruled_out)
+    assert v.next_step.startswith("Reseat or replace GPU 3 of n2")
+
+
+def test_one_kernel_line_is_enough(make):
+    """End-to-end case 5: the verdict does not depend on a second source or on our action."""
+    v = make.judge(make.xid(79, 3, 4))
+    assert (v.cause, v.node, v.device, v.confidence) == ("gpu_lost", "n2", "gpu3", C.CERTAIN)
+
+
+def test_serial_number_reaches_the_next_step(make):
+    """The person who replaces the part needs its serial number."""
+    v = make.judge(make.xid(79, detail={"serial": "1650123456789"}))
+    assert v.next_step.endswith("(serial 1650123456789).")
+
+
+def test_node_crash_is_told_as_lost(make):
+    """End-to-end case 3: NODE_FAIL with nothing seen before."""
+    v = make.judge(attempt=make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2"))
+    assert (v.cause, v.domain, v.node, v.confidence) == ("node_lost", D.HARDWARE, "n2", C.CERTAIN)
+
+
+def test_node_crash_with_memory_error_before_names_the_memory(make):
+    """Root evidence on the lost node wins over the catch-all."""
+    ue = make.event(20, kind="edac", code="UE", device="DIMM_A1")
+    v = make.judge(ue, attempt=make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2"))
+    assert (v.cause, v.node, v.confidence) == ("main_memory", "n2", C.LIKELY)
+
+
+def test_fault_on_another_node_does_not_explain_a_lost_node(make):
+    """NODE_FAIL of n2 is not the fault of a GPU on n1."""
+    v = make.judge(make.xid(79, 3, node="n1"), attempt=make.attempt(state="NODE_FAIL", failed_node="n2"))
+    assert (v.cause, v.node) == ("node_lost", "n2")
+
+
+def test_traceback_beside_an_old_xid_is_the_program(make):
+    """End-to-end case 4: an unrelated Xid outside the window convicts nothing and is said to be outside."""
+    old = make.xid(79, 3, at=make.start - timedelta(hours=3))
+    v = make.judge(old, make.finding("python_traceback", message="ValueError: bad shape"))
+    assert (v.cause, v.domain) == ("user_error", D.USER_PROGRAM)
+    assert v.confidence is C.CERTAIN
+    assert old.event_id not in v.evidence
+    assert any("outside the window" in s for s in v.ruled_out)
+
+
+def test_exit_code_alone_is_likely_the_program(make):
+    """Nothing seen on watched nodes: likely, not certain."""
+    v = make.judge()
+    assert (v.cause, v.confidence) == ("user_error", C.LIKELY)
+    assert "exited with code 1" in v.summary
+
+
+def test_exit_code_on_unwatched_nodes_is_only_possible(make):
+    """Not seeing is not health."""
+    v = make.judge(watched={})
+    assert (v.cause, v.confidence) == ("user_error", C.POSSIBLE)
+    assert not any("network" in s or "GPUs" in s for s in v.ruled_out)
+
+
+def test_a_fault_on_a_gpu_of_the_other_job_leaves_this_one_alone(make):
+    """End-to-end case 9: two 1-GPU jobs on one node, one Xid, one victim."""
+    mine = make.attempt(nodes=("n1",), n_gpus=1, gpus=make.gpus("n1", indices=(0,)))
+    other = make.attempt(nodes=("n1",), n_gpus=1, gpus=make.gpus("n1", indices=(1,)), job_id=4243)
+    xid = make.xid(79, 1, node="n1")
+    spared = make.judge(xid, attempt=mine, shared={"n1": ((make.start, None),)})
+    assert spared.cause == "user_error"
+    assert xid.event_id not in spared.evidence
+    assert any("did not hold it" in s for s in spared.ruled_out)
+    victim = make.judge(xid, attempt=other, shared={"n1": ((make.start, None),)})
+    assert (victim.cause, victim.device, victim.confidence) == ("gpu_lost", "gpu1", C.CERTAIN)
+
+
+def test_unknown_gpus_on_a_shared_node_are_at_most_possible(make):
+    """Without identities a GPU event on a shared node proves little."""
+    mine = make.attempt(nodes=("n2",), n_gpus=1, gpus=None)
+    v = make.judge(make.xid(79), attempt=mine, shared={"n2": ((make.start, None),)})
+    assert v.cause in ("gpu_lost", "user_error")
+    if v.cause == "gpu_lost":
+        assert v.confidence is C.POSSIBLE
+
+
+def test_unknown_gpus_on_a_node_of_its_own_are_likely(make):
+    """Alone on the node, the GPU was most likely its own."""
+    v = make.judge(make.xid(79), attempt=make.attempt(nodes=("n2",), gpus=None))
+    assert (v.cause, v.confidence) == ("gpu_lost", C.LIKELY)
+
+
+def test_pci_address_ties_a_raw_kernel_line_to_a_held_gpu(make):
+    """A line with only a PCI address is resolved by what other events teach, whatever the spelling."""
+    teach = make.event(
+        400,
+        kind="throttle",
+        source="nvml",
+        severity=records.Severity.INFO,
+        device="gpu3",
+        gpu_uuid=make.uuid("n2", 3),
+        pci_bus_id="00000000:5E:00.0",
+    )
+    raw = make.event(4, kind="xid", code="79", pci_bus_id="0000:5e:00")
+    v = make.judge(teach, raw)
+    assert (v.cause, v.device, v.confidence) == ("gpu_lost", "gpu3", C.CERTAIN)
+
+
+def test_consequences_never_win(make):
+    """Xid 45 and 43 are what the driver cleans up; the first fault is the cause and they are shown after it."""
+    root, a, b = make.xid(79, 3, 10), make.xid(45, 3, 8), make.xid(43, 5, 7)
+    v = make.judge(a, b, root)
+    assert v.cause == "gpu_lost"
+    assert v.evidence[0] == root.event_id
+    assert {a.event_id, b.event_id} <= set(v.evidence)
+
+
+def test_consequences_alone_are_no_fault(make):
+    """Xid 45 alone leaves the exit code as the only evidence."""
+    v = make.judge(make.xid(45, 3, 2, severity=records.Severity.INFO))
+    assert (v.cause, v.domain) == ("user_error", D.USER_PROGRAM)
+
+
+@pytest.mark.parametrize("code", [13, 31])
+def test_user_xids_are_the_programs_own(make, code):
+    """13 and 31 are a program's mistake unless a pattern says otherwise."""
+    v = make.judge(make.xid(code, severity=records.Severity.INFO), make.finding("cuda_illegal_access"))
+    assert (v.cause, v.domain) == ("user_error", D.USER_PROGRAM)
+
+
+def test_user_xids_that_follow_the_gpu_are_hardware(make):
+    """Three other users met Xid 31 on the same GPU: the GPU is suspect, though never certain."""
+    xid = make.xid(31, severity=records.Severity.INFO)
+    past = tuple(
+        cases.PastFault(
+            node="n2",
+            gpu=make.uuid("n2", 3),
+            code="31",
+            at=make.start - timedelta(days=d),
+            job_id=d,
+            user=f"u{d}",
+        )
+        for d in (1, 2, 3, 4, 5)
+    )
+    v = make.judge(xid, past=past)
+    assert (v.cause, v.domain, v.node, v.device) == ("gpu_xid", D.HARDWARE, "n2", "gpu3")
+    assert v.confidence in (C.POSSIBLE, C.LIKELY)
+
+
+def test_one_users_repeated_xids_stay_the_users(make):
+    """The same user's earlier jobs prove nothing about the GPU."""
+    past = tuple(
+        cases.PastFault(
+            node="n2",
+            gpu=make.uuid("n2", 3),
+            code="31",
+            at=make.start - timedelta(days=d),
+            job_id=d,
+            user="alice",
+        )
+        for d in (1, 2, 3)
+    )
+    assert make.judge(make.xid(31, severity=records.Severity.INFO), past=past).cause == "user_error"
+
+
+def test_illegal_access_after_a_lost_gpu_is_its_consequence(make):
+    """The program's CUDA error follows the fault."""
+    v = make.judge(make.xid(79, 3, 10), make.xid(31, 3, 8), make.finding("cuda_illegal_access"))
+    assert v.cause == "gpu_lost"
+    assert v.confidence is C.CERTAIN
+
+
+def test_a_hard_fault_that_came_into_a_hang_is_named_but_only_possible(make):
+    """The GPU was first seen lost 29 minutes after the collective began to wait: perhaps the cause, perhaps not."""
+    start = make.end - timedelta(hours=2)
+    hang = make.finding("watchdog_timeout", detail={"timeout_ms": 1800000}, message="ALLREDUCE timed out")
+    v = make.judge(make.xid(79, 3, 60), hang, attempt=make.attempt(start_at=start))
+    assert (v.cause, str(v.confidence)) == ("gpu_lost", "possible")
+    assert "when it already hung" in v.summary
+    soft = make.judge(make.xid(31, 3, 60), hang, attempt=make.attempt(start_at=start))
+    assert soft.cause == "unknown"
+
+
+def test_nccl_timeout_moves_the_onset_back(make):
+    """A GPU fault hangs the gang; the watchdog ends it 30 minutes later."""
+    start = make.end - timedelta(hours=5)
+    xid = make.xid(79, 3, 1805)
+    hang = make.finding("watchdog_timeout", detail={"timeout_ms": 1800000}, message="ALLREDUCE timed out")
+    v = make.judge(xid, hang, attempt=make.attempt(start_at=start))
+    assert (v.cause, v.confidence) == ("gpu_lost", C.CERTAIN)
+    assert v.onset_at <= make.end - timedelta(seconds=1800)
+    alone = make.judge(xid, attempt=make.attempt(start_at=start))
+    assert alone.cause == "user_error"
+
+
+def test_last_progress_moves_the_onset_back(make):
+    """The probe saw the last step 40 minutes before the end."""
+    start, stuck = make.end - timedelta(hours=5), make.end - timedelta(minutes=40)
+    v = make.judge(make.xid(79, 3, 2405), attempt=make.attempt(start_at=start), last_progress_at=stuck)
+    assert v.cause == "gpu_lost"
+
+
+def test_nccl_timeout_with_a_link_down_elsewhere_in_the_gang(make):
+    """The rank that timed out is on n1, the port that went down is on n2."""
+    down = make.event(605, kind="ib_link", code="port_down", device="mlx5_0", source="sysfs")
+    hang = make.finding("watchdog_timeout", detail={"timeout_ms": 600000}, node="n1")
+    v = make.judge(down, hang)
+    assert (v.cause, v.domain, v.node, v.device) == ("ib_link", D.HARDWARE, "n2", "mlx5_0")
+    assert v.confidence in (C.LIKELY, C.CERTAIN)
+
+
+def test_nccl_timeout_without_any_evidence_is_unknown(make):
+    """An honest unknown, which says what was watched."""
+    v = make.judge(
+        make.finding("watchdog_timeout", detail={"timeout_ms": 600000}, message="ALLREDUCE seq 7 timed out")
+    )
+    assert (v.cause, v.confidence, v.domain) == ("unknown", C.UNKNOWN, D.UNKNOWN)
+    assert "n[1-2]" in v.summary
+
+
+def test_unknown_names_the_node_nobody_watched(make):
+    """What was not watched is said."""
+    attempt = make.attempt(exit_code=0)
+    v = make.judge(attempt=attempt, watched={"n1": make.end + timedelta(seconds=9)})
+    assert v.cause == "unknown"
+    assert "n2 was not watched" in v.summary
+
+
+def test_missing_rank_points_at_the_program(make):
+    """Rank 2 never entered, and its node is well."""
+    v = make.judge(
+        make.finding("missing_rank", message="rank 2 never entered ALLREDUCE 4", detail={"host": "n2"})
+    )
+    assert (v.cause, v.domain, v.confidence) == ("missing_rank", D.USER_PROGRAM, C.POSSIBLE)
+
+
+def test_a_job_side_ecc_error_is_never_certain(make):
+    """Anyone can write a log line: likely where nobody watched the node, possible where its watched node saw nothing."""
+    v = make.judge(make.finding("cuda_ecc", node="n2"))
+    assert (v.cause, v.domain, v.confidence) == ("gpu_memory_uncorrectable", D.HARDWARE, C.POSSIBLE)
+    assert not [s for s in v.ruled_out if s.startswith("user program")]
+    blind = make.judge(make.finding("cuda_ecc", node="n2"), watched={})
+    assert (blind.cause, blind.confidence) == ("gpu_memory_uncorrectable", C.LIKELY)
+    seen = make.judge(make.finding("cuda_ecc", node="n2"), make.xid(48))
+    assert seen.confidence in (C.LIKELY, C.CERTAIN)
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [
+        (48, "gpu_memory_uncorrectable"),
+        (95, "gpu_memory_uncorrectable"),
+        (94, "gpu_memory_contained"),
+        (64, "gpu_row_remap_failure"),
+        (74, "gpu_nvlink"),
+        (119, "gpu_gsp_timeout"),
+        (62, "gpu_driver"),
+        (79, "gpu_lost"),
+    ],
+)
+def test_each_xid_has_its_cause(make, code, cause):
+    """The catalogue's hardware and driver Xids convict the GPU that showed them."""
+    v = make.judge(make.xid(code))
+    assert (v.cause, v.node, v.device) == (cause, "n2", "gpu3")
+
+
+def test_contained_with_its_double_bit_error_stays_contained(make):
+    """Xid 48 beside 94 is the same error seen twice."""
+    assert make.judge(make.xid(48), make.xid(94, 3, 3)).cause == "gpu_memory_contained"
+
+
+def test_uncontained_after_contained_is_uncorrectable(make):
+    """Xid 95 says that containment failed."""
+    assert make.judge(make.xid(94), make.xid(95, 3, 3)).cause == "gpu_memory_uncorrectable"
+
+
+def test_failed_remap_after_its_error_is_certain(make):
+    """48 then 64: the memory failed and cannot be repaired."""
+    v = make.judge(make.xid(48, 3, 5), make.xid(64, 3, 4))
+    assert (v.cause, v.confidence) == ("gpu_row_remap_failure", C.CERTAIN)
+
+
+def test_overlapping_checks_on_one_bus_are_one_fault(make):
+    """PCIe error, Xid 79 and the baseboard's critical interrupt: one lost GPU."""
+    aer = make.event(
+        5,
+        kind="pcie_aer",
+        code="fatal",
+        pci_bus_id="0000:53:00.0",
+        device="gpu3",
+        gpu_uuid=make.uuid("n2", 3),
+    )
+    ipmi = make.event(2, kind="ipmi", code="critical_interrupt", source="ipmi")
+    v = make.judge(make.xid(79), aer, ipmi)
+    assert (v.cause, v.device, v.confidence) == ("gpu_lost", "gpu3", C.CERTAIN)
+    assert {aer.event_id, ipmi.event_id} <= set(v.evidence)
+    assert not any("pcie" in s for s in v.ruled_out)
+
+
+def test_several_devices_behind_one_bus_are_the_bus(make):
+    """A GPU and an adapter gone together with a PCIe error above them: a shared switch."""
+    aer = make.event(5, kind="pcie_aer", code="fatal", pci_bus_id="0000:50:00.0")
+    hca = make.event(4, kind="ib_link", code="port_down", device="mlx5_3", source="sysfs")
+    v = make.judge(aer, make.xid(79), hca)
+    assert (v.cause, v.node) == ("pcie", "n2")
+
+
+def test_corrected_errors_convict_nothing(make):
+    """Corrected AER and ECC are kept, shown, and never guilty."""
+    quiet = {"severity": records.Severity.INFO}
+    v = make.judge(
+        make.event(9, kind="pcie_aer", code="corrected", **quiet),
+        make.event(8, kind="edac", code="CE", **quiet),
+        make.xid(63, 3, 7, **quiet),
+        make.xid(92, 3, 6, **quiet),
+    )
+    assert v.domain is D.USER_PROGRAM
+
+
+def test_fatal_switch_error_explains_the_links_behind_it(make):
+    """SXid fatal with Xid 74 on several GPUs is the switch."""
+    v = make.judge(
+        make.event(5, kind="sxid", code="20034", device="nvswitch0"), make.xid(74, 1, 4), make.xid(74, 2, 4)
+    )
+    assert (v.cause, v.node) == ("nvswitch", "n2")
+
+
+def test_mount_under_the_jobs_directory_is_named(make):
+    """The job worked under /scratch, which went away."""
+    gone = make.event(30, kind="mount", code="missing", device="/scratch", source="mount")
+    v = make.judge(gone, attempt=make.attempt(work_dir="/scratch/alice/run7"))
+    assert (v.cause, v.domain, v.device) == ("filesystem_mount", D.SYSTEM_SOFTWARE, "/scratch")
+    assert v.confidence is C.CERTAIN
+
+
+def test_out_of_memory_state_is_certain(make):
+    """Slurm's own word, with the kernel's kill as evidence."""
+    kill = make.event(3, kind="oom", code="memcg", job_id=4242)
+    v = make.judge(kill, attempt=make.attempt(state="OUT_OF_MEMORY", exit_code=0, exit_signal=9))
+    assert (v.cause, v.domain, v.confidence) == ("oom_host", D.USER_PROGRAM, C.CERTAIN)
+    assert kill.event_id in v.evidence
+
+
+def test_killed_with_a_kernel_oom_line_is_out_of_memory(make):
+    """FAILED with SIGKILL just as the kernel killed a process of it."""
+    v = make.judge(make.event(3, kind="oom", code="memcg", job_id=4242), attempt=make.attempt(exit_code=137))
+    assert v.cause == "oom_host"
+
+
+def test_gpu_out_of_memory_is_the_program(make):
+    """CUDA out of memory is a program's own."""
+    v = make.judge(make.finding("cuda_oom"))
+    assert (v.cause, v.domain, v.confidence) == ("oom_gpu", D.USER_PROGRAM, C.CERTAIN)
+
+
+def test_time_limit(make):
+    """TIMEOUT without a hang is the limit."""
+    v = make.judge(attempt=make.attempt(state="TIMEOUT", exit_code=0, time_limit_s=1100.0))
+    assert (v.cause, v.confidence) == ("time_limit", C.CERTAIN)
+    assert "18 min" in v.summary
+
+
+def test_cancelled_by_a_person(make):
+    """CANCELLED names who."""
+    v = make.judge(attempt=make.attempt(state="CANCELLED", exit_code=0, cancelled_by="alice"))
+    assert (v.cause, v.domain, v.confidence) == ("user_cancelled", D.UNKNOWN, C.CERTAIN)
+    assert v.summary == "The job was cancelled by its user (alice)."
+    assert v.next_step.startswith("Nothing")
+
+
+@pytest.mark.parametrize(
+    ("by", "words"),
+    [
+        ("root", "by root: by an administrator, or by Slurm itself."),
+        ("0", "by root: by an administrator, or by Slurm itself."),
+        ("bob", "by bob, not by its user."),
+        ("1001", "by user id 1001."),
+    ],
+)
+def test_a_job_cancelled_by_another_was_not_cancelled_on_purpose_by_its_user(make, by, words):
+    """A bare number is never called the user's own word, and root's act sends the user to the administrators."""
+    v = make.judge(attempt=make.attempt(state="CANCELLED", exit_code=0, cancelled_by=by))
+    assert v.summary == f"The job was cancelled {words}"
+    assert v.next_step.startswith("Ask the administrators") == (by in ("root", "0"))
+
+
+def test_cancelled_after_a_lost_gpu_names_the_gpu(make):
+    """People cancel hung jobs: the fault is the cause, and not certain."""
+    v = make.judge(make.xid(79, 3, 300), attempt=make.attempt(state="CANCELLED", exit_code=0))
+    assert (v.cause, v.confidence) == ("gpu_lost", C.LIKELY)
+
+
+def test_preempted_names_its_preemptor_and_what_is_behind_it(make):
+    """Second-order loss: the preemptor was itself restarted by a fault."""
+    by = make.attempt(job_id=99, name="pretrain", user="bob", state="RUNNING", end_at=None)
+    behind = make.judge(make.xid(79))
+    v = make.judge(attempt=make.attempt(state="PREEMPTED", exit_code=0), preemptor=by, behind=behind)
+    assert (v.cause, v.confidence) == ("preempted", C.CERTAIN)
+    assert (
+        v.summary
+        == "Preempted by job 99 (pretrain, bob), which had to start again because of gpu_lost on n2."
+    )
+
+
+def test_requeued_by_a_person(make):
+    """Without an action of ours and without a fault, a person did it."""
+    v = make.judge(attempt=make.attempt(state="REQUEUED", exit_code=0))
+    assert (v.cause, v.confidence) == ("requeued_by_user", C.LIKELY)
+
+
+def test_refused_node(make):
+    """End-to-end case 6: the Prolog refused, nothing was lost."""
+    refusal = make.action("refuse", job_id=4242, at=make.start, reason="probing: gpu_lost gpu3")
+    v = make.judge(
+        attempt=make.attempt(state="REQUEUED", exit_code=0, end_at=make.start + timedelta(seconds=2)),
+        actions=(refusal,),
+    )
+    assert (v.cause, v.node) == ("node_refused", "n2")
+    assert "(probing: gpu_lost gpu3)" in v.summary
+
+
+@pytest.mark.parametrize(("state", "by"), [("CANCELLED", "alice"), ("FAILED", None), ("REQUEUED", None)])
+def test_a_job_that_our_prolog_refused_is_no_users_doing(make, state, by):
+    """The agent's own event says so: whatever Slurm calls the end, we ended it."""
+    refused = make.event(at=make.start, kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=4242, message="job 4242 was refused", detail={"fault": "gpu_lost:gpu3", "restart_count": 0})  # fmt: skip
+    attempt = make.attempt(
+        state=state, cancelled_by=by, exit_code=0, end_at=make.start + timedelta(seconds=2), restart_count=0
+    )
+    v = make.judge(refused, attempt=attempt)
+    assert (v.cause, v.node, v.confidence) == ("node_refused", "n2", C.CERTAIN)
+    assert v.evidence == (refused.event_id,)
+    assert "(gpu_lost:gpu3)" in v.summary
+    assert ("Submit the job again" in v.next_step) is (state != "REQUEUED")
+    for other in ({"job_id": 7}, {"detail": {"fault": "x", "restart_count": 1}}, {"source": "import"}):
+        assert make.judge(dataclasses.replace(refused, **other), attempt=attempt).cause != "node_refused"
+
+
+def test_only_what_was_done_to_this_start_is_named(make):
+    """Refusals and drains of the same node for other jobs and at other times lend no words."""
+    other = make.action("refuse", job_id=7, at=make.start, reason="probing: another's")
+    mine = make.action("refuse", job_id=4242, at=make.start, reason="probing: its own")
+    requeued = make.attempt(state="REQUEUED", exit_code=0)
+    for actions in ((other, mine), (mine, other)):
+        assert "(probing: its own)" in make.judge(attempt=requeued, actions=actions).summary
+    before = make.action("drain", at=make.start - timedelta(days=2), reason="probing: long ago")
+    failed = make.action("requeue", -5, job_id=4242, state="failed", reason="probing: in vain")
+    done = make.action("requeue", -2, job_id=4242, reason="probing: its own")
+    for actions in ((before, failed, done), (done, failed, before)):
+        assert "requeued by us (probing: its own)" in make.judge(attempt=requeued, actions=actions).summary
+
+
+def test_what_the_next_start_wrote_moves_no_onset(make):
+    """A timeout hours later, in the log of the same job's next start, is not this one's."""
+    alone = make.judge(attempt=make.attempt(exit_signal=6))
+    later = make.finding("nccl_timeout", at=make.end + timedelta(hours=2), detail={"timeout_ms": 600_000})
+    assert make.judge(later, attempt=make.attempt(exit_signal=6)) == alone
+
+
+def test_an_adapter_that_died_is_not_well_because_its_port_reads_up(make):
+    """Whatever was under way on it is lost, also where its driver brings it back."""
+    dead = {"kind": "ib_link", "node": "n2", "code": "health_compromised", "pci_bus_id": "0000:18:00.0"}
+    up = {**dead, "source": "sysfs", "severity": records.Severity.INFO, "detail": {"recovered": True}}
+    log = make.finding("watchdog_timeout", detail={"timeout_ms": 1000, "first_cause": True})
+    v = make.judge(make.event(4, **dead), make.event(2, **up), log)
+    assert (v.cause, v.node, v.confidence) == ("ib_link", "n2", C.LIKELY)
+
+
+def test_a_fault_that_went_while_the_job_ran_on_is_not_why_it_failed(make):
+    """An NVLink that was down as the job began and came back: its exit code is its own."""
+    begin = make.end - timedelta(seconds=60)
+    job = make.attempt(start_at=begin, nodes=("n2",))
+    link = {"kind": "nvlink", "code": "inactive", "source": "nvml", "device": "gpu3", "gpu_uuid": make.uuid("n2", 3)}  # fmt: skip
+    down = make.event(62, **link)
+    assert make.judge(down, attempt=job).cause == "gpu_nvlink"
+    up = make.event(50, **{**link, "severity": records.Severity.INFO, "detail": {"recovered": True}})
+    assert make.judge(down, up, attempt=job).cause == "user_error"
+
+
+def test_a_missing_gpu_among_several_is_not_surely_the_jobs(make):
+    """A count says that one is gone, not which: where others are known on the node it may be theirs."""
+    gone = {"kind": "check", "code": "gpu_count", "source": "check", "message": "7 of 8 GPUs", "node": "n2"}
+    own = {"n2": (make.uuid("n2", 2),)}
+    one = make.attempt(start_at=make.end - timedelta(seconds=60), nodes=("n2",), n_gpus=1, gpus=own)
+    before = make.event(71, **gone)
+    assert make.judge(before, attempt=one).cause == "gpu_lost"
+    others = make.xid(48, 5, 300, node="n2")
+    v = make.judge(before, others, attempt=one)
+    assert v.cause == "user_error"
+    assert any("did not hold it" in words for words in v.ruled_out)
+
+
+def test_what_we_requeued_for_is_why_it_ended(make):
+    """A job on one node may never feel a dead link: left alone it is not the link's victim, requeued for it it is."""
+    down = {"kind": "check", "code": "ib_link", "device": "mlx5_2", "source": "check"}
+    event = make.event(300, node="n2", severity=records.Severity.HIGH, **down)
+    alone = make.attempt(state="REQUEUED", exit_code=0, nodes=("n2",))
+
+    def verdict(*actions):
+        v = make.judge(event, attempt=alone, actions=actions)
+        return v.cause, v.domain, v.node, v.confidence
+
+    for_it = make.action("requeue", -1, job_id=4242, event_ids=(event.event_id,))
+    assert verdict(for_it) == ("ib_link", "hardware", "n2", C.LIKELY)
+    others = (
+        make.action("drain", -1, event_ids=(event.event_id,)),
+        make.action("requeue", -1, job_id=4242, event_ids=(make.xid(79).event_id,)),
+        make.action("requeue", -1, job_id=4242, event_ids=(event.event_id,), state="failed"),
+        make.action("requeue", 20, job_id=4242, event_ids=(event.event_id,)),
+    )
+    assert {verdict(other)[0] for other in others[:2]} == {"unknown"}
+    assert verdict(others[2])[0] == "requeued_by_user"
+    assert verdict(others[3])[0] == "unknown", "that one ended the job's next start"
+    by_itself = make.attempt(state="FAILED", exit_code=1, nodes=("n2",))
+    assert make.judge(event, attempt=by_itself, actions=(for_it,)).cause == "user_error", (
+        "it had ended already"
+    )
+
+
+def test_what_we_requeued_for_counts_however_early_it_began(make):
+    """Held back for hours, then requeued: the fault is the reason, and the verdict's window reaches to it."""
+    lost = make.xid(79, 3, at=make.end - timedelta(hours=3))
+    requeued = make.attempt(state="REQUEUED", exit_code=0)
+    act = make.action("requeue", -1, job_id=4242, event_ids=(lost.event_id,))
+    v = make.judge(lost, attempt=requeued, actions=(act,))
+    assert (v.cause, v.device, v.evidence) == ("gpu_lost", "gpu3", (lost.event_id,))
+    assert v.window_start_at <= lost.at
+
+
+def test_what_our_own_handling_caused_does_not_count(make):
+    """Events after our requeue do not add a second cause, even high ones."""
+    root = make.xid(48, 3, 20)
+    act = make.action("requeue", -10, job_id=4242, event_ids=(root.event_id,))
+    after = make.xid(79, 5, 5)
+    v = make.judge(root, after, attempt=make.attempt(state="REQUEUED", exit_code=0), actions=(act,))
+    assert (v.cause, v.device) == ("gpu_memory_uncorrectable", "gpu3")
+
+
+def test_a_fault_before_the_start_is_at_most_possible(make):
+    """A lost GPU stays lost, but the next attempt is not certainly its victim; a transient error is nobody's."""
+    begin = make.end - timedelta(seconds=60)
+    early = begin - timedelta(seconds=60)
+    aborted = make.attempt(start_at=begin, exit_signal=6, exit_code=0)
+    lost = make.judge(make.xid(79, at=early), attempt=aborted)
+    assert lost.cause == "gpu_lost"
+    assert lost.confidence is C.POSSIBLE
+    assert make.judge(make.xid(94, at=early), attempt=make.attempt(start_at=begin)).cause == "user_error"
+
+
+def test_user_error_before_the_fault_is_the_user(make):
+    """The log's own clock says that the program failed first."""
+    own = make.finding("python_traceback", 60, message="KeyError: 'x'", detail={"at_from_log": True})
+    v = make.judge(own, make.xid(79, 3, 4))
+    assert v.cause == "user_error"
+
+
+def test_a_flapping_link_beside_a_traceback_is_noise(make):
+    """A link that came back and a program's own exception: the program."""
+    down = make.event(30, kind="ib_link", code="port_down", device="mlx5_0", source="sysfs")
+    up = make.event(
+        25, kind="ib_link", code="up", device="mlx5_0", source="sysfs", severity=records.Severity.INFO
+    )
+    v = make.judge(down, up, make.finding("python_traceback", message="ValueError"))
+    assert (v.cause, v.domain) == ("user_error", D.USER_PROGRAM)
+
+
+def test_link_faults_do_not_concern_single_node_jobs_much(make):
+    """A one-node job's traffic does not leave the node."""
+    down = make.event(30, kind="ib_link", code="port_down", device="mlx5_0", source="sysfs")
+    assert make.judge(down, attempt=make.attempt(nodes=("n2",))).cause == "user_error"
+
+
+def test_the_papers_window_is_fixed_to_the_end(make):
+    """With the paper's window a hang's root lies outside and only its states are judged."""
+    paper = cases.WindowPolicy(paper=True)
+    hang = make.finding("watchdog_timeout", detail={"timeout_ms": 1800000})
+    long = make.attempt(start_at=make.end - timedelta(hours=5))
+    assert make.judge(make.xid(79, 3, 1805), hang, attempt=long, policy=paper).cause == "unknown"
+    case = make.case(attempt=make.attempt(state="TIMEOUT"), policy=paper)
+    assert judge.judge(case, made_at=make.end) is None
+
+
+def test_only_the_first_cause_of_a_log_is_the_programs_own(make):
+    """Errors that echo the first one do not argue against the hardware."""
+    first = make.finding("cuda_ecc", node="n2", detail={"first_cause": True, "role": "root"})
+    echo = make.finding("python_exception", message="RuntimeError", detail={"role": "root"})
+    v = make.judge(make.xid(94, severity=records.Severity.LOW), first, echo)
+    assert (v.cause, v.confidence) == ("gpu_memory_contained", C.CERTAIN)
+    assert make.judge(first, echo).cause == "gpu_memory_uncorrectable"
+
+
+# ---- what the campaign taught --------------------------------------------------------------------------------
+
+
+def test_an_error_the_training_went_on_after_ended_nothing(make):
+    """A traceback that was survived neither convicts the program nor doubts the hardware."""
+    caught = make.finding("python_exception", detail={"survived": True, "exception": "ConnectionError"})
+    v = make.judge(caught, make.xid(79))
+    assert (v.cause, v.confidence) == ("gpu_lost", C.CERTAIN)
+    assert make.judge(caught).evidence == ()
+
+
+def test_an_exit_line_of_the_launcher_says_no_more_than_the_exit_code(make):
+    """Beside a hang it is the watchdog's doing: nobody knows why."""
+    hung = make.finding("watchdog_timeout", detail={"timeout_ms": 600_000})
+    v = make.judge(hung, make.finding("process_aborted"), attempt=make.attempt(exit_code=134))
+    assert v.cause == "unknown"
+    alone = make.judge(make.finding("task_exit"))
+    assert (alone.cause, alone.confidence) == ("user_error", C.LIKELY)
+
+
+def test_an_exit_code_gives_way_to_a_fault_that_may_have_been_its_own(make):
+    """GPUs unknown on a shared node, an uncorrectable error there, and nothing but an exit code: possible, and hardware."""
+    mine = make.attempt(nodes=("n2",), n_gpus=1, gpus=None)
+    v = make.judge(make.xid(48), attempt=mine, shared={"n2": ((make.start, None),)})
+    assert (v.cause, v.confidence) == ("gpu_memory_uncorrectable", C.POSSIBLE)
+    own = make.finding("python_exception", detail={"exception": "ValueError"})
+    v = make.judge(make.xid(48), own, attempt=mine, shared={"n2": ((make.start, None),)})
+    assert v.cause == "user_error"
+
+
+def test_a_flap_minutes_before_the_end_convicts_nobody(make):
+    """The kernel saw the port go, the agent counted it and did not find it down: it came back."""
+    down = make.event(300, kind="ib_link", code="port_down", device="mlx5_0")
+    counted = make.event(
+        295,
+        kind="ib_link",
+        code="link_downed",
+        device="mlx5_0",
+        source="sysfs",
+        severity=records.Severity.LOW,
+    )
+    assert make.judge(down, counted).cause == "user_error"
+    stays = make.event(285, kind="ib_link", code="down", device="mlx5_0", source="sysfs")
+    hung = make.finding("watchdog_timeout", detail={"timeout_ms": 290_000})
+    assert make.judge(down, counted, stays, hung).cause == "ib_link"
+
+
+def test_a_flap_in_the_last_second_convicts_nobody_once_the_port_was_seen_up(make):
+    """A port that is back within seconds ends no gang that soon; the reading that shows it comes after the end."""
+    down = make.event(1, kind="ib_link", code="link_down", device="ib5")
+    assert make.judge(down).cause == "ib_link"
+    up = make.event(
+        -9, kind="ib_link", code="link_down", device="ib5", source="sysfs", severity=records.Severity.INFO,
+        detail={"recovered": True},
+    )  # fmt: skip
+    assert make.judge(down, up).cause == "user_error"
+
+
+def test_a_port_that_went_again_has_not_come_back(make):
+    """Its going down is one event from the first to the last time; it came up in between."""
+    down = make.event(
+        20, kind="ib_link", code="link_down", device="ib5", last_at=make.end - timedelta(seconds=5)
+    )
+    up = {"kind": "ib_link", "code": "up", "device": "ib5", "severity": records.Severity.INFO}
+    assert make.judge(down, make.event(18, **up)).cause == "ib_link"
+    assert (
+        make.judge(down, make.event(18, last_at=make.end - timedelta(seconds=3), **up)).cause == "user_error"
+    )
+
+
+@pytest.mark.parametrize("port_up", [True, False])
+def test_a_counter_that_rose_while_the_port_is_up_convicts_nobody(make, port_up):
+    """The reading that finds `link_downed` risen sees whether the port came back."""
+    counted = make.event(
+        2, kind="ib_link", code="link_downed", device="mlx5_5", source="sysfs", severity=records.Severity.LOW,
+        detail={"port_up": port_up},
+    )  # fmt: skip
+    assert make.judge(counted).cause == ("user_error" if port_up else "ib_link")
+
+
+def test_a_port_is_one_under_its_interfaces_and_its_adapters_name(make):
+    """The kernel saw ib5 go, the reading saw mlx5_5 come back: one PCI function. Another function is another port."""
+    down = make.event(1, kind="ib_link", code="link_down", device="ib5", pci_bus_id="0000:c0:00.0")
+
+    def back(function):
+        return make.event(
+            -9, kind="ib_link", code="down", device="mlx5_5", pci_bus_id=function, source="sysfs",
+            severity=records.Severity.INFO, detail={"recovered": True},
+        )  # fmt: skip
+
+    assert make.judge(down, back("0000:c0:00.0")).cause == "user_error"
+    assert make.judge(down, back("0000:c0:00.1")).cause == "ib_link"
+
+
+@pytest.mark.parametrize("how", [{"exit_signal": 11, "exit_code": 0}, {"exit_code": 139}])
+def test_a_segmentation_fault_is_not_laid_at_a_link(make, how):
+    """Calls on a link that is away fail or wait: who treads on its own memory is the program."""
+    flapping = make.event(
+        1, kind="ib_link", code="flapping", device="mlx5_5", source="sysfs", severity=records.Severity.LOW
+    )
+    down = make.event(1, kind="ib_link", code="link_down", device="ib5")
+    mine = make.attempt(**how)
+    assert make.judge(flapping, down, attempt=mine).cause == "user_error"
+    lost = make.xid(79, 3, 4)
+    assert make.judge(lost, attempt=mine).cause == "gpu_lost"
+
+
+def test_a_fault_that_came_well_into_a_hang_did_not_begin_it(make):
+    """The gang hung for half an hour; the port went down in its last minute."""
+    hung = make.finding("watchdog_timeout", detail={"timeout_ms": 1_000_000})
+    late = make.event(60, kind="ib_link", code="down", device="mlx5_0", source="sysfs")
+    early = make.event(1_010, kind="ib_link", code="down", device="mlx5_0", source="sysfs")
+    assert make.judge(hung, late).cause == "unknown"
+    assert make.judge(hung, early).cause == "ib_link"
+
+
+def test_a_short_stall_of_a_file_server_ends_no_job(make):
+    """Not responding, then OK half a minute later; a server that stays away is another matter."""
+    stall = make.event(200, kind="nfs", code="not_responding", device="stor9", severity=records.Severity.INFO)
+    again = make.event(170, kind="nfs", code="recovered", device="stor9", severity=records.Severity.INFO)
+    hung = make.finding("watchdog_timeout", detail={"timeout_ms": 190_000})
+    assert make.judge(stall, again, hung).cause == "unknown"
+    assert make.judge(stall, hung).cause == "filesystem_mount"
+
+
+def test_a_file_server_that_went_again_has_not_come_back(make):
+    """Equal lines are one event: what counts is which of the two was said last."""
+    at = {s: make.end - timedelta(seconds=s) for s in (160, 170, 180, 200, 210)}
+    low = {"kind": "nfs", "device": "stor9", "severity": records.Severity.INFO}
+    again = make.event(200, code="recovered", last_at=at[180], **low)
+    hung = make.finding("watchdog_timeout", detail={"timeout_ms": 190_000})
+    stayed = make.event(210, code="not_responding", last_at=at[170], **low)
+    assert make.judge(stayed, again, hung).cause == "filesystem_mount"
+    over = make.event(200, code="recovered", last_at=at[160], **low)
+    assert make.judge(stayed, over, hung).cause == "unknown"
+
+
+def test_a_stall_of_after_the_job_does_not_lengthen_the_one_within(make):
+    """Answered again at once; minutes later the next stall, of as little weight, has an end of its own."""
+    low = {"kind": "nfs", "device": "stor9", "severity": records.Severity.INFO}
+    found = [
+        make.event(before, code=code, **low)
+        for before in (1.0, -200.0)
+        for before, code in ((before, "not_responding"), (before - 0.1, "recovered"))
+    ]
+    assert make.judge(*found).cause == "user_error"
+
+
+def test_a_file_that_cannot_be_opened_may_have_gone_with_its_mount(make):
+    """FileNotFoundError alone is the program's; beside a mount that is missing it is the mount."""
+    missing = make.finding("python_exception", detail={"exception": "FileNotFoundError"})
+    gone = make.event(20, kind="mount", code="missing", device="/scratch", source="mount")
+    assert make.judge(missing).cause == "user_error"
+    assert make.judge(missing, gone).cause == "filesystem_mount"
+
+
+def test_a_fault_repaired_before_the_job_began_is_none_of_its(make):
+    """Lost, then seen again (or the node restarted) before the start."""
+    before = make.start - timedelta(seconds=120)
+    attempt = make.attempt(start_at=make.end - timedelta(seconds=60))
+    lost = make.xid(79, at=make.end - timedelta(seconds=200))
+    again = make.event(
+        100,
+        kind="gpu_lost",
+        source="nvml",
+        device="gpu3",
+        gpu_uuid=make.uuid("n2", 3),
+        severity=records.Severity.INFO,
+        detail={"recovered": True},
+    )
+    boot = make.event(100, kind="node_boot", source="agent", severity=records.Severity.LOW)
+    assert before < lost.at
+    assert make.judge(lost, attempt=attempt).cause == "gpu_lost"
+    assert make.judge(lost, again, attempt=attempt).cause == "user_error"
+    assert make.judge(lost, boot, attempt=attempt).cause == "user_error"
+
+
+def test_the_log_of_a_gang_names_no_node(make):
+    """It is written on the first node, whichever rank speaks."""
+    v = make.judge(make.finding("cuda_ecc", node="n1"))
+    assert (v.cause, v.node) == ("gpu_memory_uncorrectable", None)
+    alone = make.judge(make.finding("cuda_ecc", node="n2"), attempt=make.attempt(nodes=("n2",)))
+    assert alone.node == "n2"
+
+
+def test_the_check_that_reads_the_whole_boots_log_tells_an_old_xid_again(make):
+    """A GPU that was lost and came back before the attempt began; a check that is the first to tell of one is believed."""
+    attempt = make.attempt(start_at=make.end - timedelta(seconds=5))
+    device = {"device": "gpu3", "gpu_uuid": make.uuid("n2", 3)}
+    again = make.event(1, kind="check", code="gpu_xid", source="check", pci_bus_id="0000:53:00", **device)
+    lost = make.xid(79, before_end_s=60)
+    back = make.event(
+        10,
+        kind="gpu_lost",
+        source="nvml",
+        severity=records.Severity.INFO,
+        detail={"recovered": True},
+        **device,
+    )
+    assert make.judge(lost, back, again, attempt=attempt).cause == "user_error"
+    assert make.judge(again, attempt=attempt).cause == "gpu_xid"
+
+
+@pytest.mark.parametrize(("held", "cause"), [((0,), "user_error"), ((3,), "gpu_lost")])
+def test_a_check_of_the_node_that_names_a_gpu_is_about_that_gpu(make, held, cause):
+    """gpu_count of a shared node finds a neighbour's GPU lost."""
+    found = make.event(
+        3, kind="check", code="gpu_count", source="check", device="gpu3", gpu_uuid=make.uuid("n2", 3)
+    )
+    mine = make.attempt(nodes=("n2",), n_gpus=1, gpus=make.gpus("n2", indices=held))
+    assert make.judge(found, attempt=mine).cause == cause
+
+
+def test_what_a_look_of_before_the_start_found_was_there_before(make):
+    """A reading of a second before it found a GPU lost: possible at most; a line of the kernel may be off by as much."""
+    short = make.attempt(start_at=make.end - timedelta(seconds=60))
+    values = {"device": "gpu3", "gpu_uuid": make.uuid("n2", 3), "before_end_s": 61}
+    read = make.judge(make.event(kind="gpu_lost", code="GPU_IS_LOST", source="nvml", **values), attempt=short)
+    assert (read.cause, read.confidence) == ("gpu_lost", records.Confidence.POSSIBLE)
+    said = make.judge(make.event(kind="xid", code="79", **values), attempt=short)
+    assert (said.cause, said.confidence) == ("gpu_lost", records.Confidence.CERTAIN)
+
+
+def test_an_uncorrected_machine_check_bank_convicts(make):
+    """The bank's own status says that it was not corrected."""
+    bank = make.event(60, kind="mce", code="bank", device="cpu17")
+    v = make.judge(bank, attempt=make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2"))
+    assert v.cause == "cpu_mce"
+
+
+def test_one_bad_port_and_a_flap_elsewhere_are_no_shared_switch(make):
+    """A lost GPU with its PCIe error, and a counted flap of an adapter, are the GPU."""
+    aer = make.event(5, kind="pcie_aer", code="fatal", pci_bus_id="0000:50:00.0")
+    flap = make.event(
+        20, kind="ib_link", code="link_downed", device="mlx5_3", source="sysfs", severity=records.Severity.LOW
+    )
+    assert make.judge(aer, make.xid(79), flap).cause == "gpu_lost"
+
+
+def test_what_the_next_job_on_the_node_met_is_not_ours(make):
+    """The GPU was lost half a minute after the end, ten seconds after another job had begun there."""
+    after = make.event(-30, kind="gpu_lost", source="nvml", device="gpu3", gpu_uuid=make.uuid("n2", 3))
+    assert make.judge(after).cause == "gpu_lost"
+    following = {"n2": ((make.end + timedelta(seconds=20), None),)}
+    assert make.judge(after, shared=following).cause == "user_error"
+
+
+def test_slurm_tells_an_exit_by_sigkill_without_its_128(make):
+    """`exit 137` of a batch script is 9:0 in accounting: with the kernel's kill beside it, it is memory."""
+    kill = make.event(2, kind="oom", code="memcg", node="n1")
+    v = make.judge(kill, attempt=make.attempt(nodes=("n1",), exit_code=9))
+    assert (v.cause, v.confidence) == ("oom_host", C.LIKELY)
+
+
+def test_an_adapter_whose_firmware_died_is_no_flap(make):
+    """Another port of the node was counted down and came back; the adapter did not."""
+    dead = make.event(300, kind="ib_link", code="health_compromised", device="mlx5_0")
+    counted = make.event(
+        280,
+        kind="ib_link",
+        code="link_downed",
+        device="mlx5_4",
+        source="sysfs",
+        severity=records.Severity.LOW,
+    )
+    hung = make.finding("watchdog_timeout", detail={"timeout_ms": 290_000})
+    v = make.judge(dead, counted, hung)
+    assert (v.cause, v.confidence) == ("ib_link", C.LIKELY)
+
+
+def test_a_reboot_before_the_job_does_not_date_the_loss_of_its_node(make):
+    """The node restarted, the job began, the kernel panicked, the node was lost: the panic."""
+    attempt = make.attempt(
+        state="NODE_FAIL", exit_code=0, failed_node="n2", start_at=make.end - timedelta(seconds=90)
+    )
+    boot = make.event(300, kind="node_boot", source="agent", severity=records.Severity.INFO)
+    panic = make.event(60, kind="panic", code="panic")
+    later = make.event(-30, kind="node_boot", source="agent", severity=records.Severity.INFO)
+    v = make.judge(boot, panic, later, attempt=attempt)
+    assert (v.cause, v.node) == ("kernel_panic", "n2")
+
+
+def test_an_uncontained_error_of_before_the_job_leaves_its_own_contained(make):
+    """Xid 95 hit the job before on this GPU; this one met Xid 94."""
+    attempt = make.attempt(start_at=make.end - timedelta(seconds=60))
+    before, own = make.xid(95, 3, 200), make.xid(94, 3, 4)
+    assert make.judge(before, own, attempt=attempt).cause == "gpu_memory_contained"
+
+
+@pytest.mark.parametrize(
+    ("by", "word"),
+    [("alice", C.CERTAIN), ("1000", C.CERTAIN), ("0", C.LIKELY), ("root", C.LIKELY), (None, C.LIKELY)],
+)
+def test_a_cancellation_is_certain_only_of_a_person(make, by, word):
+    """Slurm cancels in root's name, too: a failed Prolog, a lost dependency."""
+    v = make.judge(attempt=make.attempt(state="CANCELLED", exit_code=0, cancelled_by=by))
+    assert (v.cause, v.confidence) == ("user_cancelled", word)
+
+
+@pytest.mark.parametrize("state", ["CANCELLED", "TIMEOUT"])
+def test_an_end_beside_a_fault_is_not_certain(make, state):
+    """A memory error on a GPU of its own node, then somebody ended it: why is not sure."""
+    attempt = make.attempt(state=state, exit_code=0, gpus=None, cancelled_by="alice")
+    v = make.judge(make.xid(95, 3, 200), attempt=attempt)
+    assert v.confidence is not C.CERTAIN
+    assert "gpu_memory_uncorrectable" in " ".join((v.cause, *v.ruled_out))
+
+
+def test_a_refusal_of_the_start_before_is_not_this_ones(make):
+    """Without a restart count, the time tells: a start that went on was not refused."""
+    refused = make.event(at=make.start - timedelta(seconds=30), kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=4242, detail={"restart_count": 0})  # fmt: skip
+    late = dataclasses.replace(refused, at=make.start + timedelta(seconds=1))
+    for event in (refused, late):
+        assert make.judge(event, attempt=make.attempt()).cause == "user_error"
+
+
+@pytest.mark.parametrize(
+    ("message", "word"),
+    [
+        ("KeyError: 'lr'", C.CERTAIN),
+        ("[rank2]: TypeError: forward() missing 1 required positional argument", C.CERTAIN),
+        ("ModuleNotFoundError: No module named 'flash_attn'", C.CERTAIN),
+        ("ValueError: loss is nan", C.LIKELY),
+        ("AssertionError: CUDA device count 7 != 8", C.LIKELY),
+        ("TimeoutError: [Errno 110] Connection timed out", C.LIKELY),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/lustre/x'", C.LIKELY),
+        ("ValueError: could not read header of shard 7", C.LIKELY),
+        ("ray.exceptions.NodeDiedError: Task failed due to the node", C.LIKELY),
+        ("RuntimeError: Triton Error [CUDA]: an illegal memory access", C.LIKELY),
+    ],
+)
+def test_only_the_languages_own_exceptions_are_certainly_the_programs(make, message, word):
+    """What a network, a file system, a GPU or another node can raise is at most likely the program's."""
+    trace = make.finding("traceback", message=message, detail={"first_cause": True})
+    v = make.judge(trace)
+    assert (v.cause, v.confidence) == ("user_error", word)

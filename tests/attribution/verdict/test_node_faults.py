@@ -1,0 +1,80 @@
+"""Which faults of its nodes may have stopped a gang: not a neighbour's, not those its ranks outlived."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from probing_cluster.attribution.verdict import evidence_view, node_faults
+from probing_cluster.core import records
+
+
+def lost(make: Any, *, after_onset_s: float = 1, **over: Any) -> records.HealthEvent:
+    """GPU 3 of n2 falls off its bus so long after the gang's last progress, a minute before the usual end."""
+    values = {"kind": "xid", "code": "79", "device": "gpu3", "gpu_uuid": make.uuid("n2", 3)}
+    found: records.HealthEvent = make.event(60 - after_onset_s, **(values | over))
+    return found
+
+
+def live(make: Any, *events: records.HealthEvent, **over: Any) -> dict[str, set[str]]:
+    """What is counted for a gang that stopped a minute before the usual end."""
+    allocations = over.pop("allocations", [])
+    attempt = make.attempt(end_at=None, state="RUNNING", exit_code=None, **over)
+    return node_faults.live(events, attempt, allocations, make.end - timedelta(seconds=60))
+
+
+def test_a_fault_on_what_the_gang_held_counts(make: Any) -> None:
+    """Just before or after it stopped; on its nodes alone."""
+    assert live(make, lost(make)) == live(make, lost(make, after_onset_s=-50)) == {"n2": {"xid"}}
+    assert live(make, lost(make, node="n9")) == {}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [{}, {"kind": "ib_link", "code": "link_down", "device": "mlx5_0", "gpu_uuid": None}],
+    ids=["gpu", "link"],
+)
+def test_what_the_ranks_outlived_did_not_stop_them(make: Any, fault: dict[str, Any]) -> None:
+    """They made steps for minutes after it."""
+    before = lost(make, after_onset_s=-300, **fault)
+    assert live(make, before) == {}
+    assert live(make, lost(make, after_onset_s=-5, **fault)) == {"n2": {before.kind}}
+
+
+def test_a_mount_may_hang_for_long_before_somebody_needs_it(make: Any) -> None:
+    """Nobody outlives it who has not used it."""
+    fault = make.event(360, kind="nfs", code="not_responding", device="/scratch")
+    assert live(make, fault) == {"n2": {"nfs"}}
+
+
+def test_a_neighbours_gpu_proves_nothing(make: Any) -> None:
+    """By UUID, by what the Prolog told, and where it is not known whose it is."""
+    mine, theirs = make.gpus("n2", indices=(0, 1)), make.gpus("n2", indices=(2, 3))
+    assert live(make, lost(make), gpus=mine) == {}
+    assert live(make, lost(make), gpus=theirs) == {"n2": {"xid"}}
+    assert live(make, lost(make), gpus=None) == {}
+    told = records.JobAllocation(
+        cluster="c", job_id=4242, node="n2", at=make.start, gpu_uuids=theirs["n2"], gpu_indices="2,3"
+    )
+    assert live(make, lost(make), gpus=None, allocations=[told]) == {"n2": {"xid"}}
+
+
+def test_what_the_job_says_of_itself_and_what_is_no_root_proves_nothing(make: Any) -> None:
+    """A page can be forged; Xid 43 is a consequence."""
+    assert live(make, lost(make, source="joblog")) == {}
+    assert live(make, lost(make, code="43")) == {}
+
+
+def test_an_ended_attempts_faults_are_taken_alike(make: Any) -> None:
+    """Of what its rules look at: not what was outlived, nor what may be a neighbour's."""
+
+    def seen(*events: records.HealthEvent, **over: Any) -> Any:
+        found = evidence_view.build(make.case(*events, attempt=make.attempt(**over)))
+        assert found is not None
+        return node_faults.seen(found, make.end - timedelta(seconds=60))
+
+    assert seen(lost(make)) == {"n2": {"xid"}}
+    assert seen(lost(make, after_onset_s=-300)) == {}
+    assert seen(lost(make), gpus=make.gpus("n2", indices=(0,))) == {}

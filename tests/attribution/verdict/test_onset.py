@@ -1,0 +1,102 @@
+"""When the trouble began, and in which stretch of time evidence counts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from probing_cluster.attribution.verdict import case as cases
+from probing_cluster.attribution.verdict import onset, window
+from probing_cluster.core import records
+
+
+def test_without_a_symptom_the_onset_is_the_end(make):
+    """A plain failure began when it ended."""
+    assert onset.onset(make.attempt(), [make.finding("python_exception")]) == make.end
+
+
+def test_the_longest_wait_told_counts(make):
+    """Timeout and elapsed time of several findings."""
+    told = [
+        make.finding("watchdog_timeout", detail={"timeout_ms": 600_000}),
+        make.finding("watchdog_timeout", detail={"timeout_ms": 600_000, "elapsed_ms": 660_000}),
+    ]
+    assert onset.onset(make.attempt(), told) == make.end - timedelta(seconds=660)
+
+
+def test_the_onset_never_lies_before_the_start(make):
+    """A claimed timeout longer than the job."""
+    told = [make.finding("watchdog_timeout", detail={"timeout_ms": 10**9})]
+    assert onset.onset(make.attempt(), told) == make.start
+
+
+def test_nonsense_from_users_moves_nothing(make):
+    """Anyone can write a log line: wrong types and negative numbers are ignored."""
+    for wrong in ("600000", -5, True, None, [1]):
+        assert (
+            onset.onset(make.attempt(), [make.finding("watchdog_timeout", detail={"timeout_ms": wrong})])
+            == make.end
+        )
+    node_event = make.event(kind="watchdog_timeout", detail={"timeout_ms": 600_000})
+    assert onset.collective_wait_s(node_event) == 0
+
+
+def test_the_window_reaches_from_the_onset_to_after_the_end(make):
+    """Ten minutes before, five after; the paper's is fixed to the end."""
+    began = make.end - timedelta(minutes=30)
+    ours = window.window(make.attempt(), began, cases.WindowPolicy())
+    assert (ours.start_at, ours.end_at) == (began - timedelta(minutes=10), make.end + timedelta(minutes=5))
+    assert window.window(
+        make.attempt(), began, cases.WindowPolicy(paper=True)
+    ).start_at == make.end - timedelta(minutes=10)
+
+
+def test_a_coalesced_event_counts_by_its_last_sighting(make):
+    """It began before the window and was still seen inside."""
+    stretch = window.window(make.attempt(), make.end, cases.WindowPolicy())
+    old = make.event(3600, last_at=make.end - timedelta(seconds=30))
+    assert stretch.instant(old) == make.end - timedelta(seconds=30)
+    assert stretch.instant(make.event(3600)) is None
+    assert stretch.instant(make.event(-301)) is None
+
+
+def probe(make, kind, before_end_s, **over):
+    """What the probe told of the usual attempt."""
+    return make.event(
+        before_end_s, kind=kind, source="probe", job_id=4242, severity=records.Severity.INFO, **over
+    )
+
+
+def test_the_probe_says_when_a_gang_last_got_on(make):
+    """A stall goes back to its beginning; steps after it say that the gang got on again."""
+    stalled = probe(make, "rank_stall", 300, measured=100.0)
+    assert onset.last_progress(make.attempt(), [stalled]) == make.end - timedelta(seconds=400)
+    last = [probe(make, "last_progress", s, detail={"phase": "checkpointing"}) for s in (20, 30)]
+    assert onset.last_progress(make.attempt(), [stalled, *last]) == make.end - timedelta(seconds=20)
+
+
+def test_the_last_step_before_an_evaluation_is_no_onset(make):
+    """Without a stall, only a gang that was training had its trouble from its last step on."""
+    evaluating = [probe(make, "last_progress", 900, detail={"phase": "validating"})]
+    assert onset.last_progress(make.attempt(), evaluating) is None
+    training = [probe(make, "last_progress", 900, detail={"phase": "training"})]
+    assert onset.last_progress(make.attempt(), training) == make.end - timedelta(seconds=900)
+    forged = [probe(make, "last_progress", 10**5, detail={"phase": "training"})]
+    assert onset.last_progress(make.attempt(), forged) is None
+
+
+def test_what_a_dump_shows_outstanding_began_when_it_was_issued(make):
+    """Twelve minutes before the end; a number that is no time moves nothing."""
+    issued = make.end - timedelta(minutes=12)
+    detail = {
+        "outstanding": [
+            {"created_ns": int(issued.timestamp() * 1e9)},
+            {"created_ns": 1 << 62},
+            {"created_ns": "x"},
+        ]
+    }
+    dump = make.finding("dump", source="dump", detail=detail)
+    assert abs(onset.onset(make.attempt(), [dump]) - issued) < timedelta(seconds=1)
+    assert (
+        onset.onset(make.attempt(), [make.finding("dump", source="dump", detail={"outstanding": 7})])
+        == make.end
+    )

@@ -1,0 +1,273 @@
+"""Every rule and every cause has a case that only it explains."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+
+import pytest
+
+from probing_cluster.attribution.verdict import evidence_view, rules, taxonomy
+from probing_cluster.core import records
+
+LOW, INFO = records.Severity.LOW, records.Severity.INFO
+
+
+def snapshots(make, **of_the_second):
+    """Rank 0 waits in a collective that rank 1, elsewhere in the user's code (or as told), never entered."""
+
+    def entry(rank: int, seq: int, left: bool, function: str, **more: object) -> dict:
+        call = {"group": "world", "seq": seq, "op": "all_reduce", "numel": 8, "group_size": 2, "left": left}
+        frame = {"function": function, "file": "/home/alice/train.py", "line": 7}
+        return {
+            "rank": rank,
+            "pid": 10 + rank,
+            "alive": True,
+            "state": "R",
+            "phase": "step",
+            "calls": [call],
+            "stack": [frame],
+            **more,
+        }
+
+    ranks = [("n1", entry(0, 4, False, "wait")), ("n2", entry(1, 3, True, "preprocess", **of_the_second))]
+    told = {"source": "probe"}
+    return [
+        make.finding("rank_snapshot", 20, node=n, detail={"ranks": [e], "world_size": 2}, **told)
+        for n, e in ranks
+    ]
+
+
+def digests(make):
+    """Flight-recorder digests of two nodes: rank 1 did not issue what rank 0 waits for."""
+    call = {"group": "0", "seq": 4, "op": "all_reduce", "state": "scheduled", "created_ns": 9}
+    told = [(0, 4, [call]), (1, 3, [])]
+    return [
+        make.finding(
+            "dump",
+            2,
+            node=f"n{rank + 1}",
+            source="dump",
+            detail={
+                "rank": rank,
+                "groups": {"0": {"enqueued": enqueued, "started": -1, "completed": 3, "size": 2}},
+                "outstanding": waiting,
+            },
+        )
+        for rank, enqueued, waiting in told
+    ]
+
+
+def build(make, name):
+    """(events, attempt, other fields) of the smallest case of a cause."""
+    sysfs = {"source": "sysfs"}
+    failed = make.attempt()
+    one = {
+        "gpu_lost": ([make.xid(79)], failed, {}),
+        "gpu_row_remap_failure": ([make.xid(64)], failed, {}),
+        "gpu_memory_contained": ([make.xid(94, severity=LOW)], failed, {}),
+        "gpu_memory_uncorrectable": ([make.xid(48)], failed, {}),
+        "gpu_nvlink": ([make.xid(74)], failed, {}),
+        "nvswitch": ([make.event(kind="sxid", code="20034", device="nvswitch0")], failed, {}),
+        "gpu_gsp_timeout": ([make.xid(119)], failed, {}),
+        "gpu_driver": ([make.xid(62, severity=LOW)], failed, {}),
+        "gpu_xid": ([make.xid(57), make.finding("watchdog_timeout")], failed, {}),
+        "pcie": ([make.event(kind="pcie_aer", code="fatal", pci_bus_id="0000:10:00.0")], failed, {}),
+        "ib_link": ([make.event(kind="ib_link", code="port_down", device="mlx5_0", **sysfs)], failed, {}),
+        "eth_link": (
+            [
+                make.event(kind="eth_link", code="link_down", device="eth0"),
+                make.finding("tcpstore_disconnect"),
+            ],
+            failed,
+            {},
+        ),
+        "filesystem_mount": ([make.event(kind="mount", device="/data", source="mount")], failed, {}),
+        "disk": ([make.event(kind="block_io", code="nvme_disabled", device="nvme0")], failed, {}),
+        "main_memory": ([make.event(kind="edac", code="UE")], failed, {}),
+        "cpu_mce": ([make.event(kind="mce", code="uncorrected")], failed, {}),
+        "thermal_power": ([make.event(kind="thermal", code="critical")], failed, {}),
+        "kernel_panic": ([make.event(kind="panic", code="panic")], failed, {}),
+        "node_lost": ([], make.attempt(state="NODE_FAIL", failed_node="n2"), {}),
+        "node_reboot": ([make.event(kind="node_boot", source="agent")], failed, {}),
+        "node_refused": (
+            [],
+            make.attempt(state="REQUEUED"),
+            {"actions": (make.action("refuse", job_id=4242, after_end_s=0),)},
+        ),
+        "system_services": (
+            [
+                make.event(kind="service", code="nvidia-fabricmanager", source="service"),
+                make.finding("watchdog_timeout"),
+            ],
+            failed,
+            {},
+        ),
+        "oom_host": (
+            [make.event(kind="oom", code="memcg", job_id=4242)],
+            make.attempt(state="OUT_OF_MEMORY"),
+            {},
+        ),
+        "oom_gpu": ([make.finding("cuda_oom")], failed, {}),
+        "user_error": ([make.finding("python_traceback")], failed, {}),
+        "collective_mismatch": ([make.finding("collective_mismatch")], failed, {}),
+        "missing_rank": ([*snapshots(make), *digests(make)], failed, {}),
+        "rank_killed": (snapshots(make, alive=False), failed, {}),
+        "rank_stopped": (snapshots(make, state="T"), failed, {}),
+        "time_limit": ([], make.attempt(state="TIMEOUT"), {}),
+        "user_cancelled": ([], make.attempt(state="CANCELLED"), {}),
+        "preempted": ([], make.attempt(state="PREEMPTED"), {}),
+        "requeued_by_user": ([], make.attempt(state="REQUEUED"), {}),
+        "unknown": ([make.finding("watchdog_timeout")], failed, {}),
+    }
+    return one[name]
+
+
+@pytest.mark.parametrize("word", sorted(taxonomy.load().causes))
+def test_each_cause_has_a_smallest_case(make, word):
+    """The verdict of that case is the cause, with the taxonomy's domain and a filled-in next step."""
+    events, attempt, more = build(make, word)
+    verdict = make.judge(*events, attempt=attempt, **more)
+    assert verdict.cause == word
+    assert verdict.domain is taxonomy.cause(word).domain
+    assert verdict.next_step
+    assert "{" not in verdict.summary + verdict.next_step + "".join(verdict.ruled_out)
+    assert verdict.summary.endswith(".")
+    node_events = [e.event_id for e in events if e.source not in records.JOB_SIDE_SOURCES]
+    if node_events:
+        assert set(node_events) <= set(verdict.evidence)
+
+
+@pytest.mark.parametrize("name", sorted(rules.registered()))
+def test_every_rule_says_something_and_something_only_about_its_business(make, name):
+    """Each rule file makes at least one claim among the smallest cases, and none for an empty COMPLETED scene."""
+    rule = rules.registered()[name]
+    made = set()
+    for word in taxonomy.load().causes:
+        events, attempt, more = build(make, word)
+        made |= {c.cause for c in rule(evidence_view.build(make.case(*events, attempt=attempt, **more)))}
+    assert made
+    quiet = evidence_view.build(make.case(attempt=make.attempt(state="COMPLETED", exit_code=0)))
+    assert not list(rule(quiet))
+
+
+def test_flat_evidence_of_the_jobs_side_is_never_certain_hardware(make):
+    """No finding alone, whatever its kind, makes a certain hardware verdict."""
+    from probing_cluster.attribution.verdict import findings
+
+    for kind in sorted(findings.kinds()):
+        verdict = make.judge(make.finding(kind))
+        if verdict.domain is records.Domain.HARDWARE:
+            assert verdict.confidence is not records.Confidence.CERTAIN, kind
+
+
+def test_the_rank_is_named_where_the_log_only_knows_what_happened(make):
+    """The log tells of a mismatch, the pages of whose it was: one verdict that says both, on both as evidence."""
+    call = {"group": "world", "seq": 4, "op": "broadcast", "numel": 8, "group_size": 2, "left": False}
+    told = snapshots(make, calls=[call])
+    third = make.finding("rank_snapshot", 20, node="n1", source="probe", detail={"ranks": [{**told[0].detail["ranks"][0], "rank": 2, "pid": 12}, *told[0].detail["ranks"]], "world_size": 3})  # fmt: skip
+    log = make.finding("collective_mismatch")
+    verdict = make.judge(third, told[1], log)
+    assert verdict.cause == "collective_mismatch"
+    assert "rank 1 on n2" in verdict.summary
+    assert {third.event_id, told[1].event_id, log.event_id} <= set(verdict.evidence)
+    assert "n2" not in make.judge(log).summary
+
+
+def test_a_missing_rank_that_slurm_says_was_killed(make):
+    """Its death was too near to the others' to be told apart by time; srun's line names its task."""
+    told = snapshots(make, stack=[])
+    assert make.judge(*told).cause != "rank_killed"
+    srun = make.finding(
+        "oom_kill_suspected", detail={"rank": 1, "tasks": "1", "host": "n2", "first_cause": False}
+    )
+    peer = make.finding("gloo_connection_closed", detail={"rank": 0, "first_cause": True})
+    verdict = make.judge(*told, srun, peer)
+    assert (verdict.cause, verdict.node) == ("rank_killed", "n2")
+    assert "rank 1 on n2" in verdict.summary
+    terminated = make.finding("process_terminated", detail={"rank": 1, "tasks": "1", "host": "n2"})
+    assert make.judge(*told, terminated).cause != "rank_killed"
+
+
+@pytest.mark.parametrize(("code", "killed"), [(137, True), (139, True), (143, False), (1, False)])
+def test_a_missing_rank_whose_shell_says_that_it_was_killed(make, code, killed):
+    """`srun bash train.sh`: of the task Slurm knows only what the shell returned, 128 and the signal."""
+    exited = make.finding("task_exit", detail={"rank": 1, "tasks": "1", "host": "n2", "exit_code": code})
+    assert (make.judge(*snapshots(make, stack=[]), exited).cause == "rank_killed") is killed
+
+
+def test_the_ranks_of_a_node_that_died_at_once(make):
+    """srun has one line for them. With others in it, it says nothing: Slurm kills so what does not obey."""
+    first, last = snapshots(make, stack=[])
+    gone = [*last.detail["ranks"], {**last.detail["ranks"][0], "rank": 2, "pid": 12}]
+    told = [
+        dataclasses.replace(e, detail={**e.detail, "ranks": ranks, "world_size": 3})
+        for e, ranks in ((first, first.detail["ranks"]), (last, gone))
+    ]
+
+    def killed(tasks, host):
+        return make.finding("oom_kill_suspected", detail={"rank": 0, "tasks": tasks, "host": host})
+
+    assert make.judge(*told).cause != "rank_killed"
+    verdict = make.judge(*told, killed("1-2", "n2"))
+    assert (verdict.cause, verdict.domain, verdict.node) == ("rank_killed", "unknown", "n2")
+    assert "ranks 1-2 on n2" in verdict.summary
+    assert "they were killed" in verdict.summary
+    assert make.judge(*told, killed("1-2", "n2"), killed("0,3-4", "n1")).cause != "rank_killed"
+    assert make.judge(*told, killed("0-2", "n2")).cause != "rank_killed"
+    assert make.judge(*told, killed("1", "n2"), killed("2", "n2"), killed("0", "n1")).cause == "rank_killed"
+    assert make.judge(*told, killed("1-x", "n2")).cause != "rank_killed"
+
+
+def stalled(make, minutes=25.0):
+    """Told five minutes into a hang that began so long before the end."""
+    return make.finding("rank_stall", minutes * 60 - 300, node="n1", source="probe", measured=300.0)
+
+
+def hang(make, **over):
+    """The verdict on a gang whose rank 1 sits in the user's code, and that somebody then ended."""
+    events = [*snapshots(make), stalled(make)]
+    attempt = {"state": "CANCELLED", "exit_code": 0, "cancelled_by": "alice", **over.pop("attempt", {})}
+    progress = make.end - timedelta(minutes=25)
+    attempt["start_at"] = make.end - timedelta(hours=1)
+    return make.judge(*events, attempt=make.attempt(**attempt), last_progress_at=progress, **over)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "then"),
+    [
+        ({}, "it was cancelled by its user alice."),
+        ({"cancelled_by": "root"}, "it was cancelled by root."),
+        ({"state": "TIMEOUT", "cancelled_by": None}, "it reached its time limit."),
+    ],
+)
+def test_a_hung_job_that_is_then_ended_is_the_story_of_its_hang(make, attempt, then):
+    """Since when, which rank, where it was, and only then who ended it; the stacks are its evidence."""
+    v = hang(make, attempt=attempt)
+    assert (v.cause, v.confidence) == ("missing_rank", records.Confidence.POSSIBLE)
+    assert v.summary.startswith("Hung since 13:55:36Z, 25 min before the end: ")
+    assert "rank 1" in v.summary
+    assert "train.py:7" in v.summary
+    assert v.summary.endswith(then)
+    assert "on purpose" not in v.next_step
+    assert len(v.evidence) >= 2
+
+
+def test_a_stall_nobody_can_be_named_for_is_still_the_story_of_a_cancellation(make):
+    """Without stacks it hung all the same: the person did not end it for nothing."""
+    progress = make.end - timedelta(minutes=25)
+    attempt = make.attempt(state="CANCELLED", exit_code=0, cancelled_by="alice", start_at=make.end - timedelta(hours=1))  # fmt: skip
+    v = make.judge(stalled(make), attempt=attempt, last_progress_at=progress)
+    assert v.cause == "user_cancelled"
+    assert v.confidence is not records.Confidence.CERTAIN
+    assert v.summary.startswith("Hung since 13:55:36Z")
+    assert "Find out why it hung" in v.next_step
+
+
+def test_a_stall_that_was_over_is_not_why_a_job_was_cancelled(make):
+    """It trained on until a person ended it."""
+    attempt = make.attempt(state="CANCELLED", exit_code=0, cancelled_by="alice", start_at=make.end - timedelta(hours=1))  # fmt: skip
+    last = make.end - timedelta(seconds=3)
+    v = make.judge(stalled(make), attempt=attempt, last_progress_at=last)
+    assert (v.cause, v.confidence) == ("user_cancelled", records.Confidence.CERTAIN)
+    assert "Hung" not in v.summary

@@ -1,0 +1,131 @@
+"""The table of what events say, as it is searched for in a database."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from probing_cluster.attribution.passes import fetch, incidents
+from probing_cluster.attribution.verdict import case as cases
+from probing_cluster.attribution.verdict import signatures
+from probing_cluster.core import records
+from probing_cluster.db import bulk
+
+TABLE = """
+[[signature]]
+kind = "fabric"
+codes = ["PortDown", "sm_*", "sm_lost_quietly"]
+cause = "ib_link"
+role = "root"
+lethality = 0.9
+scope = "link"
+
+[[signature]]
+kind = "fabric"
+codes = ["SM_Trap*", "*"]
+cause = "ib_link"
+role = "context"
+lethality = 0.1
+scope = "link"
+window_before_s = 900
+
+[[signature]]
+kind = "Feed"
+codes = ["*"]
+cause = "thermal_power"
+role = "root"
+lethality = 0.9
+scope = "node"
+
+[[signature]]
+kind = "Feed"
+codes = ["Back"]
+cause = "thermal_power"
+role = "context"
+lethality = 0.01
+scope = "node"
+
+[[signature]]
+kind = "only_begun"
+codes = ["Ab*"]
+cause = "eth_link"
+role = "root"
+lethality = 0.9
+scope = "link"
+window_after_s = 1200
+
+[default.high]
+cause = "system_services"
+role = "weak"
+lethality = 0.6
+scope = "node"
+
+[default.low]
+cause = "system_services"
+role = "context"
+lethality = 0.2
+scope = "node"
+
+[default.info]
+cause = "system_services"
+role = "context"
+lethality = 0.05
+scope = "node"
+"""
+CODES = (None, "", "portdown", "PORTDOWN", "PortDown", "sm_x", "SM_X", "sm_", "sm", "sm_trap_9", "SM_TRAP", "sm_lost_quietly", "AB", "abc", "BACK", "xab", "a%b", "*")  # fmt: skip
+KINDS = ("fabric", "Feed", "feed", "only_begun", "elsewhere")
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    """Another table, with codes in mixed case and codes that only begin so."""
+    caches = (signatures._load, signatures.find, signatures.roots_of, signatures.extra_window_s, fetch._incident_sorts)  # fmt: skip
+    path = tmp_path / "signatures.toml"
+    path.write_text(TABLE)
+    with monkeypatch.context() as patch:
+        patch.setattr(signatures, "_FILE", path)
+        for cache in caches:
+            cache.cache_clear()
+        yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+def test_every_root_is_found_in_a_database(store, make, table):
+    """However a code is written and by whatever row it is read: none that argues by itself is overlooked."""
+    sorts = itertools.product(KINDS, CODES)
+    events = [make.event(kind=k, code=c, source="sysfs", node=f"n{i}") for i, (k, c) in enumerate(sorts)]
+    bulk.load_events(store.url, events)
+    found = fetch.Fetcher(store, cases.WindowPolicy()).incident_events("c", [(make.start, make.end)])
+    roots = {e.event_id for e in events if incidents.counts(e)}
+    assert len(roots) > 20
+    assert {e.event_id for e in found if incidents.counts(e)} == roots
+    # And what nobody asked for is left where it is.
+    kinds = {(e.kind, e.code) for e in found}
+    assert {k for k, _ in kinds} == {"fabric", "Feed", "only_begun"}
+    assert ("fabric", "sm") not in kinds
+    assert ("Feed", "BACK") not in kinds
+    assert ("only_begun", "xab") not in kinds
+
+
+def test_rows_for_codes_that_begin_so_count_as_rows(table):
+    """Their kind is known, and the windows they ask for are read."""
+    assert {"fabric", "Feed", "only_begun"} == signatures.kinds()
+    assert signatures.extra_window_s() == (900.0, 1200.0)
+
+
+def test_the_longest_beginning_wins(table):
+    """Among a code of its own, a longer and a shorter beginning and any code."""
+
+    def role(code):
+        return signatures.find("fabric", code, records.Severity.HIGH).role.value
+
+    said = {c: role(c) for c in ("sm_lost_quietly", "SM_trap_9", "sm_x", "sm", "portDOWN")}
+    assert said == {
+        "sm_lost_quietly": "root",
+        "SM_trap_9": "context",
+        "sm_x": "root",
+        "sm": "context",
+        "portDOWN": "root",
+    }

@@ -1,0 +1,429 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from probing_cluster.control_plane.cli import fleet_commands, import_commands, main, span
+from probing_cluster.control_plane.terminal import fleet_text, progress
+from probing_cluster.core import errors, records, settings
+from probing_cluster.db import store as db_store
+
+Run = Callable[..., tuple[int, str, str]]
+XID = "n2 kernel: NVRM: Xid (PCI:0000:5e:00): 79, pid=1, GPU has fallen off the bus."
+
+
+@pytest.fixture
+def config(store: db_store.Store, tmp_path: Path) -> Path:
+    path = tmp_path / "probing.toml"
+    path.write_text(
+        f'[cluster]\nname = "c"\n[database]\nurl = "{store.connection_uri()}"\n'
+        f'[slurm]\nbin_directory = "{tmp_path}/none"\n[service]\nsocket = "{tmp_path}/s"\n'
+    )
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is: what standard error holds is what the command had to say."""
+    monkeypatch.setattr(progress, "QUIET_S", 3600.0)
+
+
+@pytest.fixture
+def run(config: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs probing-ctl with the test's settings."""
+
+    def one(*words: str) -> tuple[int, str, str]:
+        code = main.main([*words, "--config", str(config)])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return one
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> list[str]:
+    """The arguments of an import: a job that died with its GPU, one that was its user's own fault."""
+    (tmp_path / "sacct.txt").write_text(
+        "JobIDRaw|JobID|State|Submit|Start|End|NodeList|User|Partition|JobName|AllocTRES|ExitCode\n"
+        "7|7|FAILED|2026-11-20T10:00:00|2026-11-20T10:01:00|2026-11-20T11:00:00|n2|alice|gpu|sft|gres/gpu=8|1:0\n"
+        "8|8|FAILED|2026-11-20T10:00:00|2026-11-20T10:01:00|2026-11-20T10:02:00|n3|bob|gpu|bad|gres/gpu=8|1:0\n"
+        "9|9|COMPLETED|2026-11-20T10:00:00|2026-11-20T10:01:00|2026-11-20T10:02:00|n4|bob|gpu|ok|gres/gpu=8|0:0\n"
+    )
+    (tmp_path / "kern.log").write_text(f"2026-11-20T10:59:57Z {XID}\n")
+    (tmp_path / "out.log").write_text(
+        'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nValueError: bad\n'
+    )
+    return [
+        "import", "--sacct", f"{tmp_path}/sacct.txt", "--kernel", f"n2={tmp_path}/kern.log",
+        "--joblog", f"8={tmp_path}/out.log",
+    ]  # fmt: skip
+
+
+def test_files_become_verdicts_and_reports_offline(
+    run: Run, history: list[str], store: db_store.Store, config: Path
+) -> None:
+    """import, attribute, then the report says hardware for one and user program for the other."""
+    code, out, err = run(*history)
+    assert (code, err) == (0, "")
+    assert "3 attempts; 0 kept aside" in out
+    code, out, _ = run("attribute")
+    assert code == 0
+    assert "2 attempts judged, 2 verdicts new or changed, 3 run accounts" in out
+    domains = {v.job_id: v.domain for v in store.verdicts()}
+    assert domains == {7: records.Domain.HARDWARE, 8: records.Domain.USER_PROGRAM}
+    from probing_cluster.reports import cli as report
+
+    assert report.main(["7", "--config", str(config)]) == 0
+
+
+def test_a_persons_verdict_stands_against_the_rules(
+    run: Run, history: list[str], store: db_store.Store
+) -> None:
+    """`verdict` replaces, is noted, and judging again does not undo it; a wrong word lists the right ones."""
+    run(*history)
+    run("attribute")
+    code, out, _ = run("verdict", "8", "--cause", "gpu_lost", "--note", "seen on site", "--node", "n3")
+    assert code == 0
+    assert "-> gpu_lost" in out
+    run("attribute", "--job", "8")
+    (verdict,) = store.verdicts(job_ids=[8])
+    assert (verdict.cause, verdict.domain, verdict.node) == ("gpu_lost", records.Domain.HARDWARE, "n3")
+    assert verdict.author != "rules"
+    assert len(store.verdict_history(8)) >= 2
+    (note,) = store.notes(action="verdict")
+    assert note.note == "seen on site"
+    code, _, err = run("verdict", "8", "--cause", "gremlins")
+    assert (code, "gpu_lost" in err) == (3, True)
+
+
+def test_a_dry_run_stores_nothing(run: Run, history: list[str], store: db_store.Store) -> None:
+    """--dry-run shows what would change."""
+    run(*history)
+    code, out, _ = run("attribute", "--since", "2026-11-01", "--dry-run")
+    assert code == 0
+    assert "2 verdicts would change; nothing stored" in out
+    assert store.verdicts() == []
+    assert len(json.loads(run("attribute", "--job", "7", "--dry-run", "--json")[1])["changes"]) == 1
+
+
+def test_the_policy_can_be_replayed_over_history(run: Run, history: list[str]) -> None:
+    """What it would have done with the imported Xid: one drain, no requeue of a job whose GPUs are unknown."""
+    run(*history)
+    found = json.loads(run("policy", "simulate", "--since", "2026-11-01", "--json")[1])
+    assert [(d["action"], d["node"], d["state"]) for d in found["decisions"]] == [
+        ("drain", "n2", "would act"),
+        ("requeue", "n2", "skipped"),
+    ]
+    assert "1 drains, 0 requeues, 1 held back" in run("policy", "simulate", "--since", "2026-11-01")[1]
+    assert "observe_only = True" in run("policy", "show")[1]
+
+
+def test_a_figure_within_a_figure_is_told_in_words_and_columns() -> None:
+    """Neither a person nor a terminal reads Python."""
+    figure = {
+        "since": "a", "until": "b",
+        "sizes": [
+            {"n_gpus": 8, "measured": None, "projected_h": None},
+            {"n_gpus": 16, "measured": {"mttf_h": 2.5, "n_events": 3}, "projected_h": None},
+        ],
+        "buckets": [{"at": "x", "failures": {"gpu": 3, "link": 1}}, {"at": "y", "failures": {}}],
+        "rate": {"since": "a", "until": "b", "per_node_day": 0.00001},
+    }  # fmt: skip
+    told = fleet_text.one("mttf-by-size", "meaning", figure)
+    assert "{" not in told
+    assert "A job of 16 GPUs ran 2 h 30 min on average until it failed." in told
+    assert "rate, per node day: 0.00001" in told
+    sizes, buckets = told.index("MEASURED MTTF H"), told.index("gpu 3, link 1")
+    assert next(line.split() for line in told[sizes:].splitlines() if line.strip().startswith("16")) == [
+        "16",
+        "2.5",
+        "3",
+    ]
+    assert sizes < buckets
+
+
+@pytest.mark.parametrize("figure", [*fleet_commands.FIGURES, "all"])
+def test_every_fleet_figure_prints_and_is_json(run: Run, history: list[str], figure: str) -> None:
+    """Each figure of the attribution room has its command, on a database with a little history."""
+    run(*history)
+    run("attribute")
+    code, out, err = run("fleet", figure, "--since", "2026-11-01", "--until", "2026-12-01")
+    assert (code, err) == (0, "")
+    assert out
+    assert json.loads(run("fleet", figure, "--since", "2026-11-01", "--until", "2026-12-01", "--json")[1])
+
+
+def test_the_fleet_commands_are_the_fleet_figures() -> None:
+    """No figure without a command, no command without a figure."""
+    from probing_cluster.attribution.reliability import fleet
+
+    assert {name.replace("-", "_") for name in fleet_commands.FIGURES} == set(fleet.__all__)
+
+
+def test_parameters_of_a_figure_are_checked(run: Run) -> None:
+    """An unknown one names the known, a wrong type is refused."""
+    assert run("fleet", "large-job-rate", "--set", "min_gpus=8")[0] == 0
+    code, _, err = run("fleet", "large-job-rate", "--set", "gpus=8")
+    assert (code, "min_gpus" in err) == (2, True)
+    assert run("fleet", "large-job-rate", "--set", "min_gpus=many")[0] == 2
+    assert run("fleet", "large-job-rate", "--set", "min_gpus")[0] == 2
+
+
+def test_a_query_is_answered_and_can_change_nothing(run: Run, store: db_store.Store) -> None:
+    """Rows in three forms; INSERT, DROP and several statements are refused by the server."""
+    assert run("query", "select 1 as one, 'x' as two")[1] == "ONE  TWO\n1    x\n".lower()
+    assert run("query", "select 1 as one", "--format", "csv")[1].splitlines() == ["one", "1"]
+    assert json.loads(run("query", "select 1 as one", "--format", "json")[1]) == [{"one": 1}]
+    for hostile in (
+        "insert into probing.state(key, value) values ('x', '1')",
+        "drop table probing.verdict",
+        "select 1; commit; drop schema probing cascade",
+        "not sql",
+    ):
+        assert run("query", hostile)[0] in {2, 5}
+    assert store.verdicts() == []
+    code, out, err = run("query", "select generate_series(1, 10) as n", "--limit", "3")
+    assert (code, out.split(), "more than 3 rows" in err) == (0, ["n", "1", "2", "3"], True)
+
+
+def test_the_doctor_names_what_is_wrong_and_the_fix(run: Run) -> None:
+    """No Slurm, no agents: two fails with their fixes, and the database in order; exit 1."""
+    code, out, _ = run("doctor", "--all")
+    assert code == 1
+    assert "fail  slurmctld: no answer" in out
+    assert "fail  agents: none was ever heard" in out
+    assert "ok    database: schema" in out
+    assert "note  policy: observe-only" in out
+    assert out.count("fix: ") >= 3
+
+
+def test_the_schema_has_its_commands(run: Run) -> None:
+    """upgrade and status of a server of one's own; start and stop are refused for it."""
+    assert "schema " in run("db", "upgrade")[1]
+    code, out, _ = run("db", "status")
+    assert (code, "up to date" in out) == (0, True)
+    assert run("db", "start")[0] == 2
+
+
+def test_nodes_are_listed_without_slurm(run: Run, store: db_store.Store) -> None:
+    """What agents say is shown though Slurm does not answer."""
+    from probing_cluster.db import delivery
+
+    beat = records.AgentHeartbeat(
+        cluster="c", node="n2", at=records_now(), faults={"xid:gpu3": {"severity": "high"}}
+    )
+    delivery.Delivery(store.connection_uri(), "c", "n2").deliver(events=[], heartbeat=beat)
+    (row,) = json.loads(run("nodes", "--json")[1])
+    assert (row["node"], row["slurm"], row["faults"]) == ("n2", "unknown", ["xid:gpu3 (high)"])
+    assert "Xid gpu3 (high)" in run("nodes", "--faulty")[1]
+    code, out, err = run("nodes", "n[5-9]", "--json")
+    assert (code, out, "n[5-9] is not known" in err) == (3, "", True)
+
+
+def records_now() -> object:
+    from probing_cluster.core import clock
+
+    return clock.SYSTEM.now()
+
+
+def test_acts_without_slurm_fail_node_by_node(run: Run, store: db_store.Store) -> None:
+    """drain and resume say for each node why not, exit 1, and record nothing as done."""
+    code, out, _ = run("drain", "n[1-2]", "--reason", "test")
+    assert (code, out.count("not done")) == (1, 2)
+    assert [(d.state, d.ended_at) for d in store.drains()] == [("failed", None)] * 2
+    assert run("resume", "n1")[0] == 1
+
+
+def test_an_acknowledgement_is_kept(run: Run, store: db_store.Store) -> None:
+    """ack stores who and what for the node."""
+    assert run("ack", "n2", "--note", "RMA opened\x1b[31m")[0] == 0
+    (note,) = store.notes(subject="node:n2")
+    assert (note.action, note.note) == ("ack", "RMA opened[31m")
+
+
+def test_classify_streams_and_obeys_the_pipe(tmp_path: Path) -> None:
+    """One object a line from a file and from standard input; `head` ends it without a word."""
+    log = tmp_path / "kern.log"
+    log.write_text(f"2026-11-20T10:59:57Z {XID}\n" * 5000)
+    command = [sys.executable, "-m", "probing_cluster.control_plane.cli.main", "classify", "--kind", "kernel"]
+    done = subprocess.run([*command, str(log)], capture_output=True, text=True, check=True)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (len(found), found[0]["kind"]) == (5000, "xid")
+    with log.open("rb") as stream:
+        piped = subprocess.run([*command, "-"], stdin=stream, capture_output=True, text=True, check=True)
+    assert piped.stdout == done.stdout
+    shell = subprocess.run(
+        ["sh", "-c", f"{' '.join(command)} {log} | head -1"], capture_output=True, text=True, check=False
+    )
+    assert (shell.stdout.count("\n"), shell.stderr) == (1, "")
+
+
+@pytest.mark.timeout(60)
+def test_classify_follows_a_pipe_line_by_line() -> None:
+    """A finding is printed when its line has come, not when the pipe is full."""
+    command = [
+        sys.executable,
+        "-m",
+        "probing_cluster.control_plane.cli.main",
+        "classify",
+        "--kind",
+        "kernel",
+        "-",
+    ]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"2026-11-20T10:59:57Z {XID}\n".encode())
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["code"] == "79"
+        process.stdin.close()
+
+
+def test_help_is_there_for_everything_and_loads_nothing_slow() -> None:
+    """--help of every command works; the command line alone imports no database, no engine."""
+    script = (
+        "import sys; from probing_cluster.control_plane import cli; cli.parser(); "
+        "slow = 'sqlalchemy psycopg datafusion pyarrow numpy apscheduler jinja2'.split(); "
+        "sys.exit(' '.join(m for m in slow if m in sys.modules) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "classify" in main.parser().format_help()
+
+
+@pytest.mark.parametrize(
+    ("text", "directory", "url"),
+    [("./x", os.path.realpath("x"), ""), ("postgresql://h/d", "/d", "postgresql://h/d"), (None, "/d", "u")],
+)
+def test_where_an_import_goes(text: str | None, directory: str, url: str) -> None:
+    """A directory means the embedded server there, a URL a server, nothing what is configured."""
+    base = settings.Settings(database=settings.DatabaseSettings(url="u", directory="/d"))
+    found = import_commands.database_of(base, text)
+    assert (found.directory, found.url) == (directory, url)
+
+
+@pytest.mark.parametrize("text", ["", "7", "d", "-1d", "2026-13-01", "tomorrow"])
+def test_bad_spans_are_refused(text: str) -> None:
+    """A typo in --since is no span of nothing."""
+    from probing_cluster.core import clock
+
+    with pytest.raises(errors.UsageError):
+        span.instant(text, clock.SYSTEM.now())
+
+
+def test_the_fleet_as_a_page(run: Run, history: list[str], tmp_path: Path) -> None:
+    """--html writes every figure drawn, self-contained; a place that cannot be written is one clear line."""
+    run(*history)
+    run("attribute")
+    target = tmp_path / "fleet.html"
+    code, out, err = run("fleet", "--html", str(target), "--since", "2026-11-01", "--until", "2026-12-01")
+    assert (code, out, err) == (0, "", f"probing-ctl: wrote {target}\n")
+    text = target.read_text()
+    assert text.startswith("<!DOCTYPE html>")
+    assert [name for name in fleet_commands.FIGURES if f'<section id="{name}"' not in text] == []
+    assert text.count("<svg") >= 6
+    assert run("fleet", "--html", str(tmp_path / "no" / "x.html"))[0] == 2
+
+
+READING = (
+    ("nodes",),
+    ("drain", "n1", "--reason", "x"),
+    ("resume", "n1"),
+    ("ack", "n1"),
+    ("set-healthy", "n1"),
+    ("attribute",),
+    ("verdict", "7", "--cause", "time_limit"),
+    ("fleet", "all"),
+    ("lemon", "report"),
+    ("lemon", "list"),
+    ("lemon", "confirm", "n1"),
+    ("policy", "simulate"),
+    ("query", "SELECT 1"),
+    ("db", "status"),
+    ("db", "start"),
+    ("db", "logins"),
+    ("db", "add-agent", "n1"),
+)
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path) -> Path:
+    """A settings file whose database nobody has made."""
+    path = tmp_path / "probing.toml"
+    path.write_text(
+        f'[database]\ndirectory = "{tmp_path}/db"\n[slurm]\nbin_directory = "{tmp_path}/none"\n'
+        f'[service]\nsocket = "{tmp_path}/s"\n'
+    )
+    return path
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_a_command_that_reads_makes_no_database(
+    words: tuple[str, ...], nowhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says that there is none and what makes one, exit 4; nothing is created and no server is started."""
+    assert main.main([*words, "--config", str(nowhere)]) == errors.DatabaseUnavailable.exit_code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"{nowhere.parent}/db" in said.err
+    assert "probing-ctl db upgrade" in said.err
+    assert [p.name for p in nowhere.parent.iterdir()] == ["probing.toml"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--sacct", "{}/none"), errors.UsageError.exit_code),
+        (("--sacct", "{}/garbage"), errors.MalformedInput.exit_code),
+        (("--sacct", "{}/good", "--events", "{}/none"), errors.UsageError.exit_code),
+        (("--sacct", "{}/good", "--kernel", "n1={}/broken"), errors.MalformedInput.exit_code),
+        (("--events", "{}/garbage"), errors.MalformedInput.exit_code),
+        (("--joblog", "7={}/garbage"), errors.DatabaseUnavailable.exit_code),
+        (("--sacct", "{}/good", "--joblog", "7={}/none"), errors.UsageError.exit_code),
+    ],
+)
+def test_an_import_that_fails_makes_no_database(
+    words: tuple[str, ...], code: int, nowhere: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every file is read before anything is made; the error names the file."""
+    home = tmp_path / "files"
+    home.mkdir()
+    (home / "good").write_text("JobID|State|Start|End\n7|FAILED|1700000000|1700000060\n")
+    (home / "garbage").write_bytes(bytes(range(256)) * 4)
+    (home / "broken").write_bytes(b"\x1f\x8b broken")
+    given = [word.format(home) for word in words]
+    assert main.main(["import", *given, "--config", str(nowhere)]) == code
+    assert not (tmp_path / "db").exists()
+    assert (f"{home}/" in capsys.readouterr().err) == (code != errors.DatabaseUnavailable.exit_code)
+
+
+@pytest.mark.parametrize("text", ["99999999999999d", "9" * 400 + "d", "800000d"])
+def test_a_span_longer_than_time_is_wrong_usage(text: str) -> None:
+    """A sentence, not a traceback."""
+    with pytest.raises(errors.UsageError):
+        span.instant(text, datetime(2026, 11, 22, tzinfo=UTC))
+
+
+def test_bad_questions_are_sentences(run: Run) -> None:
+    """A limit below nothing, a question that takes too long, one that changes something: each says what is wrong."""
+    assert run("query", "select 1", "--limit", "-5")[0] == 2
+    code, _, err = run("query", "select pg_sleep(30)", "--timeout", "0.2")
+    assert (code, "no answer within 0.2 s" in err) == (1, True)
+    code, _, err = run("query", "delete from verdict")
+    assert (code, "one SELECT is answered" in err) == (2, True)
+    code, _, err = run("query", "select 1 as x where false")
+    assert (code, "no rows" in err) == (0, True)
+
+
+def test_a_job_that_nobody_knows_is_not_judged(run: Run) -> None:
+    """attribute ends with 3 rather than with nothing judged."""
+    code, out, err = run("attribute", "--job", "99999")
+    assert (code, out) == (3, "")
+    assert "job 99999 is not known" in err

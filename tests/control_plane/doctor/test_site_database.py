@@ -1,0 +1,152 @@
+"""What the doctor finds in and about the database, each kept and broken."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probing_cluster.control_plane.doctor import site_database
+from probing_cluster.core import errors, records, settings
+from probing_cluster.db import store as db_store
+
+NOW = dt.datetime(2026, 1, 31, 14, 0, tzinfo=dt.UTC)
+FACTS: dict[str, Any] = {
+    "version": 160004,
+    "superuser": False,
+    "service": True,
+    "encrypted": True,
+    "over_network": True,
+    "now": NOW,
+    "name": "probing",
+    "groups": 4,
+}
+
+
+def levels(**changed: Any) -> dict[str, str]:
+    """Finding to level, those in order left out; every one that is not in order says why and what to do."""
+    found = list(site_database.judge_server(FACTS | changed, NOW, own=True))
+    assert len(found) == 4
+    assert all(f.why and f.fix for f in found if f.level != "ok")
+    return {f.name: f.level for f in found if f.level != "ok"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "wanted"),
+    [
+        ({}, {}),
+        ({"version": 140011}, {"postgres": "fail"}),
+        ({"groups": 3}, {"roles": "fail"}),
+        ({"superuser": True}, {"roles": "warn"}),
+        ({"service": False}, {"roles": "note"}),
+        ({"encrypted": False}, {"tls": "fail"}),
+        ({"encrypted": False, "over_network": False}, {}),
+        ({"now": NOW + dt.timedelta(seconds=5)}, {"clock": "fail"}),
+        ({"now": NOW - dt.timedelta(seconds=5)}, {"clock": "fail"}),
+        ({"now": NOW + dt.timedelta(seconds=1)}, {}),
+    ],
+)
+def test_server(changed: dict[str, Any], wanted: dict[str, str]) -> None:
+    """One fact changed gives one finding."""
+    assert levels(**changed) == wanted
+
+
+def test_the_embedded_server_is_asked_like_any_other(store: db_store.Store) -> None:
+    """The question itself is answered by a real server, by whose owner nothing is amiss but that it is one."""
+    config = dataclasses.replace(
+        settings.Settings(), database=settings.DatabaseSettings(url=store.connection_uri())
+    )
+    found = {f.name: f.level for f in site_database.server(config)}
+    assert found == {"postgres": "ok", "roles": "warn", "tls": "ok", "clock": "ok"}
+    assert [f.level for f in site_database.schema(config)] == ["ok"]
+
+
+def beat(node: str = "n1", **fields: Any) -> records.AgentHeartbeat:
+    values = {"at": NOW - dt.timedelta(seconds=3), "version": metadata.version("probing-cluster"), **fields}
+    return records.AgentHeartbeat(cluster="c", node=node, **values)
+
+
+def found(*beats: records.AgentHeartbeat, **ages: float) -> dict[str, str]:
+    told = list(site_database.judge_agents(list(beats), {b.node: 3.0 for b in beats} | ages, NOW))
+    assert all(f.why and f.fix for f in told if f.level != "ok")
+    return {f.name: f.level for f in told}
+
+
+def test_agents_in_order() -> None:
+    """Heard, of our version, on time, losing nothing."""
+    assert found(beat(), beat("n2", sources={"nvml": {"state": "ok"}, "ipmi": {"state": "absent"}})) == {
+        "agents": "ok"
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "name", "level"),
+    [
+        ({"version": "0.0.9"}, "agent_version", "note"),
+        ({"at": NOW + dt.timedelta(seconds=60)}, "agent_clock", "warn"),
+        ({"at": NOW - dt.timedelta(seconds=60)}, "agent_clock", "warn"),
+        ({"dropped_total": 7}, "agent_losses", "warn"),
+        ({"lag_s": 900.0}, "agent_lag", "warn"),
+        ({"sources": {"nvml": {"state": "hung"}}}, "agent_sources", "warn"),
+        ({"hung_children": 1}, "agent_hung", "warn"),
+    ],
+)
+def test_an_agent_that_is_not(fields: dict[str, Any], name: str, level: str) -> None:
+    """One thing amiss is one finding beside `agents`, and names the node."""
+    assert found(beat(), beat("n2", **fields)) == {"agents": "ok", name: level}
+    told = site_database.judge_agents([beat("n2", **fields)], {"n2": 3.0}, NOW)
+    assert any("n2" in f.found for f in told if f.name == name)
+
+
+def test_silent_agents() -> None:
+    """Three beats without a word are silence, whatever the last word was; none at all is a failure."""
+    assert found(beat(), beat("n2", dropped_total=1), n2=31.0) == {"agents": "warn"}
+    assert found() == {"agents": "fail"}
+
+
+def silent(*argv: str) -> bytes:
+    """A Slurm that answers nothing."""
+    raise errors.SlurmUnavailable(argv[0])
+
+
+def test_asking_starts_no_database(tmp_path: Path) -> None:
+    """Where no server runs that is said, once, and none is made."""
+    where = settings.DatabaseSettings(directory=str(tmp_path / "postgres"))
+    config = dataclasses.replace(settings.Settings(), database=where)
+    finding, = site_database.everything(config, silent)  # fmt: skip
+    assert (finding.name, finding.level) == ("database", "fail")
+    assert "probing-ctl db upgrade" in finding.fix
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (("/probing_test", "/nobody_made_it"), "does not let us in"),
+        (("port=5432", "port=5433"), "does not answer"),
+    ],
+)
+def test_a_server_that_is_away_is_told_from_one_that_refuses(
+    store: db_store.Store, change: tuple[str, str], found: str
+) -> None:
+    """At three in the morning: start the server, or look for the right to get in."""
+    url = store.connection_uri().replace(*change)
+    assert url != store.connection_uri()
+    config = settings.Settings(database=settings.DatabaseSettings(url=url))
+    finding, = site_database.everything(config, silent)  # fmt: skip
+    assert (finding.name, finding.level, finding.found) == ("database", "fail", found)
+    assert ("sudo -u probing" in finding.fix) is (found == "does not let us in")
+    assert change[1].lstrip("/").partition("=")[2] in finding.why
+
+
+def test_a_server_in_order_is_asked_for_everything(store: db_store.Store) -> None:
+    """Schema, server and agents each have their finding; Slurm's silence is said elsewhere."""
+    where = settings.DatabaseSettings(url=store.connection_uri())
+    config = dataclasses.replace(settings.Settings(), database=where)
+    assert {f.name for f in site_database.everything(config, silent)} == {
+        "database", "postgres", "roles", "tls", "clock", "agents",
+    }  # fmt: skip

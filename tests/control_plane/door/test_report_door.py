@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import json
+import os
+import pwd
+import socket
+import subprocess
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import fakes
+import pytest
+
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.door import callers, report_door
+from probing_cluster.control_plane.service.tasks import accounting
+from probing_cluster.core import errors, settings
+from probing_cluster.reports import door, job_ref
+
+ALICE = callers.Caller(uid=2001, name="alice")
+BOB = callers.Caller(uid=2002, name="bob", groups=frozenset({"users"}))
+ASK = {"v": 1, "op": "report", "job": "7"}
+
+
+def answer(service: context.Context, caller: callers.Caller, request: dict[str, object]) -> dict[str, object]:
+    """The door's answer to a caller who has been identified."""
+    return report_door.answer(service, callers.Callers(service), caller, request)
+
+
+@pytest.fixture
+def told(service: context.Context) -> context.Context:
+    """A service that knows alice's job 7."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [fakes.row(7)]
+    accounting.run(service)
+    return service
+
+
+def test_the_owner_is_answered_and_nobody_else(told: context.Context) -> None:
+    """alice reads her job; bob is told that it is another's, and gets no row of it."""
+    mine = answer(told, ALICE, ASK)
+    assert mine["ok"]
+    assert mine["rows"]["attempts"][0]["job_id"] == 7
+    theirs = answer(told, BOB, ASK)
+    assert (theirs["ok"], theirs["error"]) == (False, "not_permitted")
+    assert "rows" not in theirs
+
+
+@pytest.mark.parametrize(
+    ("service", "caller", "may"),
+    [
+        (settings.ServiceSettings(operators=("bob",)), BOB, True),
+        (settings.ServiceSettings(operator_group="users"), BOB, True),
+        (settings.ServiceSettings(operator_group="wheel"), BOB, False),
+        (settings.ServiceSettings(), callers.Caller(uid=0, name="root"), True),
+        (settings.ServiceSettings(), callers.Caller(uid=4321, name=""), False),
+        (
+            settings.ServiceSettings(operator_group=""),
+            callers.Caller(uid=4, name="x", groups=frozenset({""})),
+            False,
+        ),
+        (settings.ServiceSettings(), dataclasses.replace(ALICE, name="alice2"), False),
+    ],
+    ids=["operator", "operators' group", "another group", "root", "nameless uid", "empty group", "namesake"],
+)
+def test_who_may_read_every_job(service: settings.ServiceSettings, caller: callers.Caller, may: bool) -> None:
+    """Operators by name or group, and root; an empty setting opens nothing."""
+    assert callers.may_read(caller, frozenset({"alice"}), service) is may
+
+
+def test_a_job_id_that_two_users_had_is_for_operators(told: context.Context) -> None:
+    """After a wrapped job id nobody sees the other's attempt through their own."""
+    assert not callers.may_read(ALICE, frozenset({"alice", "bob"}), told.config.service)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"v": 2, "op": "report", "job": "7"},
+        {"v": 1, "op": "drop", "job": "7"},
+        {"v": 1, "op": "report", "job": "7;drop"},
+        {},
+    ],
+)
+def test_what_is_no_request_gets_a_plain_refusal(told: context.Context, request_: dict[str, object]) -> None:
+    """Unknown versions, operations and forms are refused in words."""
+    assert answer(told, ALICE, request_)["error"] == "usage"
+
+
+@pytest.fixture
+def opened(told: context.Context) -> Iterator[Path]:
+    """The door on a real socket."""
+    with tempfile.TemporaryDirectory(prefix="probing-door-") as directory:
+        Path(directory).chmod(0o755)
+        path = Path(directory) / "report.sock"
+        told.config = dataclasses.replace(told.config, service=settings.ServiceSettings(socket=str(path)))
+        with report_door.serving(told):
+            yield path
+
+
+def test_the_client_gets_the_rows_or_the_services_error(opened: Path) -> None:
+    """What probing-report does as root: rows of a known job, NotFound for another."""
+    assert door.ask(opened, job_ref.parse("7"))["attempts"][0]["user"] == "alice"
+    with pytest.raises(errors.NotFound):
+        door.ask(opened, job_ref.parse("8"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+@pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="needs a Python that any user may run")
+def test_the_kernel_says_who_asks(opened: Path) -> None:
+    """A process of another uid cannot read alice's job, whatever it writes into its request."""
+    nobody = pwd.getpwnam("nobody")
+    script = textwrap.dedent(
+        """
+        import json, socket, sys
+        s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])
+        s.sendall(json.dumps({"v": 1, "op": "report", "job": "7", "uid": 0, "user": "alice"}).encode() + b"\\n")
+        print(s.makefile().read())
+        """
+    )
+    done = subprocess.run(
+        ["/usr/bin/python3", "-I", "-S", "-c", script, str(opened)],
+        check=False, capture_output=True, text=True, user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[], timeout=30,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["error"] == "not_permitted", done.stderr
+
+
+def test_a_busy_caller_is_held_back_and_later_served_again(opened: Path) -> None:
+    """So many connections of one uid at once; each that ends gives its place back, however fast they follow."""
+
+    def connect() -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(str(opened))
+        connection.settimeout(10)
+        return connection
+
+    def ask(connection: socket.socket) -> bytes:
+        with connection:
+            connection.sendall(b'{"v": 1, "op": "nothing"}\n')
+            return connection.makefile("rb").read()
+
+    idle = [connect() for _ in range(report_door.MOST_OF_ONE)]
+    with contextlib.suppress(ConnectionError), connect() as one_more:  # closed without a word
+        assert one_more.recv(1) == b""
+    assert [b"unknown request" in ask(connection) for connection in idle] == [True] * len(idle)
+
+    def many(_: int) -> int:
+        return sum(b"unknown request" in ask(connect()) for _ in range(60))
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(many, range(4))) == [60] * 4
+
+
+def test_the_service_never_answers_for_another_database(told: context.Context) -> None:
+    """Somebody whose settings name another database is sent there, and gets no row of this one."""
+    mine, other = door.database_id(told.config), door.database_id(settings.Settings())
+    root = callers.Caller(uid=0, name="root")
+    assert answer(told, root, ASK | {"database": mine})["ok"]
+    reply = answer(told, root, ASK | {"database": f"{other}x"})
+    assert (reply["ok"], reply["error"]) == (False, "other_database")
+    assert "rows" not in reply
+
+
+@pytest.mark.parametrize("raw", [b"\xff\xfe\n", b"[]\n", b"7\n", b"{" * 5000, b"{}" + b" " * 9000 + b"\n"])
+def test_rubbish_does_not_hurt_the_door(opened: Path, raw: bytes) -> None:
+    """Bad bytes, other JSON and endless lines end in silence, and the next caller is served."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(str(opened))
+        try:
+            sock.sendall(raw)
+            sock.shutdown(socket.SHUT_WR)
+            sock.recv(100)
+        except OSError:
+            pass
+    assert door.ask(opened, job_ref.parse("7"))["attempts"]
+
+
+def test_a_binding_covers_the_whole_request_but_the_credential() -> None:
+    """A credential for one job is none for another."""
+    base = door.request_for(job_ref.parse("7"))
+    assert door.binding(base) == door.binding(base | {"credential": "x"})
+    assert door.binding(base) != door.binding(door.request_for(job_ref.parse("8")))

@@ -1,0 +1,179 @@
+"""Ranks and stacks of a running job: whose they are, what is shown, and what only a stop may accuse."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import uuid
+from datetime import timedelta
+
+import fakes
+import gang_rows
+import pytest
+
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.door import callers, report_door
+from probing_cluster.control_plane.gangs import gang_board
+from probing_cluster.core import errors, records
+from probing_cluster.db import delivery
+from probing_cluster.db import store as db_store
+from probing_cluster.reports import job_ref
+
+ALICE = callers.Caller(uid=2001, name="alice")
+BOB = callers.Caller(uid=2002, name="bob")
+ROOT = callers.Caller(uid=0, name="root")
+
+
+def board(store: db_store.Store, op: str, ref: str = "7") -> dict[str, object]:
+    """The document of a job."""
+    gang = gang_board.find(store, "c", job_ref.parse(ref), fakes.NOW)
+    return gang_board.DOCUMENTS[op](store, gang, fakes.NOW)
+
+
+def answer(service: context.Context, caller: callers.Caller, **request: object) -> dict[str, object]:
+    """The door's answer about job 7 to a caller who has been identified."""
+    asked = {"v": 1, "op": "ranks", "job": "7"} | request
+    return report_door.answer(service, callers.Callers(service), caller, asked)
+
+
+@pytest.fixture
+def stuck(service: context.Context) -> context.Context:
+    """alice's job 7 on n1 and n2: rank 2 loops, the others wait for it, everybody has told."""
+    store = service.store
+    store.upsert_attempts([gang_rows.attempt(7, "n1", "n2")])
+    rows = {r: gang_rows.row(r, stalled=True, inside="" if r == 2 else "all_reduce 0#41") for r in range(4)}
+    gang_rows.beat(store, 7, rows)
+    gang_rows.stall(store, 7)
+    for node, ranks in (("n1", (0, 1)), ("n2", (2, 3))):
+        stacks = [gang_rows.entry(r, gang_rows.LOOP if r == 2 else gang_rows.REDUCE) for r in ranks]
+        gang_rows.snapshot(store, 7, node, stacks)
+    return service
+
+
+@pytest.mark.parametrize("op", ["ranks", "stacks"])
+def test_only_the_owner_and_operators_are_answered(stuck: context.Context, op: str) -> None:
+    """alice and root see the job, bob gets not a word of it, and cannot have its nodes asked."""
+    assert answer(stuck, ALICE, op=op)["ok"]
+    assert answer(stuck, ROOT, op=op)["ok"]
+    refused = answer(stuck, BOB, op=op, fresh=True)
+    assert (refused["ok"], refused["error"]) == (False, "not_permitted")
+    assert "rows" not in refused
+    assert stuck.looked == {}
+    nameless = dataclasses.replace(BOB, name="")
+    assert answer(stuck, nameless, op=op)["error"] == "not_permitted"
+
+
+def test_a_job_nobody_knows_is_not_found(service: context.Context) -> None:
+    """No accounting, no Prolog: exit code 3 for the command."""
+    assert answer(service, ROOT)["error"] == "not_found"
+    with pytest.raises(errors.NotFound):
+        board(service.store, "ranks", "99")
+
+
+def test_a_job_that_accounting_does_not_know_yet_belongs_to_its_prologs_uid(service: context.Context) -> None:
+    """In its first half minute the owner is the uid that Slurm told the Prolog, never the page's word."""
+    gang_rows.beat(service.store, 7, {0: gang_rows.row(0)})
+    allocation = records.JobAllocation(cluster="c", node="n1", job_id=7, at=fakes.NOW, uid=os.getuid())
+    fakes.deliver(service.store, "n1", allocations=[allocation])
+    gang_rows.beat(service.store, 7, {0: gang_rows.row(0)})
+    assert len(board(service.store, "ranks")["ranks"]) == 1  # type: ignore[arg-type]
+    assert answer(service, BOB)["error"] == "not_permitted"
+
+
+def test_the_ranks_of_this_job_and_no_other(stuck: context.Context) -> None:
+    """Two jobs share a node: each board has its own ranks; a node that says nothing is named."""
+    stuck.store.upsert_attempts([gang_rows.attempt(8, "n1", "n9", user="bob")])
+    shared = records.AgentHeartbeat(
+        cluster="c", node="n1", at=fakes.NOW, jobs=(7, 8),
+        ranks={"7:0": gang_rows.row(0), "8:0": gang_rows.row(0, phase="loading")},
+    )  # fmt: skip
+    delivery.Delivery(stuck.store.connection_uri(), "c", "n1").deliver(heartbeat=shared)
+    seven, eight = board(stuck.store, "ranks"), board(stuck.store, "ranks", "8")
+    assert [(r["node"], r["rank"]) for r in seven["ranks"]] == [("n1", 0), ("n2", 2), ("n2", 3)]  # type: ignore[attr-defined]
+    assert [(r["rank"], r["phase"]) for r in eight["ranks"]] == [(0, "loading")]  # type: ignore[attr-defined]
+    assert eight["silent_nodes"] == ["n9"]
+
+
+def test_array_tasks_are_named_as_people_name_them(service: context.Context) -> None:
+    """500_2 is the job with raw id 502."""
+    task = dataclasses.replace(gang_rows.attempt(502, "n1"), array_job_id=500, array_task_id=2)
+    service.store.upsert_attempts([task])
+    gang_rows.beat(service.store, 502, {0: gang_rows.row(0)})
+    assert board(service.store, "ranks", "500_2")["job_id"] == 502
+    with pytest.raises(errors.NotFound):
+        board(service.store, "ranks", "500_3")
+
+
+def test_stacks_of_all_nodes_are_one_tree_and_name_who_is_missing(stuck: context.Context) -> None:
+    """Where the ranks part, who went where, and the verdict on a gang that has stopped."""
+    document = board(stuck.store, "stacks")
+    tree = document["tree"]
+    assert isinstance(tree, dict)
+    assert (tree["ranks"], tree["frames"]) == ("0-3", ["main (/home/alice/train.py:40)"])
+    assert [f["ranks"] for f in tree["forks"]] == ["0-1,3", "2"]
+    finding = document["finding"]
+    assert isinstance(finding, dict)
+    assert (finding["kind"], finding["ranks"], finding["nodes"]) == ("user_code", "2", ["n2"])
+    assert "train.py:31" in finding["where"]
+
+
+def test_nobody_is_accused_in_a_gang_that_gets_on(stuck: context.Context) -> None:
+    """Stacks taken for curiosity: some rank is always elsewhere, and that is no finding."""
+    later = fakes.NOW + gang_board.STOPPED_BEFORE + timedelta(seconds=30)
+    for node, ranks in (("n1", (0, 1)), ("n2", (2, 3))):
+        stacks = [gang_rows.entry(r, gang_rows.LOOP if r == 2 else gang_rows.REDUCE) for r in ranks]
+        gang_rows.snapshot(stuck.store, 7, node, stacks, at=later)
+    document = board(stuck.store, "stacks")
+    assert document["finding"] is None
+    assert document["n_ranks"] == 4
+
+
+def test_stacks_of_different_moments_are_not_merged(stuck: context.Context) -> None:
+    """A node that told an hour ago is silent about now."""
+    gang_rows.snapshot(
+        stuck.store, 7, "n1", [gang_rows.entry(0, gang_rows.LOOP)], at=fakes.NOW + timedelta(hours=1)
+    )
+    document = board(stuck.store, "stacks")
+    assert (document["n_ranks"], document["silent_nodes"]) == (1, ["n2"])
+
+
+def test_nodes_are_asked_once_however_often_a_user_asks(stuck: context.Context) -> None:
+    """A user in a loop costs the nodes one request in half a minute; a job that has ended costs none."""
+    for _ in range(5):
+        answer(stuck, ALICE, op="stacks", fresh=True)
+    asked = delivery.Delivery(stuck.store.connection_uri(), "c", "n2").deliver(events=[])
+    assert [(r.verb, r.job_id) for r in asked.requests] == [("collect", 7)]
+    stuck.store.upsert_attempts([gang_rows.attempt(7, "n1", "n2", end=True)])
+    gang = gang_board.find(stuck.store, "c", job_ref.parse("7"), fakes.NOW)
+    assert gang_board.ask(stuck.store, gang) == 0
+
+
+def test_forged_snapshots_break_nothing(stuck: context.Context) -> None:
+    """A page may claim anything: what is no rank is left out, the rest is shown."""
+    forged = [
+        5,
+        None,
+        {},
+        {"rank": "x"},
+        {"rank": 3, "stack": [7, {"line": "y"}]},
+        gang_rows.entry(0, gang_rows.LOOP),
+    ]
+    gang_rows.snapshot(stuck.store, 7, "n1", forged, at=fakes.NOW + timedelta(seconds=1))  # type: ignore[arg-type]
+    assert board(stuck.store, "stacks")["n_ranks"] == 3
+
+
+def test_what_the_service_has_said_is_what_is_shown(stuck: context.Context) -> None:
+    """One answer to one question: the standing verdict, not a second judgement; once it has ended, none."""
+    said = records.GangVerdict(
+        gang_id=uuid.uuid4(), cluster="c", job_id=7, submit_at=gang_rows.attempt(7).submit_at, kind="dataloader",
+        ranks=(2,), nodes=("n2",), domain=records.Domain.USER_PROGRAM, confidence=records.Confidence.LIKELY,
+        summary="rank 2 waits for its data loader", onset_at=fakes.NOW, made_at=fakes.NOW,
+    )  # fmt: skip
+    stuck.store.save_gang_verdicts([said])
+    finding = board(stuck.store, "stacks")["finding"]
+    assert isinstance(finding, dict)
+    assert (finding["kind"], finding["summary"]) == ("dataloader", said.summary)
+    findings = board(stuck.store, "ranks")["findings"]
+    assert [f["words"] for f in findings] == [said.summary]  # type: ignore[attr-defined]
+    stuck.store.save_gang_verdicts([dataclasses.replace(said, ended_at=fakes.NOW)])
+    assert board(stuck.store, "ranks")["findings"] == []

@@ -1,0 +1,588 @@
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from probing_cluster.control_plane.policy import policy, simulate, view
+from probing_cluster.core import clock, records, settings
+
+NOW = datetime(2026, 11, 21, 14, 20, 40, tzinfo=UTC)
+START = NOW - timedelta(minutes=20)
+GPU = "GPU-3"
+ENFORCE = settings.PolicySettings(
+    observe_only=False, budget_nodes=5, budget_frac=1.0, budget_partition_frac=1.0
+)
+
+
+def ago(seconds: float) -> datetime:
+    return NOW - timedelta(seconds=seconds)
+
+
+def event(n: int = 1, node: str = "n2", **changes: object) -> records.HealthEvent:
+    values: dict[str, object] = {
+        "event_id": uuid.UUID(int=n),
+        "cluster": "c",
+        "node": node,
+        "at": ago(5),
+        "observed_at": ago(5),
+        "kind": "xid",
+        "code": "79",
+        "severity": records.Severity.HIGH,
+        "device": "gpu3",
+        "gpu_uuid": GPU,
+        "source": "kernel",
+        "message": "fallen off the bus",
+    }
+    return records.HealthEvent(**(values | changes))
+
+
+def fault(e: records.HealthEvent) -> dict[str, object]:
+    return {
+        "severity": str(e.severity),
+        "event_id": str(e.event_id),
+        "event_ids": [str(e.event_id)],
+        "code": e.code,
+        "since": clock.iso_z(e.at),
+    }
+
+
+def beat(node: str, *events: records.HealthEvent, **changes: object) -> records.AgentHeartbeat:
+    faults = {f"{e.kind}:{e.device or ''}": fault(e) for e in events}
+    values: dict[str, object] = {"cluster": "c", "node": node, "at": ago(1), "faults": faults}
+    return records.AgentHeartbeat(**(values | changes))
+
+
+def node(name: str, **changes: object) -> view.Node:
+    values: dict[str, object] = {
+        "name": name,
+        "states": frozenset({"ALLOCATED"}),
+        "partitions": ("gpu",),
+        "n_gpus": 8,
+    }
+    return view.Node(**(values | changes))
+
+
+def job(job_id: int = 4242, **changes: object) -> view.Job:
+    values: dict[str, object] = {"job_id": job_id, "start_at": START, "nodes": ("n1", "n2")}
+    return view.Job(**(values | changes))
+
+
+def holds(job_id: int = 4242, *uuids: str, at_node: str = "n2", **changes: object) -> records.JobAllocation:
+    values: dict[str, object] = {
+        "cluster": "c", "node": at_node, "job_id": job_id, "at": START, "gpu_uuids": uuids or (GPU,),
+    }  # fmt: skip
+    return records.JobAllocation(**(values | changes))
+
+
+def drain(node_name: str = "n9", at_s: float = 60, **changes: object) -> records.Drain:
+    values: dict[str, object] = {
+        "drain_id": uuid.uuid4(), "cluster": "c", "node": node_name, "at": ago(at_s), "action": "drain",
+        "reason": "probing: xid 79 gpu3", "owner": "probing", "state": "done",
+    }  # fmt: skip
+    return records.Drain(**(values | changes))
+
+
+def scene(**changes: object) -> view.View:
+    """Case 2 of the spine: Xid 79 on GPU 3 of n2, confirmed, under job 4242 on n1 and n2."""
+    first = event()
+    values: dict[str, object] = {
+        "now": NOW,
+        "events": (first,),
+        "heartbeats": {"n2": beat("n2", first), "n1": beat("n1")},
+        "silent_s": {"n1": 1.0, "n2": 1.0},
+        "nodes": {name: node(name) for name in ("n1", "n2", "n3", "n4")},
+        "jobs": (job(),),
+        "allocations": (holds(),),
+    }
+    return view.View(**(values | changes))
+
+
+def acts(seen: view.View, config: settings.PolicySettings = ENFORCE) -> list[tuple[str, str | int]]:
+    """What is to be done, permissions to refuse left out: (action, node or job)."""
+    return [
+        (d.action, d.job.job_id if d.job else d.node)
+        for d in policy.decide(seen, config)
+        if not d.held and d.action != "refuse"
+    ]
+
+
+def held(seen: view.View, config: settings.PolicySettings = ENFORCE) -> list[tuple[str, str, str]]:
+    return [(d.action, d.held, d.why) for d in policy.decide(seen, config) if d.held]
+
+
+BOTH = [("drain", "n2"), ("requeue", 4242)]
+
+
+def test_a_confirmed_high_fault_drains_its_node_and_requeues_the_job_on_it() -> None:
+    """The spine's case: only n2 is drained, the job is requeued, n1 is left alone."""
+    made = policy.decide(scene(), ENFORCE)
+    assert [d.action for d in made] == ["drain", "requeue"]
+    assert acts(scene()) == BOTH
+    assert {d.reason for d in made} == {"probing: xid 79 gpu3"}
+    assert all(d.event_ids == (uuid.UUID(int=1),) for d in made)
+
+
+def test_low_severity_drains_and_requeues_nothing() -> None:
+    """Low: State=DRAIN now; running jobs finish."""
+    low = event(severity=records.Severity.LOW)
+    assert acts(scene(events=(low,), heartbeats={"n2": beat("n2", low)})) == [("drain", "n2")]
+
+
+def test_info_does_nothing() -> None:
+    """Info is kept as evidence only."""
+    info = event(severity=records.Severity.INFO)
+    assert policy.decide(scene(events=(info,), heartbeats={"n2": beat("n2", info)}), ENFORCE) == ()
+
+
+@pytest.mark.parametrize("age_s", [301, 3600, -301])
+def test_an_event_that_is_not_fresh_is_evidence_only(age_s: float) -> None:
+    """Older than fresh_s, or further ahead than that, it drains nothing and requeues nothing."""
+    stale = event(at=ago(age_s), observed_at=ago(age_s))
+    assert acts(scene(events=(stale,), heartbeats={"n2": beat("n2", stale, at=ago(-400))})) == []
+
+
+def test_freshness_is_a_setting() -> None:
+    """fresh_s moves the limit."""
+    older = event(at=ago(400), observed_at=ago(400))
+    seen = scene(events=(older,), heartbeats={"n2": beat("n2", older)})
+    assert acts(seen, dataclasses.replace(ENFORCE, fresh_s=600)) == BOTH
+
+
+@pytest.mark.parametrize("source", ["joblog", "probe", "dump", "import", "agent"])
+def test_what_a_job_or_a_file_says_never_acts(source: str) -> None:
+    """Only what the node's root alone can write may cause an action."""
+    assert acts(scene(events=(event(source=source),))) == []
+
+
+@pytest.mark.parametrize("source", ["kernel", "nvml", "sysfs", "mount", "check", "service", "ipmi"])
+def test_every_source_of_the_node_itself_may_act(source: str) -> None:
+    """The list of acting sources is whole."""
+    assert acts(scene(events=(event(source=source),))) == BOTH
+
+
+@pytest.mark.parametrize(
+    ("beats", "silent"),
+    [
+        ({}, {}),
+        ({"n2": beat("n2")}, {"n2": 1.0}),
+        ({"n2": beat("n2", event())}, {}),
+        ({"n2": beat("n2", event())}, {"n2": 31.0}),
+        ({"n2": beat("n2", event(), at=ago(10))}, {"n2": 1.0}),
+        ({"n1": beat("n1", event())}, {"n1": 1.0}),
+    ],
+    ids=[
+        "no beat",
+        "fault gone",
+        "age unknown",
+        "agent silent",
+        "beat older than the event",
+        "another node's beat",
+    ],
+)
+def test_a_fault_not_confirmed_by_the_present_state_does_nothing(beats: object, silent: object) -> None:
+    """The latest heartbeat of that node, heard just now, must still list the fault."""
+    assert acts(scene(heartbeats=beats, silent_s=silent)) == []
+
+
+def link(since_s: float, **standing: object) -> view.View:
+    """An InfiniBand link of n2 that has been down for `since_s`, by the latest beat (1 s old)."""
+    down = event(
+        kind="ib_link",
+        code="down",
+        device="mlx5_2",
+        gpu_uuid=None,
+        at=ago(since_s + 1),
+        observed_at=ago(since_s + 1),
+    )
+    row = fault(down) | standing
+    return scene(events=(down,), heartbeats={"n2": beat("n2", faults={"ib_link:mlx5_2": row})})
+
+
+@pytest.mark.parametrize(("since_s", "expected"), [(14.0, []), (15.0, BOTH)])
+def test_a_link_that_may_come_back_acts_only_once_it_has_stood(since_s: float, expected: object) -> None:
+    """A link retrains, a file server fails over: until hold_s has passed nothing is drained, requeued or refused."""
+    assert acts(link(since_s)) == expected
+    assert refusals(link(since_s)) == []
+
+
+def test_a_link_that_flaps_has_not_stood_since_its_first_flap() -> None:
+    """What the kernel said stands since it was last said."""
+    flapping = link(60.0, latched=True, confirmed_at=clock.iso_z(ago(3)))
+    assert acts(flapping) == []
+    still = link(60.0, latched=True, confirmed_at=clock.iso_z(ago(30)))
+    assert acts(still) == BOTH
+
+
+def test_a_held_fault_lets_no_prolog_refuse() -> None:
+    """The permission to refuse waits as the drain does."""
+    assert refusals(dataclasses.replace(link(5.0), events=())) == []
+    assert refusals(dataclasses.replace(link(20.0), events=())) == [("n2", "")]
+
+
+def test_what_is_held_is_a_setting() -> None:
+    """hold_kinds and hold_s move the rule."""
+    assert acts(link(5.0), dataclasses.replace(ENFORCE, hold_s=5.0)) == BOTH
+    assert acts(link(0.0), dataclasses.replace(ENFORCE, hold_kinds=())) == BOTH
+    assert acts(scene(), dataclasses.replace(ENFORCE, hold_kinds=("xid",))) == []
+
+
+def test_a_repeating_fault_is_confirmed_by_part_and_code() -> None:
+    """The agent remembers few event ids; kind, device and code name the fault as well, another code does not."""
+    other = event(2)
+    assert acts(scene(heartbeats={"n2": beat("n2", other)})) == BOTH
+    assert acts(scene(heartbeats={"n2": beat("n2", event(2, code="48"))})) == []
+
+
+@pytest.mark.parametrize(
+    ("states", "reason"),
+    [
+        ({"IDLE", "DRAIN"}, "rack move"),
+        ({"ALLOCATED", "DRAIN"}, "rack move"),
+        ({"DOWN"}, ""),
+        ({"IDLE", "MAINT"}, ""),
+        ({"IDLE", "MAINTENANCE"}, ""),
+        ({"FAIL"}, "x"),
+        ({"IDLE", "DRAIN"}, ""),
+        ({"DOWN", "DRAIN"}, "probing: xid 79 gpu3"),
+        ({"IDLE"}, "watch me: alice"),
+        ({"IDLE", "REBOOT_REQUESTED"}, "kernel update"),
+    ],
+)
+def test_what_is_anothers_is_never_touched(states: set[str], reason: str) -> None:
+    """A node drained, down, failed, in maintenance or noted by somebody else stays as it was, and so do its jobs."""
+    seen = scene(nodes={"n1": node("n1"), "n2": node("n2", states=frozenset(states), reason=reason)})
+    assert acts(seen) == []
+    assert [(a, h) for a, h, _ in held(seen)] == [("drain", "skipped")]
+    assert [d for d in policy.decide(seen, ENFORCE) if d.action == "refuse"] == []
+
+
+def test_a_node_slurm_does_not_know_is_left_alone() -> None:
+    """Without the node in Slurm's answer nothing is done."""
+    assert acts(scene(nodes={"n1": node("n1")})) == []
+
+
+def test_a_node_already_drained_by_us_is_not_drained_again_but_its_job_is_requeued() -> None:
+    """A hard fault on a node drained for a low one still frees the job."""
+    seen = scene(
+        nodes={"n2": node("n2", states=frozenset({"ALLOCATED", "DRAIN"}), reason="probing: ib_link mlx5_0")}
+    )
+    assert acts(seen) == [("requeue", 4242)]
+
+
+@pytest.mark.parametrize(
+    ("running", "why"),
+    [
+        (job(batch=False), "it is interactive"),
+        (job(requeue=False), "it was submitted with --no-requeue"),
+        (job(start_at=ago(3)), "it started after the fault"),
+        (job(start_at=None), "it started after the fault"),
+        (job(restart_count=1), "which GPUs it holds is not known"),
+        (job(state="COMPLETING"), "it does not run on the node"),
+    ],
+)
+def test_jobs_that_must_not_be_requeued_are_spared_with_the_reason(running: view.Job, why: str) -> None:
+    """--no-requeue, interactive, later attempts and other attempts' allocations: the drain stands, the job lives."""
+    assert acts(scene(jobs=(running,))) == [("drain", "n2")]
+    assert held(scene(jobs=(running,))) == [("requeue", "skipped", why)]
+
+
+def test_of_two_jobs_on_a_node_only_the_holder_of_the_gpu_is_requeued() -> None:
+    """One Xid, one victim: the neighbour's life goes on."""
+    seen = scene(
+        jobs=(job(1, nodes=("n2",)), job(2, nodes=("n2",))), allocations=(holds(1, "GPU-0"), holds(2, GPU))
+    )
+    assert acts(seen) == [("drain", "n2"), ("requeue", 2)]
+    assert held(seen) == [("requeue", "skipped", "it does not hold the GPU")]
+
+
+def test_a_fault_of_the_node_hits_every_job_on_it() -> None:
+    """A lost mount concerns everybody on the node, whatever GPUs they hold."""
+    mount = event(
+        kind="mount", code=None, device="/scratch", gpu_uuid=None, source="mount", at=ago(40), observed_at=ago(40)
+    )  # fmt: skip
+    seen = scene(
+        events=(mount,), heartbeats={"n2": beat("n2", mount)}, allocations=(),
+        jobs=(job(1, nodes=("n2",)), job(2, nodes=("n2", "n3")), job(3, nodes=("n3",))),
+    )  # fmt: skip
+    assert acts(seen) == [("drain", "n2"), ("requeue", 1), ("requeue", 2)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "allocation", "expected"),
+    [
+        ({"gpu_uuid": None}, holds(), [("drain", "n2")]),
+        ({"gpu_uuid": None, "device": None}, holds(), [("drain", "n2")]),
+        ({"gpu_uuid": None}, holds(4242, *[f"GPU-{i}" for i in range(8)]), BOTH),
+        ({}, holds(gpu_uuids=None), [("drain", "n2")]),
+        ({}, holds(at_node="n1"), [("drain", "n2")]),
+    ],
+    ids=["GPU not named", "nothing named", "job holds all", "allocation unknown", "held on another node"],
+)
+def test_on_a_guess_no_job_is_requeued(
+    changes: dict[str, object], allocation: object, expected: object
+) -> None:
+    """A GPU fault convicts only a job known to hold that GPU."""
+    guess = event(**changes)
+    seen = scene(events=(guess,), heartbeats={"n2": beat("n2", guess)}, allocations=(allocation,))
+    assert acts(seen) == expected
+
+
+def test_requeue_can_be_switched_off() -> None:
+    """policy.requeue = false leaves the drain only."""
+    assert acts(scene(), dataclasses.replace(ENFORCE, requeue=False)) == [("drain", "n2")]
+
+
+def test_a_job_on_two_broken_nodes_is_requeued_once() -> None:
+    """Two faults, two drains, one requeue."""
+    one, two = event(1, node="n1"), event(2, node="n2")
+    seen = scene(
+        events=(one, two), heartbeats={"n1": beat("n1", one), "n2": beat("n2", two)},
+        allocations=(holds(at_node="n1"), holds()),
+    )  # fmt: skip
+    assert sorted(acts(seen), key=str) == [("drain", "n1"), ("drain", "n2"), ("requeue", 4242)]
+
+
+def failing(count: int, of: int, partition: str = "gpu") -> view.View:
+    names = [f"n{i:02d}" for i in range(of)]
+    events = [
+        event(i + 1, node=name, at=ago(60 - i), observed_at=ago(60 - i))
+        for i, name in enumerate(names[:count])
+    ]
+    return scene(
+        events=tuple(events),
+        heartbeats={e.node: beat(e.node, e) for e in events},
+        silent_s={e.node: 1.0 for e in events},
+        nodes={name: node(name, partitions=(partition,)) for name in names},
+        jobs=(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "expected", "why"),
+    [
+        (dataclasses.replace(ENFORCE, budget_nodes=5), 5, "5 of 5 nodes of the cluster"),
+        (dataclasses.replace(ENFORCE, budget_nodes=99, budget_frac=0.05), 2, "2 of 2 nodes of the cluster"),
+        (
+            dataclasses.replace(ENFORCE, budget_nodes=99, budget_partition_frac=0.1),
+            4,
+            "4 of 4 nodes of partition gpu",
+        ),
+        (dataclasses.replace(ENFORCE, budget_nodes=0), 0, "0 of 0 nodes of the cluster"),
+        (dataclasses.replace(ENFORCE, budget_frac=0.0), 0, "0 of 0 nodes of the cluster"),
+    ],
+    ids=["nodes", "share", "partition", "none", "no share"],
+)
+def test_half_the_cluster_failing_stops_at_the_budget(
+    config: settings.PolicySettings, expected: int, why: str
+) -> None:
+    """The budget takes the oldest faults first, then denies every further node and says so."""
+    seen = failing(20, 40)
+    assert acts(seen, config) == [("drain", f"n{i:02d}") for i in range(expected)]
+    denied = [d for d in policy.decide(seen, config) if d.held == "denied" and d.action == "drain"]
+    assert len(denied) == 20 - expected
+    assert all(why in d.why for d in denied)
+
+
+def test_a_high_fault_is_served_before_an_older_low_one() -> None:
+    """When the budget has one place left, the gravest fault gets it."""
+    low = event(1, node="n1", severity=records.Severity.LOW, at=ago(100), observed_at=ago(100))
+    high = event(2, node="n2")
+    seen = scene(events=(low, high), heartbeats={"n1": beat("n1", low), "n2": beat("n2", high)}, jobs=())
+    assert acts(seen, dataclasses.replace(ENFORCE, budget_nodes=1)) == [("drain", "n2")]
+
+
+@pytest.mark.parametrize(
+    ("past", "left"),
+    [
+        ([drain("n8"), drain("n9")], 0),
+        ([drain("n9"), drain("n9", 30)], 1),
+        ([drain("n8"), drain("n9", 3601)], 1),
+        ([drain("n8"), drain("n9", state="denied")], 1),
+        ([drain("n8"), drain("n9", state="failed")], 1),
+        ([drain("n8"), drain("n9", state="simulated")], 1),
+        ([drain("n8"), drain("n9", owner="alice")], 1),
+        ([drain("n8"), drain("n9", action="requeue")], 1),
+        ([drain("n8"), drain("n9", action="refuse")], 0),
+        ([drain("n8"), drain("n9", state="resumed")], 0),
+    ],
+    ids=[
+        "full",
+        "one node twice",
+        "out of window",
+        "denied",
+        "failed",
+        "simulated",
+        "another's",
+        "requeue",
+        "refusal",
+        "resumed",
+    ],
+)
+def test_what_counts_against_the_budget(past: list[records.Drain], left: int) -> None:
+    """Distinct nodes drained or let refuse within the window count; what was not done does not."""
+    assert len(acts(scene(drains=tuple(past), jobs=()), dataclasses.replace(ENFORCE, budget_nodes=2))) == left
+
+
+def test_a_drain_that_stands_in_slurm_counts_even_without_its_row() -> None:
+    """Rows lost with the database do not widen the budget."""
+    ours = node("n3", states=frozenset({"IDLE", "DRAIN"}), reason="probing: ib_link", reason_at=ago(100))
+    seen = scene(nodes={"n2": node("n2"), "n3": ours}, jobs=())
+    assert acts(seen, dataclasses.replace(ENFORCE, budget_nodes=1)) == []
+
+
+def test_without_a_partition_the_budget_fails_safe() -> None:
+    """A node of unknown partition is not drained."""
+    assert acts(scene(nodes={"n2": node("n2", partitions=())})) == []
+
+
+def test_a_node_denied_by_the_budget_keeps_its_jobs() -> None:
+    """Requeueing onto a node still in service would change nothing: no drain, no requeue."""
+    assert acts(scene(), dataclasses.replace(ENFORCE, budget_nodes=0)) == []
+
+
+def test_a_small_cluster_may_always_drain_one_node() -> None:
+    """Five per cent of four nodes is none; one is allowed."""
+    assert acts(
+        scene(jobs=()), dataclasses.replace(ENFORCE, budget_frac=0.05, budget_partition_frac=0.25)
+    ) == [("drain", "n2")]
+
+
+def test_nothing_is_decided_twice() -> None:
+    """What is recorded as done, held back or simulated for this evidence is not decided again."""
+    ids = {"event_ids": (uuid.UUID(int=1),)}
+    past = (
+        drain("n2", 3, **ids),
+        drain("n2", 3, action="requeue", job_id=4242, **ids),
+        drain("n2", 3, action="refuse"),
+    )
+    assert policy.decide(scene(drains=past), ENFORCE) == ()
+    none = dataclasses.replace(ENFORCE, budget_nodes=0)
+    denied = (drain("n2", 3, state="denied", **ids), drain("n2", 3, state="denied", action="refuse"))
+    assert policy.decide(scene(drains=denied), none) == ()
+
+
+def test_a_denied_drain_is_made_when_the_budget_has_room_again() -> None:
+    """Denied is not for ever: while fresh and confirmed, the drain follows."""
+    denied = drain("n2", 3, state="denied", event_ids=(uuid.UUID(int=1),))
+    assert acts(scene(drains=(denied,))) == BOTH
+
+
+@pytest.mark.parametrize(("age_s", "expected"), [(10, []), (31, ["drain"])])
+def test_a_failed_command_is_repeated_but_not_at_once(age_s: float, expected: list[str]) -> None:
+    """Slurm refusing a drain does not make us hammer it."""
+    failed = drain("n2", age_s, state="failed", event_ids=(uuid.UUID(int=1),))
+    assert [a for a, _ in acts(scene(drains=(failed,), jobs=()))] == expected
+
+
+def test_an_administrator_who_resumes_a_node_is_not_overruled() -> None:
+    """The same evidence neither drains the node again nor lets its Prolog refuse jobs."""
+    done = drain("n2", 100, event_ids=(uuid.UUID(int=1),))
+    assert policy.decide(scene(drains=(done,), jobs=()), ENFORCE) == ()
+    assert policy.decide(scene(events=(), drains=(done,), jobs=()), ENFORCE) == ()
+
+
+def refusals(seen: view.View, config: settings.PolicySettings = ENFORCE) -> list[tuple[str, str]]:
+    return [(d.node, d.held) for d in policy.decide(seen, config) if d.action == "refuse"]
+
+
+def test_a_standing_hard_fault_lets_the_node_refuse_jobs_even_when_its_event_is_old() -> None:
+    """A fault confirmed now, on a node still in service, gets a short permission to refuse."""
+    assert refusals(scene(events=())) == [("n2", "")]
+    assert acts(scene(events=())) == []
+
+
+def test_no_permission_to_refuse() -> None:
+    """Not in observe-only mode, for low faults, for silent agents, drained nodes, or beyond the budget."""
+    quiet = scene(events=())
+    low = event(severity=records.Severity.LOW)
+    assert refusals(quiet, dataclasses.replace(ENFORCE, observe_only=True)) == []
+    assert refusals(dataclasses.replace(quiet, heartbeats={"n2": beat("n2", low)})) == []
+    assert refusals(dataclasses.replace(quiet, silent_s={"n2": 60.0})) == []
+    ours = node("n2", states=frozenset({"DRAIN"}), reason="probing: x")
+    assert refusals(dataclasses.replace(quiet, nodes={"n2": ours})) == []
+    assert refusals(quiet, dataclasses.replace(ENFORCE, budget_nodes=0)) == [("n2", "denied")]
+
+
+@pytest.mark.parametrize(("age_s", "expected"), [(10, []), (31, [("n2", "")])])
+def test_a_permission_is_renewed_when_half_of_it_is_gone(
+    age_s: float, expected: list[tuple[str, str]]
+) -> None:
+    """Permissions are short-lived and renewed while the fault stands."""
+    given = drain("n2", age_s, action="refuse")
+    assert refusals(scene(events=(), drains=(given,))) == expected
+
+
+def test_several_faults_of_a_node_make_one_drain_named_after_the_gravest() -> None:
+    """One reason, worst first, with the number of the others."""
+    low = event(
+        2,
+        kind="ib_link",
+        code=None,
+        device="mlx5_0",
+        gpu_uuid=None,
+        severity=records.Severity.LOW,
+        at=ago(50),
+        observed_at=ago(50),
+    )
+    seen = scene(events=(low, event(1)), heartbeats={"n2": beat("n2", low, event(1))}, jobs=())
+    (made,) = [d for d in policy.decide(seen, ENFORCE) if d.action == "drain"]
+    assert made.reason == "probing: xid 79 gpu3 (+1 more)"
+    assert made.event_ids == (uuid.UUID(int=1), uuid.UUID(int=2))
+
+
+def test_a_reason_carries_no_control_characters() -> None:
+    """What a device calls itself cannot write to an administrator's terminal."""
+    hostile = event(device="gpu\x1b[2J3\n\u202eevil")
+    assert policy.reason_for([hostile]) == "probing: xid 79 gpu[2J3 evil"
+
+
+def test_the_order_of_the_input_changes_nothing() -> None:
+    """Decisions depend on what is seen, not on the order it was read in."""
+    seen = failing(10, 12)
+    mirrored = dataclasses.replace(
+        seen, events=seen.events[::-1], heartbeats=dict(reversed(list(seen.heartbeats.items())))
+    )
+    assert policy.decide(mirrored, ENFORCE) == policy.decide(seen, ENFORCE)
+
+
+def attempt(end_s: float) -> records.JobAttempt:
+    return records.JobAttempt(
+        cluster="c", job_id=4242, attempt=1, run_key="4242", submit_at=START, start_at=START,
+        end_at=NOW + timedelta(seconds=end_s), state="COMPLETED", nodes=("n2",), n_gpus=8,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("back_s", "expected"), [(10.0, []), (16.0, ["drain", "requeue"]), (None, ["drain", "requeue"])]
+)
+def test_a_simulation_holds_what_the_policy_holds(back_s: float | None, expected: list[str]) -> None:
+    """A link of the past that was up again within hold_s would have cost nothing, and the act comes at its end."""
+    down = event(1, kind="ib_link", code="down", device="mlx5_2", gpu_uuid=None, at=NOW, observed_at=NOW)
+    events = [down]
+    if back_s is not None:
+        over = NOW + timedelta(seconds=back_s)
+        events.append(
+            dataclasses.replace(
+                down, event_id=uuid.UUID(int=2), severity=records.Severity.INFO, at=over, observed_at=over,
+                detail={"recovered": True},
+            )
+        )  # fmt: skip
+    found = simulate.replay(events, [attempt(3600.0)], {"n2": node("n2")}, ENFORCE)
+    assert [d.action for _, d in found.decisions] == expected
+    assert {at - NOW for at, _ in found.decisions} <= {timedelta(seconds=ENFORCE.hold_s)}
+
+
+def test_a_simulation_requeues_an_attempt_once() -> None:
+    """One fault is told in several events; in truth the job ran on, and each found it: it died once, and was cut once."""
+    told = [
+        event(n, code=code, at=NOW + timedelta(seconds=n), observed_at=NOW + timedelta(seconds=n))
+        for n, code in enumerate(("79", "48", "119"), 1)
+    ]
+    held = dataclasses.replace(attempt(3600.0), gpus={"n2": (str(told[0].gpu_uuid),)})
+    found = simulate.replay(told, [held], {"n2": node("n2")}, ENFORCE)
+    assert [(d.action, d.held) for _, d in found.decisions] == [("drain", ""), ("requeue", "")]
+    assert (found.n_events, found.n_completed_anyway) == (3, 1)
+    assert found.gpu_h_cut == pytest.approx(8 * ((NOW - START).total_seconds() + 1) / 3600)

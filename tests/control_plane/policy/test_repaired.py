@@ -1,0 +1,125 @@
+"""`probing-ctl set-healthy`: a person's word is tried on the node before its drain is lifted."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import fakes
+import pytest
+
+from probing_cluster.control_plane.cli import main, nodes_commands
+from probing_cluster.control_plane.policy import repaired
+from probing_cluster.core import records
+from probing_cluster.db import store as db_store
+
+LOST = {"gpu_lost:gpu0": {"severity": "high", "code": "nvml", "message": "gpu0 is lost: NVML says so"}}
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def hands(monkeypatch: pytest.MonkeyPatch) -> fakes.Hands:
+    """n1 is drained by us."""
+    made = fakes.Hands()
+    made.drain("n1", "probing: xid 79 gpu0")
+    made.acts.clear()
+    monkeypatch.setattr(nodes_commands, "_hands", lambda _config: made)
+    return made
+
+
+@pytest.fixture
+def run(store: db_store.Store, hands: fakes.Hands, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """`probing-ctl set-healthy`: its exit code and what it printed."""
+    assert hands.acts == []
+    config = tmp_path / "probing.toml"
+    config.write_text(f'[cluster]\nname = "c"\n[database]\nurl = "{store.connection_uri()}"\n')
+    store.save_drain(
+        records.Drain(
+            drain_id=uuid.UUID(int=1), cluster="c", node="n1", at=datetime.now(UTC), action="drain",
+            reason="probing: xid 79 gpu0", owner="probing", state="done",
+        )
+    )  # fmt: skip
+
+    def one(*words: str) -> tuple[int, str]:
+        code = main.main(["set-healthy", *words, "--config", str(config)])
+        return code, capsys.readouterr().out
+
+    return one
+
+
+def test_a_node_that_is_well_comes_back(store: db_store.Store, run: Run, hands: fakes.Hands) -> None:
+    """Its agent was told to forget and found nothing: the drain is lifted, and whose word it was is kept."""
+    with fakes.answering(store.connection_uri(), "n1") as asked:
+        code, said = run("n1", "--note", "new riser")
+    assert (code, said) == (0, "n1: noted as repaired and resumed\n")
+    assert [(r.verb, r.detail["clear"]) for r in asked] == [("recheck", True)]
+    assert [act[:2] for act in hands.acts] == [("resume", "n1")]
+    assert [(n.action, n.note) for n in store.notes("node:n1")] == [("repaired", "new riser")]
+    assert [d.state for d in store.drains(node="n1")] == ["resumed"]
+
+
+def test_a_node_that_is_broken_stays_out(store: db_store.Store, run: Run, hands: fakes.Hands) -> None:
+    """What still fails is said with what to do; nothing is lifted and no repair is noted."""
+    with fakes.answering(store.connection_uri(), "n1", LOST):
+        code, said = run("n1")
+    assert code == 1
+    assert "n1: not done: still failing: gpu_lost:gpu0 (gpu0 is lost: NVML says so); do: " in said
+    assert "replace gpu0 of n1" in said
+    assert (hands.acts, store.notes()) == ([], [])
+    assert [d.state for d in store.drains(node="n1")] == ["done"]
+
+
+def test_an_information_holds_nobody_back(store: db_store.Store, run: Run) -> None:
+    """Only what would drain the node again keeps it out."""
+    with fakes.answering(store.connection_uri(), "n1", {"xid:gpu0": {"severity": "info"}}):
+        assert run("n1")[0] == 0
+
+
+def test_a_silent_node_is_not_believed(store: db_store.Store, run: Run, hands: fakes.Hands) -> None:
+    """Nobody can look there: said at once, and the way past it is named."""
+    code, said = run("n1")
+    assert code == 1
+    assert "its agent has never been heard" in said
+    assert "probing-ctl resume n1" in said
+    assert (hands.acts, store.notes()) == ([], [])
+
+
+def test_only_a_heartbeat_after_the_clearing_counts(store: db_store.Store) -> None:
+    """An agent that goes on beating without an answer says nothing about the repair."""
+    clock = iter(range(100))
+    with fakes.answering(store.connection_uri(), "n1", acknowledges=False) as asked:
+        while not store.heartbeats():
+            pass
+        answers = repaired.look_again(store, ["n1"], "bob", wait_s=3, now_s=lambda: next(clock))
+    assert "did not answer within 3 s" in answers["n1"]
+    assert len(asked) <= 1
+
+
+def test_each_node_of_several_has_its_own_answer(store: db_store.Store, run: Run, hands: fakes.Hands) -> None:
+    """One that is broken does not hold back the other."""
+    hands.drain("n2", "probing: xid 48 gpu1")
+    hands.acts.clear()
+    url = store.connection_uri()
+    with fakes.answering(url, "n1", LOST), fakes.answering(url, "n2"):
+        code, said = run("n[1-2]")
+    assert code == 1
+    assert "n1: not done: still failing" in said
+    assert "n2: noted as repaired and resumed" in said
+    assert [act[:2] for act in hands.acts] == [("resume", "n2")]
+
+
+@pytest.mark.parametrize("fault", ["boo", None, [1], {"severity": [3]}, {"severity": "low", "code": [1]}])
+def test_whatever_a_node_claims_is_put_into_words(fault: Any) -> None:
+    """A hostile heartbeat cannot end the command for the others."""
+    assert isinstance(repaired.still_failing("n1", {"xid:gpu0": fault, "": fault}), str)
+
+
+def test_a_failing_check_names_its_own_next_step() -> None:
+    """The manual's words for that check."""
+    said = repaired.still_failing(
+        "n1", {"check:gpu0": {"severity": "high", "code": "gpu_count", "message": "7 of 8"}}
+    )
+    assert "power-cycle the node" in said

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from probing_cluster.control_plane.policy import resume_policy
+from probing_cluster.core import records, settings
+
+NOW = datetime(2026, 11, 21, 16, tzinfo=UTC)
+POLICY = settings.PolicySettings(
+    resume_green_s=900, resume_green_beats=30, escalate_cures=2, escalate_days=30
+)
+REASON = "probing: xid 79 gpu3"
+
+
+def drain(hours_ago: float, **changes: object) -> records.Drain:
+    values: dict[str, object] = {
+        "drain_id": uuid.uuid4(), "cluster": "c", "node": "n2", "at": NOW - timedelta(hours=hours_ago),
+        "action": "drain", "reason": REASON, "owner": "probing", "state": "done",
+    }  # fmt: skip
+    return records.Drain(**(values | changes))
+
+
+def cured(hours_ago: float, **changes: object) -> records.Drain:
+    return drain(hours_ago, state="resumed", ended_at=NOW - timedelta(hours=hours_ago - 0.5), **changes)
+
+
+def patient(**changes: object) -> resume_policy.Patient:
+    """Drained an hour ago for a mount, healthy ever since: ready to go."""
+    green = resume_policy.Green(since=NOW - timedelta(seconds=1000), beats=100, last_at=NOW)
+    values: dict[str, object] = {"drain": drain(1), "kinds": frozenset({"mount"}), "green": green}
+    return resume_policy.Patient(**(values | changes))
+
+
+def verdict(**changes: object) -> resume_policy.Next:
+    return resume_policy.judge(patient(**changes), POLICY, NOW)[0]
+
+
+def test_a_node_healthy_long_enough_is_resumed() -> None:
+    """Time and count are both met and the fault needs no reboot."""
+    assert verdict() is resume_policy.Next.RESUME
+
+
+@pytest.mark.parametrize(
+    "green",
+    [
+        None,
+        resume_policy.Green(since=NOW - timedelta(seconds=899), beats=100, last_at=NOW),
+        resume_policy.Green(since=NOW - timedelta(seconds=9000), beats=29, last_at=NOW),
+    ],
+    ids=["still ill or silent", "not long enough", "too few beats"],
+)
+def test_a_node_not_green_for_its_time_and_count_waits(green: resume_policy.Green | None) -> None:
+    """Both the time and the count must be met."""
+    assert verdict(green=green) is resume_policy.Next.WAIT
+
+
+@pytest.mark.parametrize(
+    ("kinds", "booted_h", "expected"),
+    [
+        ({"xid"}, None, resume_policy.Next.WAIT),
+        ({"xid"}, 2, resume_policy.Next.WAIT),
+        ({"xid"}, 0.5, resume_policy.Next.RESUME),
+        ({"mount", "gpu_lost"}, None, resume_policy.Next.WAIT),
+        ({"ib_link"}, None, resume_policy.Next.RESUME),
+    ],
+    ids=["never", "before the drain", "after the drain", "one of two needs it", "not needed"],
+)
+def test_a_fault_that_only_a_reboot_cures_waits_for_the_reboot(
+    kinds: set[str], booted_h: float | None, expected: resume_policy.Next
+) -> None:
+    """A reboot counts only after the drain."""
+    booted = None if booted_h is None else NOW - timedelta(hours=booted_h)
+    assert verdict(kinds=frozenset(kinds), booted_at=booted) is expected
+
+
+@pytest.mark.parametrize(
+    ("past", "expected"),
+    [
+        ([cured(10), cured(20)], resume_policy.Next.ESCALATE),
+        ([cured(10)], resume_policy.Next.RESUME),
+        ([cured(10), cured(20, reason="probing: ib_link mlx5_0")], resume_policy.Next.RESUME),
+        ([cured(10), cured(20, reason=f"{REASON} (+1 more)")], resume_policy.Next.ESCALATE),
+        ([cured(10), cured(24 * 31)], resume_policy.Next.RESUME),
+        ([cured(10), drain(20)], resume_policy.Next.RESUME),
+        ([cured(10), cured(20, action="requeue")], resume_policy.Next.RESUME),
+    ],
+    ids=["twice", "once", "another fault", "same fault among others", "long ago", "never cured", "no drain"],
+)
+def test_the_same_fault_after_two_cures_goes_to_hardware_inspection(
+    past: list[records.Drain], expected: resume_policy.Next
+) -> None:
+    """Only cures of this very fault, within the days that count, escalate."""
+    assert verdict(past=tuple(past)) is expected
+
+
+def test_auto_resume_can_be_switched_off() -> None:
+    """Then people resume."""
+    off = dataclasses.replace(POLICY, auto_resume=False)
+    assert resume_policy.judge(patient(), off, NOW)[0] is resume_policy.Next.WAIT
+
+
+def beat(at_s: float, **faults: str) -> records.AgentHeartbeat:
+    return records.AgentHeartbeat(
+        cluster="c",
+        node="n2",
+        at=NOW + timedelta(seconds=at_s),
+        faults={k: {"severity": v} for k, v in faults.items()},
+    )
+
+
+def test_a_flapping_fault_starts_the_green_time_anew() -> None:
+    """Three green beats, one ill, one green: the time counts from the last."""
+    green = None
+    for step in (0, 10, 20):
+        green = resume_policy.follow(green, beat(step), 1.0)
+    assert green is not None
+    assert (green.since, green.beats) == (NOW, 3)
+    assert resume_policy.follow(green, beat(30, ib="low"), 1.0) is None
+    again = resume_policy.follow(None, beat(40), 1.0)
+    assert again is not None
+    assert (again.since, again.beats) == (NOW + timedelta(seconds=40), 1)
+
+
+def test_silence_is_not_health_and_the_same_beat_counts_once() -> None:
+    """A stale beat ends green time; a beat read twice is one beat; info faults do not matter."""
+    green = resume_policy.follow(None, beat(0, note="info"), 1.0)
+    assert green is not None
+    assert resume_policy.follow(green, beat(0), 5.0) == green
+    assert resume_policy.follow(green, beat(10), 60.0) is None
+    assert resume_policy.follow(green, beat(10), None) is None
+    assert resume_policy.follow(green, None, 1.0) is None

@@ -1,0 +1,136 @@
+"""Turns: one service at a time, whoever else is logged in, and free again when its holder dies."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import zlib
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from probing_cluster.control_plane import context, journal
+from probing_cluster.control_plane.service import lease, metrics
+from probing_cluster.control_plane.service.tasks import attribution
+from probing_cluster.core import errors
+from probing_cluster.db import roles
+from probing_cluster.db import store as db_store
+from probing_cluster.db.server import embedded
+
+LOGINS = {
+    "turn_service": "probing_service",
+    "turn_operator": "probing_operator",
+    "turn_reader": "probing_reader",
+}
+
+
+@pytest.fixture
+def logins(postgres_url: str) -> Iterator[list[str]]:
+    """The database's URL as an agent, an operator and a dashboard."""
+    agent = roles.add_agent(postgres_url, "c", "turns")
+    for name, group in LOGINS.items():
+        roles.add_login(postgres_url, name, group)
+    yield [as_role(postgres_url, name) for name in (agent, "turn_operator", "turn_reader")]
+    for name in (agent, *LOGINS):
+        roles.remove(postgres_url, name)
+
+
+def as_role(url: str, name: str) -> str:
+    return url.replace(f"{embedded.OWNER}@", f"{name}@")
+
+
+FORBIDDEN = (
+    "SELECT pg_try_advisory_lock(1, 2)",
+    "SELECT key FROM probing.state FOR UPDATE",
+    "SELECT key FROM probing.state FOR KEY SHARE",
+    "LOCK TABLE probing.state IN ROW EXCLUSIVE MODE",
+    "LOCK TABLE probing.state IN EXCLUSIVE MODE",
+    "DELETE FROM probing.state",
+    "INSERT INTO probing.state (key, value) VALUES ('turn:later', '{}')",
+)
+
+
+def as_advisory_keys() -> list[tuple[int, int]]:
+    """The keys of the advisory locks that turns once were."""
+    return [(0x70726F62, zlib.crc32(name.encode()) & 0x7FFFFFFF) for name in lease.NAMES]
+
+
+def test_no_other_login_holds_a_turn(service: context.Context, postgres_url: str, logins: list[str]) -> None:
+    """Agents, operators and dashboards hold what any login may hold: the service's turns come all the same."""
+    with db_store.Store.open(as_role(postgres_url, "turn_service")) as store, contextlib.ExitStack() as stack:
+        theirs = dataclasses.replace(service, store=store)
+        # Where the owner is no superuser, advisory locks are still everybody's.
+        held = stack.enter_context(psycopg.connect(postgres_url, autocommit=True))
+        for keys in as_advisory_keys():
+            held.execute("SELECT pg_advisory_lock(%s, %s)", keys)
+        for url in logins:
+            with psycopg.connect(url, autocommit=True) as thief:
+                thief.execute("SET default_transaction_read_only = off")  # a default, no right
+                for forbidden in FORBIDDEN:
+                    with pytest.raises(psycopg.errors.InsufficientPrivilege), thief.transaction():
+                        thief.execute(forbidden)
+                for name in lease.NAMES:
+                    with lease.taken(theirs, name) as mine:
+                        assert mine, (url, name)
+
+
+def test_a_turn_is_anothers_until_it_ends_or_dies(service: context.Context, postgres_url: str) -> None:
+    """Of two services one has the turn; a third takes it when the first ends, or its connection is cut."""
+    with db_store.Store.open(postgres_url) as store:
+        other = dataclasses.replace(service, store=store, journal=journal.Journal())
+        with lease.taken(service, "actions") as mine, lease.taken(other, "actions") as theirs:
+            assert (mine, theirs) == (True, False)
+            with lease.taken(other, "resume") as another:
+                assert another
+        with lease.taken(other, "actions") as theirs:
+            assert theirs
+        with pytest.raises(errors.DatabaseUnavailable):
+            cut_while_held(service, other, postgres_url)
+
+
+def cut_while_held(service: context.Context, other: context.Context, url: str) -> None:
+    """One takes the turn and loses its connection; the other takes it at once."""
+    with lease.taken(service, "actions") as mine:
+        assert mine
+        with psycopg.connect(url, autocommit=True) as owner:
+            owner.execute(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND state = 'idle in transaction'"
+            )
+        with lease.taken(other, "actions") as theirs:
+            assert theirs
+
+
+def test_a_turn_ends_with_its_block_whatever_happens_there(service: context.Context) -> None:
+    """An error within gives the turn back, and comes out as itself."""
+    with pytest.raises(ZeroDivisionError), lease.taken(service, "actions"):
+        raise ZeroDivisionError
+    with lease.taken(dataclasses.replace(service, journal=journal.Journal()), "actions") as mine:
+        assert mine
+
+
+def test_a_turn_missed_twice_is_told_and_counted(
+    service: context.Context, postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once is a coincidence; from the second pass on it is a warning, a count, and an alarm's reason."""
+    with db_store.Store.open(postgres_url) as store:
+        other = dataclasses.replace(service, store=store, journal=journal.Journal())
+        with lease.taken(other, "attribution"), caplog.at_level(logging.WARNING, "probing.tasks"):
+            assert attribution.run(service) == ""
+            assert (missed(service), caplog.messages) == (0, [])
+            assert attribution.run(service) == ""
+            assert (missed(service), caplog.messages) == (1, ["turn not taken"])
+            attribution.run(service)
+            assert (missed(service), caplog.messages) == (2, ["turn not taken"])
+        attribution.run(service)
+        assert caplog.messages == ["turn not taken", "turn taken again"]
+        assert missed(service) == 2  # a counter
+
+
+def missed(service: context.Context) -> float:
+    """The metric."""
+    (family,) = (m for m in metrics.task_metrics(service) if m.name == "probing_turns_missed")
+    assert {s.labels["turn"] for s in family.samples} == set(lease.NAMES)
+    return next(s.value for s in family.samples if s.labels["turn"] == "attribution")

@@ -1,0 +1,174 @@
+"""First the row, then the act, then its outcome: wherever the service is killed in between, the next pass records the truth."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import fakes
+import pytest
+import test_tasks
+
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.policy import actions as acting
+from probing_cluster.control_plane.policy import view
+from probing_cluster.control_plane.service import reconcile
+from probing_cluster.control_plane.service.tasks import actions, resume
+from probing_cluster.core import records
+
+
+class Killed(BaseException):
+    """The process is gone: no handler of ours runs."""
+
+
+def killed_at(
+    step: str, service: context.Context, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Have the service die just before or just after one step."""
+    when, _, name = step.partition(" ")
+    owner: Any = hands if hasattr(hands, name) else service.store
+    work: Callable[..., Any] = getattr(owner, name)
+
+    def dying(*given: Any, **named: Any) -> Any:
+        if when == "after":
+            work(*given, **named)
+        raise Killed
+
+    monkeypatch.setattr(owner, name, dying)
+
+
+STEPS = [
+    "before save_drain",
+    "after save_drain",
+    "before drain",
+    "after drain",
+    "before update_drain",
+    "after update_drain",
+]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_drain_killed_anywhere_is_recorded_as_it_is(
+    step: str, service: context.Context, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the next passes the node is drained once, and one row says so: it can be resumed."""
+    fakes.deliver(service.store, "n2", test_tasks.xid())
+    with monkeypatch.context() as dying:
+        killed_at(step, service, hands, dying)
+        with pytest.raises(Killed):
+            actions.run(service)
+    again(service)
+    service.clock.at += timedelta(seconds=60)  # type: ignore[attr-defined]
+    fakes.deliver(
+        service.store, "n2", test_tasks.xid(at=service.clock.now(), observed_at=service.clock.now())
+    )
+    again(service)
+    assert [a[0] for a in hands.acts] == ["drain"]
+    assert [d.state for d in service.store.drains(open_only=True)] == ["done"]
+    assert [d for d in service.store.drains() if d.why_state == acting.BEGUN] == []
+    done = [d for d in service.store.drains() if d.state == "done"]
+    assert done[0].why_state == (reconcile.AFTER if step in {"after drain", "before update_drain"} else "")
+
+
+def again(service: context.Context) -> None:
+    """A pass of a service that has just started."""
+    started = dataclasses.replace(service, looked_everywhere_s=float("-inf"))
+    actions.run(started)
+
+
+@pytest.mark.parametrize("step", ["before requeue", "after requeue"])
+def test_a_requeue_killed_is_recorded_as_it_is(
+    step: str, service: context.Context, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job runs on: not done. It has started anew: done."""
+    hands.running[7] = test_tasks.running(7)
+    fakes.deliver(service.store, "n2", test_tasks.xid(), allocations=[test_tasks.holds(7)])
+    with monkeypatch.context() as dying:
+        killed_at(step, service, hands, dying)
+        with pytest.raises(Killed):
+            actions.run(service)
+    if step == "after requeue":
+        hands.running[7] = test_tasks.running(7, "n3", start_at=service.clock.now() + timedelta(seconds=5))
+    reconcile.settle(service, service.clock.now())
+    (row,) = [d for d in service.store.drains() if d.action == "requeue"]
+    assert row.state == ("done" if step == "after requeue" else "failed")
+    assert row.why_state == (
+        reconcile.AFTER if row.state == "done" else "the service ended before it was done: the job runs on"
+    )
+
+
+def begun(action: str = "drain", **changes: Any) -> records.Drain:
+    """A decision without an outcome."""
+    usual = {
+        "drain_id": uuid.uuid4(), "cluster": "c", "node": "n2", "at": fakes.NOW, "action": action, "reason": "probing: xid 79 gpu3",
+        "owner": "probing", "state": "failed", "why_state": acting.BEGUN,
+    }  # fmt: skip
+    return records.Drain(**(usual | changes))
+
+
+def settled(service: context.Context, row: records.Drain) -> tuple[str, str]:
+    """What becomes of a row."""
+    service.store.save_drain(row)
+    reconcile.settle(service, service.clock.now())
+    (found,) = service.store.drains()
+    return found.state, found.why_state
+
+
+def test_a_node_that_is_not_drained_was_not(service: context.Context) -> None:
+    """The row says what Slurm shows, and that nobody knows whether somebody lifted it."""
+    state, why = settled(service, begun())
+    assert (state, "Slurm shows IDLE" in why) == ("failed", True)
+
+
+def test_anothers_drain_is_not_ours(service: context.Context, hands: fakes.Hands) -> None:
+    """Drained with another reason: ours was not done."""
+    hands.state["n2"] = view.Node(name="n2", states=frozenset({"IDLE", "DRAIN"}), reason="bad fan (eve)")
+    assert settled(service, begun())[0] == "failed"
+
+
+def test_a_requeued_attempt_proves_it(service: context.Context) -> None:
+    """The job is pending; accounting has the attempt that our requeue ended."""
+    attempt = records.JobAttempt(
+        cluster="c", job_id=7, submit_at=fakes.NOW - timedelta(hours=2), start_at=fakes.NOW - timedelta(hours=1),
+        end_at=fakes.NOW + timedelta(seconds=3), state="REQUEUED", nodes=("n2",),
+    )  # fmt: skip
+    service.store.upsert_attempts([attempt])
+    assert settled(service, begun("requeue", job_id=7)) == ("done", reconcile.AFTER)
+
+
+def test_a_job_that_is_gone_proves_nothing(service: context.Context) -> None:
+    """Whether it was requeued or had ended nobody can tell, and the row says that."""
+    state, why = settled(service, begun("requeue", job_id=7))
+    assert (state, "it may have been done" in why) == ("failed", True)
+
+
+def test_a_persons_drain_may_be_under_way(service: context.Context) -> None:
+    """`probing-ctl drain` holds no turn: its row is left alone for some minutes."""
+    assert settled(service, begun(owner="eve")) == ("failed", acting.BEGUN)
+    assert [d.owner for d in reconcile.unrecorded(service, fakes.NOW + timedelta(minutes=6))] == ["eve"]
+
+
+@pytest.mark.parametrize("step", ["before resume", "after resume"])
+def test_a_resume_killed_is_ours(
+    step: str, service: context.Context, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that we resumed is not said to be lifted by another; one that we did not is resumed at the next pass."""
+    reason = "probing: xid 79 gpu3"
+    hands.state["n2"] = view.Node(
+        name="n2", states=frozenset({"IDLE", "DRAIN"}), reason=reason, partitions=("gpu",)
+    )
+    row = begun(state="done", why_state="", at=fakes.NOW - timedelta(hours=1))
+    service.store.save_drain(row)
+    with monkeypatch.context() as dying:
+        killed_at(step, service, hands, dying)
+        with pytest.raises(Killed):
+            resume._resume(service, row, "healthy", fakes.NOW)
+    resume.run(service)
+    (found,) = service.store.drains()
+    if step == "after resume":
+        assert (found.state, found.why_state) == ("resumed", reconcile.AFTER)
+    else:
+        assert (found.state, found.ended_at) == ("done", None)

@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import fakes
+import mail_server
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from probing_cluster.control_plane import context, journal
+from probing_cluster.control_plane.service import metrics, serve, tasks
+from probing_cluster.core import records, settings
+from probing_cluster.db import store as db_store
+
+SLURM = """#!/bin/sh
+case "$(basename "$0") $*" in
+  *"-e"*) echo JobIDRaw JobID State Submit Eligible Start End ExitCode NodeList AllocTRES User Account Partition JobName Cluster ;;
+  sacct*) for a in "$@"; do case "$a" in --delimiter=*) d="${a#--delimiter=}";; --format=*) f="${a#--format=}";; esac; done
+          echo "$f" | sed "s/,/$d/g" ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A short path: sockets have little room."""
+    with tempfile.TemporaryDirectory(prefix="probing-serve-") as directory:
+        yield Path(directory)
+
+
+def write_config(home: Path, url: str, metrics_listen: str = "") -> Path:
+    bin_directory = home / "bin"
+    bin_directory.mkdir()
+    for name in ("sacct", "scontrol", "sinfo", "squeue"):
+        (bin_directory / name).write_text(SLURM)
+        (bin_directory / name).chmod(0o755)
+    path = home / "probing.toml"
+    path.write_text(
+        f'[cluster]\nname = "c"\n[database]\nurl = "{url}"\n[slurm]\nbin_directory = "{bin_directory}"\n'
+        f'[service]\nsocket = "{home}/report.sock"\nmetrics_listen = "{metrics_listen}"\naction_poll_s = 0.2\n'
+    )
+    return path
+
+
+def until(what: Callable[[], bool]) -> None:
+    """Waits for something the service does in its own time."""
+    deadline = time.monotonic() + 120
+    while not what():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.1)
+
+
+def start(config: Path, log: Path) -> subprocess.Popen[bytes]:
+    command = [
+        sys.executable,
+        "-m",
+        "probing_cluster.control_plane.cli.main",
+        "serve",
+        "--config",
+        str(config),
+    ]
+    with log.open("wb") as stream:
+        return subprocess.Popen(
+            command, stderr=stream, stdout=stream, env={**os.environ, "PYTHONWARNINGS": ""}
+        )
+
+
+def lines(log: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+
+
+def test_the_service_runs_and_ends_cleanly_on_sigterm(home: Path, store: db_store.Store) -> None:
+    """Real process, real Postgres, Slurm's commands at the edge: it polls, opens its door, and leaves nothing."""
+    log = home / "log"
+    process = start(write_config(home, store.connection_uri()), log)
+    try:
+        until(lambda: store.recall("accounting.until") is not None and (home / "report.sock").exists())
+    finally:
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(60)
+    assert code == 0
+    said = [line["message"] for line in lines(log)]
+    assert said[0] == "serving"
+    assert "stopping" in said  # a pass that was under way may still tell of itself
+    assert not (home / "report.sock").exists()
+
+
+def test_the_night_is_mailed_by_the_running_service(home: Path, store: db_store.Store) -> None:
+    """Real process, scheduler, Postgres and SMTP: the night due last is made up for at once and mailed, once."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    start_at, end_at = now - timedelta(days=5), now - timedelta(days=3)
+    store.upsert_attempts(
+        [
+            records.JobAttempt(
+                cluster="c", job_id=1, submit_at=start_at, start_at=start_at, end_at=end_at, state="COMPLETED",
+                nodes=("n1", "n2"), n_gpus=16, user="alice", run_key="1",
+            )
+        ]
+    )  # fmt: skip
+    box, log = mail_server.Box(), home / "log"
+    with mail_server.running(box) as port:
+        config = write_config(home, store.connection_uri())
+        with config.open("a") as stream:
+            stream.write(
+                f'[mail]\nhost = "localhost"\nport = {port}\nsecurity = "none"\nrecipients = ["ops@example.org"]\n'
+                f'spool_directory = "{home}/mail"\n'
+            )
+        process = start(config, log)
+        try:
+            until(lambda: bool(box.mails))
+        finally:
+            process.send_signal(signal.SIGTERM)
+            code = process.wait(60)
+    assert code == 0
+    assert [to for to, _ in box.mails] == [["ops@example.org"]]
+    assert box.message()["Subject"] == "[c] quiet night, no lemon"
+    assert store.recall("lemon.done c") == f"{store.lemon_scores()[0].day:%Y-%m-%d}"
+
+
+def test_the_service_waits_for_its_database_and_can_be_stopped_meanwhile(home: Path) -> None:
+    """No server at start: each task says once that it waits, and SIGTERM still ends it."""
+    log = home / "log"
+    process = start(write_config(home, f"postgresql://nobody@/none?host={home}"), log)
+    try:
+        until(lambda: "task waits" in log.read_text())
+    finally:
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(60)
+    assert code == 0
+    waits = [line["task"] for line in lines(log) if line["message"] == "task waits"]
+    assert len(waits) == len(set(waits))
+
+
+def test_every_registered_task_is_scheduled_alone(service: context.Context) -> None:
+    """One pass at a time, missed ones folded: a slow task never runs twice at once."""
+    scheduler = serve.make_scheduler(service)
+    jobs = {job.id: job for job in scheduler.get_jobs()}
+    assert {task.name for task in tasks.REGISTER} <= set(jobs)
+
+
+def value(text: str, name: str, **labels: str) -> float:
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name == name and sample.labels == labels:
+                return sample.value
+    raise AssertionError(f"{name}{labels} is not exported")
+
+
+def test_metrics_tell_of_tasks_nodes_and_decisions(service: context.Context) -> None:
+    """One scrape over HTTP: tasks, heartbeats, faults, budget; the numbers are the rows' own."""
+    import test_tasks
+
+    from probing_cluster.control_plane.service.tasks import actions
+
+    fakes.deliver(service.store, "n2", test_tasks.xid())
+    day = fakes.NOW.replace(hour=0, minute=0, second=0)
+    service.store.save_lemon_scores(
+        [records.LemonScore(cluster="c", node="n2", day=day, score=0.95, verdict="lemon", made_at=fakes.NOW)]
+    )
+    journal.one_pass(service.journal, "actions", lambda: actions.run(service), service.clock)
+    service.config = settings.Settings(
+        cluster=service.config.cluster,
+        policy=service.config.policy,
+        service=settings.ServiceSettings(metrics_listen="127.0.0.1:19471"),
+    )
+    with (
+        metrics.serving(service),
+        urllib.request.urlopen("http://127.0.0.1:19471/metrics", timeout=30) as reply,
+    ):
+        text = reply.read().decode()
+    assert value(text, "probing_task_passes_total", task="actions", outcome="ok") == 1
+    assert value(text, "probing_node_faults", node="n2", severity="high") == 1
+    assert value(text, "probing_decisions_24h", action="drain", state="done") == 1
+    assert value(text, "probing_budget_nodes_taken") == 1
+    assert value(text, "probing_database_up") == 1
+    assert value(text, "probing_observe_only") == 0
+    assert value(text, "probing_outbox_letters", state="failed") == 0
+    assert value(text, "probing_lemon_nodes", verdict="lemon") == 1
+
+
+def test_metrics_tell_what_waits_and_who_is_silent(service: context.Context) -> None:
+    """Silent and heard agents, attempts without a verdict, open requests and drains, refused rows, losses: the rows' own."""
+    from datetime import timedelta
+
+    import psycopg
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    from probing_cluster.core import records
+    from probing_cluster.db import delivery
+
+    store, url = service.store, service.store.connection_uri()
+    for node in ("n1", "n2", "n3"):
+        fakes.deliver(store, node)
+    lost = records.AgentHeartbeat(
+        cluster="c", node="n2", at=fakes.NOW, dropped_total=5, rejected_total=6, coalesced_total=7, lag_s=8.5
+    )
+    door = delivery.Delivery(url, "c", "n2")
+    door.deliver(heartbeat=lost, events=[records.HealthEvent(
+        event_id=records.make_event_id("c", "n9", "kernel", "x"), cluster="c", node="n9", at=fakes.NOW, observed_at=fakes.NOW,
+        kind="xid", severity=records.Severity.HIGH, source="kernel", message="forged",
+    )])  # fmt: skip
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "UPDATE probing.agent_heartbeat SET received_at = now() - interval '1 hour' WHERE node = 'n3'"
+        )
+    store.upsert_attempts([records.JobAttempt(
+        cluster="c", job_id=7, submit_at=fakes.NOW - timedelta(hours=3), start_at=fakes.NOW - timedelta(hours=2),
+        end_at=fakes.NOW - timedelta(hours=1), state="FAILED", nodes=("n1",), user="alice", run_key="7",
+    )])  # fmt: skip
+    store.request("n1", "recheck", cluster="c")
+    registry = CollectorRegistry()
+    registry.register(metrics.ServiceCollector(service))
+    text = generate_latest(registry).decode()
+    assert (value(text, "probing_agents", state="heard"), value(text, "probing_agents", state="silent")) == (
+        2,
+        1,
+    )
+    assert value(text, "probing_attempts_unjudged") == 1
+    assert value(text, "probing_attempts_unjudged_oldest_seconds") >= 3600
+    assert value(text, "probing_requests_open") == 1
+    assert value(text, "probing_drains_open") == 0
+    assert value(text, "probing_delivery_rejected_24h") == 1
+    for name, number in (("dropped", 5), ("rejected", 6), ("coalesced", 7)):
+        assert value(text, f"probing_agent_{name}_total", node="n2") == number
+    assert value(text, "probing_agent_lag_seconds", node="n2") == 8.5
+
+
+def test_a_scrape_without_the_database_still_answers(
+    service: context.Context, postgres_directory: Path
+) -> None:
+    """Prometheus learns that the database is away from the endpoint itself."""
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    from probing_cluster.db.server import embedded
+
+    registry = CollectorRegistry()
+    registry.register(metrics.ServiceCollector(service))
+    embedded.stop(postgres_directory)
+    try:
+        text = generate_latest(registry).decode()
+    finally:
+        embedded.ensure(postgres_directory)
+    assert value(text, "probing_database_up") == 0
+
+
+_THREADS = """
+import ctypes, os, sys, threading
+from probing_cluster.control_plane import serve
+if sys.argv[1] == "few":
+    serve.few_arenas()
+libc, together = ctypes.CDLL(None), threading.Barrier(8)
+libc.malloc.restype = ctypes.c_void_p
+def work():
+    together.wait()
+    held = [libc.malloc(1000) for _ in range(1000)]
+    together.wait()
+all = [threading.Thread(target=work) for _ in range(8)]
+[t.start() for t in all], [t.join() for t in all]
+libc.fopen.restype = ctypes.c_void_p
+file = libc.fopen(b"/dev/stdout", b"w")
+libc.malloc_info(0, ctypes.c_void_p(file))
+libc.fflush(ctypes.c_void_p(file))
+"""
+
+
+def test_the_tasks_threads_share_few_heaps() -> None:
+    """A heap a thread would each keep the size of the largest pass that ever ran on it."""
+
+    def heaps(how: str) -> int:
+        done = subprocess.run(
+            [sys.executable, "-c", _THREADS, how], capture_output=True, text=True, check=True
+        )
+        return done.stdout.count("<heap ")
+
+    assert heaps("few") <= 3  # glibc counts the threads there are, and one it has begun with
+    assert heaps("many") > 3

@@ -1,0 +1,502 @@
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import fakes
+import pytest
+
+from probing_cluster.control_plane import context, journal
+from probing_cluster.control_plane.policy import view
+from probing_cluster.control_plane.service import tasks
+from probing_cluster.control_plane.service.tasks import (
+    accounting,
+    accounts,
+    actions,
+    attribution,
+    export,
+    maintenance,
+    resume,
+    silence,
+)
+from probing_cluster.core import errors, records, settings
+from probing_cluster.db.server import embedded
+
+NOW = fakes.NOW
+
+
+def ago(seconds: float) -> object:
+    return NOW - timedelta(seconds=seconds)
+
+
+def xid(n: int = 1, node: str = "n2", **changes: object) -> records.HealthEvent:
+    values: dict[str, object] = {
+        "event_id": uuid.UUID(int=n), "cluster": "c", "node": node, "at": ago(5), "observed_at": ago(5),
+        "kind": "xid", "code": "79", "severity": records.Severity.HIGH, "device": "gpu3", "gpu_uuid": "GPU-3",
+        "source": "kernel", "message": "NVRM: Xid (PCI:0000:5e:00): 79, GPU has fallen off the bus.",
+    }  # fmt: skip
+    return records.HealthEvent(**(values | changes))
+
+
+def holds(
+    job_id: int, *uuids: str, node: str = "n2", at_s: float = 1200, restart: int = 0, **detail: str
+) -> records.JobAllocation:
+    return records.JobAllocation(
+        cluster="c", node=node, job_id=job_id, restart_count=restart, at=ago(at_s), uid=1000, gpu_uuids=uuids or ("GPU-3",), detail=detail
+    )  # fmt: skip
+
+
+def running(job_id: int, *nodes: str, **changes: object) -> view.Job:
+    values: dict[str, object] = {"job_id": job_id, "start_at": ago(1200), "nodes": nodes or ("n2",)}
+    return view.Job(**(values | changes))
+
+
+def test_a_fresh_fault_drains_and_requeues_once_and_every_act_is_a_row(
+    service: context.Context, hands: fakes.Hands
+) -> None:
+    """The spine: drain, then requeue, both recorded with their evidence; the next pass does nothing more."""
+    hands.running[7] = running(7, "n1", "n2")
+    fakes.deliver(service.store, "n2", xid(), allocations=[holds(7)])
+    assert actions.run(service) == "drain n2 done, requeue n2 done"
+    assert hands.acts == [("drain", "n2", "probing: xid 79 gpu3"), ("requeue", "7")]
+    rows = service.store.drains()
+    assert [(d.action, d.state, d.job_id, d.event_ids) for d in rows] == [
+        ("drain", "done", None, (uuid.UUID(int=1),)),
+        ("requeue", "done", 7, (uuid.UUID(int=1),)),
+    ]
+    assert actions.run(service) == ""
+    assert len(hands.acts) == 2
+
+
+def test_observe_only_records_and_touches_nothing(service: context.Context, hands: fakes.Hands) -> None:
+    """The installed default: every decision is a row, Slurm is told nothing."""
+    service.config = settings.Settings(cluster=settings.ClusterSettings(name="c"))
+    hands.running[7] = running(7)
+    fakes.deliver(service.store, "n2", xid(), allocations=[holds(7)])
+    actions.run(service)
+    actions.run(service)
+    assert hands.acts == []
+    assert [(d.action, d.state) for d in service.store.drains()] == [
+        ("drain", "simulated"),
+        ("requeue", "simulated"),
+    ]
+
+
+def test_without_a_grave_event_slurm_is_not_even_asked(service: context.Context, hands: fakes.Hands) -> None:
+    """Once a second, nothing to decide: the controller is left in peace."""
+    hands.down = True
+    fakes.deliver(service.store, "n2", xid(severity=records.Severity.INFO))
+    assert actions.run(service) == ""
+
+
+def test_slurm_away_is_said_and_nothing_is_recorded_as_done(
+    service: context.Context, hands: fakes.Hands
+) -> None:
+    """With Slurm away the pass ends unavailable; when it is back the drain follows."""
+    fakes.deliver(service.store, "n2", xid())
+    hands.down = True
+    done = journal.one_pass(service.journal, "actions", lambda: actions.run(service), service.clock)
+    assert done.outcome == "unavailable"
+    assert service.store.drains() == []
+    hands.down = False
+    assert actions.run(service) == "drain n2 done"
+
+
+def test_a_drain_that_fails_keeps_the_jobs_of_the_node(service: context.Context, hands: fakes.Hands) -> None:
+    """No requeue onto a node that is still in service."""
+    from probing_cluster.slurm_plugins.acts import nodes
+
+    hands.says = nodes.Outcome(state="failed", why="access denied")
+    hands.running[7] = running(7)
+    fakes.deliver(service.store, "n2", xid(), allocations=[holds(7)])
+    actions.run(service)
+    rows = [(d.action, d.state, d.why_state) for d in service.store.drains()]
+    assert rows == [
+        ("drain", "failed", "access denied"),
+        ("requeue", "skipped", "its node could not be drained"),
+    ]
+    assert 7 in hands.running
+
+
+@pytest.mark.parametrize(
+    ("present", "why"),
+    [
+        (None, "it has ended by itself"),
+        (running(7, restart_count=1), "Slurm now shows another attempt of it"),
+        (running(7, start_at=ago(1)), "Slurm now shows another attempt of it"),
+        (running(7, "n1"), "Slurm now shows another attempt of it"),
+    ],
+    ids=["gone", "restarted", "started anew", "elsewhere"],
+)
+def test_a_job_that_changed_meanwhile_is_not_requeued(
+    service: context.Context, hands: fakes.Hands, present: view.Job | None, why: str
+) -> None:
+    """Slurm is read again just before: only the very attempt that met the fault is requeued."""
+    decided = running(7)
+    hands.running[7] = decided
+    fakes.deliver(service.store, "n2", xid(), allocations=[holds(7)])
+    hands.job = lambda _: present  # type: ignore[method-assign]
+    actions.run(service)
+    (row,) = [d for d in service.store.drains() if d.action == "requeue"]
+    assert (row.state, row.why_state) == ("skipped", why)
+    assert [a[0] for a in hands.acts] == ["drain"]
+
+
+def test_a_fault_that_ended_while_its_node_was_drained_takes_no_job(
+    service: context.Context, hands: fakes.Hands
+) -> None:
+    """The latest heartbeat is read again just before: what the agent no longer sees requeues nothing."""
+    hands.running[7] = running(7)
+    fakes.deliver(service.store, "n2", xid(), allocations=[holds(7)])
+    drain = hands.drain
+
+    def slowly(name: str, reason: str) -> object:
+        fakes.deliver(service.store, name)
+        return drain(name, reason)
+
+    hands.drain = slowly  # type: ignore[assignment]
+    actions.run(service)
+    (row,) = [d for d in service.store.drains() if d.action == "requeue"]
+    assert (row.state, row.why_state) == ("skipped", "the agent no longer sees the fault")
+    assert 7 in hands.running
+
+
+def test_with_the_database_away_nothing_is_done(
+    service: context.Context, hands: fakes.Hands, postgres_directory: object
+) -> None:
+    """Postgres stopped: the pass is unavailable and Slurm untouched; back again, it acts."""
+    fakes.deliver(service.store, "n2", xid())
+    embedded.stop(postgres_directory)  # type: ignore[arg-type]
+    try:
+        done = journal.one_pass(service.journal, "actions", lambda: actions.run(service), service.clock)
+        assert (done.outcome, hands.acts) == ("unavailable", [])
+    finally:
+        embedded.ensure(postgres_directory)  # type: ignore[arg-type]
+    assert actions.run(service) == "drain n2 done"
+
+
+def test_a_standing_fault_gives_the_node_a_permission_to_refuse(service: context.Context) -> None:
+    """An old event, still confirmed: the Prolog may refuse, for a short while, and it counts as a decision."""
+    old = xid(at=ago(4000), observed_at=ago(4000))
+    fakes.deliver(service.store, "n2", old)
+    assert actions.run(service) == "refuse n2 done"
+    from probing_cluster.db import delivery
+
+    ack = delivery.Delivery(service.store.connection_uri(), "c", "n2").deliver(events=[])
+    (request,) = ack.requests
+    assert (request.verb, request.detail["event_ids"]) == ("refusal_permission", [str(old.event_id)])
+
+
+def test_slurms_drain_for_our_refusal_becomes_ours(service: context.Context, hands: fakes.Hands) -> None:
+    """A `Prolog error` drain that matches a recorded refusal gets our reason; any other is left alone."""
+    failed = {"states": frozenset({"IDLE", "DRAIN"}), "reason": "Prolog error", "partitions": ("gpu",)}
+    hands.state |= {n: view.Node(name=n, reason_at=NOW, **failed) for n in ("n2", "n3")}  # type: ignore[arg-type]
+    refusal = xid(
+        9, kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=7,
+        detail={"fault": "xid:gpu3", "event_id": str(uuid.UUID(int=1))},
+    )  # fmt: skip
+    fakes.deliver(service.store, "n2", refusal)
+    assert actions.run(service) == "drain n2 done"
+    assert hands.acts == [("adopt", "n2", "probing: xid gpu3")]
+    assert actions.run(service) == ""
+
+
+def test_a_healed_node_is_resumed_only_after_its_time_and_its_reboot(
+    service: context.Context, hands: fakes.Hands
+) -> None:
+    """Green for long enough, enough beats, and a reboot seen since the drain: then, and only then, RESUME."""
+    fakes.deliver(service.store, "n2", xid())
+    actions.run(service)
+    clock = service.clock
+    assert isinstance(clock, fakes.Clock)
+    for step in range(32):
+        clock.at = NOW + timedelta(seconds=60 + 30 * step)
+        fakes.deliver(service.store, "n2", at=clock.at)
+        assert resume.run(service) == ""
+    boot = xid(
+        5, kind="node_boot", code=None, severity=records.Severity.INFO, at=clock.at, observed_at=clock.at
+    )
+    fakes.deliver(service.store, "n2", boot, at=clock.at)
+    assert resume.run(service).startswith("n2 resumed: healthy for 930 s")
+    assert hands.acts[-1] == ("resume", "n2")
+    (row,) = [d for d in service.store.drains() if d.action == "drain"]
+    assert (row.state, row.ended_at) == ("resumed", clock.at)
+
+
+def test_a_node_a_person_put_back_is_no_longer_ours(service: context.Context, hands: fakes.Hands) -> None:
+    """An administrator's RESUME ends our drain; we do not drain again for the same evidence."""
+    fakes.deliver(service.store, "n2", xid())
+    actions.run(service)
+    hands.state["n2"] = view.Node(name="n2", states=frozenset({"IDLE"}), partitions=("gpu",))
+    assert resume.run(service) == "n2 lifted by another"
+    assert actions.run(service) == ""
+
+
+def test_a_persons_drain_stays_theirs(service: context.Context, hands: fakes.Hands) -> None:
+    """`probing-ctl drain` carries our prefix and no fault of ours: its row stays open until a person lifts it."""
+    hands.drain("n2", "probing: lemon, 6 failures (eve)")
+    drain = records.Drain(
+        drain_id=uuid.UUID(int=9), cluster="c", node="n2", at=NOW, action="drain", state="done",
+        reason="probing: lemon, 6 failures (eve)", owner="eve",
+    )  # fmt: skip
+    service.store.save_drain(drain)
+    fakes.deliver(service.store, "n2")
+    assert resume.run(service) == ""
+    assert service.store.drains(open_only=True) == [drain]
+    hands.state["n2"] = view.Node(name="n2", states=frozenset({"IDLE"}), partitions=("gpu",))
+    assert resume.run(service) == "n2 lifted by another"
+
+
+@pytest.mark.parametrize(
+    ("states", "reason", "why"),
+    [
+        ({"IDLE"}, "", "lifted by another"),
+        ({"DOWN"}, "Not responding", "lifted by another"),
+        ({"IDLE", "DRAIN"}, "bad cable (eve)", "taken over by another: bad cable (eve)"),
+        (None, "", "Slurm knows the node no longer"),
+        ({"IDLE", "DRAIN"}, "probing: xid 79 gpu3", ""),
+        ({"DOWN", "DRAIN"}, "Node unexpectedly rebooted", ""),
+    ],
+)
+@pytest.mark.parametrize("observe_only", [False, True])
+def test_a_recorded_drain_follows_what_slurm_shows(
+    service: context.Context,
+    hands: fakes.Hands,
+    states: set[str] | None,
+    reason: str,
+    why: str,
+    observe_only: bool,
+) -> None:
+    """One poll after somebody else decided the row says so; while the drain stands, it stands."""
+    service.config = dataclasses.replace(
+        service.config, policy=dataclasses.replace(service.config.policy, observe_only=observe_only)
+    )
+    service.store.save_drain(
+        records.Drain(
+            drain_id=uuid.UUID(int=9), cluster="c", node="n2", at=NOW, action="drain", state="done",
+            reason="probing: xid 79 gpu3", owner="probing",
+        )
+    )  # fmt: skip
+    if states is None:
+        del hands.state["n2"]
+    else:
+        hands.state["n2"] = view.Node(name="n2", states=frozenset(states), reason=reason, partitions=("gpu",))
+    resume.run(service)
+    (row,) = service.store.drains()
+    assert (row.ended_at is None, row.why_state) == (not why, why)
+
+
+def test_a_slurm_that_lists_no_node_ends_no_drain(service: context.Context, hands: fakes.Hands) -> None:
+    """An empty answer is no answer about ours."""
+    fakes.deliver(service.store, "n2", xid())
+    actions.run(service)
+    hands.state.clear()
+    resume.run(service)
+    assert len(service.store.drains(open_only=True)) == 1
+
+
+def test_a_silent_agent_is_told_once(service: context.Context) -> None:
+    """Two missed beats make one event, also when the service is restarted and asks again."""
+    fakes.deliver(service.store, "n1", beat_s=1e-6, jobs=(7,))
+    fakes.deliver(service.store, "n2", beat_s=60.0)
+    assert silence.run(service) == "silent: n1"
+    assert silence.run(service) == ""
+    service.silent.clear()
+    silence.run(service)
+    (event,) = service.store.events(kinds=["agent_silent"])
+    assert (event.node, event.severity, event.detail["jobs"]) == ("n1", records.Severity.INFO, [7])
+
+
+def test_accounting_stores_attempts_with_the_gpus_their_own_prolog_saw(service: context.Context) -> None:
+    """Two starts of one job: each gets the GPUs of its own Prolog, its number, and the run's key."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    base = int(NOW.timestamp())
+    first = fakes.row(7, State="REQUEUED", End=str(base - 1000), NodeList="n2")
+    second = fakes.row(
+        7,
+        Submit=str(base - 1000),
+        Eligible=str(base - 1000),
+        Start=str(base - 970),
+        End=str(base - 500),
+        NodeList="n2",
+    )
+    service.run_slurm.rows = [first, second]
+    fakes.deliver(
+        service.store, "n2",
+        allocations=[holds(7, "GPU-0", at_s=1199, run_key="sft"), holds(7, "GPU-1", at_s=969, restart=1)],
+    )  # fmt: skip
+    assert accounting.run(service) == "2 attempts"
+    one, two = service.store.attempts(job_ids=[7])
+    assert (one.attempt, one.gpus, one.run_key) == (1, {"n2": ("GPU-0",)}, "sft")
+    assert (two.attempt, two.gpus, two.n_gpus) == (2, {"n2": ("GPU-1",)}, 16)
+
+
+def test_a_later_poll_goes_on_counting(service: context.Context) -> None:
+    """An answer that holds only the latest start still numbers it after the ones already stored."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    base = int(NOW.timestamp())
+    service.run_slurm.rows = [fakes.row(7, State="REQUEUED")]
+    accounting.run(service)
+    service.run_slurm.rows = [
+        fakes.row(7, Submit=str(base - 500), Start=str(base - 400), End=str(base - 300))
+    ]
+    accounting.run(service)
+    assert [a.attempt for a in service.store.attempts(job_ids=[7])] == [1, 2]
+
+
+def test_a_poll_asks_from_the_oldest_unfinished_start(service: context.Context) -> None:
+    """Running jobs are asked for until their end is seen; otherwise only the last minutes are."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    start = int((NOW - timedelta(hours=30)).timestamp())
+    service.run_slurm.rows = [
+        fakes.row(7, State="RUNNING", Submit=str(start), Start=str(start), End="Unknown")
+    ]
+    accounting.run(service)
+    service.run_slurm.asked.clear()
+    accounting.run(service)
+    starts = [asked[asked.index("-S") + 1] for asked in service.run_slurm.asked]
+    assert min(starts) == (NOW - timedelta(hours=30)).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def test_a_backlog_is_worked_off_without_a_pause(
+    service: context.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one pass may not hold, the next takes at once; a service that stops ends after the pass it is in."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    monkeypatch.setattr(attribution, "_MOST_AT_ONCE", 2)
+    service.run_slurm.rows = [fakes.row(n, State="FAILED", ExitCode="1:0") for n in range(1, 8)]
+    accounting.run(service)
+    service.stopping.set()
+    assert attribution.run(service).startswith("2 attempts judged")
+    service.stopping.clear()
+    assert attribution.run(service).startswith("5 attempts judged")
+    assert service.store.unattributed() == []
+
+
+def test_an_ended_attempt_is_judged_and_its_run_accounted(service: context.Context) -> None:
+    """From sacct's row and the kernel's line to a verdict and an account that adds up."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [fakes.row(7, State="NODE_FAIL", ExitCode="1:0")]
+    died = NOW - timedelta(minutes=10)
+    fakes.deliver(
+        service.store, "n2", xid(at=died - timedelta(seconds=4), observed_at=died), allocations=[holds(7)]
+    )
+    accounting.run(service)
+    assert attribution.run(service).startswith("1 attempts judged")
+    assert accounts.run(service) == "1 run accounts"
+    assert (attribution.run(service), accounts.run(service)) == ("", "")
+    (verdict,) = service.store.verdicts(job_ids=[7])
+    assert verdict.domain is records.Domain.HARDWARE
+    account = service.store.run_account("7", user="alice")
+    assert account is not None
+    parts = (
+        "queued_s",
+        "productive_s",
+        "lost_to_replay_s",
+        "restart_s",
+        "checkpoint_s",
+        "suspended_s",
+        "idle_s",
+    )
+    assert sum(getattr(account, p) for p in parts) == pytest.approx(account.wall_s)
+
+
+def test_last_words_that_come_late_make_the_account_measured(service: context.Context) -> None:
+    """The nodes tell of first step and checkpoints after the run's end was accounted: once more, then no more."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [fakes.row(7)]
+    accounting.run(service)
+    assert (accounts.run(service), accounts.run(service)) == ("1 run accounts", "")
+    before = service.store.run_account("7", user="alice")
+    told = [
+        xid(n, kind=kind, code=None, source="probe", severity=records.Severity.INFO, job_id=7, at=ago(at_s))
+        for n, kind, at_s in ((11, "first_step", 1100), (12, "last_progress", 700))
+    ]
+    fakes.deliver(service.store, "n2", *told, faults=False)
+    service.clock.at = datetime.now(UTC) + timedelta(seconds=1)
+    assert (accounts.run(service), accounts.run(service)) == ("1 run accounts", "")
+    after = service.store.run_account("7", user="alice")
+    assert before is not None
+    assert after is not None
+    assert (before.measured, after.measured, after.restart_s) == (False, True, 100)
+
+
+def test_an_account_made_between_the_end_and_accountings_word_of_it_is_made_again(
+    service: context.Context,
+) -> None:
+    """Until sacct tells of it an ended attempt seems to run; the account made meanwhile is not the last."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [fakes.row(7, State="RUNNING", End="Unknown")]
+    accounting.run(service)
+    assert (accounts.run(service), accounts.run(service)) == ("1 run accounts", "")
+    service.run_slurm.rows = [fakes.row(7, State="FAILED", ExitCode="1:0")]
+    accounting.run(service)
+    assert (accounts.run(service), accounts.run(service)) == ("1 run accounts", "")
+    account = service.store.run_account("7", user="alice")
+    (attempt,) = service.store.attempts(job_ids=[7])
+    assert account is not None
+    assert account.end_at == attempt.end_at < NOW
+
+
+def test_a_task_that_breaks_is_recorded_and_the_next_goes_on(service: context.Context) -> None:
+    """Isolation: an error of ours is counted, logged once, and ends nothing."""
+
+    def broken() -> str:
+        raise ZeroDivisionError("oops")
+
+    for _ in range(3):
+        journal.one_pass(service.journal, "x", broken, service.clock)
+    journal.one_pass(service.journal, "x", lambda: "fine", service.clock)
+    found = service.journal.passes()["x"]
+    assert (found.n_failed, found.n_ok, found.outcome, found.said) == (3, 1, "ok", "fine")
+
+
+def test_every_task_file_is_registered_once() -> None:
+    """One file, one line in the register, a name and a sentence each."""
+    files = {p.stem for p in Path(tasks.__file__).parent.glob("*.py")} - {"__init__"}
+    assert {t.name for t in tasks.REGISTER} == files
+    assert all(t.meaning and (t.every_s or t.daily_at) for t in tasks.REGISTER)
+
+
+def test_maintenance_makes_the_months_ahead(service: context.Context) -> None:
+    """The first round makes partitions, the second finds nothing to do."""
+    assert "partitions made" in maintenance.run(service)
+    assert maintenance.run(service) == ""
+
+
+def test_ended_months_are_exported_once_and_only_then_may_be_dropped(
+    service: context.Context, tmp_path: Path
+) -> None:
+    """Without a history directory nothing is written; with one, each ended month once, and its name is known."""
+    ended = NOW - timedelta(days=70)
+    service.store.upsert_attempts(
+        [
+            records.JobAttempt(
+                cluster="c",
+                job_id=7,
+                submit_at=ended,
+                start_at=ended,
+                end_at=ended,
+                state="FAILED",
+                nodes=("n1",),
+                run_key="7",
+            )
+        ]
+    )
+    assert (export.run(service), export.exported_months(service)) == ("", None)
+    given = settings.AttributionSettings(history_directory=str(tmp_path / "history"))
+    service.config = dataclasses.replace(service.config, attribution=given)
+    assert f"{ended:%Y-%m}" in export.run(service)
+    assert export.run(service) == ""
+    assert f"{ended:%Y-%m}" in (export.exported_months(service) or [])
+
+
+def test_an_error_of_permission_is_a_failure_not_an_absence(service: context.Context) -> None:
+    """Only the database or Slurm being away is waited for; everything else is ours to fix."""
+
+    def refused() -> str:
+        raise errors.NotPermitted("no right")
+
+    assert journal.one_pass(service.journal, "x", refused, service.clock).outcome == "failed"

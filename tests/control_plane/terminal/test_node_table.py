@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from probing_cluster.control_plane.policy import view
+from probing_cluster.control_plane.terminal import fault_names, node_table
+from probing_cluster.core import records
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+FAULT = fault_names.NamedFault(name="Xid 79 gpu0", severity="high", since=NOW, keys=("xid:gpu0",))
+MINOR = fault_names.NamedFault(name="load", severity="info", since=NOW, keys=("load",))
+
+
+def decision(state: str, **changes: Any) -> records.Drain:
+    values: dict[str, Any] = {
+        "drain_id": uuid.uuid4(), "cluster": "c", "node": "n1", "at": NOW + timedelta(seconds=1), "action": "drain",
+        "reason": "probing: xid 79 gpu0", "owner": "probing", "state": state,
+    }  # fmt: skip
+    return records.Drain(**(values | changes))
+
+
+def node(states: str, reason: str = "") -> view.Node:
+    return view.Node(name="n1", states=frozenset(states.split("+")), reason=reason)
+
+
+OURS = decision("done")
+OPERATORS = decision("done", owner="alice", reason="probing: fan (alice)")
+DENIED = decision("denied", why_state="the budget of 2 nodes in 3600 s is spent")
+
+
+@pytest.mark.parametrize(
+    ("there", "faults", "drain", "latest", "words"),
+    [
+        (node("IDLE"), [], None, None, ""),
+        (node("IDLE+DRAIN", "probing: xid 79 gpu0"), [FAULT], OURS, OURS, "xid 79 gpu0, by us 11-22 12:00Z"),
+        (
+            node("IDLE+DRAIN", "probing: fan (alice)"),
+            [],
+            OPERATORS,
+            OPERATORS,
+            "fan (alice), by alice 11-22 12:00Z",
+        ),
+        (node("MIXED+DRAIN", "fan noise"), [FAULT], None, None, "not by us: fan noise"),
+        (node("MIXED+DRAIN", "fan noise"), [FAULT], OURS, OURS, "not by us: fan noise"),
+        (node("DOWN+NOT_RESPONDING", "Not responding"), [], None, None, "not by us: Not responding"),
+        (node("IDLE"), [FAULT], None, DENIED, "no: denied: the budget of 2 nodes in 3600 s is spent"),
+        (node("IDLE"), [FAULT], None, decision("simulated"), "no: observe-only, it would have been"),
+        (node("IDLE"), [FAULT], None, decision("skipped", why_state="the job ended"), "no: the job ended"),
+        (node("IDLE"), [FAULT], None, None, "no: not decided yet"),
+        (node("IDLE"), [FAULT], None, decision("denied", at=NOW - timedelta(hours=1)), "no: not decided yet"),
+        (node("IDLE"), [MINOR], None, None, ""),
+        (node("IDLE"), [], OURS, OURS, "xid 79 gpu0, by us; Slurm shows it lifted"),
+        (None, [FAULT], OURS, OURS, "xid 79 gpu0, by us"),
+    ],
+)
+def test_why_a_node_is_or_is_not_drained(
+    there: view.Node | None,
+    faults: list[fault_names.NamedFault],
+    drain: records.Drain | None,
+    latest: records.Drain | None,
+    words: str,
+) -> None:
+    """One sentence for each way it can stand; a decision older than the fault explains nothing."""
+    assert node_table.drained(there, faults, drain, latest) == words
+
+
+def test_one_line_a_node_within_the_width() -> None:
+    """However long states, names and reasons are."""
+    rows = [
+        {"node": f"gpu-rack{n:02}-node{n:03}", "slurm": "DOWN+DRAIN+NOT_RESPONDING+POWERED_DOWN", "silent_s": 5000.0 * n,
+         "beat_s": 10.0, "named": [FAULT, MINOR], "drain": "no: denied: " + "x" * 150, "acknowledged": "alice, 11-22 12:00Z"}
+        for n in range(3)
+    ]  # fmt: skip
+    lines = node_table.text(rows).splitlines()
+    assert len(lines) == 4
+    assert max(len(line) for line in lines) <= node_table.WIDTH
+    assert "SILENT" not in lines[1]
+    assert "SILENT 1 h" in lines[2]
+    assert "known to alice" in lines[1]

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import io
+import sys
+import threading
+
+import pytest
+
+from probing_cluster.control_plane.terminal import progress
+
+
+class Time:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.s = 100.0
+
+    def monotonic_s(self) -> float:
+        return self.s
+
+
+def test_a_line_now_and_then_where_no_terminal_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """Short work is silent, long work says every so often how far it is, and standard output stays clean."""
+    time = Time()
+    with progress.Progress("fleet", 3, "figures", time=time) as done:  # type: ignore[arg-type]
+        done.step()
+        assert capsys.readouterr().err == ""
+        time.s += progress.QUIET_S
+        done.at("mttf-by-size")
+        done.step()
+        time.s += progress.EVERY_S
+        done.step()
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.splitlines() == [
+        "probing-ctl: fleet: 1 of 3 figures in 10 s: mttf-by-size",
+        "probing-ctl: fleet: 3 of 3 figures in 25 s: mttf-by-size",
+    ]
+
+
+def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is drawn on standard error, names what is done, survives markup, and is ended by an exception, too."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+
+    def work() -> None:
+        with progress.Progress("attribute", None, "attempts") as done:
+            done.at("[red]before 2026[/]")
+            done.step(1200)
+            done._bar.refresh()  # type: ignore[union-attr]
+            raise ValueError("boom")
+
+    with pytest.raises(ValueError, match="boom"):
+        work()
+    assert "1,200 attempts" in screen.getvalue()
+    assert "[red]before 2026[/]" in screen.getvalue()
+    assert capsys.readouterr().out == ""
+
+
+def test_one_long_step_is_heard_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A single query of minutes says that it goes on, and nothing ticks after the end."""
+    monkeypatch.setattr(progress, "QUIET_S", 0.0)
+    monkeypatch.setattr(progress, "EVERY_S", 0.01)
+    heard = threading.Event()
+    show = progress.Progress._show
+
+    def shown(self: progress.Progress) -> None:
+        show(self)
+        heard.set()
+
+    monkeypatch.setattr(progress.Progress, "_show", shown)
+    with progress.Progress("import", None, "files"):
+        assert heard.wait(60)
+    assert "probing-ctl: import: 0 files in" in capsys.readouterr().err

@@ -1,0 +1,88 @@
+"""The mount table and asking filesystems."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from probing_cluster.core import records
+from probing_cluster.healthchecks import checkresults, lanes, nodeview, runner
+from probing_cluster.healthchecks.readers import mounts
+
+
+def test_table() -> None:
+    """Escapes are undone, mounts over mounts count once, short lines are passed over."""
+    text = "dev / ext4 rw 0 0\nsrv:/a /my\\040data nfs4 rw,hard 0 0\nauto /x autofs rw 0 0\nsrv:/x /x nfs ro 0 0\nshort line\n"
+    found = mounts.parse(text)
+    assert [(m.path, m.type, m.read_only) for m in found] == [
+        ("/", "ext4", False),
+        ("/my data", "nfs4", False),
+        ("/x", "nfs", True),
+    ]
+
+
+def test_local_mounts_are_asked_first() -> None:
+    """Network mounts come last, so that a dead server hides no local disk; kernel filesystems are not asked."""
+    text = "a /n nfs4 rw 0 0\nb / ext4 rw 0 0\nproc /proc proc rw 0 0\no /var/lib/x overlay rw 0 0\n"
+    assert [m.path for m in mounts.worth_asking(mounts.parse(text))] == ["/", "/n"]
+
+
+def test_used_like_df() -> None:
+    """Shares are of the whole size, free for ordinary users; without a size there is none."""
+    mount = mounts.parse("d / ext4 rw 0 0")[0]
+    assert mounts.Usage(mount=mount, size_bytes=100, free_bytes=25).used_frac == 0.75
+    assert mounts.Usage(mount=mount, size_bytes=0, free_bytes=0).used_frac is None
+    assert mounts.Usage(mount=mount).inodes_used_frac is None
+
+
+def test_asking(node: Any) -> None:
+    """A directory answers with its filesystem's figures, a missing one with the error's name."""
+    node.mount("/data", "nfs4")
+    found = mounts.table(nodeview.NodeView(node.spec))[0]
+    assert mounts.ask(node.spec, found)["size_bytes"] > 0
+    gone = dataclasses.replace(found, path="/gone")
+    assert mounts.ask(node.spec, gone) == {"error_name": "ENOENT"}
+
+
+def test_a_hanging_mount_in_a_real_sweep(
+    node: Any, sweep_on: Callable[..., runner.Runner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mount whose server is dead fails mount_responsive and nothing else; local disks are still judged."""
+    monkeypatch.setattr(mounts, "MOUNT_DEADLINE_S", 0.3)
+    node.mount("/", "ext4")
+    node.mount("/home", "nfs4")
+    (node.root / "home").rmdir()
+    os.mkfifo(node.root / "home")
+    found = checkresults.by_name(
+        sweep_on().run(["mount_responsive", "mount_present", "disk_space", "disk_inodes"]).results
+    )
+    responsive = found["mount_responsive"]
+    assert (responsive.outcome, responsive.device, responsive.timed_out) == (
+        records.Outcome.FAIL,
+        "/home",
+        True,
+    )
+    assert found["disk_space"].outcome is records.Outcome.OK
+    assert found["disk_inodes"].outcome in (records.Outcome.OK, records.Outcome.ABSENT)
+
+
+def test_network_mounts_share_one_family(node: Any) -> None:
+    """At most one child may be stuck on network mounts; each local mount stands for itself."""
+    node.mount("/", "ext4")
+    node.mount("/a", "nfs4")
+    node.mount("/b", "lustre")
+    steps: list[lanes.Step] = mounts.steps(node.spec)
+    assert [(s.key, s.family) for s in steps] == [
+        ("mount /", "mount /"),
+        ("mount /a", "mounts"),
+        ("mount /b", "mounts"),
+    ]
+
+
+def test_no_table(node: Any) -> None:
+    """A node without a mount table has no steps."""
+    assert mounts.steps(node.spec) == []

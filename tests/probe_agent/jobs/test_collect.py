@@ -1,0 +1,373 @@
+"""Collecting what a job left: read as its owner, and nothing that is not plainly the job's own file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probing_cluster.core import records
+from probing_cluster.probe_agent import children, identity, self_watch
+from probing_cluster.probe_agent.faults import faults
+from probing_cluster.probe_agent.jobs import collect, collect_child, jobs, page_directories
+from probing_cluster.probe_agent.spool import codec, intake, spool
+
+NOW = datetime(2026, 1, 31, 14, 0, tzinfo=UTC)
+ME = os.getuid()
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+TRACE = (
+    "epoch 1\nTraceback (most recent call last):\n"
+    '  File "train.py", line 3, in <module>\n    main()\nValueError: bad shape\n'
+)
+
+
+def read(path: Path, uid: int = ME, most: int = 1000, *, tail: bool = True) -> tuple[bytes, int, int]:
+    data, start, told = collect_child.read_own(str(path), uid, most=most, tail=tail)
+    return data, start, told.st_size
+
+
+def test_tail_of_a_plain_file_is_read_with_its_place(tmp_path: Path) -> None:
+    """The end of a long log, and where in the file it begins."""
+    path = tmp_path / "out"
+    path.write_bytes(b"a" * 5000 + b"end\n")
+    data, start, size = read(path)
+    assert data.endswith(b"end\n")
+    assert (len(data), start, size) == (1000, 4004, 5004)
+
+
+def test_huge_sparse_file_costs_no_more_than_the_tail(tmp_path: Path) -> None:
+    """A terabyte that is not there is not read."""
+    path = tmp_path / "out"
+    with path.open("wb") as out:
+        out.truncate(1 << 40)
+    data, start, _ = read(path)
+    assert len(data) == 1000
+    assert start == (1 << 40) - 1000
+
+
+@pytest.mark.parametrize("kind", ["symlink", "hardlink", "fifo", "directory", "socketlike", "missing"])
+def test_what_is_not_the_jobs_own_plain_file_is_refused(tmp_path: Path, kind: str) -> None:
+    """A link, a second name, a pipe that would wait for ever, a directory: each is refused at once."""
+    secret, path = tmp_path / "secret", tmp_path / "out"
+    secret.write_text("secret")
+    if kind == "symlink":
+        path.symlink_to(secret)
+    elif kind == "hardlink":
+        path.hardlink_to(secret)
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    elif kind == "socketlike":
+        path.symlink_to("/dev/zero")
+    with pytest.raises(collect_child.Refused):
+        read(path)
+
+
+def test_another_users_file_is_refused(tmp_path: Path) -> None:
+    """Readable is not enough: it must be the owner's."""
+    path = tmp_path / "out"
+    path.write_text("x")
+    with pytest.raises(collect_child.Refused, match="not owned"):
+        read(path, uid=ME + 1)
+
+
+def child(request: dict[str, Any]) -> dict[str, Any]:
+    argv = [sys.executable, "-I", "-m", "probing_cluster.probe_agent.jobs.collect_child"]
+    done = subprocess.run(
+        argv, input=json.dumps(request), capture_output=True, text=True, check=True, timeout=60
+    )
+    return json.loads(done.stdout)
+
+
+@AS_ROOT
+def test_child_reads_with_the_owners_rights_only(tmp_path: Path) -> None:
+    """Root's eyes would see the file; the owner's may not even enter the directory."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "out").write_text(TRACE)
+    os.chown(closed / "out", 65534, 65534)
+    answer = child({"op": "log", "path": str(closed / "out"), "uid": 65534, "gid": 65534})
+    assert answer == {"refused": "EACCES"}
+
+
+@AS_ROOT
+def test_child_never_works_as_root(tmp_path: Path) -> None:
+    """A job of root's is the one whose log could be anything; as another user root it is not either."""
+    code = (
+        "import os; from probing_cluster.probe_agent import collect_child as c\n"
+        "os.setresuid(65534, 65534, 65534)\n"
+        "try: c.become(0, 0)\n"
+        "except c.Refused as e: print('refused')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "refused\n"
+
+
+def test_child_says_what_the_log_means_with_byte_offsets(tmp_path: Path) -> None:
+    """The finding points at its line in the file."""
+    path = tmp_path / "out"
+    path.write_text("x" * 10 + "\n" + TRACE)
+    answer = child({"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()})
+    (found,) = [f for f in answer["findings"] if f["detail"].get("first_cause")]
+    assert "ValueError" in found["message"]
+    assert path.read_bytes()[found["offset"] :].startswith((b"Traceback", b"ValueError"))
+
+
+def test_child_leaves_out_what_an_earlier_attempt_wrote_into_the_same_file(tmp_path: Path) -> None:
+    """--open-mode=append: after Slurm's line about the requeue the file is the present attempt's."""
+    path = tmp_path / "out"
+    requeued = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-03-01T10:00:00 DUE TO JOB REQUEUE ***\n"
+    path.write_text("RuntimeError: NCCL error: unhandled system error\n" + requeued + TRACE)
+    asked = {"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()}
+    began = datetime(2026, 3, 1, 10, 0, 7).timestamp()  # noqa: DTZ001  # the node's own zone, as slurmd writes
+    kinds = {f["kind"] for f in child({**asked, "began_s": began})["findings"]}
+    own_end = {f["kind"] for f in child({**asked, "began_s": began - 60})["findings"]}
+    assert "slurm_requeued" not in kinds
+    assert kinds < own_end == {f["kind"] for f in child(asked)["findings"]}
+
+
+@pytest.mark.parametrize("op", ["log", "dumps", "find"])
+def test_a_job_that_left_nothing_costs_no_reader(tmp_path: Path, op: str) -> None:
+    """Every job has an Epilog and most leave nothing: the grammars are not even imported."""
+    asked = {
+        "op": op,
+        "path": str(tmp_path / "none"),
+        "directory": str(tmp_path),
+        "job_id": 4_000_000_001,
+        "node": "n1",
+    }
+    code = (
+        "import sys; from probing_cluster.probe_agent import collect_child; collect_child.main(); "
+        "print([m for m in sys.modules if 'probing_cluster.evidence' in m])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code],
+        input=json.dumps({**asked, "uid": ME, "gid": os.getgid()}),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    answer, imported = done.stdout.splitlines()
+    expected = {
+        "log": {"refused": "ENOENT"},
+        "dumps": {"findings": [], "dumps": 0, "refused": {}},
+        "find": {"logs": [], "ids": {}},
+    }
+    assert json.loads(answer) == expected[op]
+    assert imported == "[]"
+
+
+def test_malicious_dump_is_refused_and_harms_nothing(tmp_path: Path) -> None:
+    """A pickle that would run a program is a finding about itself."""
+    import pickle
+
+    class Bomb:
+        def __reduce__(self) -> Any:
+            return (os.system, (f"touch {tmp_path}/pwned",))
+
+    (tmp_path / "fr_rank_0").write_bytes(pickle.dumps({"entries": [Bomb()]}))
+    (tmp_path / "fr_rank_1").symlink_to("/etc/passwd")
+    answer = child({"op": "dumps", "directory": str(tmp_path), "uid": ME, "gid": os.getgid()})
+    assert not (tmp_path / "pwned").exists()
+    assert "fr_rank_1" in answer["refused"]
+    assert [f["detail"]["refused"] for f in answer["findings"]] == [True]
+
+
+def job(**fields: Any) -> jobs.Job:
+    told = {"job_id": 7, "started_at": NOW, "uid": ME, "gid": os.getgid(), "released_at": NOW} | fields
+    return jobs.Job(**told)
+
+
+@pytest.fixture
+def collector(who: identity.Identity, queue: spool.Spool, tmp_path: Path) -> Any:
+    taken = intake.Intake(who=who, queue=queue, standing=faults.Faults("b"))
+    return collect.Collector(
+        who=who,
+        started=children.Children(),
+        taken=taken,
+        book=jobs.JobBook("b"),
+        pages=page_directories.PageDirectories(tmp_path / "pages"),
+        watch=self_watch.SelfWatch(),
+    )
+
+
+def events(queue: spool.Spool) -> list[records.HealthEvent]:
+    return [codec.decode(i.body, records.HealthEvent) for i in queue.batch(100) if i.lane == "event"]
+
+
+def test_job_log_becomes_job_side_events_once(collector: Any, queue: spool.Spool, tmp_path: Path) -> None:
+    """Marked with the job, never more than information, and the same rows when collected again."""
+    (tmp_path / "out").write_text(TRACE)
+    ended = job(stdout=str(tmp_path / "out"))
+
+    async def twice() -> None:
+        await collector.collect(ended)
+        await collector.collect(ended)
+
+    asyncio.run(twice())
+    found = events(queue)
+    assert found
+    assert {(e.source, e.job_id, str(e.severity)) for e in found} == {("joblog", 7, "info")}
+    assert all(e.source in records.JOB_SIDE_SOURCES for e in found)
+    assert len({e.event_id for e in found}) == len(found)
+
+
+@pytest.mark.parametrize(("filesystem", "events_of_both"), [("nfs4", 1), ("lustre", 1), ("ext4", 2), ("", 2)])
+def test_a_line_that_two_nodes_report_is_one_event_where_both_see_the_same_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filesystem: str, events_of_both: int
+) -> None:
+    """On a network file system the inode says so, whatever the path; two nodes' own files are two facts."""
+
+    async def told(self: collect.Collector, *_: object) -> dict[str, Any]:
+        found = {"offset": 8, "kind": "python", "message": "ValueError: bad shape", "detail": {}}
+        return {"filesystem": filesystem, "inode": 4711, "findings": [found]}
+
+    monkeypatch.setattr(collect.Collector, "_ask", told)
+    ids = []
+    for node, path in (("n1", "/home/a/out"), ("n2", "/export/home/a/out")):
+        queue = spool.Spool(tmp_path / node, max_bytes=1 << 20)
+        who = identity.Identity(cluster="c", node=node, root=tmp_path)
+        collector = collect.Collector(
+            who=who,
+            started=children.Children(),
+            taken=intake.Intake(who=who, queue=queue, standing=faults.Faults("b")),
+            book=jobs.JobBook("b"),
+            pages=page_directories.PageDirectories(tmp_path / "pages"),
+            watch=self_watch.SelfWatch(),
+        )
+        for restart in (0, 1):
+            asyncio.run(collector.collect(job(stdout=path, restart_count=restart)))
+        found = events(queue)
+        assert [e.node for e in found] == [node, node]
+        ids += [e.event_id for e in found]
+        queue.close()
+    assert len(set(ids)) == 2 * events_of_both  # two attempts
+
+
+def test_the_file_system_of_a_file_is_told(tmp_path: Path) -> None:
+    """By the device number in the mount table; one it does not name is nobody's."""
+    table = tmp_path / "mountinfo"
+    table.write_text(
+        "22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n"
+        "90 22 0:51 / /home rw,relatime shared:2 master:1 - nfs4 server:/home rw,vers=4.2\n"
+    )
+    assert collect_child.filesystem(os.makedev(0, 51), table) == "nfs4"
+    assert collect_child.filesystem(os.makedev(254, 1), table) == "ext4"
+    assert collect_child.filesystem(os.makedev(0, 52), table) == ""
+
+
+def test_page_directory_goes_after_the_collection(collector: Any, tmp_path: Path) -> None:
+    """Its dumps are read first; a running job's directory stays."""
+    pages = page_directories.PageDirectories(tmp_path / "pages")
+    made = pages.make(7, ME, os.getgid())
+    asyncio.run(collector.collect(job(released_at=None)))
+    assert made.exists()
+    asyncio.run(collector.collect(job()))
+    assert not made.exists()
+
+
+def test_refused_file_is_said_in_the_agents_own_state(
+    collector: Any, queue: spool.Spool, tmp_path: Path
+) -> None:
+    """An operator can see why there is no evidence from a log."""
+    (tmp_path / "out").symlink_to("/etc/passwd")
+    asyncio.run(collector.collect(job(stdout=str(tmp_path / "out"))))
+    assert events(queue) == []
+    assert "ELOOP" in (collector._watch.of("collect").error or "")
+
+
+def shown(queue: spool.Spool) -> list[dict[str, Any]]:
+    """What a report is given of a job's logs."""
+    rows = [codec.decode(i.body, records.JobAllocation) for i in queue.batch(100) if i.lane == "allocation"]
+    return [log for row in rows for log in row.detail.get("logs", ())]
+
+
+def test_both_files_are_read_and_shown(collector: Any, queue: spool.Spool, tmp_path: Path) -> None:
+    """Findings come from either; a report has the path and the last lines of each."""
+    (tmp_path / "out-00007").write_text("step 1\nstep 2\n")
+    (tmp_path / "err").write_text(TRACE)
+    asyncio.run(collector.collect(job(stdout="out-%5j", stderr="err", work_dir=str(tmp_path))))
+    assert any("ValueError" in e.message for e in events(queue))
+    out, err = shown(queue)
+    assert (out["stream"], out["path"], out["tail"]) == (
+        "stdout",
+        str(tmp_path / "out-00007"),
+        ["step 1", "step 2"],
+    )
+    assert (err["stream"], err["tail"][-1]) == ("stderr", "ValueError: bad shape")
+
+
+def test_every_file_of_its_steps_is_read_once(collector: Any, queue: spool.Spool, tmp_path: Path) -> None:
+    """What /proc showed beside the batch script's own file; one under two names is one."""
+    (tmp_path / "out").write_text("batch\n")
+    (tmp_path / "rank-0").write_text(TRACE)
+    (tmp_path / "way").symlink_to(tmp_path)
+    logs = (str(tmp_path / "out"), str(tmp_path / "rank-0"), str(tmp_path / "way" / "rank-0"))
+    asyncio.run(collector.collect(job(stdout=str(tmp_path / "out"), logs=logs)))
+    assert [(log["stream"], log["path"]) for log in shown(queue)] == [
+        ("stdout", logs[0]),
+        ("output", logs[1]),
+    ]
+    assert len([e for e in events(queue) if e.detail.get("first_cause")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"stdout": "/nowhere/out"}, "there is no such file"),
+        ({"stdout": "/x/%A_%a"}, "does not tell the Prolog what %A stands for"),
+        ({"stdout": "/dev/null"}, "thrown away by the job"),
+        ({}, "Slurm did not say where the job writes"),
+    ],
+)
+def test_a_log_that_was_not_read_says_why(
+    collector: Any, queue: spool.Spool, fields: dict[str, Any], why: str
+) -> None:
+    """Silence would look like a log in which nothing was said."""
+    asyncio.run(collector.collect(job(**fields)))
+    (log,) = shown(queue)
+    assert why in log["why"]
+
+
+def test_only_the_node_of_the_batch_script_collects_the_log() -> None:
+    """A log on a shared file system is evidence once, not once per node."""
+    assert collect.writes_here(job(nodelist="n[1-4]"), "n1")
+    assert not collect.writes_here(job(nodelist="n[1-4]"), "n2")
+    assert collect.writes_here(job(nodelist=""), "n2")
+    assert collect.writes_here(job(nodelist="n[1-"), "n2")
+
+
+def test_output_files_of_a_running_job_are_found(tmp_path: Path) -> None:
+    """The Prolog is told of no array's numbers and of no step's file; the processes themselves tell."""
+    environment = {
+        "SLURM_JOB_ID": "4242", "SLURMD_NODENAME": "n1", "SLURM_ARRAY_JOB_ID": "4240", "SLURM_ARRAY_TASK_ID": "0",
+        "SLURM_JOB_NAME": "train",
+    }  # fmt: skip
+    asked = {"op": "find", "uid": ME, "gid": os.getgid(), "node": "n1"}
+    out, err, rank = tmp_path / "out", tmp_path / "err", tmp_path / "rank"
+    with out.open("w") as one, err.open("w") as two, rank.open("w") as three:
+        script = subprocess.Popen(["/bin/sleep", "60"], stdout=one, stderr=two, env=environment)
+        step = subprocess.Popen(
+            ["/bin/sleep", "60"], stdout=three, stderr=three, env={**environment, "SLURM_STEP_ID": "0"}
+        )
+    try:
+        assert child({**asked, "job_id": 4242}) == {
+            "logs": [str(out), str(err), str(rank)],
+            "ids": {"ids_known": True, "array_job_id": 4240, "array_task_id": 0, "job_name": "train"},
+        }
+        nothing: dict[str, Any] = {"logs": [], "ids": {}}
+        assert child({**asked, "job_id": 4243}) == nothing
+        assert child({**asked, "job_id": 4242, "node": "n2"}) == nothing
+    finally:
+        for process in (script, step):
+            process.kill()
+            process.wait()

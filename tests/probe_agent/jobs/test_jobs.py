@@ -1,0 +1,196 @@
+"""Jobs between Prolog and Epilog, and the page directories that users cannot turn against root."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probing_cluster.core import errors
+from probing_cluster.probe_agent import identity
+from probing_cluster.probe_agent.jobs import jobs, page_directories
+from probing_cluster.probe_agent.spool import codec
+
+NOW = datetime(2026, 1, 31, 14, 0, tzinfo=UTC)
+ME, MINE = os.getuid(), os.getgid()
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+def job(job_id: int = 7, **fields: Any) -> jobs.Job:
+    return jobs.Job(job_id=job_id, started_at=fields.pop("started_at", NOW), **fields)
+
+
+def test_job_is_running_from_prolog_to_epilog_and_known_after() -> None:
+    """Its GPUs and owner count while it runs; afterwards it can still be collected."""
+    book = jobs.JobBook("b")
+    book.start(job(uid=1000, gpu_uuids=("GPU-1",), stdout="/x"))
+    assert book.running == (7,)
+    assert book.allocated() == {7: ("GPU-1",)}
+    assert book.uids() == {1000}
+    ended = book.end(job(), NOW + timedelta(hours=1))
+    assert book.running == ()
+    assert (ended.gpu_uuids, ended.stdout, ended.started_at) == (("GPU-1",), "/x", NOW)
+    assert book.get(7) == ended
+    assert book.uncollected() == [ended]
+    book.collected(ended)
+    assert book.uncollected() == []
+
+
+def test_repeated_prolog_of_one_start_keeps_the_first_time() -> None:
+    """slurmd may run it again; the allocation began once."""
+    book = jobs.JobBook("b")
+    book.start(job())
+    again = book.start(job(started_at=NOW + timedelta(seconds=30)))
+    requeued = book.start(job(started_at=NOW + timedelta(hours=1), restart_count=1))
+    assert again.started_at == NOW
+    assert requeued.started_at == NOW + timedelta(hours=1)
+
+
+def test_epilog_of_a_start_nobody_saw_is_kept_as_such() -> None:
+    """The agent was not there at the Prolog; the release is still a fact."""
+    ended = jobs.JobBook("b").end(job(uid=5), NOW)
+    assert ended.released_at == NOW
+    assert ended.extra["prolog_seen"] is False
+
+
+def test_book_survives_the_agent_and_not_the_boot() -> None:
+    """After a reboot nothing runs, but what was left can still be collected."""
+    book = jobs.JobBook("b")
+    book.start(job(1, uid=5, gpu_uuids=("GPU-1",)))
+    book.start(job(2))
+    book.end(job(2), NOW)
+    same, other = jobs.JobBook("b", book.to_state()), jobs.JobBook("b2", book.to_state())
+    assert same.running == (1,)
+    assert same.get(1) == book.get(1)
+    assert other.running == ()
+    assert [j.job_id for j in other.uncollected()] == [2]
+
+
+def test_start_and_release_are_two_rows_with_identities_of_their_own(who: identity.Identity) -> None:
+    """Neither can overwrite the other in the spool, and a repeat is the same row."""
+    start, end = job(uid=5), job(uid=5, released_at=NOW)
+    assert start.item(who).id != end.item(who).id
+    assert start.item(who).id == job(uid=5).item(who).id
+    row = codec.decode(end.item(who).body, codec.LANES["allocation"])
+    assert (row.job_id, row.released_at, row.uid) == (7, NOW, 5)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [{}, {"job_id": "7"}, {"job_id": -1}, {"job_id": True}, {"job_id": 7, "uid": "root"}, {"job_id": 7, "gpus": [1]},
+     {"job_id": 7, "stdout": 5}, {"job_id": 2**40}],
+)  # fmt: skip
+def test_request_with_a_wrong_field_is_refused_by_name(request_: dict[str, Any]) -> None:
+    """Nothing half-understood enters the book."""
+    with pytest.raises(errors.MalformedInput):
+        jobs.job_of(request_, NOW)
+
+
+def test_request_cannot_set_what_the_agent_decides() -> None:
+    """GPU identities, times and the collected mark are ours."""
+    made = jobs.job_of(
+        {
+            "job_id": 7,
+            "gpu_uuids": ["GPU-X"],
+            "released_at": "x",
+            "collected": True,
+            "started_at": 0,
+            "run_key": "k",
+        },
+        NOW,
+    )
+    assert made == job(extra={"run_key": "k"})
+
+
+def test_page_directory_belongs_to_the_job_alone(tmp_path: Path) -> None:
+    """Owner, mode, and gone afterwards with all that is in it."""
+    pages = page_directories.PageDirectories(tmp_path / "jobs")
+    made = pages.make(7, ME, MINE)
+    assert made.stat().st_mode & 0o7777 == 0o700
+    (made / "sub").mkdir()
+    (made / "sub" / "page").write_text("x")
+    pages.remove(7)
+    assert not made.exists()
+    pages.remove(7)
+
+
+def test_page_directory_of_a_requeued_job_is_kept(tmp_path: Path) -> None:
+    """The same user's directory stays; making it twice is no error."""
+    pages = page_directories.PageDirectories(tmp_path / "jobs")
+    (pages.make(7, ME, MINE) / "page").write_text("x")
+    assert (pages.make(7, ME, MINE) / "page").exists()
+
+
+def test_link_in_the_place_of_a_page_directory_is_replaced_not_followed(tmp_path: Path) -> None:
+    """A symbolic link planted there leads root nowhere."""
+    target = tmp_path / "precious"
+    target.mkdir(mode=0o755)
+    (target / "file").write_text("keep")
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "7").symlink_to(target)
+    pages = page_directories.PageDirectories(tmp_path / "jobs")
+    made = pages.make(7, ME, MINE)
+    assert not made.is_symlink()
+    assert (target / "file").read_text() == "keep"
+    assert target.stat().st_mode & 0o777 == 0o755
+
+
+def test_links_inside_are_removed_not_followed(tmp_path: Path) -> None:
+    """Removing a job's directory cannot be made to remove anything else."""
+    target = tmp_path / "precious"
+    target.mkdir()
+    (target / "file").write_text("keep")
+    pages = page_directories.PageDirectories(tmp_path / "jobs")
+    made = pages.make(7, ME, MINE)
+    (made / "link").symlink_to(target)
+    (made / "file").symlink_to(target / "file")
+    pages.remove(7)
+    assert (target / "file").read_text() == "keep"
+
+
+@AS_ROOT
+def test_another_users_leftover_is_not_handed_on(tmp_path: Path) -> None:
+    """Job ids come again after a wrap: the new owner finds nothing of the old one."""
+    pages = page_directories.PageDirectories(tmp_path / "jobs")
+    (pages.make(7, 1234, 1234) / "secret").write_text("x")
+    made = pages.make(7, 65534, 65534)
+    assert list(made.iterdir()) == []
+    assert (made.stat().st_uid, made.stat().st_gid) == (65534, 65534)
+
+
+def test_base_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    """The base itself is never followed either."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "jobs").symlink_to(tmp_path / "real")
+    with pytest.raises(OSError, match=r".*"):
+        page_directories.PageDirectories(tmp_path / "jobs").make(7, ME, MINE)
+    assert list((tmp_path / "real").iterdir()) == []
+
+
+def test_an_agent_that_was_taken_back_knows_the_newer_ones_jobs() -> None:
+    """What a later release kept of a job beyond what this one knows is left out; the job is still known."""
+    book = jobs.JobBook("b")
+    book.start(job(uid=5))
+    state = codec_round(book.to_state())
+    state["jobs"]["7"]["of_a_later_release"] = [1]
+    assert jobs.JobBook("b", state).running == (7,)
+
+
+def codec_round(state: Any) -> Any:
+    return json.loads(json.dumps(state))
+
+
+def test_a_job_is_known_by_its_sluid_after_its_end(who: identity.Identity) -> None:
+    """What the hooks say is kept through a restart; a hook that says none (Slurm below 25.11) is as good as ever."""
+    told = jobs.job_of({"job_id": 7, "sluid": "s5K1KKYAYG5D00"}, NOW)
+    book = jobs.JobBook("b")
+    book.start(told)
+    book.start(jobs.job_of({"job_id": 8}, NOW))
+    assert book.sluids() == {"s5K1KKYAYG5D00": 7}
+    book.end(told, NOW)
+    assert jobs.JobBook("b", book.to_state()).sluids() == {"s5K1KKYAYG5D00": 7}
+    assert told.allocation(who).detail["sluid"] == "s5K1KKYAYG5D00"

@@ -1,0 +1,114 @@
+"""What /proc says of a process, and which job it is of."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from probing_cluster.probe_agent.jobs import processes
+
+
+def test_the_job_of_a_process_is_never_its_own_word(tmp_path: Path) -> None:
+    """Cgroup or slurmstepd ancestry count; the environment does not."""
+    proc = tmp_path / "proc"
+
+    def process(pid: int, parent: int, cmdline: bytes, cgroup: bytes = b"0::/\n") -> None:
+        home = proc / str(pid)
+        home.mkdir(parents=True)
+        fields = [b"S", str(parent).encode(), *([b"0"] * 17), b"5", *([b"0"] * 10)]
+        (home / "stat").write_bytes(b"%d (x) y) " % pid + b" ".join(fields))
+        (home / "cmdline").write_bytes(cmdline)
+        (home / "cgroup").write_bytes(cgroup)
+        (home / "environ").write_bytes(b"SLURM_JOB_ID=666\0")
+
+    process(10, 1, b"slurmd\0")
+    process(20, 10, b"slurmstepd: [4242.0]\0")
+    process(30, 20, b"python\0train.py\0")
+    process(40, 1, b"python\0", b"0::/system.slice/slurmstepd.scope/job_77/step_0/user/task_0\n")
+    process(50, 1, b"python\0")
+    if os.getuid() == 0:
+        assert processes.job_of(30, proc) == 4242
+    assert processes.job_of(40, proc) == 77
+    assert processes.job_of(50, proc) is None
+    assert processes.facts(30, proc) is not None
+    assert processes.facts(31, proc) is None
+
+
+SLUID = "s5K1KKYAYG5D00"
+SCOPE = "/system.slice/slurmstepd.scope"
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "job"),
+    [
+        # 22.05 to 25.11, and 26.05 with CgroupJobIdPaths=yes: cgroup_v2.c, cgroup_p_step_create
+        (f"0::{SCOPE}/job_77/step_0/user/task_0", 77),
+        (f"0::{SCOPE}/job_77/step_batch/user/task_0", 77),
+        ("0::/system.slice/n1_slurmstepd.scope/job_77/step_extern/user/task_special", 77),  # several slurmd
+        ("0::/slurm.slice/slurmstepd.scope/job_77/step_interactive/user/task_0", 77),  # CgroupSlice
+        ("0::/docker/4f1c/system.slice/slurmstepd.scope/job_77/step_0/user/task_0", 77),
+        # v1: xcgroup.c, xcgroup_create_hierarchy, a line per controller
+        ("12:cpuset:/slurm/uid_1000/job_77/step_0/task_0\n4:memory:/slurm/uid_1000/job_77/step_0", 77),
+        ("11:freezer:/slurm_n1/uid_1000/job_77/step_batch\n1:name=systemd:/system.slice/slurmd.service", 77),
+        # 26.05: cgroup_v2.shtml's and cgroup.conf(5)'s own examples
+        (f"0::{SCOPE}/{SLUID}/step_0/user/task_0", 3385),
+        (f"0::{SCOPE}/{SLUID}/step_extern/slurm", 3385),
+        (f"0::/system.slice/n1_slurmstepd.scope/{SLUID}/step_interactive/user/task_0", 3385),
+        (f"0::{SCOPE}/sEKNKTV3WPV500/step_0/user/task_0", None),  # a job that no Prolog told us of
+        # not Slurm's: what a user may name in cgroups of their own, and what is nobody's job
+        ("0::/user.slice/user-1000.slice/user@1000.service/job_77", None),
+        ("0::/user.slice/user-1000.slice/user@1000.service/slurmstepd.scope/job_77", None),
+        (f"0::/user.slice/user-1000.slice/user@1000.service/{SLUID}", None),
+        (f"0::{SCOPE}/{SLUID}/step_0/user/task_0/slurmstepd.scope/job_77", 3385),
+        (f"0::{SCOPE}/system", None),
+        ("0::/system.slice/slurmd.service", None),
+        ("0::/", None),
+    ],
+)
+def test_the_cgroups_of_every_release(tmp_path: Path, cgroup: str, job: int | None) -> None:
+    """As Slurm's sources and manual make them on v1, on v2, and by SLUID; nobody else's directories count."""
+    home = tmp_path / "50"
+    home.mkdir()
+    (home / "cgroup").write_text(cgroup + "\n")
+    (home / "stat").write_text("50 (python) S 1 " + "0 " * 30)
+    assert processes.job_of(50, tmp_path, {SLUID: 3385}) == job
+
+
+def test_an_unknown_sluid_is_known_by_its_slurmstepd(tmp_path: Path) -> None:
+    """A Prolog that did not tell (an older hook) costs nothing while the step's slurmstepd is the process's ancestor."""
+    for pid, parent, title in ((20, 10, b"slurmstepd: [3385.0]\0"), (30, 20, b"python\0")):
+        home = tmp_path / str(pid)
+        home.mkdir()
+        (home / "cgroup").write_text(f"0::{SCOPE}/{SLUID}/step_0/user/task_0\n")
+        (home / "stat").write_text(f"{pid} (x) S {parent} " + "0 " * 30)
+        (home / "cmdline").write_bytes(title)
+    if os.getuid() == 0:
+        assert processes.job_of(30, tmp_path) == 3385
+    assert processes.job_of(30, tmp_path, {SLUID: 4242}) == 4242
+
+
+def test_children_are_found_whichever_thread_started_them() -> None:
+    """The kernel lists them thread by thread; a data loader's workers may be started by any."""
+    started: list[subprocess.Popen[bytes]] = []
+    made, over = threading.Event(), threading.Event()
+
+    def start() -> None:
+        started.append(subprocess.Popen(["/bin/sleep", "60"]))
+        made.set()
+        over.wait(60)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    try:
+        assert made.wait(30)
+        assert started[0].pid in processes.children_of(os.getpid())
+    finally:
+        over.set()
+        thread.join()
+        started[0].kill()
+        started[0].wait()
+    assert processes.children_of(started[0].pid) == []

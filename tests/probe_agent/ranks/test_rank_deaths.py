@@ -1,0 +1,107 @@
+"""Deaths of real processes: which are told, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from datetime import UTC, datetime
+
+import pytest
+import rank_rig
+
+from probing_cluster.probe_agent.ranks import deaths
+
+
+def test_a_killed_rank_is_told_once(rig: rank_rig.Rig) -> None:
+    """SIGKILL leaves a page behind, and nobody else says so."""
+    victim = rig.rank(3)
+    rig.rank(4)
+
+    async def kill_in_between() -> None:
+        await rig.watch.beat()
+        victim.send_signal(signal.SIGKILL)
+        victim.wait()
+        await rig.watch.wait(30)
+        await rig.watch.beat()
+        await rig.watch.beat()
+        await rig.watch.close()
+
+    asyncio.run(kill_in_between())
+    dead = [s for s in rig.taken if s.kind == "rank_dead"]
+    assert [(s.pid, s.detail["rank"], s.detail["steps"]) for s in dead] == [(victim.pid, 3, 20)]
+
+
+def kill_all(rig: rank_rig.Rig) -> None:
+    """Every rank of the node, at once."""
+    for process in rig.started:
+        process.kill()
+    for process in rig.started:
+        process.wait()
+
+
+def told(rig: rank_rig.Rig) -> list[tuple[int, bool]]:
+    """Rank, and whether all died with it, of each death told."""
+    return sorted((s.detail["rank"], s.detail["together"]) for s in rig.taken if s.kind == "rank_dead")
+
+
+def test_a_node_that_loses_all_its_ranks_at_once_is_told(
+    rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job goes on: they were not ended with it. Until that is known nothing is said, then once."""
+    monkeypatch.setattr(deaths, "SETTLE_S", 0.05)
+    monkeypatch.setattr(deaths, "TEARDOWN_S", 3600.0)
+    rig.rank(0)
+    rig.rank(1)
+
+    async def lose() -> None:
+        await rig.watch.beat()
+        kill_all(rig)
+        await rig.watch.wait(30)
+        await rig.watch.beat()
+        assert told(rig) == []
+        monkeypatch.setattr(deaths, "TEARDOWN_S", 0.0)
+        await rig.watch.beat()
+        await rig.watch.beat()
+        await rig.watch.close()
+
+    asyncio.run(lose())
+    assert told(rig) == [(0, True), (1, True)]
+
+
+def test_ranks_that_died_with_their_job_are_not(rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cancelled job: its Epilog comes before anything is said, and then it is no news."""
+    monkeypatch.setattr(deaths, "SETTLE_S", 0.05)
+    rig.rank(0)
+    rig.rank(1)
+
+    async def cancel() -> None:
+        await rig.watch.beat()
+        kill_all(rig)
+        await rig.watch.wait(30)
+        job = rig.book.get(7)
+        assert job is not None
+        rig.taken += await rig.watch.last_words(rig.book.end(job, datetime.now(UTC)))
+        await rig.watch.close()
+
+    asyncio.run(cancel())
+    assert told(rig) == []
+    assert any(s.kind == "rank_snapshot" for s in rig.taken)
+
+
+def test_ranks_that_are_started_anew_were_ended(rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchrun, or the script's next srun, has others run by then."""
+    monkeypatch.setattr(deaths, "SETTLE_S", 0.05)
+    monkeypatch.setattr(deaths, "TEARDOWN_S", 0.0)
+    rig.rank(0)
+    rig.rank(1)
+
+    async def restart() -> None:
+        await rig.watch.beat()
+        kill_all(rig)
+        await rig.watch.wait(30)
+        rig.rank(0)
+        await rig.watch.beat()
+        await rig.watch.close()
+
+    asyncio.run(restart())
+    assert told(rig) == []

@@ -1,0 +1,170 @@
+"""Pages of real processes beside forged ones: who is believed to be whom."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import container_runtimes
+import pytest
+import rank_rig
+
+from probing_cluster.probe_agent.inject.site._probing_probe import layout
+from probing_cluster.probe_agent.jobs import processes
+from probing_cluster.probe_agent.ranks import page_child, rank_pages
+
+
+def test_a_page_that_names_another_process_is_not_believed(rig: rank_rig.Rig) -> None:
+    """A forged page with init's pid makes no rank alive and no rank dead."""
+    process = rig.rank(0)
+    raw = bytearray((rig.directory / f"p{process.pid}.page").read_bytes())
+    raw[layout.H_PID * 8 : layout.H_PID * 8 + 8] = (1).to_bytes(8, "little")
+    (rig.directory / "p1.page").write_bytes(raw)
+    asyncio.run(rig.watch.look(7))
+    assert [s for s in rig.taken if s.pid == 1] == []
+    assert rig.watch.rows()["7:0"]["pid"] in {1, process.pid}
+    asyncio.run(rig.watch.close())
+
+
+def test_garbage_in_the_directory_changes_nothing(rig: rank_rig.Rig, tmp_path: Path) -> None:
+    """Links, pipes, huge and short files, a flood: the one real rank is still seen."""
+    process = rig.rank(0)
+    (tmp_path / "secret").write_bytes(b"x" * layout.SIZE_BYTES)
+    (rig.directory / "p100001.page").symlink_to(tmp_path / "secret")
+    os.mkfifo(rig.directory / "p100002.page")
+    (rig.directory / "p100003.page").write_bytes(b"\0" * 10)
+    (rig.directory / "p100004.page").write_bytes(os.urandom(layout.SIZE_BYTES))
+    os.link(tmp_path / "secret", rig.directory / "p100005.page")
+    (rig.directory / "p100006.page").mkdir()
+    with (rig.directory / "p100007.page").open("wb") as handle:
+        handle.truncate(1 << 40)
+    for number in range(200_000, 200_600):
+        (rig.directory / f"p{number}.page").write_bytes(b"")
+
+    async def look() -> dict[str, object]:
+        await rig.watch.look(7)
+        rows = rig.watch.rows()
+        await rig.watch.close()
+        return rows
+
+    rows = asyncio.run(look())
+    assert set(rows) <= {"7:0"}
+    direct = page_child.read_pages(str(rig.directory), os.getuid())
+    assert "not a regular file" in str(direct) or direct["more"] > 0
+    assert f"p{process.pid}.page" in direct["pages"] or direct["more"] > 0
+    assert "p100001.page" not in direct["pages"]
+    assert "p100005.page" not in direct["pages"]
+
+
+@pytest.fixture
+def container(request: pytest.FixtureRequest, rig: rank_rig.Rig, tmp_path: Path) -> tuple[str, ...]:
+    """A command that gives what it starts a PID namespace of its own."""
+    return container_runtimes.command(getattr(request, "param", "unshare"), rig.directory, tmp_path)
+
+
+@pytest.mark.parametrize("container", container_runtimes.RUNTIMES, indirect=True)
+def test_ranks_in_containers_are_found_by_their_namespace(
+    rig: rank_rig.Rig, container: tuple[str, ...]
+) -> None:
+    """Two ranks that both know themselves as process 1: each has a page, a state, a stack and a death of its own."""
+    here = [processes.children_of(rig.rank(number, within=container).pid)[0] for number in (0, 1)]
+    namespaces = [processes.namespace_of(pid) for pid in here]
+    names = {p.name for p in rig.directory.glob("*.page")}
+    assert names == {"p1.page", f"p1-{namespaces[1]}.page"}
+
+    async def live() -> None:
+        await rig.watch.beat()
+        rows = rig.watch.rows()
+        assert [(rows[r]["pid"], rows[r]["alive"]) for r in ("7:0", "7:1")] == [(p, True) for p in here]
+        assert await rig.watch.snapshot(7)
+        os.kill(here[1], signal.SIGKILL)
+        while not any(s.kind == "rank_dead" for s in rig.taken):
+            await rig.watch.wait(0.2)
+            await rig.watch.beat()
+        await rig.watch.close()
+
+    asyncio.run(live())
+    (snapshot,) = (s for s in rig.taken if s.kind == "rank_snapshot")
+    for entry, pid in zip(snapshot.detail["ranks"], here, strict=True):
+        assert entry["pid"] == pid
+        assert "dataloader" in [f["function"] for f in entry["stack"]], entry
+    assert [(s.pid, s.detail["rank"]) for s in rig.taken if s.kind == "rank_dead"] == [(here[1], 1)]
+
+
+def test_a_page_from_another_namespace_is_not_believed_without_its_process(
+    rig: rank_rig.Rig, container: tuple[str, ...]
+) -> None:
+    """Nobody in the namespace that it names: no rank is alive, and it is not looked for ever again."""
+    process = rig.rank(0, within=container)
+    raw = bytearray((rig.directory / "p1.page").read_bytes())
+    at = layout.H_PID_NAMESPACE * 8
+    raw[at : at + 8] = (1).to_bytes(8, "little")
+    (rig.directory / "p1.page").write_bytes(raw)
+
+    async def live() -> dict[str, Any]:
+        for _ in range(2 * rank_pages.SEEK_TIMES):
+            await rig.watch.look(7)
+        rows = rig.watch.rows()
+        await rig.watch.close()
+        return rows
+
+    assert asyncio.run(live())["7:0"]["alive"] is False
+    assert process.poll() is None
+
+
+def test_a_later_process_of_the_same_number_takes_the_page(rig: rank_rig.Rig) -> None:
+    """The page left by a process that is gone, of this namespace, is replaced; one of another is left alone."""
+    code = "import os, sys\nos.getpid = lambda: 4000000\nfrom _probing_probe import page\npage.open_page()\n"
+    for _ in range(2):
+        rig.run(code)
+    assert [p.name for p in rig.directory.glob("*.page")] == ["p4000000.page"]
+    raw = bytearray((rig.directory / "p4000000.page").read_bytes())
+    at = layout.H_PID_NAMESPACE * 8
+    ours = int.from_bytes(raw[at : at + 8], "little")
+    raw[at : at + 8] = (1).to_bytes(8, "little")
+    (rig.directory / "p4000000.page").write_bytes(raw)
+    for _ in range(2):
+        rig.run(code)
+    assert {p.name for p in rig.directory.glob("*.page")} == {"p4000000.page", f"p4000000-{ours}.page"}
+
+
+LAUNCH = """
+import os, subprocess, sys
+from _probing_probe import page
+page.open_page()
+workers = [
+    subprocess.Popen([sys.executable, "-S", "-c", sys.argv[1], str(rank), "20"], env={**os.environ, "RANK": str(rank)})
+    for rank in (2, 3)
+]
+for worker in workers: worker.wait()
+"""
+
+
+def test_a_launcher_is_no_rank(rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchrun has a page as well, with Slurm's number of its task, which is the rank of somebody on another node."""
+    monkeypatch.setenv("SLURM_PROCID", "1")
+    launcher = rig.start(LAUNCH, rank_rig.TRAIN)
+    for _ in range(2):
+        assert launcher.stdout is not None
+        assert launcher.stdout.readline() == b"stopped\n"
+    workers = set(processes.children_of(launcher.pid))
+
+    async def live() -> dict[str, Any]:
+        await rig.watch.beat()
+        rows = rig.watch.rows()
+        assert await rig.watch.snapshot(7)
+        await rig.watch.close()
+        return rows
+
+    try:
+        rows = asyncio.run(live())
+    finally:
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+    assert set(rows) == {"7:2", "7:3", f"7:pid{launcher.pid}"}
+    assert {rows["7:2"]["pid"], rows["7:3"]["pid"]} == workers
+    (snapshot,) = (s for s in rig.taken if s.kind == "rank_snapshot")
+    assert [e["rank"] for e in snapshot.detail["ranks"]] == [2, 3, None]

@@ -1,0 +1,60 @@
+"""Python code or C code: from two stacks, and counters where the kernel lets us."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from probing_cluster.probe_agent import children
+from probing_cluster.probe_agent.stacks import cpu_sampling, pyspy
+
+HERE = [{"function": "spin", "file": "train.py", "line": 7}]
+THERE = [{"function": "spin", "file": "train.py", "line": 8}]
+
+
+def look(
+    monkeypatch: pytest.MonkeyPatch, counted: Any, *stacks: dict[str, Any]
+) -> tuple[dict[str, Any], int]:
+    """What is said of a rank first seen HERE and then at `stacks`, and how many of these were asked for."""
+    left = list(stacks)
+
+    async def stack(*_: object, **_named: object) -> dict[str, Any]:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    async def count(*_: object) -> Any:
+        return counted
+
+    monkeypatch.setattr(pyspy, "stacks", stack)
+    monkeypatch.setattr(cpu_sampling, "_counted", count)
+    first = {"stack": HERE, "holds_gil": True}
+    said = asyncio.run(cpu_sampling.look(children.Children(), 1, (0, 0), first))
+    return said, len(stacks) - len(left)
+
+
+def test_frames_that_move_are_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One later stack is enough where the kernel counts."""
+    said, _ = look(monkeypatch, {"samples": 3}, {"stack": THERE, "holds_gil": True})
+    assert said == {"ran": {"samples": 3}, "moved": True, "holds_gil": True}
+
+
+def test_a_gil_that_was_let_go_of_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Caught holding it once is nothing."""
+    said, _ = look(monkeypatch, {"samples": 3}, {"stack": HERE, "holds_gil": False})
+    assert (said["moved"], said["holds_gil"]) == (False, False)
+
+
+def test_without_counters_it_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop of few lines may be caught twice on the same one."""
+    still = {"stack": HERE, "holds_gil": True}
+    said, asked = look(monkeypatch, "not permitted", still, still, {"stack": THERE, "holds_gil": True}, still)
+    assert (said["ran_error"], said["moved"], asked) == ("not permitted", True, 3)
+    said, _ = look(monkeypatch, "not permitted", still)
+    assert said == {"ran_error": "not permitted", "moved": False, "holds_gil": True}
+
+
+def test_a_stack_that_could_not_be_taken_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither that it moved nor that the GIL is held."""
+    said, _ = look(monkeypatch, {"samples": 3}, {"stack_error": "torn"})
+    assert (said["moved"], said["holds_gil"]) == (False, None)

@@ -1,0 +1,71 @@
+"""What the agent takes from its child about C functions, and of which ranks it asks."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import pytest
+
+from probing_cluster.probe_agent import children
+from probing_cluster.probe_agent.ranks import nic_traffic, rank_snapshot
+from probing_cluster.probe_agent.stacks import native, unwind
+
+
+def answered(monkeypatch: pytest.MonkeyPatch, answer: str) -> dict[int, dict[str, Any]]:
+    """What is made of a child's answer about process 7."""
+    code = f"import sys; sys.stdin.read(); print({answer!r})"
+    monkeypatch.setattr(native, "_CHILD", (sys.executable, "-S", "-c", code))
+    return asyncio.run(native.look(children.Children(), {7: None}, (0, 0)))
+
+
+def test_an_answer_is_cleaned_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names are those of users' files."""
+    frame = '{"function": "ev\\u001bil' + "x" * 500 + '", "file": "libfoo.so", "scanned": true}'
+    told = answered(
+        monkeypatch, f'{{"7": {{"native": [{", ".join([frame] * 100)}], "native_error": "w\\u0007hy"}}}}'
+    )
+    assert len(told[7]["native"]) == unwind.MAX_FRAMES
+    assert told[7]["native_error"] == "why"
+    first = told[7]["native"][0]
+    assert (len(first["function"]), first["file"], first["line"], first["scanned"]) == (
+        200,
+        "libfoo.so",
+        0,
+        True,
+    )
+
+
+@pytest.mark.parametrize("answer", ["", "no", "[]", "{}", '{"7": {"native": [3]}}', '{"7": {"native": 3}}'])
+def test_what_is_no_answer_is_said(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    """A child that died on a hostile file costs the C functions, nothing else."""
+    told = answered(monkeypatch, answer)
+    assert set(told[7]) == {"native_error"}
+
+
+def test_who_gets_on_is_asked_with_how_often_it_slept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stalled ranks and those in C code as they are; of one whose Python frames moved, or that is gone, nobody asks."""
+    asked: dict[int, int | None] = {}
+
+    async def look(_: object, ranks: dict[int, int | None], owner: object) -> dict[int, dict[str, Any]]:
+        assert owner == (1000, 1000)
+        asked.update(ranks)
+        return {pid: {"native": []} for pid in ranks}
+
+    monkeypatch.setattr(native, "look", look)
+    entries: list[dict[str, Any]] = [
+        {"pid": 1, "state": "S"},
+        {"pid": 2, "state": "S"},
+        {"pid": 3, "state": "R", "moved": True, "holds_gil": True},
+        {"pid": 4, "state": "R", "holds_gil": True},
+        {"pid": 5},
+        {"pid": 6, "state": "S"},
+    ]
+    taker = rank_snapshot.SnapshotTaker(
+        started=children.Children(), gpus=lambda: None, nics=nic_traffic.NicTraffic(None)
+    )
+    slept = {2: 17, 3: 17, 4: 17, 5: None, 6: None}
+    asyncio.run(taker._add_native(entries, slept, (1000, 1000)))
+    assert asked == {1: None, 4: None, 2: 17}
+    assert [e["pid"] for e in entries if "native" in e] == [1, 2, 4]

@@ -1,0 +1,102 @@
+"""A sandbox is found where it lies: at a default place, or by its processes; two are never taken for one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from probing_cluster.core import errors
+from probing_cluster.sandbox import cli
+from probing_cluster.sandbox.machine import commands, layout, processes, whereabouts
+from tests.sandbox.conftest import ONE_NODE
+
+Make = Callable[[str], Path]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory of an installation that started nothing."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+    monkeypatch.setattr(layout, "default_directory", lambda name=".sandbox": tmp_path / name)
+    return tmp_path
+
+
+@pytest.fixture
+def make(here: Path) -> Iterator[Make]:
+    """Makes a sandbox of one process, `sleep`, that this installation started."""
+    made: list[Path] = []
+
+    def start(name: str) -> Path:
+        directory = here / name
+        directory.mkdir(parents=True)
+        layout.Layout(directory=directory, **ONE_NODE).save()
+        env = {**os.environ, processes.MARK: str(directory), processes.STARTED_BY: sys.prefix}
+        commands.start("sleeper", ["sleep", "600"], env=env, run=directory, log=directory / "log")
+        made.append(directory)
+        return directory
+
+    yield start
+    for directory in made:
+        processes.end_all(directory)
+
+
+def test_the_one_that_runs_is_found_wherever_it_lies(make: Make) -> None:
+    """At the demo's default place, and elsewhere by its processes; a named one is taken as named."""
+    demo = make(".demo")
+    assert whereabouts.choose(None) == demo
+    processes.end_all(demo)
+    shutil.rmtree(demo)
+    elsewhere = make("far/away")
+    assert whereabouts.choose(None) == elsewhere
+    assert whereabouts.choose(demo) == demo
+
+
+def test_of_several_none_is_guessed(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    """`down` names both and ends neither; `status` shows both."""
+    both = [make(".sandbox"), make("b")]
+    assert cli.main(["down"]) == errors.UsageError.exit_code
+    printed = capsys.readouterr().err
+    assert all(str(directory) in printed for directory in both)
+    assert cli.main(["status"]) == 0
+    printed = capsys.readouterr().out
+    assert all(f"{directory}: running: sleeper" in printed for directory in both)
+
+
+def test_down_all_ends_what_this_installation_started_and_says_so(
+    make: Make, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `make clean` does: also a sandbox whose directory is gone; another installation's runs on."""
+    lost, kept = make("lost"), make("kept")
+    shutil.rmtree(lost)
+    own = sys.prefix
+    monkeypatch.setattr(sys, "prefix", "/another/installation")
+    theirs = make("theirs")
+    monkeypatch.setattr(sys, "prefix", own)
+    assert cli.main(["down", "--all", "--purge"]) == 0
+    printed = capsys.readouterr().out
+    assert f"{lost}: 1 process ended; the directory is gone" in printed
+    assert f"{kept}: 1 process ended; the directory is gone" in printed
+    assert not kept.exists()
+    assert [p.role for p in processes.listing(theirs)] == ["sleeper"]
+    assert cli.main(["down", "--all"]) == 0
+    assert "nothing to stop" in capsys.readouterr().out
+
+
+def test_down_without_purge_keeps_the_directory(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    """And says that `up` goes on there."""
+    directory = make(".sandbox")
+    assert cli.main(["down"]) == 0
+    assert "1 process ended; the directory is kept" in capsys.readouterr().out
+    assert layout.exists(directory)
+
+
+def test_without_any_the_default_place_is_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """status and down say where they looked and how one is made."""
+    for word in ("status", "down"):
+        assert cli.main([word]) == errors.NotFound.exit_code
+        assert f"no sandbox in {here / '.sandbox'}" in capsys.readouterr().err

@@ -1,0 +1,130 @@
+"""The question put to sacct, over a runner that plays its part."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from probing_cluster.core import errors, settings
+from probing_cluster.slurm_plugins.accounting import accounting
+
+SINCE = datetime(2024, 1, 1, 10, 0, tzinfo=UTC)
+UNTIL = datetime(2024, 1, 2, 10, 0, tzinfo=UTC)
+
+
+class Slurm:
+    """Answers sacct -e, sacct and scontrol show config as one release does."""
+
+    def __init__(self, offered: str, tres: str | None = "cpu,mem,gres/gpu") -> None:
+        self.offered = offered.split()
+        self.tres = tres
+        self.calls: list[tuple[str, ...]] = []
+        self.environments: list[Mapping[str, str]] = []
+
+    def __call__(self, program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
+        self.calls.append((program, *arguments))
+        self.environments.append(environment or {})
+        if program == "scontrol":
+            if self.tres is None:
+                raise errors.SlurmUnavailable("slurmctld is down")
+            return f"AccountingStorageTRES   = {self.tres}\n".encode()
+        if arguments == ("-e",):
+            return " ".join(self.offered).encode()
+        options = dict(a.split("=", 1) for a in arguments if a.startswith("--") and "=" in a)
+        columns = options["--format"].split(",")
+        unknown = [c for c in columns if c not in self.offered]
+        if unknown:
+            raise errors.SlurmUnavailable(f'sacct: fatal: Invalid field requested: "{unknown[0]}"')
+        values = {
+            "JobIDRaw": "7",
+            "JobID": "7",
+            "State": "FAILED",
+            "Submit": "100",
+            "Start": "110",
+            "End": "200",
+            "AllocCPUS": "2",
+        }
+        rows = [columns, [values.get(c, "") for c in columns]]
+        return "\n".join(options["--delimiter"].join(row) for row in rows).encode()
+
+
+OLD = "JobIDRaw JobID State Submit Start End ElapsedRaw AllocCPUS AllocTRES JobName DBIndex Reserved"
+
+
+def test_asks_only_for_what_the_release_offers() -> None:
+    """The field list is cut by `sacct -e`, times are epoch seconds, and every start of every user is asked for."""
+    slurm = Slurm(OLD)
+    result = accounting.Accounting(settings.SlurmSettings(), cluster="c1", run=slurm).attempts(SINCE, UNTIL)
+    assert [(a.cluster, a.job_id, a.submit_at.timestamp(), a.n_gpus) for a in result.attempts] == [
+        ("c1", 7, 100, 0)
+    ]
+    call = slurm.calls[1]
+    assert {"-a", "-D", "-X", "-P"} <= set(call)
+    assert (
+        call[call.index("-S") + 1],
+        call[call.index("-E") + 1],
+    ) == ("2024-01-01T10:00:00", "2024-01-02T10:00:00")
+    assert slurm.environments[1] == {"SLURM_TIME_FORMAT": "%s"}
+    assert "FailedNode" not in call[-1]
+
+
+def test_a_long_history_is_asked_for_day_by_day() -> None:
+    """A week is seven questions, none of which outlasts its deadline, and an attempt told in each counts once."""
+    slurm = Slurm(OLD)
+    result = accounting.Accounting(settings.SlurmSettings(), run=slurm).attempts(
+        SINCE, SINCE + timedelta(days=6.5)
+    )
+    asked = [(c[c.index("-S") + 1], c[c.index("-E") + 1]) for c in slurm.calls if "-S" in c]
+    assert len(asked) == 7
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(asked))
+    assert (asked[0][0], asked[-1][1]) == ("2024-01-01T10:00:00", "2024-01-07T22:00:00")
+    assert (len(result.attempts), result.duplicates, result.rejected) == (1, 6, ())
+
+
+def test_each_question_has_its_own_delimiter() -> None:
+    """Nobody can write a row of their own into a job name by knowing the delimiter."""
+    slurm = Slurm(OLD)
+    poll = accounting.Accounting(settings.SlurmSettings(), run=slurm)
+    for _ in range(3):
+        poll.attempts(SINCE, UNTIL)
+    delimiters = {a for call in slurm.calls for a in call if a.startswith("--delimiter=")}
+    assert len(delimiters) == 3
+    assert sum(call == ("sacct", "-e") for call in slurm.calls) == 1
+
+
+def test_an_upgrade_under_a_running_service_is_noticed() -> None:
+    """When a field is gone the offer is asked for again, once."""
+    slurm = Slurm(OLD + " AllocGRES")
+    poll = accounting.Accounting(settings.SlurmSettings(), run=slurm)
+    poll.attempts(SINCE, UNTIL)
+    slurm.offered = OLD.split()
+    assert len(poll.attempts(SINCE, UNTIL).attempts) == 1
+
+
+def test_without_the_controller_gpus_are_unknown() -> None:
+    """A job without GPUs has none only where the site is known to account them."""
+    result = accounting.Accounting(settings.SlurmSettings(), run=Slurm(OLD, tres=None)).attempts(SINCE, UNTIL)
+    assert [a.n_gpus for a in result.attempts] == [None]
+
+
+def test_history_asks_for_all_starts_of_named_jobs() -> None:
+    """Whole histories go by job id from the beginning, and no ids ask nothing."""
+    slurm = Slurm(OLD)
+    poll = accounting.Accounting(settings.SlurmSettings(), run=slurm)
+    assert poll.history([]).attempts == ()
+    assert slurm.calls == []
+    assert len(poll.history([7, 8]).attempts) == 1
+    assert "7,8" in slurm.calls[1]
+
+
+def test_other_failures_are_told() -> None:
+    """What sacct says is passed on under one name."""
+
+    def broken(program: str, *_arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
+        raise errors.SlurmUnavailable(f"{program}: slurmdbd: Connection refused")
+
+    with pytest.raises(errors.SlurmUnavailable, match="refused"):
+        accounting.Accounting(settings.SlurmSettings(), run=broken).attempts(SINCE)

@@ -1,0 +1,141 @@
+"""The helper over a real Unix socket: who may ask, for what, and what comes of anything else."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from probing_cluster.core import errors, settings
+from probing_cluster.slurm_plugins.acts import node_helper, nodes
+
+START = datetime(2024, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
+
+
+class Recorder:
+    """Stands where DirectActions would act."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[object, ...]] = []
+
+    def _note(self, *what: object) -> nodes.Outcome:
+        self.asked.append(what)
+        return nodes.Outcome(state="skipped", why="said so", alarm=True)
+
+    def drain(self, node: str, reason: str) -> nodes.Outcome:
+        return self._note("drain", node, reason)
+
+    def adopt(self, node: str, reason: str) -> nodes.Outcome:
+        return self._note("adopt", node, reason)
+
+    def resume_own(self, node: str) -> nodes.Outcome:
+        return self._note("resume", node)
+
+    def requeue(
+        self, job_id: int, expect_start_at: datetime, expect_restart: int, expect_nodes: Iterable[str]
+    ) -> nodes.Outcome:
+        return self._note("requeue", job_id, expect_start_at, expect_restart, list(expect_nodes))
+
+
+@pytest.fixture
+def helper(tmp_path: Path) -> Iterator[tuple[Recorder, nodes.Actions, Path]]:
+    recorder = Recorder()
+    tmp_path.chmod(0o755)
+    path = tmp_path / "helper.sock"
+    listener = node_helper.listen(path, os.geteuid())
+    served = node_helper.Helper(recorder, frozenset({os.geteuid()}))
+    thread = threading.Thread(target=served.serve, args=(listener,))
+    thread.start()
+    yield recorder, nodes.connect(settings.SlurmSettings(helper_socket=str(path))), path
+    listener.shutdown(socket.SHUT_RDWR)
+    thread.join(10)
+    listener.close()
+
+
+def test_the_four_verbs_arrive_as_they_were_asked(helper: tuple[Recorder, nodes.Actions, Path]) -> None:
+    """Every argument crosses the socket unchanged, and the outcome comes back whole."""
+    recorder, through, _ = helper
+    outcomes = [
+        through.drain("n1", "probing: a"),
+        through.adopt("n1", "probing: b"),
+        through.resume_own("n1"),
+        through.requeue(7, START, 2, {"n2", "n1"}),
+    ]
+    assert set(outcomes) == {nodes.Outcome(state="skipped", why="said so", alarm=True)}
+    assert recorder.asked == [
+        ("drain", "n1", "probing: a"),
+        ("adopt", "n1", "probing: b"),
+        ("resume", "n1"),
+        ("requeue", 7, START, 2, ["n1", "n2"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"garbage\n",
+        b"[]\n",
+        b"{}\n",
+        b'{"verb":"down","node":"n1"}\n',
+        b'{"verb":"drain","node":"n1"}\n',
+        b'{"verb":"drain","node":["n1"],"reason":"probing: x"}\n',
+        b'{"verb":"requeue","job_id":"x","start_at":"now","restart":0,"nodes":[]}\n',
+        b'{"verb":"resume","node":"n1"' + b" " * 70000,
+        b"[" * 60000 + b"\n",
+    ],
+    ids=lambda line: repr(line[:30]),
+)
+def test_nothing_else_is_understood(helper: tuple[Recorder, nodes.Actions, Path], line: bytes) -> None:
+    """Malformed, unknown, huge and deeply nested requests get an error and cause nothing."""
+    recorder, through, path = helper
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(20)
+        connection.connect(str(path))
+        connection.sendall(line)
+        connection.shutdown(socket.SHUT_WR)
+        assert b'"ok": false' in node_helper.read_line(connection)
+    assert recorder.asked == []
+    assert through.resume_own("n1").state == "skipped", "and the helper lives on"
+
+
+def test_others_may_not_ask() -> None:
+    """A caller whose uid is not on the list is refused before its request is read."""
+    recorder = Recorder()
+    served = node_helper.Helper(recorder, frozenset({0}))
+    assert served.answer(b'{"verb":"resume","node":"n1"}', 1000) == {
+        "v": 1,
+        "ok": False,
+        "error": "uid 1000 may not ask",
+    }
+    assert recorder.asked == []
+
+
+def test_the_socket_is_for_one_user_in_a_safe_directory(tmp_path: Path) -> None:
+    """The socket is mode 0600, and a directory others can write to is refused."""
+    tmp_path.chmod(0o755)
+    with node_helper.listen(tmp_path / "s", os.geteuid()):
+        assert (tmp_path / "s").stat().st_mode & 0o777 == 0o600
+    tmp_path.chmod(0o777)
+    with pytest.raises(errors.NotPermitted, match="writable by nobody else"):
+        node_helper.listen(tmp_path / "t", os.geteuid())
+
+
+def test_a_helper_that_is_away_is_slurm_not_answering(tmp_path: Path) -> None:
+    """The service hears it under the name it already handles."""
+    through = nodes.connect(settings.SlurmSettings(helper_socket=str(tmp_path / "none")))
+    with pytest.raises(errors.SlurmUnavailable, match="node helper"):
+        through.resume_own("n1")
+
+
+def test_the_command_line_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown account and a missing configuration end with a documented status and one line."""
+    assert node_helper.main(["--socket", str(tmp_path / "s"), "--allow-user", "nobody-of-this-name"]) == 2
+    arguments = ["--socket", str(tmp_path / "s"), "--allow-user", "root", "--config", str(tmp_path / "none")]
+    assert node_helper.main(arguments) == 2
+    assert "does not exist" in capsys.readouterr().err

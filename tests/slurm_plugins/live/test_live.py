@@ -1,0 +1,506 @@
+"""Jobs and nodes right now: the same record from every release's JSON, from text and from pyslurm."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from probing_cluster.core import errors, settings
+from probing_cluster.slurm_plugins.live import live, live_json, live_pyslurm, live_records, live_text
+
+
+def at(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+JOB_TEXT = (
+    "JobId=7 ArrayJobId=5 ArrayTaskId=0 JobName=we ird UserId=alice(1000) GroupId=lab(1) MCS_label=N/A Priority=1 Nice=0 "
+    "Account=lab QOS=normal JobState=RUNNING Reason=None Dependency=(null) Requeue=1 Restarts=2 BatchFlag=1 Reboot=0 "
+    "ExitCode=0:0 RunTime=00:00:04 TimeLimit=1-00:00:00 TimeMin=N/A SubmitTime=100 EligibleTime=101 AccrueTime=101 "
+    "StartTime=110 EndTime=86510 Deadline=N/A SuspendTime=None SecsPreSuspend=0 LastSchedEval=110 Partition=gpu "
+    "AllocNode:Sid=l:1 ReqNodeList=(null) ExcNodeList=n[8-9] NodeList=n[1-2] BatchHost=n1 NumNodes=2 NumCPUs=2 NumTasks=2 "
+    "CPUs/Task=1 ReqB:S:C:T=0:0:*:* TRES=cpu=2,node=2,billing=2,gres/gpu=4 Socks/Node=* NtasksPerN:B:S:C=0:0:*:* "
+    "CoreSpec=* JOB_GRES=gpu:h100:4   Nodes=n[1-2] CPU_IDs=0 Mem=0 GRES=gpu:h100:2(IDX:0,3) MinCPUsNode=1 "
+    "MinMemoryNode=0 Features=(null) OverSubscribe=OK Licenses=(null) Network=(null) Command=/a b/run.sh x=1 "
+    "WorkDir=/home/a b StdErr=/e StdIn=/dev/null StdOut=/home/a b/out Power= TresPerNode=gres:gpu:2"
+)
+JOB = live_records.LiveJob(
+    job_id=7,
+    array_job_id=5,
+    array_task_id=0,
+    name="we ird",
+    user="alice",
+    uid=1000,
+    account="lab",
+    partition="gpu",
+    qos="normal",
+    state="RUNNING",
+    submit_at=at(100),
+    eligible_at=at(101),
+    start_at=at(110),
+    time_limit_s=86400,
+    restart_count=2,
+    nodes=("n1", "n2"),
+    n_gpus=4,
+    gpus={"n1": (0, 3), "n2": (0, 3)},
+    requeue=True,
+    batch=True,
+    excluded_nodes=("n8", "n9"),
+    work_dir="/home/a b",
+    stdout_path="/home/a b/out",
+)
+
+
+def some(number: int | None) -> dict[str, Any]:
+    return {"set": number is not None, "infinite": False, "number": number or 0}
+
+
+JOB_PLAIN: dict[str, Any] = {
+    "job_id": 7,
+    "array_job_id": 5,
+    "array_task_id": 0,
+    "name": "we ird",
+    "user_name": "alice",
+    "user_id": 1000,
+    "account": "lab",
+    "partition": "gpu",
+    "qos": "normal",
+    "job_state": "RUNNING",
+    "state_reason": "None",
+    "submit_time": 100,
+    "eligible_time": 101,
+    "start_time": 110,
+    "time_limit": 1440,
+    "restart_cnt": 2,
+    "nodes": "n[1-2]",
+    "tres_alloc_str": "cpu=2,node=2,billing=2,gres/gpu=4",
+    "gres_detail": ["gpu:h100:2(IDX:0,3)", "gpu:h100:2(IDX:0,3)"],
+    "requeue": True,
+    "batch_flag": True,
+    "excluded_nodes": "n[8-9]",
+    "current_working_directory": "/home/a b",
+    "standard_output": "/home/a b/out",
+    "het_job_id": 0,
+}
+_SET = (
+    "array_job_id",
+    "array_task_id",
+    "submit_time",
+    "eligible_time",
+    "start_time",
+    "time_limit",
+    "het_job_id",
+)
+JOB_SET = {
+    **{key: some(value) if key in _SET else value for key, value in JOB_PLAIN.items()},
+    "job_state": ["RUNNING"],
+    "standard_output": "slurm-%j.out",
+    "stdout_expanded": "/home/a b/out",
+}
+
+
+class PyslurmTwin:
+    """pyslurm at its import edge, with the dictionaries of a recorded session."""
+
+    class RPCError(Exception):
+        """As the library's."""
+
+    class Thing:
+        def __init__(self, told: dict[str, Any], layout: dict[str, Any] | None = None) -> None:
+            self.told, self.layout = told, layout or {}
+
+        def to_dict(self) -> dict[str, Any]:
+            return self.told
+
+        def get_resource_layout_per_node(self) -> dict[str, Any]:
+            return self.layout
+
+    job = Thing(
+        {
+            "id": 7,
+            "array_id": 5,
+            "array_task_id": None,  # how it writes task 0
+            "array_tasks_waiting": None,
+            "name": "we ird",
+            "user_name": "alice",
+            "user_id": 1000,
+            "account": "lab",
+            "partition": "gpu",
+            "qos": "normal",
+            "state": "RUNNING",
+            "state_reason": "None",
+            "submit_time": 100,
+            "eligible_time": 101,
+            "start_time": 110,
+            "time_limit": 1440,
+            "requeue_count": 2,
+            "allocated_nodes": "n[1-2]",
+            "is_requeueable": True,
+            "is_batch_job": True,
+            "excluded_nodes": "n[8-9]",
+            "working_directory": "/home/a b",
+            "standard_output": "/home/a b/out",
+        },
+        {n: {"cpu_ids": "0", "gres": {"gpu:h100": {"count": "2", "indexes": "0,3"}}} for n in ("n1", "n2")},
+    )
+    node = Thing(
+        {
+            "name": "n1",
+            "state": "IDLE+DRAIN",
+            "reason": "probing: xid 79",
+            "reason_user": "root",
+            "reason_time": 500,
+            "boot_time": 300,
+            "slurmd_start_time": 400,
+            "configured_gres": {"gpu:h100": 8},
+            "available_features": ["a", "b"],
+            "active_features": ["a"],
+            "partitions": ["gpu", "low"],
+            "slurm_version": "22.05.8",
+        }
+    )
+
+    class Jobs:
+        @staticmethod
+        def load() -> dict[int, Any]:
+            return {7: PyslurmTwin.job}
+
+    class Job:
+        @staticmethod
+        def load(job_id: int) -> Any:
+            if job_id == 7:
+                return PyslurmTwin.job
+            raise PyslurmTwin.RPCError(
+                "Invalid job id specified" if job_id == 8 else "Unable to contact slurmctld"
+            )
+
+    class Nodes:
+        @staticmethod
+        def load() -> dict[str, Any]:
+            return {"n1": PyslurmTwin.node}
+
+    class Node:
+        @staticmethod
+        def load(name: str) -> Any:
+            if name == "n1":
+                return PyslurmTwin.node
+            raise PyslurmTwin.RPCError(f"Node '{name}' does not exist")
+
+
+NODE_TEXT = (
+    "NodeName=n1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=64 CPUTot=64 CPULoad=0.94 AvailableFeatures=a,b "
+    "ActiveFeatures=a Gres=gpu:h100:8 NodeAddr=127.0.0.1 NodeHostName=vm Port=28634 Version=22.05.8 OS=Linux 6.1 #1 SMP "
+    "RealMemory=512000 AllocMem=0 FreeMem=21350 Sockets=64 Boards=1 State=IDLE+DRAIN ThreadsPerCore=1 TmpDisk=0 Weight=1 "
+    "Owner=N/A MCS_label=N/A Partitions=gpu,low  BootTime=300 SlurmdStartTime=400 LastBusyTime=400 "
+    "CfgTRES=cpu=64,mem=500G,billing=64,gres/gpu=8 AllocTRES= CapWatts=n/a ExtSensorsJoules=n/s "
+    "Reason=probing: xid 79 [root@500]"
+)
+NODE = live_records.LiveNode(
+    name="n1",
+    state="IDLE",
+    flags=frozenset({"DRAIN"}),
+    reason="probing: xid 79",
+    reason_set_by="root",
+    reason_at=at(500),
+    boot_at=at(300),
+    slurmd_start_at=at(400),
+    gres="gpu:h100:8",
+    n_gpus=8,
+    features=("a", "b"),
+    active_features=("a",),
+    partitions=("gpu", "low"),
+    version="22.05.8",
+)
+NODE_21: dict[str, Any] = {
+    "name": "n1",
+    "state": "idle",
+    "state_flags": ["DRAIN"],
+    "reason": "probing: xid 79",
+    "reason_set_by_user": "root",
+    "reason_changed_at": 500,
+    "boot_time": 300,
+    "slurmd_start_time": 400,
+    "gres": "gpu:h100:8",
+    "tres": "cpu=64,gres/gpu=8",
+    "features": "a,b",
+    "active_features": "a",
+    "partitions": ["gpu", "low"],
+    "slurmd_version": "22.05.8",
+}
+NODE_NEW = {
+    **NODE_21,
+    "state": ["IDLE", "DRAIN"],
+    "reason_changed_at": some(500),
+    "boot_time": some(300),
+    "slurmd_start_time": some(400),
+    "features": ["a", "b"],
+    "active_features": ["a"],
+    "version": "22.05.8",
+}
+del NODE_NEW["state_flags"], NODE_NEW["slurmd_version"]
+
+
+def test_one_job_from_four_ways_in() -> None:
+    """Text, plain JSON, {set, number} JSON and pyslurm tell the same job."""
+    assert live_text.job(JOB_TEXT) == JOB
+    assert live_json.job(JOB_PLAIN) == JOB
+    assert live_json.job(JOB_SET) == JOB
+    assert live_pyslurm.PyslurmLive(PyslurmTwin).jobs() == [JOB]
+
+
+def test_one_node_from_four_ways_in() -> None:
+    """Text, 21.08's JSON, later JSON and pyslurm tell the same node."""
+    assert live_text.node(NODE_TEXT) == NODE
+    assert live_json.node(NODE_21) == NODE
+    assert live_json.node(NODE_NEW) == NODE
+    assert live_pyslurm.PyslurmLive(PyslurmTwin).nodes() == [NODE]
+
+
+def test_pyslurm_nodes_in_part_use_are_mixed() -> None:
+    """A node with busy and idle CPUs is MIXED, as the commands say, whatever this pyslurm calls it."""
+    for state in ("ALLOCATED", "IDLE", "MIXED"):
+        told = {**PyslurmTwin.node.told, "state": f"{state}+DRAIN", "allocated_cpus": 1, "idle_cpus": 63}
+        assert live_pyslurm.node(told).state == "MIXED"
+    assert live_pyslurm.node({**PyslurmTwin.node.told, "allocated_cpus": 64, "idle_cpus": 0}).state == "IDLE"
+
+
+def test_a_pending_jobs_start_is_a_forecast() -> None:
+    """No start time before the job has started, in JSON and in text."""
+    assert live_json.job({**JOB_PLAIN, "job_state": "PENDING", "nodes": ""}).start_at is None
+    assert live_text.job(JOB_TEXT.replace("JobState=RUNNING", "JobState=PENDING")).start_at is None
+
+
+@pytest.mark.parametrize(
+    ("words", "base", "flags"),
+    [
+        (["IDLE+DRAIN"], "IDLE", {"DRAIN"}),
+        (["down*"], "DOWN", {"NOT_RESPONDING"}),
+        (["MIXED+DRAIN+COMPLETING*"], "MIXED", {"DRAIN", "COMPLETING", "NOT_RESPONDING"}),
+        (["draining"], "ALLOCATED", {"DRAIN"}),
+        (["drained$"], "IDLE", {"DRAIN", "MAINTENANCE"}),
+        (["IDLE~"], "IDLE", {"POWERED_DOWN"}),
+        (["IDLE+DYNAMIC_NORM"], "IDLE", {"DYNAMIC_NORM"}),
+        (["IDLE", "PLANNED"], "IDLE", {"PLANNED"}),
+        (["DRAIN", "IDLE"], "IDLE", {"DRAIN"}),
+        ([], "UNKNOWN", set()),
+    ],
+)
+def test_node_states_in_every_writing(words: list[str], base: str, flags: set[str]) -> None:
+    """Base and flags are told apart, however they are joined or marked."""
+    assert live_records.node_state(words) == (base, frozenset(flags))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        JOB_TEXT.replace("we ird", "x Requeue=1 Restarts=0"),
+        JOB_TEXT.replace("/a b/run.sh", "/tmp/JobState=FAILED JobState=FAILED"),
+        JOB_TEXT.replace("WorkDir=/home/a b", "WorkDir=/tmp/x StartTime=1"),
+        JOB_TEXT.replace("we ird", "x NodeList=n9"),
+        JOB_TEXT.replace("JobState=RUNNING ", ""),
+    ],
+)
+def test_nobody_speaks_for_slurm_in_a_job_name(text: str) -> None:
+    """A key we act on that stands twice, or not at all, costs the job its place, not the truth."""
+    with pytest.raises(errors.MalformedInput, match="exactly once"):
+        live_text.job(text)
+    assert live_text.trusted_jobs((text + "\n" + JOB_TEXT + "\n").encode()) == [JOB]
+
+
+def test_line_breaks_in_a_job_name() -> None:
+    """A job name of two lines is one job."""
+    (job,) = live_text.trusted_jobs(JOB_TEXT.replace("we ird", "we\nird").encode() + b"\n")
+    assert job.name == "we ird"
+
+
+class Release:
+    """Slurm's commands as one release has them."""
+
+    def __init__(self, version: str, answers: dict[tuple[str, ...], bytes | str]) -> None:
+        self.version = version
+        self.answers = answers
+        self.calls: list[tuple[str, ...]] = []
+
+    def __call__(self, program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
+        call = (program, *arguments)
+        self.calls.append(call)
+        if call == ("scontrol", "--version"):
+            return self.version.encode()
+        answer = self.answers.get(call, f"unexpected {call}")
+        if isinstance(answer, str):
+            raise errors.SlurmUnavailable(answer)
+        return answer
+
+
+def test_22_05_reads_nodes_from_sinfo_and_single_things_from_text() -> None:
+    """Before 23.02 scontrol has no JSON: lists come from squeue and sinfo, one node or job from scontrol's text."""
+    slurm = Release(
+        "slurm-wlm 22.05.8",
+        {
+            ("squeue", "-a", "--json"): json.dumps({"jobs": [JOB_PLAIN]}).encode(),
+            ("sinfo", "-a", "--json"): json.dumps({"nodes": [NODE_21]}).encode(),
+            ("scontrol", "-a", "-o", "show", "node", "n1"): NODE_TEXT.encode(),
+            ("scontrol", "-a", "-o", "show", "node", "n9"): b"Node n9 not found\n",
+            ("scontrol", "-a", "-d", "-o", "show", "job", "7"): JOB_TEXT.encode(),
+            (
+                "scontrol",
+                "-a",
+                "-d",
+                "-o",
+                "show",
+                "job",
+                "8",
+            ): "slurm_load_jobs error: Invalid job id specified",
+        },
+    )
+    way = live.CommandLive(slurm)
+    assert (way.jobs(), way.nodes(), way.node("n1"), way.job(7)) == ([JOB], [NODE], NODE, JOB)
+    assert (way.node("n9"), way.job(8)) == (None, None)
+    assert slurm.calls.count(("scontrol", "--version")) == 1
+
+
+def test_23_02_and_later_read_nodes_from_scontrol() -> None:
+    """From 23.02 on `sinfo --json` tells partitions, so nodes are asked of scontrol."""
+    slurm = Release(
+        "slurm 24.11.5",
+        {
+            ("squeue", "-a", "--json"): json.dumps({"jobs": [JOB_SET]}).encode(),
+            ("scontrol", "show", "nodes", "--json"): json.dumps({"nodes": [NODE_NEW]}).encode(),
+            ("scontrol", "-a", "show", "job", "7", "--json"): json.dumps(
+                {"jobs": [{"job_id": 6}, JOB_SET]}
+            ).encode(),
+            (
+                "scontrol",
+                "-a",
+                "show",
+                "job",
+                "8",
+                "--json",
+            ): "slurm_load_jobs error: Invalid job id specified",
+        },
+    )
+    way = live.CommandLive(slurm)
+    assert (way.jobs(), way.nodes(), way.job(7), way.job(8)) == ([JOB], [NODE], JOB, None)
+
+
+def test_a_build_without_json_is_read_as_text() -> None:
+    """Where no serializer is built in, text is used, and JSON is not asked for again."""
+    no_json = "squeue ended with 1: squeue: fatal: JSON support not found: serializer/json"
+    slurm = Release(
+        "slurm 22.05.2",
+        {
+            ("squeue", "-a", "--json"): no_json,
+            ("scontrol", "-a", "-d", "-o", "show", "jobs"): JOB_TEXT.encode(),
+            ("scontrol", "-a", "-o", "show", "nodes"): (NODE_TEXT + "\n").encode(),
+        },
+    )
+    way = live.CommandLive(slurm)
+    assert (way.jobs(), way.jobs(), way.nodes()) == ([JOB], [JOB], [NODE])
+    assert slurm.calls.count(("squeue", "-a", "--json")) == 1
+
+
+def test_a_forged_job_line_cannot_hide_another_job() -> None:
+    """When a job's name holds a line of another's, that other is asked for by itself."""
+    forged = JOB_TEXT.replace("JobId=7 ", "JobId=9 ").replace(
+        "we ird", "x\n" + JOB_TEXT[: JOB_TEXT.index("UserId")] + "y"
+    )
+    slurm = Release(
+        "slurm 20.11.9",
+        {
+            ("scontrol", "-a", "-d", "-o", "show", "jobs"): (JOB_TEXT + "\n" + forged + "\n").encode(),
+            ("scontrol", "-a", "-d", "-o", "show", "job", "7"): JOB_TEXT.encode(),
+        },
+    )
+    assert live.CommandLive(slurm).jobs() == [JOB]
+
+
+def test_other_failures_are_told() -> None:
+    """A controller that is away is not an empty cluster."""
+    slurm = Release("slurm 23.11.1", {("squeue", "-a", "--json"): "Unable to contact slurm controller"})
+    with pytest.raises(errors.SlurmUnavailable, match="Unable to contact"):
+        live.CommandLive(slurm).jobs()
+    with pytest.raises(errors.SlurmUnavailable, match="says"):
+        live.CommandLive(Release("garbage", {})).jobs()
+
+
+def test_pyslurm_where_it_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library is used when it is there, the commands when not, and `[slurm] live` decides otherwise."""
+    assert isinstance(live.connect(settings.SlurmSettings(live="cli")), live.CommandLive)
+    monkeypatch.setitem(sys.modules, "pyslurm", None)
+    with pytest.raises(errors.SlurmUnavailable, match="does not import"):
+        live.connect(settings.SlurmSettings(live="pyslurm"))
+    assert isinstance(live.connect(settings.SlurmSettings()), live.CommandLive)
+    monkeypatch.setitem(sys.modules, "pyslurm", PyslurmTwin)
+    way = live.connect(settings.SlurmSettings())
+    assert (way.job(7), way.job(8), way.node("n1"), way.node("n9")) == (JOB, None, NODE, None)
+    with pytest.raises(errors.SlurmUnavailable, match="Unable to contact"):
+        way.job(9)
+
+
+def _documents(directory: Path, pattern: str, key: str) -> dict[Path, list[Any]]:
+    found = {}
+    for path in [
+        *directory.glob(pattern),
+        *directory.glob("slurm/vcell/scontrol*.json"),
+        *directory.glob("slurm/rivos/*.json"),
+    ]:
+        document = json.loads(path.read_bytes())
+        if isinstance(document, dict) and isinstance(document.get(key), list):
+            found[path] = document[key]
+    return found
+
+
+def test_every_recorded_job_and_node(shared_samples: Path) -> None:
+    """Nothing of the recordings of 21.08 to 25.11 is lost: states, restarts, nodes and flags read as they stand."""
+    jobs = _documents(shared_samples, "slurm/slurm-web/*/*/slurm-job*.json", "jobs")
+    nodes = _documents(shared_samples, "slurm/slurm-web/*/*/slurm-node*.json", "nodes")
+    assert len(jobs) > 150
+    assert len(nodes) > 100
+    for path, listed in jobs.items():
+        found = live_json.jobs(path.read_bytes())
+        assert [job.job_id for job in found] == [item["job_id"] for item in listed], path
+        for job, item in zip(found, listed, strict=True):
+            assert [job.state] == [*item["job_state"]] or job.state == item["job_state"]
+            assert (job.start_at is None) == (job.state == "PENDING" or not job.nodes)
+    for path, listed in nodes.items():
+        found_nodes = live_json.nodes(path.read_bytes())
+        assert [node.name for node in found_nodes] == [item["name"] for item in listed], path
+        for node, item in zip(found_nodes, listed, strict=True):
+            state = item["state"] if isinstance(item["state"], list) else [item["state"].upper()]
+            assert node.states == frozenset(state), path
+            assert node.reason == item["reason"]
+
+
+def test_gpu_jobs_without_accounting_are_counted(shared_samples: Path) -> None:
+    """Where the site does not account GPUs, the running job's gres tells how many and which."""
+    for path in sorted(shared_samples.glob("slurm/slurm-web/2[45].*/*/slurm-job-gpus-multi-nodes.json")):
+        (job,) = live_json.jobs(path.read_bytes())
+        assert job.gpus is not None
+        assert job.n_gpus == sum(len(indices) for indices in job.gpus.values()) > 1
+        assert set(job.gpus) == set(job.nodes)
+
+
+def test_the_recorded_node_listing(shared_samples: Path) -> None:
+    """183 nodes of a site that lists only their TRES: GPUs where it says so, unknown elsewhere."""
+    nodes = live_text.nodes((shared_samples / "slurm/text/hb-jobinfo/scontrol.txt").read_bytes())
+    assert len(nodes) == 183
+    assert {node.n_gpus for node in nodes if node.name.startswith("a100gpu")} == {4}
+    assert {node.n_gpus for node in nodes if node.name.startswith("euclid")} == {None}
+
+
+@hypothesis_settings(max_examples=60, deadline=None)
+@given(st.text(st.sampled_from("JobIdStaeNoR=[](), \n0179n*+|@"), max_size=80))
+def test_no_text_breaks_the_readers(text: str) -> None:
+    """Arbitrary text is read or left out, never an accident."""
+    data = ("NodeName=n1 " + text + "\nJobId=1 " + text).encode()
+    live_text.nodes(data)
+    live_text.trusted_jobs(data)
