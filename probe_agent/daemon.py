@@ -120,6 +120,8 @@ class Agent:
         ended = 0
         if clear:
             ended = self.node.faults.clear(self.clock.now())
+            # What comes next is new, however alike: folded into what went before it, it would not be a fault again.
+            self.node.intake.tick(everything=True)
             self.node.intake.save_faults()
             await self.sweeper.once(clear=True)
         else:

@@ -206,12 +206,12 @@ def answering(
     acknowledges: bool = True,
 ) -> Iterator[list[load.Request]]:
     """An agent that delivers a heartbeat with `faults` again and again, and says of every request that it is done; the requests."""
-    stopped = threading.Event()
+    stopped, heard = threading.Event(), threading.Event()
     asked: list[load.Request] = []
 
     def live() -> None:
         door = delivery.Delivery(url, "c", node)
-        while not stopped.wait(0.1):
+        while not stopped.is_set():
             beat = records.AgentHeartbeat(
                 cluster="c",
                 node=node,
@@ -224,11 +224,14 @@ def answering(
             known = {r.request_id for r in asked}
             ack = door.deliver(heartbeat=beat, acknowledged=done)
             asked.extend(r for r in ack.requests if r.request_id not in known)
+            heard.set()
+            stopped.wait(0.1)
         door.close()
 
     agent = threading.Thread(target=live)
     agent.start()
     try:
+        assert heard.wait(30), "no heartbeat was stored"
         yield asked
     finally:
         stopped.set()

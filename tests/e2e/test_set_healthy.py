@@ -35,3 +35,6 @@ def test_a_repaired_node_comes_back_and_stays(up: Any) -> None:
         up.sandbox.run(["env", f"SLURMD_NODENAME={node}", str(up.sandbox.layout.bin / "healthcheck")])
         up.until("heartbeat without a fault", lambda: up.rows(since, node))
         assert up.drained(node) is None
+
+    up.sandbox.fault(node, "xid", code=79)
+    up.until("drain of a node that broke again", lambda: up.drained(node))

@@ -484,6 +484,18 @@ def test_an_administrator_who_resumes_a_node_is_not_overruled() -> None:
     assert policy.decide(scene(events=(), drains=(done,), jobs=()), ENFORCE) == ()
 
 
+def test_a_node_that_breaks_again_after_its_repair_is_drained_again() -> None:
+    """The old events are still fresh and name the same part: only a fault that began after the drain's end is new."""
+    old, new = event(1, at=ago(120), observed_at=ago(120)), event(2, at=ago(10), observed_at=ago(10))
+    over = drain("n2", 110, event_ids=(old.event_id,), state="resumed", ended_at=ago(60))
+    again = scene(events=(old, new), heartbeats={"n2": beat("n2", new)}, drains=(over,), jobs=())
+    assert acts(again) == [("drain", "n2")]
+    stands = scene(events=(old, new), heartbeats={"n2": beat("n2", old)}, drains=(over,), jobs=())
+    assert acts(stands) == [], "the same fault, which a person chose to live with"
+    vague = dataclasses.replace(beat("n2", new), faults={"xid:gpu3": {**fault(new), "since": None}})
+    assert acts(scene(events=(old, new), heartbeats={"n2": vague}, drains=(over,), jobs=())) == []
+
+
 def refusals(seen: view.View, config: settings.PolicySettings = ENFORCE) -> list[tuple[str, str]]:
     return [(d.node, d.held) for d in policy.decide(seen, config) if d.action == "refuse"]
 
