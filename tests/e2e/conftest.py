@@ -129,3 +129,9 @@ def up() -> Iterator[Cluster]:
 def gangs() -> Iterator[Cluster]:
     """The same for all gangs of a module, one after another."""
     yield from _booted()
+
+
+@pytest.fixture(scope="module")
+def calm() -> Iterator[Cluster]:
+    """The same for all tests of a module that leave the cluster's nodes as they were."""
+    yield from _booted()

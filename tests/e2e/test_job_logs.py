@@ -17,6 +17,12 @@ ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
 
 
 @pytest.fixture
+def up(calm: Any) -> Any:
+    """One cluster for all of them: no node is touched."""
+    return calm
+
+
+@pytest.fixture
 def home() -> Iterator[Path]:
     """A directory in which that user works."""
     with tempfile.TemporaryDirectory() as directory:

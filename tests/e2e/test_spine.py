@@ -37,10 +37,10 @@ def two_node_job(up: Any, script: str = RESUMES) -> tuple[int, list[str]]:
     return job, up.running(job)
 
 
-def test_1_a_clean_job_has_no_verdict(up: Any) -> None:
+def test_1_a_clean_job_has_no_verdict(calm: Any) -> None:
     """COMPLETED, nothing to explain, and an ETTR whose parts add up to the wall time."""
-    job = up.sandbox.submit("sleep 5", nodes=2, gres="gpu:8")
-    report = up.reported(job, ended)
+    job = calm.sandbox.submit("sleep 5", nodes=2, gres="gpu:8")
+    report = calm.reported(job, ended)
     (attempt,) = report["attempts"]
     assert (attempt["state"], attempt["verdict"], attempt["n_gpus"]) == ("COMPLETED", None, 16)
     ettr = report["ettr"]
@@ -55,7 +55,7 @@ def test_1_a_clean_job_has_no_verdict(up: Any) -> None:
     )
     assert ettr["wall_s"] == pytest.approx(sum(ettr[p] for p in parts), abs=1e-6)
     assert 0 < ettr["measured"] <= 1
-    assert all(up.drained(node) is None for node in up.sandbox.layout.node_names)
+    assert all(calm.drained(node) is None for node in calm.sandbox.layout.node_names)
 
 
 def test_2_a_gpu_falls_off_the_bus_under_a_job(up: Any) -> None:
@@ -106,27 +106,27 @@ def test_3_a_node_crashes(up: Any) -> None:
     assert report["attempts"][1]["state"] == "COMPLETED"
 
 
-def test_4_a_users_traceback_is_the_users(up: Any) -> None:
+def test_4_a_users_traceback_is_the_users(calm: Any) -> None:
     """Exit 1 with a traceback is user_program although an old, unrelated Xid is in the database."""
-    nodes = up.sandbox.layout.node_names
+    nodes = calm.sandbox.layout.node_names
     for node in nodes:
-        up.sandbox.fault(node, "xid", code=31, gpu=2)
-    up.until(
+        calm.sandbox.fault(node, "xid", code=31, gpu=2)
+    calm.until(
         "old events of kernel and NVML",
-        lambda: len(up.rows("SELECT 1 FROM probing.health_event WHERE kind = 'xid'")) >= 2 * len(nodes),
+        lambda: len(calm.rows("SELECT 1 FROM probing.health_event WHERE kind = 'xid'")) >= 2 * len(nodes),
     )
     with_old_xids = (
         "UPDATE probing.health_event SET at = at - interval '2 hours' WHERE kind = 'xid' RETURNING 1"
     )
-    assert up.rows(with_old_xids)
+    assert calm.rows(with_old_xids)
     script = "sleep 3; python3 -c 'raise ValueError(\"bad batch\")'"
-    job = up.sandbox.submit(script, nodes=1, gres="gpu:8")
-    report = up.reported(job, ended)
+    job = calm.sandbox.submit(script, nodes=1, gres="gpu:8")
+    report = calm.reported(job, ended)
     (attempt,) = report["attempts"]
     assert (attempt["state"], attempt["exit_code"]) == ("FAILED", 1)
     assert attempt["verdict"]["domain"] == "user_program"
     assert all(e["kind"] != "xid" for e in attempt["verdict"]["evidence"])
-    assert all(up.drained(node) is None for node in nodes)
+    assert all(calm.drained(node) is None for node in nodes)
 
 
 def test_5_the_database_is_away_when_it_happens(up: Any) -> None:
