@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from probing_cluster.core import records
+from probing_cluster.core import vocabulary
 from probing_cluster.db import arrow
 
 _SQL = Path(__file__).parent / "sql"
@@ -148,7 +148,7 @@ def read(
         return Facts(
             since=since,
             until=until,
-            attempts=rows("pg_attempts", ATTEMPT, *span, ",".join(sorted(records.JOB_SIDE_SOURCES))),
+            attempts=rows("pg_attempts", ATTEMPT, *span, ",".join(sorted(vocabulary.JOB_SIDE_SOURCES))),
             events=rows("pg_events", EVENT, *span, ",".join(KINDS)),
             outages=out if out is not None else rows("pg_outages", OUTAGE, *span),
             notes=rows("pg_notes", NOTE, until, cluster),

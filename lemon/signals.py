@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from probing_cluster.core import clock, records
+from probing_cluster.core import clock, vocabulary
 from probing_cluster.lemon import episodes, gather, model, trends
 
 _SQL = Path(__file__).parent / "sql"
@@ -282,7 +282,7 @@ def _gangs(
 
 def _context(facts: gather.Facts) -> datafusion.SessionContext:
     context = datafusion.SessionContext()
-    job_side = pc.is_in(facts.events["source"], value_set=pa.array(sorted(records.JOB_SIDE_SOURCES)))
+    job_side = pc.is_in(facts.events["source"], value_set=pa.array(sorted(vocabulary.JOB_SIDE_SOURCES)))
     tables = {
         "attempt": facts.attempts,
         "event": facts.events.append_column("job_side", job_side),

@@ -20,7 +20,7 @@ import pyarrow.dataset as ds
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import claims, evidence_view, judge, signatures, taxonomy
 from probing_cluster.attribution.verdict.rules import user_error
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 
 _SQL = Path(__file__).parent / "sql"
 _TABLES = ("attempts", "attempt_nodes", "events")
@@ -157,7 +157,7 @@ def ranked(sorts: pa.Table) -> pa.Table:
         for r in sorts.to_pylist()
     ]
     # What the job's own side said needs full judging: it may move the window.
-    told = [r["source"] in records.JOB_SIDE_SOURCES for r in sorts.to_pylist()]
+    told = [r["source"] in vocabulary.JOB_SIDE_SOURCES for r in sorts.to_pylist()]
     columns = {
         "rank": pa.array([rank(s) for s in found], pa.int64()),
         "root": pa.array([t or can_convict(s) for s, t in zip(found, told, strict=True)], pa.bool_()),
