@@ -170,15 +170,6 @@ class DirectActions:
         return found
 
 
-def connect(slurm: settings.SlurmSettings, run: commands.Runner | None = None) -> Actions:
-    """The acts through the helper where one is configured, otherwise by this process."""
-    if slurm.helper_socket:
-        from probing_cluster.slurm_plugins.acts import node_helper
-
-        return node_helper.HelperActions(slurm)
-    return DirectActions(slurm, run=run)
-
-
 def _not_this_attempt(
     job: live_records.LiveJob, start_at: datetime, restart: int, nodes: frozenset[str]
 ) -> str:
