@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from probing_cluster.core.errors import MalformedInput
@@ -49,6 +49,25 @@ def require_utc(name: str, value: datetime) -> datetime:
 def from_epoch_s(seconds: float) -> datetime:
     """The UTC instant `seconds` after 1970-01-01T00:00:00Z."""
     return datetime.fromtimestamp(seconds, UTC)
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ONE_US = timedelta(microseconds=1)
+
+
+def to_us(at: datetime) -> int:
+    """Microseconds since 1970, exactly."""
+    return (at - EPOCH) // ONE_US
+
+
+def from_us(us: int) -> datetime:
+    """The UTC instant `us` microseconds after 1970-01-01T00:00:00Z."""
+    return EPOCH + timedelta(microseconds=us)
+
+
+def span_us(span: timedelta) -> int:
+    """A span in whole microseconds."""
+    return span // ONE_US
 
 
 def iso_z(at: datetime) -> str:

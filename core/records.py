@@ -150,9 +150,6 @@ class HealthEvent(FromRow):
     detail: Mapping[str, Any] = doc("further decoded fields of the source", default_factory=dict)
 
 
-JOB_SIDE_SOURCES = frozenset({"joblog", "probe", "dump"})
-"""Sources a user's process can write: never by themselves a drain, a requeue, a certain hardware verdict or a lemon signal."""
-
 ADAPTER_CODES = frozenset({"health_compromised", "health_fatal", "cmd_timeout", "init_failed"})
 """Codes by which a network adapter's driver speaks of its firmware: that a port of it reads as up takes none of it away."""
 

@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from probing_cluster.core import errors, records
@@ -77,6 +78,9 @@ LANES = ("files", "fabric", "gpu", "mounts", "tools", "ipmi", "self")
 
 `self` is judged by the runner after the others: it reads nothing."""
 
+_PACKAGE, _FOLDER = "probing_cluster.healthchecks.checks", Path(__file__).parent / "checks"
+"""By name and by path: every check imports this module, so this module imports none of them."""
+
 MAX_DEADLINE_S = 50.0
 """Slurm gives HealthCheckProgram 60 s; no single check may want more than a sweep can have."""
 
@@ -84,11 +88,9 @@ MAX_DEADLINE_S = 50.0
 @functools.cache
 def load() -> Mapping[str, Check]:
     """Every registered check by name, in alphabetical order."""
-    from probing_cluster.healthchecks import checks
-
     found: dict[str, Check] = {}
-    for module in sorted(pkgutil.iter_modules(checks.__path__), key=lambda m: m.name):
-        check = importlib.import_module(f"{checks.__name__}.{module.name}").CHECK
+    for module in sorted(pkgutil.iter_modules([str(_FOLDER)]), key=lambda m: m.name):
+        check = importlib.import_module(f"{_PACKAGE}.{module.name}").CHECK
         if check.name != module.name or check.lane not in LANES:
             msg = f"{module.name}.py registers a check named {check.name!r} in lane {check.lane!r}"
             raise errors.MalformedInput(msg)

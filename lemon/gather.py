@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from probing_cluster.core import records
+from probing_cluster.core import clock, vocabulary
 from probing_cluster.db import arrow
 
 _SQL = Path(__file__).parent / "sql"
@@ -148,7 +148,7 @@ def read(
         return Facts(
             since=since,
             until=until,
-            attempts=rows("pg_attempts", ATTEMPT, *span, ",".join(sorted(records.JOB_SIDE_SOURCES))),
+            attempts=rows("pg_attempts", ATTEMPT, *span, ",".join(sorted(vocabulary.JOB_SIDE_SOURCES))),
             events=rows("pg_events", EVENT, *span, ",".join(KINDS)),
             outages=out if out is not None else rows("pg_outages", OUTAGE, *span),
             notes=rows("pg_notes", NOTE, until, cluster),
@@ -163,19 +163,14 @@ def outage_table(outages: Iterable[Outage], since: datetime, until: datetime) ->
     rows = [
         {
             "node": o.node,
-            "start_us": to_us(o.start_at),
-            "end_us": None if o.end_at is None else to_us(o.end_at),
+            "start_us": clock.to_us(o.start_at),
+            "end_us": None if o.end_at is None else clock.to_us(o.end_at),
             "reason": o.reason,
         }
         for o in outages
         if since <= o.start_at < until
     ]
     return pa.Table.from_pylist(rows, schema=OUTAGE)
-
-
-def to_us(at: datetime) -> int:
-    """Microseconds since 1970, UTC."""
-    return round(at.timestamp() * 1e6)
 
 
 def _rows(reader: arrow.Reader, name: str, schema: pa.Schema, *given: Any) -> pa.Table:

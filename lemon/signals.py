@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from probing_cluster.core import clock, records
+from probing_cluster.core import clock, vocabulary
 from probing_cluster.lemon import episodes, gather, model, trends
 
 _SQL = Path(__file__).parent / "sql"
@@ -155,8 +155,8 @@ def compute(facts: gather.Facts, *, recent: datetime | None = None, cap_s: float
     """
     context = _context(facts)
     recent = recent or facts.since
-    bounds = {"since_us": gather.to_us(facts.since), "until_us": gather.to_us(facts.until)}
-    since = {"recent_us": gather.to_us(recent)}
+    bounds = {"since_us": clock.to_us(facts.since), "until_us": clock.to_us(facts.until)}
+    since = {"recent_us": clock.to_us(recent)}
     _view(context, "failure", "failures", **bounds)
     _view(context, "place", "places", **bounds)
     _view(context, "piece", "pieces")
@@ -244,13 +244,13 @@ def _numbered(names: Sequence[str | None]) -> npt.NDArray[np.int64]:
 
 
 def _age_days(at_us: int, until: datetime) -> float:
-    return (gather.to_us(until) - at_us) / DAY_US
+    return (clock.to_us(until) - at_us) / DAY_US
 
 
 def _daily_exposure(pieces: pa.Table, number: Mapping[str, int], facts: gather.Facts) -> Floats:
     """(nodes, days) days in use by day of age, newest first."""
-    until = gather.to_us(facts.until)
-    n_days = max(1, -(-(until - gather.to_us(facts.since)) // DAY_US))
+    until = clock.to_us(facts.until)
+    n_days = max(1, -(-(until - clock.to_us(facts.since)) // DAY_US))
     node = np.array([number[n] for n in pieces["node"].to_pylist()], np.int64)
     young = (until - pieces["end_us"].to_numpy()) / DAY_US
     old = (until - pieces["start_us"].to_numpy()) / DAY_US
@@ -270,7 +270,7 @@ def _gangs(
     rows: Sequence[Mapping[str, Any]], number: Mapping[str, int], nodes: Sequence[Node], until: datetime
 ) -> tuple[list[tuple[npt.NDArray[np.int64], float]], Floats]:
     """Node indices and chance of hardware of each failure that names nobody, and their ages."""
-    cleared = {n.node: gather.to_us(n.cleared_at) for n in nodes if n.cleared_at is not None}
+    cleared = {n.node: clock.to_us(n.cleared_at) for n in nodes if n.cleared_at is not None}
     found, ages = [], []
     for row in rows:
         members = [number[n] for n in row["nodes"] if cleared.get(n, row["at_us"]) <= row["at_us"]]
@@ -282,7 +282,7 @@ def _gangs(
 
 def _context(facts: gather.Facts) -> datafusion.SessionContext:
     context = datafusion.SessionContext()
-    job_side = pc.is_in(facts.events["source"], value_set=pa.array(sorted(records.JOB_SIDE_SOURCES)))
+    job_side = pc.is_in(facts.events["source"], value_set=pa.array(sorted(vocabulary.JOB_SIDE_SOURCES)))
     tables = {
         "attempt": facts.attempts,
         "event": facts.events.append_column("job_side", job_side),

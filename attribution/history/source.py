@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from probing_cluster.attribution.verdict import signatures
-from probing_cluster.core import records
+from probing_cluster.core import clock, records
 from probing_cluster.db import arrow
 
 _SQL = Path(__file__).parent / "sql"
@@ -121,7 +121,7 @@ class ParquetSource:
 
     def attempts(self, since: datetime, until: datetime) -> pa.Table:
         """See Source."""
-        inside = (ds.field("start_us") < _us(until)) & (ds.field("end_us") >= _us(since))
+        inside = (ds.field("start_us") < clock.to_us(until)) & (ds.field("end_us") >= clock.to_us(since))
         return (
             self._months("attempts")
             .to_table(columns=ATTEMPT_SCHEMA.names, filter=inside)
@@ -130,7 +130,7 @@ class ParquetSource:
 
     def events(self, since: datetime, until: datetime) -> pa.Table:
         """See Source."""
-        inside = (ds.field("at_us") >= _us(since)) & (ds.field("at_us") < _us(until))
+        inside = (ds.field("at_us") >= clock.to_us(since)) & (ds.field("at_us") < clock.to_us(until))
         given = ["event_id", "at_us", "device", "gpu_uuid", "pci_bus_id", "job_id", "node_idx", "sort_idx"]
         found = self._months("events").to_table(columns=given, filter=inside)
         found = self._named(found, "nodes", "node_idx", ("cluster", "node"))
@@ -181,7 +181,3 @@ def signature_table(events: pa.Table) -> pa.Table:
             }
         )
     return pa.Table.from_pylist(rows, schema=SIGNATURE_SCHEMA)
-
-
-def _us(at: datetime) -> int:
-    return round(at.timestamp() * 1e6)

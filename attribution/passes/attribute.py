@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent import futures
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Self
 
 import numpy as np
@@ -34,8 +34,6 @@ BATCH = 2000
 MANY = 200
 """From so many ended attempts on they are sorted out column by column first."""
 _Before = Mapping[cases.Key, records.Verdict]
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ONE = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,11 +101,13 @@ def _attribute(
     if job_ids is not None:
         keys = work.judge(_of_jobs(source, since, until, job_ids, settled))
     elif since is not None or until is not None:
-        parts = work.slices(since or _EPOCH, min(until or settled + _ONE, settled + _ONE), unjudged=False)
+        parts = work.slices(
+            since or clock.EPOCH, min(until or settled + clock.ONE_US, settled + clock.ONE_US), unjudged=False
+        )
         return _together(list(parts), dry_run=work.dry_run)
     else:
         source.reopen_for_arrivals(work.grown)
-        waiting = pending.read(source, _EPOCH, settled + _ONE, limit, unjudged=True)
+        waiting = pending.read(source, clock.EPOCH, settled + clock.ONE_US, limit, unjudged=True)
         many = waiting.num_rows >= MANY
         keys = work.judge_many(waiting) if many else work.judge(source.attempts_of(pending.keys(waiting)))
     return work.done(keys)
@@ -129,11 +129,11 @@ def in_slices(
     """
     now = at.now()
     is_open = since is None and until is None
-    last = min(until or now + _ONE, now + _ONE)
+    last = min(until or now + clock.ONE_US, now + clock.ONE_US)
     with _Pass(source, _policy(config), now, dry_run=dry_run) as work:
         if is_open:
             source.reopen_for_arrivals(work.grown)
-        for _, done in work.slices(since or _EPOCH, last, unjudged=is_open):
+        for _, done in work.slices(since or clock.EPOCH, last, unjudged=is_open):
             yield done
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import pyarrow.dataset as ds
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import claims, evidence_view, judge, signatures, taxonomy
 from probing_cluster.attribution.verdict.rules import user_error
-from probing_cluster.core import records
+from probing_cluster.core import clock, records, vocabulary
 
 _SQL = Path(__file__).parent / "sql"
 _TABLES = ("attempts", "attempt_nodes", "events")
@@ -41,7 +41,7 @@ def month_slices(since: datetime, until: datetime) -> Iterator[Slice]:
         first = datetime(at.year, at.month, 1, tzinfo=UTC)
         following = datetime(first.year + first.month // 12, first.month % 12 + 1, 1, tzinfo=UTC)
         end = min(until, following)
-        yield Slice(since_us=to_us(at), until_us=to_us(end))
+        yield Slice(since_us=clock.to_us(at), until_us=clock.to_us(end))
         at = end
 
 
@@ -97,9 +97,11 @@ class Bulk:
 
     def summary(self, part: Slice) -> pa.Table:
         """attempt_id, n_root, last_own_row per failed attempt with anything that argues in its window."""
-        one_us = timedelta(microseconds=1)
         return self._run(
-            "bulk_summary", part, slack_us=evidence_view.SLACK // one_us, own_us=user_error.NEAR // one_us
+            "bulk_summary",
+            part,
+            slack_us=clock.span_us(evidence_view.SLACK),
+            own_us=clock.span_us(user_error.NEAR),
         )
 
     def candidates(self, part: Slice, attempt_ids: Iterable[int]) -> pa.Table:
@@ -157,7 +159,7 @@ def ranked(sorts: pa.Table) -> pa.Table:
         for r in sorts.to_pylist()
     ]
     # What the job's own side said needs full judging: it may move the window.
-    told = [r["source"] in records.JOB_SIDE_SOURCES for r in sorts.to_pylist()]
+    told = [r["source"] in vocabulary.JOB_SIDE_SOURCES for r in sorts.to_pylist()]
     columns = {
         "rank": pa.array([rank(s) for s in found], pa.int64()),
         "root": pa.array([t or can_convict(s) for s, t in zip(found, told, strict=True)], pa.bool_()),
@@ -187,15 +189,5 @@ def rank(signature: signatures.Signature) -> int:
     )
 
 
-def to_us(at: datetime) -> int:
-    """Microseconds since 1970, UTC."""
-    return round(at.timestamp() * 1e6)
-
-
-def from_us(us: int) -> datetime:
-    """The UTC instant of microseconds since 1970."""
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)
-
-
 def _month(us: int) -> str:
-    return from_us(us).strftime("%Y-%m")
+    return clock.from_us(us).strftime("%Y-%m")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,10 @@ from probing_cluster.attribution.verdict import (
     signatures,
 )
 from probing_cluster.attribution.verdict.rules import user_error
-from probing_cluster.core import records
+from probing_cluster.core import clock, records
 from probing_cluster.db import store
 
 _SQL = Path(__file__).parent / "sql"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_US = timedelta(microseconds=1)
 _DAY_US = 86_400_000_000
 
 Flags = npt.NDArray[np.bool_]
@@ -165,15 +163,15 @@ class _Sorter:
 
     def _unwatched(self, names: Sequence[str], watched: Mapping[str, assign_rows.Watch]) -> Flags:
         never = np.iinfo(np.int64).min
-        last = np.array([_us(watched[n].last) if n in watched else never for n in names], np.int64)
+        last = np.array([clock.to_us(watched[n].last) if n in watched else never for n in names], np.int64)
         end = self._end[self._attempt]
         unseen = last[self._node] < end - 60_000_000
         gaps = [(i, *gap) for i, n in enumerate(names) if n in watched for gap in watched[n].gaps]
         if gaps:
             nodes, froms, tos = zip(*gaps, strict=True)
             node = np.array(nodes, np.int64)
-            since = np.array([never if at is None else _us(at) for at in froms], np.int64)
-            until = np.array([_us(at) for at in tos], np.int64)
+            since = np.array([never if at is None else clock.to_us(at) for at in froms], np.int64)
+            until = np.array([clock.to_us(at) for at in tos], np.int64)
             # The last gap of the place's node that began before the end: gaps are in order of node and time.
             before, width = self._end.min() - 1, self._end.max() - self._end.min() + 2
             began = node * width + np.maximum(since, before) - before
@@ -203,8 +201,8 @@ class _Sorter:
         shared = _shared(read, sorts, of, first, last)
         events = _Events(read, sorts, of, self._names)
         start, end = self._from[self._attempt], self._to[self._attempt]
-        near = np.maximum(start, (self._end - user_error.NEAR // _US)[self._attempt])
-        over = (self._end + evidence_view.SLACK // _US)[self._attempt]
+        near = np.maximum(start, (self._end - clock.span_us(user_error.NEAR))[self._attempt])
+        over = (self._end + clock.span_us(evidence_view.SLACK))[self._attempt]
         argues = events.within(self._node, start, end, events.weight == Weight.ARGUES)
         own = events.within(self._node, near, over, events.weight == Weight.USER)
         outside = events.within(self._node, start - _DAY_US, start - 1, events.root)
@@ -228,7 +226,7 @@ class _Sorter:
             np.isin(self._node, [i for i, name in enumerate(names) if name in some])
             for some in (standing, lasting)
         )
-        short = self._end - self._start <= assign_rows.SHORT // _US
+        short = self._end - self._start <= clock.span_us(assign_rows.SHORT)
         flags = np.zeros(len(self._node), np.bool_)
         for place in np.flatnonzero(faulty & (short[self._attempt] | any_length)):
             attempt, name = self._attempt[place], names[self._node[place]]
@@ -384,8 +382,5 @@ def _sorts(events: pa.Table) -> tuple[list[_Sort], co_residency.Numbers]:
 
 
 def _at(us: Any) -> datetime:
-    return _EPOCH + timedelta(microseconds=int(us))
-
-
-def _us(at: datetime) -> int:
-    return (at - _EPOCH) // _US
+    """The instant of one of NumPy's integers."""
+    return clock.from_us(int(us))

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from probing_cluster.attribution.passes import bulk, reattribute
 from probing_cluster.attribution.verdict import case as cases
-from probing_cluster.core import errors
+from probing_cluster.core import clock, errors
 
 RETRIES = 3
 """How often a slice is tried again elsewhere."""
@@ -82,7 +82,7 @@ def slices(since: datetime, until: datetime, days: float | None = None) -> Itera
     at = since
     while at < until:
         end = min(until, at + timedelta(days=days))
-        yield bulk.Slice(since_us=bulk.to_us(at), until_us=bulk.to_us(end))
+        yield bulk.Slice(since_us=clock.to_us(at), until_us=clock.to_us(end))
         at = end
 
 

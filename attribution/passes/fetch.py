@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,12 +16,11 @@ from probing_cluster.attribution.passes import assign_rows, incidents
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import co_residency as crowds
 from probing_cluster.attribution.verdict import evidence_view, onset, signatures, taxonomy, window
-from probing_cluster.core import records
+from probing_cluster.core import clock, records
 from probing_cluster.db import store
 
 _R = TypeVar("_R")
 _SQL = Path(__file__).parent / "sql"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 PAST = timedelta(days=7)
 """How far back user-type Xids on one GPU make a pattern."""
@@ -279,7 +278,7 @@ class Fetcher:
         mine = [(i, a) for i, a in enumerate(attempts) if a.state == "PREEMPTED"]
         if not mine or crowd is None:
             return {}
-        ends = [(a.end_at - _EPOCH) // timedelta(microseconds=1) for _, a in mine if a.end_at is not None]
+        ends = [clock.to_us(a.end_at) for _, a in mine if a.end_at is not None]
         nodes = pa.array([a.nodes for _, a in mine], pa.list_(pa.string()))
         found = crowd.successors(ends, [a.job_id for _, a in mine], nodes)
         by = {i: row for (i, _), row in zip(mine, found, strict=True) if row is not None}

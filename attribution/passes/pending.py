@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +12,12 @@ import pyarrow.compute as pc
 
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import co_residency, judge
+from probing_cluster.core import clock
 from probing_cluster.db import store
 
 SLICE = 20_000
 """About so many ended attempts of a span are looked at at once; bounds memory."""
 _MOST = 1 << 62
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ONE = timedelta(microseconds=1)
 _DAY_US = 86_400_000_000
 _SQL = Path(__file__).parent / "sql"
 
@@ -50,12 +49,12 @@ def read_slice(
     last = last_end(found)
     if last > since:
         return found.filter(pc.less(found["end_at"], pa.scalar(last, found["end_at"].type))), last
-    return read(source, since, since + _ONE, unjudged=unjudged), since + _ONE
+    return read(source, since, since + clock.ONE_US, unjudged=unjudged), since + clock.ONE_US
 
 
 def last_end(attempts: pa.Table) -> datetime:
     """When the last of them ended."""
-    return _EPOCH + int(co_residency.microseconds(attempts["end_at"]).max()) * _ONE
+    return clock.from_us(int(co_residency.microseconds(attempts["end_at"]).max()))
 
 
 def keys(attempts: pa.Table) -> list[cases.Key]:

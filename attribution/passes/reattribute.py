@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from probing_cluster.attribution.passes import bulk
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import findings, judge, onset, window
-from probing_cluster.core import records
+from probing_cluster.core import clock, records
 
 CHUNK = 5000
 """Attempts judged one by one whose events are held at once."""
@@ -132,7 +132,7 @@ def _keyed(table: pa.Table) -> pa.Table:
 
 def _typical(kind: Mapping[str, Any], source: bulk.Bulk) -> cases.Case:
     """A case that stands for every attempt of its kind."""
-    end = bulk.from_us(1_000_000_000_000_000)
+    end = clock.from_us(1_000_000_000_000_000)
     nodes = ("n0",) if kind["one_node"] else ("n0", "n1")
     attempt = records.JobAttempt(
         cluster="",
@@ -207,7 +207,7 @@ def _hung(case: cases.Case, row: Mapping[str, Any], source: bulk.Bulk) -> cases.
         return case
     stretch = window.window(attempt, began, source.policy)
     seen = source.around(
-        row["attempt_id"], row["end_us"], bulk.to_us(stretch.start_at), bulk.to_us(stretch.end_at)
+        row["attempt_id"], row["end_us"], clock.to_us(stretch.start_at), clock.to_us(stretch.end_at)
     )
     return dataclasses.replace(case, events=tuple(event_of(e, source) for e in seen.to_pylist()))
 
@@ -229,11 +229,11 @@ def make_case(
 def attempt_of(row: Mapping[str, Any], nodes: tuple[str, ...]) -> records.JobAttempt:
     """The attempt of one row of the history."""
     gpus = json.loads(row["gpus"]) if row.get("gpus") else None
-    start, end = bulk.from_us(row["start_us"]), bulk.from_us(row["end_us"])
+    start, end = clock.from_us(row["start_us"]), clock.from_us(row["end_us"])
     return records.JobAttempt(
         cluster=row.get("cluster") or "",
         job_id=row["job_id"],
-        submit_at=bulk.from_us(row["submit_us"]) if row.get("submit_us") is not None else start,
+        submit_at=clock.from_us(row["submit_us"]) if row.get("submit_us") is not None else start,
         start_at=start,
         end_at=end,
         state=row["state"],
@@ -253,7 +253,7 @@ def attempt_of(row: Mapping[str, Any], nodes: tuple[str, ...]) -> records.JobAtt
 def event_of(row: Mapping[str, Any], source: bulk.Bulk) -> records.HealthEvent:
     """The event of one row of the history; `detail["row"]` is its number there."""
     sort = source.sort(row["sort_idx"])
-    at = bulk.from_us(row["at_us"])
+    at = clock.from_us(row["at_us"])
     given = row.get("event_id")
     detail = json.loads(row["detail"]) if row.get("detail") else {}
     return records.HealthEvent(

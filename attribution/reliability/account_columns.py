@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from probing_cluster.attribution.reliability import ettr, run_account
-from probing_cluster.core import records
+from probing_cluster.core import clock, records
 from probing_cluster.db import arrow
 
-_US = timedelta(microseconds=1)
 _EXACT_US = 1 << 53
 """A float holds every whole number up to here; longer runs (285 years) are not accounted by columns."""
 _PARTS = ("suspended", "restart", "checkpoint", "lost", "productive")
@@ -48,10 +47,10 @@ def attempts_of(rows: pa.Table, now: datetime) -> Attempts:
     submit = _us_of(rows["submit_at"], 0)
     started, ended = (pc.is_valid(rows[name]).to_numpy() for name in ("start_at", "end_at"))
     start = np.where(started, _us_of(rows["start_at"], 0), submit)
-    end = np.where(ended, _us_of(rows["end_at"], 0), to_us(now))
+    end = np.where(ended, _us_of(rows["end_at"], 0), clock.to_us(now))
     known = np.where(pc.is_valid(rows["eligible_at"]).to_numpy(), _us_of(rows["eligible_at"], 0), submit)
     eligible = np.maximum(submit, known)
-    held = (rows["attempt"].to_numpy() > 1) & (eligible - submit <= run_account.REQUEUE_HOLD // _US)
+    held = (rows["attempt"].to_numpy() > 1) & (eligible - submit <= clock.span_us(run_account.REQUEUE_HOLD))
     return Attempts(
         rows=rows,
         first=np.flatnonzero(np.concatenate([[True], run_no[1:] != run_no[:-1]])),
@@ -171,7 +170,7 @@ class _Seen:
             jobs, clusters = a.rows["job_id"].to_numpy(), a.rows["cluster"]
             told = {job_id for _, job_id, _ in progress}
             for i in np.flatnonzero(np.isin(jobs, list(told))):
-                key = (clusters[i].as_py(), int(jobs[i]), from_us(int(a.submit[i])))
+                key = (clusters[i].as_py(), int(jobs[i]), clock.from_us(int(a.submit[i])))
                 if (mine := progress.get(key)) is not None:
                     _put(int(i), mine, int(a.end[i]) if a.ended[i] else None, flags, times)
         return cls(**flags, **times)
@@ -186,8 +185,8 @@ def _put(
 ) -> None:
     flags["any"][i] = True
     if mine.first_step_at is not None:
-        flags["first_known"][i], times["first"][i] = True, to_us(mine.first_step_at)
-    saved = [at for at in (to_us(c.at) for c in mine.checkpoints) if end_us is None or at <= end_us]
+        flags["first_known"][i], times["first"][i] = True, clock.to_us(mine.first_step_at)
+    saved = [at for at in (clock.to_us(c.at) for c in mine.checkpoints) if end_us is None or at <= end_us]
     if saved:
         flags["saved_known"][i], times["saved"][i] = True, max(saved)
     times["blocked"][i] = min(_EXACT_US, round(sum(c.duration_s for c in mine.checkpoints) * 1e6))
@@ -227,7 +226,7 @@ def _table(a: Attempts, columns: Mapping[str, Any], now: datetime) -> pa.Table:
     )
     most = np.maximum.reduceat(gpus, a.first)
     made["n_gpus"] = pa.array(most, mask=most == -(1 << 62))
-    made["made_at"] = np.full(len(last), to_us(now))
+    made["made_at"] = np.full(len(last), clock.to_us(now))
     arrays = [_as(made[f.name], f.type) for f in wanted]
     return pa.Table.from_arrays(arrays, schema=wanted)
 
@@ -243,16 +242,3 @@ def _us_of(column: pa.ChunkedArray, missing: int) -> Ints:
 
 def _whole(values: Any) -> Ints:
     return np.rint(values).astype(np.int64)
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def to_us(at: datetime) -> int:
-    """Microseconds since 1970, exactly."""
-    return (at - _EPOCH) // _US
-
-
-def from_us(us: int) -> datetime:
-    """The UTC instant of microseconds since 1970."""
-    return _EPOCH + us * _US

@@ -131,8 +131,8 @@ def _told(source: store.Store, columns: account_columns.Attempts) -> list[record
     given = {
         "job_ids": columns.rows["job_id"].to_pylist(),
         "kinds": [FIRST_STEP, LAST_STEP, CHECKPOINT],
-        "since": account_columns.from_us(int(columns.start[columns.started].min())),
-        "until": account_columns.from_us(int(columns.end.max())),
+        "since": clock.from_us(int(columns.start[columns.started].min())),
+        "until": clock.from_us(int(columns.end.max())),
     }
     return [db_rows.from_row(records.HealthEvent, row) for row in source.told(_PROGRESS, given)]
 

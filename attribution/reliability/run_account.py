@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution.reliability import ettr
-from probing_cluster.core import records
+from probing_cluster.core import clock, records
 
 Key = tuple[str, int, datetime]
 """Cluster, job id and submit time: what makes an attempt this attempt."""
@@ -80,7 +80,7 @@ def account(
     splits = {
         key: split(a, running[key], seen.get(key), given) for a in ordered if (key := _key(a)) in running
     }
-    wall_us = _us(end - begin)
+    wall_us = clock.span_us(end - begin)
     parts = {
         name: sum(getattr(s, name) for s in splits.values())
         for name in ("suspended", "restart", "checkpoint", "lost", "productive")
@@ -141,7 +141,7 @@ def _restart_us(
     if seen is not None:
         if seen.first_step_at is None or attempt.start_at is None:
             return 2**62  # it never made a step: all of it was restart
-        return max(0, _us(seen.first_step_at - attempt.start_at))
+        return max(0, clock.span_us(seen.first_step_at - attempt.start_at))
     return min(round(assume.restart_s * 1e6), int(active_us * ASSUMED_RESTART_FRAC))
 
 
@@ -154,7 +154,7 @@ def _lost_us(
     saved = [c.at for c in seen.checkpoints if attempt.end_at is None or c.at <= attempt.end_at]
     if not saved or attempt.end_at is None:
         return training_us
-    return max(0, _us(attempt.end_at - max(saved)))
+    return max(0, clock.span_us(attempt.end_at - max(saved)))
 
 
 def _checkpoint_us(training_us: int, seen: Progress | None, assume: Assumptions) -> int:
@@ -188,9 +188,9 @@ def _timeline(
         while alive and alive[0][2] <= left:
             heapq.heappop(alive)
         if alive:
-            running[alive[0][1]] = running.get(alive[0][1], 0) + _us(right - left)
+            running[alive[0][1]] = running.get(alive[0][1], 0) + clock.span_us(right - left)
         elif waiting > 0:
-            queued_us += _us(right - left)
+            queued_us += clock.span_us(right - left)
     return running, queued_us
 
 
@@ -233,10 +233,6 @@ def _end(attempt: records.JobAttempt, now: datetime) -> datetime:
 
 def _key(attempt: records.JobAttempt) -> Key:
     return (attempt.cluster, attempt.job_id, attempt.submit_at)
-
-
-def _us(span: timedelta) -> int:
-    return span // timedelta(microseconds=1)
 
 
 def _expected(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution.verdict import evidence_view, findings, gpus, signatures, taxonomy
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 
 Adjust = Callable[[evidence_view.Sighting, float], float]
 """A rule's own change to the weight of one sighting."""
@@ -116,7 +116,7 @@ def weigh(seen: evidence_view.Sighting) -> float:
     elif seen.taken:
         return 0.0
     elif seen.when is evidence_view.When.AFTER_END:
-        weight *= 0.9 if seen.event.source in evidence_view.POLLED else 0.6
+        weight *= 0.9 if seen.event.source in vocabulary.POLLED_SOURCES else 0.6
     return weight
 
 
@@ -157,7 +157,7 @@ def joined(weights: Sequence[float]) -> float:
 
 def family(source: str) -> str:
     """Sources that look through the same eyes count once."""
-    return "kernel" if source in ("kernel", "import") else source
+    return "kernel" if source in vocabulary.KERNEL_LOG_SOURCES else source
 
 
 def supported(weight: float, case: evidence_view.Scene, cause: str) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from probing_cluster.attribution.verdict import case as cases
-from probing_cluster.core import records
+from probing_cluster.core import clock, records
 
 NEAR = timedelta(minutes=15)
 """Who starts within this after a preemption may have caused it."""
 _SLACK_US = 1_000_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_US = timedelta(microseconds=1)
 _NULL = int(np.iinfo(np.int64).min)
 
 Numbers = npt.NDArray[np.int64]
@@ -51,8 +49,8 @@ class Crowd:
         self, attempt: records.JobAttempt, nodes: Iterable[str], since: datetime, until: datetime
     ) -> dict[str, tuple[cases.Span, ...]]:
         """When others than `attempt` ran on these nodes, as far as that touches a stretch of time."""
-        mine = (attempt.job_id, (attempt.submit_at - _EPOCH) // _US)
-        low, high = (since - _EPOCH) // _US, (until - _EPOCH) // _US
+        mine = (attempt.job_id, clock.to_us(attempt.submit_at))
+        low, high = clock.to_us(since), clock.to_us(until)
         found = {node: self._over(node, mine, low, high) for node in nodes}
         return {node: spans for node, spans in found.items() if spans}
 
@@ -69,7 +67,7 @@ class Crowd:
         if n:
             starts = self._start[self._by_rank]
             first = np.searchsorted(starts, end - _SLACK_US, "left")
-            last = np.searchsorted(starts, end + NEAR // _US, "right")
+            last = np.searchsorted(starts, end + clock.span_us(NEAR), "right")
             key = self._node * (n + 1) + self._rank
             at = np.searchsorted(key, node * (n + 1) + first[attempt], "left")
             until = np.searchsorted(key, node * (n + 1) + last[attempt], "left")
@@ -129,4 +127,4 @@ def instants(column: pa.ChunkedArray) -> list[datetime | None]:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _at(us: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=us)
+    return clock.from_us(us)

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import findings, gpus, onset, signatures, taxonomy, window
-from probing_cluster.core import hostlist, records
+from probing_cluster.core import hostlist, records, vocabulary
 
 SLACK = timedelta(seconds=2)
 """Slurm's times are whole seconds and clocks differ a little."""
@@ -20,10 +20,6 @@ CRASHES = frozenset({4, 8, 11})
 
 OWN_HANDLING = timedelta(seconds=30)
 """A drain or requeue this long after the end still belongs to the attempt."""
-
-
-POLLED = frozenset({"nvml", "amdsmi", "sysfs", "mount", "check", "service", "ipmi", "agent"})
-"""Sources that look every so often: what they see may have happened some time before."""
 
 
 class When(StrEnum):
@@ -350,7 +346,9 @@ class _Looker:
             event=event,
             signature=signature,
             hold=hold,
-            when=When.RUNNING if standing else self._when(at, polled=event.source in POLLED),
+            when=When.RUNNING
+            if standing
+            else self._when(at, polled=event.source in vocabulary.POLLED_SOURCES),
             at=at,
             standing=standing,
             ours=self._acted_at is not None and at > self._acted_at and event.event_id not in self._own_ids,

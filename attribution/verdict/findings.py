@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.attribution.verdict import taxonomy
-from probing_cluster.core import errors, records
+from probing_cluster.core import errors, records, vocabulary
 
 _FILE = Path(__file__).with_name("findings.toml")
 
@@ -115,4 +115,4 @@ def kinds() -> frozenset[str]:
 
 def is_finding(event: records.HealthEvent) -> bool:
     """True for what a user's process could have written."""
-    return event.source in records.JOB_SIDE_SOURCES
+    return event.source in vocabulary.JOB_SIDE_SOURCES

@@ -1,11 +1,12 @@
 """Verdicts on attempts about which nothing was seen that argues: how they ended is all there is to go by.
 
-Of a day's ended attempts most are such. One attempt of each way to end is judged, with stand-ins for what its sentences
-name (nodes, user, durations), and speaks for the others; who is such an attempt, `triage` says.
+Of a day's ended attempts most are such. One attempt of each way to end is judged; its sentences become templates with
+parameters (nodes, user, durations), filled in for the others; who is such an attempt, `triage` says.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,9 +19,9 @@ from probing_cluster.attribution.verdict import co_residency, judge, phrases, wo
 from probing_cluster.core import hostlist, records
 
 _END = datetime(2026, 1, 1, tzinfo=UTC)
-# Characters for private use, and times no job takes: they stand in no sentence of their own.
-_NODES = ("\ue000", "\ue001")
-_USER = "\ue002"
+# Names that no node or user can have, and times that no job takes: the parameters of a template, as the judge sees them.
+_NODES = ("{nodes}", "{more nodes}")
+_USER = "{user}"
 _LIMIT_S = 300_003 * 86400.0
 _EARLY_S, _LATE_S = 100_001 * 86400.0 + 3600, 0.99 * _LIMIT_S
 
@@ -40,14 +41,29 @@ class Ending(NamedTuple):
     """True when it ended well before its time limit."""
 
 
+class _Template(NamedTuple):
+    """A sentence with parameters (nodes, user, ran, limit): text and a parameter's name by turns, text first and last."""
+
+    pieces: tuple[str, ...]
+
+    @classmethod
+    def of(cls, sentence: str, parameters: Mapping[str, str]) -> _Template:
+        """The template behind a sentence; `parameters` gives each one's name by how it stands in the sentence."""
+        longest_first = sorted(parameters, key=len, reverse=True)
+        pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", sentence)
+        return cls(tuple(parameters[p] if i % 2 else p for i, p in enumerate(pieces)))
+
+    def fill(self, values: Mapping[str, str]) -> str:
+        """The sentence with these values; each is put in as it is, whatever it looks like."""
+        return "".join(values[p] if i % 2 else p for i, p in enumerate(self.pieces))
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Answer:
     fields: dict[str, Any]
     """The verdict's fields that are the same for all."""
-    text: str
-    """The summary, what is ruled out and the next step, with NUL between, which no name has."""
-    node_list: str
-    ran: str
+    sentences: tuple[_Template, ...]
+    """The summary, what is ruled out, and the next step."""
 
 
 class Quiet:
@@ -85,12 +101,13 @@ class Quiet:
         answer = self._answers[ending]
         if answer is None:
             return None
-        node_list = nodes[0] if len(nodes) == 1 else hostlist.compress(nodes)
-        text = answer.text.replace(answer.node_list, node_list).replace(_USER, user or "the user")
+        values = {
+            "nodes": nodes[0] if len(nodes) == 1 else hostlist.compress(nodes),
+            "user": user or "the user",
+        }
         if limit_s:
-            text = text.replace(answer.ran, phrases.duration(ran_s))
-            text = text.replace(_LIMIT, phrases.duration(limit_s))
-        summary, *ruled_out, next_step = text.split("\0")
+            values |= {"ran": phrases.duration(ran_s), "limit": phrases.duration(limit_s)}
+        summary, *ruled_out, next_step = (sentence.fill(values) for sentence in answer.sentences)
         # What the judge made and the database held needs no second check.
         return records.of_checked(
             records.Verdict,
@@ -110,6 +127,8 @@ class Quiet:
         )
 
     def _judged(self, ending: Ending) -> _Answer | None:
+        if any(name in ending.reason for name in (*_NODES, _USER)):
+            return None
         nodes = _NODES[: 1 if ending.one_node else 2]
         ran_s = _EARLY_S if ending.early else _LATE_S
         attempt = records.JobAttempt(
@@ -132,15 +151,17 @@ class Quiet:
         made = judge.judge(case, made_at=self._made_at)
         if made is None or made.evidence or made.node or made.device:
             return None
-        node_list = hostlist.compress(nodes)
         # A sentence that begins with a name is written by what the name looks like.
         if any(s.startswith((*_NODES, _USER)) for s in (made.summary, made.next_step, *made.ruled_out)):
             return None
+        parameters = {hostlist.compress(nodes): "nodes", _USER: "user"}
+        if ending.limited:
+            parameters |= {phrases.duration(ran_s): "ran", _LIMIT: "limit"}
         return _Answer(
             fields={name: getattr(made, name) for name in _SAME},
-            text="\0".join((made.summary, *made.ruled_out, made.next_step)),
-            node_list=node_list,
-            ran=phrases.duration(ran_s),
+            sentences=tuple(
+                _Template.of(s, parameters) for s in (made.summary, *made.ruled_out, made.next_step)
+            ),
         )
 
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from probing_cluster.attribution.gang import finding
 from probing_cluster.attribution.verdict import evidence_view, gpus, signatures
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 
 LOOK_BACK = timedelta(minutes=10)
 """Before a gang's last progress: a mount may hang for long before somebody needs it."""
@@ -34,7 +34,7 @@ def live(
     found: dict[str, set[str]] = {}
     for event in told:
         signature = signatures.of(event)
-        if event.node not in attempt.nodes or event.source in records.JOB_SIDE_SOURCES:
+        if event.node not in attempt.nodes or event.source in vocabulary.JOB_SIDE_SOURCES:
             continue
         if signature.role is not signatures.Role.ROOT or _outlived(event.kind, event.at, onset_at):
             continue

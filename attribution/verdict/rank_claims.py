@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from probing_cluster.attribution.verdict import claims, evidence_view
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 
 _CHAIN = timedelta(seconds=60)
 """Overlapping checks see one hardware fault in any order within this time."""
@@ -104,7 +104,7 @@ def _explains(root: claims.Claim, claim: claims.Claim) -> bool:
 
 
 def _seen_on_a_node(claim: claims.Claim) -> bool:
-    return bool(claim.evidence) and claim.evidence[0].source not in records.JOB_SIDE_SOURCES
+    return bool(claim.evidence) and claim.evidence[0].source not in vocabulary.JOB_SIDE_SOURCES
 
 
 def _before(root: claims.Claim, claim: claims.Claim) -> bool:

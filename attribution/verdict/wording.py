@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from probing_cluster.attribution.verdict import claims, evidence_view, phrases, rank_claims
-from probing_cluster.core import digits, hostlist, records
+from probing_cluster.core import digits, hostlist, records, vocabulary
 
 _HAPPENED = {
     "gpu_lost": "{device} fell off the bus",
@@ -49,7 +49,7 @@ def summary(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> str:
         node=winner.node or "a node",
         on_node=f" on {winner.node}" if winner.node else "",
     )
-    if winner.words and winner.evidence and winner.evidence[0].source in records.JOB_SIDE_SOURCES:
+    if winner.words and winner.evidence and winner.evidence[0].source in vocabulary.JOB_SIDE_SOURCES:
         return _sentence(f"{text} (only the job's own side says so: {_clean(winner.words)})")
     if winner.words:
         text = (
@@ -64,13 +64,13 @@ def _by(winner: claims.Claim) -> str:
     first = next((e for e in winner.evidence), None)
     if first is None or winner.words:
         return ""
-    if first.source in records.JOB_SIDE_SOURCES:
+    if first.source in vocabulary.JOB_SIDE_SOURCES:
         return " (its own log says so; no node event confirms it)"
     return f" ({phrases.what(first)})"
 
 
 def _when(case: evidence_view.Scene, winner: claims.Claim) -> str:
-    if not winner.evidence or winner.evidence[0].source in records.JOB_SIDE_SOURCES:
+    if not winner.evidence or winner.evidence[0].source in vocabulary.JOB_SIDE_SOURCES:
         return ""
     before = case.end_at - winner.at
     if winner.at < case.start_at:
@@ -118,7 +118,7 @@ def _unknown(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> str:
 def _user_error(_case: evidence_view.Scene, ranking: rank_claims.Ranking) -> str:
     winner = ranking.winner
     first = next(iter(winner.evidence), None)
-    if first is not None and first.source in records.JOB_SIDE_SOURCES and not winner.by_elimination:
+    if first is not None and first.source in vocabulary.JOB_SIDE_SOURCES and not winner.by_elimination:
         return _sentence(f"The program failed by itself: {_clean(winner.words)}")
     return _sentence(f"The program {_clean(winner.words)}")
 

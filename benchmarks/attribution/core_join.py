@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from probing_cluster.attribution.passes import bulk
+from probing_cluster.core import clock
 
 SINCE = datetime(2025, 1, 1, tzinfo=UTC)
 UNTIL = SINCE + timedelta(days=336)
@@ -41,7 +42,7 @@ def n_nodes(directory: Path) -> int:
 
 def probing(directory: Path) -> pa.Table:
     """Ours, in one slice."""
-    whole = bulk.Slice(since_us=bulk.to_us(SINCE), until_us=bulk.to_us(UNTIL))
+    whole = bulk.Slice(since_us=clock.to_us(SINCE), until_us=clock.to_us(UNTIL))
     return bulk.Bulk(directory).strongest(whole)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from probing_cluster.control_plane.cli import commands
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.terminal import fault_names, node_table
-from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings
+from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings, vocabulary
 
 if TYPE_CHECKING:
     from probing_cluster.control_plane.policy import slurm_actions
@@ -220,7 +220,7 @@ def _drain(args: argparse.Namespace) -> int:
     failed = 0
     with store:
         person = store.speaker(who())
-        reason = sanitize.clean(f"{view.OWN_PREFIX} {args.reason} ({person})", 200)
+        reason = sanitize.clean(f"{vocabulary.OWN_PREFIX}{args.reason} ({person})", 200)
         hands = _hands(config)
         for name in _known_names(args, store, hands):
             failed += _attempt(name, lambda name=name: _drain_one(config, store, hands, name, reason, person))

@@ -13,14 +13,13 @@ import hashlib
 import os
 import pwd
 import socket
-import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from probing_cluster.control_plane import context
-from probing_cluster.core import clock, errors, records, settings
+from probing_cluster.core import clock, errors, peer, records, settings
 from probing_cluster.reports import door, munge
 from probing_cluster.slurm_plugins import admin_level
 
@@ -53,13 +52,6 @@ def _group_names(ids: list[int]) -> Iterator[str]:
             yield grp.getgrgid(gid).gr_name
 
 
-def peer_uid(connection: socket.socket) -> int:
-    """The uid at the other end of a Unix socket."""
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    _, uid, _ = struct.unpack("3I", raw)
-    return int(uid)
-
-
 class Callers:
     """Identifies callers and judges them, for every door of one service."""
 
@@ -77,7 +69,7 @@ class Callers:
         if connection.family != socket.AF_UNIX:
             msg = "who comes over the network needs a MUNGE credential"
             raise errors.NotPermitted(msg)
-        return caller_of(peer_uid(connection))
+        return caller_of(peer.uid_of(connection))
 
     def vouched(self, credential: object, request: Mapping[str, Any]) -> Caller:
         """The caller that a MUNGE credential names, if it is fresh, unused and made for this very request."""

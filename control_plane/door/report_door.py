@@ -22,7 +22,7 @@ from typing import Any
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import callers
 from probing_cluster.control_plane.gangs import gang_board
-from probing_cluster.core import errors, network_address, secret_file, settings
+from probing_cluster.core import errors, network_address, peer, secret_file, settings
 from probing_cluster.db import engines
 from probing_cluster.reports import door, job_ref, query
 
@@ -191,7 +191,7 @@ class _UnixServer(_Server):
     address_family = socket.AF_UNIX
 
     def source(self, request: socket.socket) -> object:
-        return callers.peer_uid(request)
+        return peer.uid_of(request)
 
 
 class _TlsServer(_Server):

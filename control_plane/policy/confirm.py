@@ -7,10 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from probing_cluster.control_plane.policy import view
-from probing_cluster.core import records, settings
-
-ACTING_SOURCES = frozenset({"kernel", "nvml", "amdsmi", "sysfs", "mount", "check", "service", "ipmi"})
-"""Sources that only the node's root can write; what a job writes, or a file says, never acts."""
+from probing_cluster.core import records, settings, vocabulary
 
 _BEATS_MISSED = 3
 _LEAST_BEAT_AGE_S = 30.0
@@ -20,7 +17,7 @@ def why_not(event: records.HealthEvent, seen: view.View, policy: settings.Policy
     """Why `event` is evidence only; empty when it may act."""
     if event.severity not in (records.Severity.HIGH, records.Severity.LOW):
         return "its severity asks for nothing"
-    if event.source not in ACTING_SOURCES:
+    if event.source not in vocabulary.ACTING_SOURCES:
         return f"source {event.source} never acts"
     age_s = (seen.now - (event.last_at or event.at)).total_seconds()
     if abs(age_s) > policy.fresh_s:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from probing_cluster.control_plane.policy import budget, confirm, victims, view
-from probing_cluster.core import records, sanitize, settings
+from probing_cluster.core import records, sanitize, settings, vocabulary
 
 _REASON_CHARS = 160
 _PROLOG_LAG = timedelta(minutes=3)
@@ -70,7 +70,7 @@ def _reason_of_faults(faults: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _reason(kind: str, code: str | None, device: str | None, n_more: int) -> str:
     more = f" (+{n_more} more)" if n_more else ""
-    words = (view.OWN_PREFIX, kind, code if code != kind else None, device)
+    words = (vocabulary.OWN_PREFIX.strip(), kind, code if code != kind else None, device)
     return sanitize.clean(" ".join(w for w in words if w), _REASON_CHARS) + more
 
 

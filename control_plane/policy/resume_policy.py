@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from probing_cluster.control_plane.policy import confirm, view
-from probing_cluster.core import records, settings
+from probing_cluster.control_plane.policy import confirm
+from probing_cluster.core import records, settings, vocabulary
 
 _FOLDED = re.compile(r" \(\+\d+ more\)$")
 
@@ -86,7 +86,7 @@ def judge(patient: Patient, policy: settings.PolicySettings, now: datetime) -> t
             Next.ESCALATE,
             f"the same fault again after {cures(patient, policy)} cures: inspect the hardware",
         )
-    if patient.drain.reason.startswith(view.LEMON_PREFIX):
+    if patient.drain.reason.startswith(vocabulary.LEMON_PREFIX):
         return (
             Next.WAIT,
             "a lemon passes every check: it comes back by a person's word (probing-ctl lemon repaired)",

@@ -11,8 +11,8 @@ import uuid
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from probing_cluster.control_plane.policy import confirm, policy, view
-from probing_cluster.core import clock, records, settings
+from probing_cluster.control_plane.policy import policy, view
+from probing_cluster.core import clock, records, settings, vocabulary
 
 BAD_ENDS = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "TIMEOUT", "REQUEUED"})
 
@@ -44,7 +44,7 @@ def replay(
     known = [_as_seen(e) for e in events]
     recovered = _recoveries(known)
     for at, event in sorted(((_acts_at(e, config), e) for e in known), key=lambda x: (x[0], x[1].event_id)):
-        if event.source not in confirm.ACTING_SOURCES or event.severity is records.Severity.INFO:
+        if event.source not in vocabulary.ACTING_SOURCES or event.severity is records.Severity.INFO:
             continue
         n_events += 1
         if any(event.at <= over <= at for over in recovered.get(_part(event), ())):

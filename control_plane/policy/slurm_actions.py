@@ -7,7 +7,7 @@ from datetime import datetime
 from probing_cluster.control_plane.policy import view
 from probing_cluster.core import clock, settings
 from probing_cluster.slurm_plugins import commands, topology
-from probing_cluster.slurm_plugins.acts import node_events
+from probing_cluster.slurm_plugins.acts import helper_client, node_events
 from probing_cluster.slurm_plugins.acts import nodes as slurm_nodes
 from probing_cluster.slurm_plugins.live import live, live_records
 
@@ -18,7 +18,7 @@ class SlurmHands:
     def __init__(self, config: settings.Settings, run: commands.Runner) -> None:
         self._run = run
         self._live = live.connect(config.slurm, run)
-        self._acts = slurm_nodes.connect(config.slurm, run)
+        self._acts = helper_client.connect(config.slurm, run)
 
     def nodes(self) -> list[view.Node]:
         """Every node."""

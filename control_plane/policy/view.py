@@ -5,32 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 from probing_cluster.slurm_plugins.acts import node_events
-
-OWN_PREFIX = "probing:"
-"""How every reason that we write begins; only such drains are ours."""
-
-LEMON_PREFIX = "probing: lemon"
-"""How the reason begins when a node is drained as a lemon: it passes every check, so only a person brings it back."""
-
-UNTOUCHABLE = frozenset(
-    {
-        "DRAIN",
-        "DRAINED",
-        "DRAINING",
-        "DOWN",
-        "FAIL",
-        "FAILING",
-        "ERROR",
-        "MAINT",
-        "MAINTENANCE",
-        "REBOOT",
-        "REBOOT_ISSUED",
-    }
-    | {"REBOOT_REQUESTED", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWER_DRAIN", "FUTURE", "UNKNOWN"}
-)
-"""States in which somebody else already decided about the node."""
 
 
 @records.record
@@ -48,7 +24,7 @@ class Node:
     @property
     def ours(self) -> bool:
         """True while it is drained with a reason of ours."""
-        return bool(self.states & {"DRAIN", "DRAINED", "DRAINING"}) and self.reason.startswith(OWN_PREFIX)
+        return bool(self.states & vocabulary.DRAINED_STATES) and self.reason.startswith(vocabulary.OWN_PREFIX)
 
     @property
     def prolog_failed(self) -> bool:
@@ -58,8 +34,8 @@ class Node:
     @property
     def hands_off(self) -> str:
         """Why nobody but its present owner may touch it; empty when we may."""
-        taken = sorted(self.states & UNTOUCHABLE)
-        if self.ours and not self.states & (UNTOUCHABLE - {"DRAIN", "DRAINED", "DRAINING"}):
+        taken = sorted(self.states & vocabulary.UNTOUCHABLE_STATES)
+        if self.ours and not self.states & (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES):
             return ""
         if taken:
             return f"{'+'.join(taken)} by another ({self.reason or 'no reason given'})"
@@ -68,14 +44,11 @@ class Node:
         return ""
 
 
-_DRAINED = frozenset({"DRAIN", "DRAINED", "DRAINING"})
-
-
 def drain_over(node: Node | None) -> str:
     """Why a drain of ours that was recorded stands no longer, as Slurm shows its node now (None: not at all); empty while it stands."""
     if node is None:
         return "Slurm knows the node no longer"
-    if not node.states & _DRAINED:
+    if not node.states & vocabulary.DRAINED_STATES:
         return "lifted by another"
     if not node.ours and node_events.is_a_persons(node.reason):
         return f"taken over by another: {node.reason}"

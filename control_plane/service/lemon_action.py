@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import actions, budget, policy, view
 from probing_cluster.control_plane.service import lease
-from probing_cluster.core import errors, records
+from probing_cluster.core import errors, records, vocabulary
 from probing_cluster.lemon import nightly
 from probing_cluster.reports.lemon import lemon_view
 
@@ -58,7 +58,7 @@ def decide(
 def reason(lemon: records.LemonScore) -> str:
     """As it will stand in Slurm."""
     n = lemon.multi_node_node_fails + lemon.single_node_node_fails
-    return f"{view.LEMON_PREFIX}, {lemon_view.chance(lemon.score)}, {n} failures; probing-ctl lemon list {lemon.node}"
+    return f"{vocabulary.LEMON_PREFIX}, {lemon_view.chance(lemon.score)}, {n} failures; probing-ctl lemon list {lemon.node}"
 
 
 def _objection(node: str, seen: view.View, ledger: budget.Ledger) -> tuple[str, str]:
@@ -82,7 +82,7 @@ def _dealt_with(lemon: records.LemonScore, seen: view.View) -> bool:
     return any(
         d.node == lemon.node
         and d.action == "drain"
-        and d.reason.startswith(view.LEMON_PREFIX)
+        and d.reason.startswith(vocabulary.LEMON_PREFIX)
         and d.state in {"done", "resumed", "simulated"}
         and d.at >= since
         for d in seen.drains

@@ -7,13 +7,12 @@ from typing import Any
 
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.terminal import fault_names, table
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 from probing_cluster.reports import phrase
 
 WIDTH = 100
 HEADS = ("NODE", "SLURM", "AGENT", "FAULT", "DRAINED, OR WHY NOT")
-_DRAINED = frozenset({"DRAIN", "DRAINED", "DRAINING"})
-_GONE = frozenset({"DOWN", "FAIL", "FAILING", "ERROR", "NOT_RESPONDING", "MAINT", "MAINTENANCE", "REBOOT"})
+_GONE = (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES) | {"NOT_RESPONDING"}
 _SHORT = {
     "accounting has not said yet whether a note of another's lay in between": "",
 }
@@ -50,7 +49,7 @@ def drained(
 
     `drain` is our open drain, `latest` our last decision about the node, carried out or not.
     """
-    if node is not None and node.states & _DRAINED:
+    if node is not None and node.states & vocabulary.DRAINED_STATES:
         return _by_whom(node, drain)
     if node is not None and node.states & _GONE:
         return f"not by us: {node.reason}" if node.reason else ""
@@ -63,7 +62,7 @@ def _by_whom(node: view.Node, drain: records.Drain | None) -> str:
     if drain is not None and (node.ours or node.prolog_failed):
         return f"{_reason(drain)}, by {_owner(drain)} {phrase.clock_z(drain.at, with_day=True)[:11]}Z"
     if node.ours:
-        return f"{node.reason.removeprefix(view.OWN_PREFIX).strip()}, by us"
+        return f"{node.reason.removeprefix(vocabulary.OWN_PREFIX).strip()}, by us"
     return f"not by us: {node.reason or 'no reason given'}"
 
 
@@ -81,7 +80,7 @@ def _why_not(faults: Sequence[fault_names.NamedFault], latest: records.Drain | N
 
 
 def _reason(drain: records.Drain) -> str:
-    said = drain.reason.removeprefix(view.OWN_PREFIX).strip()
+    said = drain.reason.removeprefix(vocabulary.OWN_PREFIX).strip()
     remark = _SHORT.get(drain.why_state, drain.why_state)
     return f"{said}; {remark}" if remark else said
 

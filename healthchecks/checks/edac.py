@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from probing_cluster.core import digits, records
+from probing_cluster.core import records
 from probing_cluster.healthchecks import counters, findings, nodeview, registry
-
-BASE = "/sys/devices/system/edac/mc"
+from probing_cluster.healthchecks.readers import edac
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,29 +20,23 @@ class Reading:
 
 
 def read(node: nodeview.NodeView) -> Reading:
-    uncorrected: dict[str, int | None] = {}
-    corrected: dict[str, int | None] = {}
-    for mc in (n for n in node.names(BASE) if n.startswith("mc") and digits.is_number(n[2:])):
-        places = [
-            d
-            for d in node.names(f"{BASE}/{mc}")
-            if d.startswith(("dimm", "rank")) and digits.is_number(d[4:])
-        ]
-        for place in places:
-            at = f"{BASE}/{mc}/{place}"
-            label = node.text(f"{at}/dimm_label") or f"{mc}/{place}"
-            uncorrected[label] = node.number(f"{at}/dimm_ue_count")
-            corrected[label] = node.number(f"{at}/dimm_ce_count")
-        # Errors that no DIMM could be blamed for are counted by the controller alone.
-        suffix = "noinfo_count" if places else "count"
-        uncorrected[mc] = node.number(f"{BASE}/{mc}/ue_{suffix}")
-        corrected[mc] = node.number(f"{BASE}/{mc}/ce_{suffix}")
+    counts = edac.parse({path: node.text(path) for path in _paths(node)})
+    uncorrected = {part: c.uncorrected for part, c in counts.items()}
+    corrected = {part: c.corrected for part, c in counts.items()}
     if not any(v is not None for v in uncorrected.values()):
         raise findings.Absent("no memory controller counts errors (EDAC)")
     day = counters.within(node, counters.growth(node, corrected), counters.DAY_S)
     return Reading(
         uncorrected=counters.since_cleared(node, uncorrected), corrected_day=day, parts=len(uncorrected)
     )
+
+
+def _paths(node: nodeview.NodeView) -> Iterator[str]:
+    """Of every file that may be there: one that is not is a count that could not be read."""
+    for controller in (f"{edac.ROOT}/{name}" for name in node.names(edac.ROOT) if name.startswith("mc")):
+        yield from (f"{controller}/{name}" for name in edac.OF_CONTROLLER)
+        for place in (name for name in node.names(controller) if name.startswith(edac.PLACES)):
+            yield from (f"{controller}/{place}/{name}" for name in edac.OF_PLACE)
 
 
 def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from probing_cluster.core import records
 from probing_cluster.healthchecks import findings, nodeview, registry
+from probing_cluster.healthchecks.readers import sel
 
 _SERIOUS = (
     ("power supply", re.compile(r"power supply.*(?:failure|lost|fault)|psu.*(?:fail|lost)", re.IGNORECASE)),
@@ -37,70 +37,26 @@ _REDUNDANT = {"power supply", "fan"}
 """One lost feed takes half the supplies of a row, and no job: shown, not acted on."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """One line of the log."""
-
-    number: int
-    at: datetime | None
-    """UTC; None for entries from before the BMC knew the time."""
-    text: str
-    asserted: bool
-
-    @property
-    def identity(self) -> str:
-        """What tells this entry from every other; a number alone is used again once the log was emptied."""
-        return f"{self.number:x} {self.at} {self.text}"
-
-
-def parse(text: str) -> list[Entry]:
-    """Entries of `ipmitool sel elist` (`  1a | 01/31/2026 | 14:02:11 | Sensor | Event | Asserted`)."""
-    found: list[Entry] = []
-    for line in text.splitlines():
-        fields = [f.strip() for f in line.split("|")]
-        if len(fields) < 5 or not re.fullmatch(r"[0-9a-fA-F]+", fields[0]):
-            continue
-        words = " ".join(fields[3:])
-        found.append(
-            Entry(
-                number=int(fields[0], 16),
-                at=_at(fields[1], fields[2]),
-                text=words,
-                asserted="Deasserted" not in words,
-            )
-        )
-    return found
-
-
-def _at(day: str, time: str) -> datetime | None:
-    for form in ("%m/%d/%Y %H:%M:%S", "%m/%d/%y %H:%M:%S", "%Y-%m-%d %H:%M:%S"):
-        try:
-            return datetime.strptime(f"{day} {time.split(' ')[0]}", form).replace(tzinfo=UTC)
-        except ValueError:
-            continue
-    return None
-
-
-def read(node: nodeview.NodeView) -> tuple[list[Entry], datetime]:
+def read(node: nodeview.NodeView) -> tuple[list[sel.Entry], datetime]:
     """(entries, now)."""
     if not any(node.exists(f"/dev/{name}") for name in ("ipmi0", "ipmi/0", "ipmidev/0")):
         raise findings.Absent("no BMC (no /dev/ipmi0)")
-    answer = node.run("ipmitool", "sel", "elist")
+    answer = node.run(sel.TOOL, "sel", "elist")
     if answer.code != 0:
-        raise findings.CannotTell(f"ipmitool: {(answer.err or answer.out).strip()[:150]}")
-    entries = parse(answer.out)
+        raise findings.CannotTell(f"{sel.TOOL}: {(answer.err or answer.out).strip()[:150]}")
+    entries = sel.parse(answer.out)
     # By entry and not by time: the BMC's clock is its own.
     node.memory["last"] = {e.identity: 1 for e in entries if _serious(e)}
     cleared = node.memory.get("cleared", {})
     return [e for e in entries if e.identity not in cleared], node.now
 
 
-def _serious(entry: Entry) -> str | None:
+def _serious(entry: sel.Entry) -> str | None:
     """The part an entry accuses."""
     return next((part for part, pattern in _SERIOUS if pattern.search(entry.text)), None)
 
 
-def judge(seen: tuple[list[Entry], datetime], limits: registry.Limits) -> findings.Finding:
+def judge(seen: tuple[list[sel.Entry], datetime], limits: registry.Limits) -> findings.Finding:
     entries, now = seen
     since = now - timedelta(seconds=limits["window_s"])
     parts = [findings.ok("")]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from probing_cluster.core import clock, records
+from probing_cluster.core import clock, records, vocabulary
 from probing_cluster.probe_agent.faults import conditions, gpus, sighting
 
 LATCH_FRESH = timedelta(minutes=5)
@@ -41,7 +41,6 @@ CONTRADICTED_BY = {
 """Kind of a kernel line to the source whose healthy reading of the same part ends it."""
 
 _NEVER_LATCHED = frozenset({"oom", "hung_task", "agent_overrun", "agent_dropped", "node_boot", "check"})
-_LATCHING_SOURCES = frozenset({"kernel", "nvml", "sysfs", "ipmi"})
 
 
 @dataclass(kw_only=True)
@@ -105,7 +104,7 @@ class Faults:
 
     def fold(self, event: records.HealthEvent, *, now: datetime) -> bool:
         """Take one event in; True when it latched a fault or confirmed one."""
-        if event.source not in _LATCHING_SOURCES or event.kind in _NEVER_LATCHED:
+        if event.source not in vocabulary.LATCHING_SOURCES or event.kind in _NEVER_LATCHED:
             return False
         if event.severity is records.Severity.INFO or event.detail.get("recovered"):
             return False

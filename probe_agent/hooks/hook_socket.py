@@ -11,12 +11,11 @@ import json
 import logging
 import os
 import socket
-import struct
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import errors
+from probing_cluster.core import errors, peer
 
 MAX_REQUEST_BYTES = 65536
 MAX_CONNECTIONS = 256
@@ -62,8 +61,8 @@ class HookSocket:
         if self._server is not None:
             self._server.close()
             self._path.unlink(missing_ok=True)
-            for peer in self._peers:
-                peer.transport.abort()
+            for writer in self._peers:
+                writer.transport.abort()
             await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -85,8 +84,7 @@ class HookSocket:
         self._peers.discard(writer)
 
     def _check_peer(self, writer: asyncio.StreamWriter) -> None:
-        peer = writer.get_extra_info("socket")
-        _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        uid = peer.uid_of(writer.get_extra_info("socket"))
         if uid not in self._allowed:
             raise errors.NotPermitted(f"uid {uid} is neither root nor the agent's own user")
 

@@ -6,58 +6,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from probing_cluster.core import records
+from probing_cluster.healthchecks.readers import edac
 from probing_cluster.probe_agent.faults import baseline
 from probing_cluster.probe_agent.faults.conditions import Condition, Edge, Judgement
-from probing_cluster.probe_agent.sources import polled, sysfs
-
-ROOT = "/sys/devices/system/edac/mc"
-_READ = (
-    f"{ROOT}/mc*/ce_count",
-    f"{ROOT}/mc*/ue_count",
-    f"{ROOT}/mc*/dimm*/dimm_ce_count",
-    f"{ROOT}/mc*/dimm*/dimm_ue_count",
-    f"{ROOT}/mc*/dimm*/dimm_label",
-)
+from probing_cluster.probe_agent.sources import polled
 
 
 async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.Context) -> Mapping[str, Any]:
-    return await reach.files(_READ)
-
-
-def parse(raw: Mapping[str, Any]) -> dict[str, tuple[int | None, int | None]]:
-    """Part (a DIMM's label, or its controller) to (corrected, uncorrected) counts.
-
-    A controller's own counts are used only where it lists no DIMM: they are the sum of its DIMMs'.
-    """
-    found: dict[str, tuple[int | None, int | None]] = {}
-    for (controller,) in sysfs.matching(raw, rf"{ROOT}/(mc\d+)/[cu]e_count"):
-        dimms = [
-            d
-            for c, d in sysfs.matching(raw, rf"{ROOT}/(mc\d+)/(dimm\d+)/dimm_[cu]e_count")
-            if c == controller
-        ]
-        for dimm in dimms:
-            base = f"{ROOT}/{controller}/{dimm}"
-            label = sysfs.text(raw, f"{base}/dimm_label") or f"{controller}/{dimm}"
-            counts = (sysfs.number(raw, f"{base}/dimm_ce_count"), sysfs.number(raw, f"{base}/dimm_ue_count"))
-            found[label if label not in found else f"{controller}/{dimm}"] = counts
-        if not dimms:
-            base = f"{ROOT}/{controller}"
-            found[controller] = (sysfs.number(raw, f"{base}/ce_count"), sysfs.number(raw, f"{base}/ue_count"))
-    return found
+    return await reach.files(edac.FILES)
 
 
 def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Context) -> Judgement:
     """A new uncorrected error is grave; corrected ones are told at 1, 10, 100 …"""
     counters = baseline.Baseline.of(memory, context.boot_id)
     edges: list[Edge] = []
-    parts = parse(raw)
-    for part, (corrected, uncorrected) in parts.items():
-        bad = counters.move(f"{part}:ue", uncorrected)
+    # A file that failed is a count that could not be read, and its DIMM is there.
+    parts = edac.parse({**dict.fromkeys(raw["errors"]), **raw["files"]})
+    for part, counts in parts.items():
+        bad = counters.move(f"{part}:ue", counts.uncorrected)
         if bad is not None and bad.delta and not bad.was_reset:
             edges.append(_edge(part, "uncorrected", records.Severity.HIGH, bad))
         before = counters.values.get(f"{part}:ce")
-        small = counters.move(f"{part}:ce", corrected)
+        small = counters.move(f"{part}:ce", counts.corrected)
         if small is None or before is None or not small.delta or small.was_reset:
             continue
         if baseline.decade(small.value) > baseline.decade(before):

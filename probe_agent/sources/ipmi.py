@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from probing_cluster.core import records
+from probing_cluster.healthchecks.readers import sel
 from probing_cluster.probe_agent.faults.conditions import Condition, Edge, Judgement
 from probing_cluster.probe_agent.sources import polled
 
@@ -33,24 +32,9 @@ _WORDS: tuple[tuple[str, str, records.Severity], ...] = (
 """Words of an entry to its code and severity; the first that fits wins ("uncorrectable" before "correctable")."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """One record of the log."""
-
-    number: str
-    when: str
-    sensor: str
-    event: str
-    asserted: bool
-
-    @property
-    def identity(self) -> str:
-        return f"{self.number}:{self.when}:{self.sensor}"
-
-
 async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.Context) -> Mapping[str, Any]:
     """`ipmitool` in CSV form; nothing where there is no tool or no BMC."""
-    told = await reach.command("ipmitool", "-c", "sel", "elist")
+    told = await reach.command(sel.TOOL, "-c", "sel", "elist")
     if told is None:
         return {"absent": "ipmitool is not installed"}
     if told.returncode != 0:
@@ -58,21 +42,7 @@ async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.Context) ->
     return {"text": told.stdout.decode("utf-8", "replace")}
 
 
-def parse(text: str) -> list[Entry]:
-    """Entries in the log's order; lines that are none are left out."""
-    found: list[Entry] = []
-    for row in csv.reader(text.splitlines()):
-        if len(row) < 5:
-            continue
-        number, date, time, sensor, event, *rest = (cell.strip() for cell in row)
-        asserted = not rest or rest[0].lower() != "deasserted"
-        found.append(
-            Entry(number=number, when=f"{date} {time}", sensor=sensor, event=event, asserted=asserted)
-        )
-    return found
-
-
-def grade(entry: Entry) -> tuple[str, records.Severity]:
+def grade(entry: sel.Entry) -> tuple[str, records.Severity]:
     """Code and severity of an entry; what we do not know is kept as information."""
     if entry.asserted:
         words = f"{entry.sensor} {entry.event}".lower()
@@ -86,9 +56,9 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], _: polled.Context) 
     """Entries added since the last reading. The first reading is where counting begins: old entries are history."""
     if "absent" in raw:
         return Judgement(memory=memory, state=f"absent: {raw['absent']}")
-    entries = parse(raw["text"])
+    entries = sel.parse(raw["text"])
     seen = memory.get("seen")
-    fresh: list[Entry] = []
+    fresh: list[sel.Entry] = []
     if seen is not None:
         known = set(seen)
         fresh = [e for e in entries if e.identity not in known][-MOST:]
@@ -97,7 +67,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], _: polled.Context) 
     )
 
 
-def _edge(entry: Entry) -> Edge:
+def _edge(entry: sel.Entry) -> Edge:
     code, severity = grade(entry)
     what = Condition(
         kind="ipmi",
@@ -106,7 +76,7 @@ def _edge(entry: Entry) -> Edge:
         severity=severity,
         message=f"system event log: {entry.sensor}: {entry.event}",
         # The BMC keeps its own clock, often wrong: its time is told, and our own is used.
-        detail={"sel_number": entry.number, "sel_time": entry.when, "asserted": entry.asserted},
+        detail={"sel_number": entry.number, "sel_time": entry.written_at, "asserted": entry.asserted},
     )
     return Edge(what=what, value=entry.identity)
 

@@ -7,7 +7,7 @@ import pwd
 import time
 from dataclasses import dataclass
 
-from probing_cluster.core import digits, errors, sanitize
+from probing_cluster.core import digits, errors, sanitize, vocabulary
 from probing_cluster.slurm_plugins import commands
 
 SLURMS_OWN = (
@@ -158,7 +158,7 @@ def judge(events: list[Event], since_s: int, ours: str | None, us: str) -> Overw
 
 def is_a_persons(reason: str) -> bool:
     """Whether a person wrote this reason, and not slurmctld or we."""
-    return bool(reason) and not reason.startswith((*SLURMS_OWN, "probing:"))
+    return bool(reason) and not reason.startswith((*SLURMS_OWN, vocabulary.OWN_PREFIX))
 
 
 def _name_of(uid: int) -> str:

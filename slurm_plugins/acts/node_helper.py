@@ -14,18 +14,16 @@ import logging
 import os
 import pwd
 import socket
-import struct
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import clock, command_line, errors, logs, settings
-from probing_cluster.slurm_plugins.acts import nodes
+from probing_cluster.core import command_line, errors, logs, peer, settings
+from probing_cluster.slurm_plugins.acts import helper_client, nodes
 
 LOG = logging.getLogger("probing.helper")
-MAX_REQUEST_BYTES = 65536
 REQUEST_DEADLINE_S = 5.0
 
 
@@ -81,68 +79,9 @@ class Helper:
 
     def _converse(self, connection: socket.socket) -> None:
         connection.settimeout(REQUEST_DEADLINE_S)
-        uid = peer_uid(connection)
-        reply = self.answer(read_line(connection), uid)
+        uid = peer.uid_of(connection)
+        reply = self.answer(helper_client.read_line(connection), uid)
         connection.sendall(json.dumps(reply).encode() + b"\n")
-
-
-class HelperActions:
-    """The acts through the helper's socket; raises SlurmUnavailable when it does not answer."""
-
-    def __init__(self, slurm: settings.SlurmSettings) -> None:
-        self._path = slurm.helper_socket
-        # The helper runs up to four commands and a few short waits for one act.
-        self._deadline_s = 4 * slurm.command_deadline_s + 5
-
-    def drain(self, node: str, reason: str) -> nodes.Outcome:
-        return self._ask({"verb": "drain", "node": node, "reason": reason})
-
-    def adopt(self, node: str, reason: str) -> nodes.Outcome:
-        return self._ask({"verb": "adopt", "node": node, "reason": reason})
-
-    def resume_own(self, node: str) -> nodes.Outcome:
-        return self._ask({"verb": "resume", "node": node})
-
-    def requeue(
-        self, job_id: int, expect_start_at: datetime, expect_restart: int, expect_nodes: Iterable[str]
-    ) -> nodes.Outcome:
-        start_at = clock.iso_z(expect_start_at)
-        return self._ask(
-            {"verb": "requeue", "job_id": job_id, "start_at": start_at, "restart": expect_restart}
-            | {"nodes": sorted(expect_nodes)}
-        )
-
-    def _ask(self, request: Mapping[str, Any]) -> nodes.Outcome:
-        try:
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(self._deadline_s)
-                connection.connect(self._path)
-                connection.sendall(json.dumps({"v": 1, **request}).encode() + b"\n")
-                reply = json.loads(read_line(connection))
-        except (OSError, ValueError) as exc:
-            msg = f"the node helper at {self._path}: {exc}"
-            raise errors.SlurmUnavailable(msg) from exc
-        if not reply.get("ok"):
-            return nodes.Outcome(state="failed", why=str(reply.get("error")))
-        return nodes.Outcome(state=reply["state"], why=reply["why"], alarm=reply["alarm"])
-
-
-def peer_uid(connection: socket.socket) -> int:
-    """The user at the other end, by the kernel's word."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    _pid, uid, _gid = struct.unpack("3i", credentials)
-    return int(uid)
-
-
-def read_line(connection: socket.socket) -> bytes:
-    """One line, or what came before the limit or the end."""
-    data = b""
-    while not data.endswith(b"\n") and len(data) < MAX_REQUEST_BYTES:
-        piece = connection.recv(MAX_REQUEST_BYTES)
-        if not piece:
-            break
-        data += piece
-    return data
 
 
 def listen(path: Path, allowed_uid: int) -> socket.socket:

@@ -13,19 +13,12 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Protocol
 
-from probing_cluster.core import errors, records, sanitize, settings
+from probing_cluster.core import errors, records, sanitize, settings, vocabulary
 from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import node_events, note_guard
 from probing_cluster.slurm_plugins.live import live, live_records
 
 LOG = logging.getLogger("probing.nodes")
-PREFIX = "probing: "
-"""How every reason of ours begins; a drain with another reason is somebody else's."""
-UNTOUCHABLE = frozenset(
-    {"DOWN", "ERROR", "FUTURE", "UNKNOWN", "DRAIN", "FAIL", "MAINTENANCE", "INVALID", "INVALID_REG"}
-    | {"REBOOT_REQUESTED", "REBOOT_ISSUED", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWER_DRAIN"}
-)
-"""States in which somebody already decided about the node."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}", re.ASCII)
 
 
@@ -106,7 +99,7 @@ class DirectActions:
     def _drain(self, node: str, reason: str) -> Outcome:
         _require_words(node, reason)
         seen, since = self._read(node), self._notes.now_s()
-        taken = sorted(seen.states & UNTOUCHABLE)
+        taken = sorted(seen.states & vocabulary.UNTOUCHABLE_STATES)
         if taken:
             return _skipped(f"{node} is {'+'.join(taken)} ({seen.reason or 'no reason given'})")
         if node_events.is_a_persons(seen.reason):
@@ -136,9 +129,9 @@ class DirectActions:
         seen, since = self._read(node), self._notes.now_s()
         if "DRAIN" not in seen.flags:
             return _skipped(f"{node} is not drained")
-        if not seen.reason.startswith(PREFIX):
+        if not seen.reason.startswith(vocabulary.OWN_PREFIX):
             return _skipped(f"{node} is drained by another: {seen.reason or 'no reason given'}")
-        taken = sorted(seen.states & (UNTOUCHABLE - {"DRAIN"}))
+        taken = sorted(seen.states & (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES))
         if taken:
             return _skipped(f"{node} is also {'+'.join(taken)}")
         self._run("scontrol", "update", f"NodeName={node}", "State=RESUME")
@@ -177,15 +170,6 @@ class DirectActions:
         return found
 
 
-def connect(slurm: settings.SlurmSettings, run: commands.Runner | None = None) -> Actions:
-    """The acts through the helper where one is configured, otherwise by this process."""
-    if slurm.helper_socket:
-        from probing_cluster.slurm_plugins.acts import node_helper
-
-        return node_helper.HelperActions(slurm)
-    return DirectActions(slurm, run=run)
-
-
 def _not_this_attempt(
     job: live_records.LiveJob, start_at: datetime, restart: int, nodes: frozenset[str]
 ) -> str:
@@ -211,9 +195,13 @@ def _require_name(node: str) -> None:
 
 def _require_words(node: str, reason: str) -> None:
     _require_name(node)
-    if not reason.startswith(PREFIX) or reason != sanitize.clean(reason, 200) or reason != reason.strip():
+    if (
+        not reason.startswith(vocabulary.OWN_PREFIX)
+        or reason != sanitize.clean(reason, 200)
+        or reason != reason.strip()
+    ):
         raise errors.UsageError(
-            f"a reason is one clean line of at most 200 characters that begins with {PREFIX!r}"
+            f"a reason is one clean line of at most 200 characters that begins with {vocabulary.OWN_PREFIX!r}"
         )
 
 

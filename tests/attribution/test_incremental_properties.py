@@ -22,7 +22,7 @@ from sqlalchemy.dialects import postgresql as pg
 from probing_cluster.attribution.passes import attribute, pending
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import findings, judge, signatures
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 from probing_cluster.db import delivery, rows, tables
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -140,7 +140,7 @@ def events(draw, number: int, around: records.JobAttempt) -> records.HealthEvent
     source = draw(one_of(["kernel", "kernel", "nvml", "sysfs", "check", "mount", "joblog", "probe", "dump"]))
     detail = draw(one_of([{}, {}, {"recovered": True}, {"recovered": "true"}, {"recovered": "?"}]))
     job_id = draw(one_of([None, None, around.job_id, 3]))
-    if source in records.JOB_SIDE_SOURCES:
+    if source in vocabulary.JOB_SIDE_SOURCES:
         kind, code, job_id = draw(one_of(FINDINGS)), "", around.job_id
         detail = draw(one_of([{}, {"timeout_ms": 600_000}, {"at_from_log": True, "restart_count": 1}]))
     return records.HealthEvent(
@@ -366,7 +366,7 @@ def told_in_place(made: Cluster, attempts: list[records.JobAttempt]) -> list[rec
     return [
         e
         for e in made.events
-        if e.source not in records.JOB_SIDE_SOURCES
+        if e.source not in vocabulary.JOB_SIDE_SOURCES
         or all(e.node in a.nodes for a in attempts if a.job_id == e.job_id)
     ]
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probing_cluster.attribution.verdict import claims, findings, judge, phrases, signatures, taxonomy
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 from tests.attribution.conftest import Maker
 
 KINDS = sorted(signatures.kinds())
@@ -179,7 +179,7 @@ def test_more_evidence_is_never_less_specific_without_saying_why(found, data):
 def test_hardware_is_never_certain_from_the_jobs_side_alone(found):
     """Without a node event and without Slurm's word no hardware verdict is certain."""
     make, attempt, events, more = found
-    own = [e for e in events if e.source in records.JOB_SIDE_SOURCES]
+    own = [e for e in events if e.source in vocabulary.JOB_SIDE_SOURCES]
     made = verdict(make, attempt, own, more)
     if made.domain is records.Domain.HARDWARE and made.cause not in ("node_lost", "node_refused"):
         assert made.confidence is not records.Confidence.CERTAIN

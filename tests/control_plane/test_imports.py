@@ -19,7 +19,7 @@ from probing_cluster.control_plane.imports import (
     load,
     when,
 )
-from probing_cluster.core import errors, hostlist, packed, records, storable
+from probing_cluster.core import errors, hostlist, packed, records, storable, vocabulary
 from probing_cluster.db import arrow
 from probing_cluster.db import store as db_store
 from probing_cluster.evidence import prefixes
@@ -219,7 +219,7 @@ def test_a_jobs_output_is_evidence_of_the_job_and_nothing_more() -> None:
     assert {(e.source, e.severity, e.job_id, e.at, e.node) for e in events} == {
         ("joblog", "info", 7, attempt.end_at, "n1")
     }
-    assert all(e.source in records.JOB_SIDE_SOURCES for e in events)
+    assert all(e.source in vocabulary.JOB_SIDE_SOURCES for e in events)
 
 
 def test_an_output_that_attempts_appended_to_speaks_for_the_last_only() -> None:

@@ -16,7 +16,7 @@ from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.policy import resume_policy, view
 from probing_cluster.control_plane.service import lemon_action
 from probing_cluster.control_plane.service.tasks import exclusions, lemon, mail
-from probing_cluster.core import errors, records, settings
+from probing_cluster.core import errors, records, settings, vocabulary
 from probing_cluster.lemon import nightly
 
 HOUR = timedelta(hours=1)
@@ -272,7 +272,7 @@ def test_a_lemons_drain_is_never_lifted_by_its_health() -> None:
         resume_policy.judge(patient("probing: ib_link mlx5_0"), policy, DUE + DAY)[0]
         is resume_policy.Next.RESUME
     )
-    verdict, why = resume_policy.judge(patient(f"{view.LEMON_PREFIX}, 97 %"), policy, DUE + DAY)
+    verdict, why = resume_policy.judge(patient(f"{vocabulary.LEMON_PREFIX}, 97 %"), policy, DUE + DAY)
     assert verdict is resume_policy.Next.WAIT
     assert "lemon repaired" in why
 

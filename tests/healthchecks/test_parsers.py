@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from probing_cluster.core import errors
 from probing_cluster.healthchecks import findings
 from probing_cluster.healthchecks.checks import gpu_xid
-from probing_cluster.healthchecks.readers import ib, kernel_log, mounts, pci, procs, slurm_conf
+from probing_cluster.healthchecks.readers import ib, kernel_log, mounts, pci, procs, sel, slurm_conf
 
 _CHECKS = "probing_cluster.healthchecks.checks"
 
@@ -40,7 +40,7 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "aer": lambda text: _of("pcie_aer")(text, "TOTAL_ERR_COR"),
     "pcie speed": _of("pcie_link", "parse_speed"),
     "mdstat": _of("raid"),
-    "sel": _of("ipmi_sel"),
+    "sel": sel.parse,
     "sensors": _of("ipmi_sensors"),
     "nsswitch": _of("user_lookup", "remote_services"),
     "ib rate": ib.parse_rate,
@@ -55,7 +55,7 @@ PARSERS: dict[str, Callable[[str], Any]] = {
 
 WORDS = st.sampled_from(
     ["NVRM: Xid (PCI:0000:5e:00): 79", "MCE: 1 2", "md0 : active", "[2/1] [U_]", "NodeName=n1 Gres=gpu:8", "0-63", "MemTotal: 5 kB",
-     "| ok |", "1a | 01/31/2026 | 14:02:11 | Fan | Asserted", "\t", "\n", "=", ":", "(", ")", "4: ACTIVE", "400 Gb/sec (4X NDR)",
+     "| ok |", "1a | 01/31/2026 | 14:02:11 | Fan | Asserted", "\t", "\n", "=", ":", "(", ")", "1a,01/31/2026,14:02:11,Fan,Lost,Asserted", "4: ACTIVE", "400 Gb/sec (4X NDR)",
      "6,1,5,-;x", "١", "1e9", "-1", "0x", " ", "Slave Interface: x", "MII Status: down", "Node 0, zone Normal 1"]
 )  # fmt: skip
 TEXTS = st.one_of(st.text(max_size=200), st.lists(WORDS, max_size=12).map("".join))

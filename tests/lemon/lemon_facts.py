@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from probing_cluster.core import clock
 from probing_cluster.lemon import gather
 
 UNTIL = datetime(2026, 11, 21, tzinfo=UTC)
@@ -18,7 +19,7 @@ Row = dict[str, Any]
 
 def us(day: float) -> int:
     """`day` days after the window's start, microseconds."""
-    return gather.to_us(SINCE + timedelta(days=day))
+    return clock.to_us(SINCE + timedelta(days=day))
 
 
 def attempt(job_id: int, start: float, end: float | None, *nodes: str, **changes: Any) -> Row:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import lemon_fleet as fleet
 import pytest
 
-from probing_cluster.core import records
+from probing_cluster.core import clock, records, vocabulary
 from probing_cluster.db import delivery
 from probing_cluster.db import store as db_store
 from probing_cluster.lemon import gather
@@ -137,7 +137,7 @@ def test_slurms_outages_replace_our_drains() -> None:
     """Only those that began in the window; one that lasts has no end."""
     out = [gather.Outage(node="n1", start_at=fleet.at(d), end_at=None, reason="down") for d in (1, 28, 29)]
     table = gather.outage_table(out, SINCE, fleet.END)
-    assert table["start_us"].to_pylist() == [gather.to_us(fleet.at(d)) for d in (1, 28)]
+    assert table["start_us"].to_pylist() == [clock.to_us(fleet.at(d)) for d in (1, 28)]
     assert table["end_us"].null_count == 2
 
 
@@ -154,7 +154,7 @@ def test_what_was_found_out_about_ranks_is_read_as_the_jobs_word(store: db_store
         ("n1", "rank_finding", "rank_dead"),
         ("n2", "rank_finding", "rank_dead"),
     ]
-    assert {r["source"] for r in rows} <= records.JOB_SIDE_SOURCES
+    assert {r["source"] for r in rows} <= vocabulary.JOB_SIDE_SOURCES
 
 
 def test_only_an_incident_of_many_nodes_is_nobodys_own(store: db_store.Store) -> None:

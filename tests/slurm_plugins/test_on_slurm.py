@@ -19,7 +19,7 @@ from probing_cluster.probe_agent.jobs import processes
 from probing_cluster.sandbox import cluster
 from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.accounting import accounting, sacct_json
-from probing_cluster.slurm_plugins.acts import node_events, nodes
+from probing_cluster.slurm_plugins.acts import helper_client, node_events, nodes
 from probing_cluster.slurm_plugins.live import live, live_records
 
 pytestmark = pytest.mark.cluster
@@ -86,7 +86,7 @@ def test_json_and_text_tell_the_same(box: cluster.Sandbox, slurm: settings.Slurm
 @pytest.mark.usefixtures("clean")
 def test_drain_and_resume(slurm: settings.SlurmSettings, look: live.Live) -> None:
     """Ours is drained with our reason, once, and lifted again; the neighbours are untouched."""
-    act = nodes.connect(slurm)
+    act = helper_client.connect(slurm)
     assert act.drain("n3", REASON).state == "done"
     assert (node_of(look, "n3").flags >= {"DRAIN"}, node_of(look, "n3").reason) == (True, REASON)
     assert act.drain("n3", "probing: other").state == "skipped"
@@ -103,7 +103,7 @@ def test_an_administrators_drain_stays_as_it_was(
     """Neither drain, nor adopt, nor resume changes a letter or the time of a person's note."""
     box.run(["scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=disk, ticket 7 -- bob"])
     before = node_of(look, "n2")
-    act = nodes.connect(slurm)
+    act = helper_client.connect(slurm)
     outcomes = [act.drain("n2", REASON), act.adopt("n2", REASON), act.resume_own("n2")]
     assert [outcome.state for outcome in outcomes] == ["skipped"] * 3
     assert node_of(look, "n2") == before
@@ -144,7 +144,7 @@ def test_a_requeue_is_two_attempts(
     job = look.job(job_id)
     assert job is not None
     assert job.start_at is not None
-    act = nodes.connect(slurm)
+    act = helper_client.connect(slurm)
     assert act.requeue(job_id, job.start_at, 7, job.nodes).state == "skipped"
     assert act.requeue(job_id, job.start_at, 0, ["n9"]).state == "skipped"
     assert act.requeue(job_id, job.start_at, 0, job.nodes) == nodes.Outcome(state="done")
@@ -186,7 +186,7 @@ def test_interactive_and_protected_jobs_run_on(
     box: cluster.Sandbox, slurm: settings.SlurmSettings, look: live.Live
 ) -> None:
     """An srun without a batch script and a --no-requeue job are skipped by name."""
-    act = nodes.connect(slurm)
+    act = helper_client.connect(slurm)
     protected = box.submit("sleep 60", no_requeue=True)
     box.wait(protected, ["RUNNING"])
     job = look.job(protected)
@@ -233,7 +233,7 @@ def test_the_helper_acts_for_an_unprivileged_service(
 @pytest.fixture
 def spank(box: cluster.Sandbox, tmp_path: Path) -> Iterator[Path]:
     """The SPANK plugin built by its own Makefile and named in plugstack.conf; the sandbox's TaskProlog stays out."""
-    source = Path(nodes.__file__).parent / "spank"
+    source = Path(commands.__file__).parent / "spank"
     library = box.directory / "built" / "probing.so"
     library.parent.mkdir(exist_ok=True)
     (library.parent / "probing_spank.c").write_bytes((source / "probing_spank.c").read_bytes())
@@ -368,7 +368,7 @@ def test_spank_mistakes_are_seen_at_submission_only(box: cluster.Sandbox, spank:
 @pytest.fixture
 def task_prolog(box: cluster.Sandbox) -> Iterator[Path]:
     """A site that loads no SPANK plugin, with a TaskProlog of its own and ours around it as the roles put it; where pages lie."""
-    hooks, pages = Path(nodes.__file__).parent / "hooks", box.directory / "task-pages"
+    hooks, pages = Path(commands.__file__).parent / "hooks", box.directory / "task-pages"
     python = "/usr/bin/python3 -I -S"
     files = {
         box.layout.etc / "plugstack.conf": "",
@@ -467,7 +467,7 @@ def test_accounting_knows_every_outage(slurm: settings.SlurmSettings) -> None:
     """A drain and its end appear with node, times and reason; another span has none of it."""
     run = commands.SlurmCommands(settings=slurm)
     began = int(time.time()) - 1
-    assert nodes.connect(slurm).drain("n2", REASON).state == "done"
+    assert helper_client.connect(slurm).drain("n2", REASON).state == "done"
 
     def known() -> list[node_events.Outage]:
         return [
@@ -477,7 +477,7 @@ def test_accounting_knows_every_outage(slurm: settings.SlurmSettings) -> None:
     (out,) = until(known)  # type: ignore[misc]
     assert began <= out.start_s <= time.time() + 1
     assert out.end_s is None
-    assert nodes.connect(slurm).resume_own("n2").state == "done"
+    assert helper_client.connect(slurm).resume_own("n2").state == "done"
     until(lambda: [o for o in known() if o.end_s is not None])
     assert [o for o in node_events.outages(run, began - 86400, began - 3600) if o.node == "n2"] == []
 
@@ -510,6 +510,6 @@ def test_an_unfit_node_is_adopted_and_the_job_runs_elsewhere(
     assert job is not None
     assert job.nodes != ("n1",)
     assert node_of(look, "n1").reason.lower().startswith("prolog error")
-    assert nodes.connect(slurm).adopt("n1", REASON).state == "done"
+    assert helper_client.connect(slurm).adopt("n1", REASON).state == "done"
     assert node_of(look, "n1").reason == REASON
-    assert nodes.connect(slurm).resume_own("n1").state == "done"
+    assert helper_client.connect(slurm).resume_own("n1").state == "done"

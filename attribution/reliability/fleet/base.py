@@ -65,7 +65,7 @@ class Span:
             "users": self.users,
         }
         self.since, self.until = since, until
-        self.bounds = {"since_us": to_us(since), "until_us": to_us(until)}
+        self.bounds = {"since_us": clock.to_us(since), "until_us": clock.to_us(until)}
         self._context = datafusion.SessionContext()
         if isinstance(self._source, sources.ParquetSource):
             self._source.register_attempts(self._context, "attempt")
@@ -116,11 +116,6 @@ def _source(given: Given) -> sources.Source:
 def text(name: str) -> str:
     """One SQL file of the room."""
     return (_SQL / f"{name}.sql").read_text("utf-8")
-
-
-def to_us(at: datetime) -> int:
-    """Microseconds since 1970, UTC."""
-    return round(at.timestamp() * 1e6)
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from probing_cluster.attribution.passes import bulk, distributed
-from probing_cluster.core import errors
+from probing_cluster.attribution.passes import distributed
+from probing_cluster.core import clock, errors
 from tests.attribution.passes.test_reattribute import generate
 
 dask_distributed = pytest.importorskip("distributed")
@@ -42,7 +42,7 @@ def test_slices_of_days_cover_the_span():
     """End to end, the last one cut."""
     parts = list(distributed.slices(SINCE, SINCE + timedelta(days=10), 4))
     assert [p.since_us for p in parts[1:]] == [p.until_us for p in parts[:-1]]
-    assert parts[-1].until_us == bulk.to_us(SINCE + timedelta(days=10))
+    assert parts[-1].until_us == clock.to_us(SINCE + timedelta(days=10))
 
 
 def test_days_instead_of_months_change_nothing(history, alone):

@@ -14,6 +14,7 @@ import pytest
 
 from probing_cluster.attribution.passes import bulk, reattribute
 from probing_cluster.attribution.verdict import judge
+from probing_cluster.core import clock
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -102,7 +103,7 @@ def test_bulk_equals_judge_on_every_attempt(history, bulked):
 def test_the_strongest_event_is_the_naive_joins(history):
     """The packed key equals a nested loop over a sample, for windows across bucket and month borders."""
     source = bulk.Bulk(history)
-    part = bulk.Slice(since_us=bulk.to_us(SINCE), until_us=bulk.to_us(UNTIL))
+    part = bulk.Slice(since_us=clock.to_us(SINCE), until_us=clock.to_us(UNTIL))
     got = {r["attempt_id"]: (r["key"], r["n"]) for r in source.strongest(part).to_pylist()}
     sorts = {
         r["sort_idx"]: r["rank"]
@@ -132,7 +133,7 @@ def test_slices_do_not_change_the_answer(history, bulked):
     """One slice or many, the same rows."""
     source = bulk.Bulk(history)
     whole = reattribute.judge_slice(
-        source, bulk.Slice(since_us=bulk.to_us(SINCE), until_us=bulk.to_us(UNTIL))
+        source, bulk.Slice(since_us=clock.to_us(SINCE), until_us=clock.to_us(UNTIL))
     )
     assert whole.sort_by("attempt_id").equals(bulked.combine_chunks().sort_by("attempt_id"))
 
@@ -160,5 +161,10 @@ def test_month_slices_cover_a_span_once():
     """Half-open, end to end, across a year's end."""
     parts = list(bulk.month_slices(datetime(2025, 11, 20, tzinfo=UTC), datetime(2026, 2, 3, tzinfo=UTC)))
     assert [p.since_us for p in parts[1:]] == [p.until_us for p in parts[:-1]]
-    assert [bulk.from_us(p.since_us).strftime("%m-%d") for p in parts] == ["11-20", "12-01", "01-01", "02-01"]
+    assert [clock.from_us(p.since_us).strftime("%m-%d") for p in parts] == [
+        "11-20",
+        "12-01",
+        "01-01",
+        "02-01",
+    ]
     assert list(bulk.month_slices(SINCE, SINCE)) == []

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from probing_cluster.attribution.verdict import evidence_view, rules, taxonomy
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 
 LOW, INFO = records.Severity.LOW, records.Severity.INFO
 
@@ -133,7 +133,7 @@ def test_each_cause_has_a_smallest_case(make, word):
     assert verdict.next_step
     assert "{" not in verdict.summary + verdict.next_step + "".join(verdict.ruled_out)
     assert verdict.summary.endswith(".")
-    node_events = [e.event_id for e in events if e.source not in records.JOB_SIDE_SOURCES]
+    node_events = [e.event_id for e in events if e.source not in vocabulary.JOB_SIDE_SOURCES]
     if node_events:
         assert set(node_events) <= set(verdict.evidence)
 

@@ -18,8 +18,8 @@ import pytest
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.cli import main
-from probing_cluster.control_plane.door import callers, report_door
-from probing_cluster.core import settings
+from probing_cluster.control_plane.door import report_door
+from probing_cluster.core import peer, settings
 from probing_cluster.db import delivery
 from probing_cluster.db import store as db_store
 
@@ -143,7 +143,7 @@ def test_through_the_door_only_owner_and_operators(
     code: int,
 ) -> None:
     """root and an operator are answered; another user and a uid without a name leave with exit code 5."""
-    monkeypatch.setattr(callers, "peer_uid", lambda _: uid)
+    monkeypatch.setattr(peer, "uid_of", lambda _: uid)
     more = {"stacks": ["--last"], "watch": ["--count", "1"]}.get(command, [])
     assert main.main([command, "7", *more, "--config", str(door)]) == code
     assert bool(capsys.readouterr().out) is (code == 0)

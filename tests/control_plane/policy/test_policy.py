@@ -249,6 +249,8 @@ def test_a_repeating_fault_is_confirmed_by_part_and_code() -> None:
         ({"DOWN", "DRAIN"}, "probing: xid 79 gpu3"),
         ({"IDLE"}, "watch me: alice"),
         ({"IDLE", "REBOOT_REQUESTED"}, "kernel update"),
+        ({"IDLE", "INVALID_REG"}, "gres/gpu count reported lower than configured (7 < 8)"),
+        ({"IDLE", "DRAIN"}, "probing:typed by hand"),
     ],
 )
 def test_what_is_anothers_is_never_touched(states: set[str], reason: str) -> None:

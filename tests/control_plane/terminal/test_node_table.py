@@ -47,6 +47,8 @@ DENIED = decision("denied", why_state="the budget of 2 nodes in 3600 s is spent"
         (node("MIXED+DRAIN", "fan noise"), [FAULT], None, None, "not by us: fan noise"),
         (node("MIXED+DRAIN", "fan noise"), [FAULT], OURS, OURS, "not by us: fan noise"),
         (node("DOWN+NOT_RESPONDING", "Not responding"), [], None, None, "not by us: Not responding"),
+        (node("IDLE+REBOOT_REQUESTED", "kernel update"), [FAULT], None, DENIED, "not by us: kernel update"),
+        (node("IDLE+INVALID_REG", "7 < 8"), [FAULT], None, None, "not by us: 7 < 8"),
         (node("IDLE"), [FAULT], None, DENIED, "no: denied: the budget of 2 nodes in 3600 s is spent"),
         (node("IDLE"), [FAULT], None, decision("simulated"), "no: observe-only, it would have been"),
         (node("IDLE"), [FAULT], None, decision("skipped", why_state="the job ended"), "no: the job ended"),

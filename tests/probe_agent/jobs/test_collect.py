@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.faults import faults
 from probing_cluster.probe_agent.jobs import collect, collect_child, jobs, page_directories
@@ -217,7 +217,7 @@ def test_job_log_becomes_job_side_events_once(collector: Any, queue: spool.Spool
     found = events(queue)
     assert found
     assert {(e.source, e.job_id, str(e.severity)) for e in found} == {("joblog", 7, "info")}
-    assert all(e.source in records.JOB_SIDE_SOURCES for e in found)
+    assert all(e.source in vocabulary.JOB_SIDE_SOURCES for e in found)
     assert len({e.event_id for e in found}) == len(found)
 
 

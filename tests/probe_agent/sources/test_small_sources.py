@@ -48,6 +48,15 @@ def test_uncorrected_memory_error_is_grave_and_names_the_dimm(watch: Any, moved:
     assert moved(watched.look()) == [("edac", "uncorrected", label, "high")]
 
 
+def test_an_error_no_dimm_is_blamed_for_names_its_controller(watch: Any, moved: Any) -> None:
+    """The controller counts it alone; read from its DIMMs only, it would never have happened."""
+    watched = watch(edac.SOURCE)
+    put(watched, "sys/devices/system/edac/mc/mc0/ue_noinfo_count", "0")
+    watched.look()
+    put(watched, "sys/devices/system/edac/mc/mc0/ue_noinfo_count", "1")
+    assert moved(watched.look()) == [("edac", "uncorrected", "mc0", "high")]
+
+
 def test_corrected_memory_errors_are_told_by_powers_of_ten(watch: Any, moved: Any) -> None:
     """A DIMM with thousands of corrected errors is a few rows, not thousands."""
     watched = watch(edac.SOURCE)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from probing_cluster.core import errors, settings
-from probing_cluster.slurm_plugins.acts import node_helper, nodes
+from probing_cluster.slurm_plugins.acts import helper_client, node_helper, nodes
 
 START = datetime(2024, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
 
@@ -51,7 +51,7 @@ def helper(tmp_path: Path) -> Iterator[tuple[Recorder, nodes.Actions, Path]]:
     served = node_helper.Helper(recorder, frozenset({os.geteuid()}))
     thread = threading.Thread(target=served.serve, args=(listener,))
     thread.start()
-    yield recorder, nodes.connect(settings.SlurmSettings(helper_socket=str(path))), path
+    yield recorder, helper_client.connect(settings.SlurmSettings(helper_socket=str(path))), path
     listener.shutdown(socket.SHUT_RDWR)
     thread.join(10)
     listener.close()
@@ -99,7 +99,7 @@ def test_nothing_else_is_understood(helper: tuple[Recorder, nodes.Actions, Path]
         connection.connect(str(path))
         connection.sendall(line)
         connection.shutdown(socket.SHUT_WR)
-        assert b'"ok": false' in node_helper.read_line(connection)
+        assert b'"ok": false' in helper_client.read_line(connection)
     assert recorder.asked == []
     assert through.resume_own("n1").state == "skipped", "and the helper lives on"
 
@@ -128,7 +128,7 @@ def test_the_socket_is_for_one_user_in_a_safe_directory(tmp_path: Path) -> None:
 
 def test_a_helper_that_is_away_is_slurm_not_answering(tmp_path: Path) -> None:
     """The service hears it under the name it already handles."""
-    through = nodes.connect(settings.SlurmSettings(helper_socket=str(tmp_path / "none")))
+    through = helper_client.connect(settings.SlurmSettings(helper_socket=str(tmp_path / "none")))
     with pytest.raises(errors.SlurmUnavailable, match="node helper"):
         through.resume_own("n1")
 

@@ -230,7 +230,7 @@ def test_one_node_by_its_name(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "reason", ["disk", "probing", "probing: a\nb", "probing: \x1b[1m", "probing: " + "x" * 300]
+    "reason", ["disk", "probing", "probing:a", "probing: a\nb", "probing: \x1b[1m", "probing: " + "x" * 300]
 )
 def test_reasons_are_ours_and_clean(reason: str) -> None:
     """A reason without our prefix, with control characters or without end is refused."""

@@ -1,0 +1,115 @@
+"""The rooms' drawing, from the imports themselves: no circle inside a room, no crowded folder."""
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = sorted({p.parent.name for p in ROOT.glob("*/__init__.py")} - {"tests", "benchmarks"})
+MOST_MODULES = 22
+"""Modules side by side that a person still takes in at a look."""
+REGISTRIES = {"healthchecks/checks", "attribution/verdict/rules", "probe_agent/sources"}
+"""Folders of one file, one thing: there, more files are more things and not more to understand."""
+
+Graph = dict[str, set[str]]
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the product, by its dotted name below probing_cluster; a package by its folder's."""
+    found = {}
+    for room in ROOMS:
+        for path in (ROOT / room).rglob("*.py"):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imported(source: str, known: Iterable[str]) -> set[str]:
+    """The modules that a source text imports anywhere, also inside functions and for the type checker only."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
+    inside = {n.removeprefix("probing_cluster.") for n in names if n.startswith("probing_cluster.")}
+    exact = inside & set(known)
+    # `from a.b import c` names both a.b and a.b.c: only the deepest is meant.
+    return {n for n in exact if not any(o != n and o.startswith(f"{n}.") for o in exact)}
+
+
+def graph() -> Graph:
+    """Module to what it imports."""
+    known = modules()
+    return {name: imported(path.read_text(), known) - {name} for name, path in known.items()}
+
+
+def boxes(whole: Mapping[str, set[str]], room: str) -> Graph:
+    """The drawing of one room: its sub-rooms and modules, and the arrows between them."""
+    drawn: Graph = {}
+    for name, targets in whole.items():
+        if not name.startswith(f"{room}."):
+            continue
+        box = name.removeprefix(f"{room}.").split(".")[0]
+        ends = {t.removeprefix(f"{room}.").split(".")[0] for t in targets if t.startswith(f"{room}.")}
+        drawn.setdefault(box, set()).update(ends - {box})
+    return drawn
+
+
+def circle(drawn: Mapping[str, set[str]]) -> list[str]:
+    """One circle of a graph, each box once more at its end; empty for none."""
+    try:
+        TopologicalSorter(drawn).prepare()
+    except CycleError as exc:
+        return list(exc.args[1])
+    return []
+
+
+@pytest.fixture(scope="module")
+def whole() -> Graph:
+    return graph()
+
+
+def test_no_circle_between_modules(whole):
+    """Two modules that need each other are one module, or lack a third below both."""
+    assert circle(whole) == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_circle_between_the_boxes_of_a_room(whole, room):
+    """Sub-rooms stand on floors as rooms do: whoever reads one need not read what stands on it."""
+    assert circle(boxes(whole, room)) == []
+
+
+def test_no_folder_is_crowded():
+    """The registries of one-file-one-thing apart."""
+    inside = Counter(
+        path.parent.relative_to(ROOT).as_posix()
+        for path in modules().values()
+        if path.name not in {"__init__.py", "__main__.py"}
+    )
+    assert inside.keys() >= REGISTRIES, "a registry named above is gone"
+    crowded = {folder: n for folder, n in inside.items() if n > MOST_MODULES and folder not in REGISTRIES}
+    assert crowded == {}
+
+
+def test_the_drawing_reads_every_kind_of_import(whole):
+    """Inside functions, under TYPE_CHECKING, modules and names; a drawing without arrows proves nothing."""
+    known = {"core", "core.errors", "db.sub.thing"}
+    text = "def f():\n    from probing_cluster.core import errors\nimport probing_cluster.db.sub.thing\n"
+    assert imported(text, known) == {"core.errors", "db.sub.thing"}
+    assert imported("if TYPE_CHECKING:\n    from probing_cluster.core.errors import X", known) == {
+        "core.errors"
+    }
+    assert sum(map(len, whole.values())) > 1000
+
+
+def test_a_circle_is_found():
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}})
+    drawn = boxes({"r.x.one": {"r.y"}, "r.y": {"r.x.two"}, "r.x.two": set()}, "r")
+    assert set(circle(drawn)) == {"x", "y"}
+    assert circle({"a": {"b"}, "b": set()}) == []
