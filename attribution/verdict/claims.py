@@ -93,30 +93,30 @@ def one_below(word: records.Confidence) -> records.Confidence:
     return _ORDER[max(1, _ORDER.index(word) - 1)] if word is not _ORDER[0] else word
 
 
-def weigh(seen: evidence_view.Sighting) -> float:
+def weigh(sighting: evidence_view.Sighting) -> float:
     """How strongly one sighting convicts by itself, 0..1."""
-    signature = seen.signature
-    if signature.role not in (signatures.Role.ROOT, signatures.Role.WEAK) or seen.ours:
+    signature = sighting.signature
+    if signature.role not in (signatures.Role.ROOT, signatures.Role.WEAK) or sighting.ours:
         return 0.0
     weight = signature.lethality
     if signature.role is signatures.Role.WEAK:
         weight = min(weight, 0.6)
-    if seen.hold is gpus.Hold.WHOLE:
+    if sighting.hold is gpus.Hold.WHOLE:
         weight = min(weight, 0.93)
-    elif seen.hold is gpus.Hold.MAYBE:
+    elif sighting.hold is gpus.Hold.MAYBE:
         # Of a job on one node only its storage uses a link.
         link = signature.scope is signatures.Scope.LINK
         weight = weight * 0.5 if link else min(weight * 0.75, 0.7)
-    if seen.standing:
+    if sighting.standing:
         weight = min(weight, 0.95)
-    if seen.when is evidence_view.When.BEFORE_START:
+    if sighting.when is evidence_view.When.BEFORE_START:
         if not taxonomy.cause(signature.cause).persistent:
             return 0.0
         weight = min(weight * 0.7, 0.7)
-    elif seen.taken:
+    elif sighting.taken:
         return 0.0
-    elif seen.when is evidence_view.When.AFTER_END:
-        weight *= 0.9 if seen.event.source in evidence_view.POLLED else 0.6
+    elif sighting.when is evidence_view.When.AFTER_END:
+        weight *= 0.9 if sighting.event.source in evidence_view.POLLED else 0.6
     return weight
 
 
@@ -124,16 +124,16 @@ OUTLIVED = 0.5
 """Of a fault of before the attempt that was seen to go while it ran, so much weight is left."""
 
 
-def left_of(case: evidence_view.Scene, seen: evidence_view.Sighting) -> float:
+def left_of(case: evidence_view.Scene, sighting: evidence_view.Sighting) -> float:
     """What is left of a fault of before the attempt: nothing if it was seen to go, or its node restarted, before it began."""
-    if seen.when is not evidence_view.When.BEFORE_START:
+    if sighting.when is not evidence_view.When.BEFORE_START:
         return 1.0
-    since = [s for s in case.sightings if s.event.node == seen.event.node and s.at > seen.at]
+    since = [s for s in case.sightings if s.event.node == sighting.event.node and s.at > sighting.at]
     gone = [
         s.at
         for s in since
         if s.signature.recovery
-        and ((s.gpu or s.device) == (seen.gpu or seen.device) or _sets_up_gpus(s, seen))
+        and ((s.gpu or s.device) == (sighting.gpu or sighting.device) or _sets_up_gpus(s, sighting))
     ]
     begun = case.start_at + evidence_view.SLACK
     if any(at <= begun for at in (*gone, *(s.at for s in since if s.cause == "node_reboot"))):
@@ -141,9 +141,9 @@ def left_of(case: evidence_view.Scene, seen: evidence_view.Sighting) -> float:
     return OUTLIVED if any(at < case.onset_at for at in gone) else 1.0
 
 
-def _sets_up_gpus(later: evidence_view.Sighting, seen: evidence_view.Sighting) -> bool:
+def _sets_up_gpus(later: evidence_view.Sighting, sighting: evidence_view.Sighting) -> bool:
     """True when a GPU was lost and the driver was loaded anew after it."""
-    return later.event.kind == "driver_load" and taxonomy.cause(seen.cause).until_reset
+    return later.event.kind == "driver_load" and taxonomy.cause(sighting.cause).until_reset
 
 
 def joined(weights: Sequence[float]) -> float:
@@ -200,7 +200,7 @@ def collect(
     case: evidence_view.Scene,
     cause: str,
     rule: str,
-    seen: Iterable[evidence_view.Sighting],
+    sightings: Iterable[evidence_view.Sighting],
     adjust: Adjust | None = None,
 ) -> list[Claim]:
     """One claim per node and device among sightings of `cause`.
@@ -208,7 +208,7 @@ def collect(
     `adjust` may change the weight of one sighting before they are joined.
     """
     groups: dict[tuple[str, str], list[evidence_view.Sighting]] = {}
-    for sighting in seen:
+    for sighting in sightings:
         part = sighting.gpu or sighting.device or ""
         groups.setdefault((sighting.event.node, part), []).append(sighting)
     if not groups:
@@ -277,16 +277,16 @@ def _ceiling(convicting: Sequence[evidence_view.Sighting]) -> float:
 
 
 def hints(case: evidence_view.Scene, cause: str, rule: str, role: findings.FindingRole) -> list[Claim]:
-    """At most one claim: what the job's own side says for `cause`; never a certain hardware verdict."""
+    """At most one claim: the job side's findings of `cause`; never a certain hardware verdict."""
     if not case.findings:
         return []
-    told = [f for f in case.findings if f.signature.cause == cause and f.signature.role is role]
-    if not told:
+    hinting = [f for f in case.findings if f.signature.cause == cause and f.signature.role is role]
+    if not hinting:
         return []
-    told.sort(key=lambda f: (-f.signature.weight, f.event.at, f.event.event_id))
-    first = told[0]
+    hinting.sort(key=lambda f: (-f.signature.weight, f.event.at, f.event.event_id))
+    first = hinting[0]
     node = _told_node(case, first.event)
-    times = [t for f in told if (t := error_at(f.event)) is not None]
+    times = [t for f in hinting if (t := error_at(f.event)) is not None]
     return [
         Claim(
             cause=cause,
@@ -295,7 +295,7 @@ def hints(case: evidence_view.Scene, cause: str, rule: str, role: findings.Findi
             rule=rule,
             node=node,
             device=None,
-            evidence=tuple(f.event for f in told),
+            evidence=tuple(f.event for f in hinting),
             cap=_hint_cap(case, cause, node),
             n_sources=1,
             words=first.event.message or first.signature.words,

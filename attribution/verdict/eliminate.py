@@ -51,8 +51,8 @@ def _program(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> Iterabl
 def _network(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> Iterable[str]:
     if ranking.winner.cause in _LINKS or len(case.attempt.nodes) < 2 or case.unwatched_nodes:
         return
-    seen = [s for s in case.of(*_LINKS) if s.signature.role is not signatures.Role.CONTEXT]
-    if not seen:
+    sightings = [s for s in case.of(*_LINKS) if s.signature.role is not signatures.Role.CONTEXT]
+    if not sightings:
         yield f"network (no link fault on {case.node_list})"
 
 
@@ -62,8 +62,10 @@ def _gpus(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> Iterable[s
         yield f"{phrases.device_of_node(event.device or event.gpu_uuid, event.node)} ({what}, but the job did not hold it)"
     if ranking.winner.cause in _GPU or not case.attempt.n_gpus or case.unwatched_nodes:
         return
-    seen = [s for s in case.of(*_GPU) if s.signature.role in (signatures.Role.ROOT, signatures.Role.WEAK)]
-    if not seen:
+    sightings = [
+        s for s in case.of(*_GPU) if s.signature.role in (signatures.Role.ROOT, signatures.Role.WEAK)
+    ]
+    if not sightings:
         yield "GPUs (no fault on the ones it held)"
 
 

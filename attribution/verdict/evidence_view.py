@@ -162,10 +162,10 @@ class Scene:
     @functools.cached_property
     def hung(self) -> bool:
         """True when the job's own side tells of ranks that waited in vain."""
-        told = [
+        outstanding = [
             f.event for f in self.findings if f.event.kind == "dump" and f.event.detail.get("outstanding")
         ]
-        return bool(told) or any(f.signature.onset for f in self.findings)
+        return bool(outstanding) or any(f.signature.onset for f in self.findings)
 
     @functools.cached_property
     def hung_since(self) -> datetime | None:
@@ -184,9 +184,9 @@ class Scene:
             return self.attempt.failed_node
         if len(self.attempt.nodes) == 1:
             return self.attempt.nodes[0]
-        told = next((s.event.node for s in self.of("node_lost")), None)
+        named = next((s.event.node for s in self.of("node_lost")), None)
         quiet = [n for n in self.unwatched_nodes if self.case.watched.get(n) is not None]
-        return told or (quiet[0] if len(quiet) == 1 else None)
+        return named or (quiet[0] if len(quiet) == 1 else None)
 
     @functools.cached_property
     def node_list(self) -> str:
@@ -198,7 +198,7 @@ class Scene:
         found: dict[str, list[Sighting]] = {}
         for s in self.sightings:
             found.setdefault(s.cause, []).append(s)
-        return {cause: tuple(seen) for cause, seen in found.items()}
+        return {cause: tuple(sightings) for cause, sightings in found.items()}
 
 
 def means_gpu(event: records.HealthEvent, signature: signatures.Signature) -> bool:
@@ -221,15 +221,15 @@ def build(case: cases.Case) -> Scene | None:
     answered = _answered(case, handled)
     known = gpus.learn(events, case.allocations)
     looker = _Looker(case, began, stretch, known, handled, answered)
-    seen = [s for e in events if not findings.is_finding(e) and (s := looker.sighting(e)) is not None]
+    sightings = [s for e in events if not findings.is_finding(e) and (s := looker.sighting(e)) is not None]
     return Scene(
         case=case,
         start_at=attempt.start_at,
         end_at=attempt.end_at,
         onset_at=began,
         window=stretch,
-        sightings=tuple(sorted(seen, key=lambda s: (s.at, s.event.event_id))),
-        findings=_told([e for e in job_side if stretch.instant(e) is not None]),
+        sightings=tuple(sorted(sightings, key=lambda s: (s.at, s.event.event_id))),
+        findings=_findings([e for e in job_side if stretch.instant(e) is not None]),
         handled=handled,
         answered=answered,
         not_held=tuple(looker.not_held),
@@ -237,16 +237,16 @@ def build(case: cases.Case) -> Scene | None:
     )
 
 
-def _told(job_side: list[records.HealthEvent]) -> tuple[Finding, ...]:
-    """The findings; where the log's reader knows which one began the failure, other errors of the program are its echo."""
+def _findings(job_side: list[records.HealthEvent]) -> tuple[Finding, ...]:
+    """The findings of the job side; once one is marked as the first cause, the program's other errors are left out."""
     # What the training went on after ended nothing.
     caused = [e for e in job_side if e.detail.get("survived") is not True]
-    told = [Finding(event=e, signature=findings.find(e)) for e in caused]
-    if not any(f.event.detail.get("first_cause") is True for f in told):
-        return tuple(told)
+    found = [Finding(event=e, signature=findings.find(e)) for e in caused]
+    if not any(f.event.detail.get("first_cause") is True for f in found):
+        return tuple(found)
     return tuple(
         f
-        for f in told
+        for f in found
         if f.signature.role is not findings.FindingRole.OWN or f.event.detail.get("first_cause") is True
     )
 

@@ -67,7 +67,9 @@ def _key(case: evidence_view.Scene, claim: claims.Claim) -> tuple[object, ...]:
     minutes = int(abs((claim.at - case.onset_at).total_seconds()) // 60)
     return (
         -claims.rank_of(claim.confidence),
-        claim.info.domain in _INFRASTRUCTURE and not _seen_on_a_node(claim) and claim.rule not in _BY_STATE,
+        claim.info.domain in _INFRASTRUCTURE
+        and not _has_node_evidence(claim)
+        and claim.rule not in _BY_STATE,
         -_SEVERITY[claim.info.severity],
         -claim.info.specificity,
         minutes,
@@ -93,8 +95,8 @@ def _explains(root: claims.Claim, claim: claims.Claim) -> bool:
     if root.cause in claim.info.leads_to and not _before(root, claim):
         return False
     soft = claim.cause in _SOFT
-    told = _seen_on_a_node(root) or root.info.domain not in _INFRASTRUCTURE
-    yields = claim.cause == "unknown" or (claim.by_elimination and told)
+    located = _has_node_evidence(root) or root.info.domain not in _INFRASTRUCTURE
+    yields = claim.cause == "unknown" or (claim.by_elimination and located)
     if root.weight < (claims.POSSIBLE if yields else claims.LIKELY):
         return False
     if soft:
@@ -103,7 +105,7 @@ def _explains(root: claims.Claim, claim: claims.Claim) -> bool:
     return near and (root.info.gang or claim.node is None or root.node == claim.node)
 
 
-def _seen_on_a_node(claim: claims.Claim) -> bool:
+def _has_node_evidence(claim: claims.Claim) -> bool:
     return bool(claim.evidence) and claim.evidence[0].source not in records.JOB_SIDE_SOURCES
 
 
@@ -152,7 +154,7 @@ _DOES_NOT_COME_BACK = frozenset(
 def came_into_the_hang(case: evidence_view.Scene, claim: claims.Claim) -> bool:
     """True for a fault first seen well after the job had begun to hang: it may not be what began it."""
     hung = case.end_at - case.onset_at > _SKEW and case.state not in ("NODE_FAIL", "BOOT_FAIL")
-    return hung and _seen_on_a_node(claim) and claim.at > case.onset_at + _SKEW
+    return hung and _has_node_evidence(claim) and claim.at > case.onset_at + _SKEW
 
 
 def _confidence(winner: claims.Claim, rivals: Sequence[claims.Claim]) -> records.Confidence:

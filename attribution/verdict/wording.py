@@ -88,19 +88,21 @@ def _node_lost(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> str:
     node = winner.node or "a node of the job"
     before = [s for s in case.sightings if s.event.node == winner.node and s.at <= case.end_at and s.cause not in ("node_lost", "node_reboot")]  # fmt: skip
     if before:
-        seen = f"; before that it showed {phrases.what(before[-1].event)}"
+        before_that = f"; before that it showed {phrases.what(before[-1].event)}"
     elif winner.node in case.case.by_log:
-        seen = "; its log holds nothing of it"
+        before_that = "; its log holds nothing of it"
     elif winner.node in case.case.watched:
-        seen = "; nothing was seen on it before"
+        before_that = "; nothing was seen on it before"
     elif winner.node:
-        seen = "; nobody watched it"
+        before_that = "; nobody watched it"
     else:
         watched = [n for n in case.attempt.nodes if n in case.case.watched]
-        seen = "; nothing was seen on it before" if watched else "; nobody watched them"
+        before_that = "; nothing was seen on it before" if watched else "; nobody watched them"
     boots = [s for s in case.of("node_reboot") if s.event.node == winner.node]
     back = [s for s in boots if s.when is not evidence_view.When.BEFORE_START]
-    return _sentence(f"{node} stopped answering Slurm{seen}{'; it has restarted since' if back else ''}")
+    return _sentence(
+        f"{node} stopped answering Slurm{before_that}{'; it has restarted since' if back else ''}"
+    )
 
 
 def _unknown(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> str:

@@ -21,15 +21,15 @@ def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
         if s.signature.recovery:
             back.setdefault((s.event.node, s.device), []).extend({s.at, s.last_at})
 
-    def adjust(seen: evidence_view.Sighting, weight: float) -> float:
-        if weight > 0 and _works_under(case, seen.device):
+    def adjust(sighting: evidence_view.Sighting, weight: float) -> float:
+        if weight > 0 and _works_under(case, sighting.device):
             weight = max(weight, min(0.97, weight + 0.1))
         # The next one: a stall of minutes later has an end of its own.
-        later = [t for t in back.get((seen.event.node, seen.device), ()) if t >= seen.last_at]
+        later = [t for t in back.get((sighting.event.node, sighting.device), ()) if t >= sighting.last_at]
         if not later:
             return weight
         again = min(later)
-        short = again - seen.at < _SHORT
+        short = again - sighting.at < _SHORT
         return weight * (0.4 if short or again < case.onset_at else 0.7)
 
     yield from claims.collect(case, MOUNT, "filesystem", case.of(MOUNT), adjust)

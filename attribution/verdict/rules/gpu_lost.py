@@ -32,19 +32,19 @@ def _ran_beside_it(case: evidence_view.Scene) -> claims.Adjust:
     """A job that trained on for long after the GPU was lost may not have needed it."""
     step_at = case.case.last_progress_at
 
-    def adjust(seen: evidence_view.Sighting, weight: float) -> float:
-        if not seen.standing:
+    def adjust(sighting: evidence_view.Sighting, weight: float) -> float:
+        if not sighting.standing:
             return weight
-        if step_at is not None and step_at > max(seen.at, case.start_at) + _LATE_STEP:
+        if step_at is not None and step_at > max(sighting.at, case.start_at) + _LATE_STEP:
             return weight * 0.5
-        long_before = seen.at < case.start_at and case.end_at - case.start_at > _SHORT
+        long_before = sighting.at < case.start_at and case.end_at - case.start_at > _SHORT
         return min(weight, 0.6) if long_before else weight
 
     return adjust
 
 
-def _same_bus(seen: evidence_view.Sighting, claim: claims.Claim) -> bool:
+def _same_bus(sighting: evidence_view.Sighting, claim: claims.Claim) -> bool:
     """True when the PCIe event can be the claim's GPU or a port above it."""
-    if seen.gpu is not None:
-        return seen.gpu == claim.gpu
-    return seen.hold is not gpus.Hold.NOT
+    if sighting.gpu is not None:
+        return sighting.gpu == claim.gpu
+    return sighting.hold is not gpus.Hold.NOT

@@ -26,20 +26,22 @@ def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
     yield from claims.collect(case, NO_SPARE, "gpu_memory", case.of(NO_SPARE), _after_error(case))
     yield from claims.collect(case, CONTAINED, "gpu_memory", contained)
     yield from claims.collect(case, UNCORRECTABLE, "gpu_memory", [*case.of(UNCORRECTABLE), *escaped])
-    yield from _told_by_cuda(case)
+    yield from _reported_by_cuda(case)
 
 
 def _after_error(case: evidence_view.Scene) -> claims.Adjust:
     """A failed remap right after the error it was to repair is as sure as that error."""
     errors = {(s.event.node, s.gpu) for s in case.of(UNCORRECTABLE, CONTAINED) if claims.weigh(s) >= 0.9}
 
-    def adjust(seen: evidence_view.Sighting, weight: float) -> float:
-        return max(weight, 0.97) if weight >= 0.9 and (seen.event.node, seen.gpu) in errors else weight
+    def adjust(sighting: evidence_view.Sighting, weight: float) -> float:
+        return (
+            max(weight, 0.97) if weight >= 0.9 and (sighting.event.node, sighting.gpu) in errors else weight
+        )
 
     return adjust
 
 
-def _told_by_cuda(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+def _reported_by_cuda(case: evidence_view.Scene) -> Iterable[claims.Claim]:
     """CUDA's own words for it, where no node event tells: likely at best."""
     if any(claims.weigh(s) > 0 for s in case.of(UNCORRECTABLE, CONTAINED, NO_SPARE)):
         return

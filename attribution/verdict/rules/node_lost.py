@@ -24,21 +24,23 @@ def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
 
 def _lost(case: evidence_view.Scene) -> claims.Claim:
     node = case.lost_node
-    seen = [s for s in (*case.of(LOST), *case.of(REBOOT)) if s.when is not evidence_view.When.BEFORE_START]
-    told = [s.event for s in seen if s.event.node == node]
+    sightings = [
+        s for s in (*case.of(LOST), *case.of(REBOOT)) if s.when is not evidence_view.When.BEFORE_START
+    ]
+    events = [s.event for s in sightings if s.event.node == node]
     silent = node is not None and node not in case.case.by_log and _fell_silent(case, node)
     named = case.attempt.failed_node is not None or len(case.attempt.nodes) == 1
     return claims.Claim(
         cause=LOST,
-        weight=0.97 if told or (named and silent) else 0.9,
+        weight=0.97 if events or (named and silent) else 0.9,
         # Slurm says so of a node whose daemon or network failed, too: alone it proves no broken part.
-        domain=None if told or silent else records.Domain.UNKNOWN,
-        at=min((e.at for e in told), default=case.end_at),
+        domain=None if events or silent else records.Domain.UNKNOWN,
+        at=min((e.at for e in events), default=case.end_at),
         rule="node_lost",
         node=node,
-        evidence=tuple(told),
+        evidence=tuple(events),
         nodes=frozenset({node} if node else ()),
-        n_sources=1 + bool(told),
+        n_sources=1 + bool(events),
     )
 
 

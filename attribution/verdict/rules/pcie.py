@@ -36,12 +36,13 @@ def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
         )
 
 
-def _is_gone(case: evidence_view.Scene, seen: evidence_view.Sighting) -> bool:
+def _is_gone(case: evidence_view.Scene, sighting: evidence_view.Sighting) -> bool:
     """True for a device that no longer answers; a port counts when readings find it down for good."""
-    if seen.cause == "ib_link" and seen.event.code not in _ADAPTER_GONE:
+    if sighting.cause == "ib_link" and sighting.event.code not in _ADAPTER_GONE:
         back = any(
-            s.signature.recovery and s.device == seen.device and s.at >= seen.at for s in case.of("ib_link")
+            s.signature.recovery and s.device == sighting.device and s.at >= sighting.at
+            for s in case.of("ib_link")
         )
-        if back or seen.event.source != "sysfs" or seen.signature.role is not signatures.Role.ROOT:
+        if back or sighting.event.source != "sysfs" or sighting.signature.role is not signatures.Role.ROOT:
             return False
-    return claims.weigh(seen) >= claims.POSSIBLE
+    return claims.weigh(sighting) >= claims.POSSIBLE

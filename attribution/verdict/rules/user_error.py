@@ -38,8 +38,8 @@ def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
     if case.state not in _ENDED_BY_ITSELF:
         return
     yield from claims.hints(case, MISMATCH, "user_error", findings.FindingRole.OWN)
-    told = claims.hints(case, CAUSE, "user_error", findings.FindingRole.OWN)
-    told += claims.hints(case, CAUSE, "user_error", findings.FindingRole.PROXIMAL)
+    hints = claims.hints(case, CAUSE, "user_error", findings.FindingRole.OWN)
+    hints += claims.hints(case, CAUSE, "user_error", findings.FindingRole.PROXIMAL)
     xids = [
         s
         for s in case.of(CAUSE)
@@ -49,12 +49,12 @@ def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
         and s.at >= case.onset_at - NEAR
     ]
     marked = {s.event.event_id: s.event for s in xids}
-    for claim in told:
+    for claim in hints:
         sure = claim.cap if _is_surely_own(claim.evidence[0]) else records.Confidence.LIKELY
         yield dataclasses.replace(
             claim, cap=claims.lower(claim.cap, sure), evidence=claim.evidence + tuple(marked.values())
         )
-    if told or case.state != "FAILED":
+    if hints or case.state != "FAILED":
         return
     if case.hung:
         # Such an error ends its process at once; one that came later did not begin the hang.
