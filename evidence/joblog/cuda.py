@@ -184,8 +184,8 @@ def _recognised(text: str) -> tuple[str, re.Match[str]] | None:
     if found := _LIBRARY.search(text):
         return kind_of(text[found.start() :]) or kind_of(text) or "cuda_library_error", found
     if found := _ANCHOR.search(text):
-        said = next((g for g in found.groups() if g), found[0])
-        kind = kind_of(found[0]) or kind_of(said)
+        words = next((g for g in found.groups() if g), found[0])
+        kind = kind_of(found[0]) or kind_of(words)
         number = None if kind else _NUMBERED.search(text)
         return kind or _NUMBERS.get(int(number["n"]) if number else 0) or "cuda_error", found
     if (found := _NUMBERED.search(text)) and (kind := _NUMBERS.get(int(found["n"]))):

@@ -122,12 +122,12 @@ class Family:
 
 def make(facts: Mapping[str, Fact], kind: str, source: Record, **fields: Any) -> JobFinding:
     """The finding of `kind`; rank, host and pid default to the line's own."""
-    said = facts[kind]
+    fact_of_kind = facts[kind]
     values: dict[str, Any] = {
-        "role": said.role,
-        "late": said.late,
-        "domains": said.domains,
-        "meaning": said.meaning,
+        "role": fact_of_kind.role,
+        "late": fact_of_kind.late,
+        "domains": fact_of_kind.domains,
+        "meaning": fact_of_kind.meaning,
     }
     values.update({k: v for k, v in fields.items() if v is not None})
     for name in ("rank", "host", "pid"):

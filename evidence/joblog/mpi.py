@@ -65,8 +65,8 @@ def read(source: Record, context: Context) -> JobFinding | None:
     near = 0 < context.mpi_line < source.line <= context.mpi_line + _ABOUT_LINES
     about = context.mpi if near else {}
     if found := _ON_SIGNAL.search(text):
-        who = {"rank": grammar.number(found["rank"]), "pid": grammar.number(found["pid"])}
-        return _signal(source, found["signal"], host=found["host"], **who)
+        dead_process = {"rank": grammar.number(found["rank"]), "pid": grammar.number(found["pid"])}
+        return _signal(source, found["signal"], host=found["host"], **dead_process)
     if (found := _SIGNAL.search(text)) and (near or not found["wrapped"]):
         return _signal(source, found["killed"] or found["string"] or found["wrapped"], **about)
     if (found := _CODE.search(text)) and (near or found["mpich"]):

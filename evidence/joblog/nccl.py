@@ -50,7 +50,7 @@ FACTS = {
         Role.OBSERVATION, SOFTWARE, "NCCL warns of a condition while it shuts down or falls back."
     ),
 }
-_SAID = re.compile(
+_WARNING = re.compile(
     r"(?:(?:(?P<host>[A-Za-z0-9][\w.-]{0,253})(?::(?P<pid>\d{1,10}):\d{1,10})? )?\[(?P<dev>-?\d+)\] (?:.{0,200}?R?N?CCL |include/\S{1,100}:\d{1,6} |\w{1,60}\.cu:\d{1,6} )|(?:^|\s)R?N?CCL )WARN (?P<text>.*)"
 )
 _COMPLETION = re.compile(
@@ -125,9 +125,9 @@ def _completion(source: Record, text: str) -> JobFinding | None:
     if not (found := _COMPLETION.search(text)):
         return None
     code = grammar.number(found["error"] or found["status"])
-    said = FACTS["net_ib_completion_error"].meaning
+    meaning = FACTS["net_ib_completion_error"].meaning
     if code in _COMPLETIONS:
-        said = f"An InfiniBand or RoCE transfer ended with error {code}: {_COMPLETIONS[code]}."
+        meaning = f"An InfiniBand or RoCE transfer ended with error {code}: {_COMPLETIONS[code]}."
     hca = _NCCL_HCA.search(text)
     detail = {
         "error": code,
@@ -139,7 +139,7 @@ def _completion(source: Record, text: str) -> JobFinding | None:
         FACTS,
         "net_ib_completion_error",
         source,
-        meaning=said,
+        meaning=meaning,
         role=Role.REMOTE if code == 5 else Role.SYMPTOM,
         detail={k: v for k, v in detail.items() if v is not None},
     )
@@ -159,31 +159,31 @@ def _multicast(source: Record) -> JobFinding:
 
 def read(source: Record, _context: Context) -> JobFinding | None:
     """A WARN line, or its text alone where a framework reprinted it."""
-    said = _SAID.search(source.text)
-    if said is None and (found := _UCX.search(source.text)):
+    warning = _WARNING.search(source.text)
+    if warning is None and (found := _UCX.search(source.text)):
         if not found["hca"]:
             return make(FACTS, "net_ib_error", source)
         meaning = f"An InfiniBand or RoCE transfer ended with error 12: {_COMPLETIONS[12]}."
         return make(FACTS, "net_ib_completion_error", source, meaning=meaning, detail={"hca": found["hca"]})
-    if said is None and _BIND.search(source.text):
+    if warning is None and _BIND.search(source.text):
         return _multicast(source)
-    if said is None:
+    if warning is None:
         bare = _BARE.search(source.text) if "NCCL INFO" not in source.text else None
         return _completion(source, bare["text"]) if bare else None
     named = Record(
         line=source.line,
         text=source.text,
         rank=source.rank,
-        host=said["host"] or source.host,
-        pid=grammar.number(said["pid"]) or source.pid,
+        host=warning["host"] or source.host,
+        pid=grammar.number(warning["pid"]) or source.pid,
     )
-    text = said["text"]
+    text = warning["text"]
     if finding := _completion(named, text):
         return finding
     if found := _OFI.search(text):
         if found["completion"]:
-            said_of_it = "A transfer over libfabric ended with an error."
-            return make(FACTS, "net_ib_completion_error", named, meaning=said_of_it)
+            words = "A transfer over libfabric ended with an error."
+            return make(FACTS, "net_ib_completion_error", named, meaning=words)
         return make(
             FACTS,
             "net_ib_error",
@@ -194,7 +194,7 @@ def read(source: Record, _context: Context) -> JobFinding | None:
         return make(FACTS, "net_ib_async_event", named, detail={"event": (event["event"] or "").strip()})
     if failed := _CUDA.search(text):
         specific = cuda.kind_of(failed["text"])
-        if specific and not cuda.is_reported(specific, source.text, said, quoted=True):
+        if specific and not cuda.is_reported(specific, source.text, warning, quoted=True):
             return None
         if specific:
             return cuda.finding(specific, named)

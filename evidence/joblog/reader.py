@@ -105,7 +105,7 @@ _DEEP = re.compile(r"^\s*(?:During handling of the above|The above exception was
 
 def facts() -> dict[str, Fact]:
     """Every kind that can be found in a job log and what it means."""
-    return {kind: said for family in FAMILIES for kind, said in family.facts.items()}
+    return {kind: fact for family in FAMILIES for kind, fact in family.facts.items()}
 
 
 def _is_cut(text: str) -> bool:

@@ -159,7 +159,7 @@ _OLD_HEARTBEAT_MS, _NEW_HEARTBEAT_MS = 600_000, 480_000
 """Defaults of TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC: torch 2.4 shortened it and began to print dates in its prefix."""
 
 
-def _who(source: Record) -> dict[str, Any]:
+def _rank_and_group(source: Record) -> dict[str, Any]:
     """Rank and group that the message names; the launcher's global rank wins over the group's own."""
     group = _GROUP.search(source.text)
     rank = group["rank"] if group else None
@@ -180,11 +180,11 @@ def _stamp(text: str) -> dict[str, Any]:
     return {"stamp": (found["day"], (int(found["h"]) * 60 + int(found["m"])) * 60 + int(found["s"]))}
 
 
-def _said(text: str) -> str:
+def _cut_sentence(text: str) -> str:
     """How much of the watchdog's sentence stands at the end of a line that was cut within it."""
     found = _BEGUN.search(text.rstrip())
-    said = found["said"].replace(" ", "") if found else ""
-    return said if said and _SENTENCE.startswith(said) else ""
+    sentence = found["said"].replace(" ", "") if found else ""
+    return sentence if sentence and _SENTENCE.startswith(sentence) else ""
 
 
 def _work(text: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -193,25 +193,25 @@ def _work(text: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
     if found is None:
         return None
     whole = found["end"].startswith(")")
-    said = {m["name"]: m["value"] for m in _WORK_FIELD.finditer(found["body"]) if m["after"] or whole}
-    if not said:
+    values = {m["name"]: m["value"] for m in _WORK_FIELD.finditer(found["body"]) if m["after"] or whole}
+    if not values:
         return None
     fields = {
-        "op": said.get("OpType"),
-        "seq": grammar.number(said.get("SeqNum")),
-        "timeout_ms": grammar.number(said.get("Timeout(ms)")),
+        "op": values.get("OpType"),
+        "seq": grammar.number(values.get("SeqNum")),
+        "timeout_ms": grammar.number(values.get("Timeout(ms)")),
     }
-    sizes = {"numel_in": said.get("NumelIn"), "numel_out": said.get("NumelOut"), "ran": found["ran"]}
+    sizes = {"numel_in": values.get("NumelIn"), "numel_out": values.get("NumelOut"), "ran": found["ran"]}
     return fields, {k: n for k, v in sizes.items() if (n := grammar.number(v)) is not None}
 
 
 def _watchdog(source: Record) -> JobFinding | None:
     """A timeout, by the line that has the work's description or the shorter ones that follow it."""
     work, at = _work(source.text), _AT_WORK.search(source.text)
-    caught = _CAUGHT.search(source.text) is not None or _said(source.text).startswith("Watchdog")
+    caught = _CAUGHT.search(source.text) is not None or _cut_sentence(source.text).startswith("Watchdog")
     if not (caught or at or (work and " ran for " in source.text)):
         return None
-    fields, detail = _who(source), dict[str, Any]()
+    fields, detail = _rank_and_group(source), dict[str, Any]()
     if work:
         fields.update(work[0])
         detail = work[1]
@@ -231,7 +231,7 @@ def is_cut(text: str) -> bool:
     text = text.rstrip()
     return (
         _CUT_WORK.search(text) is not None
-        or bool(_said(text))
+        or bool(_cut_sentence(text))
         or (text.endswith("]") and _BEGUN.search(text) is not None)
     )
 
@@ -243,7 +243,9 @@ def _heartbeat(source: Record) -> JobFinding | None:
     timeout = int(found["s"]) * 1000 if found["s"] else default
     detail: dict[str, Any] = {} if found["s"] else {"timeout_is_default": True}
     detail |= _stamp(source.text)
-    return make(FACTS, "heartbeat_monitor", source, timeout_ms=timeout, detail=detail, **_who(source))
+    return make(
+        FACTS, "heartbeat_monitor", source, timeout_ms=timeout, detail=detail, **_rank_and_group(source)
+    )
 
 
 def _error(source: Record, context: Context) -> JobFinding | None:
@@ -257,7 +259,7 @@ def _error(source: Record, context: Context) -> JobFinding | None:
     kind = next((name for name, pattern in _RESULTS if pattern.search(source.text)), None)
     if kind is None:
         return None
-    fields = _who(source)
+    fields = _rank_and_group(source)
     if work := _work(source.text):
         fields.update(work[0])
     elif context.op and source.line - context.op_line <= 40:
@@ -307,7 +309,7 @@ def _reports(source: Record, context: Context) -> JobFinding | None:
         )
     if found := _SIGNAL.search(text):
         if _OWN_SIGNAL.search(text):
-            return make(FACTS, "watchdog_timeout", source, **_who(source))
+            return make(FACTS, "watchdog_timeout", source, **_rank_and_group(source))
         return make(
             FACTS, "dump_signal", source, detail={"from_rank": int(found["from"])} if found["from"] else {}
         )
@@ -317,22 +319,22 @@ def _reports(source: Record, context: Context) -> JobFinding | None:
 
 
 def _sizes(source: Record, context: Context, rank: int, count: int) -> JobFinding | None:
-    """Two ranks that say they hold tensors of different sizes: seen before a crash, that is why."""
+    """Two ranks that print tensors of different sizes before a crash: the mismatch is the cause."""
     other = next((r for r, n in context.counts.items() if r != rank and n != count), None)
     if len(context.counts) < 64:
         context.counts[rank] = count
     if other is None:
         return None
     odd = other if context.counts[other] < count else rank
-    said = f"Ranks {other} and {rank} print tensors of {context.counts[other]} and {count} elements."
-    return make(FACTS, "collective_mismatch", source, rank=odd, role=Role.EXIT, late=False, meaning=said)
+    meaning = f"Ranks {other} and {rank} print tensors of {context.counts[other]} and {count} elements."
+    return make(FACTS, "collective_mismatch", source, rank=odd, role=Role.EXIT, late=False, meaning=meaning)
 
 
 def read(source: Record, context: Context) -> JobFinding | None:
     """A line of ProcessGroupNCCL."""
     found = _watchdog(source) or _heartbeat(source) or _error(source, context) or _reports(source, context)
     if found is None and _WATCHDOG_DIED.search(source.text):
-        return make(FACTS, "nccl_watchdog_exception", source, **_who(source))
+        return make(FACTS, "nccl_watchdog_exception", source, **_rank_and_group(source))
     return found
 
 

@@ -98,7 +98,7 @@ def _bank(message: str) -> KernelFinding | None:
         detail["cpu"] = int(cpu["cpu"])
     device = f"cpu{detail['cpu']}" if cpu else None
     if uncorrected:
-        said = FACTS["mce", "uncorrected"]
+        fact_of_kind = FACTS["mce", "uncorrected"]
         return make(
             FACTS,
             "mce",
@@ -106,8 +106,8 @@ def _bank(message: str) -> KernelFinding | None:
             message,
             device=device,
             detail=detail,
-            severity=said.severity,
-            meaning=said.meaning,
+            severity=fact_of_kind.severity,
+            meaning=fact_of_kind.meaning,
         )
     return make(FACTS, "mce", "bank", message, device=device, detail=detail)
 
