@@ -188,7 +188,7 @@ class _Sorter:
         """Per attempt: whether its job side (log, dumps, rank pages) reported any event."""
         jobs = self._ended["job_id"].to_pylist()
         given = {"job_ids": jobs, "since": _at(self._start.min()), "until": _at(self._to.max())}
-        found = pa.array([r["job_id"] for r in self._rows("told", given)], pa.int64())
+        found = pa.array([r["job_id"] for r in self._rows("job_side_jobs", given)], pa.int64())
         flags: Flags = np.asarray(pc.is_in(self._ended["job_id"], value_set=found), np.bool_)
         return flags
 

@@ -47,11 +47,11 @@ def live(
     return found
 
 
-def at_end(case: evidence_view.Scene, onset_at: datetime) -> Mapping[str, set[str]]:
+def at_end(view: evidence_view.EvidenceView, onset_at: datetime) -> Mapping[str, set[str]]:
     """The same for an attempt that has ended, from its sightings; `onset_at` is the onset its ranks report."""
-    began = min(onset_at, case.onset_at)
+    began = min(onset_at, view.onset_at)
     found: dict[str, set[str]] = {}
-    for s in case.sightings:
+    for s in view.sightings:
         ours = s.signature.role is signatures.Role.ROOT and s.hold is not gpus.Hold.MAYBE
         if ours and not _outlived(s.event.kind, s.at, began):
             found.setdefault(s.event.node, set()).add(s.event.kind)

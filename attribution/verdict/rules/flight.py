@@ -12,9 +12,9 @@ _ARGUES = frozenset({"missing_rank", "mismatch_op", "mismatch_shape", "all_insid
 """A device that stands still is told by its node's own events, a dump that is missing by nothing."""
 
 
-def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """At most one claim; none where one node had every rank's dump and has already judged them itself."""
-    dumps = [f.event for f in case.findings if f.event.source == "dump"]
+    dumps = [f.event for f in view.findings if f.event.source == "dump"]
     if any(e.kind in findings.kinds() and e.kind != "dump" for e in dumps):
         return
     by_rank = {
@@ -35,7 +35,7 @@ def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
     yield claims.Claim(
         cause=signature.cause,
         weight=signature.weight,
-        at=case.end_at,
+        at=view.end_at,
         rule="flight",
         node=nodes.pop() if len(nodes) == 1 else None,
         evidence=(*faulty, *rest),

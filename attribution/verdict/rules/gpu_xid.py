@@ -12,24 +12,24 @@ _JOBS, _USERS = 2, 2
 _LOGGED_KINDS = frozenset({"xid", "gpu_lost"})
 
 
-def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """Open Xids by their weight; 13, 31 and the like only when other people's jobs met them there too."""
-    yield from claims.collect(case, CAUSE, "gpu_xid", case.of(CAUSE), _unless_logged_before(case))
-    for sighting in case.sightings:
+    yield from claims.collect(view, CAUSE, "gpu_xid", view.of(CAUSE), _unless_logged_before(view))
+    for sighting in view.sightings:
         # Such an error ends its process: one after the end is the next job's on that GPU.
         running = sighting.when is evidence_view.When.RUNNING
         if sighting.signature.role is signatures.Role.USER and running and not sighting.ours:
-            yield from _pattern(case, sighting)
+            yield from _pattern(view, sighting)
 
 
-def _unless_logged_before(case: evidence_view.Scene) -> claims.Adjust:
+def _unless_logged_before(view: evidence_view.EvidenceView) -> claims.Adjust:
     """The node's check reads the log of the whole boot: an Xid of before the attempt is no news when it tells of it."""
-    earlier = [*case.outside, *(s.event for s in case.sightings if s.when is evidence_view.When.BEFORE_START)]
+    earlier = [*view.outside, *(s.event for s in view.sightings if s.when is evidence_view.When.BEFORE_START)]
     known = {
-        (e.node, p) for e in earlier if e.kind in _LOGGED_KINDS and e.at < case.start_at for p in _names(e)
+        (e.node, p) for e in earlier if e.kind in _LOGGED_KINDS and e.at < view.start_at for p in _names(e)
     }
 
-    def adjust(sighting: evidence_view.Sighting, weight: float) -> float:
+    def adjust(sighting: evidence_view.CaseSighting, weight: float) -> float:
         if sighting.event.source != "check":
             return weight
         return 0.0 if any((sighting.event.node, p) in known for p in _names(sighting.event)) else weight
@@ -41,11 +41,13 @@ def _names(event: records.HealthEvent) -> set[str]:
     return {n for n in (gpus.pci_key(event.pci_bus_id), event.device, event.gpu_uuid) if n}
 
 
-def _pattern(case: evidence_view.Scene, sighting: evidence_view.Sighting) -> Iterable[claims.Claim]:
-    attempt = case.attempt
+def _pattern(
+    view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting
+) -> Iterable[claims.Claim]:
+    attempt = view.attempt
     before = [
         p
-        for p in case.case.past
+        for p in view.case.past
         if p.node == sighting.event.node
         and p.gpu == sighting.gpu
         and p.at < sighting.at
