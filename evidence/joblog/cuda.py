@@ -10,8 +10,8 @@ from probing_cluster.evidence.joblog.grammar import (
     ALL,
     HARDWARE,
     USER,
-    Context,
     JobFinding,
+    JoblogContext,
     Record,
     Role,
     fact,
@@ -213,7 +213,7 @@ def is_reported(kind: str, text: str, found: re.Match[str], *, quoted: bool = Fa
     return place.is_reported(text, found.start(), ends[-1] if ends else found.end(), quoted=quoted)
 
 
-def read(source: Record, _context: Context) -> JobFinding | None:
+def read(source: Record, _context: JoblogContext) -> JobFinding | None:
     """An error line; the advice PyTorch prints under it is none, and one that is only spoken of is none."""
     text = source.text
     if advice := _ADVICE.search(text):

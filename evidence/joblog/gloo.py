@@ -9,8 +9,8 @@ from probing_cluster.evidence.joblog.grammar import (
     ALL,
     NETWORK,
     USER,
-    Context,
     JobFinding,
+    JoblogContext,
     Record,
     Role,
     fact,
@@ -89,12 +89,12 @@ _AT_THE_END = re.compile(
 """Warnings of ranks that end a little later than the one that keeps the store: every second healthy run prints them."""
 
 
-def _from_context(source: Record, context: Context) -> str | None:
+def _from_context(source: Record, context: JoblogContext) -> str | None:
     """The collective of the traceback above, when it is near."""
     return context.op if context.op and source.line - context.op_line <= 40 else None
 
 
-def _gloo(source: Record, context: Context) -> JobFinding | None:
+def _gloo(source: Record, context: JoblogContext) -> JobFinding | None:
     text, op = source.text, _from_context(source, context)
     if _ENFORCE.search(text):
         return make(FACTS, "collective_mismatch", source, op=op)
@@ -109,7 +109,7 @@ def _gloo(source: Record, context: Context) -> JobFinding | None:
     return make(FACTS, "gloo_connect_failed", source, op=op) if _CONNECT.search(text) else None
 
 
-def read(source: Record, context: Context) -> JobFinding | None:
+def read(source: Record, context: JoblogContext) -> JobFinding | None:
     """A line of Gloo or of a rendezvous store."""
     if finding := _gloo(source, context):
         return finding

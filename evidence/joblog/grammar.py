@@ -84,7 +84,7 @@ class Record:
 
 
 @dataclass(kw_only=True, slots=True)
-class Context:
+class JoblogContext:
     """What earlier lines said that a later one leaves out; a handful of fields, never a list."""
 
     op: str | None = None
@@ -107,7 +107,7 @@ class Context:
         return 0 < self.child_line <= line <= self.child_line + _LISTING_LINES
 
 
-Read = Callable[[Record, Context], "JobFinding | None"]
+Read = Callable[[Record, JoblogContext], "JobFinding | None"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from probing_cluster.evidence.joblog import cuda, grammar, torch_nccl
-from probing_cluster.evidence.joblog.grammar import Context, JobFinding, Record, make
+from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, Record, make
 
 FACTS = {k: torch_nccl.FACTS[k] for k in ("watchdog_timeout", "watchdog_timeout_init", "nccl_internal_error")}
 FACTS["cuda_unknown_error"] = cuda.FACTS["cuda_unknown_error"]
@@ -31,7 +31,7 @@ def is_cut(text: str) -> bool:
     return _CALL.search(text) is not None and _NAMED.search(text) is None
 
 
-def read(source: Record, _context: Context) -> JobFinding | None:
+def read(source: Record, _context: JoblogContext) -> JobFinding | None:
     """A reason, or the call alone while none is named."""
     text = source.text
     op, named = _OP.search(text), _RANK.search(text)

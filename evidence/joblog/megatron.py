@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from probing_cluster.evidence.joblog import grammar
-from probing_cluster.evidence.joblog.grammar import Context, JobFinding, Record, Role, fact, make
+from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, Record, Role, fact, make
 
 FACTS = {
     "nan_loss": fact(
@@ -20,7 +20,7 @@ _UNEXPECTED = re.compile(
 _WORDS = "On rank {rank} iteration {iteration} gave {value}: mostly the model or its data, seldom a GPU that computes wrongly."
 
 
-def read(source: Record, _context: Context) -> JobFinding | None:
+def read(source: Record, _context: JoblogContext) -> JobFinding | None:
     """The machine's first word; what it says after each rerun adds nothing to the cause."""
     if not (found := _UNEXPECTED.search(source.text)):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from probing_cluster.evidence.joblog import gloo, grammar, process, slurm
-from probing_cluster.evidence.joblog.grammar import Context, JobFinding, Record, make
+from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, Record, make
 
 FACTS = {
     "peer_lost": process.FACTS["peer_lost"],
@@ -50,7 +50,7 @@ def _signal(source: Record, signal: str, **about: object) -> JobFinding:
     return make(FACTS, slurm.of_signal(int(signal[:3])), source, **about)
 
 
-def read(source: Record, context: Context) -> JobFinding | None:
+def read(source: Record, context: JoblogContext) -> JobFinding | None:
     """A line of an MPI launcher or library."""
     text = source.text
     if found := _ABOUT.search(text):

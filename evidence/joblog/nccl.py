@@ -10,8 +10,8 @@ from probing_cluster.evidence.joblog.grammar import (
     NETWORK,
     SOFTWARE,
     USER,
-    Context,
     JobFinding,
+    JoblogContext,
     Record,
     Role,
     fact,
@@ -157,7 +157,7 @@ def _multicast(source: Record) -> JobFinding:
     )
 
 
-def read(source: Record, _context: Context) -> JobFinding | None:
+def read(source: Record, _context: JoblogContext) -> JobFinding | None:
     """A WARN line, or its text alone where a framework reprinted it."""
     warning = _WARNING.search(source.text)
     if warning is None and (found := _UCX.search(source.text)):

@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 
 from probing_cluster.evidence.joblog import grammar, slurm
-from probing_cluster.evidence.joblog.grammar import ALL, USER, Context, JobFinding, Record, Role, fact, make
+from probing_cluster.evidence.joblog.grammar import (
+    ALL,
+    USER,
+    JobFinding,
+    JoblogContext,
+    Record,
+    Role,
+    fact,
+    make,
+)
 
 ENDS = {
     k: slurm.FACTS[k]
@@ -107,7 +116,7 @@ def of_code(code: int) -> str | None:
     return slurm.of_signal(signal) if signal else "task_exit"
 
 
-def _elastic(source: Record, context: Context) -> JobFinding | None:
+def _elastic(source: Record, context: JoblogContext) -> JobFinding | None:
     """torchelastic's list of failed children; its own choice of the first one comes over several lines."""
     text, listing = source.text, context.listing(source.line)
     if found := _ELASTIC.search(text):
@@ -181,7 +190,7 @@ def _launcher(source: Record) -> JobFinding | None:
     return None
 
 
-def read(source: Record, context: Context) -> JobFinding | None:
+def read(source: Record, context: JoblogContext) -> JobFinding | None:
     """A line about the end of a process."""
     text = source.text
     if _XID.search(text):

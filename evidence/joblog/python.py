@@ -10,8 +10,8 @@ from probing_cluster.evidence.joblog.grammar import (
     NETWORK,
     SOFTWARE,
     USER,
-    Context,
     JobFinding,
+    JoblogContext,
     Record,
     Role,
     fact,
@@ -166,7 +166,7 @@ def _loader(source: Record) -> JobFinding | None:
     return None
 
 
-def read(source: Record, _context: Context) -> JobFinding | None:
+def read(source: Record, _context: JoblogContext) -> JobFinding | None:
     """A line about files, memory or data loaders; advice and handled errors are none."""
     if found := _STARTER.match(source.text):
         error = found["error"] or ("ModuleNotFoundError" if found["module"] else "FileNotFoundError")

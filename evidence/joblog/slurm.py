@@ -10,8 +10,8 @@ from probing_cluster.evidence.joblog.grammar import (
     ALL,
     SOFTWARE,
     USER,
-    Context,
     JobFinding,
+    JoblogContext,
     Record,
     Role,
     fact,
@@ -164,7 +164,7 @@ def _tasks(source: Record) -> JobFinding | None:
     )
 
 
-def read(source: Record, _context: Context) -> JobFinding | None:
+def read(source: Record, _context: JoblogContext) -> JobFinding | None:
     """A line of Slurm."""
     if finding := _cancelled(source) or _tasks(source):
         return finding

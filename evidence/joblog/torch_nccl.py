@@ -10,8 +10,8 @@ from probing_cluster.evidence.joblog.grammar import (
     ALL,
     NETWORK,
     USER,
-    Context,
     JobFinding,
+    JoblogContext,
     Record,
     Role,
     fact,
@@ -248,7 +248,7 @@ def _heartbeat(source: Record) -> JobFinding | None:
     )
 
 
-def _error(source: Record, context: Context) -> JobFinding | None:
+def _error(source: Record, context: JoblogContext) -> JobFinding | None:
     """An NCCL result, with the collective it hit when the line or the traceback above names one."""
     if _RESULT_NAME.search(source.text):
         if source.line - context.nccl_line <= _RESULT_LINES:
@@ -267,7 +267,7 @@ def _error(source: Record, context: Context) -> JobFinding | None:
     return make(FACTS, kind, source, **fields)
 
 
-def _reports(source: Record, context: Context) -> JobFinding | None:
+def _reports(source: Record, context: JoblogContext) -> JobFinding | None:
     """Lines in which PyTorch itself compares ranks."""
     text = source.text
     if found := _MISMATCH.search(text):
@@ -318,7 +318,7 @@ def _reports(source: Record, context: Context) -> JobFinding | None:
     return None
 
 
-def _sizes(source: Record, context: Context, rank: int, count: int) -> JobFinding | None:
+def _sizes(source: Record, context: JoblogContext, rank: int, count: int) -> JobFinding | None:
     """Two ranks that print tensors of different sizes before a crash: the mismatch is the cause."""
     other = next((r for r, n in context.counts.items() if r != rank and n != count), None)
     if len(context.counts) < 64:
@@ -330,7 +330,7 @@ def _sizes(source: Record, context: Context, rank: int, count: int) -> JobFindin
     return make(FACTS, "collective_mismatch", source, rank=odd, role=Role.EXIT, late=False, meaning=meaning)
 
 
-def read(source: Record, context: Context) -> JobFinding | None:
+def read(source: Record, context: JoblogContext) -> JobFinding | None:
     """A line of ProcessGroupNCCL."""
     found = _watchdog(source) or _heartbeat(source) or _error(source, context) or _reports(source, context)
     if found is None and _WATCHDOG_DIED.search(source.text):

@@ -64,7 +64,7 @@ Facts = Mapping[tuple[str, str], Fact]
 
 
 @dataclass(kw_only=True, slots=True)
-class Context:
+class KernelContext:
     """What earlier lines of the same log said that later ones leave out; bounded."""
 
     tables: dict[str, OrderedDict[str, Any]] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Context:
         return entries.pop(key, None) if entries else None
 
 
-Read = Callable[[str, Context], KernelFinding | None]
+Read = Callable[[str, KernelContext], KernelFinding | None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from probing_cluster.evidence.kernel import grammar, head
-from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
+from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding, fact, make
 
 _DIMM = "Count them per DIMM; replace a DIMM whose rate rises."
 _CPU = "Decode it with rasdaemon; if it returns on this socket, replace the part it names."
@@ -112,7 +112,7 @@ def _bank(message: str) -> KernelFinding | None:
     return make(FACTS, "mce", "bank", message, device=device, detail=detail)
 
 
-def read(message: str, _context: Context) -> KernelFinding | None:
+def read(message: str, _context: KernelContext) -> KernelFinding | None:
     """A line about main memory or the processor's own checks."""
     if message.startswith(_EDAC_NAMES):
         return _edac(message)

@@ -8,7 +8,7 @@ from typing import Any
 from probing_cluster.core import sanitize
 from probing_cluster.core.catalogue import nvlink5, xid
 from probing_cluster.evidence.kernel import grammar, head
-from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding
+from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding
 
 _LINE = re.compile(
     r"(?:NVRM:\s{0,4})?Xid\s{0,2}\((?P<where>(?:PCI:)?[^()]{0,64})\):\s{0,4}(?P<code>\d{1,5})(?![\w.])(?P<rest>.*)",
@@ -99,7 +99,7 @@ def _decode(code: int, text: str, fields: dict[str, Any]) -> dict[str, Any]:
     return detail
 
 
-def read(message: str, context: Context) -> KernelFinding | None:
+def read(message: str, context: KernelContext) -> KernelFinding | None:
     """An Xid line; a code that is not a number is none."""
     if not (found := head.match(_LINE, message) or head.match(_SHORT, message)):
         return None
