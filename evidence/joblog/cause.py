@@ -230,21 +230,21 @@ class Story:
             return self._doubted is not None and self._chars <= _BUFFERED_CHARS
         return _can_be_survived(self.held[self.best])
 
-    def passed(self, source: Record, *, overwritten: bool = False) -> None:
+    def passed(self, record: Record, *, overwritten: bool = False) -> None:
         """A line behind a failure `in_doubt`: does the program go on?"""
-        self._chars += len(source.text)
+        self._chars += len(record.text)
         if self.best is None:
             return
         best = self.held[self.best]
-        if 0 <= source.line - best.line <= _GOES_ON_LINES and _says_it_goes_on(source.text):
+        if 0 <= record.line - best.line <= _GOES_ON_LINES and _says_it_goes_on(record.text):
             self.held[self.best] = best = replace(best, detail={**best.detail, "handled": True})
         if (
-            None not in (best.rank, source.rank)
-            and best.rank != source.rank
+            None not in (best.rank, record.rank)
+            and best.rank != record.rank
             and self._chars <= _BUFFERED_CHARS
         ):
             return
-        if self._progress.passed(source.text, overwritten=overwritten):
+        if self._progress.passed(record.text, overwritten=overwritten):
             self._late_steps += self._chars > _BUFFERED_CHARS
         handled = best.detail.get("handled") is True and self._progress.steps >= _HANDLED_STEPS
         if handled or self._late_steps >= _STEPS:

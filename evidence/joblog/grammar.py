@@ -120,7 +120,7 @@ class Family:
     facts: Mapping[str, Fact]
 
 
-def make(facts: Mapping[str, Fact], kind: str, source: Record, **fields: Any) -> JobFinding:
+def make(facts: Mapping[str, Fact], kind: str, record: Record, **fields: Any) -> JobFinding:
     """The finding of `kind`; rank, host and pid default to the line's own."""
     fact_of_kind = facts[kind]
     values: dict[str, Any] = {
@@ -132,11 +132,11 @@ def make(facts: Mapping[str, Fact], kind: str, source: Record, **fields: Any) ->
     values.update({k: v for k, v in fields.items() if v is not None})
     for name in ("rank", "host", "pid"):
         if values.get(name) is None:
-            values[name] = getattr(source, name)
+            values[name] = getattr(record, name)
     for name in ("op", "group", "host"):
         if values.get(name) is not None:
             values[name] = sanitize.clean(str(values[name]), 128)
-    return JobFinding(line=source.line, kind=kind, message=sanitize.clean(source.text, 1024), **values)
+    return JobFinding(line=record.line, kind=kind, message=sanitize.clean(record.text, 1024), **values)
 
 
 def number(text: str | None, limit: int = 2**63 - 1) -> int | None:

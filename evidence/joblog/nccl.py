@@ -121,7 +121,7 @@ _UCX = re.compile(
 """What UCX (under MPI, NVSHMEM, NIXL) and other users of verbs print when the peer does not acknowledge."""
 
 
-def _completion(source: Record, text: str) -> JobFinding | None:
+def _completion(record: Record, text: str) -> JobFinding | None:
     if not (found := _COMPLETION.search(text)):
         return None
     code = grammar.number(found["error"] or found["status"])
@@ -138,44 +138,44 @@ def _completion(source: Record, text: str) -> JobFinding | None:
     return make(
         FACTS,
         "net_ib_completion_error",
-        source,
+        record,
         meaning=meaning,
         role=Role.REMOTE if code == 5 else Role.SYMPTOM,
         detail={k: v for k, v in detail.items() if v is not None},
     )
 
 
-def _multicast(source: Record) -> JobFinding:
+def _multicast(record: Record) -> JobFinding:
     """A failed CUDA call that the switches between the GPUs have part in."""
     return make(
         FACTS,
         "nccl_unhandled_cuda",
-        source,
+        record,
         domains=ALL,
         meaning=_MULTICAST,
         detail={"multicast": True},
     )
 
 
-def read(source: Record, _context: JoblogContext) -> JobFinding | None:
+def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     """A WARN line, or its text alone where a framework reprinted it."""
-    warning = _WARNING.search(source.text)
-    if warning is None and (found := _UCX.search(source.text)):
+    warning = _WARNING.search(record.text)
+    if warning is None and (found := _UCX.search(record.text)):
         if not found["hca"]:
-            return make(FACTS, "net_ib_error", source)
+            return make(FACTS, "net_ib_error", record)
         meaning = f"An InfiniBand or RoCE transfer ended with error 12: {_COMPLETIONS[12]}."
-        return make(FACTS, "net_ib_completion_error", source, meaning=meaning, detail={"hca": found["hca"]})
-    if warning is None and _BIND.search(source.text):
-        return _multicast(source)
+        return make(FACTS, "net_ib_completion_error", record, meaning=meaning, detail={"hca": found["hca"]})
+    if warning is None and _BIND.search(record.text):
+        return _multicast(record)
     if warning is None:
-        bare = _BARE.search(source.text) if "NCCL INFO" not in source.text else None
-        return _completion(source, bare["text"]) if bare else None
+        bare = _BARE.search(record.text) if "NCCL INFO" not in record.text else None
+        return _completion(record, bare["text"]) if bare else None
     named = Record(
-        line=source.line,
-        text=source.text,
-        rank=source.rank,
-        host=warning["host"] or source.host,
-        pid=grammar.number(warning["pid"]) or source.pid,
+        line=record.line,
+        text=record.text,
+        rank=record.rank,
+        host=warning["host"] or record.host,
+        pid=grammar.number(warning["pid"]) or record.pid,
     )
     text = warning["text"]
     if finding := _completion(named, text):
@@ -194,11 +194,11 @@ def read(source: Record, _context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "net_ib_async_event", named, detail={"event": (event["event"] or "").strip()})
     if failed := _CUDA.search(text):
         specific = cuda.kind_of(failed["text"])
-        if specific and not cuda.is_reported(specific, source.text, warning, quoted=True):
+        if specific and not cuda.is_reported(specific, record.text, warning, quoted=True):
             return None
         if specific:
             return cuda.finding(specific, named)
-        return _multicast(named) if _NVLS.search(source.text) else make(FACTS, "nccl_unhandled_cuda", named)
+        return _multicast(named) if _NVLS.search(record.text) else make(FACTS, "nccl_unhandled_cuda", named)
     if _BIND.search(text):
         return _multicast(named)
     kind = next((name for name, pattern in _TEXTS if pattern.search(text)), None)
