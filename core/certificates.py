@@ -36,14 +36,14 @@ class Named:
 def named(config: settings.Settings) -> list[Named]:
     """Every certificate file that these settings name, each once: what comes in to the database, and the service's door."""
     service = config.service
-    told = [
+    settings_paths = [
         *_in_url("[database] url", config.database.url),
         *_in_url("[agent] database_url", config.agent.database_url),
         ("[service] tls_certificate", service.tls_certificate, False),
         ("[service] tls_ca", service.tls_ca, True),
     ]
     once: dict[str, Named] = {}
-    for key, path, authority in told:
+    for key, path, authority in settings_paths:
         if path and path != "system":
             once.setdefault(path, Named(key=key, path=Path(path), authority=authority))
     return list(once.values())

@@ -48,10 +48,10 @@ def to_journal(stream: TextIO, environment: Mapping[str, str] = os.environ) -> b
     """True when systemd connected this stream to the journal (`JOURNAL_STREAM` names its device and inode)."""
     device, _, inode = environment.get("JOURNAL_STREAM", "").partition(":")
     try:
-        told = os.fstat(stream.fileno())
+        stat = os.fstat(stream.fileno())
     except (OSError, ValueError):  # closed, or no file at all
         return False
-    return (device, inode) == (str(told.st_dev), str(told.st_ino))
+    return (device, inode) == (str(stat.st_dev), str(stat.st_ino))
 
 
 def configure(stream: TextIO = sys.stderr, level: int = logging.INFO) -> None:

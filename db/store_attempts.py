@@ -130,7 +130,7 @@ class AttemptRows(store_base.StoreBase):
         if not keys:
             return []
         clusters, jobs, submits = (list(column) for column in zip(*keys, strict=True))
-        found = self.told(_OF_KEYS, {"clusters": clusters, "jobs": jobs, "submits": submits})
+        found = self.rows(_OF_KEYS, {"clusters": clusters, "jobs": jobs, "submits": submits})
         return self.readable(records.JobAttempt, found)
 
     def unattributed(

@@ -35,10 +35,10 @@ class StoreBase:
             self._reader = arrow.Reader(self.url)
         return self._reader.table(query, parameters)
 
-    def told(self, query: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The rows of a query, `:name` standing for what is given; lists of one kind go as binary arrays.
+    def rows(self, query: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The rows of a query, with `:name` filled from `given`; lists of one kind go as binary arrays.
 
-        As psycopg gives them: where thousands are read, SQLAlchemy's own rows cost as much again.
+        The rows are psycopg's dictionaries: for thousands of rows SQLAlchemy's own cost as much again.
         """
         arrays = {name: binary_arrays.of(value) for name, value in given.items()}
 

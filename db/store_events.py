@@ -65,17 +65,17 @@ class EventRows(store_base.StoreBase):
     def events_on(self, since: Mapping[str, datetime]) -> list[records.HealthEvent]:
         """Every event on some nodes, of each node since an instant of its own; oldest first."""
         given = {"nodes": list(since), "sinces": list(since.values())}
-        return [rows.from_row(records.HealthEvent, row) for row in self.told(_ON, given)] if since else []
+        return [rows.from_row(records.HealthEvent, row) for row in self.rows(_ON, given)] if since else []
 
     def latest_of_job(self, job_id: int, kind: str, since: datetime) -> list[records.HealthEvent]:
-        """The newest event of a kind that each node told of a job since then, by node."""
+        """The newest event of this kind and job that each node reported since then, by node."""
         number = sa.func.row_number().over(partition_by=_E.node, order_by=(_E.at.desc(), _E.event_id))
-        told = (
+        numbered = (
             sa.select(tables.health_event, number.label("number"))
             .where(_E.job_id == job_id, _E.kind == kind, _E.at >= since)
             .subquery()
         )
-        query = sa.select(told).where(told.c.number == 1).order_by(told.c.node)
+        query = sa.select(numbered).where(numbered.c.number == 1).order_by(numbered.c.node)
         return self._select(records.HealthEvent, query)
 
     def events_by_id(self, ids: Iterable[uuid.UUID]) -> list[records.HealthEvent]:

@@ -47,7 +47,7 @@ def kernel_json(line: int, finding: KernelFinding) -> dict[str, Any]:
 
 def joblog_json(finding: JobFinding) -> dict[str, Any]:
     """A job-log finding as `classify` prints it; pid and host only when the line names them."""
-    said: dict[str, Any] = {
+    record: dict[str, Any] = {
         "line": finding.line,
         "kind": finding.kind,
         "op": finding.op,
@@ -60,7 +60,7 @@ def joblog_json(finding: JobFinding) -> dict[str, Any]:
         "meaning": finding.meaning,
     }
     extra = {"pid": finding.pid, "host": finding.host}
-    return said | {name: value for name, value in extra.items() if value is not None}
+    return record | {name: value for name, value in extra.items() if value is not None}
 
 
 def detect(sample: Iterable[bytes]) -> LogKind:
@@ -71,8 +71,8 @@ def detect(sample: Iterable[bytes]) -> LogKind:
     lines = [line[:_LOOK_AT_BYTES] for line in sample]
     kernel_votes = sum(_KERNEL_LINE.search(line) is not None for line in lines)
     job_votes = sum(_JOB_LINE.search(line) is not None for line in lines)
-    said = joblog.read(line.decode("utf-8", "replace") for line in lines)
-    job_votes += 2 * sum(finding.kind not in _KERNEL_TOO for finding in said)
+    job_findings = joblog.read(line.decode("utf-8", "replace") for line in lines)
+    job_votes += 2 * sum(finding.kind not in _KERNEL_TOO for finding in job_findings)
     return "joblog" if job_votes > kernel_votes else "kernel"
 
 

@@ -87,14 +87,14 @@ def sxid_lines(path: Path) -> Iterator[tuple[str, ...]]:
         what = f"sxid {code}"
         severity = words.sxid_severity(row["driver_severity_by_arch"], row["fabric_manager_doc_class"], what)
         unit = row["unit"].strip()
-        said = (
+        message = (
             re.sub(r"^(Non-)?[Ff]atal, ", "", row["driver_message"])
             .split(" | ")[0]
             .split("%")[0]
             .strip(" ,:(-")
             or row["mnemonic"].replace("_", " ").lower()
         )
-        meaning = words.sentence(f"NVSwitch {unit}: {said}" if said else f"NVSwitch {unit} error")
+        meaning = words.sentence(f"NVSwitch {unit}: {message}" if message else f"NVSwitch {unit} error")
         step = _known(row["nvsentinel_action"], words.STEPS, what)
         domains = _domains(row["likely_domain"], what)
         yield (

@@ -92,8 +92,8 @@ def _problem(head: re.Match[str], body: Iterable[str]) -> Problem:
                 processes.append((rank["node"][:64], _pid(rank["pid"])))
         elif missing := _MISSING.fullmatch(line):
             ranks += [_number(r) for r in missing["ranks"].replace(" ", "").split(",") if r]
-        elif not words and (told := _WORDS.fullmatch(line)):
-            words = told["words"][:200]
+        elif not words and (sentence := _WORDS.fullmatch(line)):
+            words = sentence["words"][:200]
     return Problem(
         kind=head["kind"].lower(),
         communicator=head["comm"] or "",

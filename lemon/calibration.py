@@ -60,11 +60,13 @@ class Calibration:
 
     def sentence(self) -> str:
         """What the score is calibrated on, for people."""
-        told = f"{self.n_confirmed} confirmed and {self.n_denied} denied"
+        answers = f"{self.n_confirmed} confirmed and {self.n_denied} denied"
         if not self.fitted:
-            return f"Not recalibrated: {told} so far; {MIN_LABELS} answers are needed, {MIN_EACH} of either kind."
+            return f"Not recalibrated: {answers} so far; {MIN_LABELS} answers are needed, {MIN_EACH} of either kind."
         since = f" since {self.since:%Y-%m-%d}" if self.since else ""
-        return f"Recalibrated on {told}{since}: slope {self.slope:.2f}, shift {self.shift:+.2f} in log odds."
+        return (
+            f"Recalibrated on {answers}{since}: slope {self.slope:.2f}, shift {self.shift:+.2f} in log odds."
+        )
 
 
 def labels(

@@ -135,13 +135,13 @@ def crowding(episodes: Failures, span_days: float, place: Ints | None) -> tuple[
     width = 2 * EPISODE_DAYS + 1.0
     for cause in np.unique(episodes.cause[episodes.cause >= 0]):
         rows = np.flatnonzero(episodes.cause == cause)
-        ages, who = episodes.age_days[rows], episodes.node[rows]
-        near = (np.abs(ages[:, None] - ages[None, :]) <= width / 2) & (who[:, None] != who[None, :])
-        usual = np.unique(who).size * width / max(span_days, width)
+        ages, node = episodes.age_days[rows], episodes.node[rows]
+        near = (np.abs(ages[:, None] - ages[None, :]) <= width / 2) & (node[:, None] != node[None, :])
+        usual = np.unique(node).size * width / max(span_days, width)
         surplus[rows] = np.maximum(1.0, (near.sum(axis=1) + 1.0) / (usual + 1.0))
         if place is not None:
-            same = near & (place[who][:, None] == place[who][None, :])
-            peers = np.maximum(size[place[who]] - 1, 1)
+            same = near & (place[node][:, None] == place[node][None, :])
+            peers = np.maximum(size[place[node]] - 1, 1)
             beside[rows] = same.sum(axis=1) / (peers * width)
     return surplus, beside
 

@@ -44,10 +44,9 @@ class Gangs:
     def of(cls, gangs: Sequence[tuple[Ints, float]], age_days: Floats | None) -> Gangs:
         """From (node indices, probability that hardware did it); without ages all are taken for fresh.
 
-        The same nodes dying together again are one job's story, not a second witness: a set counts once,
-        a single node once per episode.
+        A set of nodes counts once, however often its nodes die together; a single node counts once per episode.
         """
-        told = float(sum(hardware for _, hardware in gangs))
+        all_hardware = float(sum(hardware for _, hardware in gangs))
         ages = np.zeros(len(gangs)) if age_days is None else np.asarray(age_days, np.float64)
         kept = _distinct(gangs, ages)
         every = sum(gangs[i][1] for i in kept)
@@ -61,7 +60,7 @@ class Gangs:
             other_odds=(1 - hardware) / hardware,
             size=sizes.astype(np.float64),
             age_days=ages,
-            hardware=told,
+            hardware=all_hardware,
             heard=sum(w for _, w in gangs) / every if every else 1.0,
         )
 

@@ -93,7 +93,7 @@ KINDS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outage:
+class SlurmOutage:
     """One stretch of a node out of service, as Slurm's accounting has it."""
 
     node: str
@@ -103,16 +103,16 @@ class Outage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
-    """What Slurm tells of its nodes, beside our own rows."""
+class SlurmFacts:
+    """What Slurm knows about its nodes, beside our own rows."""
 
-    outages: Sequence[Outage] | None = None
+    outages: Sequence[SlurmOutage] | None = None
     """None where its accounting could not be asked: our own drains are taken for them."""
     places: Mapping[str, str] = field(default_factory=dict)
     """Node to the switch or block it shares with others; empty where that is not known."""
 
 
-NOTHING_TOLD = Told()
+NO_SLURM_FACTS = SlurmFacts()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +129,7 @@ class Facts:
     outages_by_slurm: bool
     """False: only our own drains were known, because Slurm's accounting could not be asked."""
     places: Mapping[str, str] = field(default_factory=dict)
-    """See Told."""
+    """See SlurmFacts."""
 
 
 def read(
@@ -138,11 +138,11 @@ def read(
     since: datetime,
     until: datetime,
     *,
-    told: Told = NOTHING_TOLD,
+    slurm_facts: SlurmFacts = NO_SLURM_FACTS,
 ) -> Facts:
-    """The facts of a database, and what Slurm tells. Raises DatabaseUnavailable."""
+    """The facts of a database and of Slurm. Raises DatabaseUnavailable."""
     span = (since, until, cluster)
-    out = outage_table(told.outages, since, until) if told.outages is not None else None
+    out = outage_table(slurm_facts.outages, since, until) if slurm_facts.outages is not None else None
     with contextlib.closing(arrow.Reader(uri)) as reader:
         rows = functools.partial(_rows, reader)
         return Facts(
@@ -154,11 +154,11 @@ def read(
             notes=rows("pg_notes", NOTE, until, cluster),
             exclusions=rows("pg_exclusions", EXCLUSION, *span),
             outages_by_slurm=out is not None,
-            places=told.places,
+            places=slurm_facts.places,
         )
 
 
-def outage_table(outages: Iterable[Outage], since: datetime, until: datetime) -> pa.Table:
+def outage_table(outages: Iterable[SlurmOutage], since: datetime, until: datetime) -> pa.Table:
     """Slurm's outages that began in the window."""
     rows = [
         {

@@ -67,8 +67,8 @@ class Use:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
-    """What does not change from round to round.
+class FixedFacts:
+    """Facts of the nodes and their failures that stay the same from round to round.
 
     Most nodes have failed nobody: those share a few rows by exposure, all others have their own.
     """
@@ -97,7 +97,7 @@ class Seen:
     beside: Floats
 
     @classmethod
-    def of(cls, use: Use, named: Failures, gangs: Gangs, place: Ints | None) -> Seen:
+    def of(cls, use: Use, named: Failures, gangs: Gangs, place: Ints | None) -> FixedFacts:
         """`place`: what nodes share that can fail, as a number per node."""
         exposure = np.maximum(use.days, 1e-9)
         nodes = exposure.size
@@ -150,11 +150,11 @@ class Rate:
     """Levels of rightly named hardware failures."""
 
     @classmethod
-    def of(cls, seen: Seen, named: Failures, gangs: Gangs, ordinary: Floats) -> Rate:
+    def of(cls, facts: FixedFacts, named: Failures, gangs: Gangs, ordinary: Floats) -> Rate:
         """`ordinary`: each node's probability of being one."""
         level = episodes.level(named.weight)
         weight = ordinary[named.node]
-        exposure = float((ordinary * seen.exposure).sum())
+        exposure = float((ordinary * facts.exposure).sum())
         mix = episodes.hardware_mix(named)
         total = max(weight.sum() / max(exposure, 1e-9), MIN_RATE_PER_DAY)
         counts = np.bincount(level, weights=weight, minlength=mix.size) + mix
@@ -196,42 +196,44 @@ def _log_parts(named: Failures, bins: Ints, row: Ints, rows: int) -> Floats:
     of_pair = _since(inverse, first, np.ones(first.size), share.size)
     total = _since(node, first, np.ones(first.size), rows)
     same = share[:, None] * ((own / share + 1 - own)[:, None] ** of_pair) * (1 - own) ** -of_pair
-    seen = np.where(of_pair > 0, share[:, None], 0.0)
+    part_share = np.where(of_pair > 0, share[:, None], 0.0)
     same = np.where(of_pair > 0, same, 0.0)
     by_node = np.zeros_like(total)
-    np.add.at(by_node, pair[0], same - seen)
+    np.add.at(by_node, pair[0], same - part_share)
     one = np.log(np.maximum(1.0 + by_node, 1e-12)) + total * np.log(1 - own)
     log_parts: Floats = np.logaddexp(np.log(episodes.HAS_OWN_PART) + one, np.log(1 - episodes.HAS_OWN_PART))
     return log_parts
 
 
 def log_odds(
-    seen: Seen, named: Failures, gangs: Gangs, rate: Rate, mean: Floats, share: float, noise: float
+    facts: FixedFacts, named: Failures, gangs: Gangs, rate: Rate, mean: Floats, share: float, noise: float
 ) -> tuple[Floats, Floats, Floats]:
     """Per node: log likelihood ratio of lemon to ordinary, and as a lemon its mean factor and days since onset."""
     level = episodes.level(named.weight)
-    ordinary = rate.levels[level] * seen.surplus + seen.beside
+    ordinary = rate.levels[level] * facts.surplus + facts.beside
     per_extra = rate.hardware * rate.mix[level] / ordinary
-    pairs = np.flatnonzero(seen.row[gangs.node] >= 0)
-    at = seen.row[gangs.node[pairs]] * ONSETS_DAYS.size + seen.gang_bin[pairs]
-    named_at = seen.row[named.node] * ONSETS_DAYS.size + seen.bin
+    pairs = np.flatnonzero(facts.row[gangs.node] >= 0)
+    at = facts.row[gangs.node[pairs]] * ONSETS_DAYS.size + facts.gang_bin[pairs]
+    named_at = facts.row[named.node] * ONSETS_DAYS.size + facts.bin
     per_gang = rate.unnamed / (gangs.rate_beside(mean, noise)[pairs] + rate.unnamed)
-    rows, usual = seen.after.shape[0], float(rate.levels.sum())
-    rest = _log_ordinary(seen.count[:, None] - seen.count_after, usual * (seen.of_row[:, None] - seen.after))
-    rest += seen.log_parts + _ONSET_LOG_WEIGHTS[None, :] - usual * seen.after
+    rows, usual = facts.after.shape[0], float(rate.levels.sum())
+    rest = _log_ordinary(
+        facts.count[:, None] - facts.count_after, usual * (facts.of_row[:, None] - facts.after)
+    )
+    rest += facts.log_parts + _ONSET_LOG_WEIGHTS[None, :] - usual * facts.after
     bad = np.empty((_EXTRA.size, rows, ONSETS_DAYS.size))
     both, spots = np.concatenate([named_at, at]), rows * ONSETS_DAYS.size
     each = np.log1p(_EXTRA[:, None] * np.concatenate([per_extra, per_gang])[None, :])
     for column in range(_EXTRA.size):
         bad[column] = np.bincount(both, each[column], minlength=spots).reshape(rows, ONSETS_DAYS.size)
     np.cumsum(bad, axis=2, out=bad)
-    bad -= (_EXTRA * (rate.hardware + rate.unnamed))[:, None, None] * seen.after[None]
+    bad -= (_EXTRA * (rate.hardware + rate.unnamed))[:, None, None] * facts.after[None]
     log_p = bad + rest[None]
     top = log_p.max(axis=(0, 2))
     weight = np.exp(log_p - top[None, :, None])
     by_factor = weight.sum(axis=2)
     total = by_factor.sum(axis=0)
-    healthy = _log_ordinary(seen.count[:, None], usual * seen.of_row[:, None])[:, 0]
+    healthy = _log_ordinary(facts.count[:, None], usual * facts.of_row[:, None])[:, 0]
     mended = np.zeros(rows)
     for end in MENDED_AT:
         # Bad from an earlier onset until then: what came after is an ordinary node's.
@@ -243,7 +245,7 @@ def log_odds(
     odds = np.log(total / _EXTRA.size) + top - ordinary_now
     factor = (LEMON_FACTORS @ by_factor) / total
     since = (weight.sum(axis=0) @ ONSETS_DAYS) / total
-    return odds[seen.at], factor[seen.at], since[seen.at]
+    return odds[facts.at], factor[facts.at], since[facts.at]
 
 
 def _log_ordinary(count: Floats, expected: Floats) -> Floats:
@@ -258,9 +260,9 @@ def _log_ordinary(count: Floats, expected: Floats) -> Floats:
     return answer
 
 
-def noise_per_day(gangs: Gangs, by_lemons: float, seen: Seen, rate: Rate) -> float:
+def noise_per_day(gangs: Gangs, by_lemons: float, facts: FixedFacts, rate: Rate) -> float:
     """Failures per node-day that name nobody and are nobody's hardware: what the nodes do not explain."""
-    left = (gangs.size.size - by_lemons) / max(float(seen.exposure.sum()), 1e-9)
+    left = (gangs.size.size - by_lemons) / max(float(facts.exposure.sum()), 1e-9)
     return max(left - rate.unnamed, 0.5 * rate.unnamed)
 
 

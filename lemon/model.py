@@ -109,7 +109,7 @@ def score(window: Window) -> Scores:
         days=window.exposure_days, span_days=window.span_days, daily_days=window.daily_exposure_days
     )
     gangs = Gangs.of(window.gangs, window.gang_ages_days)
-    seen = likelihood.Seen.of(use, named, gangs, window.place)
+    facts = likelihood.FixedFacts.of(use, named, gangs, window.place)
     nodes = window.exposure_days.size
     count = np.bincount(named.node, weights=named.weight, minlength=nodes).astype(np.float64)
     shared = np.zeros(nodes)
@@ -117,14 +117,14 @@ def score(window: Window) -> Scores:
     share = PRIOR_SHARE
     since = np.zeros(nodes)
     mean = np.zeros(nodes)
-    rate = likelihood.Rate.of(seen, named, gangs, np.minimum(1.0, 1.0 / np.maximum(seen.episodes, 1.0)))
+    rate = likelihood.Rate.of(facts, named, gangs, np.minimum(1.0, 1.0 / np.maximum(facts.episodes, 1.0)))
     for turn in range(ROUNDS):
         if turn:
-            rate = likelihood.Rate.of(seen, named, gangs, 1.0 - probability)
+            rate = likelihood.Rate.of(facts, named, gangs, 1.0 - probability)
         else:
             mean = np.full(nodes, rate.unnamed)
-        noise = likelihood.noise_per_day(gangs, float((probability * shared).sum()), seen, rate)
-        log_odds, factor, since = likelihood.log_odds(seen, named, gangs, rate, mean, share, noise)
+        noise = likelihood.noise_per_day(gangs, float((probability * shared).sum()), facts, rate)
+        log_odds, factor, since = likelihood.log_odds(facts, named, gangs, rate, mean, share, noise)
         odds = log_odds + np.log(share / (1 - share))
         if window.auxiliary is not None:
             odds = odds + window.auxiliary
@@ -136,12 +136,12 @@ def score(window: Window) -> Scores:
     return Scores(
         probability=proof.cap_unproven(probability, window.auxiliary, named, repeats, shared),
         expected_failures=count + shared,
-        usual_failures=seen.exposure * (rate.hardware + rate.unnamed),
+        usual_failures=facts.exposure * (rate.hardware + rate.unnamed),
         shared=shared,
         share_of_lemons=share,
         fleet_rate_per_day=rate.hardware + rate.unnamed,
         named=count,
-        episodes=seen.episodes.astype(np.int64),
+        episodes=facts.episodes.astype(np.int64),
         repeats=repeats,
         since_days=since,
     )

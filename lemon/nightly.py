@@ -85,11 +85,11 @@ def score(
     config: settings.Settings,
     day: datetime,
     *,
-    told: gather.Told = gather.NOTHING_TOLD,
+    slurm_facts: gather.SlurmFacts = gather.NO_SLURM_FACTS,
     at: clock.Clock = clock.SYSTEM,
 ) -> Night:
     """Score `day` (its midnight, UTC) and store it."""
-    found, calibrated = measure(store, config, day, told=told)
+    found, calibrated = measure(store, config, day, slurm_facts=slurm_facts)
     before_day, before = _before(store, config.cluster.name, day)
     rows = _rows(store, config, day, found, calibrated, before, at.now())
     remarks = [calibrated.sentence()]
@@ -115,15 +115,15 @@ def load(store: db_store.Store, config: settings.Settings, day: datetime | None 
             if day
             else "no night has been scored yet; probing-ctl lemon report scores the last one"
         )
-    told = store.recall(f"{_REMEMBERED} {cluster} {day:%Y-%m-%d}", {})
+    remembered = store.recall(f"{_REMEMBERED} {cluster} {day:%Y-%m-%d}", {})
     before_day = store.lemon_day_before(day, cluster)
     return _night(
         config,
         day,
         before_day,
         rows,
-        told.get("window_days", config.lemon.window_days),
-        told.get("remarks", ()),
+        remembered.get("window_days", config.lemon.window_days),
+        remembered.get("remarks", ()),
     )
 
 
@@ -132,13 +132,13 @@ def measure(
     config: settings.Settings,
     day: datetime,
     *,
-    told: gather.Told = gather.NOTHING_TOLD,
+    slurm_facts: gather.SlurmFacts = gather.NO_SLURM_FACTS,
 ) -> tuple[signals.Signals, calibration.Calibration]:
     """The signals of the window that ends with `day`, and the map fitted to what people said until then."""
     until = day + DAY
     recent = until - timedelta(days=config.lemon.window_days)
     since = min(recent, until - timedelta(days=config.lemon.history_days))
-    facts = gather.read(store.connection_uri(), config.cluster.name, since, until, told=told)
+    facts = gather.read(store.connection_uri(), config.cluster.name, since, until, slurm_facts=slurm_facts)
     found = signals.compute(facts, recent=recent, cap_s=config.attribution.checkpoint_interval_s / 2)
     notes = [n for n in store.notes() if n.cluster == config.cluster.name and n.at < until]
     subjects = {n.subject.partition(":")[2] for n in notes if n.action in ("confirm", "deny")}
@@ -171,7 +171,7 @@ def _rows(
     }  # fmt: skip
     rows = []
     for i, node in enumerate(found.nodes):
-        seen = {
+        model_signals = {
             "model": round(float(raw[i]), 6),
             "usual": round(float(scored.usual_failures[i]), 4),
             "expected": round(float(scored.expected_failures[i]), 4),
@@ -185,7 +185,7 @@ def _rows(
                 config,
                 day,
                 node,
-                seen,
+                model_signals,
                 float(probability[i]),
                 before.get(node.node),
                 words.get(node.node),
@@ -199,22 +199,25 @@ def _row(
     config: settings.Settings,
     day: datetime,
     node: signals.Node,
-    seen: dict[str, Any],
+    model_signals: dict[str, Any],
     probability: float,
     before: records.LemonScore | None,
     word: records.OperatorNote | None,
     now: datetime,
 ) -> records.LemonScore:
-    verdict, status = state(probability, before, word, seen["expected"])
-    told = reasons.of(node, seen)
+    verdict, status = state(probability, before, word, model_signals["expected"])
+    sentences = reasons.of(node, model_signals)
     if word is not None and word.action == "confirm":
-        told = (
+        sentences = (
             f"Confirmed by {word.author} on {word.at:%Y-%m-%d}{f': {word.note}' if word.note else '.'}",
-            *told,
+            *sentences,
         )
     elif status in ("recovered", "denied") and word is not None:
-        said = "Denied" if word.action == "deny" else "Repaired, says"
-        told = (f"{said} {'by ' if word.action == 'deny' else ''}{word.author} on {word.at:%Y-%m-%d}.", *told)
+        answered = "Denied" if word.action == "deny" else "Repaired, says"
+        sentences = (
+            f"{answered} {'by ' if word.action == 'deny' else ''}{word.author} on {word.at:%Y-%m-%d}.",
+            *sentences,
+        )
     return records.LemonScore(
         cluster=config.cluster.name,
         node=node.node,
@@ -227,9 +230,9 @@ def _row(
         single_node_node_fails=node.single_node_node_fails,
         single_node_node_failure_rate=node.single_node_node_failure_rate,
         score=round(probability, 6),
-        reasons=told if verdict != OK or status else (),
+        reasons=sentences if verdict != OK or status else (),
         verdict=verdict,
-        signals=_signals(day, node, seen, verdict, status, before),
+        signals=_signals(day, node, model_signals, verdict, status, before),
         made_at=now,
     )
 
@@ -259,19 +262,19 @@ def state(
 def _signals(
     day: datetime,
     node: signals.Node,
-    seen: dict[str, Any],
+    model_signals: dict[str, Any],
     verdict: str,
     status: str,
     before: records.LemonScore | None,
 ) -> dict[str, Any]:
     """What is stored beside the paper's seven; of ordinary nodes only what figures need."""
-    told: dict[str, Any] = {k: v for k, v in seen.items() if v or k in ("model", "usual")}
+    stored: dict[str, Any] = {k: v for k, v in model_signals.items() if v or k in ("model", "usual")}
     if node.failures:
-        told["failed_at"] = [clock.iso_z(f.at) for f in node.failures[-_MOST_FAILURES:]]
+        stored["failed_at"] = [clock.iso_z(f.at) for f in node.failures[-_MOST_FAILURES:]]
     if verdict == OK and not status:
-        return told
+        return stored
     since = before.signals.get("since") if before is not None and status == "still" else None
-    return told | {
+    return stored | {
         "status": status,
         "since": since or clock.iso_z(day),
         "cost": {

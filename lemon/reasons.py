@@ -10,29 +10,29 @@ from probing_cluster.core import sanitize
 from probing_cluster.lemon import signals
 
 
-def of(node: signals.Node, seen: dict[str, Any]) -> tuple[str, ...]:
-    """Sentences about one node; `seen` is the model's part of its signals (see nightly.py)."""
-    told = [
-        _failures(node, seen),
+def of(node: signals.Node, model_signals: dict[str, Any]) -> tuple[str, ...]:
+    """Sentences about one node; `model_signals` is the model's part of its signals (see nightly.py)."""
+    sentences = [
+        _failures(node, model_signals),
         _part(node),
         *_cards(node),
         _again(node),
-        _shared(seen),
-        *_minor(node, seen),
+        _shared(model_signals),
+        *_minor(node, model_signals),
         _xids(node),
         _service(node),
         _told_only(node),
     ]
-    return tuple(sanitize.clean(t, 300) for t in told if t)
+    return tuple(sanitize.clean(t, 300) for t in sentences if t)
 
 
-def _failures(node: signals.Node, seen: dict[str, Any]) -> str:
+def _failures(node: signals.Node, model_signals: dict[str, Any]) -> str:
     counted = [f for f in node.failures if f.counts]
     if not counted:
         return ""
     causes = ", ".join(f"{cause} {n}×" for cause, n in Counter(f.cause for f in counted).most_common(3))
-    usual = f"; a node of this fleet with its load usually has {_number(seen['usual'])}"
-    spread = f"on {seen['fail_days']} days" if seen["fail_days"] > 1 else "on one day"
+    usual = f"; a node of this fleet with its load usually has {_number(model_signals['usual'])}"
+    spread = f"on {model_signals['fail_days']} days" if model_signals["fail_days"] > 1 else "on one day"
     return f"{_count(len(counted), 'attempt')} failed because of it {spread} ({causes}){usual}."
 
 
@@ -60,29 +60,29 @@ def _again(node: signals.Node) -> str:
     return f"It failed again after {_count(n, 'repair')}." if n else ""
 
 
-def _shared(seen: dict[str, Any]) -> str:
-    shared = seen["shared"]
+def _shared(model_signals: dict[str, Any]) -> str:
+    shared = model_signals["shared"]
     if shared < 0.5:
         return ""
     return f"About {shared:.1f} of the failures that name no node are most likely its own, by who was there each time."
 
 
-def _minor(node: signals.Node, seen: dict[str, Any]) -> list[str]:
+def _minor(node: signals.Node, model_signals: dict[str, Any]) -> list[str]:
     found = []
     for sign, words in signals.SIGN_WORDS.items():
         n = getattr(node, f"minor_{sign}")
         if n >= 3:
-            found.append(f"{n} {words}{'' if sign in seen['unusual'] else ' (not unusual here)'}.")
+            found.append(f"{n} {words}{'' if sign in model_signals['unusual'] else ' (not unusual here)'}.")
     return found
 
 
 def _xids(node: signals.Node) -> str:
     if not node.xids:
         return ""
-    told = ", ".join(
+    codes = ", ".join(
         f"{code} ({n}×)" for code, n in sorted(node.xids.items(), key=lambda x: (-x[1], x[0]))[:5]
     )
-    return f"Xid {told} in its kernel log."
+    return f"Xid {codes} in its kernel log."
 
 
 def _service(node: signals.Node) -> str:

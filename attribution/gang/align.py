@@ -79,15 +79,15 @@ def _members(
 ) -> tuple[set[int], bool]:
     """Ranks of a group: everybody for a group as large as the world, else those ever seen calling on it."""
     size = max((c.group_size for by_seq in calls.values() for c in by_seq.values()), default=0)
-    seen = {rank for rank, by_seq in calls.items() if by_seq}
+    calling = {rank for rank, by_seq in calls.items() if by_seq}
     everyone = {r.rank for r in ranks}
     if world_size is not None and size == world_size <= MOST_RANKS:
         return everyone | set(range(world_size)), True
-    if size and len(seen) == size:
-        return seen, True
+    if size and len(calling) == size:
+        return calling, True
     if size and size == len(everyone):
         return everyone, True
-    return seen, False
+    return calling, False
 
 
 def waits_for(meeting_list: Sequence[Meeting], rank: int, inside: views.Call | None) -> tuple[int, ...]:

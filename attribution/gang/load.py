@@ -20,8 +20,8 @@ Snapshots = Sequence[records.HealthEvent]
 
 
 def proof(snapshots: Snapshots) -> list[str]:
-    """What they say, in words, the most telling first."""
-    said = [words for s in snapshots if (words := _spinning(s))][:MAX_PROOF]
+    """Sentences that state what the snapshots prove, the strongest first."""
+    sentences = [words for s in snapshots if (words := _spinning(s))][:MAX_PROOF]
     rates = {
         s.node: (rate, over_s)
         for s in snapshots
@@ -30,7 +30,7 @@ def proof(snapshots: Snapshots) -> list[str]:
     quiet = silent(snapshots)
     if quiet:
         others = min(rate for node, (rate, _) in rates.items() if node not in quiet)
-        said += [
+        sentences += [
             f"{node}: its network adapters moved {_rate(rates[node][0])} over {rates[node][1]:.0f} s, "
             f"those of every other node at least {_rate(others)}"
             for node in quiet
@@ -40,8 +40,8 @@ def proof(snapshots: Snapshots) -> list[str]:
     ):
         most, over_s = max(rates.values())
         where = "this node" if len(rates) == 1 else f"all {len(rates)} nodes"
-        said.append(f"the network adapters of {where} moved at most {_rate(most)} over {over_s:.0f} s")
-    return said
+        sentences.append(f"the network adapters of {where} moved at most {_rate(most)} over {over_s:.0f} s")
+    return sentences
 
 
 def silent(snapshots: Snapshots) -> tuple[str, ...]:
@@ -81,8 +81,8 @@ def _over_s(snapshot: records.HealthEvent) -> float:
 def _spinning(snapshot: records.HealthEvent) -> str:
     """What the node's GPUs say, where kernels only wait: busy all the time on little power; else nothing."""
     waiting = []
-    told = snapshot.detail.get("gpus")
-    gpus = [g for g in told if isinstance(g, dict)] if isinstance(told, list) else []
+    reported = snapshot.detail.get("gpus")
+    gpus = [g for g in reported if isinstance(g, dict)] if isinstance(reported, list) else []
     for gpu in gpus:
         busy, power, limit = (_number(gpu.get(n)) for n in ("utilization_frac", "power_w", "power_limit_w"))
         if busy >= BUSY_FRAC and 0 < power <= WAITING_POWER_FRAC * limit:

@@ -169,10 +169,10 @@ def _margin(values: Sequence[float], median: float, step_s: float, least_frac: f
 
 def _lateness(gang: Mapping[int, Window]) -> dict[int, float]:
     """How much less than the median rank each one waits: in visible collectives, or in backward where they hide."""
-    seen = statistics.median(w.waiting_s for w in gang.values())
+    visible = statistics.median(w.waiting_s for w in gang.values())
     hidden = statistics.median(w.waiting_s + w.backward_s for w in gang.values())
     return {
-        rank: max(seen - w.waiting_s, hidden - w.waiting_s - w.backward_s, 0.0) for rank, w in gang.items()
+        rank: max(visible - w.waiting_s, hidden - w.waiting_s - w.backward_s, 0.0) for rank, w in gang.items()
     }
 
 

@@ -37,26 +37,26 @@ _LONGEST_S = 30 * 86400.0
 
 
 def gang(events: Iterable[records.HealthEvent], *, end_at: datetime | None = None) -> Gang | None:
-    """The gang as the last snapshots before the teardown show it; None when nothing was told of its ranks."""
-    told = [e for e in events if e.source == "probe" and e.kind in KINDS]
+    """The gang as the last snapshots before the teardown show it; None when no event reports its ranks."""
+    probe_events = [e for e in events if e.source == "probe" and e.kind in KINDS]
     until = end_at - TEARDOWN if end_at is not None else None
-    before = [e for e in told if until is None or e.at <= until]
-    told = before if any(e.kind == SNAPSHOT for e in before) else told
+    before = [e for e in probe_events if until is None or e.at <= until]
+    probe_events = before if any(e.kind == SNAPSHOT for e in before) else probe_events
     last: dict[str, records.HealthEvent] = {}
-    for event in sorted((e for e in told if e.kind == SNAPSHOT), key=lambda e: (e.at, e.event_id)):
+    for event in sorted((e for e in probe_events if e.kind == SNAPSHOT), key=lambda e: (e.at, e.event_id)):
         last[event.node] = event
-    dropped = [e for e in told if e.kind == DEAD and not _borne_out(e, last.values())]
-    told = [e for e in told if e not in dropped]
-    if dropped and end_at is None and all(e.kind == SNAPSHOT for e in told):
+    dropped = [e for e in probe_events if e.kind == DEAD and not _borne_out(e, last.values())]
+    probe_events = [e for e in probe_events if e not in dropped]
+    if dropped and end_at is None and all(e.kind == SNAPSHOT for e in probe_events):
         return None  # nothing else was a reason to look at a gang that runs
-    deaths = [e for e in told if e.kind == DEAD]
+    deaths = [e for e in probe_events if e.kind == DEAD]
     ranks = _one_step(_with_deaths(_views(last), deaths))
     if not ranks:
         return None
     evidence = (*(last[n] for n in sorted(last)), *deaths)
     began = [
         e.at - timedelta(seconds=min(max(e.measured or 0.0, 0.0), _LONGEST_S))
-        for e in told
+        for e in probe_events
         if e.kind == STALL
     ]
     return Gang(
@@ -71,17 +71,24 @@ def gang(events: Iterable[records.HealthEvent], *, end_at: datetime | None = Non
 def judge(
     found: Gang, node_faults: Mapping[str, Collection[str]], nodes: Sequence[str] = ()
 ) -> finding.GangFinding:
-    """Why the gang does not get on; ranks that nothing was told of are on those of the attempt's `nodes` that are silent."""
-    said = stall.judge(found.ranks, world_size=found.world_size, node_faults=node_faults)
-    told = [e for e in found.evidence if e.kind == SNAPSHOT]
-    said = stall.weigh(
-        said, found.ranks, silent=load.silent(told), stuck=found.nodes >= set(nodes) and load.is_stuck(told)
+    """Why the gang does not get on; ranks without a report are taken to run on the attempt's `nodes` without a snapshot."""
+    gang_finding = stall.judge(found.ranks, world_size=found.world_size, node_faults=node_faults)
+    last_snapshots = [e for e in found.evidence if e.kind == SNAPSHOT]
+    gang_finding = stall.weigh(
+        gang_finding,
+        found.ranks,
+        silent=load.silent(last_snapshots),
+        stuck=found.nodes >= set(nodes) and load.is_stuck(last_snapshots),
     )
-    said = replace(said, proof=(*said.proof, *load.proof(told)))
-    if said.kind != "missing" or said.nodes:
-        return said
+    gang_finding = replace(gang_finding, proof=(*gang_finding.proof, *load.proof(last_snapshots)))
+    if gang_finding.kind != "missing" or gang_finding.nodes:
+        return gang_finding
     silent = tuple(n for n in nodes if n not in found.nodes)
-    return replace(said, nodes=silent, summary=f"{said.summary} (silent: {', '.join(silent) or 'no node'})")
+    return replace(
+        gang_finding,
+        nodes=silent,
+        summary=f"{gang_finding.summary} (silent: {', '.join(silent) or 'no node'})",
+    )
 
 
 def _list(value: object) -> list[Any]:

@@ -32,23 +32,25 @@ def judge(
 
 
 def weigh(
-    said: finding.GangFinding, ranks: finding.Ranks, *, silent: Collection[str], stuck: bool
+    gang_finding: finding.GangFinding, ranks: finding.Ranks, *, silent: Collection[str], stuck: bool
 ) -> finding.GangFinding:
     """The finding in the light of the nodes' load, where no rank stands out.
 
     `silent`: the nodes whose adapters move nothing while all others' do; `stuck`: every GPU only waits and no
     adapter of any node moves bytes. Both only make suspects, of whom the node is named, never more than possible.
     """
-    if said.kind == "unknown" and stuck:
+    if gang_finding.kind == "unknown" and stuck:
         return finding.make(
             "inside_collective", [], Domain.UNKNOWN, Confidence.POSSIBLE,
-            "the GPUs of every node only wait and no network adapter moves bytes: a collective does not end", said.proof,
+            "the GPUs of every node only wait and no network adapter moves bytes: a collective does not end", gang_finding.proof,
         )  # fmt: skip
-    if said.kind != "inside_collective" or said.nodes or not silent:
-        return said
+    if gang_finding.kind != "inside_collective" or gang_finding.nodes or not silent:
+        return gang_finding
     found = [r for r in ranks if r.node in silent]
     words = f"all ranks are inside the same collective, and only {finding.names(found)} move nothing: suspect the network there"
-    return finding.make("inside_collective", found, Domain.UNKNOWN, Confidence.POSSIBLE, words, said.proof)
+    return finding.make(
+        "inside_collective", found, Domain.UNKNOWN, Confidence.POSSIBLE, words, gang_finding.proof
+    )
 
 
 def _stopped(ranks: finding.Ranks, _world: int | None, _faults: finding.Faults) -> finding.GangFinding | None:
@@ -120,14 +122,16 @@ def _uneven(found: finding.Ranks, ranks: finding.Ranks) -> bool:
 
 
 def _uneven_finding(found: finding.Ranks, proof: Sequence[str]) -> finding.GangFinding:
-    said = [f"rank {r.rank}: its data loaders came to their end {r.loader_ends} times" for r in found]
+    ended_loaders = [
+        f"rank {r.rank}: its data loaders came to their end {r.loader_ends} times" for r in found
+    ]
     return finding.make(
         "uneven_input",
         found,
         Domain.USER_PROGRAM,
         Confidence.LIKELY,
         f"{finding.names(found)} got another number of batches than the others",
-        [*said, *proof],
+        [*ended_loaders, *proof],
     )
 
 

@@ -100,14 +100,14 @@ def by_log(attempt: records.JobAttempt, by_node: Mapping[str, Watch]) -> frozens
 def behind(
     by: records.JobAttempt, starts: Iterable[records.JobAttempt], verdicts: Iterable[records.Verdict]
 ) -> records.Verdict | None:
-    """The infrastructure failure that made the preemptor start again: that its start before this one ended of."""
+    """The infrastructure failure that ended the preemptor's previous start, and so made it start again."""
     before = [a for a in starts if a.job_id == by.job_id and a.attempt < by.attempt and a.end_at is not None]
     last = max(before, key=lambda a: a.submit_at, default=None)
     if last is None:
         return None
-    told = next((v for v in verdicts if (v.job_id, v.submit_at) == (last.job_id, last.submit_at)), None)
+    verdict = next((v for v in verdicts if (v.job_id, v.submit_at) == (last.job_id, last.submit_at)), None)
     faulty = (records.Domain.HARDWARE, records.Domain.SYSTEM_SOFTWARE)
-    return told if told is not None and told.domain in faulty else None
+    return verdict if verdict is not None and verdict.domain in faulty else None
 
 
 def ended_by_own(event: records.HealthEvent, attempt: records.JobAttempt) -> bool:

@@ -329,9 +329,9 @@ def _chains(
     met: dict[str, list[datetime]] = defaultdict(list)
     for verdict in verdicts:
         if verdict.cause in incidents.WIDE:
-            told = [events[i] for i in verdict.evidence if i in events]
+            evidence = [events[i] for i in verdict.evidence if i in events]
             met[verdict.cluster] += [
-                e.at for e in told if incidents.counts(e) and (known is None or known.shared.at(e.at))
+                e.at for e in evidence if incidents.counts(e) and (known is None or known.shared.at(e.at))
             ]
     return {
         cluster: incidents.around(functools.partial(fetcher.incident_events, cluster), instants)

@@ -159,12 +159,13 @@ def ranked(sorts: pa.Table) -> pa.Table:
         for r in sorts.to_pylist()
     ]
     # What the job's own side said needs full judging: it may move the window.
-    told = [r["source"] in vocabulary.JOB_SIDE_SOURCES for r in sorts.to_pylist()]
+    job_side = [r["source"] in vocabulary.JOB_SIDE_SOURCES for r in sorts.to_pylist()]
     columns = {
         "rank": pa.array([rank(s) for s in found], pa.int64()),
-        "root": pa.array([t or can_convict(s) for s, t in zip(found, told, strict=True)], pa.bool_()),
+        "root": pa.array([t or can_convict(s) for s, t in zip(found, job_side, strict=True)], pa.bool_()),
         "own": pa.array(
-            [s.role is signatures.Role.USER and not t for s, t in zip(found, told, strict=True)], pa.bool_()
+            [s.role is signatures.Role.USER and not t for s, t in zip(found, job_side, strict=True)],
+            pa.bool_(),
         ),
         "cause": pa.array([s.cause for s in found], pa.string()),
     }

@@ -124,13 +124,13 @@ class _Sorter:
         ends = _at(self._end.min()), _at(self._end.max())
         watched = self._fetcher.watched(self._cluster, names, *ends)
         loud = self._by_themselves() | self._unwatched(names, watched)
-        told = self._told()
-        seen, telling, shared = self._seen()
+        job_side = self._has_job_side_events()
+        arguing, telling, shared = self._event_flags()
         standing, stood, earliest = self._standing(names)
         acted = self._acted(names)
         ran = self._ran(earliest)
         preemptors, again = self._preempted(ran)
-        loud |= told | seen | self._any(stood) | acted | again
+        loud |= job_side | arguing | self._any(stood) | acted | again
         return Triage(
             quiet=~loud,
             preemptors=preemptors,
@@ -139,12 +139,14 @@ class _Sorter:
                 standing=standing,
                 crowd=ran,
                 shared=shared,
-                places=self._places(names, telling | stood, loud & ~told & ~acted & ~self._states(_BY_NODE)),
+                places=self._places(
+                    names, telling | stood, loud & ~job_side & ~acted & ~self._states(_BY_NODE)
+                ),
             ),
         )
 
     def _by_themselves(self) -> Flags:
-        """Those that the short way is not made for."""
+        """Attempts the columnar path cannot judge; they go to the judge one by one."""
         judged = self._states(judge.JUDGED_STATES - _BY_NODE)
         nowhere = co_residency.ints(pc.fill_null(pc.list_value_length(self._lists), 0)) == 0
         flags: Flags = ~judged | nowhere | (self._end < self._start)
@@ -180,18 +182,18 @@ class _Sorter:
             unseen |= mine & (end < until[which]) & (since[which] < end - 60_000_000)
         return self._any(unseen)
 
-    def _told(self) -> Flags:
-        """Whose own side (log, dumps, pages) told anything."""
+    def _has_job_side_events(self) -> Flags:
+        """Per attempt: whether its job side (log, dumps, rank pages) reported any event."""
         jobs = self._ended["job_id"].to_pylist()
         given = {"job_ids": jobs, "since": _at(self._start.min()), "until": _at(self._to.max())}
-        found = pa.array([r["job_id"] for r in self._rows("told", given)], pa.int64())
+        found = pa.array([r["job_id"] for r in self._rows("job_side_jobs", given)], pa.int64())
         flags: Flags = np.asarray(pc.is_in(self._ended["job_id"], value_set=found), np.bool_)
         return flags
 
-    def _seen(self) -> tuple[Flags, Flags, incidents.Shared]:
-        """Per attempt whether events may change its verdict; per place whether any but inert ones may be spoken of.
+    def _event_flags(self) -> tuple[Flags, Flags, incidents.Shared]:
+        """Per attempt: whether node events may change its verdict. Per place: whether a verdict may mention one there.
 
-        And where among them wide incidents may be.
+        Third: the times at which wide incidents may lie among these events.
         """
         kinds, codes = zip(*inert_sorts(), strict=True)
         query = (_SQL / "telling_events.sql").read_text("utf-8")
@@ -258,16 +260,16 @@ class _Sorter:
         return self._fetcher.crowd(self._cluster, since - fetch.NEAR, _at(self._to.max()) + fetch.NEAR)
 
     def _preempted(self, ran: co_residency.Crowd) -> tuple[dict[int, Mapping[str, Any]], Flags]:
-        """Who took the place of each, and those whose preemptor had itself to start again."""
+        """The row of each preempted attempt's preemptor, and the attempts whose preemptor had itself been requeued."""
         mine = np.flatnonzero(self._states({"PREEMPTED"}))
         flags = np.zeros(self._n, np.bool_)
         jobs = co_residency.ints(self._ended["job_id"])[mine]
         found = ran.successors(self._end[mine], jobs, self._lists.take(pa.array(mine)))
         by = {int(i): row for i, row in zip(mine, found, strict=True) if row is not None}
-        told: dict[int, Mapping[str, Any]] = dict(zip(by, ran.rows(list(by.values())), strict=True))
-        for i, row in told.items():
+        preemptors: dict[int, Mapping[str, Any]] = dict(zip(by, ran.rows(list(by.values())), strict=True))
+        for i, row in preemptors.items():
             flags[i] = row["attempt"] > 1
-        return told, flags
+        return preemptors, flags
 
     def _places(self, names: Sequence[str], telling: Flags, wanted: Flags) -> dict[cases.Key, Sequence[str]]:
         """The nodes of those attempts on which anything but inert events may be spoken of; all of them where none has any."""
@@ -284,7 +286,7 @@ class _Sorter:
         }
 
     def _rows(self, name: str, given: Mapping[str, Any]) -> Sequence[Mapping[Any, Any]]:
-        return self._source.told((_SQL / f"{name}.sql").read_text("utf-8"), given)
+        return self._source.rows((_SQL / f"{name}.sql").read_text("utf-8"), given)
 
 
 class _Events:
@@ -359,8 +361,8 @@ def _shared(
     """Where wide incidents may be; between the two instants `events` are all that tell something."""
     wide = np.array([s.wide for s in sorts], np.bool_)[of]
     mine = events.filter(pa.array(wide))
-    told = zip(co_residency.instants(mine["at"]), mine["node"].to_pylist(), strict=True)
-    return incidents.Shared(((at, node) for at, node in told if at is not None), since, until)
+    instants = zip(co_residency.instants(mine["at"]), mine["node"].to_pylist(), strict=True)
+    return incidents.Shared(((at, node) for at, node in instants if at is not None), since, until)
 
 
 def _sorts(events: pa.Table) -> tuple[list[_Sort], co_residency.Numbers]:

@@ -90,29 +90,29 @@ class Fetcher:
 
     def _cluster(self, cluster: str, attempts: Attempts) -> Iterable[cases.Case]:
         findings = self._findings(cluster, attempts)
-        told = [
+        job_side = [
             [e for e in findings.get(a.job_id, ()) if evidence_view.is_own(e, a, self._policy)]
             for a in attempts
         ]
-        windows = [self._window(a, t) for a, t in zip(attempts, told, strict=True)]
-        seen = self._events(cluster, attempts, windows)
+        windows = [self._window(a, t) for a, t in zip(attempts, job_side, strict=True)]
+        events = self._events(cluster, attempts, windows)
         nodes = sorted({n for a in attempts for n in a.nodes})
         known = self._known
         ends = [a.end_at for a in attempts if a.end_at is not None]
         watched = known.watched if known else self.watched(cluster, nodes, min(ends), max(ends))
         standing = known.standing if known else self._standing(cluster, nodes, attempts, windows)
         actions = assign_rows.by_job_and_node(self._actions(cluster, attempts, nodes))
-        past = self._past(cluster, attempts, seen)
+        past = self._past(cluster, attempts, events)
         stood = [assign_rows.standing_for(a, w, standing) for a, w in zip(attempts, windows, strict=True)]
-        met = {i: (*seen.get(i, ()), *stood[i]) for i in range(len(attempts))}
+        met = {i: (*events.get(i, ()), *stood[i]) for i in range(len(attempts))}
         allocations = self._allocations(cluster, [a for i, a in enumerate(attempts) if met[i]])
         crowd = self._crowd(cluster, attempts, windows, met)
         preempted = self._preemptions(attempts, crowd)
         for i, attempt in enumerate(attempts):
-            mine = seen.get(i, ())
+            mine = events.get(i, ())
             yield cases.Case(
                 attempt=attempt,
-                events=(*mine, *told[i]),
+                events=(*mine, *job_side[i]),
                 standing=stood[i],
                 shared=assign_rows.shared(crowd, attempt, windows[i], met[i]),
                 allocations=assign_rows.in_life(attempt, allocations.get(attempt.job_id, ())),
@@ -120,14 +120,14 @@ class Fetcher:
                 watched=assign_rows.watched(attempt, watched),
                 by_log=assign_rows.by_log(attempt, watched),
                 past=past.get(i, ()),
-                last_progress_at=onset.last_progress(attempt, told[i]),
+                last_progress_at=onset.last_progress(attempt, job_side[i]),
                 policy=self._policy,
                 **preempted.get(i, {}),
             )
 
-    def _window(self, attempt: records.JobAttempt, told: Sequence[records.HealthEvent]) -> window.Window:
+    def _window(self, attempt: records.JobAttempt, job_side: Sequence[records.HealthEvent]) -> window.Window:
         """Wide enough for every row of the signature table."""
-        began = onset.onset(attempt, told, onset.last_progress(attempt, told))
+        began = onset.onset(attempt, job_side, onset.last_progress(attempt, job_side))
         plain = window.window(attempt, began, self._policy)
         before_s, after_s = signatures.extra_window_s()
         assert attempt.end_at is not None
@@ -248,13 +248,14 @@ class Fetcher:
         return crowds.Crowd(self._store.arrow((_SQL / "ran.sql").read_text("utf-8"), cluster, since, until))
 
     def _past(
-        self, cluster: str, attempts: Attempts, seen: Mapping[int, Sequence[records.HealthEvent]]
+        self, cluster: str, attempts: Attempts, events: Mapping[int, Sequence[records.HealthEvent]]
     ) -> dict[int, tuple[cases.PastFault, ...]]:
-        """Who met user-type Xids on these GPUs before; only asked for where one could explain the end."""
+        """Attempts that met user-type Xids on these GPUs before; read only where such an Xid could explain the end."""
         now = {
-            i: [e for e in events if assign_rows.ended_by_own(e, attempts[i])] for i, events in seen.items()
+            i: [e for e in of_attempt if assign_rows.ended_by_own(e, attempts[i])]
+            for i, of_attempt in events.items()
         }
-        places = [(i, e) for i, events in now.items() for e in events]
+        places = [(i, e) for i, of_attempt in now.items() for e in of_attempt]
         if not places:
             return {}
         given = {
@@ -274,7 +275,7 @@ class Fetcher:
         return {i: tuple(assign_rows.past_faults(found, now[i])) for i, found in rows_of.items()}
 
     def _preemptions(self, attempts: Attempts, crowd: crowds.Crowd | None) -> dict[int, dict[str, Any]]:
-        """Who took the place of each preempted attempt, and why that one had to start (again)."""
+        """The preemptor of each preempted attempt, and the failure that made that preemptor start again."""
         mine = [(i, a) for i, a in enumerate(attempts) if a.state == "PREEMPTED"]
         if not mine or crowd is None:
             return {}
@@ -282,8 +283,8 @@ class Fetcher:
         nodes = pa.array([a.nodes for _, a in mine], pa.list_(pa.string()))
         found = crowd.successors(ends, [a.job_id for _, a in mine], nodes)
         by = {i: row for (i, _), row in zip(mine, found, strict=True) if row is not None}
-        told = dict(zip(by, crowd.rows(list(by.values())), strict=True))
-        jobs = sorted({row["job_id"] for row in told.values()})
+        preemptors = dict(zip(by, crowd.rows(list(by.values())), strict=True))
+        jobs = sorted({row["job_id"] for row in preemptors.values()})
         if not jobs:
             return {}
         cluster = mine[0][1].cluster
@@ -294,7 +295,7 @@ class Fetcher:
                 verdicts[verdict.job_id].append(verdict)
         return {
             i: {"preemptor": known[k], "behind": assign_rows.behind(known[k], known.values(), verdicts[k[0]])}
-            for i, row in told.items()
+            for i, row in preemptors.items()
             if (k := (row["job_id"], row["submit_at"])) in known
         }
 
@@ -302,7 +303,7 @@ class Fetcher:
         return self._store.readable(cls, self._rows(name, given))
 
     def _rows(self, name: str, given: Mapping[str, Any]) -> Sequence[Mapping[Any, Any]]:
-        return self._store.told((_SQL / f"{name}.sql").read_text("utf-8"), given)
+        return self._store.rows((_SQL / f"{name}.sql").read_text("utf-8"), given)
 
 
 @functools.cache

@@ -38,8 +38,8 @@ class Chains:
         for event in {e.event_id: e for e in events if counts(e)}.values():
             by_cause.setdefault(signatures.of(event).cause, []).append(event)
         self._place: dict[uuid.UUID, tuple[_Chain, int]] = {}
-        for cause, seen in by_cause.items():
-            for chain in _chains(cause, sorted(seen, key=lambda e: (e.at, e.event_id))):
+        for cause, of_cause in by_cause.items():
+            for chain in _chains(cause, sorted(of_cause, key=lambda e: (e.at, e.event_id))):
                 self._place.update({e.event_id: (chain, i) for i, e in enumerate(chain.events)})
 
     def incident(self, event_id: uuid.UUID) -> uuid.UUID | None:
@@ -89,11 +89,11 @@ class Shared:
     """
 
     def __init__(self, events: Iterable[tuple[datetime, str]], since: datetime, until: datetime) -> None:
-        seen = sorted((at, node) for at, node in events if since <= at <= until)
+        in_span = sorted((at, node) for at, node in events if since <= at <= until)
         # What lies before and after is not known.
         self._firsts, self._lasts, self._wide = [since], [since], [True]
         nodes: set[str] = set()
-        for at, node in seen:
+        for at, node in in_span:
             if at - self._lasts[-1] > GAP:
                 self._firsts.append(at)
                 self._lasts.append(at)
@@ -120,11 +120,11 @@ def is_shared(signature: signatures.Signature) -> bool:
     return signature.cause in WIDE and signature.role is signatures.Role.ROOT
 
 
-def _chains(cause: str, seen: Sequence[records.HealthEvent]) -> Iterator[_Chain]:
+def _chains(cause: str, events: Sequence[records.HealthEvent]) -> Iterator[_Chain]:
     begin = 0
-    for i in range(1, len(seen) + 1):
-        if i == len(seen) or seen[i].at - seen[i - 1].at > GAP:
-            yield _Chain(cause, seen[begin:i])
+    for i in range(1, len(events) + 1):
+        if i == len(events) or events[i].at - events[i - 1].at > GAP:
+            yield _Chain(cause, events[begin:i])
             begin = i
 
 
@@ -175,9 +175,9 @@ def around(
         times = sorted(e.at for e in found.values())
         missing, wider = [], []
         for asked, (first, last) in wanted:
-            seen = times[bisect.bisect_left(times, first) : bisect.bisect_right(times, last)]
-            early = bool(seen) and seen[0] - first <= GAP and first > asked[0] - REACH
-            late = bool(seen) and last - seen[-1] <= GAP and last < asked[1] + REACH
+            inside = times[bisect.bisect_left(times, first) : bisect.bisect_right(times, last)]
+            early = bool(inside) and inside[0] - first <= GAP and first > asked[0] - REACH
+            late = bool(inside) and last - inside[-1] <= GAP and last < asked[1] + REACH
             missing += [(first - STEP, first)] * early + [(last, last + STEP)] * late
             if early or late:
                 wider.append((asked, (first - STEP * early, last + STEP * late)))

@@ -81,18 +81,18 @@ def _whose_gpu_matters(joined: pa.Table) -> pa.ChunkedArray:
 
 def _quiet(attempts: pa.Table, source: bulk.Bulk) -> pa.Table:
     """Attempts with nothing that convicts: one judgement per kind of end."""
-    told = _with_kind(attempts)
-    kinds = told.group_by(list(_KIND)).aggregate([]).to_pylist()
+    with_kind = _with_kind(attempts)
+    kinds = with_kind.group_by(list(_KIND)).aggregate([]).to_pylist()
     answers = [{**k, **_core(_typical(k, source))} for k in kinds]
     schema = pa.schema(
         [
-            *(told.schema.field(n) for n in _KIND),
+            *(with_kind.schema.field(n) for n in _KIND),
             *(f for f in VERDICT_SCHEMA if f.name not in ("attempt_id", "event_row", "node")),
         ]
     )
     answered = pa.Table.from_pylist(answers, schema=schema) if answers else schema.empty_table()
     # Null keys never join: say "none" as a value.
-    joined = _keyed(told).join(_keyed(answered), "kind_key", join_type="inner", right_suffix="_of_kind")
+    joined = _keyed(with_kind).join(_keyed(answered), "kind_key", join_type="inner", right_suffix="_of_kind")
     node = (
         joined["failed_node"]
         if "failed_node" in joined.column_names
@@ -189,10 +189,10 @@ def _loud(attempts: pa.Table, source: bulk.Bulk, part: bulk.Slice) -> Iterator[d
     for at in range(0, len(rows), CHUNK):
         chunk = rows[at : at + CHUNK]
         ids = [r["attempt_id"] for r in chunk]
-        seen = _grouped(source.candidates(part, ids))
+        events = _grouped(source.candidates(part, ids))
         nodes = _nodes(source, part, ids)
         for row in chunk:
-            case = make_case(row, nodes[row["attempt_id"]], seen.get(row["attempt_id"], []), source)
+            case = make_case(row, nodes[row["attempt_id"]], events.get(row["attempt_id"], []), source)
             case = _hung(case, row, source)
             yield {"attempt_id": row["attempt_id"], **_core(case)}
 
@@ -201,26 +201,26 @@ def _hung(case: cases.Case, row: Mapping[str, Any], source: bulk.Bulk) -> cases.
     """The case with the events of its whole window, when a hang moved the onset before the fixed one."""
     attempt = case.attempt
     assert attempt.end_at is not None
-    told = [e for e in case.events if findings.is_finding(e) and e.job_id == attempt.job_id]
-    began = onset.onset(attempt, told)
+    job_side = [e for e in case.events if findings.is_finding(e) and e.job_id == attempt.job_id]
+    began = onset.onset(attempt, job_side)
     if source.policy.paper or began >= attempt.end_at:
         return case
     stretch = window.window(attempt, began, source.policy)
-    seen = source.around(
+    events = source.around(
         row["attempt_id"], row["end_us"], clock.to_us(stretch.start_at), clock.to_us(stretch.end_at)
     )
-    return dataclasses.replace(case, events=tuple(event_of(e, source) for e in seen.to_pylist()))
+    return dataclasses.replace(case, events=tuple(event_of(e, source) for e in events.to_pylist()))
 
 
 def make_case(
-    row: Mapping[str, Any], nodes: tuple[str, ...], seen: Iterable[Mapping[str, Any]], source: bulk.Bulk
+    row: Mapping[str, Any], nodes: tuple[str, ...], events: Iterable[Mapping[str, Any]], source: bulk.Bulk
 ) -> cases.Case:
     """The case of one row of the history and the events in its window."""
     attempt = attempt_of(row, nodes)
     assert attempt.end_at is not None
     return cases.Case(
         attempt=attempt,
-        events=tuple(event_of(e, source) for e in seen),
+        events=tuple(event_of(e, source) for e in events),
         watched=dict.fromkeys(nodes, attempt.end_at),
         policy=source.policy,
     )
@@ -276,9 +276,9 @@ def event_of(row: Mapping[str, Any], source: bulk.Bulk) -> records.HealthEvent:
     )
 
 
-def _grouped(seen: pa.Table) -> dict[int, list[dict[str, Any]]]:
+def _grouped(events: pa.Table) -> dict[int, list[dict[str, Any]]]:
     found: dict[int, list[dict[str, Any]]] = {}
-    for row in seen.to_pylist():
+    for row in events.to_pylist():
         found.setdefault(row["attempt_id"], []).append(row)
     return found
 

@@ -123,36 +123,36 @@ def _split(
     progress: Mapping[run_account.Key, run_account.Progress],
     assume: run_account.Assumptions,
 ) -> tuple[dict[str, Ints], Any]:
-    """Each attempt's running time in parts as `run_account.split` takes it apart, and whether its first step was seen."""
-    seen = _Seen.of(a, progress)
+    """Each attempt's running time in the parts of `run_account.split`, and whether its first step is known."""
+    measured = _ProgressColumns.of(a, progress)
     suspended = np.minimum(running, np.maximum(0, _whole(a.rows["suspended_s"].to_numpy() * 1e6)))
     active = running - suspended
     guessed = np.minimum(
         round(assume.restart_s * 1e6), (active * run_account.ASSUMED_RESTART_FRAC).astype(np.int64)
     )
-    told = np.where(seen.first_known, np.maximum(0, seen.first - a.start), active)
-    restart = np.minimum(active, np.where(seen.any, told, guessed))
+    first_step = np.where(measured.first_known, np.maximum(0, measured.first - a.start), active)
+    restart = np.minimum(active, np.where(measured.any, first_step, guessed))
     training = active - restart
-    since_saved = np.where(seen.saved_known & a.ended, np.maximum(0, a.end - seen.saved), training)
-    lost = np.minimum(training, np.where(seen.any, since_saved, round(assume.interval_s * 5e5)))
+    since_saved = np.where(measured.saved_known & a.ended, np.maximum(0, a.end - measured.saved), training)
+    lost = np.minimum(training, np.where(measured.any, since_saved, round(assume.interval_s * 5e5)))
     kept = pc.is_in(a.rows["state"], pa.array(sorted(run_account.KEPT))).to_numpy()
     lost = np.where(kept, 0, lost)
     left = training - lost
     each = round((assume.interval_s + assume.write_s) * 1e6)
     written = left // each * round(assume.write_s * 1e6) if assume.write_s > 0 and each else 0
-    checkpoint = np.minimum(left, np.where(seen.any, seen.blocked, written))
+    checkpoint = np.minimum(left, np.where(measured.any, measured.blocked, written))
     return {
         "suspended": suspended,
         "restart": restart,
         "checkpoint": checkpoint,
         "lost": lost,
         "productive": left - checkpoint,
-    }, seen.first_known
+    }, measured.first_known
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Seen:
-    """What the probe saw of each attempt; zeros where it saw nothing."""
+class _ProgressColumns:
+    """The probe's report of each attempt, one column per fact; zeros where it reported nothing."""
 
     any: Any
     first: Ints
@@ -162,14 +162,14 @@ class _Seen:
     blocked: Ints
 
     @classmethod
-    def of(cls, a: Attempts, progress: Mapping[run_account.Key, run_account.Progress]) -> _Seen:
+    def of(cls, a: Attempts, progress: Mapping[run_account.Key, run_account.Progress]) -> _ProgressColumns:
         n = len(a.submit)
         flags = {name: np.zeros(n, bool) for name in ("any", "first_known", "saved_known")}
         times = {name: np.zeros(n, np.int64) for name in ("first", "saved", "blocked")}
         if progress:
             jobs, clusters = a.rows["job_id"].to_numpy(), a.rows["cluster"]
-            told = {job_id for _, job_id, _ in progress}
-            for i in np.flatnonzero(np.isin(jobs, list(told))):
+            known_jobs = {job_id for _, job_id, _ in progress}
+            for i in np.flatnonzero(np.isin(jobs, list(known_jobs))):
                 key = (clusters[i].as_py(), int(jobs[i]), clock.from_us(int(a.submit[i])))
                 if (mine := progress.get(key)) is not None:
                     _put(int(i), mine, int(a.end[i]) if a.ended[i] else None, flags, times)

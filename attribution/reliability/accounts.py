@@ -112,20 +112,20 @@ def _slice(source: store.Store, rows: pa.Table, assume: run_account.Assumptions,
     columns = account_columns.attempts_of(rows, now)
     simple = account_columns.in_sequence(columns)
     by_columns = np.repeat(simple, np.diff(np.append(columns.first, rows.num_rows)))
-    told = _told(source, columns)
-    jobs = np.array(sorted({e.job_id for e in told if e.job_id is not None}), np.int64)
+    events = _probe_events(source, columns)
+    jobs = np.array(sorted({e.job_id for e in events if e.job_id is not None}), np.int64)
     read = source.attempts_of(_keys(rows.filter(pa.array(~by_columns | np.isin(rows["job_id"], jobs)))))
-    seen = progress(read, told)
-    made = [_one_by_one(read, rows.filter(pa.array(~by_columns)), seen, assume, now)]
+    progress_of = progress(read, events)
+    made = [_one_by_one(read, rows.filter(pa.array(~by_columns)), progress_of, assume, now)]
     if simple.any():
         whole = simple.all()
         part = columns if whole else account_columns.attempts_of(rows.filter(pa.array(by_columns)), now)
-        made.append(account_columns.accounts(part, seen, assume, now))
+        made.append(account_columns.accounts(part, progress_of, assume, now))
     return pa.concat_tables(made)
 
 
-def _told(source: store.Store, columns: account_columns.Attempts) -> list[records.HealthEvent]:
-    """What the probe told of the attempts that started."""
+def _probe_events(source: store.Store, columns: account_columns.Attempts) -> list[records.HealthEvent]:
+    """The probe's progress events of the attempts that started."""
     if not columns.started.any():
         return []
     given = {
@@ -134,7 +134,7 @@ def _told(source: store.Store, columns: account_columns.Attempts) -> list[record
         "since": clock.from_us(int(columns.start[columns.started].min())),
         "until": clock.from_us(int(columns.end.max())),
     }
-    return [db_rows.from_row(records.HealthEvent, row) for row in source.told(_PROGRESS, given)]
+    return [db_rows.from_row(records.HealthEvent, row) for row in source.rows(_PROGRESS, given)]
 
 
 def _keys(part: pa.Table) -> list[run_account.Key]:
@@ -145,7 +145,7 @@ def _keys(part: pa.Table) -> list[run_account.Key]:
 def _one_by_one(
     read: Iterable[records.JobAttempt],
     part: pa.Table,
-    seen: Mapping[run_account.Key, run_account.Progress],
+    progress_of: Mapping[run_account.Key, run_account.Progress],
     assume: run_account.Assumptions,
     now: datetime,
 ) -> pa.Table:
@@ -155,16 +155,18 @@ def _one_by_one(
     for attempt in read:
         if (attempt.cluster, attempt.job_id, attempt.submit_at) in wanted:
             by_run[run_of(attempt)].append(attempt)
-    made = (run_account.account(mine, now=now, progress=seen, assume=assume) for mine in by_run.values())
+    made = (
+        run_account.account(mine, now=now, progress=progress_of, assume=assume) for mine in by_run.values()
+    )
     return arrow.table(records.RunAccount, [account for account in made if account is not None])
 
 
 def progress(
-    attempts: Iterable[records.JobAttempt], told: Iterable[records.HealthEvent]
+    attempts: Iterable[records.JobAttempt], events: Iterable[records.HealthEvent]
 ) -> Mapping[run_account.Key, run_account.Progress]:
-    """What the probe saw of each attempt; attempts it said nothing about are missing."""
+    """The progress of each attempt by the probe's events; an attempt without any is missing."""
     by_job: dict[int, list[records.HealthEvent]] = defaultdict(list)
-    for event in told:
+    for event in events:
         if event.source == "probe" and event.job_id is not None:
             by_job[event.job_id].append(event)
     found: dict[run_account.Key, run_account.Progress] = {}
@@ -189,14 +191,14 @@ def _progress(mine: Sequence[records.HealthEvent]) -> run_account.Progress:
     )
 
 
-def _checkpoints(told: Iterable[records.HealthEvent]) -> tuple[run_account.Checkpoint, ...]:
+def _checkpoints(events: Iterable[records.HealthEvent]) -> tuple[run_account.Checkpoint, ...]:
     """Checkpoints as completed: an event tells of a begin and a duration, and of its process's total so far.
 
     Not every checkpoint is told: what lies between two told ones is in the difference of their totals.
     """
     blocked_s: dict[str, float] = defaultdict(float)
     found = []
-    for event in sorted(told, key=lambda e: (e.at, e.event_id)):
+    for event in sorted(events, key=lambda e: (e.at, e.event_id)):
         took_s, total_s = _number(event.detail, "duration_s"), _number(event.detail, "total_s")
         process = f"{event.node} {event.detail.get('process')}"
         held_up_s = took_s if total_s is None else max(0.0, total_s - blocked_s[process])

@@ -70,7 +70,7 @@ def account(
     eligible and waiting), else idle.
     """
     given = assume or Assumptions()
-    seen = progress or {}
+    measured_progress = progress or {}
     ordered = sorted(attempts, key=lambda a: (a.submit_at, a.job_id))
     if not ordered:
         return None
@@ -78,7 +78,9 @@ def account(
     end = max([begin, *(_end(a, now) for a in ordered)])
     running, queued_us = _timeline(ordered, begin, end, now)
     splits = {
-        key: split(a, running[key], seen.get(key), given) for a in ordered if (key := _key(a)) in running
+        key: split(a, running[key], measured_progress.get(key), given)
+        for a in ordered
+        if (key := _key(a)) in running
     }
     wall_us = clock.span_us(end - begin)
     parts = {
@@ -88,7 +90,9 @@ def account(
     idle_us = wall_us - queued_us - sum(parts.values())
     denominator = wall_us - parts["suspended"] - idle_us
     started = [a for a in ordered if a.start_at is not None]
-    measured = bool(splits) and all(k in seen and seen[k].first_step_at is not None for k in splits)
+    measured = bool(splits) and all(
+        k in measured_progress and measured_progress[k].first_step_at is not None for k in splits
+    )
     last = ordered[-1]
     return records.RunAccount(
         cluster=last.cluster,
@@ -113,15 +117,17 @@ def account(
     )
 
 
-def split(attempt: records.JobAttempt, running_us: int, seen: Progress | None, assume: Assumptions) -> Split:
+def split(
+    attempt: records.JobAttempt, running_us: int, progress: Progress | None, assume: Assumptions
+) -> Split:
     """One attempt's running time in parts; the probe's sightings where there are any, else the assumptions."""
     suspended = min(running_us, max(0, round(attempt.suspended_s * 1e6)))
     active = running_us - suspended
-    restart = min(active, _restart_us(attempt, active, seen, assume))
+    restart = min(active, _restart_us(attempt, active, progress, assume))
     training = active - restart
     kept = attempt.state in KEPT
-    lost = 0 if kept else min(training, _lost_us(attempt, training, seen, assume))
-    checkpoint = min(training - lost, _checkpoint_us(training - lost, seen, assume))
+    lost = 0 if kept else min(training, _lost_us(attempt, training, progress, assume))
+    checkpoint = min(training - lost, _checkpoint_us(training - lost, progress, assume))
     return Split(
         suspended=suspended,
         restart=restart,
@@ -136,30 +142,30 @@ ASSUMED_RESTART_FRAC = 0.1
 
 
 def _restart_us(
-    attempt: records.JobAttempt, active_us: int, seen: Progress | None, assume: Assumptions
+    attempt: records.JobAttempt, active_us: int, progress: Progress | None, assume: Assumptions
 ) -> int:
-    if seen is not None:
-        if seen.first_step_at is None or attempt.start_at is None:
+    if progress is not None:
+        if progress.first_step_at is None or attempt.start_at is None:
             return 2**62  # it never made a step: all of it was restart
-        return max(0, clock.span_us(seen.first_step_at - attempt.start_at))
+        return max(0, clock.span_us(progress.first_step_at - attempt.start_at))
     return min(round(assume.restart_s * 1e6), int(active_us * ASSUMED_RESTART_FRAC))
 
 
 def _lost_us(
-    attempt: records.JobAttempt, training_us: int, seen: Progress | None, assume: Assumptions
+    attempt: records.JobAttempt, training_us: int, progress: Progress | None, assume: Assumptions
 ) -> int:
     """Training since the last checkpoint; assumed half an interval where nobody saw it."""
-    if seen is None:
+    if progress is None:
         return min(training_us, round(assume.interval_s * 5e5))
-    saved = [c.at for c in seen.checkpoints if attempt.end_at is None or c.at <= attempt.end_at]
+    saved = [c.at for c in progress.checkpoints if attempt.end_at is None or c.at <= attempt.end_at]
     if not saved or attempt.end_at is None:
         return training_us
     return max(0, clock.span_us(attempt.end_at - max(saved)))
 
 
-def _checkpoint_us(training_us: int, seen: Progress | None, assume: Assumptions) -> int:
-    if seen is not None:
-        return round(sum(c.duration_s for c in seen.checkpoints) * 1e6)
+def _checkpoint_us(training_us: int, progress: Progress | None, assume: Assumptions) -> int:
+    if progress is not None:
+        return round(sum(c.duration_s for c in progress.checkpoints) * 1e6)
     if assume.write_s <= 0:
         return 0
     each_us = round((assume.interval_s + assume.write_s) * 1e6)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from probing_cluster.attribution.verdict import evidence_view, findings, gpus, signatures, taxonomy
 from probing_cluster.core import records, vocabulary
 
-Adjust = Callable[[evidence_view.Sighting, float], float]
+Adjust = Callable[[evidence_view.CaseSighting, float], float]
 """A rule's own change to the weight of one sighting."""
 
 CERTAIN, LIKELY, POSSIBLE = 0.96, 0.80, 0.50
@@ -93,30 +93,30 @@ def one_below(word: records.Confidence) -> records.Confidence:
     return _ORDER[max(1, _ORDER.index(word) - 1)] if word is not _ORDER[0] else word
 
 
-def weigh(seen: evidence_view.Sighting) -> float:
+def weigh(sighting: evidence_view.CaseSighting) -> float:
     """How strongly one sighting convicts by itself, 0..1."""
-    signature = seen.signature
-    if signature.role not in (signatures.Role.ROOT, signatures.Role.WEAK) or seen.ours:
+    signature = sighting.signature
+    if signature.role not in (signatures.Role.ROOT, signatures.Role.WEAK) or sighting.ours:
         return 0.0
     weight = signature.lethality
     if signature.role is signatures.Role.WEAK:
         weight = min(weight, 0.6)
-    if seen.hold is gpus.Hold.WHOLE:
+    if sighting.hold is gpus.Hold.WHOLE:
         weight = min(weight, 0.93)
-    elif seen.hold is gpus.Hold.MAYBE:
+    elif sighting.hold is gpus.Hold.MAYBE:
         # Of a job on one node only its storage uses a link.
         link = signature.scope is signatures.Scope.LINK
         weight = weight * 0.5 if link else min(weight * 0.75, 0.7)
-    if seen.standing:
+    if sighting.standing:
         weight = min(weight, 0.95)
-    if seen.when is evidence_view.When.BEFORE_START:
+    if sighting.when is evidence_view.When.BEFORE_START:
         if not taxonomy.cause(signature.cause).persistent:
             return 0.0
         weight = min(weight * 0.7, 0.7)
-    elif seen.taken:
+    elif sighting.taken:
         return 0.0
-    elif seen.when is evidence_view.When.AFTER_END:
-        weight *= 0.9 if seen.event.source in vocabulary.POLLED_SOURCES else 0.6
+    elif sighting.when is evidence_view.When.AFTER_END:
+        weight *= 0.9 if sighting.event.source in vocabulary.POLLED_SOURCES else 0.6
     return weight
 
 
@@ -124,26 +124,26 @@ OUTLIVED = 0.5
 """Of a fault of before the attempt that was seen to go while it ran, so much weight is left."""
 
 
-def left_of(case: evidence_view.Scene, seen: evidence_view.Sighting) -> float:
+def left_of(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> float:
     """What is left of a fault of before the attempt: nothing if it was seen to go, or its node restarted, before it began."""
-    if seen.when is not evidence_view.When.BEFORE_START:
+    if sighting.when is not evidence_view.When.BEFORE_START:
         return 1.0
-    since = [s for s in case.sightings if s.event.node == seen.event.node and s.at > seen.at]
+    since = [s for s in view.sightings if s.event.node == sighting.event.node and s.at > sighting.at]
     gone = [
         s.at
         for s in since
         if s.signature.recovery
-        and ((s.gpu or s.device) == (seen.gpu or seen.device) or _sets_up_gpus(s, seen))
+        and ((s.gpu or s.device) == (sighting.gpu or sighting.device) or _sets_up_gpus(s, sighting))
     ]
-    begun = case.start_at + evidence_view.SLACK
+    begun = view.start_at + evidence_view.SLACK
     if any(at <= begun for at in (*gone, *(s.at for s in since if s.cause == "node_reboot"))):
         return 0.0
-    return OUTLIVED if any(at < case.onset_at for at in gone) else 1.0
+    return OUTLIVED if any(at < view.onset_at for at in gone) else 1.0
 
 
-def _sets_up_gpus(later: evidence_view.Sighting, seen: evidence_view.Sighting) -> bool:
+def _sets_up_gpus(later: evidence_view.CaseSighting, sighting: evidence_view.CaseSighting) -> bool:
     """True when a GPU was lost and the driver was loaded anew after it."""
-    return later.event.kind == "driver_load" and taxonomy.cause(seen.cause).until_reset
+    return later.event.kind == "driver_load" and taxonomy.cause(sighting.cause).until_reset
 
 
 def joined(weights: Sequence[float]) -> float:
@@ -160,10 +160,10 @@ def family(source: str) -> str:
     return "kernel" if source in vocabulary.KERNEL_LOG_SOURCES else source
 
 
-def supported(weight: float, case: evidence_view.Scene, cause: str) -> float:
+def supported(weight: float, view: evidence_view.EvidenceView, cause: str) -> float:
     """`weight` raised by what the job's own side felt, when this cause would be felt so."""
     best = 1.0
-    for found in case.findings:
+    for found in view.findings:
         if not found.signature.supports(cause):
             continue
         if found.signature.role is findings.FindingRole.HINT:
@@ -174,11 +174,13 @@ def supported(weight: float, case: evidence_view.Scene, cause: str) -> float:
     return 1.0 - (1.0 - weight) * best
 
 
-def doubted(weight: float, lethality: float, case: evidence_view.Scene, cause: str, at: datetime) -> float:
+def doubted(
+    weight: float, lethality: float, view: evidence_view.EvidenceView, cause: str, at: datetime
+) -> float:
     """`weight` lowered when the program has an error of its own that this cause would not produce."""
     own = [
         f
-        for f in case.findings
+        for f in view.findings
         if f.signature.role is findings.FindingRole.OWN
         and f.signature.weight >= LIKELY
         and not f.signature.supports(cause)
@@ -197,37 +199,37 @@ def error_at(event: records.HealthEvent) -> datetime | None:
 
 
 def collect(
-    case: evidence_view.Scene,
+    view: evidence_view.EvidenceView,
     cause: str,
     rule: str,
-    seen: Iterable[evidence_view.Sighting],
+    sightings: Iterable[evidence_view.CaseSighting],
     adjust: Adjust | None = None,
 ) -> list[Claim]:
     """One claim per node and device among sightings of `cause`.
 
     `adjust` may change the weight of one sighting before they are joined.
     """
-    groups: dict[tuple[str, str], list[evidence_view.Sighting]] = {}
-    for sighting in seen:
+    groups: dict[tuple[str, str], list[evidence_view.CaseSighting]] = {}
+    for sighting in sightings:
         part = sighting.gpu or sighting.device or ""
         groups.setdefault((sighting.event.node, part), []).append(sighting)
     if not groups:
         return []
-    made = [_claim(case, cause, rule, node, group, adjust) for (node, _), group in sorted(groups.items())]
+    made = [_claim(view, cause, rule, node, group, adjust) for (node, _), group in sorted(groups.items())]
     made = [c for c in made if c.weight > 0]
     nodes = frozenset(c.node for c in made if c.node)
     return [replace(c, nodes=nodes) for c in made]
 
 
 def _claim(
-    case: evidence_view.Scene,
+    view: evidence_view.EvidenceView,
     cause: str,
     rule: str,
     node: str,
-    group: Sequence[evidence_view.Sighting],
+    group: Sequence[evidence_view.CaseSighting],
     adjust: Adjust | None,
 ) -> Claim:
-    plain = {s.event.event_id: left_of(case, s) * weigh(s) for s in group}
+    plain = {s.event.event_id: left_of(view, s) * weigh(s) for s in group}
     weights = {
         s.event.event_id: adjust(s, plain[s.event.event_id]) if adjust else plain[s.event.event_id]
         for s in group
@@ -247,9 +249,9 @@ def _claim(
     if weight > 0:
         # What the program ran on beside for long does not explain an error of its own.
         lethality = max((s.signature.lethality for s in convicting if not s.standing), default=0.0)
-        weight = doubted(supported(weight, case, cause), lethality, case, cause, at)
+        weight = doubted(supported(weight, view, cause), lethality, view, cause, at)
         weight = min(weight, _ceiling(convicting))
-    if any(s.event.event_id in case.answered and s.signature.role is signatures.Role.ROOT for s in group):
+    if any(s.event.event_id in view.answered and s.signature.role is signatures.Role.ROOT for s in group):
         weight = max(weight, ANSWERED)
     device = next((s.device for s in ordered if s.device), None)
     return Claim(
@@ -265,7 +267,7 @@ def _claim(
     )
 
 
-def _ceiling(convicting: Sequence[evidence_view.Sighting]) -> float:
+def _ceiling(convicting: Sequence[evidence_view.CaseSighting]) -> float:
     """What no support can lift: weak signs, a part the attempt may not have held, a fault from before it began."""
     if all(s.hold is gpus.Hold.MAYBE or s.signature.role is signatures.Role.WEAK for s in convicting):
         return 0.79
@@ -276,34 +278,34 @@ def _ceiling(convicting: Sequence[evidence_view.Sighting]) -> float:
     return 1.0
 
 
-def hints(case: evidence_view.Scene, cause: str, rule: str, role: findings.FindingRole) -> list[Claim]:
-    """At most one claim: what the job's own side says for `cause`; never a certain hardware verdict."""
-    if not case.findings:
+def hints(view: evidence_view.EvidenceView, cause: str, rule: str, role: findings.FindingRole) -> list[Claim]:
+    """At most one claim: the job side's findings of `cause`; never a certain hardware verdict."""
+    if not view.findings:
         return []
-    told = [f for f in case.findings if f.signature.cause == cause and f.signature.role is role]
-    if not told:
+    hinting = [f for f in view.findings if f.signature.cause == cause and f.signature.role is role]
+    if not hinting:
         return []
-    told.sort(key=lambda f: (-f.signature.weight, f.event.at, f.event.event_id))
-    first = told[0]
-    node = _told_node(case, first.event)
-    times = [t for f in told if (t := error_at(f.event)) is not None]
+    hinting.sort(key=lambda f: (-f.signature.weight, f.event.at, f.event.event_id))
+    first = hinting[0]
+    node = _told_node(view, first.event)
+    times = [t for f in hinting if (t := error_at(f.event)) is not None]
     return [
         Claim(
             cause=cause,
             weight=first.signature.weight,
-            at=min(times, default=case.end_at),
+            at=min(times, default=view.end_at),
             rule=rule,
             node=node,
             device=None,
-            evidence=tuple(f.event for f in told),
-            cap=_hint_cap(case, cause, node),
+            evidence=tuple(f.event for f in hinting),
+            cap=_hint_cap(view, cause, node),
             n_sources=1,
             words=first.event.message or first.signature.words,
         )
     ]
 
 
-def _hint_cap(case: evidence_view.Scene, cause: str, node: str | None) -> records.Confidence:
+def _hint_cap(view: evidence_view.EvidenceView, cause: str, node: str | None) -> records.Confidence:
     """How sure the job's own side can make of `cause`.
 
     A fault of a machine shows on the machine: where it was watched and shows nothing, text is possible at best.
@@ -311,17 +313,17 @@ def _hint_cap(case: evidence_view.Scene, cause: str, node: str | None) -> record
     domain = taxonomy.cause(cause).domain
     if domain is records.Domain.USER_PROGRAM:
         return records.Confidence.CERTAIN
-    blind = node in case.unwatched_nodes if node else bool(case.unwatched_nodes)
+    blind = node in view.unwatched_nodes if node else bool(view.unwatched_nodes)
     if domain is records.Domain.HARDWARE and not blind:
         return records.Confidence.POSSIBLE
     return records.Confidence.LIKELY
 
 
-def _told_node(case: evidence_view.Scene, event: records.HealthEvent) -> str | None:
+def _told_node(view: evidence_view.EvidenceView, event: records.HealthEvent) -> str | None:
     """The node a finding names, when it is one of the attempt's."""
     # A log is written on the first node, whichever rank speaks.
-    written = event.node if event.source != "joblog" or len(case.attempt.nodes) == 1 else None
+    written = event.node if event.source != "joblog" or len(view.attempt.nodes) == 1 else None
     for name in (event.detail.get("culprit_node"), event.detail.get("host"), written):
-        if isinstance(name, str) and name in case.attempt.nodes:
+        if isinstance(name, str) and name in view.attempt.nodes:
             return name
     return None

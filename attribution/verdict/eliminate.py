@@ -23,86 +23,88 @@ LOOKED_FOR = _GPU | _LINKS | _FILES
 """Causes of which any sign at all changes what is ruled out."""
 
 
-def ruled_out(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> tuple[str, ...]:
+def ruled_out(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> tuple[str, ...]:
     """Sentences, most telling first; only what was looked at is ruled out."""
     sentences: list[str] = []
     for part in _PARTS:
-        sentences += [s for s in part(case, ranking) if s not in sentences]
+        sentences += [s for s in part(view, ranking) if s not in sentences]
     return tuple(sentences[:MAX_SENTENCES])
 
 
-def _program(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> Iterable[str]:
+def _program(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
     winner = ranking.winner
     if winner.info.domain is records.Domain.USER_PROGRAM or winner.cause == "unknown":
         return
     if winner.evidence and all(findings.is_finding(e) for e in winner.evidence):
         return  # The program's own text does not clear the program.
-    own = [f for f in case.findings if f.signature.role is findings.FindingRole.OWN]
+    own = [f for f in view.findings if f.signature.role is findings.FindingRole.OWN]
     if own:
         yield f"user program ({own[0].signature.words}, as a consequence)"
     elif winner.info.domain is records.Domain.UNKNOWN:
         return
-    elif case.findings or case.state != "FAILED":
+    elif view.findings or view.state != "FAILED":
         yield "user program (no error of its own before the fault)"
     else:
         yield "user program (its exit came after the fault)"
 
 
-def _network(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> Iterable[str]:
-    if ranking.winner.cause in _LINKS or len(case.attempt.nodes) < 2 or case.unwatched_nodes:
+def _network(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
+    if ranking.winner.cause in _LINKS or len(view.attempt.nodes) < 2 or view.unwatched_nodes:
         return
-    seen = [s for s in case.of(*_LINKS) if s.signature.role is not signatures.Role.CONTEXT]
-    if not seen:
-        yield f"network (no link fault on {case.node_list})"
+    sightings = [s for s in view.of(*_LINKS) if s.signature.role is not signatures.Role.CONTEXT]
+    if not sightings:
+        yield f"network (no link fault on {view.node_list})"
 
 
-def _gpus(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> Iterable[str]:
-    for event in case.not_held:
+def _gpus(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
+    for event in view.not_held:
         what = phrases.what(event)
         yield f"{phrases.device_of_node(event.device or event.gpu_uuid, event.node)} ({what}, but the job did not hold it)"
-    if ranking.winner.cause in _GPU or not case.attempt.n_gpus or case.unwatched_nodes:
+    if ranking.winner.cause in _GPU or not view.attempt.n_gpus or view.unwatched_nodes:
         return
-    seen = [s for s in case.of(*_GPU) if s.signature.role in (signatures.Role.ROOT, signatures.Role.WEAK)]
-    if not seen:
+    sightings = [
+        s for s in view.of(*_GPU) if s.signature.role in (signatures.Role.ROOT, signatures.Role.WEAK)
+    ]
+    if not sightings:
         yield "GPUs (no fault on the ones it held)"
 
 
-def _files(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> Iterable[str]:
-    if ranking.winner.cause in _FILES or case.unwatched_nodes:
+def _files(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
+    if ranking.winner.cause in _FILES or view.unwatched_nodes:
         return
-    if not [s for s in case.of(*_FILES) if s.signature.role is not signatures.Role.CONTEXT]:
-        yield f"file systems (no fault on {case.node_list})"
+    if not [s for s in view.of(*_FILES) if s.signature.role is not signatures.Role.CONTEXT]:
+        yield f"file systems (no fault on {view.node_list})"
 
 
-def _node(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> Iterable[str]:
-    if ranking.winner.cause in ("node_lost", "node_reboot") or case.state in ("NODE_FAIL", "BOOT_FAIL"):
+def _node(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
+    if ranking.winner.cause in ("node_lost", "node_reboot") or view.state in ("NODE_FAIL", "BOOT_FAIL"):
         return
-    if not case.unwatched_nodes and not case.of("node_lost", "node_reboot"):
-        yield f"loss of a node ({case.node_list} kept answering)"
+    if not view.unwatched_nodes and not view.of("node_lost", "node_reboot"):
+        yield f"loss of a node ({view.node_list} kept answering)"
 
 
-def _memory(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> Iterable[str]:
-    if ranking.winner.cause == "oom_host" or case.state == "OUT_OF_MEMORY" or case.unwatched_nodes:
+def _memory(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
+    if ranking.winner.cause == "oom_host" or view.state == "OUT_OF_MEMORY" or view.unwatched_nodes:
         return
-    if ranking.winner.cause in ("user_error", "unknown") and not case.of("oom_host"):
+    if ranking.winner.cause in ("user_error", "unknown") and not view.of("oom_host"):
         yield "out of memory (no process was killed for it)"
 
 
-def _limit(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> Iterable[str]:
-    limit_s = case.attempt.time_limit_s
-    ran_s = (case.end_at - case.start_at).total_seconds() - case.attempt.suspended_s
+def _limit(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
+    limit_s = view.attempt.time_limit_s
+    ran_s = (view.end_at - view.start_at).total_seconds() - view.attempt.suspended_s
     if ranking.winner.cause in ("unknown", "user_error") and limit_s and ran_s < 0.98 * limit_s:
         yield f"time limit (ended after {phrases.duration(ran_s)} of {phrases.duration(limit_s)})"
 
 
-def _outside(case: evidence_view.Scene, _ranking: rank_claims.Ranking) -> Iterable[str]:
-    for event in case.outside[-2:]:
-        if event.at < case.window.start_at:
-            gap = phrases.duration((case.onset_at - event.at).total_seconds())
+def _outside(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> Iterable[str]:
+    for event in view.outside[-2:]:
+        if event.at < view.window.start_at:
+            gap = phrases.duration((view.onset_at - event.at).total_seconds())
             yield f"{phrases.what(event)} on {event.node} (it came {gap} before, outside the window)"
 
 
-def _rivals(_case: evidence_view.Scene, ranking: rank_claims.Ranking) -> Iterable[str]:
+def _rivals(_view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
     for rival in ranking.rivals:
         if rival.cause in (ranking.winner.cause, "unknown"):
             continue
@@ -114,7 +116,7 @@ def _weaker(rival: claims.Claim) -> str:
     return f"{phrases.what(rival.evidence[0])}" if rival.evidence else rival.words or "weaker evidence"
 
 
-_PARTS: tuple[Callable[[evidence_view.Scene, rank_claims.Ranking], Iterable[str]], ...] = (
+_PARTS: tuple[Callable[[evidence_view.EvidenceView, rank_claims.Ranking], Iterable[str]], ...] = (
     _program,
     _rivals,
     _network,

@@ -31,7 +31,7 @@ class When(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sighting:
+class CaseSighting:
     """One node event inside the window, and how it concerns the attempt."""
 
     event: records.HealthEvent
@@ -63,7 +63,7 @@ class Sighting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class CaseFinding:
     """One finding of the job's own side."""
 
     event: records.HealthEvent
@@ -71,7 +71,7 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
+class EvidenceView:
     """What the rules look at."""
 
     case: cases.Case
@@ -79,9 +79,9 @@ class Scene:
     end_at: datetime
     onset_at: datetime
     window: window.Window
-    sightings: tuple[Sighting, ...]
+    sightings: tuple[CaseSighting, ...]
     """Concerning the attempt, oldest first."""
-    findings: tuple[Finding, ...]
+    findings: tuple[CaseFinding, ...]
     handled: tuple[records.Drain, ...]
     """Our own drains of its nodes and requeues of it while it ran or just after, oldest first."""
     answered: frozenset[uuid.UUID] = frozenset()
@@ -106,21 +106,21 @@ class Scene:
         """When we first drained a node of the attempt or requeued it."""
         return self.handled[0].at if self.handled else None
 
-    def of(self, *causes: str) -> tuple[Sighting, ...]:
+    def of(self, *causes: str) -> tuple[CaseSighting, ...]:
         """The sightings that point at one of these causes, oldest first."""
         if len(causes) == 1:
             return self._by_cause.get(causes[0], ())
         return tuple(s for s in self.sightings if s.cause in causes)
 
     @functools.cached_property
-    def lost_gpus(self) -> tuple[Sighting, ...]:
+    def lost_gpus(self) -> tuple[CaseSighting, ...]:
         """GPUs that were lost, and not back, when the attempt ended, oldest first; those it surely did not hold are left out."""
         found = [
             s for s in self.sightings if s.signature.role is signatures.Role.ROOT and s.at <= self.end_at
         ]
         return tuple(s for s in found if taxonomy.cause(s.cause).until_reset)
 
-    def consequences(self, node: str | None) -> tuple[Sighting, ...]:
+    def consequences(self, node: str | None) -> tuple[CaseSighting, ...]:
         """What a fault on `node` left behind there: Xid 43, 45 and their like."""
         return tuple(
             s
@@ -158,10 +158,10 @@ class Scene:
     @functools.cached_property
     def hung(self) -> bool:
         """True when the job's own side tells of ranks that waited in vain."""
-        told = [
+        outstanding = [
             f.event for f in self.findings if f.event.kind == "dump" and f.event.detail.get("outstanding")
         ]
-        return bool(told) or any(f.signature.onset for f in self.findings)
+        return bool(outstanding) or any(f.signature.onset for f in self.findings)
 
     @functools.cached_property
     def hung_since(self) -> datetime | None:
@@ -180,9 +180,9 @@ class Scene:
             return self.attempt.failed_node
         if len(self.attempt.nodes) == 1:
             return self.attempt.nodes[0]
-        told = next((s.event.node for s in self.of("node_lost")), None)
+        named = next((s.event.node for s in self.of("node_lost")), None)
         quiet = [n for n in self.unwatched_nodes if self.case.watched.get(n) is not None]
-        return told or (quiet[0] if len(quiet) == 1 else None)
+        return named or (quiet[0] if len(quiet) == 1 else None)
 
     @functools.cached_property
     def node_list(self) -> str:
@@ -190,11 +190,11 @@ class Scene:
         return hostlist.compress(self.attempt.nodes)
 
     @functools.cached_property
-    def _by_cause(self) -> dict[str, tuple[Sighting, ...]]:
-        found: dict[str, list[Sighting]] = {}
+    def _by_cause(self) -> dict[str, tuple[CaseSighting, ...]]:
+        found: dict[str, list[CaseSighting]] = {}
         for s in self.sightings:
             found.setdefault(s.cause, []).append(s)
-        return {cause: tuple(seen) for cause, seen in found.items()}
+        return {cause: tuple(sightings) for cause, sightings in found.items()}
 
 
 def means_gpu(event: records.HealthEvent, signature: signatures.Signature) -> bool:
@@ -203,8 +203,8 @@ def means_gpu(event: records.HealthEvent, signature: signatures.Signature) -> bo
     return signature.scope is signatures.Scope.GPU or (signature.scope is signatures.Scope.NODE and named)
 
 
-def build(case: cases.Case) -> Scene | None:
-    """The scene of a case; None for an attempt that never started or has not ended."""
+def build(case: cases.Case) -> EvidenceView | None:
+    """The evidence view of a case; None for an attempt that never started or has not ended."""
     attempt = case.attempt
     if attempt.start_at is None or attempt.end_at is None:
         return None
@@ -217,15 +217,15 @@ def build(case: cases.Case) -> Scene | None:
     answered = _answered(case, handled)
     known = gpus.learn(events, case.allocations)
     looker = _Looker(case, began, stretch, known, handled, answered)
-    seen = [s for e in events if not findings.is_finding(e) and (s := looker.sighting(e)) is not None]
-    return Scene(
+    sightings = [s for e in events if not findings.is_finding(e) and (s := looker.sighting(e)) is not None]
+    return EvidenceView(
         case=case,
         start_at=attempt.start_at,
         end_at=attempt.end_at,
         onset_at=began,
         window=stretch,
-        sightings=tuple(sorted(seen, key=lambda s: (s.at, s.event.event_id))),
-        findings=_told([e for e in job_side if stretch.instant(e) is not None]),
+        sightings=tuple(sorted(sightings, key=lambda s: (s.at, s.event.event_id))),
+        findings=_findings([e for e in job_side if stretch.instant(e) is not None]),
         handled=handled,
         answered=answered,
         not_held=tuple(looker.not_held),
@@ -233,16 +233,16 @@ def build(case: cases.Case) -> Scene | None:
     )
 
 
-def _told(job_side: list[records.HealthEvent]) -> tuple[Finding, ...]:
-    """The findings; where the log's reader knows which one began the failure, other errors of the program are its echo."""
+def _findings(job_side: list[records.HealthEvent]) -> tuple[CaseFinding, ...]:
+    """The findings of the job side; once one is marked as the first cause, the program's other errors are left out."""
     # What the training went on after ended nothing.
     caused = [e for e in job_side if e.detail.get("survived") is not True]
-    told = [Finding(event=e, signature=findings.find(e)) for e in caused]
-    if not any(f.event.detail.get("first_cause") is True for f in told):
-        return tuple(told)
+    found = [CaseFinding(event=e, signature=findings.find(e)) for e in caused]
+    if not any(f.event.detail.get("first_cause") is True for f in found):
+        return tuple(found)
     return tuple(
         f
-        for f in told
+        for f in found
         if f.signature.role is not findings.FindingRole.OWN or f.event.detail.get("first_cause") is True
     )
 
@@ -313,7 +313,7 @@ class _Looker:
         self.outside: list[records.HealthEvent] = []
         self._allocation = {a.node: a for a in case.allocations if a.job_id == case.attempt.job_id}
 
-    def sighting(self, event: records.HealthEvent) -> Sighting | None:
+    def sighting(self, event: records.HealthEvent) -> CaseSighting | None:
         """None when the event lies outside the window or does not concern the attempt."""
         if event.node not in self._nodes:
             return None
@@ -342,7 +342,7 @@ class _Looker:
         is_gpu = means_gpu(event, signature) and known.is_gpu(event) is not False
         gpu = gpus.gpu_key(event, known) if is_gpu else None
         device = (known.device_of(event) if is_gpu else None) or event.device or event.gpu_uuid
-        return Sighting(
+        return CaseSighting(
             event=event,
             signature=signature,
             hold=hold,

@@ -92,18 +92,18 @@ def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
     )
 
 
-def _standing_since(found: evidence_view.Scene, ranking: rank_claims.Ranking) -> list[datetime]:
+def _standing_since(found: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> list[datetime]:
     """A standing condition widens the window back to its beginning."""
     standing = {s.event.event_id for s in found.sightings if s.standing}
     return [e.at for e in ranking.winner.evidence if e.event_id in standing]
 
 
-def _nothing(found: evidence_view.Scene) -> rank_claims.Ranking:
+def _nothing(found: evidence_view.EvidenceView) -> rank_claims.Ranking:
     claim = claims.Claim(cause=taxonomy.UNKNOWN, weight=0.0, at=found.end_at, rule="judge")
     return rank_claims.Ranking(winner=claim, absorbed=(), rivals=(), confidence=records.Confidence.UNKNOWN)
 
 
-def _evidence(found: evidence_view.Scene, ranking: rank_claims.Ranking) -> tuple[uuid.UUID, ...]:
+def _evidence(found: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> tuple[uuid.UUID, ...]:
     """Ids the verdict rests on: the winner's own, then what it explains; each once."""
     ids: dict[uuid.UUID, None] = {e.event_id: None for e in ranking.winner.evidence}
     for claim in ranking.absorbed:

@@ -28,11 +28,11 @@ def live(
 
     A GPU that is not known to be the gang's proves nothing: it may be a neighbour's.
     """
-    told = list(events)
-    known = gpus.learn(told, allocations)
+    every = list(events)
+    known = gpus.learn(every, allocations)
     held = {a.node: a for a in allocations}
     found: dict[str, set[str]] = {}
-    for event in told:
+    for event in every:
         signature = signatures.of(event)
         if event.node not in attempt.nodes or event.source in vocabulary.JOB_SIDE_SOURCES:
             continue
@@ -47,11 +47,11 @@ def live(
     return found
 
 
-def seen(case: evidence_view.Scene, onset_at: datetime) -> Mapping[str, set[str]]:
-    """The same for an attempt that has ended, of what its rules look at; `onset_at` as its ranks tell it."""
-    began = min(onset_at, case.onset_at)
+def at_end(view: evidence_view.EvidenceView, onset_at: datetime) -> Mapping[str, set[str]]:
+    """The same for an attempt that has ended, from its sightings; `onset_at` is the onset its ranks report."""
+    began = min(onset_at, view.onset_at)
     found: dict[str, set[str]] = {}
-    for s in case.sightings:
+    for s in view.sightings:
         ours = s.signature.role is signatures.Role.ROOT and s.hold is not gpus.Hold.MAYBE
         if ours and not _outlived(s.event.kind, s.at, began):
             found.setdefault(s.event.node, set()).add(s.event.kind)

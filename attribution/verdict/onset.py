@@ -28,10 +28,12 @@ def onset(
     """
     assert attempt.end_at is not None
     assert attempt.start_at is not None
-    told = list(job_side)
-    waited_s = max((collective_wait_s(f) for f in told), default=0.0)
+    findings_of_job = list(job_side)
+    waited_s = max((collective_wait_s(f) for f in findings_of_job), default=0.0)
     earliest = attempt.end_at - timedelta(seconds=waited_s)
-    issued = [t for f in told for t in _still_outstanding(f) if attempt.start_at <= t <= attempt.end_at]
+    issued = [
+        t for f in findings_of_job for t in _still_outstanding(f) if attempt.start_at <= t <= attempt.end_at
+    ]
     earliest = min([earliest, *issued])
     if last_progress_at is not None:
         earliest = min(earliest, last_progress_at)
@@ -58,7 +60,7 @@ def _still_outstanding(finding: records.HealthEvent) -> Iterable[datetime]:
             yield datetime.fromtimestamp(created_ns / 1e9, UTC)
 
 
-def last_progress(attempt: records.JobAttempt, told: Iterable[records.HealthEvent]) -> datetime | None:
+def last_progress(attempt: records.JobAttempt, job_side: Iterable[records.HealthEvent]) -> datetime | None:
     """The last training step (or other sign of life) the probe saw in this attempt; None when it saw none.
 
     A `rank_stall` says how long the rank had not got on when it was told. The last step of a gang that was
@@ -66,13 +68,13 @@ def last_progress(attempt: records.JobAttempt, told: Iterable[records.HealthEven
     """
     assert attempt.start_at is not None
     assert attempt.end_at is not None
-    seen = [e for e in told if e.source == "probe"]
+    probe_events = [e for e in job_side if e.source == "probe"]
     found = [
         event.at - timedelta(seconds=min(max(event.measured, 0.0), _LONGEST_S))
-        for event in seen
+        for event in probe_events
         if event.kind == "rank_stall" and event.measured is not None
     ]
-    last = [e for e in seen if e.kind == "last_progress"]
+    last = [e for e in probe_events if e.kind == "last_progress"]
     if found or any(e.detail.get("phase") == "training" for e in last):
         found += [e.at for e in last]
     inside = [t for t in found if attempt.start_at <= t <= attempt.end_at]

@@ -42,12 +42,12 @@ class Ranking:
     confidence: records.Confidence
 
 
-def rank(case: evidence_view.Scene, made: Iterable[claims.Claim]) -> Ranking | None:
+def rank(view: evidence_view.EvidenceView, made: Iterable[claims.Claim]) -> Ranking | None:
     """The best claim, what it explains and what stands against it; None when nothing reaches "possible"."""
-    standing = [c for c in (_in_context(case, c) for c in made) if c.weight >= claims.POSSIBLE]
+    standing = [c for c in (_in_context(view, c) for c in made) if c.weight >= claims.POSSIBLE]
     if not standing:
         return None
-    ordered = sorted(standing, key=lambda c: (not c.explains, *_key(case, c)))
+    ordered = sorted(standing, key=lambda c: (not c.explains, *_key(view, c)))
     roots: list[claims.Claim] = []
     folded: list[tuple[claims.Claim, claims.Claim]] = []
     for claim in ordered:
@@ -56,18 +56,20 @@ def rank(case: evidence_view.Scene, made: Iterable[claims.Claim]) -> Ranking | N
             folded.append((claim, parent))
         else:
             roots.append(claim)
-    roots.sort(key=lambda c: _key(case, c))
+    roots.sort(key=lambda c: _key(view, c))
     winner, rivals = roots[0], tuple(roots[1:])
     absorbed = tuple(c for c, _ in folded if _explains(winner, c))
     return Ranking(winner=winner, absorbed=absorbed, rivals=rivals, confidence=_confidence(winner, rivals))
 
 
-def _key(case: evidence_view.Scene, claim: claims.Claim) -> tuple[object, ...]:
+def _key(view: evidence_view.EvidenceView, claim: claims.Claim) -> tuple[object, ...]:
     """Strength of evidence, a node's word before the job's, severity, specificity, nearness, share of nodes, independence; then names."""
-    minutes = int(abs((claim.at - case.onset_at).total_seconds()) // 60)
+    minutes = int(abs((claim.at - view.onset_at).total_seconds()) // 60)
     return (
         -claims.rank_of(claim.confidence),
-        claim.info.domain in _INFRASTRUCTURE and not _seen_on_a_node(claim) and claim.rule not in _BY_STATE,
+        claim.info.domain in _INFRASTRUCTURE
+        and not _has_node_evidence(claim)
+        and claim.rule not in _BY_STATE,
         -_SEVERITY[claim.info.severity],
         -claim.info.specificity,
         minutes,
@@ -93,8 +95,8 @@ def _explains(root: claims.Claim, claim: claims.Claim) -> bool:
     if root.cause in claim.info.leads_to and not _before(root, claim):
         return False
     soft = claim.cause in _SOFT
-    told = _seen_on_a_node(root) or root.info.domain not in _INFRASTRUCTURE
-    yields = claim.cause == "unknown" or (claim.by_elimination and told)
+    located = _has_node_evidence(root) or root.info.domain not in _INFRASTRUCTURE
+    yields = claim.cause == "unknown" or (claim.by_elimination and located)
     if root.weight < (claims.POSSIBLE if yields else claims.LIKELY):
         return False
     if soft:
@@ -103,7 +105,7 @@ def _explains(root: claims.Claim, claim: claims.Claim) -> bool:
     return near and (root.info.gang or claim.node is None or root.node == claim.node)
 
 
-def _seen_on_a_node(claim: claims.Claim) -> bool:
+def _has_node_evidence(claim: claims.Claim) -> bool:
     return bool(claim.evidence) and claim.evidence[0].source not in vocabulary.JOB_SIDE_SOURCES
 
 
@@ -112,23 +114,23 @@ def _before(root: claims.Claim, claim: claims.Claim) -> bool:
     return root.info.specificity > claim.info.specificity
 
 
-def _in_context(case: evidence_view.Scene, claim: claims.Claim) -> claims.Claim:
+def _in_context(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.Claim:
     """The claim's weight in the light of how Slurm says the attempt ended."""
     weight = claim.weight
     if claim.rule in ("scheduler", "memory_limit") or claim.cause in ("node_lost", "unknown"):
         return claim
-    if case.state in ("NODE_FAIL", "BOOT_FAIL"):
-        lost = case.lost_node
+    if view.state in ("NODE_FAIL", "BOOT_FAIL"):
+        lost = view.lost_node
         weight = min(weight, 0.95) if lost is None or lost == claim.node else weight * 0.5
-    elif case.state == "OUT_OF_MEMORY":
+    elif view.state == "OUT_OF_MEMORY":
         weight *= 0.9
-    elif case.state in ("TIMEOUT", "DEADLINE", "CANCELLED"):
+    elif view.state in ("TIMEOUT", "DEADLINE", "CANCELLED"):
         if claim.info.until_reset:
             # The job could not go on without the part; that it was then ended by somebody is no certain proof.
             weight = min(weight, 0.95)
         elif claim.weight < claims.CERTAIN and not claim.explains >= ENDINGS:
             weight *= 0.7
-    if came_into_the_hang(case, claim):
+    if came_into_the_hang(view, claim):
         # A part that is gone beside a hang is seldom chance: often it is only found out when the job is ended.
         gone = claim.cause in _DOES_NOT_COME_BACK and weight >= claims.LIKELY
         weight = claims.POSSIBLE if gone else weight * 0.5
@@ -149,10 +151,10 @@ _DOES_NOT_COME_BACK = frozenset(
 """Causes that stay until somebody acts; links and file systems come and go, so theirs may well be chance."""
 
 
-def came_into_the_hang(case: evidence_view.Scene, claim: claims.Claim) -> bool:
+def came_into_the_hang(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:
     """True for a fault first seen well after the job had begun to hang: it may not be what began it."""
-    hung = case.end_at - case.onset_at > _SKEW and case.state not in ("NODE_FAIL", "BOOT_FAIL")
-    return hung and _seen_on_a_node(claim) and claim.at > case.onset_at + _SKEW
+    hung = view.end_at - view.onset_at > _SKEW and view.state not in ("NODE_FAIL", "BOOT_FAIL")
+    return hung and _has_node_evidence(claim) and claim.at > view.onset_at + _SKEW
 
 
 def _confidence(winner: claims.Claim, rivals: Sequence[claims.Claim]) -> records.Confidence:

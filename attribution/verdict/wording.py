@@ -36,12 +36,12 @@ _HAPPENED = {
 _ROOT = frozenset({"root", "0"})
 
 
-def summary(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> str:
+def summary(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     """One sentence: what, where, which evidence, how long before the end."""
     winner = ranking.winner
     special = _SPECIAL.get(winner.cause)
     if special is not None:
-        return special(case, ranking)
+        return special(view, ranking)
     if winner.words and winner.rule != "scheduler" and winner.cause not in _HAPPENED:
         return _sentence(f"The program {_clean(winner.words)}")
     text = _HAPPENED[winner.cause].format(
@@ -57,7 +57,7 @@ def summary(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> str:
             if winner.node
             else f"the job {_clean(winner.words)}"
         )
-    return _sentence(f"{text}{_by(winner)}{_when(case, winner)}")
+    return _sentence(f"{text}{_by(winner)}{_when(view, winner)}")
 
 
 def _by(winner: claims.Claim) -> str:
@@ -69,53 +69,55 @@ def _by(winner: claims.Claim) -> str:
     return f" ({phrases.what(first)})"
 
 
-def _when(case: evidence_view.Scene, winner: claims.Claim) -> str:
+def _when(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
     if not winner.evidence or winner.evidence[0].source in vocabulary.JOB_SIDE_SOURCES:
         return ""
-    before = case.end_at - winner.at
-    if winner.at < case.start_at:
-        return f", {phrases.duration((case.start_at - winner.at).total_seconds())} before the job started"
+    before = view.end_at - winner.at
+    if winner.at < view.start_at:
+        return f", {phrases.duration((view.start_at - winner.at).total_seconds())} before the job started"
     if before < timedelta(0):
         return f", first seen {phrases.duration(-before.total_seconds())} after the job ended"
     if before < timedelta(seconds=1):
         return " as the job ended"
-    late = ", when it already hung" if rank_claims.came_into_the_hang(case, winner) else ""
+    late = ", when it already hung" if rank_claims.came_into_the_hang(view, winner) else ""
     return f" {phrases.duration(before.total_seconds())} before the job ended{late}"
 
 
-def _node_lost(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> str:
+def _node_lost(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     winner = ranking.winner
     node = winner.node or "a node of the job"
-    before = [s for s in case.sightings if s.event.node == winner.node and s.at <= case.end_at and s.cause not in ("node_lost", "node_reboot")]  # fmt: skip
+    before = [s for s in view.sightings if s.event.node == winner.node and s.at <= view.end_at and s.cause not in ("node_lost", "node_reboot")]  # fmt: skip
     if before:
-        seen = f"; before that it showed {phrases.what(before[-1].event)}"
-    elif winner.node in case.case.by_log:
-        seen = "; its log holds nothing of it"
-    elif winner.node in case.case.watched:
-        seen = "; nothing was seen on it before"
+        before_that = f"; before that it showed {phrases.what(before[-1].event)}"
+    elif winner.node in view.case.by_log:
+        before_that = "; its log holds nothing of it"
+    elif winner.node in view.case.watched:
+        before_that = "; nothing was seen on it before"
     elif winner.node:
-        seen = "; nobody watched it"
+        before_that = "; nobody watched it"
     else:
-        watched = [n for n in case.attempt.nodes if n in case.case.watched]
-        seen = "; nothing was seen on it before" if watched else "; nobody watched them"
-    boots = [s for s in case.of("node_reboot") if s.event.node == winner.node]
+        watched = [n for n in view.attempt.nodes if n in view.case.watched]
+        before_that = "; nothing was seen on it before" if watched else "; nobody watched them"
+    boots = [s for s in view.of("node_reboot") if s.event.node == winner.node]
     back = [s for s in boots if s.when is not evidence_view.When.BEFORE_START]
-    return _sentence(f"{node} stopped answering Slurm{seen}{'; it has restarted since' if back else ''}")
+    return _sentence(
+        f"{node} stopped answering Slurm{before_that}{'; it has restarted since' if back else ''}"
+    )
 
 
-def _unknown(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> str:
+def _unknown(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     winner = ranking.winner
-    unwatched = hostlist.compress(case.unwatched_nodes)
+    unwatched = hostlist.compress(view.unwatched_nodes)
     felt = f"The job's own view: {_clean(winner.words)}; " if winner.evidence and winner.words else ""
     if winner.rule == "scheduler" and winner.words:
         felt = f"The job {winner.words}; "
-    watched = hostlist.compress(case.watched_nodes)
+    watched = hostlist.compress(view.watched_nodes)
     parts = [f"nothing seen on {watched} explains the end"] if watched else []
     parts += [f"{unwatched} was not watched"] if unwatched else []
     return _sentence(felt + " and ".join(parts))
 
 
-def _user_error(_case: evidence_view.Scene, ranking: rank_claims.Ranking) -> str:
+def _user_error(_view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     winner = ranking.winner
     first = next(iter(winner.evidence), None)
     if first is not None and first.source in vocabulary.JOB_SIDE_SOURCES and not winner.by_elimination:
@@ -123,33 +125,33 @@ def _user_error(_case: evidence_view.Scene, ranking: rank_claims.Ranking) -> str
     return _sentence(f"The program {_clean(winner.words)}")
 
 
-def _oom_gpu(_case: evidence_view.Scene, _ranking: rank_claims.Ranking) -> str:
+def _oom_gpu(_view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:
     return "The program asked for more GPU memory than there is (CUDA out of memory)."
 
 
-def _own_words(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> str:
-    if case.hung_since is not None and ranking.winner.rule == "gang" and case.state in _ENDED_BY:
-        return _sentence(f"{_hung(case)}: {_clean(ranking.winner.words)}; then {_ended_by(case)}")
+def _own_words(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
+    if view.hung_since is not None and ranking.winner.rule == "gang" and view.state in _ENDED_BY:
+        return _sentence(f"{_hung(view)}: {_clean(ranking.winner.words)}; then {_ended_by(view)}")
     return _sentence(f"{ranking.winner.info.meaning.rstrip('.')}: {_clean(ranking.winner.words)}")
 
 
 _ENDED_BY = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})
 
 
-def _hung(case: evidence_view.Scene) -> str:
-    since = case.hung_since
+def _hung(view: evidence_view.EvidenceView) -> str:
+    since = view.hung_since
     assert since is not None
-    day = "%Y-%m-%d " if since.date() != case.end_at.date() else ""
-    waited = phrases.duration((case.end_at - since).total_seconds())
+    day = "%Y-%m-%d " if since.date() != view.end_at.date() else ""
+    waited = phrases.duration((view.end_at - since).total_seconds())
     return f"Hung since {since:{day}%H:%M:%S}Z, {waited} before the end"
 
 
-def _ended_by(case: evidence_view.Scene) -> str:
-    return f"it {_cancelled_by(case)}" if case.state == "CANCELLED" else "it reached its time limit"
+def _ended_by(view: evidence_view.EvidenceView) -> str:
+    return f"it {_cancelled_by(view)}" if view.state == "CANCELLED" else "it reached its time limit"
 
 
-def _cancelled_by(case: evidence_view.Scene) -> str:
-    by, user = case.attempt.cancelled_by, case.attempt.user
+def _cancelled_by(view: evidence_view.EvidenceView) -> str:
+    by, user = view.attempt.cancelled_by, view.attempt.user
     if not by:
         return "was cancelled"
     if by == user:
@@ -161,41 +163,41 @@ def _cancelled_by(case: evidence_view.Scene) -> str:
     return f"was cancelled by {by}, not by its user"
 
 
-def _time_limit(case: evidence_view.Scene, _ranking: rank_claims.Ranking) -> str:
-    limit_s = case.attempt.time_limit_s
+def _time_limit(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:
+    limit_s = view.attempt.time_limit_s
     return _sentence(
-        f"The job reached its time limit{f' of {phrases.duration(limit_s)}' if limit_s else ''}{_lost_gpu(case)}"
+        f"The job reached its time limit{f' of {phrases.duration(limit_s)}' if limit_s else ''}{_lost_gpu(view)}"
     )
 
 
-def _cancelled(case: evidence_view.Scene, _ranking: rank_claims.Ranking) -> str:
-    if case.hung_since is not None:
-        return _sentence(f"{_hung(case)}; then {_ended_by(case)}{_lost_gpu(case)}")
-    return _sentence(f"The job {_cancelled_by(case)}{_lost_gpu(case)}")
+def _cancelled(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:
+    if view.hung_since is not None:
+        return _sentence(f"{_hung(view)}; then {_ended_by(view)}{_lost_gpu(view)}")
+    return _sentence(f"The job {_cancelled_by(view)}{_lost_gpu(view)}")
 
 
-def _lost_gpu(case: evidence_view.Scene) -> str:
+def _lost_gpu(view: evidence_view.EvidenceView) -> str:
     """Names the GPU that was lost while the job had its node, and when."""
-    first = next(iter(case.lost_gpus), None)
+    first = next(iter(view.lost_gpus), None)
     if first is None:
         return ""
     name = phrases.device_of_node(first.device, first.event.node)
-    before = phrases.duration((case.end_at - first.at).total_seconds())
+    before = phrases.duration((view.end_at - first.at).total_seconds())
     return f"; {name} had been lost {before} before ({phrases.what(first.event)})"
 
 
-def _requeued(_case: evidence_view.Scene, _ranking: rank_claims.Ranking) -> str:
+def _requeued(_view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:
     return "A person, or the job itself, requeued the job; no fault was seen that explains it."
 
 
-def _refused(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> str:
+def _refused(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     node, why = ranking.winner.node or "a node", ranking.winner.words
-    then = "Slurm starts it elsewhere" if case.state == "REQUEUED" else "Slurm then ended the job"
+    then = "Slurm starts it elsewhere" if view.state == "REQUEUED" else "Slurm then ended the job"
     return _sentence(f"Our Prolog refused {node} before the job began{f' ({why})' if why else ''}; {then}")
 
 
-def _preempted(case: evidence_view.Scene, _ranking: rank_claims.Ranking) -> str:
-    by, behind = case.case.preemptor, case.case.behind
+def _preempted(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:
+    by, behind = view.case.preemptor, view.case.behind
     if by is None:
         return "A job of higher priority took its place."
     return preempted_by(by.job_id, by.name, by.user, behind)
@@ -227,20 +229,20 @@ _SPECIAL = {
 }
 
 
-def next_step(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> str:
+def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     """The cause's next step with its names filled in, and the part's serial number where one is known."""
     winner = ranking.winner
-    by = case.attempt.cancelled_by
-    if winner.cause == "node_refused" and case.state != "REQUEUED":
+    by = view.attempt.cancelled_by
+    if winner.cause == "node_refused" and view.state != "REQUEUED":
         return f"Submit the job again: it was no fault of its own. Repair {winner.node or 'the node'}: it was refused before the job began."
-    if winner.cause == "user_cancelled" and case.hung_since is not None:
+    if winner.cause == "user_cancelled" and view.hung_since is not None:
         return "Find out why it hung: look at what its ranks did last, and at the last lines of its log."
-    if winner.cause == "user_cancelled" and by in _ROOT and by != case.attempt.user:
+    if winner.cause == "user_cancelled" and by in _ROOT and by != view.attempt.user:
         return "Ask the administrators why: root cancelled it, not its user."
     text = winner.info.next_step.format(
         device=phrases.device(winner.device) if winner.device else "the device",
         node=winner.node or "the node",
-        user=case.attempt.user or "the user",
+        user=view.attempt.user or "the user",
         detail=_clean(winner.words) or "its log",
     )
     serial = next((e.detail["serial"] for e in winner.evidence if e.detail.get("serial")), None)

@@ -40,15 +40,15 @@ def ensure(directory: str | os.PathLike[str]) -> str:
     Safe to call from many processes at once. Raises DatabaseUnavailable saying the way out.
     """
     home = _home(directory)
-    who = postgres_programs.account(home / "data")
-    if server_files.trusted_socket(home, who):
+    account = postgres_programs.account(home / "data")
+    if server_files.trusted_socket(home, account):
         with contextlib.suppress(psycopg.Error):
             psycopg.connect(url(home), connect_timeout=5).close()
             return url(home)
     try:
         server_files.make_home(home)
         with _locked(home):
-            _start(home, who)
+            _start(home, account)
     except OSError as exc:
         raise errors.DatabaseUnavailable(
             f"{exc.filename or home}: {exc.strerror}; only the owner of {home} and root may start it"
@@ -60,13 +60,13 @@ def stop(directory: str | os.PathLike[str]) -> None:
     """Stop the server of `directory`; nothing to do when none runs."""
     home = _home(directory)
     data, sockets = home / "data", server_files.socket_directory(home)
-    who = postgres_programs.account(data)
+    account = postgres_programs.account(data)
     if not (data / "PG_VERSION").exists():
         return
     with _locked(home):
         if server_files.running_pid(data) is not None:
             for mode in ("fast", "immediate"):
-                failed = _control(home, who, ["stop", "-m", mode], _STOP_DEADLINE_S)
+                failed = _control(home, account, ["stop", "-m", mode], _STOP_DEADLINE_S)
                 if failed is None:
                     break
             else:
@@ -79,8 +79,8 @@ def stop(directory: str | os.PathLike[str]) -> None:
 def url(directory: str | os.PathLike[str], *, database: str = DATABASE, user: str = OWNER) -> str:
     """The URL of the server of `directory`, running or not."""
     host = urllib.parse.quote(str(server_files.socket_directory(_home(directory))), safe="")
-    who, name = urllib.parse.quote(user, safe=""), urllib.parse.quote(database, safe="")
-    return f"postgresql://{who}@/{name}?host={host}&port={PORT}"
+    login, name = urllib.parse.quote(user, safe=""), urllib.parse.quote(database, safe="")
+    return f"postgresql://{login}@/{name}?host={host}&port={PORT}"
 
 
 def running(directory: str | os.PathLike[str]) -> bool:
@@ -118,24 +118,24 @@ def _locked(home: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _start(home: Path, who: postgres_programs.Account) -> None:
+def _start(home: Path, account: postgres_programs.Account) -> None:
     data = home / "data"
-    _check_reachable(home, who)
+    _check_reachable(home, account)
     if not (data / "PG_VERSION").exists():
-        _initialise(home, who)
+        _initialise(home, account)
     _check_version(data)
     if server_files.running_pid(data) is None:
-        crashed = server_files.disown_stale_pid(home, who)
-        server_files.configure(home, who)
-        _launch(home, who, patience_s=30.0 if crashed else 0.0)
+        crashed = server_files.disown_stale_pid(home, account)
+        server_files.configure(home, account)
+        _launch(home, account, patience_s=30.0 if crashed else 0.0)
     _create_database(home)
 
 
-def _check_reachable(home: Path, who: postgres_programs.Account) -> None:
+def _check_reachable(home: Path, account: postgres_programs.Account) -> None:
     for ancestor in [*reversed(home.parents), home]:
-        if postgres_programs.run(who, ["test", "-x", ancestor], timeout_s=10).returncode != 0:
+        if postgres_programs.run(account, ["test", "-x", ancestor], timeout_s=10).returncode != 0:
             raise errors.DatabaseUnavailable(
-                f"the server runs as {who.name}, which may not enter {ancestor}; choose a database directory "
+                f"the server runs as {account.name}, which may not enter {ancestor}; choose a database directory "
                 f"elsewhere, such as /var/lib/probing-cluster/postgres"
             )
 
@@ -149,39 +149,41 @@ def _check_version(data: Path) -> None:
         )
 
 
-def _initialise(home: Path, who: postgres_programs.Account) -> None:
+def _initialise(home: Path, account: postgres_programs.Account) -> None:
     fresh = home / "data.new"  # renamed when complete: an interrupted initdb leaves no half database
     if fresh.exists():
         shutil.rmtree(fresh)
-    server_files.own(fresh, who, 0o700)
-    initdb = postgres_programs.programs(home, who) / "initdb"
-    done = postgres_programs.run(who, [initdb, "--pgdata", fresh, *_INITDB], timeout_s=600)
+    server_files.own(fresh, account, 0o700)
+    initdb = postgres_programs.programs(home, account) / "initdb"
+    done = postgres_programs.run(account, [initdb, "--pgdata", fresh, *_INITDB], timeout_s=600)
     if done.returncode != 0:
         raise errors.DatabaseUnavailable(f"initdb in {fresh} failed: {done.stdout.strip()[-800:]}")
     fresh.rename(home / "data")
 
 
-def _control(home: Path, who: postgres_programs.Account, what: Sequence[str], deadline_s: int) -> str | None:
-    """Run pg_ctl and wait; what it said when it failed, else None."""
-    pg_ctl = postgres_programs.programs(home, who) / "pg_ctl"
+def _control(
+    home: Path, account: postgres_programs.Account, what: Sequence[str], deadline_s: int
+) -> str | None:
+    """Run pg_ctl and wait for it; returns the end of its output when it failed, else None."""
+    pg_ctl = postgres_programs.programs(home, account) / "pg_ctl"
     command: list[str | Path] = [pg_ctl, *what, "-D", home / "data", "-w", "-t", str(deadline_s)]
-    done = postgres_programs.run(who, command, timeout_s=deadline_s + 60)
+    done = postgres_programs.run(account, command, timeout_s=deadline_s + 60)
     return None if done.returncode == 0 else done.stdout.strip()[-400:]
 
 
-def _launch(home: Path, who: postgres_programs.Account, *, patience_s: float) -> None:
+def _launch(home: Path, account: postgres_programs.Account, *, patience_s: float) -> None:
     """Start the server and wait until it answers; for `patience_s`, wait for a dead one's children to leave."""
     log = home / "data" / "start.log"
     give_up = time.monotonic() + patience_s
     while True:
         log.unlink(missing_ok=True)
-        failed = _control(home, who, ["start", "-l", str(log)], START_DEADLINE_S)
+        failed = _control(home, account, ["start", "-l", str(log)], START_DEADLINE_S)
         if failed is None:
             return
         if time.monotonic() > give_up:
-            said = log.read_text(errors="replace")[-800:].strip() if log.exists() else ""
+            log_end = log.read_text(errors="replace")[-800:].strip() if log.exists() else ""
             raise errors.DatabaseUnavailable(
-                f"Postgres in {home} does not start: {failed} {said}; more in {home / 'log'}"
+                f"Postgres in {home} does not start: {failed} {log_end}; more in {home / 'log'}"
             )
         time.sleep(0.2)
 

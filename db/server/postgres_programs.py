@@ -56,11 +56,13 @@ def _entry_of_uid(uid: int) -> pwd.struct_passwd:
         ) from exc
 
 
-def run(who: Account, command: Sequence[str | Path], *, timeout_s: float) -> subprocess.CompletedProcess[str]:
-    """Run a program as `who` and return what it printed; raises DatabaseUnavailable when it cannot start or end."""
+def run(
+    account: Account, command: Sequence[str | Path], *, timeout_s: float
+) -> subprocess.CompletedProcess[str]:
+    """Run a program as `account` and return what it printed; raises DatabaseUnavailable when it cannot start or end."""
     options: dict[str, object] = {}
-    if os.geteuid() != who.uid:
-        options = {"user": who.uid, "group": who.gid, "extra_groups": []}
+    if os.geteuid() != account.uid:
+        options = {"user": account.uid, "group": account.gid, "extra_groups": []}
     try:
         return subprocess.run(  # type: ignore[call-overload,no-any-return]
             [str(part) for part in command],
@@ -91,19 +93,19 @@ def carried() -> Path:
     return Path(next(iter(spec.submodule_search_locations)))
 
 
-def programs(directory: Path, who: Account) -> Path:
-    """The `bin` directory to run from: the package's, or a copy under `directory` where `who` cannot reach it."""
+def programs(directory: Path, account: Account) -> Path:
+    """The `bin` directory to run from: the package's, or a copy under `directory` where `account` cannot reach it."""
     bin_dir = carried() / f"pginstall{MAJOR}" / "bin"
-    if _runs(bin_dir, who):
+    if _runs(bin_dir, account):
         return bin_dir
     copy = directory / f"server-{MAJOR}"
     if not (copy / "complete").exists():
         _copy(copy)
     copied = copy / _PACKAGE / f"pginstall{MAJOR}" / "bin"
-    if _runs(copied, who):
+    if _runs(copied, account):
         return copied
     raise errors.DatabaseUnavailable(
-        f"account {who.name} may run neither {bin_dir}/postgres nor a copy in {copy}; put the database "
+        f"account {account.name} may run neither {bin_dir}/postgres nor a copy in {copy}; put the database "
         "directory where that account may walk in and programs may run, or set [database] url"
     )
 
@@ -123,10 +125,10 @@ def _copy(target: Path) -> None:
     (target / "complete").touch()
 
 
-def _runs(bin_dir: Path, who: Account) -> bool:
+def _runs(bin_dir: Path, account: Account) -> bool:
     try:
         return all(
-            run(who, [bin_dir / name, "--version"], timeout_s=30).returncode == 0
+            run(account, [bin_dir / name, "--version"], timeout_s=30).returncode == 0
             for name in ("postgres", "pg_ctl")
         )
     except errors.DatabaseUnavailable:

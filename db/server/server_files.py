@@ -45,13 +45,13 @@ def socket_directory(home: Path) -> Path:
     return Path(tempfile.gettempdir()) / f"probing-{digest}"
 
 
-def trusted_socket(home: Path, who: postgres_programs.Account) -> bool:
+def trusted_socket(home: Path, account: postgres_programs.Account) -> bool:
     """Whether the socket's directory is the server's own, not one that somebody else put in its place."""
     try:
         found = socket_directory(home).lstat()
     except FileNotFoundError:
         return False
-    return found.st_uid in {0, who.uid, os.geteuid()}
+    return found.st_uid in {0, account.uid, os.geteuid()}
 
 
 def make_home(home: Path) -> None:
@@ -62,18 +62,18 @@ def make_home(home: Path) -> None:
             path.chmod(0o755)
 
 
-def own(path: Path, who: postgres_programs.Account, mode: int) -> None:
+def own(path: Path, account: postgres_programs.Account, mode: int) -> None:
     """Make a directory of the server's; raises DatabaseUnavailable when somebody else's stands there."""
     path.mkdir(exist_ok=True)
     found = path.lstat()
-    if path.is_symlink() or found.st_uid not in {0, who.uid, os.geteuid()}:
+    if path.is_symlink() or found.st_uid not in {0, account.uid, os.geteuid()}:
         raise errors.DatabaseUnavailable(f"{path} belongs to somebody else; remove it")
     path.chmod(mode)
     if os.geteuid() == 0:
-        os.chown(path, who.uid, who.gid, follow_symlinks=False)
+        os.chown(path, account.uid, account.gid, follow_symlinks=False)
 
 
-def write(path: Path, text: str, who: postgres_programs.Account) -> None:
+def write(path: Path, text: str, account: postgres_programs.Account) -> None:
     """Replace a file of the server's, whole or not at all."""
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)
@@ -81,24 +81,24 @@ def write(path: Path, text: str, who: postgres_programs.Account) -> None:
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)
         if os.geteuid() == 0:
-            os.fchown(file.fileno(), who.uid, who.gid)
+            os.fchown(file.fileno(), account.uid, account.gid)
     fresh.replace(path)
 
 
-def configure(home: Path, who: postgres_programs.Account) -> None:
+def configure(home: Path, account: postgres_programs.Account) -> None:
     """Write our settings anew before each start, so that a newer version's reach an old directory."""
     data, sockets = home / "data", socket_directory(home)
-    own(sockets, who, 0o755)
-    own(home / "log", who, 0o700)
+    own(sockets, account, 0o755)
+    own(home / "log", account, 0o700)
     paths = {"unix_socket_directories": f'"{sockets}"', "log_directory": str(home / "log")}
     escaped = {name: value.replace("'", "''") for name, value in (_SETTINGS | paths).items()}
-    write(data / "probing.conf", "".join(f"{name} = '{value}'\n" for name, value in escaped.items()), who)
+    write(data / "probing.conf", "".join(f"{name} = '{value}'\n" for name, value in escaped.items()), account)
     main = (data / "postgresql.conf").read_text()
     if "include 'probing.conf'" not in main:
-        write(data / "postgresql.conf", f"{main}\ninclude 'probing.conf'\n", who)
-    write(data / "pg_hba.conf", "local all all peer map=probing\n", who)
-    names = dict.fromkeys(["root", who.name])
-    write(data / "pg_ident.conf", "".join(f'probing "{name}" all\n' for name in names), who)
+        write(data / "postgresql.conf", f"{main}\ninclude 'probing.conf'\n", account)
+    write(data / "pg_hba.conf", "local all all peer map=probing\n", account)
+    names = dict.fromkeys(["root", account.name])
+    write(data / "pg_ident.conf", "".join(f'probing "{name}" all\n' for name in names), account)
 
 
 def running_pid(data: Path) -> int | None:
@@ -112,7 +112,7 @@ def running_pid(data: Path) -> int | None:
     return pid if os.fsencode(data) in arguments else None
 
 
-def disown_stale_pid(home: Path, who: postgres_programs.Account) -> bool:
+def disown_stale_pid(home: Path, account: postgres_programs.Account) -> bool:
     """After a crash, make the pid in the lock files one that nobody can have; True when there was one.
 
     A reused (or never reaped) pid would make Postgres refuse to start. The files stay: their other
@@ -122,6 +122,6 @@ def disown_stale_pid(home: Path, who: postgres_programs.Account) -> bool:
     for path in (home / "data" / "postmaster.pid", socket_directory(home) / f".s.PGSQL.{PORT}.lock"):
         with contextlib.suppress(FileNotFoundError):
             lines = path.read_text().split("\n")
-            write(path, "\n".join([str(_NO_PID), *lines[1:]]), who)
+            write(path, "\n".join([str(_NO_PID), *lines[1:]]), account)
             found = True
     return found

@@ -20,15 +20,15 @@ def make(dump: RankDump) -> dict[str, Any]:
         name: {**dataclasses.asdict(status), "size": len(dump.members.get(name, ()))}
         for name, status in list(dump.status.items())[:MAX_GROUPS]
     }
-    waiting = [_told(e) for e in dump.entries if e.outstanding][:MAX_OUTSTANDING]
+    waiting = [_entry_json(e) for e in dump.entries if e.outstanding][:MAX_OUTSTANDING]
     last = max((e for e in dump.entries if not e.is_p2p), key=lambda e: (e.created_ns, e.seq), default=None)
     digest: dict[str, Any] = {"rank": dump.rank, "groups": groups, "outstanding": waiting}
     if last is not None:
-        digest |= {"last": {**_told(last), "retired": last.retired}, "frames": list(last.frames)}
+        digest |= {"last": {**_entry_json(last), "retired": last.retired}, "frames": list(last.frames)}
     return digest
 
 
-def _told(entry: Entry) -> dict[str, Any]:
+def _entry_json(entry: Entry) -> dict[str, Any]:
     return {
         "group": entry.group,
         "seq": entry.seq,
@@ -58,9 +58,9 @@ def parse(digest: Mapping[str, Any]) -> RankDump | None:
     if not isinstance(rank, int) or isinstance(rank, bool) or not 0 <= rank < _MAX_RANKS:
         return None
     status = {
-        name: Status(**{k: _int(told.get(k)) for k in ("enqueued", "started", "completed")})
-        for name, told in list(_dict(digest.get("groups")).items())[:MAX_GROUPS]
-        if isinstance(told, dict)
+        name: Status(**{k: _int(group.get(k)) for k in ("enqueued", "started", "completed")})
+        for name, group in list(_dict(digest.get("groups")).items())[:MAX_GROUPS]
+        if isinstance(group, dict)
     }
     frames = tuple(f for f in _list(digest.get("frames")) if isinstance(f, str))
     entries = [_entry(e) for e in _list(digest.get("outstanding"))[:MAX_OUTSTANDING] if isinstance(e, dict)]
@@ -79,22 +79,22 @@ def parse(digest: Mapping[str, Any]) -> RankDump | None:
     )
 
 
-def _entry(told: Mapping[str, Any]) -> Entry:
-    timeout = told.get("timeout_ms")
-    sizes = [s for s in _list(told.get("sizes"))[:_MAX_TENSORS] if isinstance(s, list)]
+def _entry(fields: Mapping[str, Any]) -> Entry:
+    timeout = fields.get("timeout_ms")
+    sizes = [s for s in _list(fields.get("sizes"))[:_MAX_TENSORS] if isinstance(s, list)]
     return Entry(
-        group=str(told.get("group", "")),
+        group=str(fields.get("group", "")),
         pg_id=None,
-        seq=_int(told.get("seq")),
-        op=str(told.get("op", "")),
-        backend=str(told.get("backend", "")),
-        is_p2p=told.get("p2p") is True,
-        state=str(told.get("state", "")),
-        retired=told.get("retired") is True,
-        created_ns=max(0, _int(told.get("created_ns"))),
+        seq=_int(fields.get("seq")),
+        op=str(fields.get("op", "")),
+        backend=str(fields.get("backend", "")),
+        is_p2p=fields.get("p2p") is True,
+        state=str(fields.get("state", "")),
+        retired=fields.get("retired") is True,
+        created_ns=max(0, _int(fields.get("created_ns"))),
         input_sizes=tuple(tuple(_int(n) for n in s) for s in sizes),
         output_sizes=(),
-        dtypes=tuple(str(d) for d in _list(told.get("dtypes"))[:_MAX_TENSORS]),
+        dtypes=tuple(str(d) for d in _list(fields.get("dtypes"))[:_MAX_TENSORS]),
         timeout_ms=timeout if isinstance(timeout, int) and timeout >= 0 else None,
     )
 

@@ -78,11 +78,11 @@ class _World:
 
 
 def _observed(dumps: Iterable[RankDump]) -> dict[str, set[int]]:
-    seen: dict[str, set[int]] = {}
+    ranks_of: dict[str, set[int]] = {}
     for dump in dumps:
         for entry in dump.entries:
-            seen.setdefault(entry.group, set()).add(dump.rank)
-    return seen
+            ranks_of.setdefault(entry.group, set()).add(dump.rank)
+    return ranks_of
 
 
 def _world(
@@ -97,9 +97,9 @@ def _world(
     for ranks in found.values():
         everyone |= ranks
     descriptions = {n: d for dump in dumps.values() for n, d in dump.descriptions.items()}
-    for name, seen in _observed(dumps.values()).items():
+    for name, observed in _observed(dumps.values()).items():
         whole = name == "0" or descriptions.get(name) == "default_pg"
-        found.setdefault(name, everyone if whole else frozenset(seen))
+        found.setdefault(name, everyone if whole else frozenset(observed))
     found.update({name: frozenset(ranks) for name, ranks in members.items()})
     if any(e.backend == "gloo" for d in dumps.values() for e in d.entries[-1:]):
         everyone |= frozenset(range(min(dumps), max(dumps)))  # Gloo names no members; ranks leave no gaps.
@@ -152,7 +152,7 @@ def _mismatch_at(group: str, seq: int, by_rank: Mapping[int, Entry]) -> FlightVe
             f"rank {r}: {by_rank[r].op} {list(map(list, by_rank[r].input_sizes))}" for r in odd[:4]
         )
         what = "another operation" if not sizes else "another size or type"
-        said = f"At number {seq} of group {group} {'the ranks disagree and none is in the majority' if tie else f'{len(odd)} of {len(signed)} ranks came with {what}'}: {shown}."
+        meaning = f"At number {seq} of group {group} {'the ranks disagree and none is in the majority' if tie else f'{len(odd)} of {len(signed)} ranks came with {what}'}: {shown}."
         first = by_rank[odd[0]]
         return FlightVerdict(
             kind=kind,
@@ -163,7 +163,7 @@ def _mismatch_at(group: str, seq: int, by_rank: Mapping[int, Entry]) -> FlightVe
             op=first.op,
             timeout_ms=first.timeout_ms,
             doing=first.frames,
-            meaning=said,
+            meaning=meaning,
         )
     return None
 

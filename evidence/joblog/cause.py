@@ -131,8 +131,8 @@ def _sizes(best: JobFinding, other: JobFinding) -> JobFinding:
     ours, theirs = best.detail.get("numel_in"), other.detail.get("numel_in")
     if not same or ours is None or theirs is None or ours == theirs or best.domains == ("user_program",):
         return best
-    said = f"{best.meaning} Ranks {best.rank} and {other.rank} entered it with {ours} and {theirs} elements, so the program disagrees with itself."
-    return replace(best, domains=("user_program",), meaning=said)
+    meaning = f"{best.meaning} Ranks {best.rank} and {other.rank} entered it with {ours} and {theirs} elements, so the program disagrees with itself."
+    return replace(best, domains=("user_program",), meaning=meaning)
 
 
 def _named_by_pytorch(best: JobFinding, report: JobFinding) -> JobFinding:
@@ -141,9 +141,9 @@ def _named_by_pytorch(best: JobFinding, report: JobFinding) -> JobFinding:
     if not ranks or "culprit_ranks" in best.detail:
         return best
     names = ", ".join(map(str, ranks[:8]))
-    said = f"{best.meaning} PyTorch's report names rank {names} as the one that did not join."
+    meaning = f"{best.meaning} PyTorch's report names rank {names} as the one that did not join."
     return replace(
-        best, meaning=said, detail={**best.detail, "culprit_ranks": ranks, "culprit_rank": ranks[0]}
+        best, meaning=meaning, detail={**best.detail, "culprit_ranks": ranks, "culprit_rank": ranks[0]}
     )
 
 
@@ -166,7 +166,7 @@ def _operations(best: JobFinding, other: JobFinding) -> JobFinding:
     if len(counted) < 2:
         return replace(best, detail={**best.detail, "ops": ops})
     odd = min(r for r, op in ops.items() if op == counted[-1][0])
-    said = "; ".join(f"{op} on {n} of {len(ops)} ranks" for op, n in counted)
+    counts = "; ".join(f"{op} on {n} of {len(ops)} ranks" for op, n in counted)
     return replace(
         best,
         kind="collective_mismatch",
@@ -176,7 +176,7 @@ def _operations(best: JobFinding, other: JobFinding) -> JobFinding:
         op=ops[odd],
         domains=("user_program",),
         detail={**best.detail, "ops": ops},
-        meaning=f"The ranks called different operations at number {best.seq}: {said}.",
+        meaning=f"The ranks called different operations at number {best.seq}: {counts}.",
     )
 
 
@@ -230,21 +230,21 @@ class Story:
             return self._doubted is not None and self._chars <= _BUFFERED_CHARS
         return _can_be_survived(self.held[self.best])
 
-    def passed(self, source: Record, *, overwritten: bool = False) -> None:
+    def passed(self, record: Record, *, overwritten: bool = False) -> None:
         """A line behind a failure `in_doubt`: does the program go on?"""
-        self._chars += len(source.text)
+        self._chars += len(record.text)
         if self.best is None:
             return
         best = self.held[self.best]
-        if 0 <= source.line - best.line <= _GOES_ON_LINES and _says_it_goes_on(source.text):
+        if 0 <= record.line - best.line <= _GOES_ON_LINES and _says_it_goes_on(record.text):
             self.held[self.best] = best = replace(best, detail={**best.detail, "handled": True})
         if (
-            None not in (best.rank, source.rank)
-            and best.rank != source.rank
+            None not in (best.rank, record.rank)
+            and best.rank != record.rank
             and self._chars <= _BUFFERED_CHARS
         ):
             return
-        if self._progress.passed(source.text, overwritten=overwritten):
+        if self._progress.passed(record.text, overwritten=overwritten):
             self._late_steps += self._chars > _BUFFERED_CHARS
         handled = best.detail.get("handled") is True and self._progress.steps >= _HANDLED_STEPS
         if handled or self._late_steps >= _STEPS:

@@ -10,8 +10,8 @@ from probing_cluster.evidence.joblog.grammar import (
     ALL,
     HARDWARE,
     USER,
-    Context,
     JobFinding,
+    JoblogContext,
     Record,
     Role,
     fact,
@@ -163,15 +163,15 @@ def kind_of(text: str) -> str | None:
     return next((kind for kind, pattern in _KINDS if pattern.search(text)), None)
 
 
-def finding(kind: str, source: Record, **detail: Any) -> JobFinding:
+def finding(kind: str, record: Record, **detail: Any) -> JobFinding:
     """A CUDA finding, also from another family's line."""
-    return make(FACTS, kind, source, rank=_rank(source), detail=detail)
+    return make(FACTS, kind, record, rank=_rank(record), detail=detail)
 
 
-def _rank(source: Record) -> int | None:
-    if source.rank is not None:
-        return source.rank
-    found = re.search(r"\[(?:PG[^\]]{0,120} )?Rank (\d{1,8})\]", source.text)
+def _rank(record: Record) -> int | None:
+    if record.rank is not None:
+        return record.rank
+    found = re.search(r"\[(?:PG[^\]]{0,120} )?Rank (\d{1,8})\]", record.text)
     return int(found[1]) if found else None
 
 
@@ -184,8 +184,8 @@ def _recognised(text: str) -> tuple[str, re.Match[str]] | None:
     if found := _LIBRARY.search(text):
         return kind_of(text[found.start() :]) or kind_of(text) or "cuda_library_error", found
     if found := _ANCHOR.search(text):
-        said = next((g for g in found.groups() if g), found[0])
-        kind = kind_of(found[0]) or kind_of(said)
+        words = next((g for g in found.groups() if g), found[0])
+        kind = kind_of(found[0]) or kind_of(words)
         number = None if kind else _NUMBERED.search(text)
         return kind or _NUMBERS.get(int(number["n"]) if number else 0) or "cuda_error", found
     if (found := _NUMBERED.search(text)) and (kind := _NUMBERS.get(int(found["n"]))):
@@ -213,9 +213,9 @@ def is_reported(kind: str, text: str, found: re.Match[str], *, quoted: bool = Fa
     return place.is_reported(text, found.start(), ends[-1] if ends else found.end(), quoted=quoted)
 
 
-def read(source: Record, _context: Context) -> JobFinding | None:
+def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     """An error line; the advice PyTorch prints under it is none, and one that is only spoken of is none."""
-    text = source.text
+    text = record.text
     if advice := _ADVICE.search(text):
         text = text[: advice.start()]
     recognised = _recognised(text)
@@ -223,8 +223,8 @@ def read(source: Record, _context: Context) -> JobFinding | None:
         return None
     kind, found = recognised
     if kind in ONLY_HARDWARE and not place.names_reporter(text, found.start()):
-        return finding(kind, source, unattributed=True)
-    return finding(kind, source)
+        return finding(kind, record, unattributed=True)
+    return finding(kind, record)
 
 
 FAMILY = grammar.Family(

@@ -9,8 +9,8 @@ from probing_cluster.evidence.joblog.grammar import (
     ALL,
     NETWORK,
     USER,
-    Context,
     JobFinding,
+    JoblogContext,
     Record,
     Role,
     fact,
@@ -89,31 +89,31 @@ _AT_THE_END = re.compile(
 """Warnings of ranks that end a little later than the one that keeps the store: every second healthy run prints them."""
 
 
-def _from_context(source: Record, context: Context) -> str | None:
+def _from_context(record: Record, context: JoblogContext) -> str | None:
     """The collective of the traceback above, when it is near."""
-    return context.op if context.op and source.line - context.op_line <= 40 else None
+    return context.op if context.op and record.line - context.op_line <= 40 else None
 
 
-def _gloo(source: Record, context: Context) -> JobFinding | None:
-    text, op = source.text, _from_context(source, context)
+def _gloo(record: Record, context: JoblogContext) -> JobFinding | None:
+    text, op = record.text, _from_context(record, context)
     if _ENFORCE.search(text):
-        return make(FACTS, "collective_mismatch", source, op=op)
+        return make(FACTS, "collective_mismatch", record, op=op)
     if found := _TIMED_OUT.search(text):
-        return make(FACTS, "gloo_timeout", source, timeout_ms=grammar.number(found["ms"]), op=op)
+        return make(FACTS, "gloo_timeout", record, timeout_ms=grammar.number(found["ms"]), op=op)
     if not _GLOO_FILE.search(text):
         return None
     if _CLOSED.search(text):
-        return make(FACTS, "gloo_connection_closed", source, op=op)
+        return make(FACTS, "gloo_connection_closed", record, op=op)
     if _RESET.search(text):
-        return make(FACTS, "gloo_connection_reset", source, op=op)
-    return make(FACTS, "gloo_connect_failed", source, op=op) if _CONNECT.search(text) else None
+        return make(FACTS, "gloo_connection_reset", record, op=op)
+    return make(FACTS, "gloo_connect_failed", record, op=op) if _CONNECT.search(text) else None
 
 
-def read(source: Record, context: Context) -> JobFinding | None:
+def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """A line of Gloo or of a rendezvous store."""
-    if finding := _gloo(source, context):
+    if finding := _gloo(record, context):
         return finding
-    text = source.text
+    text = record.text
     if _RETRYING.search(text):
         return None
     if found := _STORE_BARRIER.search(text):
@@ -122,7 +122,7 @@ def read(source: Record, context: Context) -> JobFinding | None:
         return make(
             FACTS,
             "rendezvous_timeout",
-            source,
+            record,
             rank=int(found["rank"]),
             timeout_ms=seconds * 1000 or None,
             op="barrier",
@@ -132,30 +132,30 @@ def read(source: Record, context: Context) -> JobFinding | None:
         return make(
             FACTS,
             kind,
-            source,
+            record,
             rank=grammar.number(found["rank"], grammar.MAX_RANK),
             timeout_ms=grammar.number(found["ms"] or found["old"]),
-            op=_from_context(source, context),
+            op=_from_context(record, context),
         )
     if found := _STORE_TIMEOUT.search(text):
         ms = int(found["s"]) * 1000 if found["s"] else None
         if found["ms"]:
             ms = int(found["ms"]) * (1 if found["unit"] == "ms" else 1000)
         ms = int(found["after"] or found["old"]) if found["after"] or found["old"] else ms
-        return make(FACTS, "rendezvous_timeout", source, timeout_ms=ms)
+        return make(FACTS, "rendezvous_timeout", record, timeout_ms=ms)
     in_use = _IN_USE.search(text) is not None
     if in_use:
-        context.in_use_line = source.line
+        context.in_use_line = record.line
     elif _NOT_LISTENING.search(text):
-        in_use = 0 < context.in_use_line >= source.line - _BINDS_LINES
+        in_use = 0 < context.in_use_line >= record.line - _BINDS_LINES
     if in_use and _OWN_ERROR.search(text):
-        return make(FACTS, "address_in_use", source)
+        return make(FACTS, "address_in_use", record)
     role = Role.OBSERVATION if _AT_THE_END.search(text) else Role.REMOTE
     if _STORE_LOST.search(text):
-        return make(FACTS, "store_lost", source, role=role)
+        return make(FACTS, "store_lost", record, role=role)
     if not _FAILED.search(text):
         return None
-    return make(FACTS, "rendezvous_failed", source, role=role if role is Role.OBSERVATION else None)
+    return make(FACTS, "rendezvous_failed", record, role=role if role is Role.OBSERVATION else None)
 
 
 FAMILY = grammar.Family(

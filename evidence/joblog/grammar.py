@@ -84,7 +84,7 @@ class Record:
 
 
 @dataclass(kw_only=True, slots=True)
-class Context:
+class JoblogContext:
     """What earlier lines said that a later one leaves out; a handful of fields, never a list."""
 
     op: str | None = None
@@ -107,7 +107,7 @@ class Context:
         return 0 < self.child_line <= line <= self.child_line + _LISTING_LINES
 
 
-Read = Callable[[Record, Context], "JobFinding | None"]
+Read = Callable[[Record, JoblogContext], "JobFinding | None"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,23 +120,23 @@ class Family:
     facts: Mapping[str, Fact]
 
 
-def make(facts: Mapping[str, Fact], kind: str, source: Record, **fields: Any) -> JobFinding:
+def make(facts: Mapping[str, Fact], kind: str, record: Record, **fields: Any) -> JobFinding:
     """The finding of `kind`; rank, host and pid default to the line's own."""
-    said = facts[kind]
+    fact_of_kind = facts[kind]
     values: dict[str, Any] = {
-        "role": said.role,
-        "late": said.late,
-        "domains": said.domains,
-        "meaning": said.meaning,
+        "role": fact_of_kind.role,
+        "late": fact_of_kind.late,
+        "domains": fact_of_kind.domains,
+        "meaning": fact_of_kind.meaning,
     }
     values.update({k: v for k, v in fields.items() if v is not None})
     for name in ("rank", "host", "pid"):
         if values.get(name) is None:
-            values[name] = getattr(source, name)
+            values[name] = getattr(record, name)
     for name in ("op", "group", "host"):
         if values.get(name) is not None:
             values[name] = sanitize.clean(str(values[name]), 128)
-    return JobFinding(line=source.line, kind=kind, message=sanitize.clean(source.text, 1024), **values)
+    return JobFinding(line=record.line, kind=kind, message=sanitize.clean(record.text, 1024), **values)
 
 
 def number(text: str | None, limit: int = 2**63 - 1) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from probing_cluster.evidence.joblog import cuda, grammar, torch_nccl
-from probing_cluster.evidence.joblog.grammar import Context, JobFinding, Record, make
+from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, Record, make
 
 FACTS = {k: torch_nccl.FACTS[k] for k in ("watchdog_timeout", "watchdog_timeout_init", "nccl_internal_error")}
 FACTS["cuda_unknown_error"] = cuda.FACTS["cuda_unknown_error"]
@@ -31,20 +31,20 @@ def is_cut(text: str) -> bool:
     return _CALL.search(text) is not None and _NAMED.search(text) is None
 
 
-def read(source: Record, _context: Context) -> JobFinding | None:
+def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     """A reason, or the call alone while none is named."""
-    text = source.text
+    text = record.text
     op, named = _OP.search(text), _RANK.search(text)
-    rank = source.rank if source.rank is not None else grammar.number(named["rank"]) if named else None
-    said = (op["op"] or op["call"]) if op else None
+    rank = record.rank if record.rank is not None else grammar.number(named["rank"]) if named else None
+    named_op = (op["op"] or op["call"]) if op else None
     for kind, pattern in _REASONS:
         if found := pattern.search(text):
             seconds = grammar.number(found.groupdict().get("s"))
             timeout = seconds * 1000 if seconds else None
-            return make(FACTS, kind, source, rank=rank, op=said, timeout_ms=timeout)
+            return make(FACTS, kind, record, rank=rank, op=named_op, timeout_ms=timeout)
     if found := _CALL.search(text):
         kind = "nccl_internal_error" if found["call"].lower().startswith("hccl") else "cuda_unknown_error"
-        return make(FACTS, kind, source, rank=rank, op=said)
+        return make(FACTS, kind, record, rank=rank, op=named_op)
     return None
 
 

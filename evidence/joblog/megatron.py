@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from probing_cluster.evidence.joblog import grammar
-from probing_cluster.evidence.joblog.grammar import Context, JobFinding, Record, Role, fact, make
+from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, Record, Role, fact, make
 
 FACTS = {
     "nan_loss": fact(
@@ -20,12 +20,12 @@ _UNEXPECTED = re.compile(
 _WORDS = "On rank {rank} iteration {iteration} gave {value}: mostly the model or its data, seldom a GPU that computes wrongly."
 
 
-def read(source: Record, _context: Context) -> JobFinding | None:
+def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     """The machine's first word; what it says after each rerun adds nothing to the cause."""
-    if not (found := _UNEXPECTED.search(source.text)):
+    if not (found := _UNEXPECTED.search(record.text)):
         return None
-    rank = source.rank if source.rank is not None else grammar.number(found["rank"], grammar.MAX_RANK)
-    return make(FACTS, "nan_loss", source, rank=rank, meaning=_WORDS.format(**found.groupdict()))
+    rank = record.rank if record.rank is not None else grammar.number(found["rank"], grammar.MAX_RANK)
+    return make(FACTS, "nan_loss", record, rank=rank, meaning=_WORDS.format(**found.groupdict()))
 
 
 FAMILY = grammar.Family(

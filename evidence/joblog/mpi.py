@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from probing_cluster.evidence.joblog import gloo, grammar, process, slurm
-from probing_cluster.evidence.joblog.grammar import Context, JobFinding, Record, make
+from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, Record, make
 
 FACTS = {
     "peer_lost": process.FACTS["peer_lost"],
@@ -46,13 +46,13 @@ _LOST = re.compile(
 _MEANING_START = "MPI could not bring the job's processes together."
 
 
-def _signal(source: Record, signal: str, **about: object) -> JobFinding:
-    return make(FACTS, slurm.of_signal(int(signal[:3])), source, **about)
+def _signal(record: Record, signal: str, **about: object) -> JobFinding:
+    return make(FACTS, slurm.of_signal(int(signal[:3])), record, **about)
 
 
-def read(source: Record, context: Context) -> JobFinding | None:
+def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """A line of an MPI launcher or library."""
-    text = source.text
+    text = record.text
     if found := _ABOUT.search(text):
         rank = found["rank"] or found["name"] or found["noticed"]
         context.mpi = {
@@ -60,31 +60,31 @@ def read(source: Record, context: Context) -> JobFinding | None:
             "pid": grammar.number(found["pid"] or found["npid"]),
             "host": found["host"] or found["nhost"],
         }
-        context.mpi_line = source.line
+        context.mpi_line = record.line
         return None
-    near = 0 < context.mpi_line < source.line <= context.mpi_line + _ABOUT_LINES
+    near = 0 < context.mpi_line < record.line <= context.mpi_line + _ABOUT_LINES
     about = context.mpi if near else {}
     if found := _ON_SIGNAL.search(text):
-        who = {"rank": grammar.number(found["rank"]), "pid": grammar.number(found["pid"])}
-        return _signal(source, found["signal"], host=found["host"], **who)
+        dead_process = {"rank": grammar.number(found["rank"]), "pid": grammar.number(found["pid"])}
+        return _signal(record, found["signal"], host=found["host"], **dead_process)
     if (found := _SIGNAL.search(text)) and (near or not found["wrapped"]):
-        return _signal(source, found["killed"] or found["string"] or found["wrapped"], **about)
+        return _signal(record, found["killed"] or found["string"] or found["wrapped"], **about)
     if (found := _CODE.search(text)) and (near or found["mpich"]):
         code = int((found["mpich"] or found["open"])[:9])
         if found["mpich"] and code in _WAIT_SIGNALS:
-            return _signal(source, str(code), **about)
+            return _signal(record, str(code), **about)
         kind = process.of_code(code)
-        return make(FACTS, kind, source, **about) if kind else None
+        return make(FACTS, kind, record, **about) if kind else None
     if found := _IMPROPER.search(text):
         rank = grammar.number(found["rank"], grammar.MAX_RANK)
-        return make(FACTS, "task_exit", source, rank=rank, host=found["host"])
+        return make(FACTS, "task_exit", record, rank=rank, host=found["host"])
     if _START.search(text):
-        return make(FACTS, "rendezvous_failed", source, meaning=_MEANING_START)
+        return make(FACTS, "rendezvous_failed", record, meaning=_MEANING_START)
     if found := _ABORT.search(text):
         rank = grammar.number(found["rank"] or found["node"], grammar.MAX_RANK)
-        return make(FACTS, "process_aborted", source, rank=rank)
+        return make(FACTS, "process_aborted", record, rank=rank)
     if found := _LOST.search(text):
-        return make(FACTS, "peer_lost", source, host=found["host"])
+        return make(FACTS, "peer_lost", record, host=found["host"])
     return None
 
 

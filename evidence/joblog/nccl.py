@@ -10,8 +10,8 @@ from probing_cluster.evidence.joblog.grammar import (
     NETWORK,
     SOFTWARE,
     USER,
-    Context,
     JobFinding,
+    JoblogContext,
     Record,
     Role,
     fact,
@@ -50,7 +50,7 @@ FACTS = {
         Role.OBSERVATION, SOFTWARE, "NCCL warns of a condition while it shuts down or falls back."
     ),
 }
-_SAID = re.compile(
+_WARNING = re.compile(
     r"(?:(?:(?P<host>[A-Za-z0-9][\w.-]{0,253})(?::(?P<pid>\d{1,10}):\d{1,10})? )?\[(?P<dev>-?\d+)\] (?:.{0,200}?R?N?CCL |include/\S{1,100}:\d{1,6} |\w{1,60}\.cu:\d{1,6} )|(?:^|\s)R?N?CCL )WARN (?P<text>.*)"
 )
 _COMPLETION = re.compile(
@@ -121,13 +121,13 @@ _UCX = re.compile(
 """What UCX (under MPI, NVSHMEM, NIXL) and other users of verbs print when the peer does not acknowledge."""
 
 
-def _completion(source: Record, text: str) -> JobFinding | None:
+def _completion(record: Record, text: str) -> JobFinding | None:
     if not (found := _COMPLETION.search(text)):
         return None
     code = grammar.number(found["error"] or found["status"])
-    said = FACTS["net_ib_completion_error"].meaning
+    meaning = FACTS["net_ib_completion_error"].meaning
     if code in _COMPLETIONS:
-        said = f"An InfiniBand or RoCE transfer ended with error {code}: {_COMPLETIONS[code]}."
+        meaning = f"An InfiniBand or RoCE transfer ended with error {code}: {_COMPLETIONS[code]}."
     hca = _NCCL_HCA.search(text)
     detail = {
         "error": code,
@@ -138,52 +138,52 @@ def _completion(source: Record, text: str) -> JobFinding | None:
     return make(
         FACTS,
         "net_ib_completion_error",
-        source,
-        meaning=said,
+        record,
+        meaning=meaning,
         role=Role.REMOTE if code == 5 else Role.SYMPTOM,
         detail={k: v for k, v in detail.items() if v is not None},
     )
 
 
-def _multicast(source: Record) -> JobFinding:
+def _multicast(record: Record) -> JobFinding:
     """A failed CUDA call that the switches between the GPUs have part in."""
     return make(
         FACTS,
         "nccl_unhandled_cuda",
-        source,
+        record,
         domains=ALL,
         meaning=_MULTICAST,
         detail={"multicast": True},
     )
 
 
-def read(source: Record, _context: Context) -> JobFinding | None:
+def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     """A WARN line, or its text alone where a framework reprinted it."""
-    said = _SAID.search(source.text)
-    if said is None and (found := _UCX.search(source.text)):
+    warning = _WARNING.search(record.text)
+    if warning is None and (found := _UCX.search(record.text)):
         if not found["hca"]:
-            return make(FACTS, "net_ib_error", source)
+            return make(FACTS, "net_ib_error", record)
         meaning = f"An InfiniBand or RoCE transfer ended with error 12: {_COMPLETIONS[12]}."
-        return make(FACTS, "net_ib_completion_error", source, meaning=meaning, detail={"hca": found["hca"]})
-    if said is None and _BIND.search(source.text):
-        return _multicast(source)
-    if said is None:
-        bare = _BARE.search(source.text) if "NCCL INFO" not in source.text else None
-        return _completion(source, bare["text"]) if bare else None
+        return make(FACTS, "net_ib_completion_error", record, meaning=meaning, detail={"hca": found["hca"]})
+    if warning is None and _BIND.search(record.text):
+        return _multicast(record)
+    if warning is None:
+        bare = _BARE.search(record.text) if "NCCL INFO" not in record.text else None
+        return _completion(record, bare["text"]) if bare else None
     named = Record(
-        line=source.line,
-        text=source.text,
-        rank=source.rank,
-        host=said["host"] or source.host,
-        pid=grammar.number(said["pid"]) or source.pid,
+        line=record.line,
+        text=record.text,
+        rank=record.rank,
+        host=warning["host"] or record.host,
+        pid=grammar.number(warning["pid"]) or record.pid,
     )
-    text = said["text"]
+    text = warning["text"]
     if finding := _completion(named, text):
         return finding
     if found := _OFI.search(text):
         if found["completion"]:
-            said_of_it = "A transfer over libfabric ended with an error."
-            return make(FACTS, "net_ib_completion_error", named, meaning=said_of_it)
+            words = "A transfer over libfabric ended with an error."
+            return make(FACTS, "net_ib_completion_error", named, meaning=words)
         return make(
             FACTS,
             "net_ib_error",
@@ -194,11 +194,11 @@ def read(source: Record, _context: Context) -> JobFinding | None:
         return make(FACTS, "net_ib_async_event", named, detail={"event": (event["event"] or "").strip()})
     if failed := _CUDA.search(text):
         specific = cuda.kind_of(failed["text"])
-        if specific and not cuda.is_reported(specific, source.text, said, quoted=True):
+        if specific and not cuda.is_reported(specific, record.text, warning, quoted=True):
             return None
         if specific:
             return cuda.finding(specific, named)
-        return _multicast(named) if _NVLS.search(source.text) else make(FACTS, "nccl_unhandled_cuda", named)
+        return _multicast(named) if _NVLS.search(record.text) else make(FACTS, "nccl_unhandled_cuda", named)
     if _BIND.search(text):
         return _multicast(named)
     kind = next((name for name, pattern in _TEXTS if pattern.search(text)), None)

@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 
 from probing_cluster.evidence.joblog import grammar, slurm
-from probing_cluster.evidence.joblog.grammar import ALL, USER, Context, JobFinding, Record, Role, fact, make
+from probing_cluster.evidence.joblog.grammar import (
+    ALL,
+    USER,
+    JobFinding,
+    JoblogContext,
+    Record,
+    Role,
+    fact,
+    make,
+)
 
 ENDS = {
     k: slurm.FACTS[k]
@@ -107,14 +116,14 @@ def of_code(code: int) -> str | None:
     return slurm.of_signal(signal) if signal else "task_exit"
 
 
-def _elastic(source: Record, context: Context) -> JobFinding | None:
+def _elastic(record: Record, context: JoblogContext) -> JobFinding | None:
     """torchelastic's list of failed children; its own choice of the first one comes over several lines."""
-    text, listing = source.text, context.listing(source.line)
+    text, listing = record.text, context.listing(record.line)
     if found := _ELASTIC.search(text):
         kind = of_code(int(found["code"]))
-        return make(FACTS, kind, source, pid=grammar.number(found["pid"])) if kind else None
+        return make(FACTS, kind, record, pid=grammar.number(found["pid"])) if kind else None
     if _ROOT.search(text) or "Failures:" in text:
-        context.child, context.child_line = {}, source.line
+        context.child, context.child_line = {}, record.line
     elif listing and (rank := _CHILD_RANK.search(text)):
         context.child["rank"] = int(rank["rank"][:9])
     elif listing and (host := _CHILD_HOST.search(text)):
@@ -125,7 +134,7 @@ def _elastic(source: Record, context: Context) -> JobFinding | None:
             return make(
                 FACTS,
                 kind,
-                source,
+                record,
                 rank=child.get("rank"),
                 host=child.get("host"),
                 pid=grammar.number(ended["pid"]),
@@ -133,26 +142,26 @@ def _elastic(source: Record, context: Context) -> JobFinding | None:
     return None
 
 
-def _crashed(source: Record) -> JobFinding | None:
-    text = source.text
+def _crashed(record: Record) -> JobFinding | None:
+    text = record.text
     if found := _FATAL.search(text):
-        return make(FACTS, _how(found["how"]), source)
+        return make(FACTS, _how(found["how"]), record)
     if _HEAP.search(text):
-        return make(FACTS, "memory_corruption", source)
+        return make(FACTS, "memory_corruption", record)
     if found := _CAUGHT.search(text):
         signal = found["signal"] or found["mpi"]
         if signal:
             return make(
                 FACTS,
                 slurm.of_signal(int(signal)),
-                source,
+                record,
                 host=found["host"],
                 pid=grammar.number(found["pid"]),
             )
     if found := _SHELL.search(text):
-        return make(FACTS, _how(found["how"]), source, pid=grammar.number(found["pid"]))
+        return make(FACTS, _how(found["how"]), record, pid=grammar.number(found["pid"]))
     if found := _BARE.match(text.strip()):
-        return make(FACTS, _how(found["how"]), source)
+        return make(FACTS, _how(found["how"]), record)
     return None
 
 
@@ -161,48 +170,48 @@ def _code(found: re.Match[str]) -> int:
     return -_SIGNUMS.get(found["signame"], _OTHER_SIGNAL) if found["signame"] else int(found["code"])
 
 
-def _launcher(source: Record) -> JobFinding | None:
-    text = source.text
+def _launcher(record: Record) -> JobFinding | None:
+    text = record.text
     if found := _NUMBERED.search(text):
         kind = of_code(_code(found))
         rank = grammar.number(found["rank"] or found["global"] or found["spawned"], grammar.MAX_RANK)
         return (
-            make(FACTS, kind, source, rank=rank, pid=grammar.number(found["pid"] or found["child"]))
+            make(FACTS, kind, record, rank=rank, pid=grammar.number(found["pid"] or found["child"]))
             if kind
             else None
         )
     if found := _EXITING.search(text):
         kind = of_code(int(found["code"] or found["other"]))
         rank = grammar.number(found["rank"] or found["name"], grammar.MAX_RANK)
-        return make(FACTS, kind, source, rank=rank) if kind else None
+        return make(FACTS, kind, record, rank=rank) if kind else None
     if found := _CODE.search(text):
         kind = of_code(_code(found))
-        return make(FACTS, kind, source) if kind else None
+        return make(FACTS, kind, record) if kind else None
     return None
 
 
-def read(source: Record, context: Context) -> JobFinding | None:
+def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """A line about the end of a process."""
-    text = source.text
+    text = record.text
     if _XID.search(text):
-        return make(FACTS, "kernel_xid", source)
+        return make(FACTS, "kernel_xid", record)
     if found := _OOM.search(text):
         return make(
-            FACTS, "host_oom_kill", source, pid=grammar.number(found["pid"] or found["cg"] or found["kpid"])
+            FACTS, "host_oom_kill", record, pid=grammar.number(found["pid"] or found["cg"] or found["kpid"])
         )
-    if finding := _elastic(source, context) or _crashed(source):
+    if finding := _elastic(record, context) or _crashed(record):
         return finding
     if _RAY_OOM.search(text):
-        return make(FACTS, "host_oom_kill", source)
+        return make(FACTS, "host_oom_kill", record)
     if found := _PEER.search(text):
-        return make(FACTS, "peer_lost", source, rank=grammar.number(found["task"], grammar.MAX_RANK))
+        return make(FACTS, "peer_lost", record, rank=grammar.number(found["task"], grammar.MAX_RANK))
     if _GIL.search(text):
-        return make(FACTS, "gil_deadlock", source)
+        return make(FACTS, "gil_deadlock", record)
     if _SIGHUP.search(text):
-        return make(FACTS, "process_terminated", source, role=Role.END, domains=USER, meaning=_HUNG_UP)
+        return make(FACTS, "process_terminated", record, role=Role.END, domains=USER, meaning=_HUNG_UP)
     if _SIGTERM.search(text):
-        return make(FACTS, "process_terminated", source)
-    return _launcher(source)
+        return make(FACTS, "process_terminated", record)
+    return _launcher(record)
 
 
 FAMILY = grammar.Family(

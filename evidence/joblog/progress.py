@@ -78,15 +78,15 @@ class Progress:
             # The error stands inside a line of progress: standard output is buffered, and its rest comes late.
             self._ordered.clear()
             return
-        if (told := place(line)) and len(self._tracks) < _MAX_TRACKS:
-            self._tracks[told[0]] = told[1]
-            self._ordered.add(told[0])
+        if (progress := place(line)) and len(self._tracks) < _MAX_TRACKS:
+            self._tracks[progress[0]] = progress[1]
+            self._ordered.add(progress[0])
 
     def passed(self, text: str, *, overwritten: bool = False) -> bool:
         """Whether the line behind the error advanced; `overwritten` for a part of a progress bar."""
-        if (told := place(text)) is None:
+        if (progress := place(text)) is None:
             return False
-        words, now = told
+        words, now = progress
         last = self._tracks.get(words)
         if len(self._tracks) < _MAX_TRACKS or last is not None:
             self._tracks[words] = now

@@ -10,8 +10,8 @@ from probing_cluster.evidence.joblog.grammar import (
     NETWORK,
     SOFTWARE,
     USER,
-    Context,
     JobFinding,
+    JoblogContext,
     Record,
     Role,
     fact,
@@ -126,23 +126,23 @@ _REMOTE_TEXT = re.compile(
 _HANDLED = re.compile(r"warn|ignored|skipp|retry|fallback|continuing", re.IGNORECASE)
 
 
-def _files(source: Record) -> JobFinding | None:
+def _files(record: Record) -> JobFinding | None:
     """Errors of files and memory, wherever they are printed."""
-    text = source.text
+    text = record.text
     if _SHM.search(text):
-        return make(FACTS, "shm_full", source)
+        return make(FACTS, "shm_full", record)
     if (found := _ERRNO.search(text)) and (kind := _ERRNOS.get(int(found["errno"]))):
-        return make(FACTS, kind, source, detail={"errno": int(found["errno"])})
+        return make(FACTS, kind, record, detail={"errno": int(found["errno"])})
     for kind, pattern in _STRERROR:
         if pattern.search(text):
-            return make(FACTS, kind, source)
+            return make(FACTS, kind, record)
     if _CHECKPOINT.search(text):
-        return make(FACTS, "checkpoint_failed", source)
-    return make(FACTS, "host_memory_error", source) if _BLOCKED.search(text) else None
+        return make(FACTS, "checkpoint_failed", record)
+    return make(FACTS, "host_memory_error", record) if _BLOCKED.search(text) else None
 
 
-def _loader(source: Record) -> JobFinding | None:
-    if found := _WORKER.search(source.text):
+def _loader(record: Record) -> JobFinding | None:
+    if found := _WORKER.search(record.text):
         signal = (found["signal"] or "").strip()
         kind = (
             "dataloader_oom"
@@ -152,29 +152,29 @@ def _loader(source: Record) -> JobFinding | None:
             else "dataloader_crash"
         )
         if signal == "Interrupt":
-            return make(FACTS, "interrupted", source, pid=grammar.number(found["pid"]))
+            return make(FACTS, "interrupted", record, pid=grammar.number(found["pid"]))
         if signal == "Terminated":
             # Slurm's end of a job looks so as well: any better reason takes its place.
             return make(
-                FACTS, kind, source, role=Role.EXIT, meaning=_TERMINATED, pid=grammar.number(found["pid"])
+                FACTS, kind, record, role=Role.EXIT, meaning=_TERMINATED, pid=grammar.number(found["pid"])
             )
-        return make(FACTS, kind, source, pid=grammar.number(found["pid"]))
-    if _WORKER_FAULT.search(source.text) and not _SHM.search(source.text):
-        return make(FACTS, "dataloader_crash", source)
-    if found := _LOADER_TIMEOUT.search(source.text):
-        return make(FACTS, "dataloader_timeout", source, timeout_ms=int(float(found["s"]) * 1000))
+        return make(FACTS, kind, record, pid=grammar.number(found["pid"]))
+    if _WORKER_FAULT.search(record.text) and not _SHM.search(record.text):
+        return make(FACTS, "dataloader_crash", record)
+    if found := _LOADER_TIMEOUT.search(record.text):
+        return make(FACTS, "dataloader_timeout", record, timeout_ms=int(float(found["s"]) * 1000))
     return None
 
 
-def read(source: Record, _context: Context) -> JobFinding | None:
+def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     """A line about files, memory or data loaders; advice and handled errors are none."""
-    if found := _STARTER.match(source.text):
+    if found := _STARTER.match(record.text):
         error = found["error"] or ("ModuleNotFoundError" if found["module"] else "FileNotFoundError")
         kind = "import_error" if error in _IMPORTS else "python_exception"
-        return make(FACTS, kind, source, detail={"exception": error})
-    if is_handled(source.text):
+        return make(FACTS, kind, record, detail={"exception": error})
+    if is_handled(record.text):
         return None
-    return _loader(source) or _files(source)
+    return _loader(record) or _files(record)
 
 
 def is_handled(text: str) -> bool:
@@ -187,25 +187,25 @@ def ungrouped(text: str) -> str:
     return _GROUP.sub("", text)
 
 
-def exception(source: Record) -> JobFinding | None:
+def exception(record: Record) -> JobFinding | None:
     """The last line of a traceback; None when the line is not one, or only the sum of an exception group."""
-    found = _EXCEPTION.match(source.text)
+    found = _EXCEPTION.match(record.text)
     if found is None or found["name"].endswith("ExceptionGroup"):
         return None
-    if not _NAMED.search(found["name"]) and source.text[: found.start("name")].strip():
+    if not _NAMED.search(found["name"]) and record.text[: found.start("name")].strip():
         return None
     name = found["inner"] or found["name"].rsplit(".", 1)[-1]
     detail = {"exception": found["name"]}
     if name in _INTERRUPTS:
-        return make(FACTS, "interrupted", source, detail=detail)
+        return make(FACTS, "interrupted", record, detail=detail)
     own_file = name == "EOFError" and found["text"]
     if (name in _REMOTE_NAMES and not own_file) or _REMOTE_TEXT.search(found["text"]):
-        return make(FACTS, "python_consequence", source, detail=detail)
+        return make(FACTS, "python_consequence", record, detail=detail)
     if name in _IMPORTS:
-        return make(FACTS, "import_error", source, detail=detail)
+        return make(FACTS, "import_error", record, detail=detail)
     rank = _NAMED_RANK.match(found["text"])
-    rank_named = grammar.number(rank["rank"]) if rank and source.rank is None else None
-    return make(FACTS, "python_exception", source, rank=rank_named, detail=detail)
+    rank_named = grammar.number(rank["rank"]) if rank and record.rank is None else None
+    return make(FACTS, "python_exception", record, rank=rank_named, detail=detail)
 
 
 FAMILY = grammar.Family(

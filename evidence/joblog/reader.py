@@ -24,7 +24,7 @@ from probing_cluster.evidence.joblog import (
     slurm,
     torch_nccl,
 )
-from probing_cluster.evidence.joblog.grammar import Context, Fact, Family, JobFinding, Record, Role
+from probing_cluster.evidence.joblog.grammar import Fact, Family, JobFinding, JoblogContext, Record, Role
 
 FAMILIES: tuple[Family, ...] = (
     slurm.FAMILY,
@@ -105,7 +105,7 @@ _DEEP = re.compile(r"^\s*(?:During handling of the above|The above exception was
 
 def facts() -> dict[str, Fact]:
     """Every kind that can be found in a job log and what it means."""
-    return {kind: said for family in FAMILIES for kind, said in family.facts.items()}
+    return {kind: fact for family in FAMILIES for kind, fact in family.facts.items()}
 
 
 def _is_cut(text: str) -> bool:
@@ -145,7 +145,7 @@ class JobLogReader:
     """Reads one job's output in order; what it remembers is bounded."""
 
     def __init__(self) -> None:
-        self._context = Context()
+        self._context = JoblogContext()
         self._story = cause.Story()
         self._cut: _Cut | None = None
         self._tracebacks: dict[int | None, tuple[int, int]] = {}

@@ -10,8 +10,8 @@ from probing_cluster.evidence.joblog.grammar import (
     ALL,
     SOFTWARE,
     USER,
-    Context,
     JobFinding,
+    JoblogContext,
     Record,
     Role,
     fact,
@@ -138,16 +138,16 @@ def of_signal(signal: int) -> str:
     return SIGNALS.get(signal, "process_crashed")
 
 
-def _cancelled(source: Record) -> JobFinding | None:
-    if not (found := _CANCELLED.search(source.text)):
+def _cancelled(record: Record) -> JobFinding | None:
+    if not (found := _CANCELLED.search(record.text)):
         return None
     why = (found["why"] or "").upper()
     kind = next((name for name, word in _WHY if word in why), "slurm_cancelled")
-    return make(FACTS, kind, source, host=found["host"] or found["old"])
+    return make(FACTS, kind, record, host=found["host"] or found["old"])
 
 
-def _tasks(source: Record) -> JobFinding | None:
-    if not (found := _TASKS.search(source.text)):
+def _tasks(record: Record) -> JobFinding | None:
+    if not (found := _TASKS.search(record.text)):
         return None
     how = found["how"].lower()
     kind = next((name for name, words in _HOW if how.startswith(words)), None)
@@ -157,31 +157,31 @@ def _tasks(source: Record) -> JobFinding | None:
     return make(
         FACTS,
         kind,
-        source,
+        record,
         host=found["host"],
         rank=int(first[0]) if first else None,
         detail={"tasks": found["tasks"]} | ({"exit_code": int(code[1])} if code else {}),
     )
 
 
-def read(source: Record, _context: Context) -> JobFinding | None:
+def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     """A line of Slurm."""
-    if finding := _cancelled(source) or _tasks(source):
+    if finding := _cancelled(record) or _tasks(record):
         return finding
-    text = source.text
+    text = record.text
     if _OOM.search(text):
-        return make(FACTS, "slurm_oom", source)
+        return make(FACTS, "slurm_oom", record)
     if found := _UNKILLABLE.search(text):
-        return make(FACTS, "slurm_unkillable", source, host=found["host"])
+        return make(FACTS, "slurm_unkillable", record, host=found["host"])
     if found := _NODE.search(text):
-        return make(FACTS, "slurm_node_fail", source, host=found["hosts"])
+        return make(FACTS, "slurm_node_fail", record, host=found["hosts"])
     if found := _LAUNCH.search(text):
         meaning = _NO_CONTAINER if "pyxis: " in text else None
         return make(
-            FACTS, "slurm_launch_failed", source, host=found["step"] or found["node"], meaning=meaning
+            FACTS, "slurm_launch_failed", record, host=found["step"] or found["node"], meaning=meaning
         )
     if _CONTAINER.match(text.lstrip()):
-        return make(FACTS, "slurm_launch_failed", source, meaning=_NO_CONTAINER)
+        return make(FACTS, "slurm_launch_failed", record, meaning=_NO_CONTAINER)
     return None
 
 

@@ -10,8 +10,8 @@ from probing_cluster.evidence.joblog.grammar import (
     ALL,
     NETWORK,
     USER,
-    Context,
     JobFinding,
+    JoblogContext,
     Record,
     Role,
     fact,
@@ -159,15 +159,15 @@ _OLD_HEARTBEAT_MS, _NEW_HEARTBEAT_MS = 600_000, 480_000
 """Defaults of TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC: torch 2.4 shortened it and began to print dates in its prefix."""
 
 
-def _who(source: Record) -> dict[str, Any]:
+def _rank_and_group(record: Record) -> dict[str, Any]:
     """Rank and group that the message names; the launcher's global rank wins over the group's own."""
-    group = _GROUP.search(source.text)
+    group = _GROUP.search(record.text)
     rank = group["rank"] if group else None
-    if rank is None and (named := _RANK.search(source.text)):
+    if rank is None and (named := _RANK.search(record.text)):
         rank = named["rank"]
     name = (group["desc"] or group["guid"] or group["id"]) if group else None
     return {
-        "rank": source.rank if source.rank is not None else grammar.number(rank, grammar.MAX_RANK),
+        "rank": record.rank if record.rank is not None else grammar.number(rank, grammar.MAX_RANK),
         "group": name,
     }
 
@@ -180,11 +180,11 @@ def _stamp(text: str) -> dict[str, Any]:
     return {"stamp": (found["day"], (int(found["h"]) * 60 + int(found["m"])) * 60 + int(found["s"]))}
 
 
-def _said(text: str) -> str:
+def _cut_sentence(text: str) -> str:
     """How much of the watchdog's sentence stands at the end of a line that was cut within it."""
     found = _BEGUN.search(text.rstrip())
-    said = found["said"].replace(" ", "") if found else ""
-    return said if said and _SENTENCE.startswith(said) else ""
+    sentence = found["said"].replace(" ", "") if found else ""
+    return sentence if sentence and _SENTENCE.startswith(sentence) else ""
 
 
 def _work(text: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -193,37 +193,37 @@ def _work(text: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
     if found is None:
         return None
     whole = found["end"].startswith(")")
-    said = {m["name"]: m["value"] for m in _WORK_FIELD.finditer(found["body"]) if m["after"] or whole}
-    if not said:
+    values = {m["name"]: m["value"] for m in _WORK_FIELD.finditer(found["body"]) if m["after"] or whole}
+    if not values:
         return None
     fields = {
-        "op": said.get("OpType"),
-        "seq": grammar.number(said.get("SeqNum")),
-        "timeout_ms": grammar.number(said.get("Timeout(ms)")),
+        "op": values.get("OpType"),
+        "seq": grammar.number(values.get("SeqNum")),
+        "timeout_ms": grammar.number(values.get("Timeout(ms)")),
     }
-    sizes = {"numel_in": said.get("NumelIn"), "numel_out": said.get("NumelOut"), "ran": found["ran"]}
+    sizes = {"numel_in": values.get("NumelIn"), "numel_out": values.get("NumelOut"), "ran": found["ran"]}
     return fields, {k: n for k, v in sizes.items() if (n := grammar.number(v)) is not None}
 
 
-def _watchdog(source: Record) -> JobFinding | None:
+def _watchdog(record: Record) -> JobFinding | None:
     """A timeout, by the line that has the work's description or the shorter ones that follow it."""
-    work, at = _work(source.text), _AT_WORK.search(source.text)
-    caught = _CAUGHT.search(source.text) is not None or _said(source.text).startswith("Watchdog")
-    if not (caught or at or (work and " ran for " in source.text)):
+    work, at = _work(record.text), _AT_WORK.search(record.text)
+    caught = _CAUGHT.search(record.text) is not None or _cut_sentence(record.text).startswith("Watchdog")
+    if not (caught or at or (work and " ran for " in record.text)):
         return None
-    fields, detail = _who(source), dict[str, Any]()
+    fields, detail = _rank_and_group(record), dict[str, Any]()
     if work:
         fields.update(work[0])
         detail = work[1]
     elif at:
         fields["seq"] = grammar.number(at["seq"])
         detail = {k: int(at[k]) for k in ("enqueued", "completed") if at[k]}
-    own = _RANK.search(source.text)
-    if own and source.rank is not None and int(own["rank"]) != source.rank:
+    own = _RANK.search(record.text)
+    if own and record.rank is not None and int(own["rank"]) != record.rank:
         detail = {**detail, "in_subgroup": True}
     seq = fields.get("seq")
     kind = "watchdog_timeout_init" if seq in (0, 1) or detail.get("completed") == -1 else "watchdog_timeout"
-    return make(FACTS, kind, source, detail=detail | _stamp(source.text), **fields)
+    return make(FACTS, kind, record, detail=detail | _stamp(record.text), **fields)
 
 
 def is_cut(text: str) -> bool:
@@ -231,48 +231,50 @@ def is_cut(text: str) -> bool:
     text = text.rstrip()
     return (
         _CUT_WORK.search(text) is not None
-        or bool(_said(text))
+        or bool(_cut_sentence(text))
         or (text.endswith("]") and _BEGUN.search(text) is not None)
     )
 
 
-def _heartbeat(source: Record) -> JobFinding | None:
-    if not (found := _HEARTBEAT.search(source.text)):
+def _heartbeat(record: Record) -> JobFinding | None:
+    if not (found := _HEARTBEAT.search(record.text)):
         return None
-    default = _NEW_HEARTBEAT_MS if _DATED.search(source.text) else _OLD_HEARTBEAT_MS
+    default = _NEW_HEARTBEAT_MS if _DATED.search(record.text) else _OLD_HEARTBEAT_MS
     timeout = int(found["s"]) * 1000 if found["s"] else default
     detail: dict[str, Any] = {} if found["s"] else {"timeout_is_default": True}
-    detail |= _stamp(source.text)
-    return make(FACTS, "heartbeat_monitor", source, timeout_ms=timeout, detail=detail, **_who(source))
+    detail |= _stamp(record.text)
+    return make(
+        FACTS, "heartbeat_monitor", record, timeout_ms=timeout, detail=detail, **_rank_and_group(record)
+    )
 
 
-def _error(source: Record, context: Context) -> JobFinding | None:
+def _error(record: Record, context: JoblogContext) -> JobFinding | None:
     """An NCCL result, with the collective it hit when the line or the traceback above names one."""
-    if _RESULT_NAME.search(source.text):
-        if source.line - context.nccl_line <= _RESULT_LINES:
+    if _RESULT_NAME.search(record.text):
+        if record.line - context.nccl_line <= _RESULT_LINES:
             return None
-    elif not _ASYNC.search(source.text):
+    elif not _ASYNC.search(record.text):
         return None
-    context.nccl_line = source.line
-    kind = next((name for name, pattern in _RESULTS if pattern.search(source.text)), None)
+    context.nccl_line = record.line
+    kind = next((name for name, pattern in _RESULTS if pattern.search(record.text)), None)
     if kind is None:
         return None
-    fields = _who(source)
-    if work := _work(source.text):
+    fields = _rank_and_group(record)
+    if work := _work(record.text):
         fields.update(work[0])
-    elif context.op and source.line - context.op_line <= 40:
+    elif context.op and record.line - context.op_line <= 40:
         fields["op"] = context.op
-    return make(FACTS, kind, source, **fields)
+    return make(FACTS, kind, record, **fields)
 
 
-def _reports(source: Record, context: Context) -> JobFinding | None:
+def _reports(record: Record, context: JoblogContext) -> JobFinding | None:
     """Lines in which PyTorch itself compares ranks."""
-    text = source.text
+    text = record.text
     if found := _MISMATCH.search(text):
         return make(
             FACTS,
             "collective_mismatch",
-            source,
+            record,
             op=found["op"],
             seq=grammar.number(found["seq"]),
             rank=int(found["rank"] or found["one"]),
@@ -283,7 +285,7 @@ def _reports(source: Record, context: Context) -> JobFinding | None:
         return make(
             FACTS,
             "desync_report",
-            source,
+            record,
             rank=ranks[0] if ranks else None,
             seq=grammar.number(found["next"] or found["missed"] or found["stuck"]),
             detail={"ranks": ranks},
@@ -293,7 +295,7 @@ def _reports(source: Record, context: Context) -> JobFinding | None:
         return make(
             FACTS,
             "monitored_barrier_timeout",
-            source,
+            record,
             op="barrier",
             rank=grammar.number(first),
             timeout_ms=grammar.number(found["ms"]),
@@ -302,37 +304,37 @@ def _reports(source: Record, context: Context) -> JobFinding | None:
         return make(
             FACTS,
             "nccl_aborted",
-            source,
+            record,
             rank=grammar.number(found["rank"] or found["from"], grammar.MAX_RANK),
         )
     if found := _SIGNAL.search(text):
         if _OWN_SIGNAL.search(text):
-            return make(FACTS, "watchdog_timeout", source, **_who(source))
+            return make(FACTS, "watchdog_timeout", record, **_rank_and_group(record))
         return make(
-            FACTS, "dump_signal", source, detail={"from_rank": int(found["from"])} if found["from"] else {}
+            FACTS, "dump_signal", record, detail={"from_rank": int(found["from"])} if found["from"] else {}
         )
     if found := _TENSOR.search(text):
-        return _sizes(source, context, int(found["rank"]), int(found["count"]))
+        return _sizes(record, context, int(found["rank"]), int(found["count"]))
     return None
 
 
-def _sizes(source: Record, context: Context, rank: int, count: int) -> JobFinding | None:
-    """Two ranks that say they hold tensors of different sizes: seen before a crash, that is why."""
+def _sizes(record: Record, context: JoblogContext, rank: int, count: int) -> JobFinding | None:
+    """Two ranks that print tensors of different sizes before a crash: the mismatch is the cause."""
     other = next((r for r, n in context.counts.items() if r != rank and n != count), None)
     if len(context.counts) < 64:
         context.counts[rank] = count
     if other is None:
         return None
     odd = other if context.counts[other] < count else rank
-    said = f"Ranks {other} and {rank} print tensors of {context.counts[other]} and {count} elements."
-    return make(FACTS, "collective_mismatch", source, rank=odd, role=Role.EXIT, late=False, meaning=said)
+    meaning = f"Ranks {other} and {rank} print tensors of {context.counts[other]} and {count} elements."
+    return make(FACTS, "collective_mismatch", record, rank=odd, role=Role.EXIT, late=False, meaning=meaning)
 
 
-def read(source: Record, context: Context) -> JobFinding | None:
+def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """A line of ProcessGroupNCCL."""
-    found = _watchdog(source) or _heartbeat(source) or _error(source, context) or _reports(source, context)
-    if found is None and _WATCHDOG_DIED.search(source.text):
-        return make(FACTS, "nccl_watchdog_exception", source, **_who(source))
+    found = _watchdog(record) or _heartbeat(record) or _error(record, context) or _reports(record, context)
+    if found is None and _WATCHDOG_DIED.search(record.text):
+        return make(FACTS, "nccl_watchdog_exception", record, **_rank_and_group(record))
     return found
 
 

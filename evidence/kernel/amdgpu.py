@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from probing_cluster.evidence.kernel import grammar, head
-from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
+from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding, fact, make
 
 _RESET = "Drain the node and reset the GPU; have it replaced if the error returns."
 _BOOT = "Drain the node and power-cycle it; have the GPU replaced if it does not come back."
@@ -151,7 +151,7 @@ _PROBE = re.compile(rf"amdgpu: probe of (?P<pci>{grammar.FULL_PCI}) failed with 
 _OURS = re.compile(r"amdgpu\b|\[drm")
 
 
-def read(message: str, _context: Context) -> KernelFinding | None:
+def read(message: str, _context: KernelContext) -> KernelFinding | None:
     """A line of AMD's GPU driver; what it says is fine is none."""
     if not _OURS.match(message):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from probing_cluster.evidence.kernel import grammar, head
-from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
+from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding, fact, make
 
 _DISK = "Check the drive's SMART data and replace it if it fails."
 _GONE = "Drain the node; check cabling, backplane and the drive."
@@ -224,7 +224,7 @@ def _device(found: re.Match[str]) -> str | None:
     return None
 
 
-def read(message: str, _context: Context) -> KernelFinding | None:
+def read(message: str, _context: KernelContext) -> KernelFinding | None:
     """A line about local storage; the first production that fits speaks."""
     if _NO_DISK.search(message):
         return None

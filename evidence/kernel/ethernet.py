@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from probing_cluster.evidence.kernel import grammar, head
-from probing_cluster.evidence.kernel.grammar import HIGH, LOW, Context, KernelFinding, fact, make
+from probing_cluster.evidence.kernel.grammar import HIGH, LOW, KernelContext, KernelFinding, fact, make
 
 _CHECK = "Check cable, transceiver and switch port of this interface."
 FACTS = {
@@ -38,7 +38,7 @@ _VIRTUAL = re.compile(
 )
 
 
-def read(message: str, _context: Context) -> KernelFinding | None:
+def read(message: str, _context: KernelContext) -> KernelFinding | None:
     """A line about an Ethernet link; fabric NICs, virtual interfaces and SATA or PCIe links are not ours."""
     if (
         "mlx" in message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from probing_cluster.evidence.kernel import grammar, head
-from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
+from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding, fact, make
 
 _PORT = "Check cable, transceiver and switch port of this HCA; look for the link counters around this time."
 _FIRMWARE = "Drain the node and reset it; update the HCA's firmware, replace the HCA if it returns."
@@ -149,7 +149,7 @@ def _interface(message: str) -> tuple[str, str | None] | None:
     return None
 
 
-def read(message: str, _context: Context) -> KernelFinding | None:
+def read(message: str, _context: KernelContext) -> KernelFinding | None:
     """A line of a fabric NIC; commands refused to a monitor (ACCESS_REG) are none."""
     where, call = head.addressed(message), head.match(_CALL, message)
     if where and where["driver"] not in _DRIVERS:

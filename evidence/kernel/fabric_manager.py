@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from probing_cluster.evidence.kernel import grammar
-from probing_cluster.evidence.kernel.grammar import INFO, LOW, Context, KernelFinding, fact, make
+from probing_cluster.evidence.kernel.grammar import INFO, LOW, KernelContext, KernelFinding, fact, make
 
 _CHECK = (
     "Check `nvidia-smi -q` for the fabric's state; drain the node and restart the fabric manager or reboot."
@@ -54,7 +54,7 @@ _NVLINK = re.compile(r"(?=.{0,200}nvlink).{0,200}(?:fail|error|down|not trained|
 _DAEMON = re.compile(r"nvidia-persistenced: .{0,200}?(?:[Ff]ailed|[Uu]nable)")
 
 
-def read(message: str, _context: Context) -> KernelFinding | None:
+def read(message: str, _context: KernelContext) -> KernelFinding | None:
     """A line of one of these services, told by its tag in front or by the form of the fabric manager's own log."""
     if _DAEMON.match(message):
         return make(FACTS, "fabric_manager", "persistence", message)

@@ -64,7 +64,7 @@ Facts = Mapping[tuple[str, str], Fact]
 
 
 @dataclass(kw_only=True, slots=True)
-class Context:
+class KernelContext:
     """What earlier lines of the same log said that later ones leave out; bounded."""
 
     tables: dict[str, OrderedDict[str, Any]] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Context:
         return entries.pop(key, None) if entries else None
 
 
-Read = Callable[[str, Context], KernelFinding | None]
+Read = Callable[[str, KernelContext], KernelFinding | None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,12 +103,12 @@ class Family:
 
 def make(facts: Facts, kind: str, code: str, message: str, **fields: Any) -> KernelFinding:
     """The finding for (kind, code), its meaning from the family's facts; `fields` override."""
-    said = facts.get((kind, code)) or facts[kind, "*"]
+    fact_of_kind = facts.get((kind, code)) or facts[kind, "*"]
     values: dict[str, Any] = {
-        "severity": said.severity,
-        "domains": said.domains,
-        "meaning": said.meaning,
-        "next_step": said.next_step,
+        "severity": fact_of_kind.severity,
+        "domains": fact_of_kind.domains,
+        "meaning": fact_of_kind.meaning,
+        "next_step": fact_of_kind.next_step,
     }
     values.update(fields)
     for name in ("device", "process"):

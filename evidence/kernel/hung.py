@@ -6,7 +6,7 @@ import re
 
 from probing_cluster.core import sanitize
 from probing_cluster.evidence.kernel import grammar, head
-from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
+from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding, fact, make
 
 _STORAGE = "Look at what it waits for: a file system or network that does not answer is the commonest."
 _CPU = "Look at the stack below it; drain the node if it repeats."
@@ -106,7 +106,7 @@ def _lockup(message: str) -> KernelFinding | None:
     return None
 
 
-def read(message: str, _context: Context) -> KernelFinding | None:
+def read(message: str, _context: KernelContext) -> KernelFinding | None:
     """A line of the kernel's own watchdogs."""
     if found := head.match(_TASK, message):
         return _task(found, message, found["s"])

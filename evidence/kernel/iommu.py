@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from probing_cluster.evidence.kernel import grammar, head
-from probing_cluster.evidence.kernel.grammar import LOW, Context, KernelFinding, fact, make
+from probing_cluster.evidence.kernel.grammar import LOW, KernelContext, KernelFinding, fact, make
 
 _NEXT = "See which device it is and what its driver says; a GPU or NIC that does so again needs a reset or a firmware update."
 FACTS = {
@@ -29,7 +29,7 @@ _STATUS = re.compile(
 )
 
 
-def read(message: str, _context: Context) -> KernelFinding | None:
+def read(message: str, _context: KernelContext) -> KernelFinding | None:
     """A fault that AMD-Vi or Intel's DMAR reports."""
     if found := head.match(_AMD, message):
         code = "page_fault" if found["event"] == "IO_PAGE_FAULT" else "event"

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from probing_cluster.evidence.kernel import grammar, head
-from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
+from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding, fact, make
 
 _DIMM = "Count them per DIMM; replace a DIMM whose rate rises."
 _CPU = "Decode it with rasdaemon; if it returns on this socket, replace the part it names."
@@ -98,7 +98,7 @@ def _bank(message: str) -> KernelFinding | None:
         detail["cpu"] = int(cpu["cpu"])
     device = f"cpu{detail['cpu']}" if cpu else None
     if uncorrected:
-        said = FACTS["mce", "uncorrected"]
+        fact_of_kind = FACTS["mce", "uncorrected"]
         return make(
             FACTS,
             "mce",
@@ -106,13 +106,13 @@ def _bank(message: str) -> KernelFinding | None:
             message,
             device=device,
             detail=detail,
-            severity=said.severity,
-            meaning=said.meaning,
+            severity=fact_of_kind.severity,
+            meaning=fact_of_kind.meaning,
         )
     return make(FACTS, "mce", "bank", message, device=device, detail=detail)
 
 
-def read(message: str, _context: Context) -> KernelFinding | None:
+def read(message: str, _context: KernelContext) -> KernelFinding | None:
     """A line about main memory or the processor's own checks."""
     if message.startswith(_EDAC_NAMES):
         return _edac(message)

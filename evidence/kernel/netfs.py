@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from probing_cluster.evidence.kernel import grammar, head
-from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
+from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding, fact, make
 
 _SERVER = "See whether other nodes lost the same server at the same time; then it is the server or the network, not this node."
 _CLIENT = "Check the client's mount and its network to the servers; remount if jobs still fail."
@@ -191,7 +191,7 @@ def _beegfs(message: str) -> KernelFinding | None:
     return make(FACTS, "beegfs", "error", message) if _BEEGFS_ERROR.search(message) else None
 
 
-def read(message: str, _context: Context) -> KernelFinding | None:
+def read(message: str, _context: KernelContext) -> KernelFinding | None:
     """A line of a network file system's client."""
     if "+0x" in message and "/0x" in message:
         return None

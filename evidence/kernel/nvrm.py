@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from probing_cluster.evidence.kernel import grammar, head
-from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
+from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding, fact, make
 
 FACTS = {
     ("gpu_lost", "gpu_fallen_no_xid"): fact(
@@ -129,7 +129,7 @@ _BAR = re.compile(
 )
 
 
-def _lost(message: str, context: Context) -> KernelFinding | None:
+def _lost(message: str, context: KernelContext) -> KernelFinding | None:
     """The two forms without an Xid: one message over three lines, and one that repeats an Xid 79."""
     if probed := head.match(_PROBED, message):
         context.put("nvrm", "probed", grammar.pci(probed["pci"]))
@@ -144,7 +144,7 @@ def _lost(message: str, context: Context) -> KernelFinding | None:
     return None
 
 
-def continues(text: str, context: Context) -> bool:
+def continues(text: str, context: KernelContext) -> bool:
     """Whether an indented line is the rest of the driver's message of several lines about a lost GPU.
 
     Any other indented line may be the rest of a name that a user chose.
@@ -183,7 +183,7 @@ def _driver(message: str) -> KernelFinding | None:
     return None
 
 
-def read(message: str, context: Context) -> KernelFinding | None:
+def read(message: str, context: KernelContext) -> KernelFinding | None:
     """A line of the driver that carries no Xid."""
     if uuid := head.match(_UUID, message):
         context.put("gpu_uuid", grammar.bus_address(grammar.pci(uuid["pci"]) or ""), uuid["uuid"])

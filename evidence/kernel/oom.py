@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from probing_cluster.evidence.kernel import grammar, head
-from probing_cluster.evidence.kernel.grammar import INFO, Context, KernelFinding, fact, make
+from probing_cluster.evidence.kernel.grammar import INFO, KernelContext, KernelFinding, fact, make
 
 _JOB = "Ask for more memory, or use less; the job's own cgroup limit was reached."
 _NODE = "Find what filled the node: a job without a memory limit, or a leak outside jobs."
@@ -58,7 +58,7 @@ _SLAB = re.compile(r"\bSLUB: Unable to allocate memory on node|\bSLAB: Unable to
 _SIZES = re.compile(r"(?P<what>total-vm|anon-rss|file-rss|shmem-rss):(?P<kb>\d{1,15})kB")
 
 
-def _constraint(message: str, found: re.Match[str], context: Context) -> KernelFinding:
+def _constraint(message: str, found: re.Match[str], context: KernelContext) -> KernelFinding:
     """The one-line summary of a kill: constraint, cgroups, victim."""
     constraint = found["constraint"]
     code = {
@@ -80,7 +80,7 @@ def _constraint(message: str, found: re.Match[str], context: Context) -> KernelF
     return make(FACTS, "oom", code, message, pid=pid, process=name, job_id=job, detail=detail)
 
 
-def _killed(message: str, found: re.Match[str], context: Context) -> KernelFinding:
+def _killed(message: str, found: re.Match[str], context: KernelContext) -> KernelFinding:
     """The kill itself; its job is known from the summary line before it."""
     scope = found["scope"] or ""
     known = context.get("oom", found["pid"])
@@ -101,7 +101,7 @@ def _killed(message: str, found: re.Match[str], context: Context) -> KernelFindi
     )
 
 
-def read(message: str, context: Context) -> KernelFinding | None:
+def read(message: str, context: KernelContext) -> KernelFinding | None:
     """A line of the OOM killer."""
     if found := head.match(_KILL, message):
         return _constraint(message, found, context)

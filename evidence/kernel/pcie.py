@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from probing_cluster.evidence.kernel import grammar, head
-from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
+from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding, fact, make
 
 _CHECK = "Count them per slot: a rising rate means reseating or replacing the card or riser."
 _LOST = "Look for a GPU or NIC lost at the same moment; drain the node and power-cycle it."
@@ -142,7 +142,7 @@ def _bit_code(name: str) -> str:
     return "fatal" if name.startswith(_FATAL_BY_DEFAULT) else "nonfatal"
 
 
-def _aer(message: str, address: str | None, context: Context) -> KernelFinding | None:
+def _aer(message: str, address: str | None, context: KernelContext) -> KernelFinding | None:
     """A line of an AER report; detail lines take their grade from the report's first line."""
     key = grammar.bus_address(address) if address else "?"
     if first := head.match(_RECEIVED, message) or head.match(_BUS, message):
@@ -192,7 +192,7 @@ def _link(message: str, address: str | None) -> KernelFinding | None:
     return None
 
 
-def read(message: str, context: Context) -> KernelFinding | None:
+def read(message: str, context: KernelContext) -> KernelFinding | None:
     """A line about a PCIe device; what a test injected is none."""
     if "aer_inject" in message:
         return None

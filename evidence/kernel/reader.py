@@ -26,7 +26,7 @@ from probing_cluster.evidence.kernel import (
     thermal,
     xid,
 )
-from probing_cluster.evidence.kernel.grammar import Context, Facts, Family, KernelFinding
+from probing_cluster.evidence.kernel.grammar import Facts, Family, KernelContext, KernelFinding
 
 FAMILIES: tuple[Family, ...] = (
     sxid.FAMILY,
@@ -71,7 +71,7 @@ class KernelReader:
     """Reads one log in order; remembers only what later lines of the same report leave out."""
 
     def __init__(self) -> None:
-        self._context = Context()
+        self._context = KernelContext()
 
     def read_message(self, message: str) -> KernelFinding | None:
         """The finding in a message that has no prefixes left (a /dev/kmsg record's text)."""

@@ -8,7 +8,7 @@ from typing import Any
 from probing_cluster.core import sanitize
 from probing_cluster.core.catalogue import sxid
 from probing_cluster.evidence.kernel import grammar, head
-from probing_cluster.evidence.kernel.grammar import HIGH, INFO, Context, KernelFinding
+from probing_cluster.evidence.kernel.grammar import HIGH, INFO, KernelContext, KernelFinding
 
 _LINE = re.compile(
     rf"(?:nvidia-)?(?P<device>nvswitch\d{{1,3}}):\s+SXid\s*\((?:PCI:)?(?P<pci>{grammar.PCI})\):\s*(?P<code>\d{{1,6}})(?![\w.])(?P<rest>.*)",
@@ -64,7 +64,7 @@ def _finding(code: int, device: str | None, address: str, rest: str, message: st
     )
 
 
-def read(message: str, _context: Context) -> KernelFinding | None:
+def read(message: str, _context: KernelContext) -> KernelFinding | None:
     """One SXid line, its data and engine lines too, as parts of the same error."""
     if found := head.match(_LINE, message):
         return _finding(

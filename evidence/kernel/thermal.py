@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from probing_cluster.evidence.kernel import grammar, head
-from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding, fact, make
+from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding, fact, make
 
 _COOL = "Check fans, air flow and room temperature; compare with the neighbours in the rack."
 FACTS = {
@@ -44,7 +44,7 @@ _SUPPLY = re.compile(
 _NORMAL = re.compile(r"/speed normal|power limit normal|below threshold")
 
 
-def read(message: str, _context: Context) -> KernelFinding | None:
+def read(message: str, _context: KernelContext) -> KernelFinding | None:
     """A line about heat or power; going back to normal is none."""
     if _NORMAL.search(message):
         return None

@@ -8,7 +8,7 @@ from typing import Any
 from probing_cluster.core import sanitize
 from probing_cluster.core.catalogue import nvlink5, xid
 from probing_cluster.evidence.kernel import grammar, head
-from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, Context, KernelFinding
+from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding
 
 _LINE = re.compile(
     r"(?:NVRM:\s{0,4})?Xid\s{0,2}\((?P<where>(?:PCI:)?[^()]{0,64})\):\s{0,4}(?P<code>\d{1,5})(?![\w.])(?P<rest>.*)",
@@ -19,7 +19,7 @@ _SHORT = re.compile(r"NVRM:\s{0,4}(?P<where>)Xid\s{1,2}(?P<code>\d{1,4})(?=[,:])
 _WHERE = re.compile(
     rf"(?:PCI:)?(?P<pci>{grammar.PCI})(?:\s+GPU-I:(?P<gi>\d{{1,18}}))?(?:\s+GPU-CI:(?P<ci>\d{{1,18}}))?$"
 )
-_WHO = re.compile(
+_PROCESS = re.compile(
     r",?\s*(?:pid=(?P<pid>[^,\s]{1,32})|(?=name=))(?:,?\s*name=(?P<name>[^,]{0,64}?)(?=,|$|\s{2,}))?,?\s*(?P<text>.*)$",
     re.DOTALL,
 )
@@ -63,7 +63,7 @@ def _nvlink5(code: int, text: str, fields: dict[str, Any], detail: dict[str, Any
     detail.update(unit=unit, fatal=fatal, link=int(found["link"]), sub_code=sub, words=words)
     detail.update(cross_contained=found["xc"] == "1", injected=found["injected"] != "0")
     fields["severity"] = HIGH if fatal else INFO
-    said = (
+    place = (
         f"NVLink unit {unit}, link {int(found['link'])}, sub-code {sub}: {'fatal' if fatal else 'not fatal'}."
     )
     if rule := nvlink5.decode(code, unit, words[0], words[1]):
@@ -71,20 +71,20 @@ def _nvlink5(code: int, text: str, fields: dict[str, Any], detail: dict[str, Any
         if nvlink5.needs_reset(rule, words[0]):
             fields["severity"] = HIGH
         detail["decoded"] = True
-    fields["meaning"] = f"{xid.lookup(code).meaning} {said}"
+    fields["meaning"] = f"{xid.lookup(code).meaning} {place}"
     if detail["injected"]:
         fields.update(severity=INFO, meaning=f"{fields['meaning']} It was injected by a test.")
 
 
 def _decode(code: int, text: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """What the free text of this code says, into `fields` (overrides) and the returned detail."""
+    """Decode this code's free text into `fields` (overrides) and the returned detail."""
     detail: dict[str, Any] = {}
     if 144 <= code <= 150:
         _nvlink5(code, text, fields, detail)
     elif code == 154 and (found := _RECOVERY.search(text)):
-        said, severity = _ACTIONS.get(found["new"], ("The driver names an action we do not know.", INFO))
+        next_step, severity = _ACTIONS.get(found["new"], ("The driver names an action we do not know.", INFO))
         detail.update(recovery_from=found["old"], recovery_to=found["new"])
-        fields.update(severity=severity, next_step=said)
+        fields.update(severity=severity, next_step=next_step)
         fields["meaning"] = f"{xid.lookup(code).meaning} Now: {found['new']}."
     elif code == 45 and (found := _CAUSED.search(text)):
         detail["caused_by_xid"] = int(found[1])
@@ -99,7 +99,7 @@ def _decode(code: int, text: str, fields: dict[str, Any]) -> dict[str, Any]:
     return detail
 
 
-def read(message: str, context: Context) -> KernelFinding | None:
+def read(message: str, context: KernelContext) -> KernelFinding | None:
     """An Xid line; a code that is not a number is none."""
     if not (found := head.match(_LINE, message) or head.match(_SHORT, message)):
         return None
@@ -113,8 +113,8 @@ def read(message: str, context: Context) -> KernelFinding | None:
         "meaning": entry.meaning,
         "next_step": entry.next_step,
     }
-    who = _WHO.match(rest)
-    text = who["text"] if who else rest.lstrip(", ")
+    process = _PROCESS.match(rest)
+    text = process["text"] if process else rest.lstrip(", ")
     detail = _decode(code, text, fields)
     if where:
         detail.update(
@@ -131,8 +131,8 @@ def read(message: str, context: Context) -> KernelFinding | None:
         code=str(code),
         message=sanitize.clean(message[found.start() :]),
         pci_bus_id=address,
-        pid=grammar.number(who["pid"].strip("'\"`")) if who and who["pid"] else None,
-        process=grammar.name(who["name"]) if who else None,
+        pid=grammar.number(process["pid"].strip("'\"`")) if process and process["pid"] else None,
+        process=grammar.name(process["name"]) if process else None,
         detail=detail,
         **fields,
     )

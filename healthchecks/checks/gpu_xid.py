@@ -31,7 +31,7 @@ def parse(text: str) -> dict[str, Any] | None:
     # Here and not above: the catalogues behind it are the largest import of a sweep, for nodes that have an Xid.
     from probing_cluster.evidence.kernel import grammar, nvrm, xid
 
-    context = grammar.Context()
+    context = grammar.KernelContext()
     found = xid.read(text, context) or nvrm.read(text, context)
     if found is None or found.kind not in ("xid", "gpu_lost"):
         return None

@@ -241,11 +241,11 @@ def test_the_switches_are_asked_for(night: context.Context, hands: fakes.Hands) 
         raise errors.SlurmUnavailable("slurmdbd is away")
 
     hands.outages = away  # type: ignore[method-assign]
-    told = lemon.told_by(hands, night.config, datetime(2026, 11, 20, tzinfo=UTC))
+    told = lemon.slurm_facts(hands, night.config, datetime(2026, 11, 20, tzinfo=UTC))
     assert told.outages is None
     assert told.places["n09"] == "leaf1"
     hands.down = True
-    assert lemon.told_by(hands, night.config, datetime(2026, 11, 20, tzinfo=UTC)).places == {}
+    assert lemon.slurm_facts(hands, night.config, datetime(2026, 11, 20, tzinfo=UTC)).places == {}
 
 
 def test_a_wrong_action_is_named_before_anything_is_done(night: context.Context) -> None:

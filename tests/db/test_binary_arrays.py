@@ -68,9 +68,9 @@ def test_lists_go_as_arrays_of_their_kind(store: store_module.Store) -> None:
     """Each kind's list comes back as it was; a list of nothing and what is no list stay the driver's."""
     for kind, values in _SOME.items():
         assert isinstance(binary_arrays.of(values), binary_arrays.ARRAYS[kind])
-        (row,) = store.told(f"SELECT CAST(:values AS {kind}[]) AS v, '%' AS percent", {"values": values})
+        (row,) = store.rows(f"SELECT CAST(:values AS {kind}[]) AS v, '%' AS percent", {"values": values})
         assert row == {"v": values, "percent": "%"}
     for plain in ([], [None], [True], ("a",), "a", None):
         assert binary_arrays.of(plain) is plain
-    (row,) = store.told("SELECT 1 = ANY(:none) AS found, CAST(:n AS int) AS n", {"none": [], "n": 4})
+    (row,) = store.rows("SELECT 1 = ANY(:none) AS found, CAST(:n AS int) AS n", {"none": [], "n": 4})
     assert row == {"found": False, "n": 4}

@@ -135,7 +135,9 @@ def test_a_verdict_replaced_is_not_read(store: db_store.Store) -> None:
 
 def test_slurms_outages_replace_our_drains() -> None:
     """Only those that began in the window; one that lasts has no end."""
-    out = [gather.Outage(node="n1", start_at=fleet.at(d), end_at=None, reason="down") for d in (1, 28, 29)]
+    out = [
+        gather.SlurmOutage(node="n1", start_at=fleet.at(d), end_at=None, reason="down") for d in (1, 28, 29)
+    ]
     table = gather.outage_table(out, SINCE, fleet.END)
     assert table["start_us"].to_pylist() == [clock.to_us(fleet.at(d)) for d in (1, 28)]
     assert table["end_us"].null_count == 2

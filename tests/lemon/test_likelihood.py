@@ -23,10 +23,10 @@ def failures(*rows: tuple[int, float, int]) -> episodes.Failures:
     )
 
 
-def seen(named: episodes.Failures, days: float = 24.0) -> likelihood.Seen:
+def seen(named: episodes.Failures, days: float = 24.0) -> likelihood.FixedFacts:
     """The same use for every node, even over 28 days."""
     use = likelihood.Use(days=np.full(NODES, days), span_days=28.0, daily_days=None)
-    return likelihood.Seen.of(use, named, Gangs.of([], None), None)
+    return likelihood.FixedFacts.of(use, named, Gangs.of([], None), None)
 
 
 def test_the_same_part_twice() -> None:

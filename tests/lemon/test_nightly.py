@@ -54,7 +54,7 @@ def test_a_night_told_twice_is_the_same_rows(store: db_store.Store) -> None:
     loaded = nightly.load(store, CONFIG, DAY)
     assert loaded == second
     assert nightly.load(store, CONFIG) == second
-    with pytest.raises(errors.NotFound, match="no scores of 2026-11-01"):
+    with pytest.raises(errors.NotFound, match="2026-11-01 is not scored"):
         nightly.load(store, CONFIG, DAY.replace(day=1))
 
 
@@ -136,10 +136,10 @@ def test_slurms_outages_are_counted_and_their_absence_said(store: db_store.Store
     """With Slurm's record the stretches count; without it the report says that only our drains do."""
     fleet.story(store)
     out = [
-        gather.Outage(node=BAD, start_at=fleet.at(d), end_at=fleet.at(d - 0.2), reason="Not responding")
+        gather.SlurmOutage(node=BAD, start_at=fleet.at(d), end_at=fleet.at(d - 0.2), reason="Not responding")
         for d in (3, 9, 40)
     ]
-    night = nightly.score(store, CONFIG, DAY, told=gather.Told(outages=out))
+    night = nightly.score(store, CONFIG, DAY, slurm_facts=gather.SlurmFacts(outages=out))
     assert of(night, BAD).out_count == 2
     assert not any("outages" in r for r in night.remarks)
     again = nightly.score(store, CONFIG, DAY)

@@ -209,18 +209,18 @@ def mttf_by_size(
     span.with_failures()
     rate = _large(span, min_gpus)
     failed = {r["size"]: r["n_failures"] for r in span.rows("fleet_size_failures")}
-    seen = {
+    measured = {
         r["size"]: mttf.measured(failed.get(r["size"], 0), r["run_s"] / 3600)
         for r in span.rows("fleet_sizes")
         if r["size"]
     }
-    sizes = sorted({*seen, *project_to})
+    sizes = sorted({*measured, *project_to})
     return MttfBySize(
         **span.about,
         sizes=tuple(
             SizeMttf(
                 n_gpus=n,
-                measured=seen.get(n),
+                measured=measured.get(n),
                 projected_h=_project(n, rate.per_node_day, gpus_per_node),
                 projected_low_h=_project(n, rate.high_per_node_day, gpus_per_node),
                 projected_high_h=_project(n, rate.low_per_node_day, gpus_per_node),

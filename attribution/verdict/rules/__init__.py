@@ -1,4 +1,4 @@
-"""The rules: one a file, each turns a scene into weighted claims. Importing this package registers them all."""
+"""The rules: one a file, each turns an evidence view into weighted claims. Importing this package registers them all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from probing_cluster.attribution.verdict import claims, evidence_view
 from probing_cluster.core import errors
 
-Rule = Callable[[evidence_view.Scene], Iterable[claims.Claim]]
+Rule = Callable[[evidence_view.EvidenceView], Iterable[claims.Claim]]
 
 
 @functools.cache
@@ -26,6 +26,6 @@ def registered() -> Mapping[str, Rule]:
     return found
 
 
-def claims_of(case: evidence_view.Scene) -> list[claims.Claim]:
-    """What every rule says about the scene, in no particular order."""
-    return [claim for rule in registered().values() for claim in rule(case)]
+def claims_of(view: evidence_view.EvidenceView) -> list[claims.Claim]:
+    """What every rule says about the evidence, in no particular order."""
+    return [claim for rule in registered().values() for claim in rule(view)]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from probing_cluster.attribution.verdict import claims, evidence_view, findings
 
 
-def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """A missing rank points at its host's program; a bare timeout points nowhere."""
-    yield from claims.hints(case, "missing_rank", "collective", findings.FindingRole.HINT)
-    yield from claims.hints(case, "unknown", "collective", findings.FindingRole.PROXIMAL)
+    yield from claims.hints(view, "missing_rank", "collective", findings.FindingRole.HINT)
+    yield from claims.hints(view, "unknown", "collective", findings.FindingRole.PROXIMAL)

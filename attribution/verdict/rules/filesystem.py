@@ -14,33 +14,33 @@ _SHORT = timedelta(seconds=120)
 MOUNT, DISK = "filesystem_mount", "disk"
 
 
-def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """One claim per file system and per disk; a server that answered again weighs less, least before the trouble began."""
     back: dict[tuple[str, str | None], list[datetime]] = {}
-    for s in case.of(MOUNT):
+    for s in view.of(MOUNT):
         if s.signature.recovery:
             back.setdefault((s.event.node, s.device), []).extend({s.at, s.last_at})
 
-    def adjust(seen: evidence_view.Sighting, weight: float) -> float:
-        if weight > 0 and _works_under(case, seen.device):
+    def adjust(sighting: evidence_view.CaseSighting, weight: float) -> float:
+        if weight > 0 and _works_under(view, sighting.device):
             weight = max(weight, min(0.97, weight + 0.1))
         # The next one: a stall of minutes later has an end of its own.
-        later = [t for t in back.get((seen.event.node, seen.device), ()) if t >= seen.last_at]
+        later = [t for t in back.get((sighting.event.node, sighting.device), ()) if t >= sighting.last_at]
         if not later:
             return weight
         again = min(later)
-        short = again - seen.at < _SHORT
-        return weight * (0.4 if short or again < case.onset_at else 0.7)
+        short = again - sighting.at < _SHORT
+        return weight * (0.4 if short or again < view.onset_at else 0.7)
 
-    yield from claims.collect(case, MOUNT, "filesystem", case.of(MOUNT), adjust)
-    yield from claims.collect(case, DISK, "filesystem", case.of(DISK))
-    if not any(claims.weigh(s) > 0 for s in case.of(MOUNT, DISK)):
-        yield from claims.hints(case, MOUNT, "filesystem", findings.FindingRole.HINT)
+    yield from claims.collect(view, MOUNT, "filesystem", view.of(MOUNT), adjust)
+    yield from claims.collect(view, DISK, "filesystem", view.of(DISK))
+    if not any(claims.weigh(s) > 0 for s in view.of(MOUNT, DISK)):
+        yield from claims.hints(view, MOUNT, "filesystem", findings.FindingRole.HINT)
 
 
-def _works_under(case: evidence_view.Scene, device: str | None) -> bool:
+def _works_under(view: evidence_view.EvidenceView, device: str | None) -> bool:
     """True when the job's working directory or output lies under the mount point."""
     if not device or not device.startswith("/") or device == "/":
         return False
-    paths = [p for p in (case.attempt.work_dir, case.attempt.stdout_path) if p]
+    paths = [p for p in (view.attempt.work_dir, view.attempt.stdout_path) if p]
     return any(PurePosixPath(device) in (PurePosixPath(p), *PurePosixPath(p).parents) for p in paths)

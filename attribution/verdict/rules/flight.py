@@ -12,9 +12,9 @@ _ARGUES = frozenset({"missing_rank", "mismatch_op", "mismatch_shape", "all_insid
 """A device that stands still is told by its node's own events, a dump that is missing by nothing."""
 
 
-def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """At most one claim; none where one node had every rank's dump and has already judged them itself."""
-    dumps = [f.event for f in case.findings if f.event.source == "dump"]
+    dumps = [f.event for f in view.findings if f.event.source == "dump"]
     if any(e.kind in findings.kinds() and e.kind != "dump" for e in dumps):
         return
     by_rank = {
@@ -22,24 +22,24 @@ def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
     }
     if len(by_rank) < 2:
         return
-    said = verdict.judge(
+    dump_verdict = verdict.judge(
         [d for d, _ in by_rank.values()],
         world_size=digest.world_size([e.detail for _, e in by_rank.values()]),
     )
-    if said.kind not in _ARGUES:
+    if dump_verdict.kind not in _ARGUES:
         return
-    signature = findings.named(said.kind)
-    faulty = [e for r in said.ranks if (e := by_rank.get(r, (None, None))[1]) is not None]
+    signature = findings.named(dump_verdict.kind)
+    faulty = [e for r in dump_verdict.ranks if (e := by_rank.get(r, (None, None))[1]) is not None]
     rest = [e for _, (_, e) in sorted(by_rank.items()) if e not in faulty]
     nodes = {e.node for e in faulty}
     yield claims.Claim(
         cause=signature.cause,
         weight=signature.weight,
-        at=case.end_at,
+        at=view.end_at,
         rule="flight",
         node=nodes.pop() if len(nodes) == 1 else None,
         evidence=(*faulty, *rest),
         cap=records.Confidence.LIKELY,
         n_sources=1,
-        words=said.meaning + (f" It was in {said.doing[0]}." if said.doing else ""),
+        words=dump_verdict.meaning + (f" It was in {dump_verdict.doing[0]}." if dump_verdict.doing else ""),
     )

@@ -40,28 +40,28 @@ _WEIGHTS = {
 }
 
 
-def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """At most one claim, from the last snapshot of every node; pages can be forged, so never certain."""
-    found = snapshots.gang((f.event for f in case.findings), end_at=case.end_at)
+    found = snapshots.gang((f.event for f in view.findings), end_at=view.end_at)
     if found is None:
         return
-    said = snapshots.judge(found, node_faults.seen(case, found.onset_at), case.attempt.nodes)
-    cause = _CAUSES.get(said.kind)
-    weight = _WEIGHTS.get(said.confidence, 0.0)
-    words = f"{said.summary}{f' ({said.where})' if said.where else ''}"
-    if said.kind in _UNSEEN and said.ranks and _killed(case, set(said.ranks)):
+    gang_finding = snapshots.judge(found, node_faults.at_end(view, found.onset_at), view.attempt.nodes)
+    cause = _CAUSES.get(gang_finding.kind)
+    weight = _WEIGHTS.get(gang_finding.confidence, 0.0)
+    words = f"{gang_finding.summary}{f' ({gang_finding.where})' if gang_finding.where else ''}"
+    if gang_finding.kind in _UNSEEN and gang_finding.ranks and _killed(view, set(gang_finding.ranks)):
         cause, weight = "rank_killed", _WEIGHTS[records.Confidence.LIKELY]
-        words = f"{said.summary.partition(':')[0]}, and Slurm says that {'it was' if len(said.ranks) == 1 else 'they were'} killed"
+        words = f"{gang_finding.summary.partition(':')[0]}, and Slurm says that {'it was' if len(gang_finding.ranks) == 1 else 'they were'} killed"
     if cause is None or not weight:
         return
-    first = said.nodes[0] if said.nodes else None
+    first = gang_finding.nodes[0] if gang_finding.nodes else None
     # The job's log or dumps may say the same without knowing who: together they weigh more, and the rank is named.
-    same = [f for f in case.findings if f.signature.cause == cause and f.event not in found.evidence]
+    same = [f for f in view.findings if f.signature.cause == cause and f.event not in found.evidence]
     own = taxonomy.cause(cause).domain is records.Domain.USER_PROGRAM
-    told = max((f.signature.weight for f in same), default=0.0)
+    hint_weight = max((f.signature.weight for f in same), default=0.0)
     yield claims.Claim(
         cause=cause,
-        weight=claims.joined([min(weight, 0.6) if cause == "filesystem_mount" else weight, told]),
+        weight=claims.joined([min(weight, 0.6) if cause == "filesystem_mount" else weight, hint_weight]),
         at=min(e.at for e in found.evidence),
         rule="gang",
         node=first,
@@ -73,11 +73,11 @@ def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
         cap=records.Confidence.CERTAIN if same and own else records.Confidence.LIKELY,
         n_sources=1 + bool(same),
         words=words,
-        explains=rank.ENDINGS if case.hung_since is not None else frozenset(),
+        explains=rank.ENDINGS if view.hung_since is not None else frozenset(),
     )
 
 
-def _killed(case: evidence_view.Scene, ranks: set[int]) -> bool:
+def _killed(view: evidence_view.EvidenceView, ranks: set[int]) -> bool:
     """Whether Slurm's own lines say that a signal ended these ranks; those it ended itself were terminated.
 
     Of several tasks of a node it has one line, and where it had to kill those that do not obey, that has nearly all of
@@ -86,11 +86,11 @@ def _killed(case: evidence_view.Scene, ranks: set[int]) -> bool:
     # Not among the findings where the log's reader holds another line for the first cause: peers say so sooner.
     lines = [
         _tasks(e.detail)
-        for e in case.case.events
+        for e in view.case.events
         if e.source == "joblog"
         and (e.kind in _KILLED or _number(e.detail, "exit_code") in _BY_SIGNAL)
-        and e.job_id == case.attempt.job_id
-        and e.at >= case.start_at
+        and e.job_id == view.attempt.job_id
+        and e.at >= view.start_at
     ]
     alone = {rank for line in lines if len(line) == 1 for rank in line}
     return ranks <= alone or ranks == {rank for line in lines for rank in line}
@@ -101,9 +101,9 @@ def _number(detail: Mapping[str, Any], name: str) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _tasks(told: Mapping[str, Any]) -> set[int]:
+def _tasks(detail: Mapping[str, Any]) -> set[int]:
     """The ranks of a line; Slurm writes `5`, `4-5` or `0,4-5`."""
     try:
-        return {int(task) for task in hostlist.expand(f"[{told['tasks']}]")}
+        return {int(task) for task in hostlist.expand(f"[{detail['tasks']}]")}
     except (errors.MalformedInput, KeyError, ValueError):
         return set()

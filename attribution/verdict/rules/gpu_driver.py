@@ -9,10 +9,10 @@ from probing_cluster.attribution.verdict import claims, evidence_view, findings
 GSP, DRIVER = "gpu_gsp_timeout", "gpu_driver"
 
 
-def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """One claim per GPU and sort of driver failure."""
-    yield from claims.collect(case, GSP, "gpu_driver", case.of(GSP))
-    yield from claims.collect(case, DRIVER, "gpu_driver", case.of(DRIVER))
-    if not any(claims.weigh(s) > 0 for s in case.of(GSP, DRIVER)):
-        yield from claims.hints(case, DRIVER, "gpu_driver", findings.FindingRole.HINT)
-        yield from claims.hints(case, "gpu_lost", "gpu_driver", findings.FindingRole.HINT)
+    yield from claims.collect(view, GSP, "gpu_driver", view.of(GSP))
+    yield from claims.collect(view, DRIVER, "gpu_driver", view.of(DRIVER))
+    if not any(claims.weigh(s) > 0 for s in view.of(GSP, DRIVER)):
+        yield from claims.hints(view, DRIVER, "gpu_driver", findings.FindingRole.HINT)
+        yield from claims.hints(view, "gpu_lost", "gpu_driver", findings.FindingRole.HINT)

@@ -15,36 +15,36 @@ _SHORT = timedelta(minutes=15)
 """A job given a node without one of its GPUs mostly fails within this; one that ran longer may not have needed it."""
 
 
-def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """One claim per GPU that was lost; sightings of one GPU by several sources are one fault.
 
     PCIe errors and the baseboard's critical interrupt on the same node see the same fault from outside.
     """
-    outside = [s for s in case.of("pcie") if s.event.kind in ("pcie_aer", "pcie_link", "ipmi")]
-    made = claims.collect(case, CAUSE, "gpu_lost", case.of(CAUSE), _ran_beside_it(case))
+    outside = [s for s in view.of("pcie") if s.event.kind in ("pcie_aer", "pcie_link", "ipmi")]
+    made = claims.collect(view, CAUSE, "gpu_lost", view.of(CAUSE), _ran_beside_it(view))
     for claim in made:
         near = [s for s in outside if s.event.node == claim.node and _same_bus(s, claim)]
         extra = tuple(s.event for s in near if s.event.event_id not in {e.event_id for e in claim.evidence})
         yield dataclasses.replace(claim, evidence=claim.evidence + extra)
 
 
-def _ran_beside_it(case: evidence_view.Scene) -> claims.Adjust:
+def _ran_beside_it(view: evidence_view.EvidenceView) -> claims.Adjust:
     """A job that trained on for long after the GPU was lost may not have needed it."""
-    step_at = case.case.last_progress_at
+    step_at = view.case.last_progress_at
 
-    def adjust(seen: evidence_view.Sighting, weight: float) -> float:
-        if not seen.standing:
+    def adjust(sighting: evidence_view.CaseSighting, weight: float) -> float:
+        if not sighting.standing:
             return weight
-        if step_at is not None and step_at > max(seen.at, case.start_at) + _LATE_STEP:
+        if step_at is not None and step_at > max(sighting.at, view.start_at) + _LATE_STEP:
             return weight * 0.5
-        long_before = seen.at < case.start_at and case.end_at - case.start_at > _SHORT
+        long_before = sighting.at < view.start_at and view.end_at - view.start_at > _SHORT
         return min(weight, 0.6) if long_before else weight
 
     return adjust
 
 
-def _same_bus(seen: evidence_view.Sighting, claim: claims.Claim) -> bool:
+def _same_bus(sighting: evidence_view.CaseSighting, claim: claims.Claim) -> bool:
     """True when the PCIe event can be the claim's GPU or a port above it."""
-    if seen.gpu is not None:
-        return seen.gpu == claim.gpu
-    return seen.hold is not gpus.Hold.NOT
+    if sighting.gpu is not None:
+        return sighting.gpu == claim.gpu
+    return sighting.hold is not gpus.Hold.NOT

@@ -9,28 +9,30 @@ from probing_cluster.core import records
 
 CAUSE = "gpu_xid"
 _JOBS, _USERS = 2, 2
-_TOLD = frozenset({"xid", "gpu_lost"})
+_LOGGED_KINDS = frozenset({"xid", "gpu_lost"})
 
 
-def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """Open Xids by their weight; 13, 31 and the like only when other people's jobs met them there too."""
-    yield from claims.collect(case, CAUSE, "gpu_xid", case.of(CAUSE), _unless_told_before(case))
-    for sighting in case.sightings:
+    yield from claims.collect(view, CAUSE, "gpu_xid", view.of(CAUSE), _unless_logged_before(view))
+    for sighting in view.sightings:
         # Such an error ends its process: one after the end is the next job's on that GPU.
         running = sighting.when is evidence_view.When.RUNNING
         if sighting.signature.role is signatures.Role.USER and running and not sighting.ours:
-            yield from _pattern(case, sighting)
+            yield from _pattern(view, sighting)
 
 
-def _unless_told_before(case: evidence_view.Scene) -> claims.Adjust:
+def _unless_logged_before(view: evidence_view.EvidenceView) -> claims.Adjust:
     """The node's check reads the log of the whole boot: an Xid of before the attempt is no news when it tells of it."""
-    told = [*case.outside, *(s.event for s in case.sightings if s.when is evidence_view.When.BEFORE_START)]
-    known = {(e.node, p) for e in told if e.kind in _TOLD and e.at < case.start_at for p in _names(e)}
+    earlier = [*view.outside, *(s.event for s in view.sightings if s.when is evidence_view.When.BEFORE_START)]
+    known = {
+        (e.node, p) for e in earlier if e.kind in _LOGGED_KINDS and e.at < view.start_at for p in _names(e)
+    }
 
-    def adjust(seen: evidence_view.Sighting, weight: float) -> float:
-        if seen.event.source != "check":
+    def adjust(sighting: evidence_view.CaseSighting, weight: float) -> float:
+        if sighting.event.source != "check":
             return weight
-        return 0.0 if any((seen.event.node, p) in known for p in _names(seen.event)) else weight
+        return 0.0 if any((sighting.event.node, p) in known for p in _names(sighting.event)) else weight
 
     return adjust
 
@@ -39,14 +41,16 @@ def _names(event: records.HealthEvent) -> set[str]:
     return {n for n in (gpus.pci_key(event.pci_bus_id), event.device, event.gpu_uuid) if n}
 
 
-def _pattern(case: evidence_view.Scene, seen: evidence_view.Sighting) -> Iterable[claims.Claim]:
-    attempt = case.attempt
+def _pattern(
+    view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting
+) -> Iterable[claims.Claim]:
+    attempt = view.attempt
     before = [
         p
-        for p in case.case.past
-        if p.node == seen.event.node
-        and p.gpu == seen.gpu
-        and p.at < seen.at
+        for p in view.case.past
+        if p.node == sighting.event.node
+        and p.gpu == sighting.gpu
+        and p.at < sighting.at
         and p.job_id != attempt.job_id
         and p.user != attempt.user
     ]
@@ -56,14 +60,14 @@ def _pattern(case: evidence_view.Scene, seen: evidence_view.Sighting) -> Iterabl
     yield claims.Claim(
         cause=CAUSE,
         weight=min(0.7 + 0.05 * (len(jobs) - _JOBS), 0.9),
-        at=seen.at,
+        at=sighting.at,
         rule="gpu_xid",
-        node=seen.event.node,
-        device=seen.device,
-        gpu=seen.gpu,
-        evidence=(seen.event,),
-        nodes=frozenset({seen.event.node}),
+        node=sighting.event.node,
+        device=sighting.device,
+        gpu=sighting.gpu,
+        evidence=(sighting.event,),
+        nodes=frozenset({sighting.event.node}),
         n_sources=1,
         explains=frozenset({"user_error"}),
-        words=f"met Xid {seen.event.code}, as {len(jobs)} jobs of {len(users)} other users did on the same GPU",
+        words=f"met Xid {sighting.event.code}, as {len(jobs)} jobs of {len(users)} other users did on the same GPU",
     )

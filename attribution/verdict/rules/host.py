@@ -9,7 +9,7 @@ from probing_cluster.attribution.verdict import claims, evidence_view
 CAUSES = ("main_memory", "cpu_mce", "thermal_power", "kernel_panic", "system_services")
 
 
-def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """One claim per part; a machine check that is a memory error is told by the memory's own rows."""
     for cause in CAUSES:
-        yield from claims.collect(case, cause, "host", case.of(cause))
+        yield from claims.collect(view, cause, "host", view.of(cause))

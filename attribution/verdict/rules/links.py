@@ -18,74 +18,81 @@ _COUNTED = frozenset({"link_downed", "carrier_lost", "link_error_recovery"})
 _DOWN = frozenset({"down", "port_down", "state", "phys_state", "missing"})
 
 
-def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """Weighs a link by whether it came back before the end, and whether the gang felt it."""
     for cause in ("ib_link", "eth_link"):
-        seen = case.of(cause)
-        backs = _recoveries(seen)
-        yield from claims.collect(case, cause, "links", seen, _staying_down(case, seen, backs))
-    if not any(claims.weigh(s) > 0 for s in case.of("ib_link")):
-        yield from claims.hints(case, "ib_link", "links", findings.FindingRole.HINT)
+        sightings = view.of(cause)
+        backs = _recoveries(sightings)
+        yield from claims.collect(view, cause, "links", sightings, _staying_down(view, sightings, backs))
+    if not any(claims.weigh(s) > 0 for s in view.of("ib_link")):
+        yield from claims.hints(view, "ib_link", "links", findings.FindingRole.HINT)
 
 
-def _recoveries(seen: Iterable[evidence_view.Sighting]) -> dict[tuple[str, str], list[datetime]]:
+def _recoveries(sightings: Iterable[evidence_view.CaseSighting]) -> dict[tuple[str, str], list[datetime]]:
     """By every name of the port: kernel lines have its interface's, readings its adapter's, most its PCI function."""
     back: dict[tuple[str, str], list[datetime]] = {}
-    for s in seen:
+    for s in sightings:
         if s.signature.recovery:
             for name in _names(s):
                 back.setdefault((s.event.node, name), []).extend({s.at, s.last_at})
     return back
 
 
-def _names(seen: evidence_view.Sighting) -> set[str]:
-    return {n for n in (seen.device or "", (seen.event.pci_bus_id or "").lower()) if n}
+def _names(sighting: evidence_view.CaseSighting) -> set[str]:
+    return {n for n in (sighting.device or "", (sighting.event.pci_bus_id or "").lower()) if n}
 
 
 def _staying_down(
-    case: evidence_view.Scene,
-    every: Iterable[evidence_view.Sighting],
+    view: evidence_view.EvidenceView,
+    every: Iterable[evidence_view.CaseSighting],
     backs: dict[tuple[str, str], list[datetime]],
 ) -> claims.Adjust:
     read = [s for s in every if s.event.source == "sysfs" and s.signature.role is not signatures.Role.CONTEXT]
 
-    def adjust(seen: evidence_view.Sighting, weight: float) -> float:
+    def adjust(sighting: evidence_view.CaseSighting, weight: float) -> float:
         if weight == 0:
             return weight
-        if case.crashed:
+        if view.crashed:
             # Calls on a link that is away fail or wait; they do not tread on memory.
             weight *= 0.5
-        later = [t for n in _names(seen) for t in backs.get((seen.event.node, n), []) if t > seen.last_at]
-        if seen.event.code in records.ADAPTER_CODES:
+        later = [
+            t
+            for n in _names(sighting)
+            for t in backs.get((sighting.event.node, n), [])
+            if t > sighting.last_at
+        ]
+        if sighting.event.code in records.ADAPTER_CODES:
             later = []  # whatever was under way on it is lost
-        near = abs(case.onset_at - seen.at) <= _FELT
-        if later and (case.onset_at - min(later) > _FELT or min(later) - seen.at <= _FLAP):
+        near = abs(view.onset_at - sighting.at) <= _FELT
+        if later and (view.onset_at - min(later) > _FELT or min(later) - sighting.at <= _FLAP):
             return weight * (0.4 if near else 0.2)
-        if seen.event.code in _COUNTED and seen.event.detail.get("port_up") is True:
+        if sighting.event.code in _COUNTED and sighting.event.detail.get("port_up") is True:
             return weight * (0.4 if near else 0.2)
-        if not later and _came_back_unseen(case, seen, read):
+        if not later and _came_back_unseen(view, sighting, read):
             return weight * (0.4 if near else 0.2)
-        return weight if near or _felt(case) else weight * 0.5
+        return weight if near or _felt(view) else weight * 0.5
 
     return adjust
 
 
 def _came_back_unseen(
-    case: evidence_view.Scene, seen: evidence_view.Sighting, read: Iterable[evidence_view.Sighting]
+    view: evidence_view.EvidenceView,
+    sighting: evidence_view.CaseSighting,
+    read: Iterable[evidence_view.CaseSighting],
 ) -> bool:
     """True when the agent's readings counted a port's going down, and did not find it down although there was time."""
-    if seen.event.source == "sysfs" and seen.event.code in _DOWN:
+    if sighting.event.source == "sysfs" and sighting.event.code in _DOWN:
         return False
-    if seen.event.code in records.ADAPTER_CODES:
+    if sighting.event.code in records.ADAPTER_CODES:
         return False
-    there = [s for s in read if s.event.node == seen.event.node and s.at >= seen.at - _LOOKED]
+    there = [s for s in read if s.event.node == sighting.event.node and s.at >= sighting.at - _LOOKED]
     # Kernel lines name an interface, readings its adapter: where the names differ, every adapter is looked at.
-    mine = [s for s in there if s.device == seen.device] or there
-    looked = bool(mine) and case.end_at - seen.at >= _LOOKED
+    mine = [s for s in there if s.device == sighting.device] or there
+    looked = bool(mine) and view.end_at - sighting.at >= _LOOKED
     return looked and not any(s.event.code in _DOWN for s in mine)
 
 
-def _felt(case: evidence_view.Scene) -> bool:
+def _felt(view: evidence_view.EvidenceView) -> bool:
     """False when the job's own side was read and tells of no trouble with the network."""
-    hints = [f for f in case.findings if f.signature.role is findings.FindingRole.HINT]
-    return not case.findings or any(f.signature.supports("ib_link") for f in hints)
+    hints = [f for f in view.findings if f.signature.role is findings.FindingRole.HINT]
+    return not view.findings or any(f.signature.supports("ib_link") for f in hints)

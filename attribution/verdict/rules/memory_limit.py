@@ -11,49 +11,53 @@ HOST, GPU = "oom_host", "oom_gpu"
 _KILLED = 9
 
 
-def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """The state says it; a kernel line or the log say it for a job that ended FAILED."""
-    seen = [s for s in case.of(HOST) if not s.ours]
-    if case.state == "OUT_OF_MEMORY":
+    sightings = [s for s in view.of(HOST) if not s.ours]
+    if view.state == "OUT_OF_MEMORY":
         mine = [
-            s for s in seen if s.hold is not gpus.Hold.NOT and s.when is not evidence_view.When.BEFORE_START
+            s
+            for s in sightings
+            if s.hold is not gpus.Hold.NOT and s.when is not evidence_view.When.BEFORE_START
         ]
         node = mine[0].event.node if mine else None
-        if node is None and len(case.attempt.nodes) == 1:
-            node = case.attempt.nodes[0]
+        if node is None and len(view.attempt.nodes) == 1:
+            node = view.attempt.nodes[0]
         yield claims.Claim(
             cause=HOST,
             weight=0.98,
-            at=min((s.at for s in mine), default=case.end_at),
+            at=min((s.at for s in mine), default=view.end_at),
             rule="memory_limit",
             node=node,
-            evidence=tuple(s.event for s in mine) + _told(case, HOST),
+            evidence=tuple(s.event for s in mine) + _job_side_events(view, HOST),
             n_sources=1 + bool(mine),
         )
     else:
-        yield from claims.collect(case, HOST, "memory_limit", seen, _killed(case))
-        yield from claims.hints(case, HOST, "memory_limit", findings.FindingRole.OWN)
-    yield from claims.hints(case, GPU, "memory_limit", findings.FindingRole.OWN)
+        yield from claims.collect(view, HOST, "memory_limit", sightings, _killed(view))
+        yield from claims.hints(view, HOST, "memory_limit", findings.FindingRole.OWN)
+    yield from claims.hints(view, GPU, "memory_limit", findings.FindingRole.OWN)
 
 
-def _killed(case: evidence_view.Scene) -> claims.Adjust:
+def _killed(view: evidence_view.EvidenceView) -> claims.Adjust:
     """A job of which a process died by SIGKILL just when the kernel killed one for memory."""
-    attempt = case.attempt
+    attempt = view.attempt
     # Slurm itself takes 128 off a script's exit code: 137 is told as 9:0.
     sigkill = attempt.exit_signal == _KILLED or attempt.exit_code in (_KILLED, 128 + _KILLED)
-    told = any(f.signature.cause == HOST for f in case.findings)
+    reported = any(f.signature.cause == HOST for f in view.findings)
 
-    def adjust(seen: evidence_view.Sighting, weight: float) -> float:
-        if seen.when is not evidence_view.When.RUNNING:
+    def adjust(sighting: evidence_view.CaseSighting, weight: float) -> float:
+        if sighting.when is not evidence_view.When.RUNNING:
             return weight * 0.5
-        if seen.event.job_id == attempt.job_id:
+        if sighting.event.job_id == attempt.job_id:
             return 0.97
         return (
-            max(weight, 0.9) if weight and (sigkill or told) and seen.hold is gpus.Hold.HELD else weight * 0.7
+            max(weight, 0.9)
+            if weight and (sigkill or reported) and sighting.hold is gpus.Hold.HELD
+            else weight * 0.7
         )
 
     return adjust
 
 
-def _told(case: evidence_view.Scene, cause: str) -> tuple[records.HealthEvent, ...]:
-    return tuple(f.event for f in case.findings if f.signature.cause == cause)
+def _job_side_events(view: evidence_view.EvidenceView, cause: str) -> tuple[records.HealthEvent, ...]:
+    return tuple(f.event for f in view.findings if f.signature.cause == cause)

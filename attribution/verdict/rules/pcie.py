@@ -14,13 +14,13 @@ _ADAPTER_GONE = frozenset({"missing", "health_compromised", "health_fatal", "cmd
 _SHARED = ("gpu_lost", "ib_link", "disk")
 
 
-def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """A bus error with two or more devices gone on one node is a shared part above them."""
-    for claim in claims.collect(case, CAUSE, "pcie", case.of(CAUSE)):
+    for claim in claims.collect(view, CAUSE, "pcie", view.of(CAUSE)):
         near = [
-            s for s in case.of(*_SHARED) if s.event.node == claim.node and abs(s.at - claim.at) <= _AT_ONCE
+            s for s in view.of(*_SHARED) if s.event.node == claim.node and abs(s.at - claim.at) <= _AT_ONCE
         ]
-        gone = [s for s in near if _is_gone(case, s)]
+        gone = [s for s in near if _is_gone(view, s)]
         lost = {s.gpu or s.device or "" for s in gone}
         if len(lost) < 2 or claim.weight < claims.POSSIBLE:
             yield claim
@@ -36,12 +36,13 @@ def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
         )
 
 
-def _is_gone(case: evidence_view.Scene, seen: evidence_view.Sighting) -> bool:
+def _is_gone(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
     """True for a device that no longer answers; a port counts when readings find it down for good."""
-    if seen.cause == "ib_link" and seen.event.code not in _ADAPTER_GONE:
+    if sighting.cause == "ib_link" and sighting.event.code not in _ADAPTER_GONE:
         back = any(
-            s.signature.recovery and s.device == seen.device and s.at >= seen.at for s in case.of("ib_link")
+            s.signature.recovery and s.device == sighting.device and s.at >= sighting.at
+            for s in view.of("ib_link")
         )
-        if back or seen.event.source != "sysfs" or seen.signature.role is not signatures.Role.ROOT:
+        if back or sighting.event.source != "sysfs" or sighting.signature.role is not signatures.Role.ROOT:
             return False
-    return claims.weigh(seen) >= claims.POSSIBLE
+    return claims.weigh(sighting) >= claims.POSSIBLE

@@ -13,40 +13,40 @@ _REFUSAL = timedelta(seconds=120)
 _ROOT = frozenset({"0", "root"})
 
 
-def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """The state names it; evidence from the hardware may still outweigh it (see `rank`)."""
-    refused = _by_agent(case) or _by_action(case)
+    refused = _by_agent(view) or _by_action(view)
     if refused is not None:
         yield refused
         return
-    made = _BY_STATE.get(case.state)
+    made = _BY_STATE.get(view.state)
     if made is not None:
-        yield from made(case)
-    if case.state == "FAILED" and case.attempt.reason in _LAUNCH:
+        yield from made(view)
+    if view.state == "FAILED" and view.attempt.reason in _LAUNCH:
         yield claims.Claim(
             cause="system_services",
             weight=0.85,
-            at=case.end_at,
+            at=view.end_at,
             rule="scheduler",
-            words=f"could not be started by Slurm ({case.attempt.reason})",
+            words=f"could not be started by Slurm ({view.attempt.reason})",
         )
 
 
 _LAUNCH = frozenset({"JobLaunchFailure", "launch_failed", "Prolog", "BadConstraints", "SystemFailure"})
 
 
-def _by_agent(case: evidence_view.Scene) -> claims.Claim | None:
+def _by_agent(view: evidence_view.EvidenceView) -> claims.Claim | None:
     """The agent's own event: it refused this start of the job."""
-    restarts = case.attempt.restart_count
+    restarts = view.attempt.restart_count
     mine = [
         s.event
-        for s in case.of("node_refused")
-        if s.event.job_id == case.attempt.job_id
+        for s in view.of("node_refused")
+        if s.event.job_id == view.attempt.job_id
         and s.event.source == "agent"
         and restarts in (None, s.event.detail.get("restart_count", restarts))
-        and case.start_at - evidence_view.SLACK <= s.at <= case.end_at + evidence_view.SLACK
+        and view.start_at - evidence_view.SLACK <= s.at <= view.end_at + evidence_view.SLACK
         # A start that went on was not the one refused.
-        and case.end_at - s.at <= _REFUSAL
+        and view.end_at - s.at <= _REFUSAL
     ]
     first = min(mine, key=lambda e: (e.at, e.event_id), default=None)
     if first is None:
@@ -56,14 +56,14 @@ def _by_agent(case: evidence_view.Scene) -> claims.Claim | None:
     return _refused(first.node, first.at, words, (first,))
 
 
-def _by_action(case: evidence_view.Scene) -> claims.Claim | None:
+def _by_action(view: evidence_view.EvidenceView) -> claims.Claim | None:
     mine = [
         a
-        for a in case.case.actions
+        for a in view.case.actions
         if a.action == "refuse"
         and a.state == "done"
-        and a.job_id == case.attempt.job_id
-        and case.start_at - _REFUSAL <= a.at <= case.end_at + _REFUSAL
+        and a.job_id == view.attempt.job_id
+        and view.start_at - _REFUSAL <= a.at <= view.end_at + _REFUSAL
     ]
     first = min(mine, key=lambda a: (a.at, a.drain_id), default=None)
     return None if first is None else _refused(first.node, first.at, first.reason)
@@ -84,45 +84,45 @@ def _refused(
     )
 
 
-def _of(case: evidence_view.Scene, cause: str, weight: float, words: str = "") -> claims.Claim:
-    return claims.Claim(cause=cause, weight=weight, at=case.end_at, rule="scheduler", words=words)
+def _of(view: evidence_view.EvidenceView, cause: str, weight: float, words: str = "") -> claims.Claim:
+    return claims.Claim(cause=cause, weight=weight, at=view.end_at, rule="scheduler", words=words)
 
 
-def _time_limit(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+def _time_limit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     # What says that the job hung is why this is less sure: the verdict shows it.
-    hung = tuple(f.event for f in case.findings if f.signature.onset)
-    limit = _of(case, "time_limit", min(0.6 if hung else 0.97, _beside_lost_gpu(case)))
+    hung = tuple(f.event for f in view.findings if f.signature.onset)
+    limit = _of(view, "time_limit", min(0.6 if hung else 0.97, _beside_lost_gpu(view)))
     yield dataclasses.replace(limit, evidence=hung)
 
 
-def _cancelled(case: evidence_view.Scene) -> Iterable[claims.Claim]:
-    by = case.attempt.cancelled_by
+def _cancelled(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
+    by = view.attempt.cancelled_by
     # Who cancels a job that hangs does so because of it.
-    hung = tuple(f.event for f in case.findings if f.signature.onset) if case.hung_since else ()
+    hung = tuple(f.event for f in view.findings if f.signature.onset) if view.hung_since else ()
     # Slurm's own cancellations carry root's name, or none.
     person = by is not None and by not in _ROOT
-    weight = min(0.6 if hung else 0.97 if person else 0.85, _beside_lost_gpu(case))
-    made = _of(case, "user_cancelled", weight, f"was cancelled by {by}" if by else "")
+    weight = min(0.6 if hung else 0.97 if person else 0.85, _beside_lost_gpu(view))
+    made = _of(view, "user_cancelled", weight, f"was cancelled by {by}" if by else "")
     yield dataclasses.replace(made, evidence=hung)
 
 
-def _beside_lost_gpu(case: evidence_view.Scene) -> float:
+def _beside_lost_gpu(view: evidence_view.EvidenceView) -> float:
     """How sure it can be that only the limit or the person ended a job: less beside a GPU that was lost before."""
-    weights = [claims.weigh(s) for s in case.lost_gpus]
+    weights = [claims.weigh(s) for s in view.lost_gpus]
     if not weights:
         return 1.0
     return 0.75 if max(weights) >= claims.LIKELY else 0.9
 
 
-def _preempted(case: evidence_view.Scene) -> Iterable[claims.Claim]:
-    yield _of(case, "preempted", 0.99)
+def _preempted(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
+    yield _of(view, "preempted", 0.99)
 
 
-def _requeued(case: evidence_view.Scene) -> Iterable[claims.Claim]:
-    if not case.handled:
-        yield _of(case, "requeued_by_user", 0.85)
+def _requeued(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
+    if not view.handled:
+        yield _of(view, "requeued_by_user", 0.85)
         return
-    yield _of(case, "unknown", 0.55, f"was requeued by us ({case.handled[0].reason})")
+    yield _of(view, "unknown", 0.55, f"was requeued by us ({view.handled[0].reason})")
 
 
 _BY_STATE = {

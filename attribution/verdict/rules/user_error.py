@@ -33,36 +33,36 @@ _OUTSIDE = re.compile(
 """Words of the world outside: the language's own exceptions are often raised about that."""
 
 
-def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
+def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """Findings first; without any, the exit code alone is likely the program's, where somebody watched."""
-    if case.state not in _ENDED_BY_ITSELF:
+    if view.state not in _ENDED_BY_ITSELF:
         return
-    yield from claims.hints(case, MISMATCH, "user_error", findings.FindingRole.OWN)
-    told = claims.hints(case, CAUSE, "user_error", findings.FindingRole.OWN)
-    told += claims.hints(case, CAUSE, "user_error", findings.FindingRole.PROXIMAL)
+    yield from claims.hints(view, MISMATCH, "user_error", findings.FindingRole.OWN)
+    hints = claims.hints(view, CAUSE, "user_error", findings.FindingRole.OWN)
+    hints += claims.hints(view, CAUSE, "user_error", findings.FindingRole.PROXIMAL)
     xids = [
         s
-        for s in case.of(CAUSE)
+        for s in view.of(CAUSE)
         if s.signature.role is signatures.Role.USER
         and s.when is evidence_view.When.RUNNING
         and not s.ours
-        and s.at >= case.onset_at - NEAR
+        and s.at >= view.onset_at - NEAR
     ]
     marked = {s.event.event_id: s.event for s in xids}
-    for claim in told:
+    for claim in hints:
         sure = claim.cap if _is_surely_own(claim.evidence[0]) else records.Confidence.LIKELY
         yield dataclasses.replace(
             claim, cap=claims.lower(claim.cap, sure), evidence=claim.evidence + tuple(marked.values())
         )
-    if told or case.state != "FAILED":
+    if hints or view.state != "FAILED":
         return
-    if case.hung:
+    if view.hung:
         # Such an error ends its process at once; one that came later did not begin the hang.
-        xids = [s for s in xids if s.at <= case.onset_at + NEAR]
+        xids = [s for s in xids if s.at <= view.onset_at + NEAR]
     if xids:
-        yield _by_xid(xids, 0.6 if case.hung else 0.85)
-    elif not case.hung:
-        yield from _by_exit(case)
+        yield _by_xid(xids, 0.6 if view.hung else 0.85)
+    elif not view.hung:
+        yield from _by_exit(view)
 
 
 def _is_surely_own(first: records.HealthEvent) -> bool:
@@ -72,7 +72,7 @@ def _is_surely_own(first: records.HealthEvent) -> bool:
     return bool(_SURE.search(first.message)) and not _OUTSIDE.search(first.message)
 
 
-def _by_xid(xids: list[evidence_view.Sighting], weight: float) -> claims.Claim:
+def _by_xid(xids: list[evidence_view.CaseSighting], weight: float) -> claims.Claim:
     last = xids[-1]
     return claims.Claim(
         cause=CAUSE,
@@ -86,22 +86,22 @@ def _by_xid(xids: list[evidence_view.Sighting], weight: float) -> claims.Claim:
     )
 
 
-def _by_exit(case: evidence_view.Scene) -> Iterable[claims.Claim]:
-    signal = case.signal
-    if not signal and not case.attempt.exit_code:
+def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
+    signal = view.signal
+    if not signal and not view.attempt.exit_code:
         return
     weight = _DOUBTFUL_SIGNALS.get(signal, 0.85)
-    left = any(f.signature.role is findings.FindingRole.PROXIMAL for f in case.findings)
-    if case.unwatched_nodes or (left and not case.crashed):
+    left = any(f.signature.role is findings.FindingRole.PROXIMAL for f in view.findings)
+    if view.unwatched_nodes or (left and not view.crashed):
         weight = min(weight, 0.7)
-    if any(f.signature.role is findings.FindingRole.HINT for f in case.findings):
+    if any(f.signature.role is findings.FindingRole.HINT for f in view.findings):
         weight = min(weight, 0.6)
-    exits = [f.event for f in case.findings if f.signature.role is findings.FindingRole.EXIT]
-    how = f"was ended by signal {signal}" if signal else f"exited with code {case.attempt.exit_code}"
+    exits = [f.event for f in view.findings if f.signature.role is findings.FindingRole.EXIT]
+    how = f"was ended by signal {signal}" if signal else f"exited with code {view.attempt.exit_code}"
     yield claims.Claim(
         cause=CAUSE,
         weight=weight,
-        at=case.end_at,
+        at=view.end_at,
         rule="user_error",
         evidence=tuple(exits),
         by_elimination=True,

@@ -74,7 +74,7 @@ def _time_of(text: str) -> time:
         raise errors.SettingsError(f"[lemon] run_at must be HH:MM, not {text!r}") from exc
 
 
-def told_by(hands: actions.Hands, config: settings.Settings, day: datetime) -> gather.Told:
+def slurm_facts(hands: actions.Hands, config: settings.Settings, day: datetime) -> gather.SlurmFacts:
     """What Slurm knows about its nodes: when they were out of service, and which hang together."""
     from probing_cluster.lemon import gather, nightly
 
@@ -85,13 +85,13 @@ def told_by(hands: actions.Hands, config: settings.Settings, day: datetime) -> g
     except errors.SlurmUnavailable:
         places = {}
     try:
-        told = hands.outages(since, until)
+        out = hands.outages(since, until)
     except errors.SlurmUnavailable:
-        return gather.Told(places=places)
+        return gather.SlurmFacts(places=places)
     outages = [
-        gather.Outage(node=o.node, start_at=o.start_at, end_at=o.end_at, reason=o.reason) for o in told
+        gather.SlurmOutage(node=o.node, start_at=o.start_at, end_at=o.end_at, reason=o.reason) for o in out
     ]
-    return gather.Told(outages=outages, places=places)
+    return gather.SlurmFacts(outages=outages, places=places)
 
 
 def _night(service: context.Context, day: datetime) -> str:
@@ -119,8 +119,8 @@ def _scored(service: context.Context, day: datetime) -> nightly.Night:
     store, config, key = service.store, service.config, f"{SCORED} {service.config.cluster.name}"
     if store.recall(key) == f"{day:%Y-%m-%d}":
         return nightly.load(store, config, day)
-    told = told_by(service.hands, config, day)
-    night = nightly.score(store, config, day, told=told, at=service.clock)
+    found = slurm_facts(service.hands, config, day)
+    night = nightly.score(store, config, day, slurm_facts=found, at=service.clock)
     if night.scores:
         store.remember(key, f"{day:%Y-%m-%d}")
     return night

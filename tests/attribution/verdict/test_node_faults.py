@@ -70,11 +70,11 @@ def test_what_the_job_says_of_itself_and_what_is_no_root_proves_nothing(make: An
 def test_an_ended_attempts_faults_are_taken_alike(make: Any) -> None:
     """Of what its rules look at: not what was outlived, nor what may be a neighbour's."""
 
-    def seen(*events: records.HealthEvent, **over: Any) -> Any:
+    def at_end(*events: records.HealthEvent, **over: Any) -> Any:
         found = evidence_view.build(make.case(*events, attempt=make.attempt(**over)))
         assert found is not None
-        return node_faults.seen(found, make.end - timedelta(seconds=60))
+        return node_faults.at_end(found, make.end - timedelta(seconds=60))
 
-    assert seen(lost(make)) == {"n2": {"xid"}}
-    assert seen(lost(make, after_onset_s=-300)) == {}
-    assert seen(lost(make), gpus=make.gpus("n2", indices=(0,))) == {}
+    assert at_end(lost(make)) == {"n2": {"xid"}}
+    assert at_end(lost(make, after_onset_s=-300)) == {}
+    assert at_end(lost(make), gpus=make.gpus("n2", indices=(0,))) == {}

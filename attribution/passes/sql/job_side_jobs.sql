@@ -1,4 +1,4 @@
--- Which jobs' own side (log tails, dumps, probe pages) said anything in a span.
+-- Jobs whose job side (log tails, dumps, rank pages) reported any event in a span.
 -- Inputs   :job_ids  Slurm job ids; :since, :until  bounds of the events' time.
 -- Output   job_id.
 SELECT DISTINCT e.job_id
