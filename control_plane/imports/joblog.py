@@ -53,7 +53,7 @@ def _event(found: grammar.JobFinding, attempt: records.JobAttempt, read_at: date
 
 
 def _detail(found: grammar.JobFinding) -> dict[str, Any]:
-    told = {f.name: getattr(found, f.name) for f in fields(found) if f.name not in _COLUMNS}
-    told["role"] = found.role.name.lower()
-    told["domains"] = list(found.domains)
-    return {**found.detail, **{k: v for k, v in told.items() if v is not None}}
+    detail = {f.name: getattr(found, f.name) for f in fields(found) if f.name not in _COLUMNS}
+    detail["role"] = found.role.name.lower()
+    detail["domains"] = list(found.domains)
+    return {**found.detail, **{k: v for k, v in detail.items() if v is not None}}

@@ -160,9 +160,10 @@ def _accounting(order: Order, files: Files) -> Iterator[records.JobAttempt]:
             (found.duplicates, "doubles"),
             (found.merged, "resized rows merged"),
         ]
-        said = ", ".join(f"{n} {what}" for n, what in left_out if n)
+        left_out_text = ", ".join(f"{n} {what}" for n, what in left_out if n)
         done.lines.append(
-            f"{path}: {len(found.attempts)} attempts; {_aside(bad)}" + (f"; left out: {said}" if said else "")
+            f"{path}: {len(found.attempts)} attempts; {_aside(bad)}"
+            + (f"; left out: {left_out_text}" if left_out_text else "")
         )
         done.lines += [f"  note: {note}" for note in found.notes]
         yield from found.attempts

@@ -48,7 +48,7 @@ class SlurmHands:
 
     def outages(self, since: datetime, until: datetime) -> list[view.Outage]:
         """Every stretch in which a node was out of service that began in the span, by slurmdbd."""
-        told = node_events.outages(self._run, int(since.timestamp()), int(until.timestamp()))
+        found = node_events.outages(self._run, int(since.timestamp()), int(until.timestamp()))
         return [
             view.Outage(
                 node=o.node,
@@ -56,7 +56,7 @@ class SlurmHands:
                 end_at=None if o.end_s is None else clock.from_epoch_s(o.end_s),
                 reason=o.reason,
             )
-            for o in told
+            for o in found
         ]
 
     def places(self) -> dict[str, str]:

@@ -450,7 +450,7 @@ def test_a_task_that_breaks_is_recorded_and_the_next_goes_on(service: context.Co
         journal.one_pass(service.journal, "x", broken, service.clock)
     journal.one_pass(service.journal, "x", lambda: "fine", service.clock)
     found = service.journal.passes()["x"]
-    assert (found.n_failed, found.n_ok, found.outcome, found.said) == (3, 1, "ok", "fine")
+    assert (found.n_failed, found.n_ok, found.outcome, found.message) == (3, 1, "ok", "fine")
 
 
 def test_every_task_file_is_registered_once() -> None:

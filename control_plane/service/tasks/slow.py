@@ -25,7 +25,7 @@ COMPONENTS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Told:
+class _Finding:
     """One thing to tell of a job, before it has an attempt and an identity."""
 
     kind: str
@@ -43,26 +43,26 @@ def run(service: context.Context) -> str:
     jobs = rank_rows.by_job(rank_rows.of_heartbeats(service.store.heartbeats(with_ranks=True)))
     for job_id in [j for j in service.paces if j not in jobs]:
         del service.paces[job_id]
-    fresh: dict[int, list[_Told]] = {}
+    fresh: dict[int, list[_Finding]] = {}
     service.paces |= _known(service, [job_id for job_id in jobs if job_id not in service.paces])
     for job_id, ranks in jobs.items():
         pace = service.paces[job_id]
         if pace.take(ranks):
-            found = [t for t in _found(pace, ranks) if t.position not in pace.told]
+            found = [t for t in _found(pace, ranks) if t.position not in pace.reported]
             fresh |= {job_id: found} if found else {}
     if not fresh:
         return ""
     running = service.store.attempts(job_ids=sorted(fresh), ended=False)
     latest = {a.job_id: a for a in running if a.job_id in fresh}  # of a requeued job the last one runs
-    told = [(a, t, e) for a in latest.values() for t in fresh[a.job_id] if (e := _event(service, a, t))]
+    new = [(a, t, e) for a in latest.values() for t in fresh[a.job_id] if (e := _event(service, a, t))]
     from probing_cluster.db import (
         bulk,
     )  # ADBC's threads, begun before serve.few_arenas, would each have a heap
 
-    bulk.load_events(service.store.connection_uri(), [event for *_, event in told])
-    for attempt, t, _ in told:
-        service.paces[attempt.job_id].told.add(t.position)
-    return "; ".join(f"job {a.job_id}: {t.message}" for a, t, _ in told if t.kind != "gang_pace")
+    bulk.load_events(service.store.connection_uri(), [event for *_, event in new])
+    for attempt, t, _ in new:
+        service.paces[attempt.job_id].reported.add(t.position)
+    return "; ".join(f"job {a.job_id}: {t.message}" for a, t, _ in new if t.kind != "gang_pace")
 
 
 def _known(service: context.Context, job_ids: Sequence[int]) -> dict[int, gang_pace.GangPace]:
@@ -79,19 +79,19 @@ def _known(service: context.Context, job_ids: Sequence[int]) -> dict[int, gang_p
             continue
         if isinstance(first, Sequence) and len(first) == gang_pace.FIRST:
             paces[event.job_id].first = [slow.Pace(**p) for p in first]
-            paces[event.job_id].told.add("pace")
+            paces[event.job_id].reported.add("pace")
     return paces
 
 
-def _found(pace: gang_pace.GangPace, ranks: Sequence[rank_rows.RankNow]) -> Iterator[_Told]:
+def _found(pace: gang_pace.GangPace, ranks: Sequence[rank_rows.RankNow]) -> Iterator[_Finding]:
     nodes = {r.rank: r.node for r in ranks}
     for s in pace.slow_now:
         yield _slow(s, nodes.get(s.rank), len(pace.windows))
     for d in pace.drifts():
         yield _drift(d, pace)
-    if pace.settled and "pace" not in pace.told:
+    if pace.settled and "pace" not in pace.reported:
         step_s = pace.first[-1].step_s
-        yield _Told(
+        yield _Finding(
             kind="gang_pace",
             code="",
             node=None,
@@ -103,9 +103,9 @@ def _found(pace: gang_pace.GangPace, ranks: Sequence[rank_rows.RankNow]) -> Iter
         )
 
 
-def _slow(found: slow.SlowRank, node: str | None, n_ranks: int) -> _Told:
+def _slow(found: slow.SlowRank, node: str | None, n_ranks: int) -> _Finding:
     times = f"{1 + found.excess_frac:.2f} times " if found.median_s > 0 else "against "
-    return _Told(
+    return _Finding(
         kind="rank_slow",
         code=found.component,
         node=node,
@@ -126,8 +126,8 @@ def _slow(found: slow.SlowRank, node: str | None, n_ranks: int) -> _Told:
     )
 
 
-def _drift(found: slow.Drift, pace: gang_pace.GangPace) -> _Told:
-    return _Told(
+def _drift(found: slow.Drift, pace: gang_pace.GangPace) -> _Finding:
+    return _Finding(
         kind="gang_drift",
         code=found.component,
         node=None,
@@ -140,29 +140,31 @@ def _drift(found: slow.Drift, pace: gang_pace.GangPace) -> _Told:
     )
 
 
-def _event(service: context.Context, attempt: records.JobAttempt, told: _Told) -> records.HealthEvent | None:
+def _event(
+    service: context.Context, attempt: records.JobAttempt, finding: _Finding
+) -> records.HealthEvent | None:
     """What is told of an attempt as an event; None where it has no node."""
-    node = told.node or (attempt.nodes[0] if attempt.nodes else None)
+    node = finding.node or (attempt.nodes[0] if attempt.nodes else None)
     if node is None:
         return None
     now = service.clock.now()
-    position = f"{attempt.job_id}:{attempt.submit_at.timestamp():.3f}:{told.position}"
+    position = f"{attempt.job_id}:{attempt.submit_at.timestamp():.3f}:{finding.position}"
     return records.HealthEvent(
         event_id=records.make_event_id(attempt.cluster, node, "probe", position),
         cluster=attempt.cluster,
         node=node,
         at=now,
         observed_at=now,
-        kind=told.kind,
-        code=told.code or None,
+        kind=finding.kind,
+        code=finding.code or None,
         severity=records.Severity.INFO,
         job_id=attempt.job_id,
         source="probe",
-        message=told.message,
-        measured=told.measured,
-        threshold=told.threshold,
+        message=finding.message,
+        measured=finding.measured,
+        threshold=finding.threshold,
         unit="s",
-        detail=dict(told.detail),
+        detail=dict(finding.detail),
     )
 
 
