@@ -33,17 +33,17 @@ def document(night: nightly.Night) -> dict[str, Any]:
 
 def score(given: records.LemonScore) -> dict[str, Any]:
     """One node on one day."""
-    told = given.signals
+    signals = given.signals
     return {
         "node": given.node,
         "day": f"{given.day:%Y-%m-%d}",
         "verdict": given.verdict,
-        "status": told.get("status", ""),
+        "status": signals.get("status", ""),
         "probability": given.score,
-        "since": told.get("since"),
+        "since": signals.get("since"),
         "reasons": list(given.reasons),
-        "cost": dict(told["cost"]) if "cost" in told else None,
-        "failures": list(told.get("failures", ())),
+        "cost": dict(signals["cost"]) if "cost" in signals else None,
+        "failures": list(signals.get("failures", ())),
         "signals": {
             name: getattr(given, name)
             for name in (
@@ -56,7 +56,9 @@ def score(given: records.LemonScore) -> dict[str, Any]:
                 "single_node_node_failure_rate",
             )
         },
-        "model": {k: told[k] for k in ("model", "usual", "expected", "shared", "exposure_days") if k in told},
+        "model": {
+            k: signals[k] for k in ("model", "usual", "expected", "shared", "exposure_days") if k in signals
+        },
         "made_at": clock.iso_z(given.made_at),
     }
 
