@@ -32,7 +32,7 @@ class Answer:
     name: str
     kind: str
     right: bool
-    said: str
+    answer: str
     expected: str
     certain: bool = False
     """The verdict's word was "certain"."""
@@ -69,22 +69,22 @@ def _kernel(given: cases.Case, _: str) -> Answer:
     loud = [f for f in found if f["severity"] != "info"]
     names = {n for f in found for n in (f["kind"], f"{f['kind']}/{f['code']}")}
     right = bool(names & set(wanted)) or ("harmless" in wanted and not loud)
-    said = ", ".join(f"{f['kind']}/{f['code']} {f['severity']}" for f in found) or "nothing"
-    return _made(given, right, said, " or ".join(wanted))
+    answer = ", ".join(f"{f['kind']}/{f['code']} {f['severity']}" for f in found) or "nothing"
+    return _made(given, right, answer, " or ".join(wanted))
 
 
 def _quoted(given: cases.Case, _: str) -> Answer:
     reads = str(given.given.get("reads", "kernel"))
     found = _found(given, reads)
     loud = [f for f in found if f.get("severity", "info") != "info" or f.get("first_cause")]
-    said = ", ".join(f"{f['kind']} in line {f['line']}" for f in loud) or "nothing"
-    return _made(given, not loud, said, "nothing")
+    answer = ", ".join(f"{f['kind']} in line {f['line']}" for f in loud) or "nothing"
+    return _made(given, not loud, answer, "nothing")
 
 
 def _healthy(given: cases.Case, _: str) -> Answer:
     loud = [f for f in _found(given, "joblog") if f["first_cause"]]
-    said = ", ".join(f"{f['kind']} in line {f['line']}" for f in loud) or "nothing"
-    return _made(given, not loud, said, "nothing")
+    answer = ", ".join(f"{f['kind']} in line {f['line']}" for f in loud) or "nothing"
+    return _made(given, not loud, answer, "nothing")
 
 
 def _joblog(given: cases.Case, _: str) -> Answer:
@@ -119,12 +119,12 @@ def _dumps(given: cases.Case, _: str) -> Answer:
         if rank is None:
             raise cases.BadCase(f"{given.path}: {name} names no rank; dumps are called name_<rank>")
         dumps.append(model.parse(rank, _text(given, f"files/{name}").encode()))
-    said = flight.judge(dumps)
+    verdict = flight.judge(dumps)
     wanted = tuple(sorted(int(r) for r in given.label["ranks"]))
     kinds = _wanted(given.label)
-    right = said.ranks == wanted and (not kinds or said.kind in kinds)
+    right = verdict.ranks == wanted and (not kinds or verdict.kind in kinds)
     return _made(
-        given, right, f"{said.kind} {list(said.ranks)}", f"{' or '.join(kinds)} {list(wanted)}".strip()
+        given, right, f"{verdict.kind} {list(verdict.ranks)}", f"{' or '.join(kinds)} {list(wanted)}".strip()
     )
 
 
@@ -139,8 +139,8 @@ def _incident(given: cases.Case, database: str) -> Answer:
     right = right and label.get("node", verdict.node) == verdict.node
     right = right and str(verdict.domain) == label.get("domain", str(verdict.domain))
     right = right and _ORDER.index(verdict.confidence) >= _ORDER.index(label.get("most", "certain"))
-    said = f"{verdict.cause} on {verdict.node}, {verdict.confidence}, {verdict.domain}: {verdict.summary}"
-    made = _made(given, right, said, expected)
+    answer = f"{verdict.cause} on {verdict.node}, {verdict.confidence}, {verdict.domain}: {verdict.summary}"
+    made = _made(given, right, answer, expected)
     return made if verdict.confidence != "certain" else Answer(**{**vars(made), "certain": True})
 
 
@@ -193,9 +193,9 @@ def _order(given: cases.Case, scratch: Path) -> load.Order:
     )
 
 
-def _made(given: cases.Case, right: bool, said: str, expected: str) -> Answer:
+def _made(given: cases.Case, right: bool, answer: str, expected: str) -> Answer:
     return Answer(
-        name=given.name, kind=given.kind, right=right, said=json.dumps(said)[1:-1], expected=expected
+        name=given.name, kind=given.kind, right=right, answer=json.dumps(answer)[1:-1], expected=expected
     )
 
 
