@@ -112,7 +112,7 @@ def rows(document: dict[str, Any], key: str) -> list[Any]:
 
 
 def error_texts(document: dict[str, Any]) -> list[str]:
-    """What Slurm put under `errors`, in words."""
+    """The texts of the entries that Slurm put under `errors`."""
     entries = document.get("errors")
     listed = entries if isinstance(entries, list) else []
     return [
@@ -123,7 +123,7 @@ def error_texts(document: dict[str, Any]) -> list[str]:
 
 
 def job_words(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Who a job is: the fields that Slurm's JSON and pyslurm's dictionaries name alike."""
+    """A job's owner and labels: the fields that Slurm's JSON and pyslurm's dictionaries name alike."""
     uid = number(fields.get("user_id"))
     return {
         "name": text(fields.get("name")),

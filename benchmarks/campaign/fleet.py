@@ -86,7 +86,7 @@ def _clip(the_story: story.Story, since: dict[str, datetime]) -> None:
 
 
 def _move(the_story: story.Story, names: dict[str, str]) -> None:
-    """The story with these names for its nodes; others it tells of are nodes that run nothing."""
+    """Gives the story's nodes these names; a node that it mentions and does not run on becomes an idle one."""
 
     def node(name: str) -> str:
         if name not in names:
@@ -131,7 +131,7 @@ def attempts_of(the_story: story.Story) -> list[records.JobAttempt]:
 
 
 def events_of(the_story: story.Story) -> Iterator[records.HealthEvent]:
-    """Everything written down of it; a node with a hard fault is mended and restarted before the next job gets it."""
+    """All events of the story; a node with a hard fault is mended and restarted before the next job gets it."""
     attempt = replay.attempt_of(the_story, live=True)
     stood = list(replay.readings(the_story, the_story.standing))
     found = [*stood, *replay.events_of(the_story, attempt, "live")]

@@ -90,7 +90,7 @@ def judged(the_story: story.Story, path: str) -> score.Judged:
 def events_of(
     the_story: story.Story, attempt: records.JobAttempt, path: str
 ) -> Iterator[records.HealthEvent]:
-    """What is written down of it, but for what stood since before."""
+    """The story's events, without its standing readings."""
     yield from kernel_events(the_story, path)
     yield from readings(the_story, the_story.readings)
     yield from log_events(the_story, attempt, path)
@@ -121,7 +121,7 @@ def broken_node(the_story: story.Story) -> str | None:
 
 
 def attempt_of(the_story: story.Story, *, live: bool) -> records.JobAttempt:
-    """The attempt as accounting tells it; live, the Prolog told its GPUs."""
+    """The attempt as accounting records it; a live one has its GPUs from the Prolog."""
     start = the_story.end_at - timedelta(seconds=the_story.ran_s)
     held = {n: tuple(story.gpu_uuid(n, g) for g in the_story.held) for n in the_story.nodes}
     return records.JobAttempt(

@@ -17,7 +17,7 @@ INFRASTRUCTURE = frozenset({records.Domain.HARDWARE, records.Domain.SYSTEM_SOFTW
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """One case and what was said about it."""
+    """One case and the verdict on it."""
 
     kind: str
     group: str

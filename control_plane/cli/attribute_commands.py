@@ -182,12 +182,12 @@ class _Total:
     n_accounts: int = 0
     causes: Counter[str] = dataclasses.field(default_factory=Counter)
 
-    def add(self, done: attribute.AttributionRun, output: _Text) -> None:
+    def add(self, run: attribute.AttributionRun, output: _Text) -> None:
         """One slice."""
-        output.changes(done.changed)
-        self.n_attempts += done.n_attempts
-        self.n_changed += len(done.changed)
-        self.causes.update(done.counts)
+        output.changes(run.changed)
+        self.n_attempts += run.n_attempts
+        self.n_changed += len(run.changed)
+        self.causes.update(run.counts)
 
 
 def _verdict(args: argparse.Namespace) -> int:

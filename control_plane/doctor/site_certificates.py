@@ -43,7 +43,7 @@ def files(config: settings.Settings) -> Iterator[doctor.Finding]:
 
 
 def database(config: settings.Settings) -> Iterator[doctor.Finding]:
-    """The database's own certificate, as its port shows it; quiet where it speaks no TLS and need not."""
+    """The certificate that the database's port shows; no finding where it speaks no TLS and need not."""
     from psycopg import conninfo  # compute nodes ask for the files only, and have no engine
 
     parameters = conninfo.conninfo_to_dict(config.database.url)
@@ -87,7 +87,7 @@ def _shown_by(host: str, port: int) -> float:
 
 
 def agents(checks: Iterable[records.CheckResult]) -> Iterator[doctor.Finding]:
-    """What the agents' own check last said of their certificates; `checks` are its latest results on every node."""
+    """Findings on the agents' certificates; `checks` are the latest results of the agents' own check, one per node."""
     results = [c for c in checks if c.name == AGENTS_CHECK]
     ending = sorted(
         (c for c in results if c.outcome is records.Outcome.WARN), key=lambda c: (c.measured or 0.0, c.node)

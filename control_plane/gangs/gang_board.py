@@ -221,7 +221,7 @@ def _without_native(ranks: Iterable[views.RankView]) -> dict[str, str]:
 
 
 def _standing(store: db_store.Store, gang: Gang) -> dict[str, Any] | None:
-    """What the service says of the gang at present."""
+    """The finding of the gang's latest open verdict; None without one."""
     verdicts = store.gang_verdicts(job_ids=[gang.job_id], since=gang.since, standing_only=True)
     if not verdicts:
         return None
@@ -236,7 +236,7 @@ def _standing(store: db_store.Store, gang: Gang) -> dict[str, Any] | None:
 def _judged(
     store: db_store.Store, gang: Gang, snapshot_gang: snapshots.Gang | None, at: datetime | None
 ) -> dict[str, Any] | None:
-    """What the gang's judge says of the ranks, had they stopped then: of a gang that gets on, nobody is at fault."""
+    """The judge's finding as if the ranks had stopped at `at`; None without a recent stall or death, for a gang that makes progress has no culprit."""
     if snapshot_gang is None or at is None:
         return None
     since = max(at - STOPPED_BEFORE, gang.since)

@@ -220,7 +220,7 @@ def held(decision: Decision, held: str, why: str) -> Decision:
 
 
 def _once(made: Iterable[Decision], fleet_view: view.View) -> Iterator[Decision]:
-    """What is not already decided: no decision, and no refusal of one, is stored twice."""
+    """The decisions that are not stored yet; a decision that was held back is stored once, too."""
     requeued: set[int] = set()
     for decision in made:
         if decision.job is not None and not decision.held:

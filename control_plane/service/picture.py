@@ -41,7 +41,7 @@ def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
 
 
 def asks_for_more(fleet_view: view.View, policy: settings.PolicySettings) -> bool:
-    """Whether anything in it could lead to an action, so that Slurm has to be asked."""
+    """Whether anything in the view could lead to an action, so that Slurm has to be asked."""
     if any(not confirm.why_not(e, fleet_view, policy) for e in fleet_view.events):
         return True
     answered = {i for d in fleet_view.drains for i in d.event_ids}

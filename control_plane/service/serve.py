@@ -76,7 +76,7 @@ def give_back() -> None:
 
 
 def _open_store(config: settings.Settings, stopping: threading.Event) -> db_store.Store | None:
-    """The database, as soon as it is there; None when told to stop before."""
+    """The database once it can be opened; None when the service is stopped first."""
     warned = False
     while not stopping.is_set():
         try:

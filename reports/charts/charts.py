@@ -189,7 +189,7 @@ def _sentence(point: Point, words: Words) -> str:
 
 
 def _description(rows: Sequence[Row], series: Sequence[str], words: Words) -> str:
-    """The chart in words, for those who hear it."""
+    """The chart as text, for screen readers."""
     return "; ".join(
         f"{row.label}: "
         + ", ".join(f"{name} {words(v)}" for name, v in zip(series, row.values, strict=True) if v > 0)

@@ -31,21 +31,21 @@ def document(night: nightly.Night) -> dict[str, Any]:
     }
 
 
-def score(given: records.LemonScore) -> dict[str, Any]:
+def score(lemon_score: records.LemonScore) -> dict[str, Any]:
     """One node on one day."""
-    signals = given.signals
+    signals = lemon_score.signals
     return {
-        "node": given.node,
-        "day": f"{given.day:%Y-%m-%d}",
-        "verdict": given.verdict,
+        "node": lemon_score.node,
+        "day": f"{lemon_score.day:%Y-%m-%d}",
+        "verdict": lemon_score.verdict,
         "status": signals.get("status", ""),
-        "probability": given.score,
+        "probability": lemon_score.score,
         "since": signals.get("since"),
-        "reasons": list(given.reasons),
+        "reasons": list(lemon_score.reasons),
         "cost": dict(signals["cost"]) if "cost" in signals else None,
         "failures": list(signals.get("failures", ())),
         "signals": {
-            name: getattr(given, name)
+            name: getattr(lemon_score, name)
             for name in (
                 "excl_jobid_count",
                 "xid_cnt",
@@ -59,7 +59,7 @@ def score(given: records.LemonScore) -> dict[str, Any]:
         "model": {
             k: signals[k] for k in ("model", "usual", "expected", "shared", "exposure_days") if k in signals
         },
-        "made_at": clock.iso_z(given.made_at),
+        "made_at": clock.iso_z(lemon_score.made_at),
     }
 
 

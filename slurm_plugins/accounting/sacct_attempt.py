@@ -37,7 +37,7 @@ def is_step(fields: Mapping[str, str]) -> bool:
 
 
 def attempt_of(fields: Mapping[str, str], reading: Reading) -> records.JobAttempt | attempt_rows.NotStarted:
-    """The attempt one row tells; NotStarted when the job never ran. Raises MalformedInput."""
+    """The attempt that one row describes; NotStarted when the job never ran. Raises MalformedInput."""
     written = fields.get("jobid") or fields["jobidraw"]
     ref = job_ids.parse(written)
     state, cancelled_by = state_of(fields["state"])
@@ -228,6 +228,6 @@ def _time_limit_s(fields: Mapping[str, str]) -> float | None:
 
 
 def _text(fields: Mapping[str, str], name: str) -> str:
-    """A column's text made safe; Slurm's words for nothing are nothing."""
+    """A column's cleaned text; empty for Slurm's words for nothing: None, (null), Unknown."""
     text = sanitize.clean(fields.get(name, "").strip())
     return "" if text in {"None", "(null)", "Unknown"} else text

@@ -73,7 +73,7 @@ def _n_steps(job: Any) -> int:
 
 
 def attempt_of(job: Any, cluster: str | None) -> records.JobAttempt | attempt_rows.NotStarted:
-    """The attempt one job object tells; NotStarted when it never ran. Raises MalformedInput."""
+    """The attempt that one job object describes; NotStarted when it never ran. Raises MalformedInput."""
     job_id = slurm_json.number(job.get("job_id")) if isinstance(job, dict) else None
     if job_id is None:
         msg = "it has no job_id"

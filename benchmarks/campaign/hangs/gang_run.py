@@ -65,7 +65,7 @@ def run(sandbox: cluster.Sandbox, case: str) -> Outcome:
 
 
 def healthy(sandbox: cluster.Sandbox, minutes: float, stop: Callable[[], bool]) -> Outcome:
-    """A gang that trains and saves for so long, or until `stop`, and everything that is said of it meanwhile."""
+    """Runs a healthy gang for `minutes`, or until `stop`, and counts everything that is reported of it meanwhile."""
     directory = gangs.new_directory(sandbox, HEALTHY_HOUR)
     job = gangs.submit(sandbox, HEALTHY_HOUR, steps=STEPS, directory=directory)
     began_s: float | None = None

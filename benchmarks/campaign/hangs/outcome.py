@@ -22,7 +22,7 @@ _NAMED = "said"
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What was said of one gang."""
+    """What was reported of one gang."""
 
     case: str
     named: str

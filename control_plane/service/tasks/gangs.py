@@ -77,7 +77,7 @@ def _verdicts(
     rows: Mapping[int, Sequence[rank_rows.RankNow]],
     now: datetime,
 ) -> list[records.GangVerdict]:
-    """What can be said of stalled gangs now; a job is missing while snapshots are on their way, or where it is no stall."""
+    """Verdicts on the stalled gangs; none for a job whose snapshots are not complete yet, or that has not stalled."""
     if not stalled:
         return []
     events_by_job: dict[int, list[records.HealthEvent]] = {a.job_id: [] for a in stalled}

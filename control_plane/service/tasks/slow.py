@@ -26,7 +26,7 @@ COMPONENTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class _Finding:
-    """One thing to tell of a job, before it has an attempt and an identity."""
+    """What was found in a job's pace, before it has an attempt and an event id."""
 
     kind: str
     code: str
@@ -66,7 +66,7 @@ def run(service: context.Context) -> str:
 
 
 def _known(service: context.Context, job_ids: Sequence[int]) -> dict[int, gang_pace.GangPace]:
-    """What is remembered of gangs met for the first time: their beginning, if another service has told of it."""
+    """The pace of gangs this service meets for the first time; their first windows come from a stored `gang_pace` event, if there is one."""
     paces = {job_id: gang_pace.GangPace() for job_id in job_ids}
     running = service.store.attempts(job_ids=job_ids, ended=False) if paces else []
     starts = {a.job_id: a.start_at for a in running if a.job_id in paces and a.start_at is not None}
@@ -103,47 +103,47 @@ def _found(pace: gang_pace.GangPace, ranks: Sequence[rank_rows.RankNow]) -> Iter
         )
 
 
-def _slow(found: slow.SlowRank, node: str | None, n_ranks: int) -> _Finding:
-    times = f"{1 + found.excess_frac:.2f} times " if found.median_s > 0 else "against "
+def _slow(slow_rank: slow.SlowRank, node: str | None, n_ranks: int) -> _Finding:
+    times = f"{1 + slow_rank.excess_frac:.2f} times " if slow_rank.median_s > 0 else "against "
     return _Finding(
         kind="rank_slow",
-        code=found.component,
+        code=slow_rank.component,
         node=node,
-        position=f"slow:{found.rank}:{found.component}",
-        message=f"rank {found.rank} is slow: {COMPONENTS[found.component]} takes it {found.own_s:.3g} s a step, "
-        f"{times}the median of {n_ranks} ranks ({found.median_s:.3g} s); "
-        f"the others wait {found.waited_s:.3g} s for it in each step of {found.step_s:.3g} s",
-        measured=found.own_s,
-        threshold=found.limit_s,
+        position=f"slow:{slow_rank.rank}:{slow_rank.component}",
+        message=f"rank {slow_rank.rank} is slow: {COMPONENTS[slow_rank.component]} takes it {slow_rank.own_s:.3g} s a step, "
+        f"{times}the median of {n_ranks} ranks ({slow_rank.median_s:.3g} s); "
+        f"the others wait {slow_rank.waited_s:.3g} s for it in each step of {slow_rank.step_s:.3g} s",
+        measured=slow_rank.own_s,
+        threshold=slow_rank.limit_s,
         detail={
-            "rank": found.rank,
-            "component": found.component,
-            "median_s": found.median_s,
-            "waited_s": found.waited_s,
-            "step_s": found.step_s,
+            "rank": slow_rank.rank,
+            "component": slow_rank.component,
+            "median_s": slow_rank.median_s,
+            "waited_s": slow_rank.waited_s,
+            "step_s": slow_rank.step_s,
             "ranks": n_ranks,
         },
     )
 
 
-def _drift(found: slow.Drift, pace: gang_pace.GangPace) -> _Finding:
+def _drift(drift: slow.Drift, pace: gang_pace.GangPace) -> _Finding:
     return _Finding(
         kind="gang_drift",
-        code=found.component,
+        code=drift.component,
         node=None,
-        position=f"drift:{found.component}",
-        message=f"the whole job has slowed down: {COMPONENTS[found.component]} takes {found.now_s:.3g} s a step "
-        f"now, {found.first_s:.3g} s at its beginning",
-        measured=found.now_s,
-        threshold=found.limit_s,
-        detail={"component": found.component, "first_s": found.first_s, "ranks": len(pace.windows)},
+        position=f"drift:{drift.component}",
+        message=f"the whole job has slowed down: {COMPONENTS[drift.component]} takes {drift.now_s:.3g} s a step "
+        f"now, {drift.first_s:.3g} s at its beginning",
+        measured=drift.now_s,
+        threshold=drift.limit_s,
+        detail={"component": drift.component, "first_s": drift.first_s, "ranks": len(pace.windows)},
     )
 
 
 def _event(
     service: context.Context, attempt: records.JobAttempt, finding: _Finding
 ) -> records.HealthEvent | None:
-    """What is told of an attempt as an event; None where it has no node."""
+    """The finding as an event of the attempt; None for an attempt without a node."""
     node = finding.node or (attempt.nodes[0] if attempt.nodes else None)
     if node is None:
         return None
