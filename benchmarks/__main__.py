@@ -146,7 +146,7 @@ class Outcome:
     name: str
     state: str
     seconds: float
-    said: str
+    last_line: str
 
 
 def missing(one: Benchmark) -> str:
@@ -158,10 +158,10 @@ def run(one: Benchmark, *, short: bool) -> Outcome:
     """Runs one, its output as it comes, and keeps its last words for the table."""
     lacking = missing(one)
     if lacking:
-        return Outcome(name=one.name, state="left out", seconds=0.0, said=f"needs {lacking}")
+        return Outcome(name=one.name, state="left out", seconds=0.0, last_line=f"needs {lacking}")
     command = one.command(short=short)
     print(f"\n=== {one.name}: {one.about}\n    python {' '.join(command)}", flush=True)
-    began, said = time.monotonic(), ""
+    began, last_line = time.monotonic(), ""
     with subprocess.Popen(
         [sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
@@ -169,17 +169,17 @@ def run(one: Benchmark, *, short: bool) -> Outcome:
         for line in process.stdout:
             print(f"    {line}", end="", flush=True)
             # Closing brackets of a JSON answer say nothing.
-            said = line.strip() if any(c.isalnum() for c in line) else said
+            last_line = line.strip() if any(c.isalnum() for c in line) else last_line
         code = process.wait(DEADLINE_S)
     # A benchmark with a goal says by its exit status that it was missed; that is a result, not a breakdown.
     state = "ok" if code == 0 else f"exit {code}"
-    return Outcome(name=one.name, state=state, seconds=time.monotonic() - began, said=said)
+    return Outcome(name=one.name, state=state, seconds=time.monotonic() - began, last_line=last_line)
 
 
 def table(outcomes: list[Outcome]) -> str:
     """The table of a run, as Markdown."""
     head = f"{datetime.now(UTC):%Y-%m-%d} · {os.cpu_count()} cores · Python {platform.python_version()}"
-    rows = [f"| {o.name} | {o.state} | {o.seconds:.0f} | {o.said[:140]} |" for o in outcomes]
+    rows = [f"| {o.name} | {o.state} | {o.seconds:.0f} | {o.last_line[:140]} |" for o in outcomes]
     return "\n".join([head, "", "| benchmark | state | s | last line |", "|---|---|---|---|", *rows])
 
 

@@ -65,12 +65,12 @@ def cpu_s(pid: int) -> float:
 
 def memory_mib(pid: int) -> tuple[float, float]:
     """(resident, proportional) memory of a process, MiB."""
-    told = dict(
+    fields = dict(
         line.split(":", 1)
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         if ":" in line
     )
-    return int(told["Rss"].split()[0]) / 1024, int(told["Pss"].split()[0]) / 1024
+    return int(fields["Rss"].split()[0]) / 1024, int(fields["Pss"].split()[0]) / 1024
 
 
 @contextlib.contextmanager

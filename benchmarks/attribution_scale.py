@@ -67,9 +67,9 @@ def _reattribute(directory: Path) -> dict[str, Any]:
     given = ds.dataset(directory / "attempts", partitioning="hive").to_table(
         columns=["attempt_id", "label", "state"]
     )
-    told = found.select(["attempt_id", "cause", "domain"]).join(given, "attempt_id")
-    labels, causes = told["label"].to_pylist(), told["cause"].to_pylist()
-    domains, states = told["domain"].to_pylist(), told["state"].to_pylist()
+    joined = found.select(["attempt_id", "cause", "domain"]).join(given, "attempt_id")
+    labels, causes = joined["label"].to_pylist(), joined["cause"].to_pylist()
+    domains, states = joined["domain"].to_pylist(), joined["state"].to_pylist()
     planted = [(a, b) for a, b in zip(labels, causes, strict=True) if a]
     user = [d for a, d, s in zip(labels, domains, states, strict=True) if not a and s == "FAILED"]
     return {

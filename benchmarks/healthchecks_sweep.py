@@ -126,7 +126,7 @@ def main() -> None:
         python = measured(
             args.rounds, lambda: subprocess.run([sys.executable, "-I", "-S", "-c", "pass"], check=True)
         )
-        told: dict[str, object] = {
+        figures: dict[str, object] = {
             "python -I -S -c pass": python,
             "sweep_8_gpu_node": resident(node, args.rounds),
             "sweep_without_gpu_lane": resident(
@@ -139,22 +139,22 @@ def main() -> None:
             "equal_checks_resident": resident(here, args.rounds, EQUAL),
             "equal_checks_cold": cold(list(EQUAL), args.rounds),
         }
-        told["many_nodes"] = many_nodes(scratch, library, args.nodes)
+        figures["many_nodes"] = many_nodes(scratch, library, args.nodes)
         if args.nhc:
-            told["nhc"] = nhc(args.nhc.resolve(), scratch, args.rounds)
-            told["ratios"] = _ratios(told)
-    print(json.dumps(told, indent=2))
+            figures["nhc"] = nhc(args.nhc.resolve(), scratch, args.rounds)
+            figures["ratios"] = _ratios(figures)
+    print(json.dumps(figures, indent=2))
 
 
-def _ratios(told: dict[str, object]) -> dict[str, float]:
-    other = told["nhc"]
+def _ratios(figures: dict[str, object]) -> dict[str, float]:
+    other = figures["nhc"]
     ours = {
         "full_sweep": "sweep_8_gpu_node",
         "equal_resident": "equal_checks_resident",
         "equal_cold": "equal_checks_cold",
     }
     return {
-        f"{name}_{figure}_over_nhc": round(told[key][f"{figure}_ms"] / other[f"{figure}_ms"], 3)  # type: ignore[index]
+        f"{name}_{figure}_over_nhc": round(figures[key][f"{figure}_ms"] / other[f"{figure}_ms"], 3)  # type: ignore[index]
         for name, key in ours.items()
         for figure in ("cpu", "wall")
     }

@@ -112,11 +112,11 @@ def main() -> int:
                 measure(box)  # the first after a reconfiguration waits for it
                 found[kind][setup] += [measure(box) for _ in range(options.jobs // options.blocks)]
         switch(box, original, WITH_US)
-    told = {kind: summary(of) for kind, of in found.items()}
+    summaries = {kind: summary(of) for kind, of in found.items()}
     if options.json:
-        print(json.dumps(told))
+        print(json.dumps(summaries))
         return 0
-    for kind, row in told.items():
+    for kind, row in summaries.items():
         medians = ", ".join(f"{setup} {row['median_ms'][setup]} ms" for setup in SETUPS)
         print(f"{kind}, {row['jobs']} jobs each, medians: {medians}")
         for other, (low, high) in row["more_than_ms"].items():

@@ -37,5 +37,5 @@ def command(checkout: Path, scratch: Path) -> list[str]:
         "NHC_RM": "none",
     }
     log = scratch / "nhc.log"
-    told = [f"{k}={v}" for k, v in settings.items()]
-    return ["/bin/bash", str(checkout / "nhc"), "-a", "-c", str(conf), "-l", str(log), *told]
+    assignments = [f"{k}={v}" for k, v in settings.items()]
+    return ["/bin/bash", str(checkout / "nhc"), "-a", "-c", str(conf), "-l", str(log), *assignments]

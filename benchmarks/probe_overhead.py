@@ -127,12 +127,12 @@ class Subject:
         pid = os.posix_spawn(self.python, argv, dict(self.environment), file_actions=actions)
         os.close(write)
         with os.fdopen(read) as out:
-            said = out.read()
+            output = out.read()
         _, status, used = os.wait4(pid, 0)
         wall_ms = (time.perf_counter_ns() - begin_ns) / 1e6
         if status:
             raise SystemExit(f"{self.name}: {argv[:1]} ended with {status}")
-        return wall_ms, (used.ru_utime + used.ru_stime) * 1e3, said
+        return wall_ms, (used.ru_utime + used.ru_stime) * 1e3, output
 
 
 def difference(base: Sequence[float], other: Sequence[float], *, share: bool = False) -> dict[str, float]:
@@ -157,7 +157,7 @@ def alternate(subjects: Sequence[Subject], code: str, runs: int) -> dict[str, li
 
 
 def _printed(runs: Mapping[str, Sequence[tuple[float, float, str]]]) -> dict[str, list[float]]:
-    return {name: [float(said) for _, _, said in some] for name, some in runs.items()}
+    return {name: [float(output) for _, _, output in some] for name, some in runs.items()}
 
 
 def subjects_of(python: str, scratch: Path, *, theirs: bool) -> tuple[list[Subject], str]:
@@ -222,20 +222,20 @@ def measure(python: str, runs: int, *, theirs: bool) -> dict[str, object]:
 
 def misses(found: Mapping[str, object]) -> list[str]:
     """The goals that ours does not reach."""
-    said = []
+    missed = []
     for figure in ("start_ms", "start_cpu_ms", "rss_mib"):
         value = found[figure]["ours"]  # type: ignore[index]
         # A busy machine makes the wall time of one run anything: missed is what is surely above the goal.
         if value["low" if figure == "start_ms" else "median"] > GOALS[figure]:
-            said.append(f"{figure} +{value['median']:.2f} (goal {GOALS[figure]:g})")
+            missed.append(f"{figure} +{value['median']:.2f} (goal {GOALS[figure]:g})")
     calls = found["calls_frac"]["ours"]  # type: ignore[index]
     if calls["median"] > GOALS["calls_frac"] or calls["low"] > 0.01:
-        said.append(f"call-heavy code +{calls['median']:.1%}")
+        missed.append(f"call-heavy code +{calls['median']:.1%}")
     for state, goal in (("off", GOALS["hook_off_us"]), ("on", GOALS["hook_on_us"])):
         for hook, value in found["hooks_us"][state].items():  # type: ignore[index]
             if value > goal:
-                said.append(f"{hook} hook {state}: {value:.2f} µs (goal {goal:g})")
-    return said
+                missed.append(f"{hook} hook {state}: {value:.2f} µs (goal {goal:g})")
+    return missed
 
 
 _COLUMNS = ("start_ms", "start_cpu_ms", "calls_frac", "rss_mib")

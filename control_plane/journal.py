@@ -22,7 +22,7 @@ class Pass:
     at: datetime = records.doc("when the pass ended")
     duration_s: float = records.doc("wall time, seconds")
     outcome: str = records.doc("ok, unavailable (database or Slurm away) or failed")
-    said: str = records.doc("what it did, or why it could not", default="")
+    message: str = records.doc("what it did, or why it could not", default="")
     n_ok: int = records.doc("passes that went well", default=0)
     n_unavailable: int = records.doc("passes that found the database or Slurm away", default=0)
     n_failed: int = records.doc("passes that ended in an error of ours", default=0)
@@ -42,7 +42,7 @@ class Journal:
             return dict(self._passes)
 
     def note(
-        self, task: str, at: datetime, duration_s: float, said: str, error: Exception | None = None
+        self, task: str, at: datetime, duration_s: float, message: str, error: Exception | None = None
     ) -> Pass:
         """Record one pass; log it when it did something, failed, or recovered."""
         outcome = _outcome(error)
@@ -52,8 +52,8 @@ class Journal:
                 name: getattr(before, name) if before else 0 for name in ("n_ok", "n_unavailable", "n_failed")
             }
             totals[f"n_{outcome}"] += 1
-            words = said if error is None else str(error) or type(error).__name__
-            now = Pass(task=task, at=at, duration_s=duration_s, outcome=outcome, said=words, **totals)
+            words = message if error is None else str(error) or type(error).__name__
+            now = Pass(task=task, at=at, duration_s=duration_s, outcome=outcome, message=words, **totals)
             self._passes[task] = now
         _log(before, now, error)
         return now
@@ -92,24 +92,26 @@ def _outcome(error: Exception | None) -> str:
 
 
 def _log(before: Pass | None, now: Pass, error: Exception | None) -> None:
-    same = before is not None and (before.outcome, before.said) == (now.outcome, now.said)
-    fields = {f.name: getattr(now, f.name) for f in dataclasses.fields(now) if f.name != "at"}
+    same = before is not None and (before.outcome, before.message) == (now.outcome, now.message)
+    # The log's readers know the message as `said`: `message` is the log line's own.
+    names = {f.name: "said" if f.name == "message" else f.name for f in dataclasses.fields(now)}
+    fields = {key: getattr(now, name) for name, key in names.items() if name != "at"}
     if now.outcome == "failed" and not same:
         LOG.error("task failed", exc_info=error, extra={"fields": fields})
     elif now.outcome == "unavailable" and (before is None or before.outcome != "unavailable"):
         LOG.warning("task waits", extra={"fields": fields})
     elif before is not None and before.outcome != "ok" and now.outcome == "ok":
         LOG.warning("task works again", extra={"fields": fields})
-    elif now.outcome == "ok" and now.said:
+    elif now.outcome == "ok" and now.message:
         LOG.info("task", extra={"fields": fields})
 
 
 def one_pass(journal: Journal, task: str, run: object, the_clock: clock.Clock) -> Pass:
     """Run `run()` once, isolated: whatever it raises is recorded and ends nothing else."""
     began = the_clock.monotonic_s()
-    said, error = "", None
+    message, error = "", None
     try:
-        said = run()  # type: ignore[operator]
+        message = run()  # type: ignore[operator]
     except Exception as exc:  # noqa: BLE001 - the isolation every task relies on
         error = exc
-    return journal.note(task, the_clock.now(), the_clock.monotonic_s() - began, said, error)
+    return journal.note(task, the_clock.now(), the_clock.monotonic_s() - began, message, error)

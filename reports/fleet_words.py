@@ -156,8 +156,12 @@ def _ettr(figure: Figure) -> list[str]:
     if figure["ettr"] is None:
         return ["No run has an account yet: ETTR is not known."]
     n = len(figure["runs"])
-    seen = figure["measured_frac"]
-    assumed = "" if seen == 1 else f" (checkpoints and start-up seen in {_share(seen)} of runs, else assumed)"
+    measured_frac = figure["measured_frac"]
+    assumed = (
+        ""
+        if measured_frac == 1
+        else f" (checkpoints and start-up seen in {_share(measured_frac)} of runs, else assumed)"
+    )
     return [f"ETTR of {_jobs(n, 'run')}: {_share(figure['ettr'])} of their time was productive{assumed}."]
 
 

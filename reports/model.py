@@ -226,7 +226,7 @@ def _view(attempt: records.JobAttempt, found: rows.Rows, later: Sequence[records
     evidence = tuple(sorted((e for e in found.evidence if e.event_id in wanted), key=lambda e: e.at))
     others = tuple(e for e in found.others if e.event_id not in wanted and _concerns(attempt, e))
     until = later[0].start_at if later else None
-    seen = {e.node for e in (*evidence, *others)}
+    nodes_with_events = {e.node for e in (*evidence, *others)}
     return AttemptView(
         attempt=attempt,
         verdict=verdict,
@@ -238,7 +238,7 @@ def _view(attempt: records.JobAttempt, found: rows.Rows, later: Sequence[records
         actions=tuple(
             sorted((d for d in found.drains if _acted_on(attempt, d, wanted, until)), key=lambda d: d.at)
         ),
-        quiet_nodes=tuple(n for n in attempt.nodes if n not in seen),
+        quiet_nodes=tuple(n for n in attempt.nodes if n not in nodes_with_events),
         last_seen_at=_last_seen(attempt, found.heartbeats),
     )
 

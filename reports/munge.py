@@ -96,8 +96,8 @@ def _meaning(failed: int) -> type[errors.ProbingError]:
 
 
 def _words(munge: ctypes.CDLL, context: ctypes.c_void_p, failed: int) -> str:
-    said = munge.munge_ctx_strerror(context) or munge.munge_strerror(failed)
-    return (said or b"").decode("utf-8", "replace") or f"error {failed}"
+    message = munge.munge_ctx_strerror(context) or munge.munge_strerror(failed)
+    return (message or b"").decode("utf-8", "replace") or f"error {failed}"
 
 
 def _context(munge: ctypes.CDLL, socket: str) -> ctypes.c_void_p:

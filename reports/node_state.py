@@ -27,8 +27,8 @@ def sentences(
     open_drains = {d.node: d for d in drains if d.action == "drain" and d.state == "done" and not d.ended_at}
     notes = {node: list(_notes(node, beats.get(node), open_drains.get(node), now)) for node in attempt.nodes}
     unwatched = [node for node in attempt.nodes if node not in beats]
-    well = [node for node, said in notes.items() if not said and node in beats]
-    lines = [sentence for said in notes.values() for sentence in said]
+    well = [node for node, texts in notes.items() if not texts and node in beats]
+    lines = [sentence for texts in notes.values() for sentence in texts]
     if unwatched:
         lines.append(
             f"{hostlist.compress(unwatched)}: no agent was ever heard; what happens there is not known."

@@ -77,10 +77,10 @@ def _head(report: model.ReportModel, width: int, brush: paint.Brush) -> Iterator
 def _end_words(report: model.ReportModel, days: bool) -> str:
     if report.end_at:
         return f"ended {phrase.clock_z(report.end_at, with_day=days)}"
-    seen = report.attempts[-1].last_seen_at
-    if seen is None:
+    last_seen_at = report.attempts[-1].last_seen_at
+    if last_seen_at is None:
         return "still running by the last accounting; no agent reports it"
-    return f"still running, last seen {phrase.clock_z(seen, with_day=days)}"
+    return f"still running, last seen {phrase.clock_z(last_seen_at, with_day=days)}"
 
 
 def _ettr(report: model.ReportModel) -> str:

@@ -65,8 +65,8 @@ def run(command: Sequence[str], environment: Mapping[str, str], deadline_s: floa
         finally:
             _end_group(process)
     if process.returncode != 0:
-        said = sanitize.clean(err.decode("utf-8", "replace").strip() or out.decode("utf-8", "replace"), 500)
-        msg = f"{_shown(command)} ended with {process.returncode}: {said}"
+        output = sanitize.clean(err.decode("utf-8", "replace").strip() or out.decode("utf-8", "replace"), 500)
+        msg = f"{_shown(command)} ended with {process.returncode}: {output}"
         raise errors.SlurmUnavailable(msg)
     return out
 

@@ -57,21 +57,24 @@ def findings(text: str) -> list[Finding]:
 
 
 def _release(config: Config) -> Finding:
-    said = config.get("SLURM_VERSION", "")
-    numbers = tuple(int(number) for number in _NUMBER.findall(said)[:2])
+    version = config.get("SLURM_VERSION", "")
+    numbers = tuple(int(number) for number in _NUMBER.findall(version)[:2])
     if len(numbers) < 2 or numbers < TRIED[0]:
         return Finding(
             name="release",
             level="fail",
-            found=said or "unknown",
+            found=version or "unknown",
             why="older than 21.08: its output was never tried",
             fix="upgrade Slurm to 22.05 or later",
         )
     if numbers > TRIED[1]:
         return Finding(
-            name="release", level="note", found=said, why="newer than the releases we were tested on (26.05)"
+            name="release",
+            level="note",
+            found=version,
+            why="newer than the releases we were tested on (26.05)",
         )
-    return Finding(name="release", level="ok", found=said)
+    return Finding(name="release", level="ok", found=version)
 
 
 def _hook(key: str, script: str, level: str, why: str) -> Check:

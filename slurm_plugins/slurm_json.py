@@ -106,15 +106,15 @@ def rows(document: dict[str, Any], key: str) -> list[Any]:
     found = document.get(key)
     if isinstance(found, list):
         return found
-    said = "; ".join(said_errors(document))
-    msg = f"no {key} in it" + (f": {said}" if said else "")
+    message = "; ".join(error_texts(document))
+    msg = f"no {key} in it" + (f": {message}" if message else "")
     raise errors.MalformedInput(msg)
 
 
-def said_errors(document: dict[str, Any]) -> list[str]:
-    """What Slurm put under `errors`, in words."""
-    told = document.get("errors")
-    listed = told if isinstance(told, list) else []
+def error_texts(document: dict[str, Any]) -> list[str]:
+    """The texts of the entries that Slurm put under `errors`."""
+    entries = document.get("errors")
+    listed = entries if isinstance(entries, list) else []
     return [
         ": ".join(filter(None, (text(item.get("error")), text(item.get("description")))))
         for item in listed
@@ -122,15 +122,15 @@ def said_errors(document: dict[str, Any]) -> list[str]:
     ]
 
 
-def job_words(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Who a job is: the fields that Slurm's JSON and pyslurm's dictionaries name alike."""
-    uid = number(told.get("user_id"))
+def job_words(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A job's owner and labels: the fields that Slurm's JSON and pyslurm's dictionaries name alike."""
+    uid = number(fields.get("user_id"))
     return {
-        "name": text(told.get("name")),
-        "user": text(told.get("user_name")) or ("" if uid is None else str(uid)),
+        "name": text(fields.get("name")),
+        "user": text(fields.get("user_name")) or ("" if uid is None else str(uid)),
         "uid": uid,
-        "account": text(told.get("account")),
-        "partition": text(told.get("partition")),
-        "qos": text(told.get("qos")),
-        "reason": text(told.get("state_reason")),
+        "account": text(fields.get("account")),
+        "partition": text(fields.get("partition")),
+        "qos": text(fields.get("qos")),
+        "reason": text(fields.get("state_reason")),
     }

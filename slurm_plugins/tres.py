@@ -19,7 +19,7 @@ def gpus(tres: str) -> int | None:
     """GPUs named in TRES text; None when it names none. The untyped total wins over the sum of the types."""
     total: int | None = None
     typed = 0
-    seen = False
+    any_typed = False
     for item in tres.split(","):
         name, _, value = item.strip().partition("=")
         count = number(value)
@@ -28,8 +28,8 @@ def gpus(tres: str) -> int | None:
         if name == "gres/gpu":
             total = count
         elif name.startswith("gres/gpu:"):
-            typed, seen = typed + count, True
-    return total if total is not None else (typed if seen else None)
+            typed, any_typed = typed + count, True
+    return total if total is not None else (typed if any_typed else None)
 
 
 def gpus_of_gres(gres: str, n_nodes: int) -> int | None:

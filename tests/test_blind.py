@@ -125,7 +125,9 @@ def test_bounds_are_wilsons(k: int, n: int, low: float, high: float) -> None:
 def test_the_page_shows_strangers_first(tmp_path: Path) -> None:
     """Before our own figures and beside them, and written again in its place."""
     own = "# How often\n\nwords\n\n## Real jobs\n\n| cause, of all | 9 / 10 | 90.00% | ≥ 60% |\n"
-    found = [ask.Answer(name="kernel/a", kind="kernel", right=r, said="", expected="") for r in (True, False)]
+    found = [
+        ask.Answer(name="kernel/a", kind="kernel", right=r, answer="", expected="") for r in (True, False)
+    ]
     section = score.section(found, ["joblog/b"], score.own_figures(own), "abc")
     page = score.put(own, section)
     assert page.index("On cases by strangers") < page.index("## Real jobs")

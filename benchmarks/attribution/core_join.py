@@ -89,14 +89,14 @@ def polars(directory: Path) -> pa.Table:
     events = pl.scan_parquet(f"{directory}/events/*/*.parquet").join(
         pl.from_arrow(ranks(directory)).lazy(), on="sort_idx"
     )
-    seen = events.select(
+    event_buckets = events.select(
         "at_us",
         k=pl.col("rank") * SHIFT + pl.col("row"),
         b=(pl.col("at_us") // BUCKET) * n + pl.col("node_idx").cast(pl.Int64),
     )
     inside = pl.col("at_us").is_between(pl.col("end_us") - BEFORE, pl.col("end_us") + AFTER)
     found = (
-        windows.join(seen, on="b")
+        windows.join(event_buckets, on="b")
         .filter(inside)
         .group_by("attempt_id")
         .agg(key=pl.col("k").min(), n=pl.len())

@@ -43,7 +43,7 @@ def main() -> int:
     if args.wrong:
         for one in found:
             if not one.right:
-                print(f"{one.name}\n  expected {one.expected}\n  said     {one.said}")
+                print(f"{one.name}\n  expected {one.expected}\n  said     {one.answer}")
     print("\n".join(score.table(found, missing)))
     if args.write:
         page = score.PAGE.read_text("utf-8")
@@ -102,13 +102,13 @@ def _commit() -> str:
 
 
 def _arguments() -> argparse.Namespace:
-    told = argparse.ArgumentParser(prog="python -m benchmarks.blind")
-    told.add_argument("--cases", type=Path, action="append", default=[], metavar="DIR", help="more cases")
-    told.add_argument("--only", action="append", choices=tuple(cases.CLASSES), help="these classes")
-    told.add_argument("--wrong", action="store_true", help="say what was answered wrongly")
-    told.add_argument("--check", action="store_true", help="read the cases, run none")
-    told.add_argument("--write", action="store_true", help="write the section of docs/campaign.md")
-    return told.parse_args()
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.blind")
+    parser.add_argument("--cases", type=Path, action="append", default=[], metavar="DIR", help="more cases")
+    parser.add_argument("--only", action="append", choices=tuple(cases.CLASSES), help="these classes")
+    parser.add_argument("--wrong", action="store_true", help="say what was answered wrongly")
+    parser.add_argument("--check", action="store_true", help="read the cases, run none")
+    parser.add_argument("--write", action="store_true", help="write the section of docs/campaign.md")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ class Answer:
     name: str
     kind: str
     right: bool
-    said: str
+    answer: str
     expected: str
     certain: bool = False
     """The verdict's word was "certain"."""
@@ -42,20 +42,20 @@ class TextMissing(LookupError):
     """The case's text is not here, only its digest."""
 
 
-def answer(given: cases.Case, database: str) -> Answer:
+def answer(case: cases.Case, database: str) -> Answer:
     """The product's answer; `database` is the URL of an empty database for incidents. Raises TextMissing."""
-    return _ASK[given.kind](given, database)
+    return _ASK[case.kind](case, database)
 
 
-def _text(given: cases.Case, part: str | None = None) -> str:
-    found = given.text(part)
+def _text(case: cases.Case, part: str | None = None) -> str:
+    found = case.text(part)
     if found is None:
-        raise TextMissing(given.name)
+        raise TextMissing(case.name)
     return found
 
 
-def _found(given: cases.Case, reads: str) -> list[dict[str, Any]]:
-    return list(classify.classify_stream(io.BytesIO(_text(given).encode()), reads))
+def _found(case: cases.Case, reads: str) -> list[dict[str, Any]]:
+    return list(classify.classify_stream(io.BytesIO(_text(case).encode()), reads))
 
 
 def _wanted(label: Mapping[str, Any]) -> list[str]:
@@ -63,42 +63,42 @@ def _wanted(label: Mapping[str, Any]) -> list[str]:
     return [*first, *map(str, label.get("also", ()))]
 
 
-def _kernel(given: cases.Case, _: str) -> Answer:
-    found = _found(given, "kernel")
-    wanted = _wanted(given.label)
+def _kernel(case: cases.Case, _: str) -> Answer:
+    found = _found(case, "kernel")
+    wanted = _wanted(case.label)
     loud = [f for f in found if f["severity"] != "info"]
     names = {n for f in found for n in (f["kind"], f"{f['kind']}/{f['code']}")}
     right = bool(names & set(wanted)) or ("harmless" in wanted and not loud)
-    said = ", ".join(f"{f['kind']}/{f['code']} {f['severity']}" for f in found) or "nothing"
-    return _made(given, right, said, " or ".join(wanted))
+    answer = ", ".join(f"{f['kind']}/{f['code']} {f['severity']}" for f in found) or "nothing"
+    return _made(case, right, answer, " or ".join(wanted))
 
 
-def _quoted(given: cases.Case, _: str) -> Answer:
-    reads = str(given.given.get("reads", "kernel"))
-    found = _found(given, reads)
+def _quoted(case: cases.Case, _: str) -> Answer:
+    reads = str(case.given.get("reads", "kernel"))
+    found = _found(case, reads)
     loud = [f for f in found if f.get("severity", "info") != "info" or f.get("first_cause")]
-    said = ", ".join(f"{f['kind']} in line {f['line']}" for f in loud) or "nothing"
-    return _made(given, not loud, said, "nothing")
+    answer = ", ".join(f"{f['kind']} in line {f['line']}" for f in loud) or "nothing"
+    return _made(case, not loud, answer, "nothing")
 
 
-def _healthy(given: cases.Case, _: str) -> Answer:
-    loud = [f for f in _found(given, "joblog") if f["first_cause"]]
-    said = ", ".join(f"{f['kind']} in line {f['line']}" for f in loud) or "nothing"
-    return _made(given, not loud, said, "nothing")
+def _healthy(case: cases.Case, _: str) -> Answer:
+    loud = [f for f in _found(case, "joblog") if f["first_cause"]]
+    answer = ", ".join(f"{f['kind']} in line {f['line']}" for f in loud) or "nothing"
+    return _made(case, not loud, answer, "nothing")
 
 
-def _joblog(given: cases.Case, _: str) -> Answer:
-    first = next((f for f in _found(given, "joblog") if f["first_cause"]), None)
-    label, lines = given.label, _text(given).split("\n")
+def _joblog(case: cases.Case, _: str) -> Answer:
+    first = next((f for f in _found(case, "joblog") if f["first_cause"]), None)
+    label, lines = case.label, _text(case).split("\n")
     if first is None:
-        return _made(given, False, "no first cause", str(label.get("first") or label["expected"]))
+        return _made(case, False, "no first cause", str(label.get("first") or label["expected"]))
     cause = _cause_of(str(first["kind"]))
     line = lines[int(first["line"]) - 1] if 0 < int(first["line"]) <= len(lines) else ""
     right = str(label.get("first", "")) in line
     right = right and (not _wanted(label) or bool({cause, str(first["kind"])} & set(_wanted(label))))
     expected = " / ".join(s for s in (str(label.get("first", "")), " or ".join(_wanted(label))) if s)
     return _made(
-        given, right, f"{first['kind']} ({cause}) in line {first['line']}: {line.strip()[:80]}", expected
+        case, right, f"{first['kind']} ({cause}) in line {first['line']}: {line.strip()[:80]}", expected
     )
 
 
@@ -111,48 +111,48 @@ def _cause_of(kind: str) -> str:
     return findings.find(event).cause
 
 
-def _dumps(given: cases.Case, _: str) -> Answer:
-    parts = given.given["files"]
+def _dumps(case: cases.Case, _: str) -> Answer:
+    parts = case.given["files"]
     dumps = []
     for name in parts:
         rank = dump_files.rank_of(name)
         if rank is None:
-            raise cases.BadCase(f"{given.path}: {name} names no rank; dumps are called name_<rank>")
-        dumps.append(model.parse(rank, _text(given, f"files/{name}").encode()))
-    said = flight.judge(dumps)
-    wanted = tuple(sorted(int(r) for r in given.label["ranks"]))
-    kinds = _wanted(given.label)
-    right = said.ranks == wanted and (not kinds or said.kind in kinds)
+            raise cases.BadCase(f"{case.path}: {name} names no rank; dumps are called name_<rank>")
+        dumps.append(model.parse(rank, _text(case, f"files/{name}").encode()))
+    verdict = flight.judge(dumps)
+    wanted = tuple(sorted(int(r) for r in case.label["ranks"]))
+    kinds = _wanted(case.label)
+    right = verdict.ranks == wanted and (not kinds or verdict.kind in kinds)
     return _made(
-        given, right, f"{said.kind} {list(said.ranks)}", f"{' or '.join(kinds)} {list(wanted)}".strip()
+        case, right, f"{verdict.kind} {list(verdict.ranks)}", f"{' or '.join(kinds)} {list(wanted)}".strip()
     )
 
 
-def _incident(given: cases.Case, database: str) -> Answer:
+def _incident(case: cases.Case, database: str) -> Answer:
     with db_store.Store.open(database, upgrade=True) as store:
-        attempt, verdict = _verdict(given, store)
-    label = given.label
+        attempt, verdict = _verdict(case, store)
+    label = case.label
     expected = " or ".join(_wanted(label)) + (f" on {label['node']}" if "node" in label else "")
     if verdict is None:
-        return _made(given, "none" in _wanted(label), f"no verdict ({attempt.state})", expected)
+        return _made(case, "none" in _wanted(label), f"no verdict ({attempt.state})", expected)
     right = verdict.cause in _wanted(label)
     right = right and label.get("node", verdict.node) == verdict.node
     right = right and str(verdict.domain) == label.get("domain", str(verdict.domain))
     right = right and _ORDER.index(verdict.confidence) >= _ORDER.index(label.get("most", "certain"))
-    said = f"{verdict.cause} on {verdict.node}, {verdict.confidence}, {verdict.domain}: {verdict.summary}"
-    made = _made(given, right, said, expected)
+    answer = f"{verdict.cause} on {verdict.node}, {verdict.confidence}, {verdict.domain}: {verdict.summary}"
+    made = _made(case, right, answer, expected)
     return made if verdict.confidence != "certain" else Answer(**{**vars(made), "certain": True})
 
 
-def _verdict(given: cases.Case, store: db_store.Store) -> tuple[records.JobAttempt, records.Verdict | None]:
+def _verdict(case: cases.Case, store: db_store.Store) -> tuple[records.JobAttempt, records.Verdict | None]:
     """The import and the judgement, as `probing-ctl import` and `attribute` do them."""
     with tempfile.TemporaryDirectory(prefix="blind-") as scratch:
-        order = _order(given, Path(scratch))
+        order = _order(case, Path(scratch))
         load.load(store, order)
     attempts = store.attempts()
     ends = [a.end_at for a in attempts if a.end_at]
     attribute.attribute(store, at=_At(max(ends) + timedelta(hours=1)) if ends else clock.SYSTEM)
-    attempt = load.attempt_of(store, str(given.label["job"]))
+    attempt = load.attempt_of(store, str(case.label["job"]))
     made = [v for v in store.verdicts(job_ids=[attempt.job_id]) if v.submit_at == attempt.submit_at]
     return attempt, made[0] if made else None
 
@@ -167,12 +167,12 @@ class _At(clock.SystemClock):
         return self.at
 
 
-def _order(given: cases.Case, scratch: Path) -> load.Order:
-    parts = given.given
+def _order(case: cases.Case, scratch: Path) -> load.Order:
+    parts = case.given
 
     def file(part: str) -> Path:
         path = scratch / part.replace("/", "-")
-        path.write_text(_text(given, part))
+        path.write_text(_text(case, part))
         return path
 
     zone = load.zone_of(parts.get("timezone"))
@@ -193,9 +193,9 @@ def _order(given: cases.Case, scratch: Path) -> load.Order:
     )
 
 
-def _made(given: cases.Case, right: bool, said: str, expected: str) -> Answer:
+def _made(case: cases.Case, right: bool, answer: str, expected: str) -> Answer:
     return Answer(
-        name=given.name, kind=given.kind, right=right, said=json.dumps(said)[1:-1], expected=expected
+        name=case.name, kind=case.kind, right=right, answer=json.dumps(answer)[1:-1], expected=expected
     )
 
 

@@ -71,14 +71,14 @@ _REAL = (
 
 
 def _arguments() -> argparse.Namespace:
-    told = argparse.ArgumentParser(prog="python -m benchmarks.campaign")
-    told.add_argument("--replayed", type=int, default=5000)
-    told.add_argument("--jobs", type=int, default=320)
-    told.add_argument("--minutes", type=float, default=40.0, help="no further real job is begun after this")
-    told.add_argument("--seed", type=int, default=SEED)
-    told.add_argument("--keep", type=Path, help="file of all cases (JSON)")
-    told.add_argument("--write", action="store_true", help="write docs/campaign.md")
-    return told.parse_args()
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.campaign")
+    parser.add_argument("--replayed", type=int, default=5000)
+    parser.add_argument("--jobs", type=int, default=320)
+    parser.add_argument("--minutes", type=float, default=40.0, help="no further real job is begun after this")
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--keep", type=Path, help="file of all cases (JSON)")
+    parser.add_argument("--write", action="store_true", help="write docs/campaign.md")
+    return parser.parse_args()
 
 
 def _tell(part: page.Part, say) -> None:  # type: ignore[no-untyped-def]
@@ -97,7 +97,7 @@ def _kept(path: Path | None, parts: dict[str, page.Part]) -> dict[str, page.Part
             "title": p.title,
             "failed": list(p.failed),
             "ran": p.ran,
-            "cases": [dataclasses.asdict(c) for c in p.cases],
+            "cases": [_row(c) for c in p.cases],
         }
         for k, p in parts.items()
     }
@@ -114,8 +114,15 @@ def _kept(path: Path | None, parts: dict[str, page.Part]) -> dict[str, page.Part
     }
 
 
+def _row(case: score.Judged) -> dict[str, object]:
+    """A case as it stands in the file, where the verdict's cause is `said`."""
+    return {"said" if k == "verdict_cause" else k: v for k, v in dataclasses.asdict(case).items()}
+
+
 def _case(row: dict[str, object]) -> score.Judged:
+    """The case that `_row` made."""
     row = {**row, "causes": tuple(row["causes"])}  # type: ignore[arg-type]
+    row["verdict_cause"] = row.pop("said")
     row["domain"], row["said_domain"] = (
         records.Domain(str(row["domain"])),
         records.Domain(str(row["said_domain"])),

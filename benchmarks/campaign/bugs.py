@@ -54,13 +54,13 @@ def import_error(s: Story) -> None:
     """A package that is not there."""
     s.is_caused(USER, "user_error")
     s.ran_s = s.rng.uniform(5, 90)
-    said = s.rng.choice(
+    error = s.rng.choice(
         [
             "ModuleNotFoundError: No module named 'flash_attn'",
             "ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory",
         ]
     )
-    _fails(s, words.traceback(s.rng, said), None)
+    _fails(s, words.traceback(s.rng, error), None)
 
 
 @kind("CUDA out of memory", "bug")
@@ -68,8 +68,8 @@ def cuda_oom(s: Story) -> None:
     """The batch is too large."""
     s.is_caused(USER, "oom_gpu")
     rank = _rank(s)
-    said = f"torch.{s.rng.choice(['cuda.', ''])}OutOfMemoryError: CUDA out of memory. Tried to allocate {s.rng.uniform(0.1, 40):.2f} GiB. GPU 0 has a total capacity of 79.11 GiB of which 1.02 GiB is free."
-    _fails(s, words.prefixed(words.traceback(s.rng, said), rank), rank)
+    error = f"torch.{s.rng.choice(['cuda.', ''])}OutOfMemoryError: CUDA out of memory. Tried to allocate {s.rng.uniform(0.1, 40):.2f} GiB. GPU 0 has a total capacity of 79.11 GiB of which 1.02 GiB is free."
+    _fails(s, words.prefixed(words.traceback(s.rng, error), rank), rank)
 
 
 def _oom_lines(s: Story, node: str, before_s: float) -> None:
@@ -91,10 +91,10 @@ def host_oom(s: Story) -> None:
     _oom_lines(s, node, s.rng.uniform(0.2, 15))
     if s.rng.random() < 0.7:
         s.state = "OUT_OF_MEMORY"
-        said = [
+        lines = [
             f"slurmstepd: error: Detected 1 oom_kill event in StepId={s.job_id}.0. Some of the step tasks have been OOM Killed."
         ]
-        _fails(s, said, None, code=0 if s.rng.random() < 0.5 else 137, signal="Out Of Memory")
+        _fails(s, lines, None, code=0 if s.rng.random() < 0.5 else 137, signal="Out Of Memory")
     else:
         _fails(s, [], None, code=137, signal="Killed")
 
@@ -104,11 +104,11 @@ def loader_oom(s: Story) -> None:
     """A data-loader worker is killed, the program fails on it."""
     s.is_caused(USER, "oom_host")
     _oom_lines(s, s.nodes[0], s.rng.uniform(0.5, 20))
-    said = words.traceback(
+    lines = words.traceback(
         s.rng,
         f"RuntimeError: DataLoader worker (pid {s.rng.randrange(999, 9999)}) is killed by signal: Killed.",
     )
-    _fails(s, said, None)
+    _fails(s, lines, None)
 
 
 @kind("illegal memory access", "bug")
@@ -209,14 +209,14 @@ def left_behind(s: Story) -> None:
 def quota(s: Story) -> None:
     """The user's quota is full."""
     s.is_caused(USER, "user_error")
-    said = s.rng.choice(
+    error = s.rng.choice(
         [
             "OSError: [Errno 122] Disk quota exceeded: '/home/u/ckpt/last.pt'",
             "RuntimeError: [enforce fail at inline_container.cc:603] . unexpected pos 64 vs 0",
             "OSError: [Errno 28] No space left on device: '/home/u/ckpt/last.pt'",
         ]
     )
-    _fails(s, words.traceback(s.rng, said), None)
+    _fails(s, words.traceback(s.rng, error), None)
 
 
 @kind("just an exit code", "bug")

@@ -54,7 +54,7 @@ def placed(n: int, n_nodes: int, seed: int) -> list[story.Story]:
     rng = random.Random(f"fleet:{seed}")
     free = [(BEGIN + timedelta(seconds=rng.uniform(0, 40_000)), f"gpu{i:04d}") for i in range(n_nodes)]
     heapq.heapify(free)
-    told = []
+    stories = []
     for one in replay.stories(range(n), seed):
         mine = {old: heapq.heappop(free) for old in one.nodes}
         one.end_at = max(at for at, _ in mine.values()) + GAP + timedelta(seconds=round(one.ran_s))
@@ -62,33 +62,35 @@ def placed(n: int, n_nodes: int, seed: int) -> list[story.Story]:
         _move(one, {old: name for old, (_, name) in mine.items()})
         for _, name in mine.values():
             heapq.heappush(free, (one.end_at + GAP, name))
-        told.append(one)
-    return sorted(told, key=lambda s: (s.end_at, s.number))
+        stories.append(one)
+    return sorted(stories, key=lambda s: (s.end_at, s.number))
 
 
-def _clip(told: story.Story, since: dict[str, datetime]) -> None:
+def _clip(the_story: story.Story, since: dict[str, datetime]) -> None:
     """Faults of a time when another job had the node would be that one's, and its label wrong: they are left out.
 
     What stood since before began at the earliest when the node became free.
     """
 
     def after_others(node: str, before_s: float) -> bool:
-        return node not in since or told.end_at - timedelta(seconds=before_s) >= since[node]
+        return node not in since or the_story.end_at - timedelta(seconds=before_s) >= since[node]
 
     def reach_s(node: str, before_s: float) -> float:
-        return min(before_s, (told.end_at - since[node]).total_seconds()) if node in since else before_s
+        return min(before_s, (the_story.end_at - since[node]).total_seconds()) if node in since else before_s
 
-    told.lines = [x for x in told.lines if after_others(x.node, x.before_s)]
-    told.readings = [r for r in told.readings if after_others(r.node, r.before_s)]
-    told.standing = [dataclasses.replace(r, before_s=reach_s(r.node, r.before_s)) for r in told.standing]
+    the_story.lines = [x for x in the_story.lines if after_others(x.node, x.before_s)]
+    the_story.readings = [r for r in the_story.readings if after_others(r.node, r.before_s)]
+    the_story.standing = [
+        dataclasses.replace(r, before_s=reach_s(r.node, r.before_s)) for r in the_story.standing
+    ]
 
 
-def _move(told: story.Story, names: dict[str, str]) -> None:
-    """The story with these names for its nodes; others it tells of are nodes that run nothing."""
+def _move(the_story: story.Story, names: dict[str, str]) -> None:
+    """Gives the story's nodes these names; a node that it mentions and does not run on becomes an idle one."""
 
     def node(name: str) -> str:
         if name not in names:
-            names[name] = f"idle{told.rng.randrange(IDLE):03d}"
+            names[name] = f"idle{the_story.rng.randrange(IDLE):03d}"
         return names[name]
 
     def text(line: str) -> str:
@@ -96,53 +98,53 @@ def _move(told: story.Story, names: dict[str, str]) -> None:
             line = line.replace(old, new)
         return line
 
-    told.nodes = [node(n) for n in told.nodes]
-    told.lines = [dataclasses.replace(x, node=node(x.node)) for x in told.lines]
-    told.readings = [dataclasses.replace(r, node=node(r.node)) for r in told.readings]
-    told.standing = [dataclasses.replace(r, node=node(r.node)) for r in told.standing]
-    told.silent = {node(n): s for n, s in told.silent.items()}
-    told.failed_node = told.failed_node and node(told.failed_node)
-    told.broken = told.broken and node(told.broken)
-    told.lines = [dataclasses.replace(x, text=text(x.text)) for x in told.lines]
-    told.log = [text(line) for line in told.log]
+    the_story.nodes = [node(n) for n in the_story.nodes]
+    the_story.lines = [dataclasses.replace(x, node=node(x.node)) for x in the_story.lines]
+    the_story.readings = [dataclasses.replace(r, node=node(r.node)) for r in the_story.readings]
+    the_story.standing = [dataclasses.replace(r, node=node(r.node)) for r in the_story.standing]
+    the_story.silent = {node(n): s for n, s in the_story.silent.items()}
+    the_story.failed_node = the_story.failed_node and node(the_story.failed_node)
+    the_story.broken = the_story.broken and node(the_story.broken)
+    the_story.lines = [dataclasses.replace(x, text=text(x.text)) for x in the_story.lines]
+    the_story.log = [text(line) for line in the_story.log]
 
 
-def attempts_of(told: story.Story) -> list[records.JobAttempt]:
+def attempts_of(the_story: story.Story) -> list[records.JobAttempt]:
     """The job, and on a shared node the neighbour that has the other GPUs."""
-    mine = replay.attempt_of(told, live=True)
-    if not told.shape.shared:
+    mine = replay.attempt_of(the_story, live=True)
+    if not the_story.shape.shared:
         return [mine]
-    others = tuple(story.gpu_uuid(told.nodes[0], g) for g in range(8) if g not in told.held)
+    others = tuple(story.gpu_uuid(the_story.nodes[0], g) for g in range(8) if g not in the_story.held)
     beside = dataclasses.replace(
         mine,
-        job_id=1_000_000 + told.number,
+        job_id=1_000_000 + the_story.number,
         state="COMPLETED",
         exit_code=0,
         exit_signal=0,
-        end_at=told.end_at + timedelta(hours=1),
+        end_at=the_story.end_at + timedelta(hours=1),
         n_gpus=len(others),
-        gpus={told.nodes[0]: others},
+        gpus={the_story.nodes[0]: others},
         user="zoe",
         cancelled_by=None,
     )
     return [mine, beside]
 
 
-def events_of(told: story.Story) -> Iterator[records.HealthEvent]:
-    """Everything written down of it; a node with a hard fault is mended and restarted before the next job gets it."""
-    attempt = replay.attempt_of(told, live=True)
-    stood = list(replay.readings(told, told.standing))
-    found = [*stood, *replay.events_of(told, attempt, "live")]
+def events_of(the_story: story.Story) -> Iterator[records.HealthEvent]:
+    """All events of the story; a node with a hard fault is mended and restarted before the next job gets it."""
+    attempt = replay.attempt_of(the_story, live=True)
+    stood = list(replay.readings(the_story, the_story.standing))
+    found = [*stood, *replay.events_of(the_story, attempt, "live")]
     for number, event in enumerate(found):
         # One node's numbers begin anew with every story: the story's own makes them one node's again.
-        position = f"{told.number}:{number}"
+        position = f"{the_story.number}:{number}"
         yield dataclasses.replace(
             event, event_id=records.make_event_id(replay.CLUSTER, event.node, event.source, position)
         )
     for node in sorted({e.node for e in found if e.severity is records.Severity.HIGH}):
-        at = told.end_at + GAP - timedelta(seconds=1)
+        at = the_story.end_at + GAP - timedelta(seconds=1)
         yield records.HealthEvent(
-            event_id=records.make_event_id(replay.CLUSTER, node, "kernel", f"{told.number}:boot"),
+            event_id=records.make_event_id(replay.CLUSTER, node, "kernel", f"{the_story.number}:boot"),
             cluster=replay.CLUSTER, node=node, at=at, observed_at=at, kind="node_boot", severity=records.Severity.INFO,
             source="kernel", message="restarted",
         )  # fmt: skip
@@ -166,7 +168,7 @@ def noise(n: int, n_nodes: int, until: datetime, seed: int) -> Iterator[records.
         )  # fmt: skip
 
 
-def run(told: list[story.Story], n_nodes: int, n_noise: int, seed: int) -> list[score.Judged]:
+def run(stories: list[story.Story], n_nodes: int, n_noise: int, seed: int) -> list[score.Judged]:
     """The stories judged as they end, beside their labels."""
     home = Path(tempfile.mkdtemp(prefix="probing-campaign-pg-"))
     home.chmod(0o755)
@@ -174,21 +176,21 @@ def run(told: list[story.Story], n_nodes: int, n_noise: int, seed: int) -> list[
         url = embedded.ensure(home)
         migrate.upgrade(url)
         with store.Store.open(url) as opened:
-            return _judged(opened, told, n_nodes, n_noise, seed)
+            return _judged(opened, stories, n_nodes, n_noise, seed)
     finally:
         embedded.stop(home)
         shutil.rmtree(home, ignore_errors=True)
 
 
 def _judged(
-    opened: store.Store, told: list[story.Story], n_nodes: int, n_noise: int, seed: int
+    opened: store.Store, stories: list[story.Story], n_nodes: int, n_noise: int, seed: int
 ) -> list[score.Judged]:
-    last = told[-1].end_at + 2 * TICK
+    last = stories[-1].end_at + 2 * TICK
     bulk.load_events(opened.url, noise(n_noise, n_nodes, last, seed))
     _beat(opened, {f"gpu{i:04d}": last for i in range(n_nodes)})
-    by_job = {t.job_id: t for t in told}
+    by_job = {t.job_id: t for t in stories}
     found: list[score.Judged] = []
-    now, waiting = BEGIN, list(reversed(told))
+    now, waiting = BEGIN, list(reversed(stories))
     while waiting:
         now += TICK
         ended: list[story.Story] = []
@@ -229,14 +231,14 @@ def main() -> int:
     asked.add_argument("--noise", type=int, default=100_000)
     asked.add_argument("--seed", type=int, default=SEED)
     given = asked.parse_args()
-    told = placed(given.stories, given.nodes, given.seed)
-    days = (told[-1].end_at - BEGIN).total_seconds() / 86400
+    stories = placed(given.stories, given.nodes, given.seed)
+    days = (stories[-1].end_at - BEGIN).total_seconds() / 86400
     print(
-        f"{len(told)} stories on {given.nodes} nodes over {days:.1f} days, {given.noise} events of noise",
+        f"{len(stories)} stories on {given.nodes} nodes over {days:.1f} days, {given.noise} events of noise",
         flush=True,
     )
     began = time.process_time()
-    cases = run(told, given.nodes, given.noise, given.seed)
+    cases = run(stories, given.nodes, given.noise, given.seed)
     print(f"{len(cases)} judged, {time.process_time() - began:.0f} CPU s")
     print(score.text(cases))
     return 0

@@ -91,8 +91,8 @@ def _part(part: Part) -> list[str]:
         "|---|---|---|",
     ]
     lines += [
-        f"| `{true}` | `{said}` | {n} |"
-        for (true, said), n in sorted(wrong.items(), key=lambda w: (-w[1], w[0]))
+        f"| `{true}` | `{verdict}` | {n} |"
+        for (true, verdict), n in sorted(wrong.items(), key=lambda w: (-w[1], w[0]))
     ] or ["| – | – | 0 |"]
     if part.failed:
         lines += [

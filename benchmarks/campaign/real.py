@@ -110,17 +110,17 @@ class Campaign:
             self._repair(nodes, kind)
 
     def _one(self, number: int, rng: random.Random, kind: real_kinds.RealKind, nodes: tuple[str, ...]) -> Ran:
-        told = story.Story(
+        the_story = story.Story(
             rng=rng, shape=story.Shape(name="", nodes=len(nodes), gpus=8), number=number, ran_s=100_000.0
         )
-        told.nodes, told.held = list(nodes), tuple(range(8))
+        the_story.nodes, the_story.held = list(nodes), tuple(range(8))
         gpus = rng.choice([1, 8]) if len(nodes) == 1 and not kind.whole_nodes else 8
         jobs = self._box.layout.jobs
         go, tail = jobs / f"go-{number}", jobs / f"tail-{number}"
-        kind.tells(told)
+        kind.tells(the_story)
         # Who waits for a node that is gone does so until Slurm gives it up.
-        end = kind.end or ("sleep 600" if kind.crashes else f"exit {told.exit_code or 1}")
-        tail.write_text("\n".join(told.log) + "\n" if told.log else "")
+        end = kind.end or ("sleep 600" if kind.crashes else f"exit {the_story.exit_code or 1}")
+        tail.write_text("\n".join(the_story.log) + "\n" if the_story.log else "")
         script = f"echo step 1; echo step 2\nuntil [ -e {go} ]; do sleep 0.2; done\ncat {tail}\n{end}"
         job_id = self._box.submit(
             script,
@@ -208,11 +208,11 @@ def _score(ran: Ran, verdict: records.Verdict | None) -> score.Judged:
     if verdict is None:
         return score.Judged(
             kind=ran.kind.name, group=ran.kind.group, shape=shape, noisy=bool(ran.noise), path="real", causes=ran.kind.causes, domain=ran.kind.domain,
-            said="(no verdict)", said_domain=records.Domain.UNKNOWN, confidence=records.Confidence.UNKNOWN, note=f"job {ran.job_id}",
+            verdict_cause="(no verdict)", said_domain=records.Domain.UNKNOWN, confidence=records.Confidence.UNKNOWN, note=f"job {ran.job_id}",
         )  # fmt: skip
     named = verdict.node is not None and ran.broken is not None
     return score.Judged(
         kind=ran.kind.name, group=ran.kind.group, shape=shape, noisy=bool(ran.noise), path="real", causes=ran.kind.causes, domain=ran.kind.domain,
-        said=verdict.cause, said_domain=verdict.domain, confidence=verdict.confidence, node_right=verdict.node == ran.broken if named else None,
+        verdict_cause=verdict.cause, said_domain=verdict.domain, confidence=verdict.confidence, node_right=verdict.node == ran.broken if named else None,
         note=f"job {ran.job_id} on {','.join(ran.nodes)} noise={','.join(ran.noise)}: {verdict.summary} | {'; '.join(verdict.ruled_out[:3])}",
     )  # fmt: skip

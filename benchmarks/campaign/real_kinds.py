@@ -83,9 +83,9 @@ def _cuda(*what: str) -> Tells:
     return tell
 
 
-def _python(*said: str) -> Tells:
+def _python(*messages: str) -> Tells:
     def tell(s: Story) -> None:
-        s.log += words.traceback(s.rng, s.rng.choice(said)) + words.srun_end(s.rng, s, 1)
+        s.log += words.traceback(s.rng, s.rng.choice(messages)) + words.srun_end(s.rng, s, 1)
 
     return tell
 

@@ -52,8 +52,8 @@ def run(n: int, seed: int) -> Iterator[score.Judged]:
 
 
 def _chunk(first: int, until: int, seed: int) -> list[score.Judged]:
-    told = stories(range(first, until), seed)
-    return [judged(t, "files" if t.rng.random() < FILES_SHARE else "live") for t in told]
+    of_chunk = stories(range(first, until), seed)
+    return [judged(t, "files" if t.rng.random() < FILES_SHARE else "live") for t in of_chunk]
 
 
 def make(name: str, rng: random.Random, number: int, *, noisy: bool) -> story.Story:
@@ -62,86 +62,88 @@ def make(name: str, rng: random.Random, number: int, *, noisy: bool) -> story.St
     shapes = [
         s for s in story.SHAPES if s.nodes >= wanted.least_nodes and (s.gpus == 8 or not wanted.whole_nodes)
     ]
-    told = story.Story(rng=rng, shape=rng.choice(shapes), number=number, kind=name)
-    wanted.tell(told)
+    the_story = story.Story(rng=rng, shape=rng.choice(shapes), number=number, kind=name)
+    wanted.tell(the_story)
     if noisy:
-        noise.add(told)
-    return told
+        noise.add(the_story)
+    return the_story
 
 
-def judged(told: story.Story, path: str) -> score.Judged:
+def judged(the_story: story.Story, path: str) -> score.Judged:
     """The verdict on a story; `path` is live or files."""
-    attempt = attempt_of(told, live=path == "live")
+    attempt = attempt_of(the_story, live=path == "live")
     last = attempt.end_at
     assert last is not None
-    heard = {n: last - timedelta(seconds=told.silent.get(n, -20.0)) for n in told.nodes}
+    heard = {n: last - timedelta(seconds=the_story.silent.get(n, -20.0)) for n in the_story.nodes}
     case = cases.Case(
         attempt=attempt,
-        events=tuple(events_of(told, attempt, path)),
-        standing=tuple(readings(told, told.standing)),
-        shared={told.nodes[0]: ((attempt.submit_at, None),)} if told.shape.shared else {},
+        events=tuple(events_of(the_story, attempt, path)),
+        standing=tuple(readings(the_story, the_story.standing)),
+        shared={the_story.nodes[0]: ((attempt.submit_at, None),)} if the_story.shape.shared else {},
         watched=heard,
     )
     verdict = judge.judge(case, made_at=last + timedelta(minutes=6))
     assert verdict is not None
-    return scored(told, verdict, path)
+    return scored(the_story, verdict, path)
 
 
-def events_of(told: story.Story, attempt: records.JobAttempt, path: str) -> Iterator[records.HealthEvent]:
-    """What is written down of it, but for what stood since before."""
-    yield from kernel_events(told, path)
-    yield from readings(told, told.readings)
-    yield from log_events(told, attempt, path)
+def events_of(
+    the_story: story.Story, attempt: records.JobAttempt, path: str
+) -> Iterator[records.HealthEvent]:
+    """The story's events, without its standing readings."""
+    yield from kernel_events(the_story, path)
+    yield from readings(the_story, the_story.readings)
+    yield from log_events(the_story, attempt, path)
 
 
-def scored(told: story.Story, verdict: records.Verdict, path: str) -> score.Judged:
+def scored(the_story: story.Story, verdict: records.Verdict, path: str) -> score.Judged:
     """The verdict beside the label."""
-    broken = broken_node(told)
+    broken = broken_node(the_story)
     return score.Judged(
-        kind=told.kind,
-        group=story.KINDS[told.kind].group,
-        shape=told.shape.name,
-        noisy=bool(told.noise),
+        kind=the_story.kind,
+        group=story.KINDS[the_story.kind].group,
+        shape=the_story.shape.name,
+        noisy=bool(the_story.noise),
         path=path,
-        causes=told.causes,
-        domain=told.domain,
-        said=verdict.cause,
+        causes=the_story.causes,
+        domain=the_story.domain,
+        verdict_cause=verdict.cause,
         said_domain=verdict.domain,
         confidence=verdict.confidence,
         node_right=None if broken is None or verdict.node is None else verdict.node == broken,
-        note=f"#{told.number} {told.state} {told.exit_code} noise={','.join(told.noise)}: {verdict.summary} | {'; '.join(verdict.ruled_out[:3])}",
+        note=f"#{the_story.number} {the_story.state} {the_story.exit_code} noise={','.join(the_story.noise)}: {verdict.summary} | {'; '.join(verdict.ruled_out[:3])}",
     )
 
 
-def broken_node(told: story.Story) -> str | None:
+def broken_node(the_story: story.Story) -> str | None:
     """The node at fault; None where it is nobody's or many."""
-    return told.broken
+    return the_story.broken
 
 
-def attempt_of(told: story.Story, *, live: bool) -> records.JobAttempt:
-    """The attempt as accounting tells it; live, the Prolog told its GPUs."""
-    start = told.end_at - timedelta(seconds=told.ran_s)
-    held = {n: tuple(story.gpu_uuid(n, g) for g in told.held) for n in told.nodes}
+def attempt_of(the_story: story.Story, *, live: bool) -> records.JobAttempt:
+    """The attempt as accounting records it; a live one has its GPUs from the Prolog."""
+    start = the_story.end_at - timedelta(seconds=the_story.ran_s)
+    held = {n: tuple(story.gpu_uuid(n, g) for g in the_story.held) for n in the_story.nodes}
     return records.JobAttempt(
         cluster=CLUSTER,
-        job_id=told.job_id,
+        job_id=the_story.job_id,
         submit_at=start - timedelta(seconds=90),
         eligible_at=start - timedelta(seconds=90),
         start_at=start,
-        end_at=told.end_at,
-        state=told.state,
-        exit_code=told.exit_code,
-        exit_signal=told.exit_signal,
-        reason=told.reason,
-        failed_node=told.failed_node,
-        cancelled_by=told.cancelled_by,
-        nodes=tuple(told.nodes),
-        n_gpus=told.ranks,
+        end_at=the_story.end_at,
+        state=the_story.state,
+        exit_code=the_story.exit_code,
+        exit_signal=the_story.exit_signal,
+        reason=the_story.reason,
+        failed_node=the_story.failed_node,
+        cancelled_by=the_story.cancelled_by,
+        nodes=tuple(the_story.nodes),
+        n_gpus=the_story.ranks,
         gpus=held if live else None,
-        user=told.user,
+        user=the_story.user,
         partition="gpu",
-        time_limit_s=told.time_limit_s,
-        work_dir="/scratch/u" if told.number % 3 == 0 else "/home/u/proj",
+        time_limit_s=the_story.time_limit_s,
+        work_dir="/scratch/u" if the_story.number % 3 == 0 else "/home/u/proj",
     )
 
 
@@ -155,80 +157,82 @@ def inventory(node: str) -> gpus.Inventory:
     )
 
 
-def kernel_events(told: story.Story, path: str) -> Iterator[records.HealthEvent]:
+def kernel_events(the_story: story.Story, path: str) -> Iterator[records.HealthEvent]:
     """Each node's lines in order, through the agent's reader or the file import's."""
-    for node in sorted({line.node for line in told.lines}):
-        mine = sorted((line for line in told.lines if line.node == node), key=lambda line: -line.before_s)
+    for node in sorted({line.node for line in the_story.lines}):
+        mine = sorted(
+            (line for line in the_story.lines if line.node == node), key=lambda line: -line.before_s
+        )
         if path == "live":
-            yield from _agent(told, node, mine)
+            yield from _agent(the_story, node, mine)
             continue
         place = import_kernel.Place(
             file="kern.log",
             node=node,
             cluster=CLUSTER,
-            read_at=told.end_at + timedelta(days=1),
-            reference=told.end_at,
+            read_at=the_story.end_at + timedelta(days=1),
+            reference=the_story.end_at,
         )
         text = [
-            f"{(told.end_at - timedelta(seconds=x.before_s)).isoformat(timespec='microseconds')} {node} kernel: {x.text}\n".encode()
+            f"{(the_story.end_at - timedelta(seconds=x.before_s)).isoformat(timespec='microseconds')} {node} kernel: {x.text}\n".encode()
             for x in mine
         ]
         yield from import_kernel.read(text, place).events
 
 
-def _agent(told: story.Story, node: str, lines: list[story.Line]) -> Iterator[records.HealthEvent]:
-    reader, who, known = (
+def _agent(the_story: story.Story, node: str, lines: list[story.Line]) -> Iterator[records.HealthEvent]:
+    reader, node_identity, known = (
         kernel_words.KernelWords(),
         identity.Identity(cluster=CLUSTER, node=node, root=Path("/")),
         inventory(node),
     )
     for number, line in enumerate(lines):
-        at = told.end_at - timedelta(seconds=line.before_s)
-        if line.before_s < told.silent.get(node, -1e9) and node in told.silent:
+        at = the_story.end_at - timedelta(seconds=line.before_s)
+        if line.before_s < the_story.silent.get(node, -1e9) and node in the_story.silent:
             return  # nobody reads any more
         found = reader(line.text, at.timestamp())
         if found is None:
             continue
-        seen = sighting.Sighting(
+        the_sighting = sighting.Sighting(
             source="kernel", position=f"boot:{number}", at=at, kind=found.kind, code=found.code, severity=found.severity,
             message=found.message, device=found.device, pci_bus_id=found.pci_bus_id, pid=found.pid, process=found.process,
             job_id=found.job_id, detail=found.detail,
         )  # fmt: skip
-        yield sighting.to_event(seen, who=who, inventory=known, observed_at=at)
+        yield sighting.to_event(the_sighting, who=node_identity, inventory=known, observed_at=at)
 
 
-def readings(told: story.Story, found: list[story.Reading]) -> Iterator[records.HealthEvent]:
+def readings(the_story: story.Story, found: list[story.Reading]) -> Iterator[records.HealthEvent]:
     """What the agents' other sources saw."""
     for number, r in enumerate(found):
-        at = told.end_at - timedelta(seconds=r.before_s)
-        seen = sighting.Sighting(
+        at = the_story.end_at - timedelta(seconds=r.before_s)
+        the_sighting = sighting.Sighting(
             source=r.source, position=f"boot:{r.kind}:{number}", at=at, kind=r.kind, code=r.code, severity=r.severity,
             message=f"{r.device} {r.code}", device=r.device, gpu_uuid=None if r.gpu is None else story.gpu_uuid(r.node, r.gpu),
             detail={"recovered": True} if r.recovered else {},
         )  # fmt: skip
         yield sighting.to_event(
-            seen,
+            the_sighting,
             who=identity.Identity(cluster=CLUSTER, node=r.node, root=Path("/")),
             inventory=inventory(r.node),
             observed_at=at,
         )
 
 
-def log_events(told: story.Story, attempt: records.JobAttempt, path: str) -> list[records.HealthEvent]:
+def log_events(the_story: story.Story, attempt: records.JobAttempt, path: str) -> list[records.HealthEvent]:
     """The job's log through the agent's collecting child or the file import."""
-    if not told.has_log or not told.log:
+    if not the_story.has_log or not the_story.log:
         return []
     if path == "files":
         return import_joblog.read(
-            [f"{x}\n".encode() for x in told.log], attempt, told.end_at + timedelta(days=1)
+            [f"{x}\n".encode() for x in the_story.log], attempt, the_story.end_at + timedelta(days=1)
         )
-    rows = collect_words.log_findings("\n".join(told.log).encode(), 0)
-    at = told.end_at + timedelta(seconds=told.rng.uniform(0.2, 4))
-    node = told.nodes[0]
+    rows = collect_words.log_findings("\n".join(the_story.log).encode(), 0)
+    at = the_story.end_at + timedelta(seconds=the_story.rng.uniform(0.2, 4))
+    node = the_story.nodes[0]
     return [
         records.HealthEvent(
-            event_id=records.make_event_id(CLUSTER, node, "joblog", f"{told.job_id}:{r['offset']}:{r['kind']}"),
-            cluster=CLUSTER, node=node, at=at, observed_at=at, kind=r["kind"], severity=records.Severity.INFO, job_id=told.job_id,
+            event_id=records.make_event_id(CLUSTER, node, "joblog", f"{the_story.job_id}:{r['offset']}:{r['kind']}"),
+            cluster=CLUSTER, node=node, at=at, observed_at=at, kind=r["kind"], severity=records.Severity.INFO, job_id=the_story.job_id,
             source="joblog", message=sanitize.clean(r["message"]), pid=r["pid"], detail={**r["detail"], "restart_count": 0},
         )
         for r in rows

@@ -17,7 +17,7 @@ INFRASTRUCTURE = frozenset({records.Domain.HARDWARE, records.Domain.SYSTEM_SOFTW
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """One case and what was said about it."""
+    """One case and the verdict on it."""
 
     kind: str
     group: str
@@ -27,7 +27,7 @@ class Judged:
     """live (as agents deliver it) or files (as `import` reads it)."""
     causes: tuple[str, ...]
     domain: records.Domain
-    said: str
+    verdict_cause: str
     said_domain: records.Domain
     confidence: records.Confidence
     node_right: bool | None = None
@@ -37,7 +37,7 @@ class Judged:
     @property
     def right(self) -> bool:
         """The cause is the true one."""
-        return self.said in self.causes
+        return self.verdict_cause in self.causes
 
     @property
     def domain_right(self) -> bool:
@@ -88,7 +88,7 @@ def knowable(case: Judged) -> bool:
 
 def answered(case: Judged) -> bool:
     """The verdict names a cause."""
-    return case.said != "unknown"
+    return case.verdict_cause != "unknown"
 
 
 def figures(cases: Sequence[Judged]) -> dict[str, tuple[Share, str, float]]:
@@ -101,7 +101,7 @@ def figures(cases: Sequence[Judged]) -> dict[str, tuple[Share, str, float]]:
         "infrastructure blamed for user bugs": (share(cases, lambda c: c.blames_infrastructure, lambda c: c.group == "bug"), "high", 0.005),
         "infrastructure faults found": (share(cases, lambda c: c.blames_infrastructure, lambda c: c.group == "fault"), "low", 0.97),
         "right node, where one was broken": (share(cases, lambda c: c.node_right is True, lambda c: c.node_right is not None and c.right), "low", 0.99),
-        "silent cases left unknown": (share(cases, lambda c: c.said == "unknown", lambda c: c.group == "silent"), "low", 0.0),
+        "silent cases left unknown": (share(cases, lambda c: c.verdict_cause == "unknown", lambda c: c.group == "silent"), "low", 0.0),
     }  # fmt: skip
 
 
@@ -115,11 +115,11 @@ def calibration(cases: Sequence[Judged]) -> dict[records.Confidence, Share]:
 
 def per_cause(cases: Sequence[Judged]) -> list[tuple[str, Share, Share]]:
     """Cause, precision and recall."""
-    words = sorted({c.causes[0] for c in cases} | {c.said for c in cases})
+    words = sorted({c.causes[0] for c in cases} | {c.verdict_cause for c in cases})
     return [
         (
             word,
-            share(cases, lambda c: c.right, lambda c, w=word: c.said == w),  # type: ignore[misc]
+            share(cases, lambda c: c.right, lambda c, w=word: c.verdict_cause == w),  # type: ignore[misc]
             share(cases, lambda c: c.right, lambda c, w=word: c.causes[0] == w),  # type: ignore[misc]
         )
         for word in words
@@ -128,7 +128,7 @@ def per_cause(cases: Sequence[Judged]) -> list[tuple[str, Share, Share]]:
 
 def confusion(cases: Sequence[Judged]) -> Counter[tuple[str, str]]:
     """(true cause, verdict's cause) of every case; what is also right counts as the true one."""
-    return Counter((c.causes[0], c.causes[0] if c.right else c.said) for c in cases)
+    return Counter((c.causes[0], c.causes[0] if c.right else c.verdict_cause) for c in cases)
 
 
 def text(cases: Sequence[Judged]) -> str:
@@ -140,9 +140,12 @@ def text(cases: Sequence[Judged]) -> str:
     for word, found in calibration(cases).items():
         lines.append(f"  {word:38s} {found.k:5d} / {found.n:<5d} bound {found.low:.4f} goal {GOALS[word]}")
     mixed = sorted((n, pair) for pair, n in confusion(cases).items() if pair[0] != pair[1])
-    lines += [f"  taken for another: {true} for {said}: {n}" for n, (true, said) in reversed(mixed)]
     lines += [
-        f"  WRONG {c.kind} | {c.shape} | {c.path} | {c.causes[0]} -> {c.said} {c.confidence} | {c.note[:400]}"
+        f"  taken for another: {true} for {verdict_cause}: {n}"
+        for n, (true, verdict_cause) in reversed(mixed)
+    ]
+    lines += [
+        f"  WRONG {c.kind} | {c.shape} | {c.path} | {c.causes[0]} -> {c.verdict_cause} {c.confidence} | {c.note[:400]}"
         for c in cases
         if not c.right
     ]

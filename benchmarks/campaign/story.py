@@ -136,9 +136,9 @@ class Story:
         *, gpu: int | None = None, recovered: bool = False, every_s: float = 10.0,
     ) -> None:  # fmt: skip
         """What an agent that looks every `every_s` seconds finds of something that began `before_s` before the end."""
-        seen = before_s - self.rng.uniform(0, every_s)
+        found_before_s = before_s - self.rng.uniform(0, every_s)
         self.readings.append(
-            Reading(node=node, before_s=seen, source=source, kind=kind, code=code, severity=severity, device=device, gpu=gpu, recovered=recovered)
+            Reading(node=node, before_s=found_before_s, source=source, kind=kind, code=code, severity=severity, device=device, gpu=gpu, recovered=recovered)
         )  # fmt: skip
 
     def is_caused(self, domain: records.Domain, *causes: str) -> None:

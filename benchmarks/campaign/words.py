@@ -51,10 +51,10 @@ def xid(rng: random.Random, code: int, gpu: int, *, pid: int | None = None) -> s
     body = rng.choice(_XID[code]).format(
         a=rng.randrange(1, 9), b=rng.randrange(1, 16), c=f"{rng.randrange(16, 255):02x}"
     )
-    who = rng.choice(
+    process = rng.choice(
         [f"pid={pid or rng.randrange(2000, 99999)}, name={rng.choice(['python', 'python3', 'pt_main_thread'])}", "pid='<unknown>', name=<unknown>"]
     )  # fmt: skip
-    rest = ", ".join(t for t in (who if rng.random() < 0.85 else "", body) if t)
+    rest = ", ".join(t for t in (process if rng.random() < 0.85 else "", body) if t)
     return f"NVRM: Xid (PCI:{pci(gpu)}): {code}{', ' + rest if rest else ''}"
 
 

@@ -98,7 +98,7 @@ def signals_of(fleet: Fleet) -> dict[str, np.ndarray]:
     """The paper's seven signals, each (days + 1, nodes): what the run on the morning of a day sees of 28 days."""
     days, n = fleet.regime.days, fleet.regime.nodes
     named = fleet.named >= 0
-    at, who = fleet.day[named].astype(int), fleet.named[named]
+    at, node = fleet.day[named].astype(int), fleet.named[named]
 
     def rolling(daily: np.ndarray) -> np.ndarray:
         total = np.vstack([np.zeros((1, n), np.float32), np.cumsum(daily, axis=0, dtype=np.float32)])
@@ -107,7 +107,7 @@ def signals_of(fleet: Fleet) -> dict[str, np.ndarray]:
 
     def counted(rows: np.ndarray) -> np.ndarray:
         daily = np.zeros((days, n), np.float32)
-        np.add.at(daily, (at[rows], who[rows]), 1)
+        np.add.at(daily, (at[rows], node[rows]), 1)
         return rolling(daily)
 
     single = fleet.size[named] == 1

@@ -51,18 +51,18 @@ def _attribute(args: argparse.Namespace) -> int:
     since = span.instant(args.since, now) if args.since else None
     until = span.instant(args.until, now) if args.until else None
     how: dict[str, Any] = {"dry_run": args.dry_run, "config": config.attribution}
-    said = _Json() if args.json else _DryText() if args.dry_run else _Text()
+    output = _Json() if args.json else _DryText() if args.dry_run else _Text()
     total = _Total(dry_run=args.dry_run)
     with db_store.Store.open(config) as store:
         if args.job is not None:
             _require_jobs(store, args.job)
-            total.add(attribute.attribute(store, since=since, until=until, job_ids=args.job, **how), said)
+            total.add(attribute.attribute(store, since=since, until=until, job_ids=args.job, **how), output)
         else:
             for done in _followed(attribute.in_slices(store, since=since, until=until, **how)):
-                total.add(done, said)
+                total.add(done, output)
         if not args.dry_run:
             total.n_accounts = _accounted(store, config)
-    said.end(total)
+    output.end(total)
     return 0
 
 
@@ -182,12 +182,12 @@ class _Total:
     n_accounts: int = 0
     causes: Counter[str] = dataclasses.field(default_factory=Counter)
 
-    def add(self, done: attribute.AttributionRun, said: _Text) -> None:
+    def add(self, run: attribute.AttributionRun, output: _Text) -> None:
         """One slice."""
-        said.changes(done.changed)
-        self.n_attempts += done.n_attempts
-        self.n_changed += len(done.changed)
-        self.causes.update(done.counts)
+        output.changes(run.changed)
+        self.n_attempts += run.n_attempts
+        self.n_changed += len(run.changed)
+        self.causes.update(run.counts)
 
 
 def _verdict(args: argparse.Namespace) -> int:
@@ -197,10 +197,10 @@ def _verdict(args: argparse.Namespace) -> int:
 
     config = settings.load(args.config)
     cause = taxonomy.cause(args.cause)
-    from probing_cluster.control_plane.cli.nodes_commands import who
+    from probing_cluster.control_plane.cli.nodes_commands import caller_name
 
     with db_store.Store.open(config) as store:
-        author = store.speaker(who())
+        author = store.speaker(caller_name())
         attempt = load.attempt_of(store, args.job, args.attempt)
         if args.node and attempt.nodes and args.node not in attempt.nodes:
             ran_on = hostlist.compress(attempt.nodes)

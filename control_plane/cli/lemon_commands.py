@@ -241,12 +241,12 @@ def _thresholds(args: argparse.Namespace) -> int:
         for name, v in arrays.items()
     }
     if args.json:
-        told = {
+        document = {
             "day": f"{day:%Y-%m-%d}", "n_nodes": len(found.nodes), "percentile": args.percentile, "votes": args.votes,
             "thresholds": {n: _number(v) for n, v in limits.items()}, "distribution": spread, "named": named,
             "outages_by_slurm": found.outages_by_slurm,
         }  # fmt: skip
-        print(json.dumps(told, indent=2))
+        print(json.dumps(document, indent=2))
         return 0
     heads = ("SIGNAL", *(f"P{p:g}" if p < 100 else "MAX" for p in _THRESHOLD_POINTS), "THRESHOLD")
     rows = [(name, *spread[name].values(), _number(limits[name])) for name in baseline.SIGNALS]

@@ -53,12 +53,12 @@ def _say(args: argparse.Namespace) -> int:
     names = [name for text in args.node for name in hostlist.expand(text)]
     with store:
         _require_known(store, names)
-        author = store.speaker(nodes_commands.who())
+        author = store.speaker(nodes_commands.caller_name())
         notes = [_note(config, name, action, author, args.note) for name in names]
         store.add_notes(notes)
         ours = {d.node for d in store.drains(open_only=True) if d.action == "drain"}
     if args.json:
-        told = [
+        rows = [
             {
                 "node": n,
                 "action": action,
@@ -68,7 +68,7 @@ def _say(args: argparse.Namespace) -> int:
             }
             for n, note in zip(names, notes, strict=True)
         ]
-        print(json.dumps(told, indent=2))
+        print(json.dumps(rows, indent=2))
         return 0
     for name in names:
         print(f"{name}: noted; it counts from the next night on")
@@ -103,7 +103,9 @@ def _tickets(args: argparse.Namespace) -> int:
 
     config, store = _open(args)
     with store:
-        found = tickets.read(Path(args.file), config.cluster.name, store.speaker(nodes_commands.who()))
+        found = tickets.read(
+            Path(args.file), config.cluster.name, store.speaker(nodes_commands.caller_name())
+        )
         new = _store_tickets(store, found)
     if args.json:
         print(
@@ -133,12 +135,12 @@ def _outbox(args: argparse.Namespace) -> int:
         message.flush(config, clock.SYSTEM.now(), all_now=True)
     waiting = [x for x in queue.of(config).letters() if x.state != "sent"]
     if args.json:
-        told = [
+        document = [
             {"key": x.key, "kind": x.kind, "state": x.state, "recipients": list(x.recipients), "tries": x.tries,
              "made_at": clock.iso_z(x.made_at), "next_at": clock.iso_z(x.next_at) if x.next_at else None, "why": x.why}
             for x in waiting
         ]  # fmt: skip
-        print(json.dumps(told, indent=2))
+        print(json.dumps(document, indent=2))
         return 0
     if not waiting:
         print("nothing waits")

@@ -88,7 +88,7 @@ def _known_names(
     return names
 
 
-def who() -> str:
+def caller_name() -> str:
     """The person at the keyboard, also behind sudo."""
     return sanitize.clean(os.environ.get("SUDO_USER") or getpass.getuser(), 64)
 
@@ -219,7 +219,7 @@ def _drain(args: argparse.Namespace) -> int:
     config, store = _open(args)
     failed = 0
     with store:
-        person = store.speaker(who())
+        person = store.speaker(caller_name())
         reason = sanitize.clean(f"{vocabulary.OWN_PREFIX}{args.reason} ({person})", 200)
         hands = _hands(config)
         for name in _known_names(args, store, hands):
@@ -277,7 +277,7 @@ def _resume_one(store: db_store.Store, hands: slurm_actions.SlurmHands, name: st
     # Asked first: the service sees a drain that was lifted, too, and would not know by whom.
     standing = [drain for drain in store.drains(node=name, open_only=True) if drain.action == "drain"]
     _require_done(hands.resume(name))
-    why = f"resumed by {store.speaker(who())}"
+    why = f"resumed by {store.speaker(caller_name())}"
     for drain in standing:
         store.update_drain(drain.drain_id, state="resumed", ended_at=clock.SYSTEM.now(), why_state=why)
     return "resumed"
@@ -301,7 +301,7 @@ def _set_healthy(args: argparse.Namespace) -> int:
         names = list(dict.fromkeys(_known_names(args, store, hands)))
         if sys.stderr.isatty():
             print(f"asking {_agents(names)} to look again …", file=sys.stderr, flush=True)
-        whys = repaired.look_again(store, names, store.speaker(who()))
+        whys = repaired.look_again(store, names, store.speaker(caller_name()))
         failed = sum(
             _attempt(name, lambda name=name: _heal_one(config, store, hands, name, args.note, whys[name]))
             for name in names
@@ -333,7 +333,7 @@ def _heal_one(
 def _note(config: settings.Settings, store: db_store.Store, name: str, action: str, note: str) -> None:
     store.add_note(
         records.OperatorNote(
-            note_id=uuid.uuid4(), cluster=config.cluster.name, at=clock.SYSTEM.now(), author=store.speaker(who()),
+            note_id=uuid.uuid4(), cluster=config.cluster.name, at=clock.SYSTEM.now(), author=store.speaker(caller_name()),
             subject=f"node:{name}", action=action, note=sanitize.clean(note),
         )
     )  # fmt: skip

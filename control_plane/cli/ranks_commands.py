@@ -14,7 +14,7 @@ from typing import Any
 from probing_cluster.control_plane.cli import commands
 from probing_cluster.core import clock, errors, settings
 
-_WHO = """The job's owner, coordinators of its account and Slurm operators may look; the service knows who asks.
+_EPILOG = """The job's owner, coordinators of its account and Slurm operators may look; the service knows who asks.
 JOBID is 123, 123_4 (array task) or 123+1 (het component)."""
 RECENT_S = 30.0
 """Agents take a job's stacks at most so often: younger ones are not asked for again."""
@@ -24,11 +24,11 @@ _TAKEN_S = 1.0
 
 def register(register: commands.Commands) -> None:
     """Adds `ranks`, `stacks` and `watch`."""
-    made = register.add("ranks", _ranks, "what every rank of a job does now", epilog=_WHO)
+    made = register.add("ranks", _ranks, "what every rank of a job does now", epilog=_EPILOG)
     made.add_argument("job", metavar="JOBID")
     made.add_argument("--all", action="store_true", help="a line for every rank, not one for those alike")
     made.add_argument("--json", action="store_true", help="one JSON object")
-    made = register.add("stacks", _stacks, "the stacks of all ranks of a job as one tree", epilog=_WHO)
+    made = register.add("stacks", _stacks, "the stacks of all ranks of a job as one tree", epilog=_EPILOG)
     made.add_argument("job", metavar="JOBID")
     made.add_argument("--last", action="store_true", help="those taken last, without asking the nodes anew")
     made.add_argument(
@@ -39,7 +39,7 @@ def register(register: commands.Commands) -> None:
         help="wait for new ones at most S seconds (default 25)",
     )
     made.add_argument("--json", action="store_true", help="one JSON object")
-    made = register.add("watch", _watch, "follow the ranks of a job until it ends", epilog=_WHO)
+    made = register.add("watch", _watch, "follow the ranks of a job until it ends", epilog=_EPILOG)
     made.add_argument("job", metavar="JOBID")
     made.add_argument(
         "--interval", type=float, default=2.0, metavar="S", help="seconds between looks (default 2)"
@@ -88,8 +88,8 @@ def _complete(document: Mapping[str, Any], asked_at: datetime) -> bool:
     if document["at"] is None:
         return False
     recent = (asked_at - datetime.fromisoformat(document["at"])).total_seconds() < RECENT_S
-    seen, world = document["n_ranks"], document["world_size"]
-    return recent and not document["silent_nodes"] and (world is None or seen >= world)
+    n_ranks, world = document["n_ranks"], document["world_size"]
+    return recent and not document["silent_nodes"] and (world is None or n_ranks >= world)
 
 
 def _watch(args: argparse.Namespace) -> int:

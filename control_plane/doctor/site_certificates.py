@@ -43,12 +43,12 @@ def files(config: settings.Settings) -> Iterator[doctor.Finding]:
 
 
 def database(config: settings.Settings) -> Iterator[doctor.Finding]:
-    """The database's own certificate, as its port shows it; quiet where it speaks no TLS and need not."""
+    """The certificate that the database's port shows; no finding where it speaks no TLS and need not."""
     from psycopg import conninfo  # compute nodes ask for the files only, and have no engine
 
-    told = conninfo.conninfo_to_dict(config.database.url)
-    hosts = [h for h in str(told.get("host") or "").split(",") if h and not h.startswith(("/", "@"))]
-    ports = str(told.get("port") or "5432").split(",")
+    parameters = conninfo.conninfo_to_dict(config.database.url)
+    hosts = [h for h in str(parameters.get("host") or "").split(",") if h and not h.startswith(("/", "@"))]
+    ports = str(parameters.get("port") or "5432").split(",")
     places = [(host, int(ports[n] if len(ports) == len(hosts) else ports[0])) for n, host in enumerate(hosts)]
     for host, port in places or _beside_the_socket(config.database.url):
         try:
@@ -87,10 +87,10 @@ def _shown_by(host: str, port: int) -> float:
 
 
 def agents(checks: Iterable[records.CheckResult]) -> Iterator[doctor.Finding]:
-    """What the agents' own check last said of their certificates; `checks` are its latest results on every node."""
-    told = [c for c in checks if c.name == AGENTS_CHECK]
+    """Findings on the agents' certificates; `checks` are the latest results of the agents' own check, one per node."""
+    results = [c for c in checks if c.name == AGENTS_CHECK]
     ending = sorted(
-        (c for c in told if c.outcome is records.Outcome.WARN), key=lambda c: (c.measured or 0.0, c.node)
+        (c for c in results if c.outcome is records.Outcome.WARN), key=lambda c: (c.measured or 0.0, c.node)
     )
     if ending:
         first = ending[0]
@@ -98,12 +98,12 @@ def agents(checks: Iterable[records.CheckResult]) -> Iterator[doctor.Finding]:
         yield doctor.Finding(
             name="agent_certificates",
             level="warn",
-            found=f"{len(ending)} of {len(told)} end soon: {names}; {first.node}: {first.message}",
+            found=f"{len(ending)} of {len(results)} end soon: {names}; {first.node}: {first.message}",
             why="from then on these agents deliver nothing: their spools fill, and nothing is seen on their nodes",
             fix=RENEW,
         )
-    elif told:
-        yield doctor.Finding(name="agent_certificates", level="ok", found=f"{len(told)} looked at")
+    elif results:
+        yield doctor.Finding(name="agent_certificates", level="ok", found=f"{len(results)} looked at")
 
 
 def judge(name: str, what: str, left_s: float, *, authority: bool = False) -> doctor.Finding:

@@ -88,8 +88,12 @@ def _slurm(run: commands.Runner, config: settings.Settings) -> list[doctor.Findi
     except errors.SlurmUnavailable as exc:
         fix = "check [slurm] conf and bin_directory, and that slurmctld runs"
         return [doctor.Finding(name="slurmctld", level="fail", found="no answer", why=str(exc), fix=fix)]
-    told = doctor.parse(text)
-    return [*doctor.findings(text), *site_names.cluster(config, told), *site_rights.hooks(told)]
+    slurm_config = doctor.parse(text)
+    return [
+        *doctor.findings(text),
+        *site_names.cluster(config, slurm_config),
+        *site_rights.hooks(slurm_config),
+    ]
 
 
 def _sacct(run: commands.Runner) -> Iterator[doctor.Finding]:

@@ -252,8 +252,8 @@ def _losses(beats: list[records.AgentHeartbeat]) -> Iterator[doctor.Finding]:
 def _blind(beats: list[records.AgentHeartbeat]) -> Iterator[doctor.Finding]:
     failing: dict[str, list[str]] = {}
     for beat in beats:
-        for source, told in beat.sources.items():
-            if isinstance(told, Mapping) and told.get("state") in {"error", "hung"}:
+        for source, status in beat.sources.items():
+            if isinstance(status, Mapping) and status.get("state") in {"error", "hung"}:
                 failing.setdefault(source, []).append(beat.node)
     for source, nodes in sorted(failing.items()):
         why = "what this source would say is unknown there, which is not health"

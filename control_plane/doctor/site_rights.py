@@ -32,11 +32,11 @@ def open_parts(path: Path, owner: int = 0) -> list[tuple[Path, str]]:
     """Every part of `path` that others can change, and why."""
     found = []
     for part in parts(path):
-        told = part.lstat()
-        if told.st_uid not in {0, owner}:
-            found.append((part, f"{part} belongs to uid {told.st_uid}"))
-        elif not stat.S_ISLNK(told.st_mode) and told.st_mode & 0o022:
-            found.append((part, f"{part} is mode {stat.S_IMODE(told.st_mode):04o}: others can write it"))
+        part_stat = part.lstat()
+        if part_stat.st_uid not in {0, owner}:
+            found.append((part, f"{part} belongs to uid {part_stat.st_uid}"))
+        elif not stat.S_ISLNK(part_stat.st_mode) and part_stat.st_mode & 0o022:
+            found.append((part, f"{part} is mode {stat.S_IMODE(part_stat.st_mode):04o}: others can write it"))
     return found
 
 

@@ -60,14 +60,14 @@ def find(store: db_store.Store, cluster: str, ref: job_ref.JobRef, now: datetime
             since=last.start_at or last.submit_at,
         )
     # Nodes know of a job seconds after its start, accounting half a minute later.
-    told = [a for a in store.allocations(job_id=ref.base) if a.uid is not None] if ref.plain else []
-    if not told:
+    allocations = [a for a in store.allocations(job_id=ref.base) if a.uid is not None] if ref.plain else []
+    if not allocations:
         msg = f"job {ref} is not known: neither accounting nor any node has reported it"
         raise errors.NotFound(msg)
-    owners = tuple({"user": _user(a.uid), "account": ""} for a in told)
-    since = max(a.at for a in told) - ONE_MOMENT
+    owners = tuple({"user": _user(a.uid), "account": ""} for a in allocations)
+    since = max(a.at for a in allocations) - ONE_MOMENT
     return Gang(
-        ref=str(ref), job_id=ref.base, cluster=told[-1].cluster, attempt=None, owners=owners,
+        ref=str(ref), job_id=ref.base, cluster=allocations[-1].cluster, attempt=None, owners=owners,
         since=max(since, now - _UNKNOWN_START),
     )  # fmt: skip
 
@@ -109,20 +109,20 @@ def ranks(store: db_store.Store, gang: Gang, now: datetime) -> dict[str, Any]:
 
 def stacks_of(store: db_store.Store, gang: Gang, now: datetime) -> dict[str, Any]:
     """The ranks' last stacks as one tree, and what they say together."""
-    told = store.latest_of_job(gang.job_id, snapshots.SNAPSHOT, gang.since)
-    newest = max((e.at for e in told), default=None)
-    fresh = [e for e in told if newest is not None and e.at >= newest - ONE_MOMENT]
+    events = store.latest_of_job(gang.job_id, snapshots.SNAPSHOT, gang.since)
+    newest = max((e.at for e in events), default=None)
+    fresh = [e for e in events if newest is not None and e.at >= newest - ONE_MOMENT]
     deaths = store.events(job_id=gang.job_id, since=gang.since, kinds=(snapshots.DEAD,))
-    seen = snapshots.gang([*fresh, *deaths]) if fresh else None
-    ranks = seen.ranks if seen is not None else ()
+    snapshot_gang = snapshots.gang([*fresh, *deaths]) if fresh else None
+    ranks = snapshot_gang.ranks if snapshot_gang is not None else ()
     return _head(gang, now) | {
         "at": None if newest is None else clock.iso_z(newest),
         "n_ranks": len(ranks),
-        "world_size": seen.world_size if seen is not None else None,
+        "world_size": snapshot_gang.world_size if snapshot_gang is not None else None,
         "tree": stacks.fold(stacks.merge((v.rank, v.frames) for v in ranks if v.frames)).to_json(),
         "without": _without(fresh),
         "without_native": _without_native(ranks),
-        "finding": _standing(store, gang) or _judged(store, gang, seen, newest),
+        "finding": _standing(store, gang) or _judged(store, gang, snapshot_gang, newest),
         "silent_nodes": sorted(_nodes(gang) - {e.node for e in fresh}),
     }
 
@@ -149,9 +149,9 @@ def faults_of(
     for attempt, onset_at in stalled:
         looked = onset_at - node_faults.LOOK_BACK
         since |= {node: min(looked, since.get(node, looked)) for node in attempt.nodes}
-    told: dict[str, list[records.HealthEvent]] = {}
+    events_by_node: dict[str, list[records.HealthEvent]] = {}
     for event in store.events_on(since):
-        told.setdefault(event.node, []).append(event)
+        events_by_node.setdefault(event.node, []).append(event)
     began = {a.job_id: (a.start_at or a.submit_at) - ONE_MOMENT for a, _ in stalled}
     held: dict[int, list[records.JobAllocation]] = {}
     for one in store.allocations(job_ids=list(began), since=min(began.values())) if began else ():
@@ -159,7 +159,10 @@ def faults_of(
     found: dict[int, Mapping[str, set[str]]] = {}
     for attempt, onset_at in stalled:
         mine = [
-            e for n in set(attempt.nodes) for e in told.get(n, ()) if e.at >= onset_at - node_faults.LOOK_BACK
+            e
+            for n in set(attempt.nodes)
+            for e in events_by_node.get(n, ())
+            if e.at >= onset_at - node_faults.LOOK_BACK
         ]
         parts = [
             x
@@ -197,8 +200,8 @@ def _without(events: Iterable[records.HealthEvent]) -> dict[str, str]:
     """Why some ranks have no stack, to their ranges."""
     why: dict[str, list[int]] = {}
     for event in events:
-        told = event.detail.get("ranks")
-        for entry in told if isinstance(told, list) else ():
+        entries = event.detail.get("ranks")
+        for entry in entries if isinstance(entries, list) else ():
             view = views.from_snapshot(event.node, entry) if isinstance(entry, dict) else None
             if view is not None and not view.stack:
                 reason = str(entry.get("stack_error") or "") or (
@@ -218,12 +221,12 @@ def _without_native(ranks: Iterable[views.RankView]) -> dict[str, str]:
 
 
 def _standing(store: db_store.Store, gang: Gang) -> dict[str, Any] | None:
-    """What the service says of the gang at present."""
-    said = store.gang_verdicts(job_ids=[gang.job_id], since=gang.since, standing_only=True)
-    if not said:
+    """The finding of the gang's latest open verdict; None without one."""
+    verdicts = store.gang_verdicts(job_ids=[gang.job_id], since=gang.since, standing_only=True)
+    if not verdicts:
         return None
-    last = said[-1]
-    return _said(last.kind, last.ranks, last.nodes, last.domain, last.confidence) | {
+    last = verdicts[-1]
+    return _finding(last.kind, last.ranks, last.nodes, last.domain, last.confidence) | {
         "summary": last.summary,
         "where": last.location,
         "proof": list(last.proof),
@@ -231,24 +234,24 @@ def _standing(store: db_store.Store, gang: Gang) -> dict[str, Any] | None:
 
 
 def _judged(
-    store: db_store.Store, gang: Gang, seen: snapshots.Gang | None, at: datetime | None
+    store: db_store.Store, gang: Gang, snapshot_gang: snapshots.Gang | None, at: datetime | None
 ) -> dict[str, Any] | None:
-    """What the gang's judge says of the ranks, had they stopped then: of a gang that gets on, nobody is at fault."""
-    if seen is None or at is None:
+    """The judge's finding as if the ranks had stopped at `at`; None without a recent stall or death, for a gang that makes progress has no culprit."""
+    if snapshot_gang is None or at is None:
         return None
     since = max(at - STOPPED_BEFORE, gang.since)
     if not store.events(job_id=gang.job_id, since=since, kinds=(snapshots.STALL, snapshots.DEAD), limit=1):
         return None
-    bad = faults(store, gang.attempt, seen.onset_at) if gang.attempt is not None else {}
-    found = snapshots.judge(seen, bad, sorted(_nodes(gang)))
-    return _said(found.kind, found.ranks, found.nodes, found.domain, found.confidence) | {
+    bad = faults(store, gang.attempt, snapshot_gang.onset_at) if gang.attempt is not None else {}
+    found = snapshots.judge(snapshot_gang, bad, sorted(_nodes(gang)))
+    return _finding(found.kind, found.ranks, found.nodes, found.domain, found.confidence) | {
         "summary": found.summary,
         "where": found.where,
         "proof": list(found.proof),
     }
 
 
-def _said(
+def _finding(
     kind: str,
     ranks: Iterable[int],
     nodes: Iterable[str],

@@ -39,7 +39,7 @@ class GangPace:
     last: deque[slow.Pace] = field(default_factory=lambda: deque(maxlen=LAST))
     slow_now: list[slow.SlowRank] = field(default_factory=list)
     """Confirmed in the latest window."""
-    told: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
 
     def take(self, ranks: Iterable[rank_rows.RankNow]) -> bool:
         """The ranks as they are now; True when another window was judged."""
@@ -61,7 +61,7 @@ class GangPace:
 
     def _begin_anew(self) -> None:
         """The steps are counted from one again: this is another attempt."""
-        self.windows, self.streak, self.first, self.slow_now, self.told = {}, {}, [], [], set()
+        self.windows, self.streak, self.first, self.slow_now, self.reported = {}, {}, [], [], set()
         self.last.clear()
         self.judged = -1
 

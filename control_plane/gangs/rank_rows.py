@@ -60,8 +60,8 @@ def of_heartbeats(
     found = [
         row
         for beat in beats
-        for key, told in beat.ranks.items()
-        if (row := _row(beat.node, key, told, heard.get(beat.node, 0.0))) is not None
+        for key, entry in beat.ranks.items()
+        if (row := _row(beat.node, key, entry, heard.get(beat.node, 0.0))) is not None
         and (job_id is None or row.job_id == job_id)
     ]
     return sorted(found, key=lambda r: (r.job_id, r.rank is None, r.rank or 0, r.node, r.pid))
@@ -83,34 +83,34 @@ def to_json(row: RankNow) -> dict[str, Any]:
 
 def from_json(job_id: int, plain: Mapping[str, Any]) -> RankNow:
     """The row that `to_json` made."""
-    told = {f.name: plain[f.name] for f in dataclasses.fields(RankNow) if f.name in plain}
-    window = told.pop("window", None)
-    return RankNow(job_id=job_id, window=slow.Window(**window) if window else None, **told)
+    values = {f.name: plain[f.name] for f in dataclasses.fields(RankNow) if f.name in plain}
+    window = values.pop("window", None)
+    return RankNow(job_id=job_id, window=slow.Window(**window) if window else None, **values)
 
 
-def _row(node: str, key: str, told: object, heard_s: float) -> RankNow | None:
+def _row(node: str, key: str, entry: object, heard_s: float) -> RankNow | None:
     named = _KEY.fullmatch(key)
-    if named is None or not isinstance(told, Mapping):
+    if named is None or not isinstance(entry, Mapping):
         return None
     try:
         return RankNow(
             job_id=int(named["job"]),
             rank=int(named["rank"]) if named["rank"] else None,
             node=node,
-            pid=int(told.get("pid") or 0),
-            alive=told.get("alive") is True,
-            state=_word(told.get("state"))[:1],
-            phase=_word(told.get("phase")) or "none",
-            phase_age_s=_seconds(told.get("phase_age_s")),
-            steps=int(told.get("steps") or 0),
-            step_age_s=_seconds(told.get("step_age_s")),
-            inside=_word(told.get("inside")),
-            inside_s=_seconds(told.get("inside_s")),
-            checkpoints=int(told.get("checkpoints") or 0),
-            world_size=int(told["world_size"]) if told.get("world_size") else None,
-            stalled=told.get("stalled") is True,
+            pid=int(entry.get("pid") or 0),
+            alive=entry.get("alive") is True,
+            state=_word(entry.get("state"))[:1],
+            phase=_word(entry.get("phase")) or "none",
+            phase_age_s=_seconds(entry.get("phase_age_s")),
+            steps=int(entry.get("steps") or 0),
+            step_age_s=_seconds(entry.get("step_age_s")),
+            inside=_word(entry.get("inside")),
+            inside_s=_seconds(entry.get("inside_s")),
+            checkpoints=int(entry.get("checkpoints") or 0),
+            world_size=int(entry["world_size"]) if entry.get("world_size") else None,
+            stalled=entry.get("stalled") is True,
             heard_s=round(heard_s, 3),
-            window=slow.Window.from_row(told.get("window")),
+            window=slow.Window.from_row(entry.get("window")),
         )
     except (TypeError, ValueError, OverflowError):
         return None

@@ -39,7 +39,7 @@ _KNOWN = frozenset(
 
 def read(lines: Iterable[bytes], place: kernel.Place) -> kernel.Read:
     """Every event of the file; `place.node` is not used."""
-    found, seen, engine = kernel.Read(), Counter[str](), reader.KernelReader()
+    found, occurrences, engine = kernel.Read(), Counter[str](), reader.KernelReader()
     for number, raw in enumerate(lines, 1):
         found.n_lines = number
         text = raw.decode("utf-8", "replace").strip()
@@ -48,8 +48,8 @@ def read(lines: Iterable[bytes], place: kernel.Place) -> kernel.Read:
         try:
             given = _object(text)
             key = json.dumps(given, sort_keys=True)
-            seen[key] += 1
-            event = event_of(given, f"{seen[key]}:{key}", place, engine)
+            occurrences[key] += 1
+            event = event_of(given, f"{occurrences[key]}:{key}", place, engine)
             found.events.append(storable.require(event))
         except errors.MalformedInput as exc:
             bad = kept_aside.Bad(file=place.file, line_no=number, text=text, why=str(exc.args[0]))
@@ -119,8 +119,8 @@ def _catalogued(
         entry = xid.lookup(int(code)) if kind == "xid" else sxid.lookup(int(code))
         return entry.severity, entry.meaning
     facts = reader.facts()
-    said = facts.get((kind, code or "")) or facts.get((kind, "*"))
-    return (said.severity, said.meaning) if said else (records.Severity.INFO, kind)
+    fact = facts.get((kind, code or "")) or facts.get((kind, "*"))
+    return (fact.severity, fact.meaning) if fact else (records.Severity.INFO, kind)
 
 
 def _at(given: Mapping[str, Any], place: kernel.Place) -> datetime:
@@ -171,7 +171,7 @@ def _number(given: Mapping[str, Any], key: str, kind: type[Any]) -> Any:
 
 
 def _detail(given: Mapping[str, Any]) -> dict[str, Any]:
-    told = given.get("detail")
-    if told is not None and not isinstance(told, dict):
+    detail = given.get("detail")
+    if detail is not None and not isinstance(detail, dict):
         raise errors.MalformedInput("detail must be an object")
-    return {**(told or {}), **{k: v for k, v in given.items() if k not in _KNOWN}}
+    return {**(detail or {}), **{k: v for k, v in given.items() if k not in _KNOWN}}

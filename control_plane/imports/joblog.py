@@ -32,28 +32,30 @@ def read(
     return [event for event in events if storable.why_not(event) is None]
 
 
-def _event(found: grammar.JobFinding, attempt: records.JobAttempt, read_at: datetime) -> records.HealthEvent:
+def _event(
+    finding: grammar.JobFinding, attempt: records.JobAttempt, read_at: datetime
+) -> records.HealthEvent:
     at = attempt.end_at or attempt.start_at or attempt.submit_at
-    node = found.host if found.host in attempt.nodes else next(iter(attempt.nodes), "")
-    position = f"{attempt.job_id}:{attempt.submit_at.isoformat()}:{found.line}:{found.kind}"
+    node = finding.host if finding.host in attempt.nodes else next(iter(attempt.nodes), "")
+    position = f"{attempt.job_id}:{attempt.submit_at.isoformat()}:{finding.line}:{finding.kind}"
     return records.HealthEvent(
         event_id=records.make_event_id(attempt.cluster, node or "", "joblog", position),
         cluster=attempt.cluster,
         node=node or "",
         at=at,
         observed_at=read_at,
-        kind=found.kind,
+        kind=finding.kind,
         severity=records.Severity.INFO,
-        pid=found.pid,
+        pid=finding.pid,
         job_id=attempt.job_id,
         source="joblog",
-        message=sanitize.clean(found.message),
-        detail=_detail(found),
+        message=sanitize.clean(finding.message),
+        detail=_detail(finding),
     )
 
 
-def _detail(found: grammar.JobFinding) -> dict[str, Any]:
-    told = {f.name: getattr(found, f.name) for f in fields(found) if f.name not in _COLUMNS}
-    told["role"] = found.role.name.lower()
-    told["domains"] = list(found.domains)
-    return {**found.detail, **{k: v for k, v in told.items() if v is not None}}
+def _detail(finding: grammar.JobFinding) -> dict[str, Any]:
+    detail = {f.name: getattr(finding, f.name) for f in fields(finding) if f.name not in _COLUMNS}
+    detail["role"] = finding.role.name.lower()
+    detail["domains"] = list(finding.domains)
+    return {**finding.detail, **{k: v for k, v in detail.items() if v is not None}}

@@ -40,23 +40,23 @@ class Read:
 
 def read(lines: Iterable[bytes], place: Place) -> Read:
     """Every finding of a kernel log; a finding without an instant is kept aside."""
-    engine, found, seen = reader.KernelReader(), Read(), Counter[tuple[datetime, str]]()
+    engine, found, occurrences = reader.KernelReader(), Read(), Counter[tuple[datetime, str]]()
     clock = when.Clock(place.zone, place.boot_at, place.reference)
     for number, raw in enumerate(lines, 1):
         found.n_lines = number
         text = raw.decode("utf-8", "replace").rstrip("\r\n")
-        said = engine.read_line(text, place.reference) or _boot(text, place.reference)
-        if said is None:
+        parsed = engine.read_line(text, place.reference) or _boot(text, place.reference)
+        if parsed is None:
             clock.skip(text)
             continue
-        line, finding = said
+        line, finding = parsed
         at = clock.instant(line, text)
         if at is None:
             why = "no date in the line; for uptime-only logs give --boot NODE=WHEN"
             found.bad.append(kept_aside.Bad(file=place.file, line_no=number, text=text, why=why))
             continue
-        seen[at, finding.message] += 1
-        event = event_of(finding, at, seen[at, finding.message], place)
+        occurrences[at, finding.message] += 1
+        event = event_of(finding, at, occurrences[at, finding.message], place)
         why_not = storable.why_not(event)
         if why_not is not None:
             found.bad.append(kept_aside.Bad(file=place.file, line_no=number, text=text, why=why_not))

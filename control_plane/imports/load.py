@@ -160,9 +160,10 @@ def _accounting(order: Order, files: Files) -> Iterator[records.JobAttempt]:
             (found.duplicates, "doubles"),
             (found.merged, "resized rows merged"),
         ]
-        said = ", ".join(f"{n} {what}" for n, what in left_out if n)
+        left_out_text = ", ".join(f"{n} {what}" for n, what in left_out if n)
         done.lines.append(
-            f"{path}: {len(found.attempts)} attempts; {_aside(bad)}" + (f"; left out: {said}" if said else "")
+            f"{path}: {len(found.attempts)} attempts; {_aside(bad)}"
+            + (f"; left out: {left_out_text}" if left_out_text else "")
         )
         done.lines += [f"  note: {note}" for note in found.notes]
         yield from found.attempts
@@ -189,17 +190,17 @@ def year_less_before(about: _Span | None, written: datetime) -> datetime:
     return max(until, min(until + open_part / 2, written))
 
 
-def _kernel(path: Path, node: str, order: Order, done: Loaded, about: _Span | None) -> kernel.Read:
+def _kernel(path: Path, node: str, order: Order, loaded: Loaded, about: _Span | None) -> kernel.Read:
     with _opened(path) as stream:
-        return kernel.read(packed.lines(stream), _place(path, node, order, done, about))
+        return kernel.read(packed.lines(stream), _place(path, node, order, loaded, about))
 
 
-def _place(path: Path, node: str, order: Order, done: Loaded, about: _Span | None) -> kernel.Place:
+def _place(path: Path, node: str, order: Order, loaded: Loaded, about: _Span | None) -> kernel.Place:
     written = datetime.fromtimestamp(path.stat().st_mtime, order.now.tzinfo) if path.exists() else order.now
     return kernel.Place(
         file=str(path),
         node=node,
-        cluster=done.cluster,
+        cluster=loaded.cluster,
         read_at=order.now,
         reference=year_less_before(about, written),
         zone=zone_of(order.timezone),
@@ -207,22 +208,24 @@ def _place(path: Path, node: str, order: Order, done: Loaded, about: _Span | Non
     )
 
 
-def _store_events(store: db_store.Store, done: Loaded, path: Path, found: kernel.Read, what: str) -> None:
+def _store_events(store: db_store.Store, loaded: Loaded, path: Path, found: kernel.Read, what: str) -> None:
     new = bulk.load_events(store.connection_uri(), found.events) if found.events else 0
-    done.n_events += new
-    done.bad += found.bad
+    loaded.n_events += new
+    loaded.bad += found.bad
     known = len(found.events) - new
     doubles = f" ({known} already known)" if known else ""
-    done.lines.append(f"{path} ({what}): {new} events of {found.n_lines} lines{doubles}; {_aside(found.bad)}")
+    loaded.lines.append(
+        f"{path} ({what}): {new} events of {found.n_lines} lines{doubles}; {_aside(found.bad)}"
+    )
 
 
-def _job_output(store: db_store.Store, order: Order, done: Loaded, job: str, path: Path) -> None:
+def _job_output(store: db_store.Store, order: Order, loaded: Loaded, job: str, path: Path) -> None:
     attempt = attempt_of(store, job)
     with _opened(path) as stream:
         events = joblog.read(packed.lines(stream), attempt, order.now, zone_of(order.timezone))
     new = bulk.load_events(store.connection_uri(), events) if events else 0
-    done.n_events += new
-    done.lines.append(f"{path} (output of job {job}, attempt {attempt.attempt}): {new} findings")
+    loaded.n_events += new
+    loaded.lines.append(f"{path} (output of job {job}, attempt {attempt.attempt}): {new} findings")
 
 
 def attempt_of(store: db_store.Store, job: str, number: int | None = None) -> records.JobAttempt:

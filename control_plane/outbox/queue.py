@@ -92,8 +92,10 @@ class Outbox:
     def _after(self, letter: Letter, outcome: smtp.Outcome, now: datetime) -> Letter:
         """The letter after one attempt."""
         tries = letter.tries + 1
-        told = {**outcome.never, **outcome.later}
-        why = outcome.trouble or "; ".join(f"{who}: {reason}" for who, reason in told.items())
+        undelivered = {**outcome.never, **outcome.later}
+        why = outcome.trouble or "; ".join(
+            f"{recipient}: {reason}" for recipient, reason in undelivered.items()
+        )
         base = dataclasses.replace(letter, tries=tries, why=why, next_at=None)
         if outcome.trouble:
             LOG.error("letter held up", extra={"fields": {"letter": letter.key, "why": outcome.trouble}})
@@ -104,9 +106,9 @@ class Outbox:
             return dataclasses.replace(
                 base, recipients=tuple(outcome.later), state="waiting", next_at=now + wait
             )
-        if told:
+        if undelivered:
             self._alarm(letter, why)
-            return dataclasses.replace(base, recipients=tuple(told), state="failed")
+            return dataclasses.replace(base, recipients=tuple(undelivered), state="failed")
         return dataclasses.replace(base, recipients=(), state="sent", body=b"")
 
     def _alarm(self, letter: Letter, why: str) -> None:
@@ -185,18 +187,18 @@ def _plain(letter: Letter) -> dict[str, object]:
     }
 
 
-def _letter(told: dict[str, object]) -> Letter:
-    next_at = told["next_at"]
-    recipients = told["recipients"]
+def _letter(row: dict[str, object]) -> Letter:
+    next_at = row["next_at"]
+    recipients = row["recipients"]
     assert isinstance(recipients, list)
     return Letter(
-        key=str(told["key"]),
-        kind=str(told["kind"]),
-        body=base64.b64decode(str(told["body"])),
+        key=str(row["key"]),
+        kind=str(row["kind"]),
+        body=base64.b64decode(str(row["body"])),
         recipients=tuple(map(str, recipients)),
-        made_at=datetime.fromisoformat(str(told["made_at"])),
-        state=str(told["state"]),
-        tries=int(str(told["tries"])),
+        made_at=datetime.fromisoformat(str(row["made_at"])),
+        state=str(row["state"]),
+        tries=int(str(row["tries"])),
         next_at=datetime.fromisoformat(str(next_at)) if next_at else None,
-        why=str(told["why"]),
+        why=str(row["why"]),
     )

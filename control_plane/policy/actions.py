@@ -88,7 +88,7 @@ def carry_out(
     hands: Hands,
     ledger: Ledger,
     config: settings.Settings,
-    at: clock.Clock = clock.SYSTEM,
+    the_clock: clock.Clock = clock.SYSTEM,
 ) -> list[records.Drain]:
     """Do what was decided, or record why not; the rows as stored."""
     done: list[records.Drain] = []
@@ -96,7 +96,7 @@ def carry_out(
     for decision in decisions:
         if decision.action == "requeue" and decision.node in lost:
             decision = dataclasses.replace(decision, held="skipped", why="its node could not be drained")
-        row = _one(decision, hands, ledger, config, at.now())
+        row = _one(decision, hands, ledger, config, the_clock.now())
         if decision.action == "drain" and row.state not in {"done", "simulated"}:
             lost.add(decision.node)
         done.append(row)
@@ -182,7 +182,7 @@ def _row(decision: policy.Decision, config: settings.Settings, now: datetime) ->
     )
 
 
-def _log(row: records.Drain, *, alarm: bool = False) -> None:
-    level = logging.ERROR if alarm or row.state in {"denied", "failed"} else logging.WARNING
-    fields = {"node": row.node, "action": row.action, "state": row.state, "reason": row.reason}
-    LOG.log(level, "decision", extra={"fields": fields | {"why": row.why_state, "job_id": row.job_id}})
+def _log(drain: records.Drain, *, alarm: bool = False) -> None:
+    level = logging.ERROR if alarm or drain.state in {"denied", "failed"} else logging.WARNING
+    fields = {"node": drain.node, "action": drain.action, "state": drain.state, "reason": drain.reason}
+    LOG.log(level, "decision", extra={"fields": fields | {"why": drain.why_state, "job_id": drain.job_id}})

@@ -19,10 +19,10 @@ _TAKING = frozenset({"drain", "refuse"})
 class Ledger:
     """The nodes taken in the window, and whether one more may be."""
 
-    def __init__(self, seen: view.View, policy: settings.PolicySettings) -> None:
+    def __init__(self, fleet_view: view.View, policy: settings.PolicySettings) -> None:
         self._policy = policy
-        self._nodes: Mapping[str, view.Node] = seen.nodes
-        self._taken = taken_nodes(seen, policy)
+        self._nodes: Mapping[str, view.Node] = fleet_view.nodes
+        self._taken = taken_nodes(fleet_view, policy)
 
     def refuses(self, node: str) -> str:
         """Why `node` may not be taken now; empty when it may. A node already taken costs nothing more."""
@@ -48,18 +48,18 @@ class Ledger:
         self._taken.add(node)
 
 
-def taken_nodes(seen: view.View, policy: settings.PolicySettings) -> set[str]:
+def taken_nodes(fleet_view: view.View, policy: settings.PolicySettings) -> set[str]:
     """The distinct nodes we drained, or let refuse jobs, within the window; in observe-only mode also in thought."""
     states = {"done", "resumed"} | ({"simulated"} if policy.observe_only else set())
-    since = seen.now - timedelta(seconds=policy.budget_window_s)
+    since = fleet_view.now - timedelta(seconds=policy.budget_window_s)
     decided = {
         d.node
-        for d in seen.drains
+        for d in fleet_view.drains
         if d.action in _TAKING and d.owner == "probing" and d.state in states and d.at > since
     }
     # A drain whose row was lost with the database still stands in Slurm.
     standing = {
-        n.name for n in seen.nodes.values() if n.ours and (n.reason_at is None or n.reason_at > since)
+        n.name for n in fleet_view.nodes.values() if n.ours and (n.reason_at is None or n.reason_at > since)
     }
     return decided | standing
 

@@ -13,17 +13,17 @@ _BEATS_MISSED = 3
 _LEAST_BEAT_AGE_S = 30.0
 
 
-def why_not(event: records.HealthEvent, seen: view.View, policy: settings.PolicySettings) -> str:
+def why_not(event: records.HealthEvent, fleet_view: view.View, policy: settings.PolicySettings) -> str:
     """Why `event` is evidence only; empty when it may act."""
     if event.severity not in (records.Severity.HIGH, records.Severity.LOW):
         return "its severity asks for nothing"
     if event.source not in vocabulary.ACTING_SOURCES:
         return f"source {event.source} never acts"
-    age_s = (seen.now - (event.last_at or event.at)).total_seconds()
+    age_s = (fleet_view.now - (event.last_at or event.at)).total_seconds()
     if abs(age_s) > policy.fresh_s:
         return f"not fresh: {age_s:.0f} s old"
-    beat = seen.heartbeats.get(event.node)
-    if beat is None or not is_current(beat, seen.silent_s.get(event.node)):
+    beat = fleet_view.heartbeats.get(event.node)
+    if beat is None or not is_current(beat, fleet_view.silent_s.get(event.node)):
         return "no current heartbeat confirms it"
     if beat.at < event.observed_at:
         return "the latest heartbeat is older than it"

@@ -42,18 +42,18 @@ class Decision:
     adopt: bool = records.doc("true when Slurm already drained the node for our refusal", default=False)
 
 
-def decide(seen: view.View, policy: settings.PolicySettings) -> tuple[Decision, ...]:
+def decide(fleet_view: view.View, policy: settings.PolicySettings) -> tuple[Decision, ...]:
     """What to do now, drains before their requeues, gravest and oldest fault first."""
-    ledger = budget.Ledger(seen, policy)
-    acting = [e for e in seen.events if not confirm.why_not(e, seen, policy)]
+    ledger = budget.Ledger(fleet_view, policy)
+    acting = [e for e in fleet_view.events if not confirm.why_not(e, fleet_view, policy)]
     made: list[Decision] = []
     for node, events in _by_node(acting):
-        made += _about(node, events, seen, policy, ledger)
+        made += _about(node, events, fleet_view, policy, ledger)
     # A node about to be drained takes no job anyway.
     leaving = {d.node for d in made if d.action == "drain" and not d.held}
-    made += [d for d in _refusals(seen, policy, ledger) if d.node not in leaving]
-    made += _adoptions(seen)
-    return tuple(_once(made, seen))
+    made += [d for d in _refusals(fleet_view, policy, ledger) if d.node not in leaving]
+    made += _adoptions(fleet_view)
+    return tuple(_once(made, fleet_view))
 
 
 def reason_for(events: Sequence[records.HealthEvent]) -> str:
@@ -85,7 +85,7 @@ def _by_node(events: Iterable[records.HealthEvent]) -> Iterator[tuple[str, list[
 def _about(
     name: str,
     events: list[records.HealthEvent],
-    seen: view.View,
+    fleet_view: view.View,
     policy: settings.PolicySettings,
     ledger: budget.Ledger,
 ) -> Iterator[Decision]:
@@ -96,7 +96,7 @@ def _about(
         severity=events[0].severity,
         event_ids=tuple(e.event_id for e in events),
     )
-    node = seen.nodes.get(name)
+    node = fleet_view.nodes.get(name)
     if node is None:
         yield held(base, "skipped", "Slurm knows no such node")
         return
@@ -111,14 +111,16 @@ def _about(
         ledger.take(name)
         yield base
     if policy.requeue:
-        yield from _requeues(base, [e for e in events if e.severity is records.Severity.HIGH], seen)
+        yield from _requeues(base, [e for e in events if e.severity is records.Severity.HIGH], fleet_view)
 
 
-def _requeues(base: Decision, events: Sequence[records.HealthEvent], seen: view.View) -> Iterator[Decision]:
-    for job in seen.jobs:
+def _requeues(
+    base: Decision, events: Sequence[records.HealthEvent], fleet_view: view.View
+) -> Iterator[Decision]:
+    for job in fleet_view.jobs:
         if base.node not in job.nodes:
             continue
-        spared = {e.event_id: victims.hit(job, e, seen) for e in events}
+        spared = {e.event_id: victims.hit(job, e, fleet_view) for e in events}
         guilty = [e for e in events if spared[e.event_id] is None]
         found = dataclasses.replace(
             base, action="requeue", job=job, event_ids=tuple(e.event_id for e in guilty or events)
@@ -129,19 +131,29 @@ def _requeues(base: Decision, events: Sequence[records.HealthEvent], seen: view.
             yield held(found, "skipped", next(iter(spared.values())) or "")
 
 
-def _refusals(seen: view.View, policy: settings.PolicySettings, ledger: budget.Ledger) -> Iterator[Decision]:
+def _refusals(
+    fleet_view: view.View, policy: settings.PolicySettings, ledger: budget.Ledger
+) -> Iterator[Decision]:
     """Permission for the Prolog to refuse jobs: for hard faults confirmed now on nodes still in service."""
     if policy.observe_only:
         return
-    for name, beat in sorted(seen.heartbeats.items()):
+    for name, beat in sorted(fleet_view.heartbeats.items()):
         faults = (
-            confirm.high_faults(beat, policy) if confirm.is_current(beat, seen.silent_s.get(name)) else {}
+            confirm.high_faults(beat, policy)
+            if confirm.is_current(beat, fleet_view.silent_s.get(name))
+            else {}
         )
-        node = seen.nodes.get(name)
-        if not faults or node is None or node.hands_off or node.ours or _still_permitted(name, seen, policy):
+        node = fleet_view.nodes.get(name)
+        if (
+            not faults
+            or node is None
+            or node.hands_off
+            or node.ours
+            or _still_permitted(name, fleet_view, policy)
+        ):
             continue
         ids = tuple(uuid.UUID(f["event_id"]) for f in faults.values() if f.get("event_id"))
-        if _overruled(name, ids, seen):
+        if _overruled(name, ids, fleet_view):
             continue
         made = Decision(
             node=name,
@@ -156,10 +168,10 @@ def _refusals(seen: view.View, policy: settings.PolicySettings, ledger: budget.L
         yield held(made, "denied", denied) if denied else made
 
 
-def _adoptions(seen: view.View) -> Iterator[Decision]:
+def _adoptions(fleet_view: view.View) -> Iterator[Decision]:
     """Slurm's own drain for a Prolog that refused a job with our permission is ours: it gets our reason."""
-    for refusal in seen.refusals:
-        node = seen.nodes.get(refusal.node)
+    for refusal in fleet_view.refusals:
+        node = fleet_view.nodes.get(refusal.node)
         if node is None or not node.prolog_failed:
             continue
         if node.reason_at is not None and abs(node.reason_at - refusal.at) > _PROLOG_LAG:
@@ -183,21 +195,22 @@ def _uuid(text: object) -> uuid.UUID | None:
         return None
 
 
-def _still_permitted(node: str, seen: view.View, policy: settings.PolicySettings) -> bool:
-    renew = seen.now - timedelta(seconds=policy.refusal_ttl_s / 2)
+def _still_permitted(node: str, fleet_view: view.View, policy: settings.PolicySettings) -> bool:
+    renew = fleet_view.now - timedelta(seconds=policy.refusal_ttl_s / 2)
     return any(
-        d.node == node and d.action == "refuse" and d.state == "done" and d.at > renew for d in seen.drains
+        d.node == node and d.action == "refuse" and d.state == "done" and d.at > renew
+        for d in fleet_view.drains
     )
 
 
-def _overruled(node: str, ids: Sequence[uuid.UUID], seen: view.View) -> bool:
+def _overruled(node: str, ids: Sequence[uuid.UUID], fleet_view: view.View) -> bool:
     """A person put the node back although we had drained it for this: we do not fight."""
     return any(
         d.node == node
         and d.action == "drain"
         and d.state in {"done", "resumed"}
         and set(d.event_ids) & set(ids)
-        for d in seen.drains
+        for d in fleet_view.drains
     )
 
 
@@ -206,19 +219,19 @@ def held(decision: Decision, held: str, why: str) -> Decision:
     return dataclasses.replace(decision, held=held, why=why)
 
 
-def _once(made: Iterable[Decision], seen: view.View) -> Iterator[Decision]:
-    """What is not already decided: no decision, and no refusal of one, is stored twice."""
+def _once(made: Iterable[Decision], fleet_view: view.View) -> Iterator[Decision]:
+    """The decisions that are not stored yet; a decision that was held back is stored once, too."""
     requeued: set[int] = set()
     for decision in made:
         if decision.job is not None and not decision.held:
             if decision.job.job_id in requeued:
                 continue
             requeued.add(decision.job.job_id)
-        if not any(_same(decision, past, seen) for past in seen.drains):
+        if not any(_same(decision, past, fleet_view) for past in fleet_view.drains):
             yield decision
 
 
-def _same(decision: Decision, past: records.Drain, seen: view.View) -> bool:
+def _same(decision: Decision, past: records.Drain, fleet_view: view.View) -> bool:
     if (past.node, past.action) != (decision.node, decision.action):
         return False
     if past.job_id != (decision.job.job_id if decision.job else None):
@@ -228,21 +241,21 @@ def _same(decision: Decision, past: records.Drain, seen: view.View) -> bool:
     if decision.held:
         return past.state == decision.held
     if past.state == "failed":
-        return seen.now - past.at < _RETRY
-    if past.state == "resumed" and _broke_again(decision, past, seen):
+        return fleet_view.now - past.at < _RETRY
+    if past.state == "resumed" and _broke_again(decision, past, fleet_view):
         return False
     return decision.action != "refuse" and past.state in {"done", "simulated", "resumed"}
 
 
-def _broke_again(decision: Decision, past: records.Drain, seen: view.View) -> bool:
+def _broke_again(decision: Decision, past: records.Drain, fleet_view: view.View) -> bool:
     """Whether a fault of the decision began after the past drain had ended: the node was well in between.
 
     The events alone cannot say: those of the mended fault are fresh for minutes and name the same part.
     """
-    beat = seen.heartbeats.get(decision.node)
+    beat = fleet_view.heartbeats.get(decision.node)
     if beat is None or past.ended_at is None:
         return False
-    events = (event for event in seen.events if event.event_id in decision.event_ids)
+    events = (event for event in fleet_view.events if event.event_id in decision.event_ids)
     faults = (confirm.fault_of(beat, event) for event in events)
     return any(_began(fault) > past.ended_at for fault in faults if fault is not None)
 

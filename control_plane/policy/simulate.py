@@ -52,8 +52,8 @@ def replay(
         running = [
             a for a in by_node.get(event.node, ()) if _runs_at(a, at) and (a.job_id, a.start_at) not in gone
         ]
-        seen = _picture(event, at, running, nodes, drains, by_node)
-        for decision in policy.decide(seen, enforced):
+        fleet_view = _picture(event, at, running, nodes, drains, by_node)
+        for decision in policy.decide(fleet_view, enforced):
             if decision.action != "refuse":
                 made.append((at, decision))
                 drains.append(_row(decision, event, at))

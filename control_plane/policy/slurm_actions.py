@@ -48,7 +48,7 @@ class SlurmHands:
 
     def outages(self, since: datetime, until: datetime) -> list[view.Outage]:
         """Every stretch in which a node was out of service that began in the span, by slurmdbd."""
-        told = node_events.outages(self._run, int(since.timestamp()), int(until.timestamp()))
+        found = node_events.outages(self._run, int(since.timestamp()), int(until.timestamp()))
         return [
             view.Outage(
                 node=o.node,
@@ -56,7 +56,7 @@ class SlurmHands:
                 end_at=None if o.end_s is None else clock.from_epoch_s(o.end_s),
                 reason=o.reason,
             )
-            for o in told
+            for o in found
         ]
 
     def places(self) -> dict[str, str]:
@@ -82,27 +82,27 @@ class SlurmHands:
         return self._acts.requeue(job.job_id, job.start_at, job.restart_count, job.nodes)
 
 
-def node_of(found: live_records.LiveNode) -> view.Node:
+def node_of(live_node: live_records.LiveNode) -> view.Node:
     """Slurm's node as the policy sees it."""
     return view.Node(
-        name=found.name,
-        states=found.states,
-        reason=found.reason,
-        reason_at=found.reason_at,
-        partitions=found.partitions,
-        boot_at=found.boot_at,
-        n_gpus=found.n_gpus,
+        name=live_node.name,
+        states=live_node.states,
+        reason=live_node.reason,
+        reason_at=live_node.reason_at,
+        partitions=live_node.partitions,
+        boot_at=live_node.boot_at,
+        n_gpus=live_node.n_gpus,
     )
 
 
-def job_of(found: live_records.LiveJob) -> view.Job:
+def job_of(live_job: live_records.LiveJob) -> view.Job:
     """Slurm's job as the policy sees it; one that is already ending is no longer running."""
     return view.Job(
-        job_id=found.job_id,
-        state="COMPLETING" if "COMPLETING" in found.flags else found.state,
-        start_at=found.start_at,
-        restart_count=found.restart_count,
-        nodes=found.nodes,
-        requeue=found.requeue,
-        batch=found.batch,
+        job_id=live_job.job_id,
+        state="COMPLETING" if "COMPLETING" in live_job.flags else live_job.state,
+        start_at=live_job.start_at,
+        restart_count=live_job.restart_count,
+        nodes=live_job.nodes,
+        requeue=live_job.requeue,
+        batch=live_job.batch,
     )

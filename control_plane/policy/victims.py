@@ -20,14 +20,14 @@ def concerns_one_gpu(event: records.HealthEvent) -> bool:
     return bool(event.gpu_uuid or event.kind in GPU_KINDS or _GPU_DEVICE.fullmatch(event.device or ""))
 
 
-def hit(job: view.Job, event: records.HealthEvent, seen: view.View) -> str | None:
+def hit(job: view.Job, event: records.HealthEvent, fleet_view: view.View) -> str | None:
     """Why `job` must not be requeued for `event`; None when it holds the broken part and may be."""
     if event.node not in job.nodes or job.state not in {"RUNNING", "SUSPENDED"}:
         return "it does not run on the node"
     if job.start_at is None or job.start_at > event.at:
         return "it started after the fault"
     if concerns_one_gpu(event):
-        return _holds(job, event, seen) or _spared(job)
+        return _holds(job, event, fleet_view) or _spared(job)
     return _spared(job)
 
 
@@ -37,16 +37,16 @@ def _spared(job: view.Job) -> str | None:
     return None if job.requeue else "it was submitted with --no-requeue"
 
 
-def _holds(job: view.Job, event: records.HealthEvent, seen: view.View) -> str | None:
+def _holds(job: view.Job, event: records.HealthEvent, fleet_view: view.View) -> str | None:
     held = next(
         (
             a.gpu_uuids
-            for a in sorted(seen.allocations, key=lambda a: a.at, reverse=True)
+            for a in sorted(fleet_view.allocations, key=lambda a: a.at, reverse=True)
             if (a.job_id, a.node, a.restart_count) == (job.job_id, event.node, job.restart_count)
         ),
         None,
     )
-    node = seen.nodes.get(event.node)
+    node = fleet_view.nodes.get(event.node)
     if held and node and node.n_gpus and len(held) >= node.n_gpus:
         return None  # it holds every GPU of the node, so also the broken one
     if held is None:

@@ -36,23 +36,23 @@ def carry_out(service: context.Context, night: nightly.Night) -> list[records.Dr
     with lease.taken(service, "actions") as mine:
         if not mine:
             raise errors.DatabaseUnavailable("another service is acting just now; the next pass tries again")
-        seen = _picture(service)
-        made = list(decide(lemons, seen, service))
+        fleet_view = _picture(service)
+        made = list(decide(lemons, fleet_view, service))
         return actions.carry_out(made, service.hands, service.store, service.config, service.clock)
 
 
 def decide(
-    lemons: Iterable[records.LemonScore], seen: view.View, service: context.Context
+    lemons: Iterable[records.LemonScore], fleet_view: view.View, service: context.Context
 ) -> Iterator[policy.Decision]:
     """One drain per lemon that is still in service; every reason to hold back says so in words."""
-    ledger = budget.Ledger(seen, service.config.policy)
+    ledger = budget.Ledger(fleet_view, service.config.policy)
     for lemon in lemons:
-        if _dealt_with(lemon, seen):
+        if _dealt_with(lemon, fleet_view):
             continue
         made = policy.Decision(
             node=lemon.node, action="drain", reason=reason(lemon), severity=records.Severity.LOW, event_ids=()
         )
-        yield policy.held(made, *_objection(lemon.node, seen, ledger))
+        yield policy.held(made, *_objection(lemon.node, fleet_view, ledger))
 
 
 def reason(lemon: records.LemonScore) -> str:
@@ -61,8 +61,8 @@ def reason(lemon: records.LemonScore) -> str:
     return f"{vocabulary.LEMON_PREFIX}, {lemon_view.chance(lemon.score)}, {n} failures; probing-ctl lemon list {lemon.node}"
 
 
-def _objection(node: str, seen: view.View, ledger: budget.Ledger) -> tuple[str, str]:
-    found = seen.nodes.get(node)
+def _objection(node: str, fleet_view: view.View, ledger: budget.Ledger) -> tuple[str, str]:
+    found = fleet_view.nodes.get(node)
     if found is None:
         return "skipped", "Slurm knows no such node"
     if found.hands_off:
@@ -76,7 +76,7 @@ def _objection(node: str, seen: view.View, ledger: budget.Ledger) -> tuple[str, 
     return "", ""
 
 
-def _dealt_with(lemon: records.LemonScore, seen: view.View) -> bool:
+def _dealt_with(lemon: records.LemonScore, fleet_view: view.View) -> bool:
     """It was drained as a lemon since it became one: if it is back, a person put it back, and we do not fight."""
     since = datetime.fromisoformat(lemon.signals["since"]) if lemon.signals.get("since") else lemon.day
     return any(
@@ -85,7 +85,7 @@ def _dealt_with(lemon: records.LemonScore, seen: view.View) -> bool:
         and d.reason.startswith(vocabulary.LEMON_PREFIX)
         and d.state in {"done", "resumed", "simulated"}
         and d.at >= since
-        for d in seen.drains
+        for d in fleet_view.drains
     )
 
 

@@ -24,8 +24,8 @@ def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
     policy, store, cluster = service.config.policy, service.store, service.config.cluster.name
     since = now - timedelta(seconds=policy.fresh_s)
     events = store.events(since=since, min_severity=records.Severity.LOW, cluster=cluster)
-    told = store.events(since=since, kinds=["check"], cluster=cluster)
-    refusals = tuple(e for e in told if e.code == REFUSED and e.source == "agent")
+    check_events = store.events(since=since, kinds=["check"], cluster=cluster)
+    refusals = tuple(e for e in check_events if e.code == REFUSED and e.source == "agent")
     if not everywhere and not events and not refusals:
         return view.View(now=now)
     window = now - max(_MEMORY, timedelta(seconds=policy.budget_window_s))
@@ -40,26 +40,26 @@ def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
     )
 
 
-def asks_for_more(seen: view.View, policy: settings.PolicySettings) -> bool:
-    """Whether anything in it could lead to an action, so that Slurm has to be asked."""
-    if any(not confirm.why_not(e, seen, policy) for e in seen.events):
+def asks_for_more(fleet_view: view.View, policy: settings.PolicySettings) -> bool:
+    """Whether anything in the view could lead to an action, so that Slurm has to be asked."""
+    if any(not confirm.why_not(e, fleet_view, policy) for e in fleet_view.events):
         return True
-    answered = {i for d in seen.drains for i in d.event_ids}
-    if any(e.event_id not in answered for e in seen.refusals):
+    answered = {i for d in fleet_view.drains for i in d.event_ids}
+    if any(e.event_id not in answered for e in fleet_view.refusals):
         return True
-    return any(confirm.high_faults(b, policy) for b in seen.heartbeats.values())
+    return any(confirm.high_faults(b, policy) for b in fleet_view.heartbeats.values())
 
 
-def with_slurm(seen: view.View, service: context.Context) -> view.View:
+def with_slurm(fleet_view: view.View, service: context.Context) -> view.View:
     """The same picture with Slurm's nodes and running jobs, and the GPUs those jobs hold."""
     nodes = {n.name: n for n in service.hands.nodes()}
     jobs = tuple(service.hands.jobs())
     starts = [j.start_at for j in jobs if j.start_at]
-    since = min(starts) - timedelta(minutes=5) if starts else seen.now
+    since = min(starts) - timedelta(minutes=5) if starts else fleet_view.now
     running = {j.job_id for j in jobs}
     allocations = tuple(a for a in service.store.allocations(since=since) if a.job_id in running)
     values = {
-        name: getattr(seen, name)
+        name: getattr(fleet_view, name)
         for name in ("now", "events", "refusals", "heartbeats", "silent_s", "drains")
     }
     return view.View(**values, nodes=nodes, jobs=jobs, allocations=allocations)

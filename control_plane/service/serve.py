@@ -76,15 +76,15 @@ def give_back() -> None:
 
 
 def _open_store(config: settings.Settings, stopping: threading.Event) -> db_store.Store | None:
-    """The database, as soon as it is there; None when told to stop before."""
-    told = False
+    """The database once it can be opened; None when the service is stopped first."""
+    warned = False
     while not stopping.is_set():
         try:
             return db_store.Store.open(config, upgrade=not config.database.url)
         except errors.DatabaseUnavailable as exc:
-            if not told:
+            if not warned:
                 LOG.warning("waiting for the database", extra={"fields": {"why": str(exc)}})
-            told = True
+            warned = True
             stopping.wait(_RETRY_S)
     return None
 

@@ -20,8 +20,8 @@ def summary(figures: Mapping[str, fleet_words.Figure], cluster: str) -> str:
     first = next(iter(figures.values()), {})
     lines = [f"{cluster}, {_about(first)}", ""]
     for name, figure in figures.items():
-        said = " ".join(fleet_words.sentences(name, figure))
-        lines += textwrap.wrap(said, WIDTH, initial_indent="  ", subsequent_indent="  ")
+        paragraph = " ".join(fleet_words.sentences(name, figure))
+        lines += textwrap.wrap(paragraph, WIDTH, initial_indent="  ", subsequent_indent="  ")
     return "\n".join(
         [*lines, "", "tables: probing-ctl fleet --tables, or one: probing-ctl fleet FIGURE (--help)"]
     )

@@ -44,10 +44,10 @@ def tree(document: Mapping[str, Any], *, width: int = 80) -> str:
         return "\n".join((_title(document, ""), why, *_silent(document))) + "\n"
     taken = datetime.fromisoformat(document["at"])
     age_s = max(0.0, (datetime.fromisoformat(document["made_at"]) - taken).total_seconds())
-    seen = _of(document["n_ranks"], document["world_size"])
-    lines = [_title(document, seen), f"stacks of {phrase.stamp_z(taken)}, {phrase.span(age_s)} ago"]
+    ranks_text = _of(document["n_ranks"], document["world_size"])
+    lines = [_title(document, ranks_text), f"stacks of {phrase.stamp_z(taken)}, {phrase.span(age_s)} ago"]
     if document["finding"] is not None:
-        lines += ["", *_said(document["finding"], width)]
+        lines += ["", *_finding_lines(document["finding"], width)]
     drawn = list(_branch(document["tree"], "", width))
     lines += ["", *drawn[:MAX_LINES]]
     if len(drawn) > MAX_LINES:
@@ -59,14 +59,16 @@ def tree(document: Mapping[str, Any], *, width: int = 80) -> str:
     return "\n".join(_fit(line, width) for line in (*lines, *_silent(document))) + "\n"
 
 
-def _title(document: Mapping[str, Any], seen: str) -> str:
+def _title(document: Mapping[str, Any], ranks_text: str) -> str:
     name = sanitize.clean(document["name"], 40)
-    return "  ".join(part for part in (f"Job {document['job']}", name, document["state"], seen) if part)
+    return "  ".join(part for part in (f"Job {document['job']}", name, document["state"], ranks_text) if part)
 
 
-def _of(seen: int, world: int | None) -> str:
-    plural = "" if seen == 1 else "s"
-    return f"{seen} of {world} ranks" if world is not None and world != seen else f"{seen} rank{plural}"
+def _of(n_ranks: int, world: int | None) -> str:
+    plural = "" if n_ranks == 1 else "s"
+    return (
+        f"{n_ranks} of {world} ranks" if world is not None and world != n_ranks else f"{n_ranks} rank{plural}"
+    )
 
 
 def _silent(document: Mapping[str, Any]) -> list[str]:
@@ -83,7 +85,7 @@ def _findings(findings: Sequence[Mapping[str, Any]], width: int) -> list[str]:
     return lines
 
 
-def _said(finding: Mapping[str, Any], width: int) -> list[str]:
+def _finding_lines(finding: Mapping[str, Any], width: int) -> list[str]:
     where = f" ({_short(finding['where'], 60)})" if finding["where"] else ""
     sure = f"{finding['domain'].replace('_', ' ')}, {finding['confidence']}"
     lines = _wrapped(f"{sanitize.clean(finding['summary'], 400)}{where}: {sure}", width)
@@ -108,8 +110,8 @@ def _pace(rows: Sequence[rank_rows.RankNow]) -> str:
         ("for input", [w.input_s for w in windows]),
         ("checkpoints", [w.checkpoint_s for w in windows]),
     )
-    told = ", ".join(f"{name} {statistics.median(s):.3g}" for name, s in parts if statistics.median(s) > 0)
-    return f"{statistics.median(w.total_s for w in windows):.3g} s a step: {told}"
+    text = ", ".join(f"{name} {statistics.median(s):.3g}" for name, s in parts if statistics.median(s) > 0)
+    return f"{statistics.median(w.total_s for w in windows):.3g} s a step: {text}"
 
 
 _HEADS = ("RANKS", "NODES", "PHASE", "STEP", "SINCE", "ST", "INSIDE")

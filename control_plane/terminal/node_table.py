@@ -80,9 +80,9 @@ def _why_not(faults: Sequence[fault_names.NamedFault], latest: records.Drain | N
 
 
 def _reason(drain: records.Drain) -> str:
-    said = drain.reason.removeprefix(vocabulary.OWN_PREFIX).strip()
+    reason = drain.reason.removeprefix(vocabulary.OWN_PREFIX).strip()
     remark = _SHORT.get(drain.why_state, drain.why_state)
-    return f"{said}; {remark}" if remark else said
+    return f"{reason}; {remark}" if remark else reason
 
 
 def _owner(drain: records.Drain) -> str:

@@ -52,7 +52,7 @@ def bars(
     drawn = [_across(most, scale, bottom, words)]
     for n, row in enumerate(rows):
         drawn.append(_bar(row, series, _TOP + n * per, scale, words, stacked=stacked))
-    return _figure(name, title, _told(rows, series, words), bottom + 26, drawn)
+    return _figure(name, title, _description(rows, series, words), bottom + 26, drawn)
 
 
 def columns(name: str, title: str, series: Sequence[str], rows: Sequence[Row], words: Words) -> str:
@@ -87,7 +87,7 @@ def columns(name: str, title: str, series: Sequence[str], rows: Sequence[Row], w
                     "text", text=row.label, x=x + step / 2, y=floor + 16, text_anchor="middle", class_="tick"
                 )
             )
-    return _figure(name, title, _told(rows, series, words), floor + 26, drawn)
+    return _figure(name, title, _description(rows, series, words), floor + 26, drawn)
 
 
 def points(name: str, title: str, rows: Sequence[Point], words: Words) -> str:
@@ -188,8 +188,8 @@ def _sentence(point: Point, words: Words) -> str:
     return f"{point.label}: {words(point.value)}{between}{', projected' if point.hollow else ''}"
 
 
-def _told(rows: Sequence[Row], series: Sequence[str], words: Words) -> str:
-    """The chart in words, for those who hear it."""
+def _description(rows: Sequence[Row], series: Sequence[str], words: Words) -> str:
+    """The chart as text, for screen readers."""
     return "; ".join(
         f"{row.label}: "
         + ", ".join(f"{name} {words(v)}" for name, v in zip(series, row.values, strict=True) if v > 0)
@@ -206,11 +206,11 @@ def _short(label: str) -> str:
     return label if len(label) <= 26 else label[:25] + "…"
 
 
-def _figure(name: str, title: str, told: str, height: float, drawn: Sequence[str]) -> str:
+def _figure(name: str, title: str, description: str, height: float, drawn: Sequence[str]) -> str:
     return svg.element(
         "svg",
         svg.element("title", id=f"{name}-title", text=title),
-        svg.element("desc", id=f"{name}-desc", text=told or "nothing to draw"),
+        svg.element("desc", id=f"{name}-desc", text=description or "nothing to draw"),
         *drawn,
         xmlns="http://www.w3.org/2000/svg",
         viewBox=f"0 0 {svg.number(WIDTH)} {svg.number(height)}",

@@ -31,21 +31,21 @@ def document(night: nightly.Night) -> dict[str, Any]:
     }
 
 
-def score(given: records.LemonScore) -> dict[str, Any]:
+def score(lemon_score: records.LemonScore) -> dict[str, Any]:
     """One node on one day."""
-    told = given.signals
+    signals = lemon_score.signals
     return {
-        "node": given.node,
-        "day": f"{given.day:%Y-%m-%d}",
-        "verdict": given.verdict,
-        "status": told.get("status", ""),
-        "probability": given.score,
-        "since": told.get("since"),
-        "reasons": list(given.reasons),
-        "cost": dict(told["cost"]) if "cost" in told else None,
-        "failures": list(told.get("failures", ())),
+        "node": lemon_score.node,
+        "day": f"{lemon_score.day:%Y-%m-%d}",
+        "verdict": lemon_score.verdict,
+        "status": signals.get("status", ""),
+        "probability": lemon_score.score,
+        "since": signals.get("since"),
+        "reasons": list(lemon_score.reasons),
+        "cost": dict(signals["cost"]) if "cost" in signals else None,
+        "failures": list(signals.get("failures", ())),
         "signals": {
-            name: getattr(given, name)
+            name: getattr(lemon_score, name)
             for name in (
                 "excl_jobid_count",
                 "xid_cnt",
@@ -56,8 +56,10 @@ def score(given: records.LemonScore) -> dict[str, Any]:
                 "single_node_node_failure_rate",
             )
         },
-        "model": {k: told[k] for k in ("model", "usual", "expected", "shared", "exposure_days") if k in told},
-        "made_at": clock.iso_z(given.made_at),
+        "model": {
+            k: signals[k] for k in ("model", "usual", "expected", "shared", "exposure_days") if k in signals
+        },
+        "made_at": clock.iso_z(lemon_score.made_at),
     }
 
 

@@ -195,9 +195,9 @@ def card(
 
 
 def _card(score: records.LemonScore, drain: records.Drain | None, window_days: int, report_url: str) -> Card:
-    told = score.signals
-    failures = [_failure(f, report_url) for f in reversed(told.get("failures", ()))]
-    failures = failures[: SHOWN_FAILURES if told.get("status") == "new" else SHOWN_AGAIN]
+    signals = score.signals
+    failures = [_failure(f, report_url) for f in reversed(signals.get("failures", ()))]
+    failures = failures[: SHOWN_FAILURES if signals.get("status") == "new" else SHOWN_AGAIN]
     drained = (
         f"drained since {phrase.stamp_z(drain.at)[:16]}Z ({sanitize.clean(drain.reason, 100)})"
         if drain
@@ -205,9 +205,9 @@ def _card(score: records.LemonScore, drain: records.Drain | None, window_days: i
     )
     return Card(
         node=score.node,
-        status=str(told.get("status", "")),
+        status=str(signals.get("status", "")),
         chance=chance(score.score),
-        since=datetime.fromisoformat(told["since"]) if told.get("since") else None,
+        since=datetime.fromisoformat(signals["since"]) if signals.get("since") else None,
         summary=score.reasons[0] if score.reasons else "",
         reasons=score.reasons,
         cost=_cost([score], window_days),
@@ -218,15 +218,15 @@ def _card(score: records.LemonScore, drain: records.Drain | None, window_days: i
     )
 
 
-def _failure(told: Mapping[str, Any], report_url: str) -> Failure:
-    part = f" {told['device']}" if told.get("device") else ""
-    n_nodes, n_gpus = told["n_nodes"], told.get("n_gpus")
+def _failure(failure: Mapping[str, Any], report_url: str) -> Failure:
+    part = f" {failure['device']}" if failure.get("device") else ""
+    n_nodes, n_gpus = failure["n_nodes"], failure.get("n_gpus")
     nodes = _count(n_nodes, "node")
-    job_id = int(told["job_id"])
+    job_id = int(failure["job_id"])
     return Failure(
-        at=datetime.fromisoformat(told["at"]),
+        at=datetime.fromisoformat(failure["at"]),
         job_id=job_id,
-        what=sanitize.clean(f"{told['cause']}{part}, {told['confidence']}", 120),
+        what=sanitize.clean(f"{failure['cause']}{part}, {failure['confidence']}", 120),
         size=f"{nodes}, {n_gpus} GPUs" if n_gpus is not None else nodes,
         command=f"probing-report {job_id}",
         url=report_url.replace("{job_id}", str(job_id))

@@ -121,23 +121,23 @@ def _transfer(server: smtplib.SMTP, sender: str, wanted: tuple[str, ...], messag
         refused = server.sendmail(sender, wanted, message)
     except smtplib.SMTPRecipientsRefused as exc:
         refused = exc.recipients
-    later = {r: _reply(code, said) for r, (code, said) in refused.items() if code < 500}
-    never = {r: _reply(code, said) for r, (code, said) in refused.items() if code >= 500}
+    later = {r: _reply(code, reply) for r, (code, reply) in refused.items() if code < 500}
+    never = {r: _reply(code, reply) for r, (code, reply) in refused.items() if code >= 500}
     return Outcome(sent=tuple(r for r in wanted if r not in refused), later=later, never=never)
 
 
-def _answered(wanted: tuple[str, ...], code: int, said: bytes | str) -> Outcome:
+def _answered(wanted: tuple[str, ...], code: int, reply: bytes | str) -> Outcome:
     """A reply to the whole mail."""
-    reasons = dict.fromkeys(wanted, _reply(code, said))
+    reasons = dict.fromkeys(wanted, _reply(code, reply))
     return Outcome(never=reasons) if code >= 500 else Outcome(later=reasons)
 
 
-def _reply(code: int, said: bytes | str) -> str:
-    return f"{code} {_text(said)}"
+def _reply(code: int, reply: bytes | str) -> str:
+    return f"{code} {_text(reply)}"
 
 
-def _text(said: bytes | str) -> str:
-    return sanitize.clean(said.decode("utf-8", "replace") if isinstance(said, bytes) else said, 300)
+def _text(reply: bytes | str) -> str:
+    return sanitize.clean(reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply, 300)
 
 
 def _words(exc: BaseException) -> str:

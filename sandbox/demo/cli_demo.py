@@ -24,9 +24,11 @@ The cluster is still running:
 
 def register(command: Callable[..., argparse.ArgumentParser]) -> None:
     """Adds both commands."""
-    told = command("demo", _demo, "break a GPU under a real job and see why it died", ".demo")
-    told.add_argument("--keep", action="store_true", help="leave the cluster running (as KEEP=1 does)")
-    told.add_argument("--replay", action="store_true", help="replay the recorded incident, without a cluster")
+    parser = command("demo", _demo, "break a GPU under a real job and see why it died", ".demo")
+    parser.add_argument("--keep", action="store_true", help="leave the cluster running (as KEEP=1 does)")
+    parser.add_argument(
+        "--replay", action="store_true", help="replay the recorded incident, without a cluster"
+    )
     record = command(
         "record", _record, "write what the database holds about a job to a file that demo can replay"
     )

@@ -83,11 +83,11 @@ def _break_gpu(box: cluster.Sandbox, node: str, say: Say) -> None:
     say(f"breaking GPU {BROKEN_GPU} of {node} ({gpu.pci}): Xid 79, it has fallen off the bus")
     box.fault(node, "xid", code=79, gpu=BROKEN_GPU)
 
-    def told(what: str) -> str:
+    def sinfo(what: str) -> str:
         return box.run(["sinfo", "-hn", node, "-p", "gpu", "-o", what]).stdout.strip()
 
-    _wait_for(lambda: told("%T").startswith("drain"), f"{node} is not drained", 60)
-    say(f"{node} is drained: {told('%E')}")
+    _wait_for(lambda: sinfo("%T").startswith("drain"), f"{node} is not drained", 60)
+    say(f"{node} is drained: {sinfo('%E')}")
 
 
 def _training(box: cluster.Sandbox) -> str:
@@ -133,14 +133,14 @@ class _Output:
         self._path = box.layout.jobs / f"slurm-{job}.out"
         self._job = job
         self._say = say
-        self._told = 0
+        self._n_printed = 0
 
     def tell(self) -> list[str]:
         """Tells the lines that are new; returns all of them."""
         lines = self._read()
-        for new in lines[self._told :]:
+        for new in lines[self._n_printed :]:
             self._say(f"  job {self._job}: {new}")
-        self._told = len(lines)
+        self._n_printed = len(lines)
         return lines
 
     def wait_for(self, start: str) -> None:

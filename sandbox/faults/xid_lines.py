@@ -31,6 +31,8 @@ BODIES: dict[int, str] = {
 
 def line(code: int, pci: str, pid: int | None, process: str | None, text: str | None = None) -> str:
     """The line as NVRM logs it: the bus address without its function, the process when one is known."""
-    who = f"pid={pid}, name={process or 'python3'}" if pid is not None else "pid='<unknown>', name=<unknown>"
+    process_text = (
+        f"pid={pid}, name={process or 'python3'}" if pid is not None else "pid='<unknown>', name=<unknown>"
+    )
     body = BODIES.get(code) if text is None else text
-    return f"NVRM: Xid (PCI:{pci.rpartition('.')[0]}): {code}, {who}{f', {body}' if body else ''}"
+    return f"NVRM: Xid (PCI:{pci.rpartition('.')[0]}): {code}, {process_text}{f', {body}' if body else ''}"

@@ -97,8 +97,8 @@ def run(
         msg = f"`{argv[0]}` cannot be run: {exc.strerror}"
         raise CommandFailed(msg) from exc
     if check and done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip())[-2000:]
-        raise CommandFailed(f"`{' '.join(argv)}` ended with {done.returncode}: {said}")
+        output = (done.stderr.strip() or done.stdout.strip())[-2000:]
+        raise CommandFailed(f"`{' '.join(argv)}` ended with {done.returncode}: {output}")
     return done
 
 

@@ -14,16 +14,16 @@ NVML_STATE = "nvml.state"
 
 def build(directory: Path, node: str, *, number: int = 1, gpus: int = 8) -> identity.Identity:
     """Makes the healthy node `node` in `directory`: root/ and nvml.state. One that is there already stays."""
-    who = identity.identity(node, number, gpus)
+    node_identity = identity.identity(node, number, gpus)
     if (directory / NVML_STATE).exists():
-        return who
+        return node_identity
     root = directory / "root"
     btime_s = int(time.time()) - procfs.UP_S
-    writing.write(root, procfs.files(who, str(uuid.uuid4()), btime_s))
-    writing.write(root, sysfs.files(who))
+    writing.write(root, procfs.files(node_identity, str(uuid.uuid4()), btime_s))
+    writing.write(root, sysfs.files(node_identity))
     kmsg.start(root, *_boot_lines())
-    nvml_state.write(directory / NVML_STATE, nvml.healthy(who))
-    return who
+    nvml_state.write(directory / NVML_STATE, nvml.healthy(node_identity))
+    return node_identity
 
 
 def reboot(directory: Path, node: str, *, number: int, gpus: int) -> None:
@@ -36,16 +36,16 @@ def reboot(directory: Path, node: str, *, number: int, gpus: int) -> None:
 
 def heal(directory: Path, node: str, *, number: int, gpus: int) -> None:
     """Everything as on a healthy node again; kernel log, boot id and delivered NVML events stay."""
-    who = identity.identity(node, number, gpus)
+    node_identity = identity.identity(node, number, gpus)
     root = directory / "root"
     kept = {"proc/stat", "proc/uptime", "proc/sys/kernel/random/boot_id"}
-    tree = procfs.files(who, "", 0) | sysfs.files(who)
+    tree = procfs.files(node_identity, "", 0) | sysfs.files(node_identity)
     files = {name: entry for name, entry in tree.items() if isinstance(entry, str) and name not in kept}
     writing.write(root, files)
     with nvml_state.changing(directory / NVML_STATE) as state:
         events = {key: value for key, value in state.items() if key.startswith("event.")}
         state.clear()
-        state |= {key: str(value) for key, value in nvml.healthy(who).items()} | events
+        state |= {key: str(value) for key, value in nvml.healthy(node_identity).items()} | events
 
 
 def _boot_lines() -> tuple[str, ...]:

@@ -37,18 +37,18 @@ _EVERY_GPU: dict[str, str | int] = {
 }  # fmt: skip
 
 
-def healthy(node: identity.Identity) -> nvml_state.Values:
+def healthy(node_identity: identity.Identity) -> nvml_state.Values:
     """The state file of a node with nothing wrong."""
     state: dict[str, str | int | None] = {
         "driver.state": "ok",
         "driver.version": procfs.DRIVER_VERSION,
         "nvml.version": f"12.{procfs.DRIVER_VERSION}",
         "cuda.version": 12_040,
-        "gpu.count": len(node.gpus),
+        "gpu.count": len(node_identity.gpus),
         "event.count": 0,
         **{f"gpu.{key}": value for key, value in _EVERY_GPU.items()},
     }
-    for gpu in node.gpus:
+    for gpu in node_identity.gpus:
         own: dict[str, str | int] = {
             "uuid": gpu.uuid,
             "serial": gpu.serial,

@@ -28,15 +28,15 @@ _MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_peermem", "mlx5_co
             "rdma_ucm", "lustre", "lnet", "nfsv4", "nvme", "ipmi_si")  # fmt: skip
 
 
-def files(node: identity.Identity, boot_id: str, btime_s: int) -> writing.Tree:
+def files(node_identity: identity.Identity, boot_id: str, btime_s: int) -> writing.Tree:
     """Everything below /proc, /etc and /dev, for a node that booted at `btime_s`."""
     return {
         **boot(boot_id, btime_s),
         **_mounts(),
         **_counters(),
-        **_kernel(node),
-        **_gpus(node),
-        **_devices(node),
+        **_kernel(node_identity),
+        **_gpus(node_identity),
+        **_devices(node_identity),
     }
 
 
@@ -68,36 +68,37 @@ def _counters() -> writing.Tree:
     }
 
 
-def _kernel(node: identity.Identity) -> writing.Tree:
+def _kernel(node_identity: identity.Identity) -> writing.Tree:
     return {
         "proc/modules": "\n".join(f"{m} 1048576 2 - Live 0x0000000000000000" for m in _MODULES),
         "proc/version": f"Linux version {KERNEL_RELEASE} (buildd@lcy02) (gcc 11.4.0) #53-Ubuntu SMP",
         "proc/sys/kernel/osrelease": KERNEL_RELEASE,
-        "proc/sys/kernel/hostname": node.node,
+        "proc/sys/kernel/hostname": node_identity.node,
         "proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {DRIVER_VERSION}  "
         "Fri May 31 09:35:42 UTC 2024\nGCC version:  gcc version 11.4.0",
-        "etc/hostname": node.node,
+        "etc/hostname": node_identity.node,
         "etc/os-release": 'NAME="Ubuntu"\nVERSION_ID="22.04"\nID=ubuntu',
     }
 
 
-def _gpus(node: identity.Identity) -> writing.Tree:
+def _gpus(node_identity: identity.Identity) -> writing.Tree:
     return {
         f"proc/driver/nvidia/gpus/{gpu.pci}/information": f"Model: \t\t NVIDIA H100 80GB HBM3\n"
         f"IRQ:   \t\t {200 + gpu.index}\nGPU UUID: \t {gpu.uuid}\nBus Type: \t PCIe\n"
         f"Bus Location: \t {gpu.pci}\nDevice Minor: \t {gpu.minor}"
-        for gpu in node.gpus
+        for gpu in node_identity.gpus
     }
 
 
-def _devices(node: identity.Identity) -> writing.Tree:
+def _devices(node_identity: identity.Identity) -> writing.Tree:
     return {
         "dev/null": writing.Device(_MEM_MAJOR, 3),
         "dev/nvidiactl": writing.Device(_NVIDIA_MAJOR, 255),
         "dev/nvidia-uvm": writing.Device(_UVM_MAJOR, 0),
-        **{f"dev/nvidia{gpu.minor}": writing.Device(_NVIDIA_MAJOR, gpu.minor) for gpu in node.gpus},
+        **{f"dev/nvidia{gpu.minor}": writing.Device(_NVIDIA_MAJOR, gpu.minor) for gpu in node_identity.gpus},
         **{
-            f"dev/infiniband/uverbs{i}": writing.Device(_UVERBS_MAJOR, 192 + i) for i in range(len(node.hcas))
+            f"dev/infiniband/uverbs{i}": writing.Device(_UVERBS_MAJOR, 192 + i)
+            for i in range(len(node_identity.hcas))
         },
     }
 

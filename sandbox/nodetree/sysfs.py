@@ -38,12 +38,12 @@ _NET_STATISTICS = (
 )  # fmt: skip
 
 
-def files(node: identity.Identity) -> writing.Tree:
+def files(node_identity: identity.Identity) -> writing.Tree:
     """Everything below /sys."""
     return {
-        **_pci(node),
-        **_infiniband(node),
-        **_net(node),
+        **_pci(node_identity),
+        **_infiniband(node_identity),
+        **_net(node_identity),
         **_block(),
         **_memory(),
         **_cpu(),
@@ -55,9 +55,9 @@ def files(node: identity.Identity) -> writing.Tree:
     }
 
 
-def _pci(node: identity.Identity) -> writing.Tree:
-    devices = {gpu.pci: ("0x10de", "0x2330", "0x030200") for gpu in node.gpus}
-    devices |= {hca.pci: ("0x15b3", "0x1021", "0x020700") for hca in node.hcas}
+def _pci(node_identity: identity.Identity) -> writing.Tree:
+    devices = {gpu.pci: ("0x10de", "0x2330", "0x030200") for gpu in node_identity.gpus}
+    devices |= {hca.pci: ("0x15b3", "0x1021", "0x020700") for hca in node_identity.hcas}
     devices[identity.ETHERNET_PCI] = ("0x8086", "0x1563", "0x020000")
     devices[identity.NVME_PCI] = ("0x144d", "0xa80a", "0x010802")
     tree: writing.Tree = {}
@@ -85,10 +85,10 @@ def _pci(node: identity.Identity) -> writing.Tree:
     return tree
 
 
-def _infiniband(node: identity.Identity) -> writing.Tree:
+def _infiniband(node_identity: identity.Identity) -> writing.Tree:
     tree: writing.Tree = {}
-    for i, hca in enumerate(node.hcas):
-        tree |= writing.under(f"sys/class/infiniband/{hca.name}", _adapter(node.node, hca))
+    for i, hca in enumerate(node_identity.hcas):
+        tree |= writing.under(f"sys/class/infiniband/{hca.name}", _adapter(node_identity.node, hca))
         tree[f"sys/bus/pci/devices/{hca.pci}/net/{hca.netdev}/ifindex"] = str(10 + i)
         tree[f"sys/bus/pci/devices/{hca.pci}/infiniband/{hca.name}/node_type"] = "1: CA"
         tree[f"sys/class/infiniband_verbs/uverbs{i}/ibdev"] = hca.name
@@ -128,13 +128,13 @@ def _port(hca: identity.Hca) -> writing.Tree:
     }
 
 
-def _net(node: identity.Identity) -> writing.Tree:
+def _net(node_identity: identity.Identity) -> writing.Tree:
     links = {
         "lo": ("772", "00:00:00:00:00:00", "65536", None),
         "eno1": ("1", "", "1500", identity.ETHERNET_PCI),
     }
-    links["eno1"] = ("1", f"3c:ec:ef:00:{node.number:02x}:01", "1500", identity.ETHERNET_PCI)
-    for hca in node.hcas:
+    links["eno1"] = ("1", f"3c:ec:ef:00:{node_identity.number:02x}:01", "1500", identity.ETHERNET_PCI)
+    for hca in node_identity.hcas:
         links[hca.netdev] = ("32", f"00:00:10:29:fe:80:00:00:00:00:00:00:{hca.guid}", "4092", hca.pci)
     tree: writing.Tree = {}
     for name, (kind, address, mtu, pci) in links.items():

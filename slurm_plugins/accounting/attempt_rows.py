@@ -58,13 +58,13 @@ def assemble(rows: Iterable[records.JobAttempt]) -> Assembled:
     jobs: dict[tuple[str, int, str], dict[datetime, records.JobAttempt]] = {}
     duplicates = merged = 0
     for row in rows:
-        seen = jobs.setdefault((row.cluster, row.job_id, row.user), {})
-        known = seen.get(row.submit_at)
+        by_submit = jobs.setdefault((row.cluster, row.job_id, row.user), {})
+        known = by_submit.get(row.submit_at)
         duplicates += known is not None
-        seen[row.submit_at] = row if known is None else _later(known, row)
+        by_submit[row.submit_at] = row if known is None else _later(known, row)
     attempts: list[records.JobAttempt] = []
-    for seen in jobs.values():
-        ordered = [seen[at] for at in sorted(seen)]
+    for by_submit in jobs.values():
+        ordered = [by_submit[at] for at in sorted(by_submit)]
         whole = _merge_resized(ordered)
         merged += len(ordered) - len(whole)
         attempts += [row if n == 1 else dataclasses.replace(row, attempt=n) for n, row in enumerate(whole, 1)]

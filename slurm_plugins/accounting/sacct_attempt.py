@@ -37,7 +37,7 @@ def is_step(fields: Mapping[str, str]) -> bool:
 
 
 def attempt_of(fields: Mapping[str, str], reading: Reading) -> records.JobAttempt | attempt_rows.NotStarted:
-    """The attempt one row tells; NotStarted when the job never ran. Raises MalformedInput."""
+    """The attempt that one row describes; NotStarted when the job never ran. Raises MalformedInput."""
     written = fields.get("jobid") or fields["jobidraw"]
     ref = job_ids.parse(written)
     state, cancelled_by = state_of(fields["state"])
@@ -48,12 +48,12 @@ def attempt_of(fields: Mapping[str, str], reading: Reading) -> records.JobAttemp
             state=state,
             submit_at=times["submit"],
             end_at=times["end"],
-            user=_said(fields, "user"),
+            user=_text(fields, "user"),
         )
     reading.no_submit += times["submit"] is None
     reading.no_nodes |= "nodelist" not in fields
     return records.JobAttempt(
-        cluster=reading.cluster or _said(fields, "cluster") or "cluster",
+        cluster=reading.cluster or _text(fields, "cluster") or "cluster",
         submit_at=times["submit"] or _required(times["start"]),
         eligible_at=times["eligible"],
         start_at=times["start"],
@@ -62,7 +62,7 @@ def attempt_of(fields: Mapping[str, str], reading: Reading) -> records.JobAttemp
         time_limit_s=slurm_times.limit_s(_time_limit_s(fields)),
         state=state,
         cancelled_by=_name_of(cancelled_by, fields),
-        **_who(fields, ref, reading),
+        **_identity(fields, ref, reading),
         **_exits(fields, state),
         **_resources(fields),
         **_words(fields),
@@ -73,11 +73,11 @@ def _name_of(cancelled_by: str | None, fields: Mapping[str, str]) -> str | None:
     """Slurm's text names a uid: the owner's and root's are names, others stay the number that they are."""
     if cancelled_by == "0":
         return "root"
-    owner = _said(fields, "user")
+    owner = _text(fields, "user")
     return owner if owner and cancelled_by == fields.get("uid", "").strip() else cancelled_by
 
 
-def _who(fields: Mapping[str, str], ref: job_ids.JobRef, reading: Reading) -> dict[str, Any]:
+def _identity(fields: Mapping[str, str], ref: job_ids.JobRef, reading: Reading) -> dict[str, Any]:
     """Which job this is, and which run it belongs to."""
     job_id = _job_id(fields, ref, reading)
     leader = ref.job if ref.offset is not None else None
@@ -117,15 +117,15 @@ def _resources(fields: Mapping[str, str]) -> dict[str, Any]:
 def _words(fields: Mapping[str, str]) -> dict[str, Any]:
     """The columns that are words: a person's, made safe, or Slurm's."""
     return {
-        "user": _said(fields, "user") or _said(fields, "uid"),
-        "account": _said(fields, "account"),
-        "partition": _said(fields, "partition"),
-        "qos": _said(fields, "qos"),
-        "name": _said(fields, "jobname"),
-        "reason": _said(fields, "reason"),
-        "failed_node": _said(fields, "failednode") or None,
-        "work_dir": _said(fields, "workdir") or None,
-        "stdout_path": _said(fields, "stdout") or None,
+        "user": _text(fields, "user") or _text(fields, "uid"),
+        "account": _text(fields, "account"),
+        "partition": _text(fields, "partition"),
+        "qos": _text(fields, "qos"),
+        "name": _text(fields, "jobname"),
+        "reason": _text(fields, "reason"),
+        "failed_node": _text(fields, "failednode") or None,
+        "work_dir": _text(fields, "workdir") or None,
+        "stdout_path": _text(fields, "stdout") or None,
     }
 
 
@@ -227,7 +227,7 @@ def _time_limit_s(fields: Mapping[str, str]) -> float | None:
     )
 
 
-def _said(fields: Mapping[str, str], name: str) -> str:
-    """A column's text made safe; Slurm's words for nothing are nothing."""
+def _text(fields: Mapping[str, str], name: str) -> str:
+    """A column's cleaned text; empty for Slurm's words for nothing: None, (null), Unknown."""
     text = sanitize.clean(fields.get(name, "").strip())
     return "" if text in {"None", "(null)", "Unknown"} else text

@@ -44,7 +44,7 @@ def parse_sacct_json(
         steps=steps,
         duplicates=whole.duplicates,
         merged=whole.merged,
-        notes=tuple(dict.fromkeys(said for document in documents for said in _notes(document))),
+        notes=tuple(dict.fromkeys(note for document in documents for note in _notes(document))),
     )
 
 
@@ -63,8 +63,8 @@ def _jobs(document: Any) -> list[Any]:
 
 
 def _notes(document: Any) -> Iterator[str]:
-    for said in slurm_json.said_errors(slurm_json.table(document)):
-        yield f"Slurm said: {said}"
+    for error in slurm_json.error_texts(slurm_json.table(document)):
+        yield f"Slurm said: {error}"
 
 
 def _n_steps(job: Any) -> int:
@@ -73,7 +73,7 @@ def _n_steps(job: Any) -> int:
 
 
 def attempt_of(job: Any, cluster: str | None) -> records.JobAttempt | attempt_rows.NotStarted:
-    """The attempt one job object tells; NotStarted when it never ran. Raises MalformedInput."""
+    """The attempt that one job object describes; NotStarted when it never ran. Raises MalformedInput."""
     job_id = slurm_json.number(job.get("job_id")) if isinstance(job, dict) else None
     if job_id is None:
         msg = "it has no job_id"
@@ -101,13 +101,13 @@ def attempt_of(job: Any, cluster: str | None) -> records.JobAttempt | attempt_ro
         nodes=sacct_attempt.nodes_in(nodes),
         n_gpus=_tres(job, "gpu"),
         n_cpus=_tres(job, "cpu"),
-        **_who(job, job_id),
+        **_identity(job, job_id),
         **_exits(job, state),
-        **_said(job, state),
+        **_words(job, state),
     )
 
 
-def _who(job: Mapping[str, Any], job_id: int) -> dict[str, Any]:
+def _identity(job: Mapping[str, Any], job_id: int) -> dict[str, Any]:
     """Which job this is, and which run it belongs to."""
     array, het = slurm_json.table(job.get("array")), slurm_json.table(job.get("het"))
     array_job = slurm_json.number(array.get("job_id")) or None
@@ -144,7 +144,7 @@ def _state(job: Mapping[str, Any]) -> str:
     return next((word for word in ("REQUEUED", "RESIZING", "REVOKED") if word in base), base[0])
 
 
-def _said(job: Mapping[str, Any], state: str) -> dict[str, Any]:
+def _words(job: Mapping[str, Any], state: str) -> dict[str, Any]:
     """The columns that are words, numbers as they stand, or nothing."""
     by = slurm_json.text(job.get("kill_request_user"))
     stdout = slurm_json.text(job.get("stdout_expanded")) or slurm_json.text(job.get("stdout"))
@@ -171,10 +171,10 @@ def _user(job: Mapping[str, Any]) -> str:
 
 
 def _exit(value: Any) -> tuple[int | None, int | None]:
-    told = slurm_json.table(value)
-    signal = slurm_json.table(told.get("signal"))
+    exit_code = slurm_json.table(value)
+    signal = slurm_json.table(exit_code.get("signal"))
     raw_signal = signal.get("signal_id") if "signal_id" in signal else signal.get("id")
-    code = slurm_json.number(told.get("return_code"))
+    code = slurm_json.number(exit_code.get("return_code"))
     return code, slurm_json.number(raw_signal) or (0 if code is not None else None)
 
 

@@ -78,7 +78,7 @@ class _Found:
 
 
 def _notes(reading: sacct_attempt.Reading, timezone: str | None) -> tuple[str, ...]:
-    told = [
+    notes = [
         (reading.naive and timezone is None, f"{reading.naive} rows have times without a zone: read as UTC"),
         (
             reading.ambiguous,
@@ -88,4 +88,4 @@ def _notes(reading: sacct_attempt.Reading, timezone: str | None) -> tuple[str, .
         (reading.no_submit, f"{reading.no_submit} rows have no Submit: their start stands in"),
         (reading.no_nodes, "no NodeList column: attempts cannot be tied to nodes"),
     ]
-    return tuple(text for applies, text in told if applies)
+    return tuple(text for applies, text in notes if applies)

@@ -46,7 +46,7 @@ class Overwritten:
     lost: bool
     note: str = ""
     """The lost note; empty when it fell into the same second as ours and only its author is known."""
-    who: str = ""
+    author: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,9 +150,9 @@ def judge(events: list[Event], since_s: int, ours: str | None, us: str) -> Overw
         settled = any(event.reason == ours for event in new)
     if foreign:
         last = max(foreign, key=lambda event: event.start_s)
-        return Overwritten(settled=settled, lost=True, note=last.reason, who=last.user)
+        return Overwritten(settled=settled, lost=True, note=last.reason, author=last.user)
     if replaced:
-        return Overwritten(settled=settled, lost=True, who=replaced[-1].user)
+        return Overwritten(settled=settled, lost=True, author=replaced[-1].user)
     return Overwritten(settled=settled, lost=False)
 
 

@@ -98,12 +98,12 @@ class DirectActions:
 
     def _drain(self, node: str, reason: str) -> Outcome:
         _require_words(node, reason)
-        seen, since = self._read(node), self._notes.now_s()
-        taken = sorted(seen.states & vocabulary.UNTOUCHABLE_STATES)
+        before, since = self._read(node), self._notes.now_s()
+        taken = sorted(before.states & vocabulary.UNTOUCHABLE_STATES)
         if taken:
-            return _skipped(f"{node} is {'+'.join(taken)} ({seen.reason or 'no reason given'})")
-        if node_events.is_a_persons(seen.reason):
-            return _skipped(f"{node} carries another's note: {seen.reason}")
+            return _skipped(f"{node} is {'+'.join(taken)} ({before.reason or 'no reason given'})")
+        if node_events.is_a_persons(before.reason):
+            return _skipped(f"{node} carries another's note: {before.reason}")
         self._run("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}")
         after = self._read(node)
         if "DRAIN" not in after.flags:
@@ -114,9 +114,9 @@ class DirectActions:
 
     def _adopt(self, node: str, reason: str) -> Outcome:
         _require_words(node, reason)
-        seen, since = self._read(node), self._notes.now_s()
-        if "DRAIN" not in seen.flags or not seen.reason.lower().startswith("prolog error"):
-            return _skipped(f"{node} is not drained by a failed Prolog ({seen.reason or 'no reason'})")
+        before, since = self._read(node), self._notes.now_s()
+        if "DRAIN" not in before.flags or not before.reason.lower().startswith("prolog error"):
+            return _skipped(f"{node} is not drained by a failed Prolog ({before.reason or 'no reason'})")
         # With the state, though it is there already: 26.05 tells accounting of a new reason only beside a state.
         self._run("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}")
         after = self._read(node)
@@ -126,12 +126,12 @@ class DirectActions:
 
     def _resume_own(self, node: str) -> Outcome:
         _require_name(node)
-        seen, since = self._read(node), self._notes.now_s()
-        if "DRAIN" not in seen.flags:
+        before, since = self._read(node), self._notes.now_s()
+        if "DRAIN" not in before.flags:
             return _skipped(f"{node} is not drained")
-        if not seen.reason.startswith(vocabulary.OWN_PREFIX):
-            return _skipped(f"{node} is drained by another: {seen.reason or 'no reason given'}")
-        taken = sorted(seen.states & (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES))
+        if not before.reason.startswith(vocabulary.OWN_PREFIX):
+            return _skipped(f"{node} is drained by another: {before.reason or 'no reason given'}")
+        taken = sorted(before.states & (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES))
         if taken:
             return _skipped(f"{node} is also {'+'.join(taken)}")
         self._run("scontrol", "update", f"NodeName={node}", "State=RESUME")
@@ -142,8 +142,8 @@ class DirectActions:
 
     def _guarded(self, node: str, since_s: int, ours: str | None) -> Outcome:
         """Done, unless our write covered a person's note."""
-        covered, told = self._notes.check(note_guard.Write(node=node, since_s=since_s, ours=ours))
-        return _failed(told, alarm=True) if covered else Outcome(state="done", why=told)
+        covered, why = self._notes.check(note_guard.Write(node=node, since_s=since_s, ours=ours))
+        return _failed(why, alarm=True) if covered else Outcome(state="done", why=why)
 
     def _requeue(self, job_id: int, start_at: datetime, restart: int, nodes: frozenset[str]) -> Outcome:
         job = self._look.job(job_id)

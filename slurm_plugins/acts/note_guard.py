@@ -81,13 +81,13 @@ class NoteGuard:
 
     def _put_back(self, write: Write, found: node_events.Overwritten) -> str:
         if not found.note:
-            return f"a note of {found.who} on {write.node} was overwritten and cannot be read again"
-        told = f"a note of {found.who} on {write.node} was overwritten"
+            return f"a note of {found.author} on {write.node} was overwritten and cannot be read again"
+        message = f"a note of {found.author} on {write.node} was overwritten"
         now = self._look.node(write.node)
         if now is None or now.reason != (write.ours or ""):
-            return f"{told}; somebody has changed the node since: {found.note}"
+            return f"{message}; somebody has changed the node since: {found.note}"
         try:
             self._run("scontrol", "update", f"NodeName={write.node}", "State=DRAIN", f"Reason={found.note}")
         except errors.SlurmUnavailable as exc:
-            return f"{told} and could not be put back ({exc}): {found.note}"
-        return f"{told} and is put back: {found.note}"
+            return f"{message} and could not be put back ({exc}): {found.note}"
+        return f"{message} and is put back: {found.note}"

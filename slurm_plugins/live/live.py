@@ -142,10 +142,10 @@ class CommandLive:
 
     def _version(self) -> tuple[int, int]:
         if self._release is None:
-            said = self._run("scontrol", "--version").decode("ascii", "replace")
-            match = _RELEASE.search(said)
+            output = self._run("scontrol", "--version").decode("ascii", "replace")
+            match = _RELEASE.search(output)
             if match is None:
-                msg = f"scontrol --version says {said[:60]!r}"
+                msg = f"scontrol --version says {output[:60]!r}"
                 raise errors.SlurmUnavailable(msg)
             self._release = (int(match[1]), int(match[2]))
         return self._release

@@ -39,52 +39,52 @@ def _each(read: Callable[[Any], _Record], items: list[Any]) -> list[_Record]:
 
 def job(item: Any) -> live_records.LiveJob:
     """One job object; raises MalformedInput."""
-    told = slurm_json.table(item)
-    job_id = slurm_json.number(told.get("job_id"))
+    fields = slurm_json.table(item)
+    job_id = slurm_json.number(fields.get("job_id"))
     if job_id is None:
         msg = "a job without job_id"
         raise errors.MalformedInput(msg)
-    state, flags = live_records.job_state(slurm_json.words(told.get("job_state")))
-    names = tuple(hostlist.expand(slurm_json.text(told.get("nodes"))))
-    minutes = slurm_json.number(told.get("time_limit"))
-    details = [text for text in told.get("gres_detail") or [] if isinstance(text, str)]
+    state, flags = live_records.job_state(slurm_json.words(fields.get("job_state")))
+    names = tuple(hostlist.expand(slurm_json.text(fields.get("nodes"))))
+    minutes = slurm_json.number(fields.get("time_limit"))
+    details = [text for text in fields.get("gres_detail") or [] if isinstance(text, str)]
     return live_records.LiveJob(
         job_id=job_id,
         state=state,
         flags=flags,
-        submit_at=slurm_json.instant(told.get("submit_time")),
-        eligible_at=slurm_json.instant(told.get("eligible_time")),
-        start_at=live_records.started(state, names, slurm_json.instant(told.get("start_time"))),
+        submit_at=slurm_json.instant(fields.get("submit_time")),
+        eligible_at=slurm_json.instant(fields.get("eligible_time")),
+        start_at=live_records.started(state, names, slurm_json.instant(fields.get("start_time"))),
         time_limit_s=None if minutes is None else 60.0 * minutes,
-        restart_count=slurm_json.number(told.get("restart_cnt")) or 0,
+        restart_count=slurm_json.number(fields.get("restart_cnt")) or 0,
         nodes=names,
-        n_gpus=_gpus(told, details, len(names)),
+        n_gpus=_gpus(fields, details, len(names)),
         gpus=gpu_indices(names, details),
-        requeue=_flag(told.get("requeue")),
-        batch=_flag(told.get("batch_flag")),
-        excluded_nodes=tuple(hostlist.expand(slurm_json.text(told.get("excluded_nodes")))),
-        **_family(told),
-        **_places(told),
-        **slurm_json.job_words(told),
+        requeue=_flag(fields.get("requeue")),
+        batch=_flag(fields.get("batch_flag")),
+        excluded_nodes=tuple(hostlist.expand(slurm_json.text(fields.get("excluded_nodes")))),
+        **_family(fields),
+        **_places(fields),
+        **slurm_json.job_words(fields),
     )
 
 
-def _family(told: Mapping[str, Any]) -> dict[str, Any]:
-    array = slurm_json.number(told.get("array_job_id")) or None
-    het = slurm_json.number(told.get("het_job_id")) or None
+def _family(fields: Mapping[str, Any]) -> dict[str, Any]:
+    array = slurm_json.number(fields.get("array_job_id")) or None
+    het = slurm_json.number(fields.get("het_job_id")) or None
     return {
         "array_job_id": array,
-        "array_task_id": slurm_json.number(told.get("array_task_id")) if array else None,
+        "array_task_id": slurm_json.number(fields.get("array_task_id")) if array else None,
         "het_job_id": het,
-        "het_offset": slurm_json.number(told.get("het_job_offset")) if het else None,
+        "het_offset": slurm_json.number(fields.get("het_job_offset")) if het else None,
     }
 
 
-def _places(told: Mapping[str, Any]) -> dict[str, Any]:
-    stdout = slurm_json.text(told.get("stdout_expanded")) or slurm_json.text(told.get("standard_output"))
+def _places(fields: Mapping[str, Any]) -> dict[str, Any]:
+    stdout = slurm_json.text(fields.get("stdout_expanded")) or slurm_json.text(fields.get("standard_output"))
     return {
-        "failed_node": slurm_json.text(told.get("failed_node")) or None,
-        "work_dir": slurm_json.text(told.get("current_working_directory")) or None,
+        "failed_node": slurm_json.text(fields.get("failed_node")) or None,
+        "work_dir": slurm_json.text(fields.get("current_working_directory")) or None,
         # From 24.05 on standard_output is the pattern as written.
         "stdout_path": stdout if stdout and "%" not in stdout else None,
     }
@@ -94,9 +94,9 @@ def _flag(value: Any) -> bool:
     return value is True or bool(slurm_json.number(value))
 
 
-def _gpus(told: Mapping[str, Any], details: Iterable[str], n_nodes: int) -> int | None:
+def _gpus(fields: Mapping[str, Any], details: Iterable[str], n_nodes: int) -> int | None:
     """GPUs allocated: what is accounted, else the sum over its nodes."""
-    counted = tres.gpus(slurm_json.text(told.get("tres_alloc_str")))
+    counted = tres.gpus(slurm_json.text(fields.get("tres_alloc_str")))
     if counted is not None:
         return counted
     each = [tres.gpus_of_gres(text, n_nodes) for text in details]
@@ -121,32 +121,32 @@ def gpu_indices(names: tuple[str, ...], details: list[str]) -> dict[str, tuple[i
 
 def node(item: Any) -> live_records.LiveNode:
     """One node object; raises MalformedInput."""
-    told = slurm_json.table(item)
-    name = slurm_json.text(told.get("name"))
+    fields = slurm_json.table(item)
+    name = slurm_json.text(fields.get("name"))
     if not name:
         msg = "a node without name"
         raise errors.MalformedInput(msg)
     state, flags = live_records.node_state(
-        (*slurm_json.words(told.get("state")), *slurm_json.words(told.get("state_flags")))
+        (*slurm_json.words(fields.get("state")), *slurm_json.words(fields.get("state_flags")))
     )
-    gres = slurm_json.text(told.get("gres"))
-    counted = tres.gpus(slurm_json.text(told.get("tres")))
+    gres = slurm_json.text(fields.get("gres"))
+    counted = tres.gpus(slurm_json.text(fields.get("tres")))
     return live_records.LiveNode(
         name=name,
         state=state,
         flags=flags,
-        reason=slurm_json.text(told.get("reason")),
-        reason_set_by=slurm_json.text(told.get("reason_set_by_user")),
-        reason_at=slurm_json.instant(told.get("reason_changed_at")),
-        boot_at=slurm_json.instant(told.get("boot_time")),
-        slurmd_start_at=slurm_json.instant(told.get("slurmd_start_time")),
+        reason=slurm_json.text(fields.get("reason")),
+        reason_set_by=slurm_json.text(fields.get("reason_set_by_user")),
+        reason_at=slurm_json.instant(fields.get("reason_changed_at")),
+        boot_at=slurm_json.instant(fields.get("boot_time")),
+        slurmd_start_at=slurm_json.instant(fields.get("slurmd_start_time")),
         gres=gres,
         n_gpus=counted if counted is not None else configured_gpus(gres),
-        features=slurm_json.words(told.get("features")),
-        active_features=slurm_json.words(told.get("active_features")),
-        partitions=slurm_json.words(told.get("partitions")),
-        reservation=slurm_json.text(told.get("reservation")),
-        version=slurm_json.text(told.get("version")) or slurm_json.text(told.get("slurmd_version")),
+        features=slurm_json.words(fields.get("features")),
+        active_features=slurm_json.words(fields.get("active_features")),
+        partitions=slurm_json.words(fields.get("partitions")),
+        reservation=slurm_json.text(fields.get("reservation")),
+        version=slurm_json.text(fields.get("version")) or slurm_json.text(fields.get("slurmd_version")),
     )
 
 

@@ -44,45 +44,45 @@ class PyslurmLive:
             raise exc
 
 
-def job(told: Mapping[str, Any], layout: Mapping[str, Any]) -> live_records.LiveJob:
+def job(fields: Mapping[str, Any], layout: Mapping[str, Any]) -> live_records.LiveJob:
     """One job of `Job.to_dict()` and its resource layout per node."""
-    state, flags = live_records.job_state([slurm_json.text(told.get("state"))])
-    names = tuple(hostlist.expand(slurm_json.text(told.get("allocated_nodes"))))
-    minutes = slurm_json.number(told.get("time_limit"))
+    state, flags = live_records.job_state([slurm_json.text(fields.get("state"))])
+    names = tuple(hostlist.expand(slurm_json.text(fields.get("allocated_nodes"))))
+    minutes = slurm_json.number(fields.get("time_limit"))
     gpus = {name: _indices(layout.get(name, {})) for name in names}
     return live_records.LiveJob(
-        job_id=int(told["id"]),
+        job_id=int(fields["id"]),
         state=state,
         flags=flags,
-        submit_at=slurm_json.instant(told.get("submit_time")),
-        eligible_at=slurm_json.instant(told.get("eligible_time")),
-        start_at=live_records.started(state, names, slurm_json.instant(told.get("start_time"))),
+        submit_at=slurm_json.instant(fields.get("submit_time")),
+        eligible_at=slurm_json.instant(fields.get("eligible_time")),
+        start_at=live_records.started(state, names, slurm_json.instant(fields.get("start_time"))),
         time_limit_s=None if minutes is None else 60.0 * minutes,
-        restart_count=slurm_json.number(told.get("requeue_count")) or 0,
+        restart_count=slurm_json.number(fields.get("requeue_count")) or 0,
         nodes=names,
         n_gpus=sum(len(indices) for indices in gpus.values()) if layout else None,
         gpus=gpus if layout else None,
-        requeue=bool(told.get("is_requeueable")),
-        batch=bool(told.get("is_batch_job")),
-        excluded_nodes=tuple(hostlist.expand(slurm_json.text(told.get("excluded_nodes")))),
-        work_dir=slurm_json.text(told.get("working_directory")) or None,
-        stdout_path=slurm_json.text(told.get("standard_output")) or None,
-        **_family(told),
-        **slurm_json.job_words(told),
+        requeue=bool(fields.get("is_requeueable")),
+        batch=bool(fields.get("is_batch_job")),
+        excluded_nodes=tuple(hostlist.expand(slurm_json.text(fields.get("excluded_nodes")))),
+        work_dir=slurm_json.text(fields.get("working_directory")) or None,
+        stdout_path=slurm_json.text(fields.get("standard_output")) or None,
+        **_family(fields),
+        **slurm_json.job_words(fields),
     )
 
 
-def _family(told: Mapping[str, Any]) -> dict[str, Any]:
-    array = slurm_json.number(told.get("array_id")) or None
-    task = slurm_json.number(told.get("array_task_id"))
-    if array and task is None and not told.get("array_tasks_waiting"):
+def _family(fields: Mapping[str, Any]) -> dict[str, Any]:
+    array = slurm_json.number(fields.get("array_id")) or None
+    task = slurm_json.number(fields.get("array_task_id"))
+    if array and task is None and not fields.get("array_tasks_waiting"):
         task = 0  # pyslurm takes Slurm's task 0 for "not set"
-    het = slurm_json.number(told.get("heterogeneous_id")) or None
+    het = slurm_json.number(fields.get("heterogeneous_id")) or None
     return {
         "array_job_id": array,
         "array_task_id": task if array else None,
         "het_job_id": het,
-        "het_offset": slurm_json.number(told.get("heterogeneous_offset")) or 0 if het else None,
+        "het_offset": slurm_json.number(fields.get("heterogeneous_offset")) or 0 if het else None,
     }
 
 
@@ -96,28 +96,28 @@ def _indices(layout: Any) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def node(told: Mapping[str, Any]) -> live_records.LiveNode:
+def node(fields: Mapping[str, Any]) -> live_records.LiveNode:
     """One node of `Node.to_dict()`."""
-    state, flags = live_records.node_state([slurm_json.text(told.get("state"))])
-    if state in {"IDLE", "ALLOCATED"} and told.get("allocated_cpus") and told.get("idle_cpus"):
+    state, flags = live_records.node_state([slurm_json.text(fields.get("state"))])
+    if state in {"IDLE", "ALLOCATED"} and fields.get("allocated_cpus") and fields.get("idle_cpus"):
         state = "MIXED"  # older releases of pyslurm show the controller's word, which knows no MIXED
     gres = {
         name: slurm_json.number(count)
-        for name, count in slurm_json.table(told.get("configured_gres")).items()
+        for name, count in slurm_json.table(fields.get("configured_gres")).items()
     }
     return live_records.LiveNode(
-        name=slurm_json.text(told.get("name")),
+        name=slurm_json.text(fields.get("name")),
         state=state,
         flags=flags,
-        reason=slurm_json.text(told.get("reason")),
-        reason_set_by=slurm_json.text(told.get("reason_user")),
-        reason_at=slurm_json.instant(told.get("reason_time")),
-        boot_at=slurm_json.instant(told.get("boot_time")),
-        slurmd_start_at=slurm_json.instant(told.get("slurmd_start_time")),
+        reason=slurm_json.text(fields.get("reason")),
+        reason_set_by=slurm_json.text(fields.get("reason_user")),
+        reason_at=slurm_json.instant(fields.get("reason_time")),
+        boot_at=slurm_json.instant(fields.get("boot_time")),
+        slurmd_start_at=slurm_json.instant(fields.get("slurmd_start_time")),
         gres=",".join(f"{name}:{count}" for name, count in gres.items()),
         n_gpus=sum(count or 0 for name, count in gres.items() if name.partition(":")[0] == "gpu"),
-        features=slurm_json.words(told.get("available_features")),
-        active_features=slurm_json.words(told.get("active_features")),
-        partitions=slurm_json.words(told.get("partitions")),
-        version=slurm_json.text(told.get("slurm_version")),
+        features=slurm_json.words(fields.get("available_features")),
+        active_features=slurm_json.words(fields.get("active_features")),
+        partitions=slurm_json.words(fields.get("partitions")),
+        version=slurm_json.text(fields.get("slurm_version")),
     )

@@ -42,30 +42,30 @@ def nodes(data: bytes) -> list[live_records.LiveNode]:
 
 def node(line: str) -> live_records.LiveNode:
     """One node's line. What people write (Reason, Comment, Extra) stands behind what Slurm says."""
-    told = _first_of_each(line, (*_NODE_KEYS.split(),))
-    state, flags = live_records.node_state([told.get("State", "")])
-    reason, who, at = _reason(told.get("Reason", ""))
-    gres = _said(told.get("Gres", ""))
-    counted = tres.gpus(told.get("CfgTRES", ""))
+    fields = _first_of_each(line, (*_NODE_KEYS.split(),))
+    state, flags = live_records.node_state([fields.get("State", "")])
+    reason, author, at = _reason(fields.get("Reason", ""))
+    gres = _text(fields.get("Gres", ""))
+    counted = tres.gpus(fields.get("CfgTRES", ""))
     return live_records.LiveNode(
-        name=_said(told["NodeName"]),
+        name=_text(fields["NodeName"]),
         state=state,
         flags=flags,
         reason=reason,
-        reason_set_by=who,
+        reason_set_by=author,
         reason_at=at,
-        boot_at=_instant(told.get("BootTime", "")),
-        slurmd_start_at=_instant(told.get("SlurmdStartTime", "")),
+        boot_at=_instant(fields.get("BootTime", "")),
+        slurmd_start_at=_instant(fields.get("SlurmdStartTime", "")),
         gres=gres,
         # A cut listing without Gres and with no gres/gpu in its TRES says nothing about GPUs.
         n_gpus=counted
         if counted is not None
-        else (live_json.configured_gpus(gres) if "Gres" in told else None),
-        features=_list(told.get("AvailableFeatures", "")),
-        active_features=_list(told.get("ActiveFeatures", "")),
-        partitions=_list(told.get("Partitions", "")),
-        reservation=_said(told.get("ReservationName", "")),
-        version=_said(told.get("Version", "")),
+        else (live_json.configured_gpus(gres) if "Gres" in fields else None),
+        features=_list(fields.get("AvailableFeatures", "")),
+        active_features=_list(fields.get("ActiveFeatures", "")),
+        partitions=_list(fields.get("Partitions", "")),
+        reservation=_text(fields.get("ReservationName", "")),
+        version=_text(fields.get("Version", "")),
     )
 
 
@@ -93,49 +93,49 @@ def job(line: str) -> live_records.LiveJob:
     Users choose job names, paths and comments, and the text has no quoting: a second `Requeue=` is somebody's
     attempt to speak for Slurm.
     """
-    told = _first_of_each(line, (*_ONE_EACH, *_JOB_KEYS.split()))
+    fields = _first_of_each(line, (*_ONE_EACH, *_JOB_KEYS.split()))
     for key in _ONE_EACH:
         if len(re.findall(rf"(?:^| ){key}=", line)) != 1:
             msg = f"{key} does not stand exactly once in {sanitize.clean(line, 80)!r}"
             raise errors.MalformedInput(msg)
-    state, flags = live_records.job_state([told["JobState"]])
-    names = tuple(hostlist.expand(told["NodeList"]))
+    state, flags = live_records.job_state([fields["JobState"]])
+    names = tuple(hostlist.expand(fields["NodeList"]))
     return live_records.LiveJob(
-        job_id=int(told["JobId"]),
-        array_job_id=tres.number(told.get("ArrayJobId", "")),
-        array_task_id=tres.number(told.get("ArrayTaskId", "")),
-        het_job_id=tres.number(told.get("HetJobId", "")),
-        het_offset=tres.number(told.get("HetJobOffset", "")),
+        job_id=int(fields["JobId"]),
+        array_job_id=tres.number(fields.get("ArrayJobId", "")),
+        array_task_id=tres.number(fields.get("ArrayTaskId", "")),
+        het_job_id=tres.number(fields.get("HetJobId", "")),
+        het_offset=tres.number(fields.get("HetJobOffset", "")),
         state=state,
         flags=flags,
-        submit_at=_instant(told["SubmitTime"]),
-        eligible_at=_instant(told.get("EligibleTime", "")),
-        start_at=live_records.started(state, names, _instant(told["StartTime"])),
-        time_limit_s=slurm_times.span_s(told.get("TimeLimit", "")),
-        restart_count=tres.number(told["Restarts"]) or 0,
+        submit_at=_instant(fields["SubmitTime"]),
+        eligible_at=_instant(fields.get("EligibleTime", "")),
+        start_at=live_records.started(state, names, _instant(fields["StartTime"])),
+        time_limit_s=slurm_times.span_s(fields.get("TimeLimit", "")),
+        restart_count=tres.number(fields["Restarts"]) or 0,
         nodes=names,
-        n_gpus=_job_gpus(told.get("TRES", ""), told.get("JOB_GRES", "")),
+        n_gpus=_job_gpus(fields.get("TRES", ""), fields.get("JOB_GRES", "")),
         gpus=_indices(names, line),
-        requeue=told["Requeue"].strip() == "1",
-        batch=told["BatchFlag"].strip() != "0",
-        excluded_nodes=tuple(hostlist.expand(_said(told.get("ExcNodeList", "")))),
-        **_words(told),
+        requeue=fields["Requeue"].strip() == "1",
+        batch=fields["BatchFlag"].strip() != "0",
+        excluded_nodes=tuple(hostlist.expand(_text(fields.get("ExcNodeList", "")))),
+        **_words(fields),
     )
 
 
-def _words(told: Mapping[str, str]) -> dict[str, Any]:
-    owner = _OWNER.fullmatch(told["UserId"].strip())
+def _words(fields: Mapping[str, str]) -> dict[str, Any]:
+    owner = _OWNER.fullmatch(fields["UserId"].strip())
     return {
-        "name": _said(told.get("JobName", "")),
-        "user": _said(owner[1]) if owner else "",
+        "name": _text(fields.get("JobName", "")),
+        "user": _text(owner[1]) if owner else "",
         "uid": int(owner[2]) if owner else None,
-        "account": _said(told.get("Account", "")),
-        "partition": _said(told.get("Partition", "")),
-        "qos": _said(told.get("QOS", "")),
-        "reason": _said(told.get("Reason", "")),
-        "failed_node": _said(told.get("FailedNode", "")) or None,
-        "work_dir": _said(told.get("WorkDir", "")) or None,
-        "stdout_path": _said(told.get("StdOut", "")) or None,
+        "account": _text(fields.get("Account", "")),
+        "partition": _text(fields.get("Partition", "")),
+        "qos": _text(fields.get("QOS", "")),
+        "reason": _text(fields.get("Reason", "")),
+        "failed_node": _text(fields.get("FailedNode", "")) or None,
+        "work_dir": _text(fields.get("WorkDir", "")) or None,
+        "stdout_path": _text(fields.get("StdOut", "")) or None,
     }
 
 
@@ -160,7 +160,7 @@ def _up_to_next_key(value: str) -> str:
 
 def _job_gpus(tres_text: str, job_gres: str) -> int | None:
     counted = tres.gpus(tres_text)
-    return counted if counted is not None else tres.gpus_of_gres(_said(job_gres), 1)
+    return counted if counted is not None else tres.gpus_of_gres(_text(job_gres), 1)
 
 
 def _indices(names: tuple[str, ...], line: str) -> dict[str, tuple[int, ...]] | None:
@@ -176,8 +176,8 @@ def _reason(text: str) -> tuple[str, str, datetime | None]:
     """`text [who@when]` taken apart."""
     match = _REASON.fullmatch(text.strip())
     if match is None:
-        return _said(text), "", None
-    return _said(match[1]), _said(match[2]), _instant(match[3])
+        return _text(text), "", None
+    return _text(match[1]), _text(match[2]), _instant(match[3])
 
 
 def _instant(text: str) -> datetime | None:
@@ -190,9 +190,9 @@ def _instant(text: str) -> datetime | None:
 
 
 def _list(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, _said(text).split(",")))
+    return tuple(filter(None, _text(text).split(",")))
 
 
-def _said(text: str) -> str:
+def _text(text: str) -> str:
     found = sanitize.clean(text.strip())
     return "" if found in {"(null)", "N/A", "None", "none"} else found

@@ -63,7 +63,7 @@ def test_unknown_is_wrong_of_all_and_left_out_of_those_answered():
             path="live",
             causes=(truth,),
             domain=records.Domain.HARDWARE,
-            said=said,
+            verdict_cause=said,
             said_domain=records.Domain.UNKNOWN,
             confidence=records.Confidence.LIKELY,
         )

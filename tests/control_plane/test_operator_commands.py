@@ -73,7 +73,7 @@ def site(url: str, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch) -> Itera
     hands.drain("n3", "probing: test (bob)")
     hands.acts.clear()
     monkeypatch.setattr(nodes_commands, "_hands", lambda config: hands)
-    monkeypatch.setattr(nodes_commands, "who", lambda: "keyboard")
+    monkeypatch.setattr(nodes_commands, "caller_name", lambda: "keyboard")
     attempt = records.JobAttempt(
         cluster="c", job_id=7, submit_at=fakes.NOW - timedelta(hours=2), start_at=fakes.NOW - timedelta(hours=1),
         state="RUNNING", nodes=("n1",), n_gpus=8, user="alice",

@@ -440,7 +440,9 @@ def test_an_account_made_between_the_end_and_accountings_word_of_it_is_made_agai
     assert account.end_at == attempt.end_at < NOW
 
 
-def test_a_task_that_breaks_is_recorded_and_the_next_goes_on(service: context.Context) -> None:
+def test_a_task_that_breaks_is_recorded_and_the_next_goes_on(
+    service: context.Context, caplog: pytest.LogCaptureFixture
+) -> None:
     """Isolation: an error of ours is counted, logged once, and ends nothing."""
 
     def broken() -> str:
@@ -450,7 +452,8 @@ def test_a_task_that_breaks_is_recorded_and_the_next_goes_on(service: context.Co
         journal.one_pass(service.journal, "x", broken, service.clock)
     journal.one_pass(service.journal, "x", lambda: "fine", service.clock)
     found = service.journal.passes()["x"]
-    assert (found.n_failed, found.n_ok, found.outcome, found.said) == (3, 1, "ok", "fine")
+    assert (found.n_failed, found.n_ok, found.outcome, found.message) == (3, 1, "ok", "fine")
+    assert [r.fields["said"] for r in caplog.records if hasattr(r, "fields")] == ["oops", "fine"]  # type: ignore[attr-defined]
 
 
 def test_every_task_file_is_registered_once() -> None:

@@ -10,21 +10,23 @@ import pytest
 from benchmarks.campaign.hangs import noise, outcome, page
 
 LOOP = outcome.Outcome(
-    case="python_loop", said="python_loop", ranks=(5,), node="n3", domain="user_program", after_s=12.5, commit="abc",
+    case="python_loop", named="python_loop", ranks=(5,), node="n3", domain="user_program", after_s=12.5, commit="abc",
     at="2026-11-21T17:00:00Z", noise={"compute_frac": 0.012, "step_frac": 0.05, "step_s": 0.11},
 )  # fmt: skip
-KILLED = outcome.Outcome(case="rank_dead", said="rank_killed", node="n3", domain="unknown")
-SHAPE = outcome.Outcome(case="other_shape", said="collective_mismatch", domain="user_program")
-SLOW = outcome.Outcome(case="slow", said="slow", ranks=(5,), node="n3")
-LINK = outcome.Outcome(case="link_down", said="inside_collective", ranks=(4, 5), node="n3", domain="hardware")
-LONG = outcome.Outcome(case="compile_long", said=outcome.NOTHING)
+KILLED = outcome.Outcome(case="rank_dead", named="rank_killed", node="n3", domain="unknown")
+SHAPE = outcome.Outcome(case="other_shape", named="collective_mismatch", domain="user_program")
+SLOW = outcome.Outcome(case="slow", named="slow", ranks=(5,), node="n3")
+LINK = outcome.Outcome(
+    case="link_down", named="inside_collective", ranks=(4, 5), node="n3", domain="hardware"
+)
+LONG = outcome.Outcome(case="compile_long", named=outcome.NOTHING)
 
 
 @pytest.mark.parametrize("right", [LOOP, KILLED, SHAPE, SLOW, LINK, LONG], ids=lambda o: o.case)
 def test_what_was_injected_is_right_and_nothing_else(right: outcome.Outcome) -> None:
     """Kind, node, and what else the case says."""
     assert right.right()
-    assert not replace(right, said="dataloader").right()
+    assert not replace(right, named="dataloader").right()
     if right.case != "compile_long":
         assert not replace(right, node="n1").right()
     if right.ranks:
@@ -40,6 +42,7 @@ def test_a_campaign_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     for one in (LOOP, LOOP, KILLED):
         outcome.add(kept, one)
     assert outcome.load(kept) == [LOOP, LOOP, KILLED]
+    assert '"said": "python_loop"' in kept.read_text(), "files of earlier runs are read as well"
     cases = ["python_loop", "rank_dead", "slow"]
     left = outcome.missing(outcome.load(kept), cases, 3)
     assert left == ["slow", "rank_dead", "slow", "python_loop", "rank_dead", "slow"]
@@ -48,9 +51,9 @@ def test_a_campaign_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
 
 def test_the_page_counts_what_was_gathered() -> None:
     """Right and wrong runs, seconds, noise and healthy minutes; without any it says so."""
-    wrong = replace(LOOP, said="user_code", after_s=14.5)
+    wrong = replace(LOOP, named="user_code", after_s=14.5)
     watched = outcome.Outcome(
-        case="healthy", said="deadlock", minutes=30.0, false={"verdict deadlock": 1, "rank_stall": 2}
+        case="healthy", named="deadlock", minutes=30.0, false={"verdict deadlock": 1, "rank_stall": 2}
     )
     text = page.render([LOOP, LOOP, wrong, KILLED, watched])
     assert "4 runs, 3 right" in text

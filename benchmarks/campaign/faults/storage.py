@@ -25,9 +25,9 @@ def nfs(s: Story) -> None:
         s.log += words.traceback(rng, "OSError: [Errno 5] Input/output error: '/scratch/ckpt/step_1200.pt'")
     s.log += words.srun_end(rng, s, 1)
     server = rng.choice(["nfs-prod-01.example.com", "10.0.0.5", "stor3"])
-    seen = s.nodes if rng.random() < 0.6 else [node]
-    s.broken = node if len(seen) == 1 else None
-    for n in seen:
+    affected = s.nodes if rng.random() < 0.6 else [node]
+    s.broken = node if len(affected) == 1 else None
+    for n in affected:
         s.kernel(
             n,
             at - rng.uniform(0, 5),

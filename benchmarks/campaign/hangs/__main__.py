@@ -112,8 +112,10 @@ class Campaign:
 
 
 def _commit() -> str:
-    told = ["git", "rev-parse", "--short", "HEAD"]
-    return subprocess.run(told, capture_output=True, text=True, check=False, cwd=PAGE.parent).stdout.strip()
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=PAGE.parent
+    ).stdout.strip()
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def run(sandbox: cluster.Sandbox, case: str) -> Outcome:
 
 
 def healthy(sandbox: cluster.Sandbox, minutes: float, stop: Callable[[], bool]) -> Outcome:
-    """A gang that trains and saves for so long, or until `stop`, and everything that is said of it meanwhile."""
+    """Runs a healthy gang for `minutes`, or until `stop`, and counts everything that is reported of it meanwhile."""
     directory = gangs.new_directory(sandbox, HEALTHY_HOUR)
     job = gangs.submit(sandbox, HEALTHY_HOUR, steps=STEPS, directory=directory)
     began_s: float | None = None
@@ -79,16 +79,16 @@ def healthy(sandbox: cluster.Sandbox, minutes: float, stop: Callable[[], bool]) 
             if _rows(sandbox, "ended", job):
                 break
         watched_s = 0.0 if began_s is None else time.monotonic() - began_s
-        told = Counter(str(r["kind"]) for r in _rows(sandbox, "told", job))
+        counts = Counter(str(r["kind"]) for r in _rows(sandbox, "told", job))
         named = [v for v in _rows(sandbox, "gangs", job) if v["kind"] != "unknown"]
-        told += Counter(f"verdict {v['kind']}" for v in named)
-        told += Counter(["ended"] * bool(_rows(sandbox, "ended", job)))
+        counts += Counter(f"verdict {v['kind']}" for v in named)
+        counts += Counter(["ended"] * bool(_rows(sandbox, "ended", job)))
     finally:
         sandbox.run(["scancel", str(job)], check=False)
         sandbox.wait(job, _ENDED, 60)
     found = Outcome(
-        case=HEALTHY_HOUR, said=named[0]["kind"] if named else NOTHING,
-        minutes=round(watched_s / 60, 2), false=dict(told),
+        case=HEALTHY_HOUR, named=named[0]["kind"] if named else NOTHING,
+        minutes=round(watched_s / 60, 2), false=dict(counts),
     )  # fmt: skip
     return _dated(found, directory, noise.measure(directory, ()))
 
@@ -116,29 +116,31 @@ def _watch(sandbox: cluster.Sandbox, case: str, job: int, directory: Path) -> Ou
             v = named[0]
             after_s = (v["made_at"] - v["onset_at"]).total_seconds()
             return Outcome(
-                case=case, said=v["kind"], ranks=tuple(v["ranks"]), node=",".join(v["nodes"]),
+                case=case, named=v["kind"], ranks=tuple(v["ranks"]), node=",".join(v["nodes"]),
                 domain=v["domain"], after_s=after_s,
             )  # fmt: skip
         if not _rows(sandbox, "ended", job):
             continue
         if case in gangs.HEALTHY:
-            return Outcome(case=case, said=NOTHING)
+            return Outcome(case=case, named=NOTHING)
         time.sleep(LATE_S)
-        for told in _rows(sandbox, "verdict", job):
-            return Outcome(case=case, said=told["cause"], node=told["node"], domain=told["domain"])
-    return Outcome(case=case, said=NOTHING)
+        for verdict in _rows(sandbox, "verdict", job):
+            return Outcome(case=case, named=verdict["cause"], node=verdict["node"], domain=verdict["domain"])
+    return Outcome(case=case, named=NOTHING)
 
 
 def _slow(sandbox: cluster.Sandbox, job: int) -> Outcome:
     deadline = time.monotonic() + LONGEST_S
     while not _rows(sandbox, "slow", job):
         if time.monotonic() > deadline:
-            return Outcome(case=gangs.SLOW, said=NOTHING)
+            return Outcome(case=gangs.SLOW, named=NOTHING)
         time.sleep(0.5)
     time.sleep(LATE_S)
-    seen = {(r["rank"], r["node"]) for r in _rows(sandbox, "slow", job)}
-    nodes = ",".join(sorted({n for _, n in seen}))
-    return Outcome(case=gangs.SLOW, said=gangs.SLOW, ranks=tuple(sorted(r for r, _ in seen)), node=nodes)
+    slow_ranks = {(r["rank"], r["node"]) for r in _rows(sandbox, "slow", job)}
+    nodes = ",".join(sorted({n for _, n in slow_ranks}))
+    return Outcome(
+        case=gangs.SLOW, named=gangs.SLOW, ranks=tuple(sorted(r for r, _ in slow_ranks)), node=nodes
+    )
 
 
 def _rows(sandbox: cluster.Sandbox, what: str, job: int) -> list[dict[str, Any]]:

@@ -16,14 +16,16 @@ HEALTHY_HOUR = "healthy"
 CASES = (*gangs.HANGS, *gangs.ENDS, *gangs.HEALTHY, gangs.SLOW, *gangs.BROKEN)
 TO_BE_SAID: dict[str, tuple[str, ...]] = {**gangs.HANGS, **gangs.BROKEN, **gangs.ENDS}
 """Of each case that goes wrong: kind or cause, domain, and what else there is."""
+_NAMED = "said"
+"""The key under which the file of runs has `Outcome.named`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What was said of one gang."""
+    """What was reported of one gang."""
 
     case: str
-    said: str
+    named: str
     """The kind named first while it ran; of cases that end by themselves the verdict's cause; `slow`; NOTHING."""
     ranks: tuple[int, ...] = ()
     node: str | None = None
@@ -45,23 +47,28 @@ class Outcome:
     def from_json(cls, line: str) -> Self:
         """A line of the file."""
         raw: dict[str, Any] = json.loads(line)
-        return cls(**(raw | {"ranks": tuple(raw.get("ranks", ()))}))
+        raw |= {"named": raw.pop(_NAMED), "ranks": tuple(raw.get("ranks", ()))}
+        return cls(**raw)
+
+    def row(self) -> dict[str, Any]:
+        """The fields under the keys of the file."""
+        return {_NAMED if name == "named" else name: value for name, value in asdict(self).items()}
 
     def to_json(self) -> str:
         """A line of the file."""
-        return json.dumps(asdict(self))
+        return json.dumps(self.row())
 
     def right(self) -> bool:
         """Kind (or cause), ranks, node and domain are those injected, and of the healthy nobody is named."""
         if self.case == HEALTHY_HOUR or self.case in gangs.HEALTHY:
-            return self.said == NOTHING
+            return self.named == NOTHING
         third = f"n{gangs.CULPRITS_NODE + 1}"
         if self.case == gangs.SLOW:
-            return (self.said, self.ranks, self.node) == (gangs.SLOW, (5,), third)
+            return (self.named, self.ranks, self.node) == (gangs.SLOW, (5,), third)
         kind, domain = TO_BE_SAID[self.case][:2]
         where = None if self.case in gangs.ENDS and domain == "user_program" else third
         ranks = self.case in gangs.ENDS or list(self.ranks) == gangs.culprits(self.case)
-        return (self.said, self.domain, self.node) == (kind, domain, where) and ranks
+        return (self.named, self.domain, self.node) == (kind, domain, where) and ranks
 
 
 def load(path: Path) -> list[Outcome]:

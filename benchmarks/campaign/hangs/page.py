@@ -49,8 +49,8 @@ def _head(outcomes: Sequence[Outcome], runs: Sequence[Outcome]) -> list[str]:
 
 
 def _matrix(runs: Sequence[Outcome]) -> list[str]:
-    columns = sorted({o.said for o in runs})
-    counts = Counter((o.case, o.said) for o in runs)
+    columns = sorted({o.named for o in runs})
+    counts = Counter((o.case, o.named) for o in runs)
     lines = [
         "## What was named",
         "",
@@ -74,9 +74,9 @@ def _healthy(outcomes: Sequence[Outcome]) -> list[str]:
     if not runs:
         return ["## Healthy gangs", "", "Not measured yet.", ""]
     minutes = sum(o.minutes or 0.0 for o in runs)
-    told: Counter[str] = sum((Counter(o.false) for o in runs), Counter())
-    words = ", ".join(f"{n} x {kind}" for kind, n in sorted(told.items())) or "nothing"
-    named = sum(n for kind, n in told.items() if kind.startswith("verdict"))
+    counts: Counter[str] = sum((Counter(o.false) for o in runs), Counter())
+    words = ", ".join(f"{n} x {kind}" for kind, n in sorted(counts.items())) or "nothing"
+    named = sum(n for kind, n in counts.items() if kind.startswith("verdict"))
     return [
         "## Healthy gangs",
         "",
@@ -96,12 +96,12 @@ def _noise(outcomes: Sequence[Outcome]) -> list[str]:
         "|---|---|---|---|",
     ]
     for case in dict.fromkeys(o.case for o in outcomes):
-        seen = [o.noise for o in outcomes if o.case == case and o.noise]
-        if seen:
-            step_s = statistics.median(n["step_s"] for n in seen)
+        measured = [o.noise for o in outcomes if o.case == case and o.noise]
+        if measured:
+            step_s = statistics.median(n["step_s"] for n in measured)
             cells = (
                 f"{statistics.median(v):.1%} ({max(v):.1%})"
-                for v in ([n[k] for n in seen] for k in ("compute_frac", "step_frac"))
+                for v in ([n[k] for n in measured] for k in ("compute_frac", "step_frac"))
             )
             lines.append(f"| {case} | {step_s:.3f} | {' | '.join(cells)} |")
     return [*lines, ""]
@@ -111,10 +111,10 @@ def _wrong(outcomes: Sequence[Outcome]) -> list[str]:
     wrong = [o for o in outcomes if not o.right()]
     if not wrong:
         return ["## What was wrong", "", "Nothing."]
-    told = ({k: v for k, v in vars(o).items() if v not in (None, "", (), {})} for o in wrong[:MAX_WRONG])
+    rows = ({k: v for k, v in o.row().items() if v not in (None, "", (), {})} for o in wrong[:MAX_WRONG])
     more = [f"… and {len(wrong) - MAX_WRONG} more"] if len(wrong) > MAX_WRONG else []
     expected = {c: TO_BE_SAID.get(c, ("nobody",))[0] for c in {o.case for o in wrong}}
     return [
         "## What was wrong", "",
-        *(f"* {o['case']} (to be named: {expected[o['case']]}): `{json.dumps(o)}`" for o in told), *more,
+        *(f"* {o['case']} (to be named: {expected[o['case']]}): `{json.dumps(o)}`" for o in rows), *more,
     ]  # fmt: skip

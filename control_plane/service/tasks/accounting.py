@@ -89,7 +89,8 @@ def with_allocations(
     for attempt in attempts:
         starts.setdefault(attempt.job_id, []).append(attempt)
     return [
-        _told(a, [x for x in by_job.get(a.job_id, []) if _is_of(x, a, starts[a.job_id])]) for a in attempts
+        _with_prolog_facts(a, [x for x in by_job.get(a.job_id, []) if _is_of(x, a, starts[a.job_id])])
+        for a in attempts
     ]
 
 
@@ -105,20 +106,22 @@ def _is_of(
     return bool(begun) and min(begun, key=lambda at: abs(allocation.at - at)) == attempt.start_at
 
 
-def _told(attempt: records.JobAttempt, seen: Sequence[records.JobAllocation]) -> records.JobAttempt:
-    if not seen:
+def _with_prolog_facts(
+    attempt: records.JobAttempt, allocations: Sequence[records.JobAllocation]
+) -> records.JobAttempt:
+    if not allocations:
         return attempt
-    gpus = {x.node: x.gpu_uuids for x in seen if x.gpu_uuids is not None}
-    said: dict[str, str] = {}
-    for allocation in seen:
-        said |= {k: v for k, v in allocation.detail.items() if isinstance(v, str) and v}
+    gpus = {x.node: x.gpu_uuids for x in allocations if x.gpu_uuids is not None}
+    detail: dict[str, str] = {}
+    for allocation in allocations:
+        detail |= {k: v for k, v in allocation.detail.items() if isinstance(v, str) and v}
     return dataclasses.replace(
         attempt,
         gpus=gpus or attempt.gpus,
-        run_key=said.get("run_key") or attempt.run_key,
-        stdout_path=attempt.stdout_path or said.get("stdout"),
-        work_dir=attempt.work_dir or said.get("work_dir"),
-        restart_count=max(x.restart_count for x in seen),
+        run_key=detail.get("run_key") or attempt.run_key,
+        stdout_path=attempt.stdout_path or detail.get("stdout"),
+        work_dir=attempt.work_dir or detail.get("work_dir"),
+        restart_count=max(x.restart_count for x in allocations),
     )
 
 

@@ -15,17 +15,17 @@ def run(service: context.Context) -> str:
     everywhere = service.clock.monotonic_s() - service.looked_everywhere_s >= _EVERYWHERE_S
     if everywhere:
         service.looked_everywhere_s = service.clock.monotonic_s()
-    seen = picture.waiting(service, everywhere=everywhere)
-    open_ends = everywhere and bool(reconcile.unrecorded(service, seen.now))
-    if not open_ends and not picture.asks_for_more(seen, service.config.policy):
+    fleet_view = picture.waiting(service, everywhere=everywhere)
+    open_ends = everywhere and bool(reconcile.unrecorded(service, fleet_view.now))
+    if not open_ends and not picture.asks_for_more(fleet_view, service.config.policy):
         return ""
     with lease.taken(service, "actions") as mine:
         if not mine:
             return ""
         # First what was begun and never recorded: what is decided now rests on it.
-        settled = reconcile.settle(service, seen.now)
-        seen = picture.with_slurm(picture.waiting(service), service)
-        decisions = policy.decide(seen, service.config.policy)
+        settled = reconcile.settle(service, fleet_view.now)
+        fleet_view = picture.with_slurm(picture.waiting(service), service)
+        decisions = policy.decide(fleet_view, service.config.policy)
         rows = actions.carry_out(decisions, service.hands, service.store, service.config, service.clock)
     return ", ".join([*settled, *(f"{r.action} {r.node} {r.state}" for r in rows)])
 

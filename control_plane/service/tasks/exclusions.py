@@ -9,12 +9,12 @@ from probing_cluster.core import records
 def run(service: context.Context) -> str:
     """One look at the queue; how many exclusions are new."""
     now, cluster = service.clock.now(), service.config.cluster.name
-    seen = [
-        records.JobExclusion(cluster=cluster, node=node, job_id=told.job_id, at=now, user=told.user)
-        for told in service.hands.exclusions()
-        for node in sorted(set(told.nodes))
+    exclusions = [
+        records.JobExclusion(cluster=cluster, node=node, job_id=job.job_id, at=now, user=job.user)
+        for job in service.hands.exclusions()
+        for node in sorted(set(job.nodes))
     ]
-    new = service.store.save_exclusions(seen)
+    new = service.store.save_exclusions(exclusions)
     return f"{new} exclusions" if new else ""
 
 

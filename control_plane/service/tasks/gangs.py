@@ -28,8 +28,8 @@ MAX_TREE_LINES = 60
 def run(service: context.Context) -> str:
     """Asks every node of each job that has just stalled for its ranks, and names who is at fault."""
     now = service.clock.now()
-    told = service.store.events(since=now - LOOK_BACK, kinds=KINDS)
-    latest = {e.job_id: e for e in told if e.job_id is not None}
+    events = service.store.events(since=now - LOOK_BACK, kinds=KINDS)
+    latest = {e.job_id: e for e in events if e.job_id is not None}
     fresh = {job: e for job, e in latest.items() if service.stalls.get(job) != e.event_id}
     service.stalls = {job: e.event_id for job, e in latest.items()}
     standing = service.store.gang_verdicts(standing_only=True, since=now - STANDS)
@@ -77,18 +77,20 @@ def _verdicts(
     rows: Mapping[int, Sequence[rank_rows.RankNow]],
     now: datetime,
 ) -> list[records.GangVerdict]:
-    """What can be said of stalled gangs now; a job is missing while snapshots are on their way, or where it is no stall."""
+    """Verdicts on the stalled gangs; none for a job whose snapshots are not complete yet, or that has not stalled."""
     if not stalled:
         return []
-    told: dict[int, list[records.HealthEvent]] = {a.job_id: [] for a in stalled}
+    events_by_job: dict[int, list[records.HealthEvent]] = {a.job_id: [] for a in stalled}
     starts = {a.job_id: a.start_at for a in stalled}
-    for event in service.store.events(job_ids=list(told), since=now - LOOK_BACK, kinds=snapshots.KINDS):
+    for event in service.store.events(
+        job_ids=list(events_by_job), since=now - LOOK_BACK, kinds=snapshots.KINDS
+    ):
         start_at = starts.get(event.job_id or 0)
-        if event.job_id in told and (start_at is None or event.at >= start_at):
-            told[event.job_id].append(event)
+        if event.job_id in events_by_job and (start_at is None or event.at >= start_at):
+            events_by_job[event.job_id].append(event)
     ready = []
     for attempt in stalled:
-        mine = told[attempt.job_id]
+        mine = events_by_job[attempt.job_id]
         gang = snapshots.gang(mine)
         if gang is not None and _is_whole(gang, attempt, mine, rows.get(attempt.job_id, ()), now):
             ready.append((attempt, gang))

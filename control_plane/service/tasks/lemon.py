@@ -35,9 +35,9 @@ def run(service: context.Context) -> str:
         # Asked again inside: another service may have finished this very night in between.
         if not mine or _done(service, day):
             return ""
-        said = apart_module.run("lemon", service.config, day) if service.apart else _night(service, day)
+        summary = apart_module.run("lemon", service.config, day) if service.apart else _night(service, day)
         service.store.remember(_key(service), f"{day:%Y-%m-%d}")
-    return said
+    return summary
 
 
 def apart(config: settings.Settings, day: datetime) -> str:

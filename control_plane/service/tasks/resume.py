@@ -27,8 +27,8 @@ def run(service: context.Context) -> str:
         nodes = {n.name: n for n in service.hands.nodes()}
         history = _History.read(service, standing)
         # A Slurm that lists no node at all says nothing about ours.
-        told = [_one(service, drain, nodes.get(drain.node), history) for drain in standing if nodes]
-    return ", ".join(t for t in told if t)
+        outcomes = [_one(service, drain, nodes.get(drain.node), history) for drain in standing if nodes]
+    return ", ".join(t for t in outcomes if t)
 
 
 def follow_beats(service: context.Context) -> None:

@@ -29,7 +29,7 @@ def run(service: context.Context) -> str:
     for row in ended:
         LOG.warning("session ended", extra={"fields": row})
     counts = Counter(f"{row['role_name']} ({row['why']})" for row in ended)
-    return ", ".join(f"{n} sessions of {who} ended" for who, n in sorted(counts.items()))
+    return ", ".join(f"{n} sessions of {role} ended" for role, n in sorted(counts.items()))
 
 
 TASK = context.Task(

@@ -17,12 +17,12 @@ def run(service: context.Context) -> str:
     # Told again after a restart of the service is told once all the same: the event's identity is the last beat.
     fresh = sorted(silent - service.silent)
     if fresh:
-        told = [_event(service, beats[node], ages[node]) for node in fresh]
+        events = [_event(service, beats[node], ages[node]) for node in fresh]
         from probing_cluster.db import (
             bulk,
         )  # ADBC's threads, begun before serve.few_arenas, would each have a heap
 
-        bulk.load_events(store.connection_uri(), told)
+        bulk.load_events(store.connection_uri(), events)
     service.silent = silent
     return f"silent: {', '.join(fresh)}" if fresh else ""
 

@@ -25,8 +25,8 @@ COMPONENTS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Told:
-    """One thing to tell of a job, before it has an attempt and an identity."""
+class _Finding:
+    """What was found in a job's pace, before it has an attempt and an event id."""
 
     kind: str
     code: str
@@ -43,30 +43,30 @@ def run(service: context.Context) -> str:
     jobs = rank_rows.by_job(rank_rows.of_heartbeats(service.store.heartbeats(with_ranks=True)))
     for job_id in [j for j in service.paces if j not in jobs]:
         del service.paces[job_id]
-    fresh: dict[int, list[_Told]] = {}
+    fresh: dict[int, list[_Finding]] = {}
     service.paces |= _known(service, [job_id for job_id in jobs if job_id not in service.paces])
     for job_id, ranks in jobs.items():
         pace = service.paces[job_id]
         if pace.take(ranks):
-            found = [t for t in _found(pace, ranks) if t.position not in pace.told]
+            found = [t for t in _found(pace, ranks) if t.position not in pace.reported]
             fresh |= {job_id: found} if found else {}
     if not fresh:
         return ""
     running = service.store.attempts(job_ids=sorted(fresh), ended=False)
     latest = {a.job_id: a for a in running if a.job_id in fresh}  # of a requeued job the last one runs
-    told = [(a, t, e) for a in latest.values() for t in fresh[a.job_id] if (e := _event(service, a, t))]
+    new = [(a, t, e) for a in latest.values() for t in fresh[a.job_id] if (e := _event(service, a, t))]
     from probing_cluster.db import (
         bulk,
     )  # ADBC's threads, begun before serve.few_arenas, would each have a heap
 
-    bulk.load_events(service.store.connection_uri(), [event for *_, event in told])
-    for attempt, t, _ in told:
-        service.paces[attempt.job_id].told.add(t.position)
-    return "; ".join(f"job {a.job_id}: {t.message}" for a, t, _ in told if t.kind != "gang_pace")
+    bulk.load_events(service.store.connection_uri(), [event for *_, event in new])
+    for attempt, t, _ in new:
+        service.paces[attempt.job_id].reported.add(t.position)
+    return "; ".join(f"job {a.job_id}: {t.message}" for a, t, _ in new if t.kind != "gang_pace")
 
 
 def _known(service: context.Context, job_ids: Sequence[int]) -> dict[int, gang_pace.GangPace]:
-    """What is remembered of gangs met for the first time: their beginning, if another service has told of it."""
+    """The pace of gangs this service meets for the first time; their first windows come from a stored `gang_pace` event, if there is one."""
     paces = {job_id: gang_pace.GangPace() for job_id in job_ids}
     running = service.store.attempts(job_ids=job_ids, ended=False) if paces else []
     starts = {a.job_id: a.start_at for a in running if a.job_id in paces and a.start_at is not None}
@@ -79,19 +79,19 @@ def _known(service: context.Context, job_ids: Sequence[int]) -> dict[int, gang_p
             continue
         if isinstance(first, Sequence) and len(first) == gang_pace.FIRST:
             paces[event.job_id].first = [slow.Pace(**p) for p in first]
-            paces[event.job_id].told.add("pace")
+            paces[event.job_id].reported.add("pace")
     return paces
 
 
-def _found(pace: gang_pace.GangPace, ranks: Sequence[rank_rows.RankNow]) -> Iterator[_Told]:
+def _found(pace: gang_pace.GangPace, ranks: Sequence[rank_rows.RankNow]) -> Iterator[_Finding]:
     nodes = {r.rank: r.node for r in ranks}
     for s in pace.slow_now:
         yield _slow(s, nodes.get(s.rank), len(pace.windows))
     for d in pace.drifts():
         yield _drift(d, pace)
-    if pace.settled and "pace" not in pace.told:
+    if pace.settled and "pace" not in pace.reported:
         step_s = pace.first[-1].step_s
-        yield _Told(
+        yield _Finding(
             kind="gang_pace",
             code="",
             node=None,
@@ -103,66 +103,68 @@ def _found(pace: gang_pace.GangPace, ranks: Sequence[rank_rows.RankNow]) -> Iter
         )
 
 
-def _slow(found: slow.SlowRank, node: str | None, n_ranks: int) -> _Told:
-    times = f"{1 + found.excess_frac:.2f} times " if found.median_s > 0 else "against "
-    return _Told(
+def _slow(slow_rank: slow.SlowRank, node: str | None, n_ranks: int) -> _Finding:
+    times = f"{1 + slow_rank.excess_frac:.2f} times " if slow_rank.median_s > 0 else "against "
+    return _Finding(
         kind="rank_slow",
-        code=found.component,
+        code=slow_rank.component,
         node=node,
-        position=f"slow:{found.rank}:{found.component}",
-        message=f"rank {found.rank} is slow: {COMPONENTS[found.component]} takes it {found.own_s:.3g} s a step, "
-        f"{times}the median of {n_ranks} ranks ({found.median_s:.3g} s); "
-        f"the others wait {found.waited_s:.3g} s for it in each step of {found.step_s:.3g} s",
-        measured=found.own_s,
-        threshold=found.limit_s,
+        position=f"slow:{slow_rank.rank}:{slow_rank.component}",
+        message=f"rank {slow_rank.rank} is slow: {COMPONENTS[slow_rank.component]} takes it {slow_rank.own_s:.3g} s a step, "
+        f"{times}the median of {n_ranks} ranks ({slow_rank.median_s:.3g} s); "
+        f"the others wait {slow_rank.waited_s:.3g} s for it in each step of {slow_rank.step_s:.3g} s",
+        measured=slow_rank.own_s,
+        threshold=slow_rank.limit_s,
         detail={
-            "rank": found.rank,
-            "component": found.component,
-            "median_s": found.median_s,
-            "waited_s": found.waited_s,
-            "step_s": found.step_s,
+            "rank": slow_rank.rank,
+            "component": slow_rank.component,
+            "median_s": slow_rank.median_s,
+            "waited_s": slow_rank.waited_s,
+            "step_s": slow_rank.step_s,
             "ranks": n_ranks,
         },
     )
 
 
-def _drift(found: slow.Drift, pace: gang_pace.GangPace) -> _Told:
-    return _Told(
+def _drift(drift: slow.Drift, pace: gang_pace.GangPace) -> _Finding:
+    return _Finding(
         kind="gang_drift",
-        code=found.component,
+        code=drift.component,
         node=None,
-        position=f"drift:{found.component}",
-        message=f"the whole job has slowed down: {COMPONENTS[found.component]} takes {found.now_s:.3g} s a step "
-        f"now, {found.first_s:.3g} s at its beginning",
-        measured=found.now_s,
-        threshold=found.limit_s,
-        detail={"component": found.component, "first_s": found.first_s, "ranks": len(pace.windows)},
+        position=f"drift:{drift.component}",
+        message=f"the whole job has slowed down: {COMPONENTS[drift.component]} takes {drift.now_s:.3g} s a step "
+        f"now, {drift.first_s:.3g} s at its beginning",
+        measured=drift.now_s,
+        threshold=drift.limit_s,
+        detail={"component": drift.component, "first_s": drift.first_s, "ranks": len(pace.windows)},
     )
 
 
-def _event(service: context.Context, attempt: records.JobAttempt, told: _Told) -> records.HealthEvent | None:
-    """What is told of an attempt as an event; None where it has no node."""
-    node = told.node or (attempt.nodes[0] if attempt.nodes else None)
+def _event(
+    service: context.Context, attempt: records.JobAttempt, finding: _Finding
+) -> records.HealthEvent | None:
+    """The finding as an event of the attempt; None for an attempt without a node."""
+    node = finding.node or (attempt.nodes[0] if attempt.nodes else None)
     if node is None:
         return None
     now = service.clock.now()
-    position = f"{attempt.job_id}:{attempt.submit_at.timestamp():.3f}:{told.position}"
+    position = f"{attempt.job_id}:{attempt.submit_at.timestamp():.3f}:{finding.position}"
     return records.HealthEvent(
         event_id=records.make_event_id(attempt.cluster, node, "probe", position),
         cluster=attempt.cluster,
         node=node,
         at=now,
         observed_at=now,
-        kind=told.kind,
-        code=told.code or None,
+        kind=finding.kind,
+        code=finding.code or None,
         severity=records.Severity.INFO,
         job_id=attempt.job_id,
         source="probe",
-        message=told.message,
-        measured=told.measured,
-        threshold=told.threshold,
+        message=finding.message,
+        measured=finding.measured,
+        threshold=finding.threshold,
         unit="s",
-        detail=dict(told.detail),
+        detail=dict(finding.detail),
     )
 
 
