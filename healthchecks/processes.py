@@ -97,7 +97,7 @@ class Edge:
         return identify(pid) is None
 
     def waits_in(self, identity: Identity) -> str:
-        """The kernel function it sleeps in, when the kernel tells; else an empty string."""
+        """The kernel function the process sleeps in; an empty string where the kernel does not show it."""
         with contextlib.suppress(OSError):
             name = Path(f"/proc/{identity.pid}/wchan").read_text(encoding="ascii", errors="replace").strip()
             return "" if name == "0" else name

@@ -32,7 +32,7 @@ REREAD_S = 3600.0
 
 
 def expecting(spec: nodeview.NodeSpec) -> nodeview.NodeSpec:
-    """`spec` with what slurm.conf configures for its node, where nobody has said otherwise."""
+    """`spec` with what slurm.conf configures for its node; a value that `spec` has already stays."""
     node = nodeview.NodeView(spec)
     for place in PLACES:
         path = Path(node.path(place))
