@@ -194,7 +194,7 @@ def _agent(told: story.Story, node: str, lines: list[story.Line]) -> Iterator[re
             message=found.message, device=found.device, pci_bus_id=found.pci_bus_id, pid=found.pid, process=found.process,
             job_id=found.job_id, detail=found.detail,
         )  # fmt: skip
-        yield sighting.to_event(seen, who=who, inventory=known, observed_at=at)
+        yield sighting.to_event(seen, identity=who, inventory=known, observed_at=at)
 
 
 def readings(told: story.Story, found: list[story.Reading]) -> Iterator[records.HealthEvent]:
@@ -208,7 +208,7 @@ def readings(told: story.Story, found: list[story.Reading]) -> Iterator[records.
         )  # fmt: skip
         yield sighting.to_event(
             seen,
-            who=identity.Identity(cluster=CLUSTER, node=r.node, root=Path("/")),
+            identity=identity.Identity(cluster=CLUSTER, node=r.node, root=Path("/")),
             inventory=inventory(r.node),
             observed_at=at,
         )

@@ -189,11 +189,11 @@ def job(**fields: Any) -> jobs.Job:
 
 @pytest.fixture
 def collector(who: identity.Identity, queue: spool.Spool, tmp_path: Path) -> Any:
-    taken = intake.Intake(who=who, queue=queue, standing=faults.Faults("b"))
+    taken = intake.Intake(identity=who, spool=queue, faults=faults.Faults("b"))
     return collect.Collector(
-        who=who,
-        started=children.Children(),
-        taken=taken,
+        identity=who,
+        children=children.Children(),
+        intake=taken,
         book=jobs.JobBook("b"),
         pages=page_directories.PageDirectories(tmp_path / "pages"),
         watch=self_watch.SelfWatch(),
@@ -237,9 +237,9 @@ def test_a_line_that_two_nodes_report_is_one_event_where_both_see_the_same_file(
         queue = spool.Spool(tmp_path / node, max_bytes=1 << 20)
         who = identity.Identity(cluster="c", node=node, root=tmp_path)
         collector = collect.Collector(
-            who=who,
-            started=children.Children(),
-            taken=intake.Intake(who=who, queue=queue, standing=faults.Faults("b")),
+            identity=who,
+            children=children.Children(),
+            intake=intake.Intake(identity=who, spool=queue, faults=faults.Faults("b")),
             book=jobs.JobBook("b"),
             pages=page_directories.PageDirectories(tmp_path / "pages"),
             watch=self_watch.SelfWatch(),
