@@ -102,7 +102,7 @@ def test_child_reads_with_the_owners_rights_only(tmp_path: Path) -> None:
 def test_child_never_works_as_root(tmp_path: Path) -> None:
     """A job of root's is the one whose log could be anything; as another user root it is not either."""
     code = (
-        "import os; from probing_cluster.probe_agent import collect_child as c\n"
+        "import os; from probing_cluster.probe_agent.jobs import collect_child as c\n"
         "os.setresuid(65534, 65534, 65534)\n"
         "try: c.become(0, 0)\n"
         "except c.Refused as e: print('refused')\n"
@@ -145,7 +145,7 @@ def test_a_job_that_left_nothing_costs_no_reader(tmp_path: Path, op: str) -> Non
         "node": "n1",
     }
     code = (
-        "import sys; from probing_cluster.probe_agent import collect_child; collect_child.main(); "
+        "import sys; from probing_cluster.probe_agent.jobs import collect_child; collect_child.main(); "
         "print([m for m in sys.modules if 'probing_cluster.evidence' in m])"
     )
     done = subprocess.run(
