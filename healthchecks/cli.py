@@ -97,35 +97,37 @@ def _settings() -> settings.Settings:
     return settings.load()
 
 
-def _site_path(args: argparse.Namespace, conf: settings.Settings) -> Path | None:
+def _site_path(args: argparse.Namespace, settings: settings.Settings) -> Path | None:
     if args.site:
         site.load(Path(args.site))  # a file named by hand must be right
         return Path(args.site)
-    return Path(conf.checks.site_file) if conf.checks.site_file else None
+    return Path(settings.checks.site_file) if settings.checks.site_file else None
 
 
-def _spec(args: argparse.Namespace, conf: settings.Settings) -> nodeview.NodeSpec:
+def _spec(args: argparse.Namespace, settings: settings.Settings) -> nodeview.NodeSpec:
     spec = nodeview.NodeSpec(
-        node=_node(args, conf),
-        cluster=conf.cluster.name,
-        root=Path(args.root or conf.agent.root).absolute(),
-        command_dirs=tuple(conf.checks.command_directories),
-        nvml_library=args.nvml_library or conf.agent.nvml_library or None,
-        certificates=tuple(certificates.named(conf)),
+        node=_node(args, settings),
+        cluster=settings.cluster.name,
+        root=Path(args.root or settings.agent.root).absolute(),
+        command_dirs=tuple(settings.checks.command_directories),
+        nvml_library=args.nvml_library or settings.agent.nvml_library or None,
+        certificates=tuple(certificates.named(settings)),
     )
     return slurm_conf.expecting(spec)
 
 
-def _node(args: argparse.Namespace, conf: settings.Settings) -> str:
-    return args.node or conf.agent.node or runner.local_node()
+def _node(args: argparse.Namespace, settings: settings.Settings) -> str:
+    return args.node or settings.agent.node or runner.local_node()
 
 
 def _run(args: argparse.Namespace) -> int:
-    conf = _settings()
+    settings = _settings()
     names = [registry.get(n).name for n in args.names] or None
-    site_file = site.SiteFile(_site_path(args, conf))
+    site_file = site.SiteFile(_site_path(args, settings))
     state = Path(args.state) if args.state else None
-    engine = runner.Runner(_spec(args, conf), site_file, state_file=state, watchdog_s=conf.checks.watchdog_s)
+    engine = runner.Runner(
+        _spec(args, settings), site_file, state_file=state, watchdog_s=settings.checks.watchdog_s
+    )
     swept = engine.run(names, force=True)
     for name in sorted(set(names or ()) - {r.name for r in swept.results}):
         print(f"probing-check: {name} is switched off by the site file", file=sys.stderr)
@@ -150,8 +152,8 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    conf = _settings()
-    plans = site.SiteFile(_site_path(args, conf)).current().plan(_node(args, conf))
+    settings = _settings()
+    plans = site.SiteFile(_site_path(args, settings)).current().plan(_node(args, settings))
     if args.json:
         rows = [{"name": n, "proves": p.check.proves, **site.describe(p)} for n, p in plans.items()]
         print(json.dumps(rows, indent=2))
@@ -161,17 +163,17 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _explain(args: argparse.Namespace) -> int:
-    conf = _settings()
+    settings = _settings()
     check = registry.get(args.name)
-    plan = site.SiteFile(_site_path(args, conf)).current().plan(_node(args, conf))[check.name]
+    plan = site.SiteFile(_site_path(args, settings)).current().plan(_node(args, settings))[check.name]
     print(table.explain(check.name, manual.rows(plan)))
     return exit_codes.OK
 
 
 def _genconf(args: argparse.Namespace) -> int:
-    conf = _settings()
-    site_file = site.SiteFile(_site_path(args, conf))
-    made = genconf.make(_spec(args, conf), site_file.current(), match=args.match)
+    settings = _settings()
+    site_file = site.SiteFile(_site_path(args, settings))
+    made = genconf.make(_spec(args, settings), site_file.current(), match=args.match)
     for problem in made.problems:
         print(f"probing-check: {problem}", file=sys.stderr)
     print(made.text, end="")

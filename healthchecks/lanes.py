@@ -7,6 +7,7 @@ and its family is not started again while it lives. Call from a single-threaded 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import resource
@@ -56,11 +57,22 @@ class Answer:
 class Stuck:
     """A process that outlived SIGKILL."""
 
-    who: processes.Identity
+    identity: processes.Identity
     what: str
     since_s: float
     """Monotonic time at which it was killed in vain."""
     waits_in: str = ""
+
+    def to_state(self) -> dict[str, Any]:
+        """The row of the state file, which another version may read: its key for the process is `who`."""
+        row = dataclasses.asdict(self)
+        return {"who": row.pop("identity"), **row}
+
+    @classmethod
+    def from_state(cls, row: Mapping[str, Any]) -> Stuck:
+        """The process of a row; raises KeyError or TypeError when the row is not one of `to_state`."""
+        rest = {key: value for key, value in row.items() if key != "who"}
+        return cls(identity=processes.Identity(**row["who"]), **rest)
 
 
 @dataclass(kw_only=True)
@@ -102,7 +114,7 @@ class Lanes:
     def forget_gone(self) -> None:
         """Drop the stuck children that have ended meanwhile."""
         for family, entry in list(self.stuck.items()):
-            if self.edge.reap(entry.who.pid) or not self.edge.alive(entry.who):
+            if self.edge.reap(entry.identity.pid) or not self.edge.alive(entry.identity):
                 del self.stuck[family]
 
     def _start(self, steps: deque[Step], running: dict[int, _Lane], selector: selectors.BaseSelector) -> None:
@@ -167,8 +179,8 @@ class Lanes:
     def _take(self, lane: _Lane, message: Mapping[str, Any]) -> None:
         step = lane.left.popleft()
         for pid, started in message.get("stuck", ()):
-            who = processes.Identity(pid=pid, started=started)
-            self._hold(step, who, "a tool it started")
+            identity = processes.Identity(pid=pid, started=started)
+            self._hold(step, identity, "a tool it started")
         self._settle(
             Answer(
                 key=step.key,
@@ -206,12 +218,14 @@ class Lanes:
 
     def _bury(self, lane: _Lane, step: Step | None) -> Stuck | None:
         os.close(lane.fd)
-        who = self.edge.end(lane.pid)
-        return self._hold(step, who, "its process") if who is not None else None
+        identity = self.edge.end(lane.pid)
+        return self._hold(step, identity, "its process") if identity is not None else None
 
-    def _hold(self, step: Step | None, who: processes.Identity, what: str) -> Stuck:
-        family = (step.family or step.key) if step else f"pid {who.pid}"
-        entry = Stuck(who=who, what=what, since_s=time.monotonic(), waits_in=self.edge.waits_in(who))
+    def _hold(self, step: Step | None, identity: processes.Identity, what: str) -> Stuck:
+        family = (step.family or step.key) if step else f"pid {identity.pid}"
+        entry = Stuck(
+            identity=identity, what=what, since_s=time.monotonic(), waits_in=self.edge.waits_in(identity)
+        )
         self.stuck[family] = entry
         return entry
 
@@ -237,7 +251,7 @@ def _in(entry: Stuck) -> str:
 
 def _held(entry: Stuck) -> str:
     age_s = time.monotonic() - entry.since_s
-    return f"not started: {entry.what} (pid {entry.who.pid}) is stuck in the kernel{_in(entry)} since {age_s:.0f} s"
+    return f"not started: {entry.what} (pid {entry.identity.pid}) is stuck in the kernel{_in(entry)} since {age_s:.0f} s"
 
 
 def _child(steps: Iterable[Step], facts: Facts, out: int) -> None:

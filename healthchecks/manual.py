@@ -10,7 +10,7 @@ from probing_cluster.healthchecks import exit_codes, registry, site
 def rows(plan: site.Plan) -> list[tuple[str, str]]:
     """Everything about one check as it runs here: label and text."""
     check = plan.check
-    said = [
+    entries = [
         ("proves", check.proves),
         ("part", f"{check.component} ({check.domain.value})"),
         ("severity", f"{plan.severity.value}{_severity_note(plan)}"),
@@ -22,19 +22,19 @@ def rows(plan: site.Plan) -> list[tuple[str, str]]:
         value = plan.limits[limit.key]
         default = "" if value == limit.default else f" (default {shown(limit.default)})"
         unit = f" {limit.unit}" if limit.unit and value is not None else ""
-        said.append(
+        entries.append(
             (
                 "limit",
                 f"{limit.key} = {shown(value)}{unit}{default}: {limit.meaning}. Source: {limit.source}.",
             )
         )
-    said += [
+    entries += [
         ("runs", _runs(check, plan)),
         ("now what", check.next_step),
     ]
     if not plan.enabled:
-        said.insert(0, ("off", "switched off by the site file for this node"))
-    return said
+        entries.insert(0, ("off", "switched off by the site file for this node"))
+    return entries
 
 
 def _severity_note(plan: site.Plan) -> str:

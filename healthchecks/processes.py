@@ -86,9 +86,9 @@ class Edge:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
 
-    def alive(self, who: Identity) -> bool:
+    def alive(self, identity: Identity) -> bool:
         """Whether that very process still exists (a zombie does not)."""
-        return identify(who.pid) == who
+        return identify(identity.pid) == identity
 
     def reap(self, pid: int) -> bool:
         """Collect `pid` if it is our child and has ended; true when it is gone."""
@@ -96,21 +96,21 @@ class Edge:
             return os.waitpid(pid, os.WNOHANG)[0] == pid
         return identify(pid) is None
 
-    def waits_in(self, who: Identity) -> str:
-        """The kernel function it sleeps in, when the kernel tells; else an empty string."""
+    def waits_in(self, identity: Identity) -> str:
+        """The kernel function the process sleeps in; an empty string where the kernel does not show it."""
         with contextlib.suppress(OSError):
-            name = Path(f"/proc/{who.pid}/wchan").read_text(encoding="ascii", errors="replace").strip()
+            name = Path(f"/proc/{identity.pid}/wchan").read_text(encoding="ascii", errors="replace").strip()
             return "" if name == "0" else name
         return ""
 
     def end(self, pid: int) -> Identity | None:
         """Kill the group of our child `pid` and collect it; its identity when it would not go."""
-        who = identify(pid)
+        identity = identify(pid)
         self.kill_group(pid)
         until = time.monotonic() + self.grace_s
         while not self.reap(pid):
             if time.monotonic() > until:
-                return who if who is not None and self.alive(who) else None
+                return identity if identity is not None and self.alive(identity) else None
             time.sleep(0.005)
         return None
 

@@ -19,7 +19,7 @@ def look(
     return {
         "finding": dataclasses.asdict(found),
         "memory": node.memory,
-        "stuck": [[who.pid, who.started] for who in node.stuck],
+        "stuck": [[identity.pid, identity.started] for identity in node.stuck],
     }
 
 

@@ -22,7 +22,6 @@ from probing_cluster.healthchecks import (
     lanes,
     memory,
     nodeview,
-    processes,
     registry,
     run_check,
     site,
@@ -152,7 +151,7 @@ class Runner:
         self.memory.runner = {
             "results": [checkresults.to_json(r) for r in standing.values()],
             "measured_s": {n: self._measured_s[n] for n in standing if n in self._measured_s},
-            "stuck": {family: dataclasses.asdict(entry) for family, entry in self.lanes.stuck.items()},
+            "stuck": {family: entry.to_state() for family, entry in self.lanes.stuck.items()},
         }
         self.memory.save()
 
@@ -161,10 +160,7 @@ class Runner:
         known = registry.load()
         try:
             standing = [checkresults.from_json(row) for row in kept.get("results", [])]
-            stuck = {
-                f: lanes.Stuck(**{**e, "who": processes.Identity(**e["who"])})
-                for f, e in kept.get("stuck", {}).items()
-            }
+            stuck = {f: lanes.Stuck.from_state(e) for f, e in kept.get("stuck", {}).items()}
             measured_s = {str(n): float(s) for n, s in kept.get("measured_s", {}).items()}
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             self.memory.problem = f"the state of the last sweep is unreadable ({type(exc).__name__})"
@@ -241,7 +237,7 @@ class Runner:
             "stuck": [
                 {
                     "what": family,
-                    "pid": s.who.pid,
+                    "pid": s.identity.pid,
                     "age_s": round(now_s - s.since_s, 1),
                     "waits_in": s.waits_in,
                 }
@@ -285,7 +281,7 @@ class Runner:
         self, standing: tuple[records.CheckResult, ...], ran: int, wall_s: float, cpu_s: float
     ) -> records.CheckResult:
         counts = {o.value: sum(r.outcome is o for r in standing) for o in records.Outcome}
-        said = ", ".join(f"{n} {word}" for word, n in counts.items() if n)
+        summary = ", ".join(f"{n} {word}" for word, n in counts.items() if n)
         worst = next((o for o in _WORST_FIRST if counts[o.value]), records.Outcome.ABSENT)
         return records.CheckResult(
             cluster=self.spec.cluster,
@@ -293,7 +289,7 @@ class Runner:
             name="sweep",
             outcome=worst,
             severity=records.Severity.INFO,
-            message=f"{len(standing)} checks: {said}",
+            message=f"{len(standing)} checks: {summary}",
             duration_s=round(wall_s, 6),
             at=self.spec.clock.now(),
             detail={**counts, "ran": ran, "cpu_s": round(cpu_s, 4), "stuck": len(self.lanes.stuck)},

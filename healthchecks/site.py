@@ -66,23 +66,23 @@ class Site:
 
     def plan(self, node: str) -> dict[str, Plan]:
         """Every check as it runs on `node`, by name."""
-        said: dict[str, dict[str, Any]] = {}
+        overrides: dict[str, dict[str, Any]] = {}
         for section in self.sections:
             if section.matches(node):
                 for name, values in section.checks.items():
-                    said.setdefault(name, {}).update(values)
-        return {name: _plan(check, said.get(name, {})) for name, check in registry.load().items()}
+                    overrides.setdefault(name, {}).update(values)
+        return {name: _plan(check, overrides.get(name, {})) for name, check in registry.load().items()}
 
 
-def _plan(check: registry.Check, said: Mapping[str, Any]) -> Plan:
-    own = {k: v for k, v in said.items() if k not in COMMON_KEYS}
+def _plan(check: registry.Check, overrides: Mapping[str, Any]) -> Plan:
+    own = {k: v for k, v in overrides.items() if k not in COMMON_KEYS}
     return Plan(
         check=check,
-        enabled=said.get("enabled", True),
-        severity=records.Severity(said.get("severity", check.severity)),
+        enabled=overrides.get("enabled", True),
+        severity=records.Severity(overrides.get("severity", check.severity)),
         limits={**check.defaults, **own},
-        deadline_s=said.get("deadline_s", check.deadline_s),
-        period_s=said.get("period_s", check.period_s),
+        deadline_s=overrides.get("deadline_s", check.deadline_s),
+        period_s=overrides.get("period_s", check.period_s),
     )
 
 
@@ -181,14 +181,16 @@ def _checks(tables: Any, where: str) -> dict[str, dict[str, Any]]:
     if not isinstance(tables, dict):
         raise errors.SettingsError(f"{where}: checks must be written [checks.<name>]")
     known = registry.load()
-    said: dict[str, dict[str, Any]] = {}
+    overrides: dict[str, dict[str, Any]] = {}
     for name, values in tables.items():
         if name not in known:
             raise errors.SettingsError(f"{where}: unknown check {name!r}; valid: {', '.join(known)}")
         if not isinstance(values, dict):
             raise errors.SettingsError(f"{where}: {name} must be a section [checks.{name}]")
-        said[name] = {k: _value(known[name], k, v, f"{where}: [checks.{name}]") for k, v in values.items()}
-    return said
+        overrides[name] = {
+            k: _value(known[name], k, v, f"{where}: [checks.{name}]") for k, v in values.items()
+        }
+    return overrides
 
 
 def _value(check: registry.Check, key: str, value: Any, where: str) -> Any:
@@ -224,7 +226,7 @@ class SiteFile:
         self.path = path
         self.problem: str | None = None
         """Why the file on disk is not the one in force; None when it is."""
-        self._seen: tuple[int, ...] | None = None
+        self._version: tuple[int, ...] | None = None
         self._loaded = False
         self._site = Site()
 
@@ -237,14 +239,14 @@ class SiteFile:
         except OSError as exc:
             # A file that went away is a push that went wrong, not a wish for the defaults; one that
             # never was there is no site file.
-            never = isinstance(exc, FileNotFoundError) and self._seen is None
+            never = isinstance(exc, FileNotFoundError) and self._version is None
             self.problem = (
                 None if never else f"{self.path}: {exc.strerror}; its last good version is in force"
             )
             return self._site
-        seen = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-        if seen != self._seen:
-            self._seen = seen
+        version = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        if version != self._version:
+            self._version = version
             self._reload()
         return self._site
 

@@ -96,13 +96,13 @@ class Sweep:
         }
         try:
             reply = self._child.ask(ask, deadline_s=self.config.watchdog_s + MARGIN_S)
-            told = [checkresults.from_json(row) for row in reply["results"]]
+            results = [checkresults.from_json(row) for row in reply["results"]]
             self.heartbeat = checkresults.from_json(reply["heartbeat"])
         except (processes.ChildFailed, KeyError, ValueError, TypeError) as exc:
             self.heartbeat = self._failed(str(exc), now)
             return [self.heartbeat]
-        self.latest |= checkresults.by_name(told)
-        return told
+        self.latest |= checkresults.by_name(results)
+        return results
 
     def clear(self, names: Iterable[str] | None = None) -> None:
         """A person says that what these checks (None = all) found is repaired: only what comes after counts; raises ChildFailed."""
@@ -173,8 +173,8 @@ def answer(engine: runner.Runner, ask: Mapping[str, Any]) -> dict[str, Any]:
     if "clear" in ask:
         engine.clear(ask["clear"])
         return {}
-    told = ask["expected"]
-    expected = nodeview.Expectations() if told is None else expectations_from_json(told)
+    fields = ask["expected"]
+    expected = nodeview.Expectations() if fields is None else expectations_from_json(fields)
     spec = dataclasses.replace(engine.spec, expected=expected, self_state=ask["agent"])
     engine.spec = slurm_conf.expecting(spec)
     swept = engine.run(ask["names"], force=ask["force"])
@@ -186,9 +186,9 @@ def answer(engine: runner.Runner, ask: Mapping[str, Any]) -> dict[str, Any]:
 
 def main() -> int:
     """The sweep process as a program of its own."""
-    told: dict[str, Any] = json.loads(sys.argv[1])
-    listed = {name: tuple(value) for name, value in told.items() if isinstance(value, list)}
-    return serve(Config(**{**told, **listed}))
+    arguments: dict[str, Any] = json.loads(sys.argv[1])
+    listed = {name: tuple(value) for name, value in arguments.items() if isinstance(value, list)}
+    return serve(Config(**{**arguments, **listed}))
 
 
 def serve(config: Config) -> int:

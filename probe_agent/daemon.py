@@ -47,10 +47,10 @@ class PartFailed(errors.ProbingError):
 class Agent:
     """Everything one node's agent is made of; `run` is its life."""
 
-    def __init__(self, config: settings.Settings, *, at: clock.Clock = clock.SYSTEM) -> None:
+    def __init__(self, config: settings.Settings, *, clock: clock.Clock = clock.SYSTEM) -> None:
         self.config = config
-        self.clock = at
-        self.node = node_state.NodeState(config, at=at)
+        self.clock = clock
+        self.node = node_state.NodeState(config, clock=clock)
         self._look_now = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self.poller = self._make_poller()
@@ -81,7 +81,7 @@ class Agent:
             raise PartFailed(", ".join(str(t.exception() or "it returned") for t in ended))
 
     async def once(self) -> dict[str, Any]:
-        """Read everything once, deliver, and say what was seen."""
+        """Read everything once, deliver it, and return the status."""
         self.node.begin()
         await self.poller.poll(everything=True)
         reader = self.kernel.open()
@@ -90,9 +90,9 @@ class Agent:
         reader.close()
         self.node.intake.tick(everything=True)
         await self.delivery.drain(DRAIN_S)
-        said = self.status()
+        status = self.status()
         await self._close()
-        return said
+        return status
 
     async def stop(self) -> None:
         """Take no more in, deliver what there is, and close."""
@@ -165,90 +165,90 @@ class Agent:
         return poller.Poller(
             sources=registry.POLLED,
             reach=self.node.reach,
-            who=self.node.who,
-            taken=self.node.intake,
-            standing=self.node.faults,
-            queue=self.node.spool,
+            identity=self.node.identity,
+            intake=self.node.intake,
+            faults=self.node.faults,
+            spool=self.node.spool,
             watch=self.node.watch,
             context=self.node.context,
             on_change=lambda: self.delivery.beat_now(),
-            at=self.clock,
+            clock=self.clock,
         )
 
     def _make_kernel(self) -> kernel_follow.KernelFollower:
         state = self.node.spool.state(kernel_log.STATE)
         return kernel_follow.KernelFollower(
             setting=self.config.agent.kernel_log,
-            who=self.node.who,
+            identity=self.node.identity,
             log=kernel_log.KernelLog(
-                self.node.who,
+                self.node.identity,
                 kernel_words.classifier(),
                 state=state,
                 sluids=self.node.book.sluids,
-                at=self.clock,
+                clock=self.clock,
             ),
-            taken=self.node.intake,
+            intake=self.node.intake,
             started=self.node.children,
             watch=self.node.watch,
             on_reboot=self._rebooted,
             on_high=self._look_now.set,
-            at=self.clock,
+            clock=self.clock,
         )
 
     def _make_delivery(self) -> delivery_loop.DeliveryLoop:
-        agent, who = self.config.agent, self.node.who
+        agent, identity = self.config.agent, self.node.identity
         url = agent.database_url or self.config.database.url
 
         def door() -> delivery.Delivery:
-            return delivery.Delivery(url, who.cluster, who.node, keep_open=agent.database_keep_open)
+            return delivery.Delivery(url, identity.cluster, identity.node, keep_open=agent.database_keep_open)
 
         return delivery_loop.DeliveryLoop(
             door=door if url else None,
-            queue=self.node.spool,
-            taken=self.node.intake,
+            spool=self.node.spool,
+            intake=self.node.intake,
             heartbeat=lambda: report.heartbeat(self.node, self.delivery, self.ranks),
             beat_s=self.node.beat_s,
             on_request=lambda request: self.requests.handle(request),
-            at=self.clock,
+            clock=self.clock,
         )
 
     def _make_sweeper(self) -> sweep.Sweeper:
         return sweep.Sweeper(
             config=self.config,
-            who=self.node.who,
-            taken=self.node.intake,
+            identity=self.node.identity,
+            intake=self.node.intake,
             polls=self.poller,
             book=self.node.book,
-            queue=self.node.spool,
+            spool=self.node.spool,
             watch=self.node.watch,
-            at=self.clock,
+            clock=self.clock,
         )
 
     def _make_collector(self) -> collect.Collector:
         return collect.Collector(
-            who=self.node.who,
-            started=self.node.children,
-            taken=self.node.intake,
+            identity=self.node.identity,
+            children=self.node.children,
+            intake=self.node.intake,
             book=self.node.book,
             pages=self.node.pages,
             watch=self.node.watch,
             page_reader=lambda job: self.ranks.last_words(job),
-            at=self.clock,
+            clock=self.clock,
         )
 
     def _make_ranks(self) -> rank_watch.RankWatch:
         agent = self.config.agent
         return rank_watch.RankWatch(
-            who=self.node.who,
-            started=self.node.children,
+            identity=self.node.identity,
+            children=self.node.children,
             book=self.node.book,
             directories=self.node.pages,
             take=self.node.intake.take,
             watch=self.node.watch,
             limits=stall.Limits(least_s=agent.stall_least_s, startup_s=agent.stall_startup_s),
             gpus=lambda: self.poller.last.get(nvml.SOURCE.name),
-            nics=nic_traffic.NicTraffic(self.node.reach, exclude=agent.exclude_hcas, at=self.clock),
-            at=self.clock,
+            nics=nic_traffic.NicTraffic(self.node.reach, exclude=agent.exclude_hcas, clock=self.clock),
+            clock=self.clock,
         )
 
     def _make_requests(self) -> requests.Requests:
@@ -258,21 +258,21 @@ class Agent:
             permissions=self.node.permissions,
             acknowledge=self.delivery.acknowledge,
             spawn=self.spawn,
-            at=self.clock,
+            clock=self.clock,
         )
 
     def _make_answers(self) -> hook_answers.Answers:
         return hook_answers.Answers(
-            who=self.node.who,
-            taken=self.node.intake,
+            identity=self.node.identity,
+            intake=self.node.intake,
             book=self.node.book,
             pages=self.node.pages,
-            standing=self.node.faults,
+            faults=self.node.faults,
             permissions=self.node.permissions,
             outside=self,
             requeues=requeue.asking(self.config.slurm),
             numbering=self.node.numbering,
-            at=self.clock,
+            clock=self.clock,
         )
 
     def _rebooted(self, boot_id: str) -> None:

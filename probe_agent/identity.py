@@ -52,7 +52,7 @@ def identify(config: settings.Settings) -> Identity:
     return Identity(cluster=config.cluster.name, node=node, root=Path(config.agent.root).absolute())
 
 
-def uptime_s(identity: Identity, at: clock.Clock) -> float | None:
+def uptime_s(identity: Identity, clock: clock.Clock) -> float | None:
     """Seconds since the node booted; None when its boot time is unknown."""
     booted = identity.boot_epoch_s()
-    return None if booted is None else max(0.0, at.now().timestamp() - booted)
+    return None if booted is None else max(0.0, clock.now().timestamp() - booted)

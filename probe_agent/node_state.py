@@ -22,27 +22,27 @@ _log = logging.getLogger(__name__)
 class NodeState:
     """Shared by the parts of one agent; made once, before any of them."""
 
-    def __init__(self, config: settings.Settings, *, at: clock.Clock = clock.SYSTEM) -> None:
+    def __init__(self, config: settings.Settings, *, clock: clock.Clock = clock.SYSTEM) -> None:
         agent = config.agent
         if agent.gpu_numbering not in NUMBERINGS:
             raise errors.SettingsError(f"agent.gpu_numbering is one of {', '.join(NUMBERINGS)}")
         if agent.kernel_log not in KERNEL_LOGS and not agent.kernel_log.startswith("file:"):
             raise errors.SettingsError(f"agent.kernel_log is one of {', '.join(KERNEL_LOGS)} or file:<path>")
         self.config = config
-        self.clock = at
-        self.started_at = at.now()
-        self.who = identity.identify(config)
+        self.clock = clock
+        self.started_at = clock.now()
+        self.identity = identity.identify(config)
         self.spool = spool.Spool(Path(agent.spool_directory), max_bytes=agent.spool_max_bytes)
-        boot_id = self.who.boot_id()
+        boot_id = self.identity.boot_id()
         self.faults = faults.Faults(boot_id, self.spool.state("faults"))
         self.book = jobs.JobBook(boot_id, self.spool.state("jobs"))
         self.watch = self_watch.SelfWatch()
-        self.intake = intake.Intake(who=self.who, queue=self.spool, standing=self.faults, at=at)
+        self.intake = intake.Intake(identity=self.identity, spool=self.spool, faults=self.faults, clock=clock)
         self.children = children.Children()
         self.permissions = fitness.Permissions()
         self.pages = page_directories.PageDirectories(Path(agent.job_directory))
         self.reach = node_reader.NodeReach(
-            self.who,
+            self.identity,
             self.children,
             nvml_library=agent.nvml_library,
             amdsmi_library=agent.amdsmi_library,
@@ -55,19 +55,19 @@ class NodeState:
 
     def numbering(self) -> gres_conf.Numbering | None:
         """What SLURM_JOB_GPUS counts here; gres.conf is read again each time, since Slurm may be reconfigured."""
-        said = self.config.agent.gpu_numbering
-        if said == "auto":
+        setting = self.config.agent.gpu_numbering
+        if setting == "auto":
             text = gres_conf.find(self.config.slurm.conf)
-            return None if text is None else gres_conf.parse(text, self.who.node)
-        return gres_conf.Numbering(by_pci=said == "nvml")
+            return None if text is None else gres_conf.parse(text, self.identity.node)
+        return gres_conf.Numbering(by_pci=setting == "nvml")
 
     def context(self, closely: bool, relearn: bool, cleared: bool) -> polled.Context:
         """What the judges of the polled sources may know."""
         agent = self.config.agent
         return polled.Context(
             now=self.clock.now(),
-            boot_id=self.who.boot_id(),
-            uptime_s=identity.uptime_s(self.who, self.clock),
+            boot_id=self.identity.boot_id(),
+            uptime_s=identity.uptime_s(self.identity, self.clock),
             inventory=self.intake.inventory,
             expect_mounts=agent.expect_mounts,
             expect_services=agent.expect_services,
@@ -79,8 +79,10 @@ class NodeState:
         )
 
     def begin(self) -> None:
-        """Say who is here, what was found, and that the node booted."""
-        _log.info("agent of %s, boot %s, root %s", self.who.node, self.who.boot_id(), self.who.root)
+        """Log which node this is, show whether its page directories are bounded, and report its boot."""
+        _log.info(
+            "agent of %s, boot %s, root %s", self.identity.node, self.identity.boot_id(), self.identity.root
+        )
         if self.spool.replaced_corrupt:
             _log.error("the spool was corrupt and has been set aside: %s", self.spool.replaced_corrupt)
         self._tell_pages()
@@ -94,21 +96,21 @@ class NodeState:
         self._tell_boot()
 
     def _tell_boot(self) -> None:
-        """The boot is an event of its own; told again at every start of the agent, it is the same one."""
-        boot_id, booted_s = self.who.boot_id(), self.who.boot_epoch_s()
-        told = sighting.Sighting(
+        """Report the boot as an event; a later start of the agent in this boot makes the same event again."""
+        boot_id, booted_s = self.identity.boot_id(), self.identity.boot_epoch_s()
+        boot = sighting.Sighting(
             source="agent",
             position=f"{boot_id}:boot",
             at=self.clock.now() if booted_s is None else clock.from_epoch_s(booted_s),
             kind="node_boot",
             severity=records.Severity.INFO,
-            message=f"{self.who.node} booted (boot id {boot_id})",
+            message=f"{self.identity.node} booted (boot id {boot_id})",
             detail={"boot_id": boot_id},
         )
-        self.intake.take([told])
+        self.intake.take([boot])
 
     def _tell_pages(self) -> None:
-        """Say whether the users' page directories are bounded; mounting them is the deployment's work.
+        """Show whether the users' page directories are bounded; mounting them is the deployment's work.
 
         A mount made here would be seen by no job where the service manager gave us a mount namespace.
         """

@@ -17,10 +17,10 @@ def heartbeat(
     """The agent's state at this moment."""
     totals = node.spool.totals
     return records.AgentHeartbeat(
-        cluster=node.who.cluster,
-        node=node.who.node,
+        cluster=node.identity.cluster,
+        node=node.identity.node,
         at=node.clock.now(),
-        boot_id=node.who.boot_id(),
+        boot_id=node.identity.boot_id(),
         version=self_watch.version(),
         started_at=node.started_at,
         beat_s=node.beat_s(),

@@ -29,7 +29,7 @@ class SourceWatch:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def row(self) -> dict[str, Any]:
-        told = {
+        fields = {
             "state": self.state,
             "last_read": None if self.read_at is None else clock.iso_z(self.read_at),
             "error": self.error,
@@ -38,7 +38,7 @@ class SourceWatch:
             "duration_s": round(self.duration_s, 4),
             **self.facts,
         }
-        return {k: v for k, v in told.items() if v is not None}
+        return {k: v for k, v in fields.items() if v is not None}
 
 
 @dataclass(kw_only=True)

@@ -30,26 +30,26 @@ class Sweeper:
         self,
         *,
         config: settings.Settings,
-        who: identity.Identity,
-        taken: intake.Intake,
+        identity: identity.Identity,
+        intake: intake.Intake,
         polls: poller.Poller,
         book: jobs.JobBook,
-        queue: spool.Spool,
+        spool: spool.Spool,
         watch: self_watch.SelfWatch,
-        at: clock.Clock = clock.SYSTEM,
+        clock: clock.Clock = clock.SYSTEM,
     ) -> None:
         self._every_s = config.agent.sweep_s
-        self._who = who
-        self._intake = taken
+        self._identity = identity
+        self._intake = intake
         self._poller = polls
         self._book = book
-        self._spool = queue
+        self._spool = spool
         self._watch = watch
-        self._clock = at
+        self._clock = clock
         self._wanted = asyncio.Event()
         self._busy = asyncio.Lock()
         self._stored: dict[str, records.CheckResult] = {}
-        self._sweep = sweeps.Sweep(_config(config, who))
+        self._sweep = sweeps.Sweep(_config(config, identity))
 
     def fork(self) -> None:
         """Make the sweep process, a copy of this one; before there are threads."""
@@ -119,7 +119,7 @@ class Sweeper:
         changed = self._sweep.changed(self._stored)
         self._stored |= {r.name: r for r in changed}
         rows = [*changed, *([beat] if beat is not None else [])]
-        self._intake.store([_item(self._who, r) for r in rows])
+        self._intake.store([_item(self._identity, r) for r in rows])
         self._poller.settle(SOURCE, judge(results, {}, None))
         state = "ok" if beat is None else str(beat.outcome)
         self._watch.read(NAME, self._clock.now(), state=state, duration_s=took_s, checks=len(results))
@@ -162,10 +162,10 @@ def _condition(result: records.CheckResult) -> conditions.Condition:
 SOURCE = polled.Polled(name=NAME, source="check", read=_no_read, judge=judge)
 
 
-def _item(who: identity.Identity, result: records.CheckResult) -> spool.Item:
+def _item(identity: identity.Identity, result: records.CheckResult) -> spool.Item:
     position = f"{result.name}:{result.at.timestamp():.6f}"
     return spool.Item(
-        id=records.make_event_id(who.cluster, who.node, "check_result", position).bytes,
+        id=records.make_event_id(identity.cluster, identity.node, "check_result", position).bytes,
         lane="check",
         rank=spool.RANK[
             records.Severity.LOW if result.outcome is records.Outcome.FAIL else records.Severity.INFO
@@ -174,12 +174,12 @@ def _item(who: identity.Identity, result: records.CheckResult) -> spool.Item:
     )
 
 
-def _config(config: settings.Settings, who: identity.Identity) -> sweeps.Config:
+def _config(config: settings.Settings, identity: identity.Identity) -> sweeps.Config:
     checks = config.checks
     return sweeps.Config(
-        node=who.node,
-        cluster=who.cluster,
-        root=str(who.root),
+        node=identity.node,
+        cluster=identity.cluster,
+        root=str(identity.root),
         site_file=checks.site_file,
         state_file=checks.state_file,
         nvml_library=config.agent.nvml_library,

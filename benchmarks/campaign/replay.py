@@ -198,7 +198,7 @@ def _agent(the_story: story.Story, node: str, lines: list[story.Line]) -> Iterat
             message=found.message, device=found.device, pci_bus_id=found.pci_bus_id, pid=found.pid, process=found.process,
             job_id=found.job_id, detail=found.detail,
         )  # fmt: skip
-        yield sighting.to_event(the_sighting, who=node_identity, inventory=known, observed_at=at)
+        yield sighting.to_event(the_sighting, identity=node_identity, inventory=known, observed_at=at)
 
 
 def readings(the_story: story.Story, found: list[story.Reading]) -> Iterator[records.HealthEvent]:
@@ -212,7 +212,7 @@ def readings(the_story: story.Story, found: list[story.Reading]) -> Iterator[rec
         )  # fmt: skip
         yield sighting.to_event(
             the_sighting,
-            who=identity.Identity(cluster=CLUSTER, node=r.node, root=Path("/")),
+            identity=identity.Identity(cluster=CLUSTER, node=r.node, root=Path("/")),
             inventory=inventory(r.node),
             observed_at=at,
         )

@@ -35,9 +35,9 @@ def _read(node: nodeview.NodeView, one: certificates.Named) -> Reading:
     return Reading(path=str(one.path), ends_at=ends_at, left_days=left_days, authority=one.authority)
 
 
-def judge(seen: list[Reading], limits: registry.Limits) -> findings.Finding:
-    parts = [_judge(one, limits["authority_warn_days" if one.authority else "warn_days"]) for one in seen]
-    first = min(seen, key=lambda one: one.left_days)
+def judge(readings: list[Reading], limits: registry.Limits) -> findings.Finding:
+    parts = [_judge(one, limits["authority_warn_days" if one.authority else "warn_days"]) for one in readings]
+    first = min(readings, key=lambda one: one.left_days)
     return findings.merge(parts, healthy=f"the first to end does so on {first.ends_at:%Y-%m-%d}")
 
 

@@ -12,9 +12,9 @@ def read(node: nodeview.NodeView) -> dict[str, Any]:
     return dict(node.spec.self_state)
 
 
-def judge(seen: dict[str, Any], limits: registry.Limits) -> findings.Finding:
+def judge(report: dict[str, Any], limits: registry.Limits) -> findings.Finding:
     parts: list[findings.Finding] = []
-    for stuck in seen.get("stuck", []):
+    for stuck in report.get("stuck", []):
         where = f" in {stuck['waits_in']}" if stuck["waits_in"] else ""
         text = f"a child for {stuck['what']} (pid {stuck['pid']}) is stuck in the kernel{where} for {stuck['age_s']:.0f} s"
         make = findings.fail if stuck["age_s"] >= limits["stuck_fail_s"] else findings.warn
@@ -28,8 +28,8 @@ def judge(seen: dict[str, Any], limits: registry.Limits) -> findings.Finding:
             )
         )
     problems = ("site_problem", "memory_problem", "agent_problem")
-    parts += [findings.warn(str(seen[key]), device=key) for key in problems if seen.get(key)]
-    errors = seen.get("errors", [])
+    parts += [findings.warn(str(report[key]), device=key) for key in problems if report.get(key)]
+    errors = report.get("errors", [])
     if len(errors) > limits["errors_warn"]:
         text = f"{findings.plural(len(errors), 'check')} could not run: {', '.join(errors[:6])}"
         parts.append(

@@ -79,10 +79,10 @@ def _broken(key: str, times: list[float], now_s: float, window_s: float) -> Brok
     return Broken(device=device, what=what, recent=recent)
 
 
-def judge(seen: list[Broken], limits: registry.Limits) -> findings.Finding:
+def judge(broken: list[Broken], limits: registry.Limits) -> findings.Finding:
     parts = [findings.ok("")]
     words = {"io": "I/O errors", "dead": "controller losses", "readonly": "emergency remounts or shutdowns"}
-    for one in (b for b in seen if b.recent):
+    for one in (b for b in broken if b.recent):
         make = findings.fail if one.what != "io" or one.recent >= limits["errors_fail"] else findings.warn
         text = f"{one.device}: {one.recent} {words[one.what]}"
         parts.append(

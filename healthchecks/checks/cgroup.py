@@ -64,19 +64,19 @@ def _lasting(node: nodeview.NodeView, now: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(n for n in now if n in before)
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     parts = [findings.ok("")]
-    if seen.controllers is not None:
-        missing = [c for c in limits["controllers"] if c not in seen.controllers]
+    if reading.controllers is not None:
+        missing = [c for c in limits["controllers"] if c not in reading.controllers]
         parts += [findings.warn(f"cgroup controller {c} is not available", device=c) for c in missing]
-    if seen.leftover:
-        shown = ", ".join(seen.leftover[:4])
+    if reading.leftover:
+        shown = ", ".join(reading.leftover[:4])
         parts.append(
             findings.warn(
-                f"{len(seen.leftover)} ended jobs still have cgroups ({shown})", device=seen.leftover[0]
+                f"{len(reading.leftover)} ended jobs still have cgroups ({shown})", device=reading.leftover[0]
             )
         )
-    return findings.merge(parts, healthy=f"controllers on, {seen.jobs} jobs")
+    return findings.merge(parts, healthy=f"controllers on, {reading.jobs} jobs")
 
 
 CHECK = registry.Check(

@@ -16,10 +16,10 @@ def read(node: nodeview.NodeView) -> str:
     return current.strip()
 
 
-def judge(seen: str, limits: registry.Limits) -> findings.Finding:
-    if seen not in limits["expected"]:
-        return findings.warn(f"clock source {seen}: every gettimeofday is a slow system call")
-    return findings.ok(f"clock source {seen}")
+def judge(source: str, limits: registry.Limits) -> findings.Finding:
+    if source not in limits["expected"]:
+        return findings.warn(f"clock source {source}: every gettimeofday is a slow system call")
+    return findings.ok(f"clock source {source}")
 
 
 CHECK = registry.Check(

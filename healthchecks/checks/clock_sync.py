@@ -57,15 +57,15 @@ def read(node: nodeview.NodeView) -> Reading:
     raise findings.Absent("no time daemon (chrony, ntpd or systemd-timesyncd) on this node")
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
-    if not seen.locked:
-        return findings.warn(f"{seen.keeper} is not synchronised")
-    if seen.offset_s is None:
-        return findings.ok(f"{seen.keeper} is synchronised")
-    facts = {"measured": round(seen.offset_s, 6), "unit": "s"}
-    text = f"{seen.keeper}: {seen.offset_s * 1000:.3f} ms off"
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
+    if not reading.locked:
+        return findings.warn(f"{reading.keeper} is not synchronised")
+    if reading.offset_s is None:
+        return findings.ok(f"{reading.keeper} is synchronised")
+    facts = {"measured": round(reading.offset_s, 6), "unit": "s"}
+    text = f"{reading.keeper}: {reading.offset_s * 1000:.3f} ms off"
     for make, limit in ((findings.fail, limits["offset_fail_s"]), (findings.warn, limits["offset_warn_s"])):
-        if seen.offset_s > limit:
+        if reading.offset_s > limit:
             return make(text, threshold=limit, **facts)
     return findings.ok(text, threshold=limits["offset_warn_s"], **facts)
 

@@ -40,17 +40,17 @@ def read(node: nodeview.NodeView) -> Reading:
     )
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
-    wanted: int | None = limits["expected"] if limits["expected"] is not None else seen.configured
-    facts = {"measured": float(seen.online), "unit": "count"}
-    if wanted is not None and seen.online < wanted:
-        return findings.fail(f"{seen.online} of {wanted} CPUs online", threshold=float(wanted), **facts)
-    if seen.present is not None and seen.online < seen.present:
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
+    wanted: int | None = limits["expected"] if limits["expected"] is not None else reading.configured
+    facts = {"measured": float(reading.online), "unit": "count"}
+    if wanted is not None and reading.online < wanted:
+        return findings.fail(f"{reading.online} of {wanted} CPUs online", threshold=float(wanted), **facts)
+    if reading.present is not None and reading.online < reading.present:
         return findings.warn(
-            f"{seen.present - seen.online} CPUs are offline", threshold=float(seen.present), **facts
+            f"{reading.present - reading.online} CPUs are offline", threshold=float(reading.present), **facts
         )
     return findings.ok(
-        f"{seen.online} CPUs online", threshold=None if wanted is None else float(wanted), **facts
+        f"{reading.online} CPUs online", threshold=None if wanted is None else float(wanted), **facts
     )
 
 
@@ -66,7 +66,7 @@ CHECK = registry.Check(
     next_step="Look for machine checks and BIOS settings (SMT, disabled cores).",
     read=read,
     judge=judge,
-    learn=lambda seen: {"expected": seen.online},
+    learn=lambda reading: {"expected": reading.online},
     thresholds=(
         registry.Threshold(
             key="expected",

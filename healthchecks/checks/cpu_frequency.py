@@ -38,16 +38,16 @@ def read(node: nodeview.NodeView) -> Reading:
     return Reading(policies=policies, throttled=counters.within(node, grown, counters.HOUR_S))
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     parts = [findings.ok("")]
-    for name, (allowed, possible) in seen.policies.items():
+    for name, (allowed, possible) in reading.policies.items():
         least = limits["max_mhz"] if limits["max_mhz"] is not None else possible * limits["allowed_frac"]
         if allowed < least:
             text = f"{name} is capped at {allowed:.0f} of {possible:.0f} MHz"
             parts.append(
                 findings.warn(text, device=name, measured=allowed, threshold=round(least, 1), unit="mhz")
             )
-    for package, count in seen.throttled.items():
+    for package, count in reading.throttled.items():
         if count > limits["throttle_hour_warn"]:
             text = f"{package} slowed itself down {count} times in an hour"
             parts.append(
@@ -59,7 +59,7 @@ def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
                     unit="per_hour",
                 )
             )
-    return findings.merge(parts, healthy=f"{len(seen.policies)} frequency policies uncapped")
+    return findings.merge(parts, healthy=f"{len(reading.policies)} frequency policies uncapped")
 
 
 CHECK = registry.Check(

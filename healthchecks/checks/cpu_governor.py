@@ -23,13 +23,13 @@ def read(node: nodeview.NodeView) -> dict[str, str]:
     return found
 
 
-def judge(seen: dict[str, str], limits: registry.Limits) -> findings.Finding:
+def judge(governors: dict[str, str], limits: registry.Limits) -> findings.Finding:
     wanted = limits["governor"]
     parts = [
         findings.warn(f"{name} uses governor {governor}, not {wanted}", device=name)
         if governor != wanted
         else findings.ok(name)
-        for name, governor in seen.items()
+        for name, governor in governors.items()
     ]
     return findings.merge(parts, healthy=f"governor {wanted} everywhere")
 
@@ -47,7 +47,7 @@ CHECK = registry.Check(
     next_step="cpupower frequency-set -g performance, or tuned-adm profile hpc-compute.",
     read=read,
     judge=judge,
-    learn=lambda seen: {"governor": max(set(seen.values()), key=list(seen.values()).count)},
+    learn=lambda governors: {"governor": max(set(governors.values()), key=list(governors.values()).count)},
     thresholds=(
         registry.Threshold(
             key="governor",

@@ -7,10 +7,10 @@ from probing_cluster.healthchecks import findings, registry
 from probing_cluster.healthchecks.readers import mounts
 
 
-def judge(seen: list[mounts.Usage], limits: registry.Limits) -> findings.Finding:
+def judge(usages: list[mounts.Usage], limits: registry.Limits) -> findings.Finding:
     chosen = [
         u
-        for u in seen
+        for u in usages
         if not u.mount.network and not u.mount.read_only and u.mount.path not in limits["ignore"]
     ]
     return findings.merge([_one(u, limits) for u in chosen], healthy=f"{len(chosen)} filesystems have inodes")

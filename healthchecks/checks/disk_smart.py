@@ -29,23 +29,23 @@ def read(node: nodeview.NodeView) -> list[tuple[str, dict[str, Any] | None, str]
 def _ask(node: nodeview.NodeView, name: str) -> tuple[dict[str, Any] | None, str]:
     answer = node.run("smartctl", "-H", "-j", "-n", "standby", f"/dev/{name}")
     try:
-        said = json.loads(answer.out)
+        report = json.loads(answer.out)
     except ValueError:
-        said = None
-    if isinstance(said, dict):
-        return said, ""
+        report = None
+    if isinstance(report, dict):
+        return report, ""
     return None, (answer.err or answer.out).strip()[:200] or "smartctl answered nothing"
 
 
-def judge(seen: list[tuple[str, dict[str, Any] | None, str]], _: registry.Limits) -> findings.Finding:
-    return findings.merge([_one(*row) for row in seen], healthy=f"{len(seen)} disks pass their own test")
+def judge(disks: list[tuple[str, dict[str, Any] | None, str]], _: registry.Limits) -> findings.Finding:
+    return findings.merge([_one(*row) for row in disks], healthy=f"{len(disks)} disks pass their own test")
 
 
-def _one(name: str, said: dict[str, Any] | None, problem: str) -> findings.Finding:
-    if said is None:
+def _one(name: str, report: dict[str, Any] | None, problem: str) -> findings.Finding:
+    if report is None:
         return findings.unseen(f"{name}: {problem}", device=name)
-    status = said.get("smartctl", {}).get("exit_status", 0)
-    passed = said.get("smart_status", {}).get("passed")
+    status = report.get("smartctl", {}).get("exit_status", 0)
+    passed = report.get("smart_status", {}).get("passed")
     if passed is False or status & FAILING:
         return findings.fail(f"{name} says that it is failing", device=name)
     if status & PREFAIL:

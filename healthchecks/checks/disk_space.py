@@ -7,9 +7,11 @@ from probing_cluster.healthchecks import findings, registry
 from probing_cluster.healthchecks.readers import mounts
 
 
-def judge(seen: list[mounts.Usage], limits: registry.Limits) -> findings.Finding:
+def judge(usages: list[mounts.Usage], limits: registry.Limits) -> findings.Finding:
     chosen = [
-        u for u in seen if (limits["network"] or not u.mount.network) and u.mount.path not in limits["ignore"]
+        u
+        for u in usages
+        if (limits["network"] or not u.mount.network) and u.mount.path not in limits["ignore"]
     ]
     return findings.merge(
         [_one(u, limits) for u in chosen if u.size_bytes != 0 and not u.mount.read_only],

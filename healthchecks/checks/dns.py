@@ -23,14 +23,14 @@ def read(node: nodeview.NodeView) -> dict[str, str]:
     return found
 
 
-def judge(seen: dict[str, str], limits: registry.Limits) -> findings.Finding:
+def judge(addresses: dict[str, str], limits: registry.Limits) -> findings.Finding:
     # Our own name may be in nobody's DNS; only names the site asks for are worth a node.
     make = findings.fail if limits["names"] else findings.warn
     parts = [
         findings.ok(n, device=n) if address else make(f"{n} has no address", device=n)
-        for n, address in seen.items()
+        for n, address in addresses.items()
     ]
-    return findings.merge(parts, healthy=f"{', '.join(seen)} found")
+    return findings.merge(parts, healthy=f"{', '.join(addresses)} found")
 
 
 CHECK = registry.Check(

@@ -39,9 +39,9 @@ def _paths(node: nodeview.NodeView) -> Iterator[str]:
             yield from (f"{controller}/{place}/{name}" for name in edac.OF_PLACE)
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     parts = [findings.ok("")]
-    for label, count in seen.uncorrected.items():
+    for label, count in reading.uncorrected.items():
         if count > limits["uncorrected_max"]:
             text = f"{label}: {count} uncorrected memory errors"
             parts.append(
@@ -53,7 +53,7 @@ def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
                     unit="count",
                 )
             )
-    for label, count in seen.corrected_day.items():
+    for label, count in reading.corrected_day.items():
         if count > limits["corrected_day_warn"]:
             text = f"{label}: {count} corrected memory errors in 24 h"
             parts.append(
@@ -65,7 +65,7 @@ def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
                     unit="per_day",
                 )
             )
-    return findings.merge(parts, healthy=f"no uncorrected error on {seen.parts} DIMMs and controllers")
+    return findings.merge(parts, healthy=f"no uncorrected error on {reading.parts} DIMMs and controllers")
 
 
 CHECK = registry.Check(

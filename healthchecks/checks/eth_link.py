@@ -77,11 +77,11 @@ def _interface(node: nodeview.NodeView, name: str, routed: bool) -> Interface:
     )
 
 
-def judge(seen: list[Interface], limits: registry.Limits) -> findings.Finding:
+def judge(interfaces: list[Interface], limits: registry.Limits) -> findings.Finding:
     wanted = {name: number for name, _, number in (entry.partition("=") for entry in limits["interfaces"])}
-    there = {i.name for i in seen}
+    there = {i.name for i in interfaces}
     parts = [findings.fail(f"{name} is missing", device=name) for name in wanted if name not in there]
-    judged = [i for i in seen if i.name in wanted or (not wanted and i.routed)]
+    judged = [i for i in interfaces if i.name in wanted or (not wanted and i.routed)]
     parts += [_one(i, nodeview.to_int(wanted.get(i.name) or None), limits) for i in judged]
     if not parts:
         return findings.absent("no Ethernet interface is named by the site file or carries the default route")
@@ -120,10 +120,10 @@ CHECK = registry.Check(
     next_step="ethtool shows the negotiated link; check cable and switch port.",
     read=read,
     judge=judge,
-    learn=lambda seen: {
+    learn=lambda interfaces: {
         "interfaces": [
             f"{i.name}={i.speed_mbps}" if i.speed_mbps else i.name
-            for i in seen
+            for i in interfaces
             if i.operstate == "up" and i.carrier
         ]
     },

@@ -7,7 +7,7 @@ from probing_cluster.healthchecks import findings, registry
 from probing_cluster.healthchecks.readers import gpus, nvml
 
 
-def judge(seen: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
+def judge(node_gpus: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
     def one(gpu: nvml.Gpu) -> findings.Finding:
         if gpu.sm_clock_max_mhz is None:
             return gpus.lacks(gpu, "clocks", "sm_clock_max_mhz")
@@ -19,7 +19,9 @@ def judge(seen: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Findi
             )
         return _busy(gpu, limits)
 
-    return findings.merge(gpus.each(seen, one), healthy=f"clocks of {gpus.count(seen)} as they should be")
+    return findings.merge(
+        gpus.each(node_gpus, one), healthy=f"clocks of {gpus.count(node_gpus)} as they should be"
+    )
 
 
 def _busy(gpu: nvml.Gpu, limits: registry.Limits) -> findings.Finding:

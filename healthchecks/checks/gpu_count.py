@@ -31,18 +31,18 @@ def read(node: nodeview.NodeView) -> Reading:
     )
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
-    wanted: int | None = limits["expected"] if limits["expected"] is not None else seen.configured
-    if isinstance(seen.nvml, nvml.NvmlUnavailable):
-        return _unavailable(seen.nvml, seen.on_pci, wanted)
-    there = seen.nvml.gpus
-    if not there and not wanted and not seen.on_pci:
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
+    wanted: int | None = limits["expected"] if limits["expected"] is not None else reading.configured
+    if isinstance(reading.nvml, nvml.NvmlUnavailable):
+        return _unavailable(reading.nvml, reading.on_pci, wanted)
+    there = reading.nvml.gpus
+    if not there and not wanted and not reading.on_pci:
         return findings.absent("no NVIDIA GPU on this node")
     parts = [
         gpus.bad(findings.fail, g, f"lost ({g.lost})", measured=0.0, unit="count") for g in there if g.lost
     ]
-    parts += _number(there, seen.on_pci or (), wanted)
-    parts += _identity(there, seen.allocated, limits["model"])
+    parts += _number(there, reading.on_pci or (), wanted)
+    parts += _identity(there, reading.allocated, limits["model"])
     note = "as expected" if wanted else "(no number is configured)"
     return findings.merge(parts or [findings.ok("")], healthy=f"{gpus.count(there)} {note}")
 
@@ -104,10 +104,10 @@ def _identity(
     return parts
 
 
-def _learn(seen: Reading) -> dict[str, int | str | None]:
-    if isinstance(seen.nvml, nvml.NvmlUnavailable) or not seen.nvml.gpus:
+def _learn(reading: Reading) -> dict[str, int | str | None]:
+    if isinstance(reading.nvml, nvml.NvmlUnavailable) or not reading.nvml.gpus:
         return {}
-    return {"expected": len(seen.nvml.gpus), "model": seen.nvml.gpus[0].name}
+    return {"expected": len(reading.nvml.gpus), "model": reading.nvml.gpus[0].name}
 
 
 CHECK = registry.Check(

@@ -18,15 +18,17 @@ class Reading:
 
 
 def read(node: nodeview.NodeView) -> Reading:
-    seen = gpus.present(node)
-    node.memory["last"] = {g.uuid: g.ecc_uncorrected_volatile_total for g in seen if g.uuid and not g.lost}
+    node_gpus = gpus.present(node)
+    node.memory["last"] = {
+        g.uuid: g.ecc_uncorrected_volatile_total for g in node_gpus if g.uuid and not g.lost
+    }
     cleared = {k: v for k, v in node.memory.get("cleared", {}).items() if isinstance(v, int)}
-    return Reading(gpus=seen, cleared=cleared)
+    return Reading(gpus=node_gpus, cleared=cleared)
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
-    parts = gpus.each(seen.gpus, lambda gpu: _one(gpu, seen.cleared.get(gpu.uuid or "", 0), limits))
-    return findings.merge(parts, healthy=f"no uncorrected error on {gpus.count(seen.gpus)}")
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
+    parts = gpus.each(reading.gpus, lambda gpu: _one(gpu, reading.cleared.get(gpu.uuid or "", 0), limits))
+    return findings.merge(parts, healthy=f"no uncorrected error on {gpus.count(reading.gpus)}")
 
 
 def _one(gpu: nvml.Gpu, base: int, limits: registry.Limits) -> findings.Finding:

@@ -18,20 +18,20 @@ class Reading:
 
 
 def read(node: nodeview.NodeView) -> Reading:
-    seen = gpus.present(node)
+    node_gpus = gpus.present(node)
     given = node.expected.allocated or {}
     in_use = {u for uuids in given.values() for u in uuids}
-    for gpu in seen:
+    for gpu in node_gpus:
         if gpu.processes:  # even one we cannot see: it may live in another process namespace
             in_use.add(gpu.uuid or "")
-    return Reading(gpus=seen, in_use=frozenset(in_use))
+    return Reading(gpus=node_gpus, in_use=frozenset(in_use))
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     def one(gpu: nvml.Gpu) -> findings.Finding:
         if gpu.memory_used_bytes is None or gpu.processes is None or gpu.mig:
             return gpus.lacks(gpu, "figures of memory and processes", "memory", "processes")
-        if gpu.uuid in seen.in_use or gpu.memory_used_bytes <= limits["warn_bytes"]:
+        if gpu.uuid in reading.in_use or gpu.memory_used_bytes <= limits["warn_bytes"]:
             return gpus.ok(gpu)
         make = findings.fail if gpu.memory_used_bytes > limits["fail_bytes"] else findings.warn
         limit = limits["fail_bytes"] if make is findings.fail else limits["warn_bytes"]
@@ -41,7 +41,7 @@ def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
         )
 
     return findings.merge(
-        gpus.each(seen.gpus, one), healthy=f"no memory left behind on {gpus.count(seen.gpus)}"
+        gpus.each(reading.gpus, one), healthy=f"no memory left behind on {gpus.count(reading.gpus)}"
     )
 
 

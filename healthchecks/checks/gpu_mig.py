@@ -7,8 +7,8 @@ from probing_cluster.healthchecks import findings, registry
 from probing_cluster.healthchecks.readers import gpus, nvml
 
 
-def judge(seen: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
-    modes = [g.mig for g in seen if g.mig is not None]
+def judge(node_gpus: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
+    modes = [g.mig for g in node_gpus if g.mig is not None]
     usual = max(set(modes), key=modes.count) if modes else None
 
     def one(gpu: nvml.Gpu) -> findings.Finding:
@@ -21,7 +21,9 @@ def judge(seen: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Findi
             return gpus.bad(make, gpu, f"MIG mode is {'on' if gpu.mig else 'off'}{others}")
         return gpus.ok(gpu)
 
-    return findings.merge(gpus.each(seen, one), healthy=f"MIG mode of {gpus.count(seen)} as it should be")
+    return findings.merge(
+        gpus.each(node_gpus, one), healthy=f"MIG mode of {gpus.count(node_gpus)} as it should be"
+    )
 
 
 CHECK = registry.Check(
@@ -38,7 +40,7 @@ CHECK = registry.Check(
     next_step="nvidia-smi -mig 0 (or 1) and a GPU reset when the node is empty; where MIG is meant, say on = true for these nodes.",
     read=gpus.present,
     judge=judge,
-    learn=lambda seen: {"on": any(g.mig for g in seen)},
+    learn=lambda node_gpus: {"on": any(g.mig for g in node_gpus)},
     thresholds=(
         registry.Threshold(
             key="on",

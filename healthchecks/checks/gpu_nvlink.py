@@ -26,8 +26,8 @@ class Reading:
 
 
 def read(node: nodeview.NodeView) -> Reading:
-    seen = gpus.present(node)
-    if not any(g.links for g in seen) and not any(g.lost or "nvlink" in g.unread for g in seen):
+    node_gpus = gpus.present(node)
+    if not any(g.links for g in node_gpus) and not any(g.lost or "nvlink" in g.unread for g in node_gpus):
         raise findings.Absent("no NVLink on this node")
     try:
         switched = any(f.is_nvswitch for f in pci.functions(node))
@@ -35,20 +35,22 @@ def read(node: nodeview.NodeView) -> Reading:
         switched = False
     best = {str(k): int(v) for k, v in node.memory.get("best", {}).items()}
     node.memory["best"] = best | {
-        g.uuid: max(_up(g), best.get(g.uuid, 0)) for g in seen if g.uuid and not g.lost
+        g.uuid: max(_up(g), best.get(g.uuid, 0)) for g in node_gpus if g.uuid and not g.lost
     }
-    switched = switched or any(g.fabric_state == FABRIC_COMPLETED for g in seen)
-    return Reading(gpus=seen, grown=counters.growth(node, totals(seen)), switched=switched, best=best)
+    switched = switched or any(g.fabric_state == FABRIC_COMPLETED for g in node_gpus)
+    return Reading(
+        gpus=node_gpus, grown=counters.growth(node, totals(node_gpus)), switched=switched, best=best
+    )
 
 
 def _up(gpu: nvml.Gpu) -> int:
     return sum(1 for link in gpu.links if link.active)
 
 
-def totals(seen: tuple[nvml.Gpu, ...]) -> dict[str, int | None]:
+def totals(node_gpus: tuple[nvml.Gpu, ...]) -> dict[str, int | None]:
     """Errors of each kind over all links of a GPU, by `gpu0 replay`."""
     found: dict[str, int | None] = {}
-    for gpu in seen:
+    for gpu in node_gpus:
         for kind in _ERRORS:
             counts = [getattr(link, f"{kind}_errors_total") for link in gpu.links]
             known = [c for c in counts if c is not None]
@@ -56,9 +58,9 @@ def totals(seen: tuple[nvml.Gpu, ...]) -> dict[str, int | None]:
     return found
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     twins: dict[str | None, int] = {}
-    for gpu in seen.gpus:
+    for gpu in reading.gpus:
         twins[gpu.name] = max(twins.get(gpu.name, 0), _up(gpu))
 
     def one(gpu: nvml.Gpu) -> findings.Finding:
@@ -66,7 +68,7 @@ def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
             return gpus.unseen(gpu, f"NVLink state cannot be read: {gpu.unread['nvlink']}")
         if gpu.mig:
             return findings.absent(f"{gpu.device} is in MIG mode: NVLink is off", device=gpu.device)
-        up, wanted = _up(gpu), _wanted(gpu, seen, limits, twins[gpu.name])
+        up, wanted = _up(gpu), _wanted(gpu, reading, limits, twins[gpu.name])
         if up < wanted:
             down = ", ".join(str(link.link) for link in gpu.links if not link.active)
             text = f"{up} of {wanted} NVLinks up (down: {down or 'not listed'})"
@@ -75,19 +77,21 @@ def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
             )
         if not up:
             return findings.absent(f"{gpu.device}: NVLink is not connected", device=gpu.device)
-        return _errors(gpu, seen.grown, limits)
+        return _errors(gpu, reading.grown, limits)
 
-    total = sum(_up(g) for g in seen.gpus)
-    return findings.merge(gpus.each(seen.gpus, one), healthy=f"{total} NVLinks up on {gpus.count(seen.gpus)}")
+    total = sum(_up(g) for g in reading.gpus)
+    return findings.merge(
+        gpus.each(reading.gpus, one), healthy=f"{total} NVLinks up on {gpus.count(reading.gpus)}"
+    )
 
 
-def _wanted(gpu: nvml.Gpu, seen: Reading, limits: registry.Limits, twins: int) -> int:
+def _wanted(gpu: nvml.Gpu, reading: Reading, limits: registry.Limits, twins: int) -> int:
     if limits["links"] is not None:
         return int(limits["links"])
     # Boards leave links unconnected by design, and bridges join some GPUs only: without NVSwitches a GPU
     # is compared with itself earlier in this boot, and with its twins never.
-    own = seen.best.get(gpu.uuid or "", 0)
-    if not seen.switched:
+    own = reading.best.get(gpu.uuid or "", 0)
+    if not reading.switched:
         return own
     return max(own, twins) or len(gpu.links)
 
@@ -120,8 +124,10 @@ CHECK = registry.Check(
     next_step="Check nvswitch_fabric and the SXid lines; reset all GPUs of the baseboard; if one link stays down, replace the GPU or board.",
     read=read,
     judge=judge,
-    learn=lambda seen: {
-        "links": min((sum(1 for link in g.links if link.active) for g in seen.gpus if g.links), default=None)
+    learn=lambda reading: {
+        "links": min(
+            (sum(1 for link in g.links if link.active) for g in reading.gpus if g.links), default=None
+        )
     },
     thresholds=(
         registry.Threshold(

@@ -18,26 +18,29 @@ class Reading:
 
 
 def read(node: nodeview.NodeView) -> Reading:
-    seen = gpus.present(node)
+    node_gpus = gpus.present(node)
     return Reading(
-        gpus=seen, grown=counters.growth(node, {g.device: g.pcie_replays_total for g in seen if not g.lost})
+        gpus=node_gpus,
+        grown=counters.growth(node, {g.device: g.pcie_replays_total for g in node_gpus if not g.lost}),
     )
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     def one(gpu: nvml.Gpu) -> findings.Finding:
         if gpu.pcie_replays_total is None:
             return gpus.lacks(gpu, "PCIe replay counter", "pcie_replays_total")
-        rate, most = seen.grown.per_hour(gpu.device), limits["per_hour_warn"]
+        rate, most = reading.grown.per_hour(gpu.device), limits["per_hour_warn"]
         if rate > most:
-            when = "since boot" if seen.grown.first else "since the last look"
-            text = f"{seen.grown.by_key[gpu.device]} PCIe replays {when}"
+            when = "since boot" if reading.grown.first else "since the last look"
+            text = f"{reading.grown.by_key[gpu.device]} PCIe replays {when}"
             return gpus.bad(
                 findings.warn, gpu, text, measured=round(rate, 1), threshold=most, unit="per_hour"
             )
         return gpus.ok(gpu)
 
-    return findings.merge(gpus.each(seen.gpus, one), healthy=f"few PCIe replays on {gpus.count(seen.gpus)}")
+    return findings.merge(
+        gpus.each(reading.gpus, one), healthy=f"few PCIe replays on {gpus.count(reading.gpus)}"
+    )
 
 
 CHECK = registry.Check(

@@ -7,7 +7,7 @@ from probing_cluster.healthchecks import findings, registry
 from probing_cluster.healthchecks.readers import gpus, nvml
 
 
-def judge(seen: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
+def judge(node_gpus: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
     def one(gpu: nvml.Gpu) -> findings.Finding:
         if gpu.persistence is None:
             return gpus.lacks(gpu, "persistence mode", "persistence")
@@ -16,7 +16,7 @@ def judge(seen: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Findi
         return gpus.ok(gpu)
 
     return findings.merge(
-        gpus.each(seen, one), healthy=f"persistence mode of {gpus.count(seen)} as it should be"
+        gpus.each(node_gpus, one), healthy=f"persistence mode of {gpus.count(node_gpus)} as it should be"
     )
 
 

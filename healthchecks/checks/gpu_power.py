@@ -7,7 +7,7 @@ from probing_cluster.healthchecks import findings, registry
 from probing_cluster.healthchecks.readers import gpus, nvml
 
 
-def judge(seen: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
+def judge(node_gpus: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
     def one(gpu: nvml.Gpu) -> findings.Finding:
         least_w = limits["limit_min_w"] if limits["limit_min_w"] is not None else gpu.power_default_w
         if gpu.power_limit_w is None:
@@ -18,7 +18,7 @@ def judge(seen: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Findi
         return gpus.ok(gpu)
 
     return findings.merge(
-        gpus.each(seen, one), healthy=f"power limits of {gpus.count(seen)} as they should be"
+        gpus.each(node_gpus, one), healthy=f"power limits of {gpus.count(node_gpus)} as they should be"
     )
 
 

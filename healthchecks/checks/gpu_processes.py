@@ -31,9 +31,9 @@ class Reading:
 
 
 def read(node: nodeview.NodeView) -> Reading:
-    seen = gpus.present(node)
+    node_gpus = gpus.present(node)
     users: list[User] = []
-    for gpu in seen:
+    for gpu in node_gpus:
         for running in gpu.processes or ():
             # A process id that NVML still lists and the kernel no longer has is not a process.
             process = procs.one(node, running.pid)
@@ -44,29 +44,30 @@ def read(node: nodeview.NodeView) -> Reading:
                 )
     given = node.expected.allocated
     allocated = None if given is None else frozenset(u for uuids in given.values() for u in uuids)
-    return Reading(gpus=seen, users=tuple(users), allocated=allocated)
+    return Reading(gpus=node_gpus, users=tuple(users), allocated=allocated)
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     parts = gpus.each(
-        seen.gpus, lambda g: gpus.lacks(g, "process list", "processes") if g.processes is None else gpus.ok(g)
+        reading.gpus,
+        lambda g: gpus.lacks(g, "process list", "processes") if g.processes is None else gpus.ok(g),
     )
-    for user in seen.users:
+    for user in reading.users:
         if user.name in limits["allow"]:
             continue
-        who = f"process {user.pid} ({user.name}, uid {user.uid})"
+        label = f"process {user.pid} ({user.name}, uid {user.uid})"
         detail = {**user.gpu.identity, "pid": user.pid}
         if user.in_job is False:
             parts.append(
                 findings.fail(
-                    f"{user.gpu.device}: {who} belongs to no job", device=user.gpu.device, detail=detail
+                    f"{user.gpu.device}: {label} belongs to no job", device=user.gpu.device, detail=detail
                 )
             )
-        elif seen.allocated is not None and user.gpu.uuid not in seen.allocated:
-            text = f"{user.gpu.device}: {who} is left over from a job that is gone"
+        elif reading.allocated is not None and user.gpu.uuid not in reading.allocated:
+            text = f"{user.gpu.device}: {label} is left over from a job that is gone"
             parts.append(findings.fail(text, device=user.gpu.device, detail=detail))
     return findings.merge(
-        parts, healthy=f"{len(seen.users)} processes on {gpus.count(seen.gpus)}, all of jobs"
+        parts, healthy=f"{len(reading.users)} processes on {gpus.count(reading.gpus)}, all of jobs"
     )
 
 

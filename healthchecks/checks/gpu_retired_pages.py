@@ -7,7 +7,7 @@ from probing_cluster.healthchecks import findings, registry
 from probing_cluster.healthchecks.readers import gpus, nvml
 
 
-def judge(seen: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
+def judge(node_gpus: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
     def one(gpu: nvml.Gpu) -> findings.Finding:
         single, double = gpu.retired_sbe_total, gpu.retired_dbe_total
         if single is None and double is None:
@@ -36,7 +36,7 @@ def judge(seen: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Findi
             )
         return gpus.ok(gpu)
 
-    return findings.merge(gpus.each(seen, one), healthy=f"few retired pages on {gpus.count(seen)}")
+    return findings.merge(gpus.each(node_gpus, one), healthy=f"few retired pages on {gpus.count(node_gpus)}")
 
 
 CHECK = registry.Check(

@@ -7,9 +7,9 @@ from probing_cluster.healthchecks import findings, registry
 from probing_cluster.healthchecks.readers import gpus, nvml
 
 
-def judge(seen: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
-    parts = gpus.each(seen, lambda gpu: _one(gpu, limits["uncorrected_warn"]))
-    return findings.merge(parts, healthy=f"no failed or pending remap on {gpus.count(seen)}")
+def judge(node_gpus: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
+    parts = gpus.each(node_gpus, lambda gpu: _one(gpu, limits["uncorrected_warn"]))
+    return findings.merge(parts, healthy=f"no failed or pending remap on {gpus.count(node_gpus)}")
 
 
 def _one(gpu: nvml.Gpu, most: int) -> findings.Finding:

@@ -54,21 +54,23 @@ def sensors(gpu: nvml.Gpu, limits: registry.Limits) -> tuple[Sensor, Sensor]:
 
 
 def read(node: nodeview.NodeView) -> Reading:
-    seen = gpus.present(node)
-    hot = [f"{g.device} {s.what}" for g in seen for s in sensors(g, node.limits) if s.hot]
-    return Reading(gpus=seen, hot_s=procs.lasting(node, hot))
+    node_gpus = gpus.present(node)
+    hot = [f"{g.device} {s.what}" for g in node_gpus for s in sensors(g, node.limits) if s.hot]
+    return Reading(gpus=node_gpus, hot_s=procs.lasting(node, hot))
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     def one(gpu: nvml.Gpu) -> findings.Finding:
         if gpu.temperature_c is None:
             return gpus.lacks(gpu, "temperature sensor", "temperature_c")
-        chip, hbm = (_against(gpu, s, seen.hot_s, limits["lasting_fail_s"]) for s in sensors(gpu, limits))
+        chip, hbm = (_against(gpu, s, reading.hot_s, limits["lasting_fail_s"]) for s in sensors(gpu, limits))
         return max(
             chip, hbm, key=lambda f: (f.outcome is records.Outcome.FAIL, f.outcome is records.Outcome.WARN)
         )
 
-    return findings.merge(gpus.each(seen.gpus, one), healthy=f"{gpus.count(seen.gpus)} within their limits")
+    return findings.merge(
+        gpus.each(reading.gpus, one), healthy=f"{gpus.count(reading.gpus)} within their limits"
+    )
 
 
 def _against(gpu: nvml.Gpu, sensor: Sensor, hot_s: dict[str, float], lasting_s: float) -> findings.Finding:

@@ -22,12 +22,12 @@ class Reading:
 
 
 def read(node: nodeview.NodeView) -> Reading:
-    seen = gpus.present(node)
+    node_gpus = gpus.present(node)
     now_s = counters.since_boot_s(node)
     before = node.memory.get("since_s", {})
-    slowed = [g.device for g in seen if words(g.throttle_reasons, HARDWARE)]
+    slowed = [g.device for g in node_gpus if words(g.throttle_reasons, HARDWARE)]
     node.memory["since_s"] = {d: before.get(d, now_s) for d in slowed}
-    return Reading(gpus=seen, lasting_s={d: now_s - s for d, s in node.memory["since_s"].items()})
+    return Reading(gpus=node_gpus, lasting_s={d: now_s - s for d, s in node.memory["since_s"].items()})
 
 
 def words(mask: int | None, names: dict[int, str]) -> list[str]:
@@ -35,12 +35,12 @@ def words(mask: int | None, names: dict[int, str]) -> list[str]:
     return [name for bit, name in names.items() if mask is not None and mask & bit]
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     def one(gpu: nvml.Gpu) -> findings.Finding:
         if gpu.throttle_reasons is None:
             return gpus.lacks(gpu, "throttle reasons", "throttle_reasons")
         hard, soft = words(gpu.throttle_reasons, HARDWARE), words(gpu.throttle_reasons, SOFTWARE)
-        lasted_s = seen.lasting_s.get(gpu.device, 0.0)
+        lasted_s = reading.lasting_s.get(gpu.device, 0.0)
         if hard and lasted_s >= limits["lasting_fail_s"]:
             text = f"{', '.join(hard)} for {lasted_s / 60:.0f} min"
             return gpus.bad(
@@ -55,7 +55,7 @@ def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
             return gpus.bad(findings.warn, gpu, f"{', '.join(hard + soft)} now")
         return gpus.ok(gpu)
 
-    return findings.merge(gpus.each(seen.gpus, one), healthy=f"no slowdown on {gpus.count(seen.gpus)}")
+    return findings.merge(gpus.each(reading.gpus, one), healthy=f"no slowdown on {gpus.count(reading.gpus)}")
 
 
 CHECK = registry.Check(

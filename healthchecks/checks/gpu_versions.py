@@ -32,16 +32,16 @@ def parse_driver(text: str | None) -> str | None:
     return match[1] if match else None
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
-    snapshot = seen.snapshot
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
+    snapshot = reading.snapshot
     parts = [findings.ok("")]
     wanted = limits["driver"]
     if wanted and snapshot.driver_version and snapshot.driver_version != wanted:
         parts.append(
             findings.fail(f"driver {snapshot.driver_version}, the site has {wanted}", device="driver")
         )
-    if seen.kernel_driver and snapshot.driver_version and seen.kernel_driver != snapshot.driver_version:
-        text = f"the kernel runs driver {seen.kernel_driver}, the libraries are {snapshot.driver_version}"
+    if reading.kernel_driver and snapshot.driver_version and reading.kernel_driver != snapshot.driver_version:
+        text = f"the kernel runs driver {reading.kernel_driver}, the libraries are {snapshot.driver_version}"
         parts.append(findings.warn(text, device="driver"))
     for field in _FIELDS:
         parts += _field(field, snapshot.gpus, limits[field])
@@ -83,10 +83,10 @@ CHECK = registry.Check(
     next_step="Flash or install the missing version when the node is empty, then reboot.",
     read=read,
     judge=judge,
-    learn=lambda seen: {
-        "driver": seen.snapshot.driver_version,
+    learn=lambda reading: {
+        "driver": reading.snapshot.driver_version,
         **{
-            f: (v.pop() if len(v := {getattr(g, f) for g in seen.snapshot.gpus} - {None}) == 1 else None)
+            f: (v.pop() if len(v := {getattr(g, f) for g in reading.snapshot.gpus} - {None}) == 1 else None)
             for f in _FIELDS
         },
     },

@@ -43,19 +43,19 @@ def parse(text: str) -> dict[str, Any] | None:
     }
 
 
-def judge(seen: list[dict[str, Any]], limits: registry.Limits) -> findings.Finding:
+def judge(rows: list[dict[str, Any]], limits: registry.Limits) -> findings.Finding:
     parts: list[findings.Finding] = []
-    for one in seen:
+    for one in rows:
         severity = _severity(one, limits)
         times = f", {one['count']} times" if one["count"] > 1 else ""
         text = f"Xid {one['code']} on {one['pci_bus_id'] or 'a GPU'}{times}: {one['meaning']}"
         make = findings.ok if severity is records.Severity.INFO else findings.fail
         detail = {"code": one["code"], "pci_bus_id": one["pci_bus_id"]}
         parts.append(make(text, device=one["pci_bus_id"], severity=severity, detail=detail))
-    told = sorted({str(one["code"]) for one in seen})
+    codes = sorted({str(one["code"]) for one in rows})
     return findings.merge(
         parts or [findings.ok("")],
-        healthy=f"only harmless Xids: {', '.join(told)}" if told else "no Xid in this boot",
+        healthy=f"only harmless Xids: {', '.join(codes)}" if codes else "no Xid in this boot",
     )
 
 

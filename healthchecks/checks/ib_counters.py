@@ -42,12 +42,12 @@ def read(node: nodeview.NodeView) -> Reading:
     return Reading(grown=counters.growth(node, values), stuck=stuck, unreadable=unreadable, ports=len(ports))
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     parts = [findings.ok("")]
-    when = "since boot" if seen.grown.first else "since the last look"
-    for key, count in seen.grown.by_key.items():
+    when = "since boot" if reading.grown.first else "since the last look"
+    for key, count in reading.grown.by_key.items():
         name, _, counter = key.partition(" ")
-        rate, most = seen.grown.per_hour(key), limits[f"{counter}_per_hour"]
+        rate, most = reading.grown.per_hour(key), limits[f"{counter}_per_hour"]
         if count and rate > most:
             text = f"{name}: {count} {counter} {when}"
             facts = {
@@ -57,12 +57,12 @@ def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
                 "unit": "per_hour",
             }
             parts.append(findings.warn(text, **facts))
-    for key in seen.stuck:
+    for key in reading.stuck:
         name, _, counter = key.partition(" ")
         text = f"{name}: {counter} is stuck at its ceiling {CEILING[counter]} and blind until reset (perfquery -R)"
         parts.append(findings.warn(text, device=name.partition(":")[0]))
-    note = f", {seen.unreadable} counters unreadable" if seen.unreadable else ""
-    return findings.merge(parts, healthy=f"error counters of {seen.ports} ports quiet{note}")
+    note = f", {reading.unreadable} counters unreadable" if reading.unreadable else ""
+    return findings.merge(parts, healthy=f"error counters of {reading.ports} ports quiet{note}")
 
 
 def _limit(counter: str, per_hour: float, source: str) -> registry.Threshold:

@@ -7,9 +7,9 @@ from probing_cluster.healthchecks import findings, registry
 from probing_cluster.healthchecks.readers import ib
 
 
-def judge(seen: list[ib.Port], limits: registry.Limits) -> findings.Finding:
+def judge(ports: list[ib.Port], limits: registry.Limits) -> findings.Finding:
     boards: dict[str | None, dict[str, str]] = {}
-    for port in seen:
+    for port in ports:
         if port.firmware and not port.virtual:
             boards.setdefault(port.board, {})[port.hca] = port.firmware
     if not boards:
@@ -23,12 +23,12 @@ def judge(seen: list[ib.Port], limits: registry.Limits) -> findings.Finding:
         make, others = (findings.fail, "the site has") if given else (findings.warn, "the others have")
         odd = {h: v for h, v in by_hca.items() if v != usual}
         parts += [make(f"{h} has firmware {v}, {others} {usual}", device=h) for h, v in odd.items()]
-    told = ", ".join(sorted({v for by_hca in boards.values() for v in by_hca.values()}))
-    return findings.merge(parts, healthy=f"firmware {told}")
+    listed = ", ".join(sorted({v for by_hca in boards.values() for v in by_hca.values()}))
+    return findings.merge(parts, healthy=f"firmware {listed}")
 
 
-def _learn(seen: list[ib.Port]) -> dict[str, list[str]]:
-    pairs = {f"{p.board}={p.firmware}" for p in seen if p.board and p.firmware and not p.virtual}
+def _learn(ports: list[ib.Port]) -> dict[str, list[str]]:
+    pairs = {f"{p.board}={p.firmware}" for p in ports if p.board and p.firmware and not p.virtual}
     return {"firmware": sorted(pairs)}
 
 

@@ -46,10 +46,10 @@ def _losses(node: nodeview.NodeView, port: ib.Port) -> int | None:
     return node.number(f"{ib.CLASS}/{port.hca}/ports/{port.port}/counters/link_downed")
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     most, hours = limits["flaps_fail"], limits["window_s"] / 3600
     parts = [findings.ok("")]
-    for name, count in seen.recent.items():
+    for name, count in reading.recent.items():
         facts = {
             "device": name.partition(":")[0],
             "measured": float(count),
@@ -64,13 +64,13 @@ def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
         findings.warn(
             f"{name}: link_downed is stuck at {STUCK_AT} and blind until reset", device=name.partition(":")[0]
         )
-        for name in seen.blind
-        if seen.since_boot.get(name) == STUCK_AT
+        for name in reading.blind
+        if reading.since_boot.get(name) == STUCK_AT
     ]
-    seeing = len(seen.since_boot)
+    seeing = len(reading.since_boot)
     if not seeing:
         return findings.absent("no port counts its link losses")
-    note = " (young boot: not judged yet)" if seen.young else ""
+    note = " (young boot: not judged yet)" if reading.young else ""
     return findings.merge(parts, healthy=f"{seeing} ports kept their links{note}")
 
 

@@ -32,16 +32,18 @@ def read(node: nodeview.NodeView) -> Reading:
     return Reading(ports=tuple(found), seen_up=before, waiting_s=waiting)
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     wanted, ignored = set(limits["ports"]), set(limits["ignore"])
-    ports = [p for p in seen.ports if not {p.hca, p.name} & ignored and (p.name in wanted or not p.virtual)]
+    ports = [
+        p for p in reading.ports if not {p.hca, p.name} & ignored and (p.name in wanted or not p.virtual)
+    ]
     named = {p.name for p in ports}
     # Without a list of ports, those that were up in this boot are the ones that must be.
-    must = wanted or {name for name in seen.seen_up if not {name, name.partition(":")[0]} & ignored}
+    must = wanted or {name for name in reading.seen_up if not {name, name.partition(":")[0]} & ignored}
     parts = [
         findings.fail(f"{name} is missing", device=name.partition(":")[0]) for name in sorted(must - named)
     ]
-    parts += [_port(p, seen, limits) for p in ports]
+    parts += [_port(p, reading, limits) for p in ports]
     usable = sum(p.up or p.waiting for p in ports)
     if limits["count"] is not None and usable < limits["count"]:
         text = f"{usable} of {limits['count']} ports are up"
@@ -54,11 +56,11 @@ def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
     )
 
 
-def _port(port: ib.Port, seen: Reading, limits: registry.Limits) -> findings.Finding:
+def _port(port: ib.Port, reading: Reading, limits: registry.Limits) -> findings.Finding:
     if port.state is None:
         return findings.unseen(f"{port.name}: its state cannot be read", device=port.hca)
     if port.waiting:
-        lasted_s = seen.waiting_s.get(port.name, 0.0)
+        lasted_s = reading.waiting_s.get(port.name, 0.0)
         make = findings.fail if lasted_s >= limits["waiting_fail_s"] else findings.warn
         text = f"{port.name} has its link and waits for the subnet manager (state {port.state})"
         return make(
@@ -69,27 +71,27 @@ def _port(port: ib.Port, seen: Reading, limits: registry.Limits) -> findings.Fin
             threshold=limits["waiting_fail_s"],
             unit="s",
         )
-    return _rate(port, seen, limits) if port.up else _down(port, seen, limits)
+    return _rate(port, reading, limits) if port.up else _down(port, reading, limits)
 
 
-def _down(port: ib.Port, seen: Reading, limits: registry.Limits) -> findings.Finding:
+def _down(port: ib.Port, reading: Reading, limits: registry.Limits) -> findings.Finding:
     where = f"state {port.state}, physical state {port.phys_state}"
     if port.name in limits["ports"]:
         return findings.fail(f"{port.name} is down ({where})", device=port.hca)
-    if limits["ports"] or (limits["count"] is not None and port.name not in seen.seen_up):
+    if limits["ports"] or (limits["count"] is not None and port.name not in reading.seen_up):
         return findings.ok(f"{port.name} is not in use", device=port.hca)
     if port.phys_state == ib.DISABLED:  # somebody switched it off
-        return (findings.warn if port.name in seen.seen_up else findings.ok)(
+        return (findings.warn if port.name in reading.seen_up else findings.ok)(
             f"{port.name} is disabled", device=port.hca
         )
-    if port.name in seen.seen_up:
+    if port.name in reading.seen_up:
         return findings.fail(f"{port.name} was up in this boot and is down ({where})", device=port.hca)
     text = f"{port.name} is down ({where}) and the site file does not say whether it should be up"
     return findings.warn(text, device=port.hca)
 
 
-def _rate(port: ib.Port, seen: Reading, limits: registry.Limits) -> findings.Finding:
-    rate = limits["rate_gbps"] if limits["rate_gbps"] is not None else seen.seen_up.get(port.name)
+def _rate(port: ib.Port, reading: Reading, limits: registry.Limits) -> findings.Finding:
+    rate = limits["rate_gbps"] if limits["rate_gbps"] is not None else reading.seen_up.get(port.name)
     if rate and port.rate_known and port.rate_gbps is not None and port.rate_gbps < rate:
         text, low = f"{port.name} runs at {port.rate_gbps:g} of {rate:g} Gb/s", records.Severity.LOW
         return findings.fail(
@@ -115,9 +117,9 @@ CHECK = registry.Check(
     next_step="Look at the cable and the switch port (ibdiagnet, mlxlink); if many nodes lost a port at once, it is the switch.",
     read=read,
     judge=judge,
-    learn=lambda seen: {
-        "ports": [p.name for p in seen.ports if p.up and not p.virtual],
-        "rate_gbps": min((p.rate_gbps for p in seen.ports if p.rate_known), default=None),
+    learn=lambda reading: {
+        "ports": [p.name for p in reading.ports if p.up and not p.virtual],
+        "rate_gbps": min((p.rate_gbps for p in reading.ports if p.rate_known), default=None),
     },
     thresholds=(
         registry.Threshold(

@@ -56,8 +56,8 @@ def _serious(entry: sel.Entry) -> str | None:
     return next((part for part, pattern in _SERIOUS if pattern.search(entry.text)), None)
 
 
-def judge(seen: tuple[list[sel.Entry], datetime], limits: registry.Limits) -> findings.Finding:
-    entries, now = seen
+def judge(reading: tuple[list[sel.Entry], datetime], limits: registry.Limits) -> findings.Finding:
+    entries, now = reading
     since = now - timedelta(seconds=limits["window_s"])
     parts = [findings.ok("")]
     for entry in entries:

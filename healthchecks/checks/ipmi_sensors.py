@@ -39,8 +39,8 @@ def read(node: nodeview.NodeView) -> list[tuple[str, str, str]]:
     return sensors
 
 
-def judge(seen: list[tuple[str, str, str]], limits: registry.Limits) -> findings.Finding:
-    parts = [_one(*row) for row in seen if row[0] not in limits["ignore"]]
+def judge(sensors: list[tuple[str, str, str]], limits: registry.Limits) -> findings.Finding:
+    parts = [_one(*row) for row in sensors if row[0] not in limits["ignore"]]
     judged = sum(p.outcome is not records.Outcome.ABSENT for p in parts)
     return findings.merge(parts, healthy=f"{judged} sensors in order")
 

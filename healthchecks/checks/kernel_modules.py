@@ -21,8 +21,8 @@ def read(node: nodeview.NodeView) -> tuple[frozenset[str], list[str]]:
     return loaded, wanted
 
 
-def judge(seen: tuple[frozenset[str], list[str]], limits: registry.Limits) -> findings.Finding:
-    loaded, wanted = seen
+def judge(reading: tuple[frozenset[str], list[str]], limits: registry.Limits) -> findings.Finding:
+    loaded, wanted = reading
     parts = [
         findings.ok(name)
         if name in loaded

@@ -18,10 +18,10 @@ def read(node: nodeview.NodeView) -> int:
     return mask
 
 
-def judge(seen: int, _: registry.Limits) -> findings.Finding:
-    broken = [text for bit, text in BROKEN.items() if seen >> bit & 1]
-    suspect = [text for bit, text in SUSPECT.items() if seen >> bit & 1]
-    facts = {"measured": float(seen), "unit": "mask"}
+def judge(mask: int, _: registry.Limits) -> findings.Finding:
+    broken = [text for bit, text in BROKEN.items() if mask >> bit & 1]
+    suspect = [text for bit, text in SUSPECT.items() if mask >> bit & 1]
+    facts = {"measured": float(mask), "unit": "mask"}
     if broken:
         return findings.fail(f"the kernel has had {', '.join(broken + suspect)} since boot", **facts)
     if suspect:

@@ -16,11 +16,11 @@ def read(node: nodeview.NodeView) -> str:
     return release
 
 
-def judge(seen: str, limits: registry.Limits) -> findings.Finding:
+def judge(release: str, limits: registry.Limits) -> findings.Finding:
     wanted: list[str] = limits["expected"]
-    if wanted and not any(fnmatch.fnmatchcase(seen, pattern) for pattern in wanted):
-        return findings.fail(f"kernel {seen}, the site has {' or '.join(wanted)}")
-    return findings.ok(f"kernel {seen}")
+    if wanted and not any(fnmatch.fnmatchcase(release, pattern) for pattern in wanted):
+        return findings.fail(f"kernel {release}, the site has {' or '.join(wanted)}")
+    return findings.ok(f"kernel {release}")
 
 
 CHECK = registry.Check(
@@ -36,7 +36,7 @@ CHECK = registry.Check(
     next_step="Boot the right image.",
     read=read,
     judge=judge,
-    learn=lambda seen: {"expected": [seen]},
+    learn=lambda release: {"expected": [release]},
     thresholds=(
         registry.Threshold(
             key="expected",

@@ -15,8 +15,8 @@ def read(node: nodeview.NodeView) -> tuple[float, int]:
     return float(words[2]), cpu_count.read(node).online
 
 
-def judge(seen: tuple[float, int], limits: registry.Limits) -> findings.Finding:
-    load, cpus = seen
+def judge(reading: tuple[float, int], limits: registry.Limits) -> findings.Finding:
+    load, cpus = reading
     per_cpu = load / cpus
     facts = {"measured": round(per_cpu, 2), "threshold": limits["per_cpu_warn"], "unit": "per_cpu"}
     if per_cpu > limits["per_cpu_warn"]:

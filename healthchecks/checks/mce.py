@@ -41,15 +41,15 @@ def read(node: nodeview.NodeView) -> Reading:
     )
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     parts = [findings.ok("")]
-    for kind, count in seen.since_cleared.items():
+    for kind, count in reading.since_cleared.items():
         if count:
             text = f"{count} machine check {'exceptions' if kind == 'exceptions' else 'deferred errors'}"
             parts.append(
                 findings.fail(text, device="cpu", measured=float(count), threshold=0.0, unit="count")
             )
-    thermal, most = seen.day.get("thermal", 0), limits["thermal_day_warn"]
+    thermal, most = reading.day.get("thermal", 0), limits["thermal_day_warn"]
     if thermal > most:
         parts.append(
             findings.warn(

@@ -24,10 +24,10 @@ def read(node: nodeview.NodeView) -> dict[str, list[int]]:
     return zones
 
 
-def judge(seen: dict[str, list[int]], limits: registry.Limits) -> findings.Finding:
+def judge(free_by_numa: dict[str, list[int]], limits: registry.Limits) -> findings.Finding:
     order, least = limits["order"], limits["blocks_min"]
     parts = []
-    for numa, free in seen.items():
+    for numa, free in free_by_numa.items():
         blocks = sum(free[order:])
         facts = {
             "device": f"numa{numa}",
@@ -41,7 +41,9 @@ def judge(seen: dict[str, list[int]], limits: registry.Limits) -> findings.Findi
             )
         else:
             parts.append(findings.ok("", **facts))
-    return findings.merge(parts, healthy=f"large blocks free on {findings.plural(len(seen), 'NUMA node')}")
+    return findings.merge(
+        parts, healthy=f"large blocks free on {findings.plural(len(free_by_numa), 'NUMA node')}"
+    )
 
 
 CHECK = registry.Check(

@@ -47,19 +47,21 @@ def read(node: nodeview.NodeView) -> Reading:
     )
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
-    if limits["dimms"] is not None and seen.dimms is not None and seen.dimms < limits["dimms"]:
-        text = f"{seen.dimms} of {limits['dimms']} DIMMs"
-        return findings.fail(text, measured=float(seen.dimms), threshold=float(limits["dimms"]), unit="count")
-    gib = seen.total_bytes / 2**30
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
+    if limits["dimms"] is not None and reading.dimms is not None and reading.dimms < limits["dimms"]:
+        text = f"{reading.dimms} of {limits['dimms']} DIMMs"
+        return findings.fail(
+            text, measured=float(reading.dimms), threshold=float(limits["dimms"]), unit="count"
+        )
+    gib = reading.total_bytes / 2**30
     if limits["expected_bytes"] is not None:
         least = limits["expected_bytes"] * (1 - limits["tolerance_frac"])
-    elif seen.configured_bytes is not None:
-        least = float(seen.configured_bytes)  # slurmd itself goes down below RealMemory
+    elif reading.configured_bytes is not None:
+        least = float(reading.configured_bytes)  # slurmd itself goes down below RealMemory
     else:
         return findings.ok(f"{gib:.1f} GiB (no size is configured)")
-    facts = {"measured": float(seen.total_bytes), "threshold": least, "unit": "bytes"}
-    if seen.total_bytes < least:
+    facts = {"measured": float(reading.total_bytes), "threshold": least, "unit": "bytes"}
+    if reading.total_bytes < least:
         return findings.fail(f"{gib:.1f} GiB where at least {least / 2**30:.1f} GiB should be", **facts)
     return findings.ok(f"{gib:.1f} GiB", **facts)
 
@@ -76,7 +78,7 @@ CHECK = registry.Check(
     next_step="Compare dmidecode -t memory with a healthy node; reseat or replace the missing DIMM.",
     read=read,
     judge=judge,
-    learn=lambda seen: {"expected_bytes": seen.total_bytes, "dimms": seen.dimms},
+    learn=lambda reading: {"expected_bytes": reading.total_bytes, "dimms": reading.dimms},
     thresholds=(
         registry.Threshold(
             key="expected_bytes",

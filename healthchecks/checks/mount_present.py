@@ -35,15 +35,15 @@ def parse_fstab(text: str) -> dict[str, str]:
     return wanted
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
-    by_path = {m.path: m for m in seen.mounted}
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
+    by_path = {m.path: m for m in reading.mounted}
     parts = [_wanted(entry, by_path) for entry in limits["paths"]]
     named = {entry.partition("=")[0] for entry in limits["paths"]}
     parts += [
         findings.fail(f"{path} of fstab is not mounted", device=path, severity=records.Severity.LOW)
         if path not in by_path
         else findings.ok(path)
-        for path in seen.fstab
+        for path in reading.fstab
         if path not in named
     ]
     return findings.merge(
@@ -77,7 +77,7 @@ CHECK = registry.Check(
     next_step="Mount it; look for `not responding` or `evicted` in the kernel log and at the file server.",
     read=read,
     judge=judge,
-    learn=lambda seen: {"paths": [f"{m.path}={m.type}" for m in seen.mounted if m.network]},
+    learn=lambda reading: {"paths": [f"{m.path}={m.type}" for m in reading.mounted if m.network]},
     thresholds=(
         registry.Threshold(
             key="paths",

@@ -10,7 +10,7 @@ DEAD = {"ESTALE", "ENOTCONN", "EIO", "ESHUTDOWN", "EHOSTDOWN", "EREMOTEIO", "ENO
 """Errors that say the filesystem behind the mount is gone."""
 
 
-def judge(seen: list[mounts.Usage], limits: registry.Limits) -> findings.Finding:
+def judge(usages: list[mounts.Usage], limits: registry.Limits) -> findings.Finding:
     def one(usage: mounts.Usage) -> findings.Finding:
         path = usage.mount.path
         what = f"{path} ({usage.mount.type})"
@@ -31,7 +31,7 @@ def judge(seen: list[mounts.Usage], limits: registry.Limits) -> findings.Finding
             )
         return findings.ok(path, device=path)
 
-    return findings.merge([one(u) for u in seen], healthy=f"{len(seen)} filesystems answer")
+    return findings.merge([one(u) for u in usages], healthy=f"{len(usages)} filesystems answer")
 
 
 CHECK = registry.Check(

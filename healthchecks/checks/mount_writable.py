@@ -28,9 +28,9 @@ def read(node: nodeview.NodeView) -> Reading:
     mounted = [
         m for m in mounts.worth_asking(mounts.table(node)) if not m.network or m.path in node.limits["paths"]
     ]
-    seen = set(node.memory.get("seen_writable", [])) | {m.path for m in mounted if not m.read_only}
-    node.memory["seen_writable"] = sorted(seen)[: mounts.MAX_MOUNTS]
-    meant = (seen | parse_fstab_rw(node.text("/etc/fstab") or "") | set(node.limits["paths"])) - set(
+    writable = set(node.memory.get("seen_writable", [])) | {m.path for m in mounted if not m.read_only}
+    node.memory["seen_writable"] = sorted(writable)[: mounts.MAX_MOUNTS]
+    meant = (writable | parse_fstab_rw(node.text("/etc/fstab") or "") | set(node.limits["paths"])) - set(
         node.limits["read_only"]
     )
     tried = {p: _try(node, p) for p in node.limits["probe"]}
@@ -68,13 +68,13 @@ def attempt(directory: str) -> str:
     return ""
 
 
-def judge(seen: Reading, _: registry.Limits) -> findings.Finding:
+def judge(reading: Reading, _: registry.Limits) -> findings.Finding:
     parts = [
         findings.fail(f"{m.path} is mounted read-only", device=m.path)
-        for m in seen.mounted
-        if m.read_only and m.path in seen.meant_writable
+        for m in reading.mounted
+        if m.read_only and m.path in reading.meant_writable
     ]
-    for path, error in seen.tried.items():
+    for path, error in reading.tried.items():
         if error in (
             "EACCES",
             "EPERM",
@@ -85,7 +85,9 @@ def judge(seen: Reading, _: registry.Limits) -> findings.Finding:
         elif error:
             parts.append(findings.fail(f"no file can be made in {path}: {error}", device=path))
     healthy = (
-        f"files can be made in {', '.join(seen.tried)}" if seen.tried else "no mount has turned read-only"
+        f"files can be made in {', '.join(reading.tried)}"
+        if reading.tried
+        else "no mount has turned read-only"
     )
     return findings.merge(parts or [findings.ok("")], healthy=healthy)
 

@@ -73,16 +73,17 @@ def _drive(node: nodeview.NodeView, name: str) -> Drive:
         return Drive(name=name, state=state, log=None, problem="nvme smart-log answered no JSON")
 
 
-def judge(seen: list[Drive], limits: registry.Limits) -> findings.Finding:
-    parts = [_one(drive, limits) for drive in seen]
-    if limits["count"] is not None and len(seen) < limits["count"]:
-        text = f"{len(seen)} of {limits['count']} NVMe drives"
+def judge(drives: list[Drive], limits: registry.Limits) -> findings.Finding:
+    parts = [_one(drive, limits) for drive in drives]
+    if limits["count"] is not None and len(drives) < limits["count"]:
+        text = f"{len(drives)} of {limits['count']} NVMe drives"
         parts.insert(
-            0, findings.fail(text, measured=float(len(seen)), threshold=float(limits["count"]), unit="count")
+            0,
+            findings.fail(text, measured=float(len(drives)), threshold=float(limits["count"]), unit="count"),
         )
-    blind = sum(drive.log is None and drive.state in (None, "live") for drive in seen)
-    note = f" (no SMART log of {blind}: {seen[0].problem})" if blind else ""
-    return findings.merge(parts, healthy=f"{findings.plural(len(seen), 'NVMe drive')} alive{note}")
+    blind = sum(drive.log is None and drive.state in (None, "live") for drive in drives)
+    note = f" (no SMART log of {blind}: {drives[0].problem})" if blind else ""
+    return findings.merge(parts, healthy=f"{findings.plural(len(drives), 'NVMe drive')} alive{note}")
 
 
 def _one(drive: Drive, limits: registry.Limits) -> findings.Finding:
@@ -96,14 +97,18 @@ def _one(drive: Drive, limits: registry.Limits) -> findings.Finding:
         return (findings.ok if missing and drive.state else findings.unseen)(text, device=drive.name)
     if drive.log["critical_warning"] is None:
         return findings.unseen(f"{drive.name}: its SMART log has no critical warning", device=drive.name)
-    return _said(drive.name, drive.log, limits)
+    return _judge_log(drive.name, drive.log, limits)
 
 
-def _said(name: str, log: dict[str, int | None], limits: registry.Limits) -> findings.Finding:
+def _judge_log(name: str, log: dict[str, int | None], limits: registry.Limits) -> findings.Finding:
     low = records.Severity.LOW
     if warning := log["critical_warning"]:
-        told = ", ".join(text for bit, text in _CRITICAL.items() if warning & bit) or f"warning {warning:#x}"
-        return findings.fail(f"{name}: {told}", device=name, severity=None if warning & _READ_ONLY else low)
+        warnings = (
+            ", ".join(text for bit, text in _CRITICAL.items() if warning & bit) or f"warning {warning:#x}"
+        )
+        return findings.fail(
+            f"{name}: {warnings}", device=name, severity=None if warning & _READ_ONLY else low
+        )
     spare, least, used = log["spare_pct"], log["spare_least_pct"], log["used_pct"]
     if spare is not None and least is not None and spare < least:
         facts = findings.amount(spare / 100, least / 100, "frac")
@@ -131,7 +136,7 @@ CHECK = registry.Check(
     next_step="Copy off what matters and replace the drive.",
     read=read,
     judge=judge,
-    learn=lambda seen: {"count": len(seen)},
+    learn=lambda drives: {"count": len(drives)},
     thresholds=(
         registry.Threshold(
             key="count",

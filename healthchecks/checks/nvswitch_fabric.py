@@ -24,39 +24,39 @@ class Reading:
 
 
 def read(node: nodeview.NodeView) -> Reading:
-    seen = gpus.present(node)
+    node_gpus = gpus.present(node)
     try:
         switches = sum(f.is_nvswitch for f in pci.functions(node))
     except findings.Absent:
         switches = 0
-    if not switches and not any(g.fabric_state for g in seen) and not node.limits["switches"]:
+    if not switches and not any(g.fabric_state for g in node_gpus) and not node.limits["switches"]:
         raise findings.Absent("no NVSwitch fabric on this node")
     try:
         manager = any(p.name.startswith(MANAGER) for p in procs.listing(node))
     except findings.Absent:
         manager = None
-    return Reading(gpus=seen, switches=switches, manager=manager)
+    return Reading(gpus=node_gpus, switches=switches, manager=manager)
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
-    parts = gpus.each(seen.gpus, _gpu)
-    if limits["switches"] is not None and seen.switches < limits["switches"]:
-        text = f"{seen.switches} of {limits['switches']} NVSwitches on the bus"
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
+    parts = gpus.each(reading.gpus, _gpu)
+    if limits["switches"] is not None and reading.switches < limits["switches"]:
+        text = f"{reading.switches} of {limits['switches']} NVSwitches on the bus"
         parts.insert(
             0,
             findings.fail(
-                text, measured=float(seen.switches), threshold=float(limits["switches"]), unit="count"
+                text, measured=float(reading.switches), threshold=float(limits["switches"]), unit="count"
             ),
         )
-    if seen.switches and seen.manager is False:
+    if reading.switches and reading.manager is False:
         parts.insert(
             0,
             findings.fail(
                 "nvidia-fabricmanager does not run: CUDA cannot start on these GPUs", device="fabricmanager"
             ),
         )
-    switches = f", NVSwitches: {seen.switches}" if seen.switches else ""
-    return findings.merge(parts, healthy=f"{gpus.count(seen.gpus)} registered{switches}")
+    switches = f", NVSwitches: {reading.switches}" if reading.switches else ""
+    return findings.merge(parts, healthy=f"{gpus.count(reading.gpus)} registered{switches}")
 
 
 def _gpu(gpu: nvml.Gpu) -> findings.Finding:
@@ -87,7 +87,7 @@ CHECK = registry.Check(
     next_step="systemctl status nvidia-fabricmanager and its log; its version must equal the driver's.",
     read=read,
     judge=judge,
-    learn=lambda seen: {"switches": seen.switches or None},
+    learn=lambda reading: {"switches": reading.switches or None},
     thresholds=(
         registry.Threshold(
             key="switches",

@@ -28,11 +28,11 @@ def parse_dpkg(text: str) -> dict[str, str]:
     return {row[1]: row[2] for row in rows if len(row) == 3 and row[0] == "installed"}
 
 
-def judge(seen: dict[str, str | None], limits: registry.Limits) -> findings.Finding:
+def judge(versions: dict[str, str | None], limits: registry.Limits) -> findings.Finding:
     parts = []
     for entry in limits["expected"]:
         name, _, wanted = entry.partition("=")
-        version = seen.get(name)
+        version = versions.get(name)
         if version is None:
             parts.append(findings.fail(f"{name} is not installed", device=name))
         elif wanted and not (version == wanted or version.startswith((f"{wanted}-", f"{wanted}."))):

@@ -49,19 +49,19 @@ def read(node: nodeview.NodeView) -> Reading:
     )
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     parts = [findings.ok("")]
-    when = "since boot" if seen.grown.first else "since the last look"
-    for key, count in seen.grown.by_key.items():
+    when = "since boot" if reading.grown.first else "since the last look"
+    for key, count in reading.grown.by_key.items():
         address, _, kind = key.partition(" ")
         facts = {"device": address, "detail": {"pci_bus_id": address}}
-        rate, most = seen.grown.per_hour(key), limits[f"{kind}_per_hour"]
+        rate, most = reading.grown.per_hour(key), limits[f"{kind}_per_hour"]
         if count and rate > most:
             # What happened before our first look may long be repaired: shown, not acted on.
-            make = findings.fail if kind == "fatal" and not seen.grown.first else findings.warn
+            make = findings.fail if kind == "fatal" and not reading.grown.first else findings.warn
             text = f"{address}: {count} {kind} PCIe errors {when}"
             parts.append(make(text, measured=round(rate, 2), threshold=most, unit="per_hour", **facts))
-    return findings.merge(parts, healthy=f"few PCIe errors on {seen.devices} devices")
+    return findings.merge(parts, healthy=f"few PCIe errors on {reading.devices} devices")
 
 
 CHECK = registry.Check(

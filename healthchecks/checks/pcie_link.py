@@ -69,15 +69,15 @@ def _link(node: nodeview.NodeView, function: pci.Function) -> Link | None:
     )
 
 
-def judge(seen: list[Link], limits: registry.Limits) -> findings.Finding:
-    there = {link.address for link in seen}
+def judge(links: list[Link], limits: registry.Limits) -> findings.Finding:
+    there = {link.address for link in links}
     parts = [
         findings.fail(f"{address} is not on the bus", device=address, detail={"pci_bus_id": address})
         for address in limits["devices"]
         if address not in there
     ]
-    parts += [_one(link, limits) for link in seen if link.address not in limits["ignore"]]
-    return findings.merge(parts, healthy=f"{len(seen)} devices at full width")
+    parts += [_one(link, limits) for link in links if link.address not in limits["ignore"]]
+    return findings.merge(parts, healthy=f"{len(links)} devices at full width")
 
 
 def _one(link: Link, limits: registry.Limits) -> findings.Finding:
@@ -122,7 +122,7 @@ CHECK = registry.Check(
     next_step="Reseat the card or its riser and look at pcie_aer; a device that is gone needs a power cycle first.",
     read=read,
     judge=judge,
-    learn=lambda seen: {"devices": [link.address for link in seen]},
+    learn=lambda links: {"devices": [link.address for link in links]},
     thresholds=(
         registry.Threshold(
             key="devices",

@@ -26,9 +26,9 @@ def read(node: nodeview.NodeView) -> Reading:
     return Reading(stuck=tuple((p, lasting_s.get(key, 0.0)) for key, p in keys.items()), total=len(everyone))
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     parts = [findings.ok("")]
-    for process, lasted_s in seen.stuck:
+    for process, lasted_s in reading.stuck:
         if lasted_s >= limits["lasting_s"]:
             text = f"process {process.pid} ({process.name}, uid {process.uid}) in D state for {lasted_s / 60:.0f} min"
             detail = {"pid": process.pid}
@@ -42,8 +42,8 @@ def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
                     detail=detail,
                 )
             )
-    now = f", {len(seen.stuck)} in D state just now" if seen.stuck else ""
-    return findings.merge(parts, healthy=f"{seen.total} processes, none stuck{now}")
+    now = f", {len(reading.stuck)} in D state just now" if reading.stuck else ""
+    return findings.merge(parts, healthy=f"{reading.total} processes, none stuck{now}")
 
 
 CHECK = registry.Check(

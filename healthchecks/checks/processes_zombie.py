@@ -22,14 +22,14 @@ def read(node: nodeview.NodeView) -> Reading:
     return Reading(zombies=tuple(zombies), lasting_s=procs.lasting(node, [p.key for p in zombies]))
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
-    old = [p for p in seen.zombies if seen.lasting_s.get(p.key, 0.0) >= limits["lasting_s"]]
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
+    old = [p for p in reading.zombies if reading.lasting_s.get(p.key, 0.0) >= limits["lasting_s"]]
     facts = {"measured": float(len(old)), "threshold": float(limits["count_warn"]), "unit": "count"}
     if len(old) > limits["count_warn"]:
         names = ", ".join(sorted({p.name for p in old})[:4])
         text = f"{len(old)} zombies older than {limits['lasting_s'] / 60:.0f} min ({names})"
         return findings.warn(text, device=f"pid {old[0].parent}", **facts)
-    return findings.ok(f"{len(seen.zombies)} zombies, {len(old)} of them old", **facts)
+    return findings.ok(f"{len(reading.zombies)} zombies, {len(old)} of them old", **facts)
 
 
 CHECK = registry.Check(

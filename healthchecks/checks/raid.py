@@ -51,19 +51,19 @@ def read(node: nodeview.NodeView) -> list[Array]:
     return found
 
 
-def judge(seen: list[Array], limits: registry.Limits) -> findings.Finding:
-    parts = [_one(array) for array in seen]
-    if limits["count"] is not None and len(seen) < limits["count"]:
+def judge(arrays: list[Array], limits: registry.Limits) -> findings.Finding:
+    parts = [_one(array) for array in arrays]
+    if limits["count"] is not None and len(arrays) < limits["count"]:
         parts.insert(
             0,
             findings.fail(
-                f"{len(seen)} of {limits['count']} arrays",
-                measured=float(len(seen)),
+                f"{len(arrays)} of {limits['count']} arrays",
+                measured=float(len(arrays)),
                 threshold=float(limits["count"]),
                 unit="count",
             ),
         )
-    return findings.merge(parts, healthy=f"{len(seen)} arrays complete")
+    return findings.merge(parts, healthy=f"{len(arrays)} arrays complete")
 
 
 def _one(array: Array) -> findings.Finding:
@@ -98,7 +98,7 @@ CHECK = registry.Check(
     next_step="mdadm --detail names the lost disk; replace and add it.",
     read=read,
     judge=judge,
-    learn=lambda seen: {"count": len(seen)},
+    learn=lambda arrays: {"count": len(arrays)},
     thresholds=(
         registry.Threshold(
             key="count",

@@ -54,10 +54,10 @@ def running(node: nodeview.NodeView, unit: str) -> bool:
     return False
 
 
-def judge(seen: dict[str, str], _: registry.Limits) -> findings.Finding:
+def judge(states: dict[str, str], _: registry.Limits) -> findings.Finding:
     return findings.merge(
-        [_one(unit, state) for unit, state in seen.items()],
-        healthy=f"running: {', '.join(u.removesuffix('.service') for u in seen)}",
+        [_one(unit, state) for unit, state in states.items()],
+        healthy=f"running: {', '.join(u.removesuffix('.service') for u in states)}",
     )
 
 
@@ -85,7 +85,7 @@ CHECK = registry.Check(
     next_step="systemctl status and journalctl -u tell why; a unit that fails again after a restart needs a person.",
     read=read,
     judge=judge,
-    learn=lambda seen: {"units": [u for u, state in seen.items() if state == "active"]},
+    learn=lambda states: {"units": [u for u, state in states.items() if state == "active"]},
     thresholds=(
         registry.Threshold(
             key="units",

@@ -43,15 +43,15 @@ def _unit(daemon: str) -> str:
     return "munge.service" if daemon == "munged" else f"{daemon}.service"
 
 
-def judge(seen: Reading, _: registry.Limits) -> findings.Finding:
+def judge(reading: Reading, _: registry.Limits) -> findings.Finding:
     parts = [findings.ok("")]
     parts += [
         findings.fail(f"{name} does not run", device=name)
-        for name, count in seen.running.items()
+        for name, count in reading.running.items()
         if not count
     ]
-    parts += [findings.warn(f"{name} is in D state", device=name) for name in seen.stuck]
-    return findings.merge(parts, healthy=f"{', '.join(seen.running)} run")
+    parts += [findings.warn(f"{name} is in D state", device=name) for name in reading.stuck]
+    return findings.merge(parts, healthy=f"{', '.join(reading.running)} run")
 
 
 CHECK = registry.Check(

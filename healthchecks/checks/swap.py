@@ -26,16 +26,16 @@ def read(node: nodeview.NodeView) -> Reading:
     return Reading(total_bytes=info["SwapTotal"], used_bytes=info["SwapTotal"] - info["SwapFree"])
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     wanted = limits["expected_bytes"]
-    if wanted is not None and seen.total_bytes < wanted * 0.99:
+    if wanted is not None and reading.total_bytes < wanted * 0.99:
         return findings.warn(
-            f"{seen.total_bytes / 2**30:.1f} GiB of swap",
-            measured=float(seen.total_bytes),
+            f"{reading.total_bytes / 2**30:.1f} GiB of swap",
+            measured=float(reading.total_bytes),
             threshold=float(wanted),
             unit="bytes",
         )
-    used = seen.used_bytes / seen.total_bytes if seen.total_bytes else 0.0
+    used = reading.used_bytes / reading.total_bytes if reading.total_bytes else 0.0
     facts = {"measured": round(used, 4), "threshold": limits["used_warn_frac"], "unit": "frac"}
     if used > limits["used_warn_frac"]:
         return findings.warn(f"{used:.0%} of swap is in use", **facts)

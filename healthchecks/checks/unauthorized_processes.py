@@ -28,11 +28,11 @@ def read(node: nodeview.NodeView) -> Reading:
     return Reading(outside=tuple(outside), with_jobs=node.expected.uids)
 
 
-def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
+def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     allowed = set(limits["allow_users"])
     parts = [findings.ok("")]
     by_uid: dict[int, list[procs.Process]] = {}
-    for process in seen.outside:
+    for process in reading.outside:
         if (
             process.uid is not None
             and str(process.uid) not in allowed
@@ -40,7 +40,7 @@ def judge(seen: Reading, limits: registry.Limits) -> findings.Finding:
         ):
             by_uid.setdefault(process.uid, []).append(process)
     for uid, running in by_uid.items():
-        has_job = seen.with_jobs is not None and uid in seen.with_jobs
+        has_job = reading.with_jobs is not None and uid in reading.with_jobs
         why = "outside the user's jobs" if has_job else "outside any job"
         names = ", ".join(sorted({p.name for p in running})[:4])
         text = f"uid {uid} runs {len(running)} processes {why} ({names})"

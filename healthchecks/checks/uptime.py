@@ -13,18 +13,18 @@ def read(node: nodeview.NodeView) -> float:
     return node.uptime_s
 
 
-def judge(seen: float, limits: registry.Limits) -> findings.Finding:
-    days = seen / 86400
-    if seen < limits["young_warn_s"]:
+def judge(uptime_s: float, limits: registry.Limits) -> findings.Finding:
+    days = uptime_s / 86400
+    if uptime_s < limits["young_warn_s"]:
         return findings.warn(
-            f"booted {seen / 60:.0f} min ago",
-            measured=round(seen),
+            f"booted {uptime_s / 60:.0f} min ago",
+            measured=round(uptime_s),
             threshold=limits["young_warn_s"],
             unit="s",
         )
-    if limits["old_warn_s"] is not None and seen > limits["old_warn_s"]:
+    if limits["old_warn_s"] is not None and uptime_s > limits["old_warn_s"]:
         return findings.warn(
-            f"up for {days:.0f} days", measured=round(seen), threshold=limits["old_warn_s"], unit="s"
+            f"up for {days:.0f} days", measured=round(uptime_s), threshold=limits["old_warn_s"], unit="s"
         )
     return findings.ok(f"up for {days:.1f} days")
 

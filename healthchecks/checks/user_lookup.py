@@ -33,12 +33,12 @@ def read(node: nodeview.NodeView) -> dict[str, bool]:
     return found
 
 
-def judge(seen: dict[str, bool], _: registry.Limits) -> findings.Finding:
+def judge(found_by_user: dict[str, bool], _: registry.Limits) -> findings.Finding:
     parts = [
         findings.ok(u, device=u) if there else findings.fail(f"user {u} is unknown here", device=u)
-        for u, there in seen.items()
+        for u, there in found_by_user.items()
     ]
-    return findings.merge(parts, healthy=f"{', '.join(seen)} found")
+    return findings.merge(parts, healthy=f"{', '.join(found_by_user)} found")
 
 
 CHECK = registry.Check(

@@ -32,7 +32,7 @@ REREAD_S = 3600.0
 
 
 def expecting(spec: nodeview.NodeSpec) -> nodeview.NodeSpec:
-    """`spec` with what slurm.conf configures for its node, where nobody has said otherwise."""
+    """`spec` with what slurm.conf configures for its node; a value that `spec` has already stays."""
     node = nodeview.NodeView(spec)
     for place in PLACES:
         path = Path(node.path(place))
@@ -41,13 +41,15 @@ def expecting(spec: nodeview.NodeSpec) -> nodeview.NodeSpec:
         except OSError:
             continue
         epoch = int(spec.clock.monotonic_s() // REREAD_S)
-        told = _cached(spec.root, place, spec.node, (stat.st_ino, stat.st_size, stat.st_mtime_ns, epoch))
+        configured = _cached(
+            spec.root, place, spec.node, (stat.st_ino, stat.st_size, stat.st_mtime_ns, epoch)
+        )
         given = {
             f.name: v
             for f in dataclasses.fields(spec.expected)
             if (v := getattr(spec.expected, f.name)) is not None
         }
-        return dataclasses.replace(spec, expected=dataclasses.replace(told, **given))
+        return dataclasses.replace(spec, expected=dataclasses.replace(configured, **given))
     return spec
 
 
@@ -92,12 +94,12 @@ def _names(expression: str, name: str) -> bool:
         return False
 
 
-def _expectations(said: dict[str, str]) -> nodeview.Expectations:
-    gpus = parse_gres(said.get("gres", ""))
-    memory = said.get("realmemory", "")
+def _expectations(fields: dict[str, str]) -> nodeview.Expectations:
+    gpus = parse_gres(fields.get("gres", ""))
+    memory = fields.get("realmemory", "")
     return nodeview.Expectations(
         gpu_count=gpus,
-        cpu_count=_cpus(said),
+        cpu_count=_cpus(fields),
         memory_bytes=int(memory) * 2**20 if digits.is_number(memory) else None,
     )
 
@@ -112,16 +114,16 @@ def parse_gres(text: str) -> int | None:
     return sum(counts) if counts else None
 
 
-def _cpus(said: dict[str, str]) -> int | None:
-    if digits.is_number(said.get("cpus", "")):
-        return int(said["cpus"])
-    if not {"corespersocket", "sockets", "socketsperboard", "threadspercore"} & set(said):
+def _cpus(fields: dict[str, str]) -> int | None:
+    if digits.is_number(fields.get("cpus", "")):
+        return int(fields["cpus"])
+    if not {"corespersocket", "sockets", "socketsperboard", "threadspercore"} & set(fields):
         return None
-    sockets = said.get("sockets") or said.get("socketsperboard", "1")
+    sockets = fields.get("sockets") or fields.get("socketsperboard", "1")
     words = (
-        said.get("boards", "1"),
+        fields.get("boards", "1"),
         sockets,
-        said.get("corespersocket", "1"),
-        said.get("threadspercore", "1"),
+        fields.get("corespersocket", "1"),
+        fields.get("threadspercore", "1"),
     )
     return math.prod(int(w) for w in words) if all(digits.is_number(w) for w in words) else None

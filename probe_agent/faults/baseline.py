@@ -58,7 +58,6 @@ class Streaks:
     """How many readings in a row something has been so."""
 
     counts: dict[str, int] = field(default_factory=dict)
-    _seen: set[str] = field(default_factory=set)
 
     def at_least(self, name: str, needed: int, *, holds: bool) -> bool:
         """True when it holds now for at least the `needed`-th time in a row."""
@@ -70,5 +69,5 @@ class Streaks:
 
 
 def decade(value: int) -> int:
-    """The power of ten a count has reached: a slow counter is told at 1, 10, 100 …, not at every step."""
+    """The power of ten a count has reached: a slow counter is reported at 1, 10, 100 …, not at every step."""
     return 0 if value <= 0 else len(str(value))

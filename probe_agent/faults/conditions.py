@@ -97,7 +97,7 @@ class Tracker:
         self, judged: Judgement, *, at: datetime, event_id: Any
     ) -> tuple[list[Sighting], list[Condition]]:
         """Sightings of what came, happened and went, and the conditions that went; `event_id` maps a position to its id."""
-        seen: list[Sighting] = []
+        sightings: list[Sighting] = []
         now = {c.key: c for c in judged.present}
         for key, condition in now.items():
             standing = self.active.get(key)
@@ -109,15 +109,15 @@ class Tracker:
             self.active[key] = Active(
                 condition=condition, since=at, event_id=str(event_id(sighting.position)), confirmed_at=at
             )
-            seen.append(sighting)
-        seen += [self._edge(e, at) for e in judged.edges]
+            sightings.append(sighting)
+        sightings += [self._edge(e, at) for e in judged.edges]
         gone = [
             a for k, a in self.active.items() if k not in now and not _unknown(a.condition, judged.unknown)
         ]
         for old in gone:
             del self.active[old.condition.key]
-            seen.append(self._recovery(old, at))
-        return seen, [a.condition for a in gone]
+            sightings.append(self._recovery(old, at))
+        return sightings, [a.condition for a in gone]
 
     def to_state(self) -> dict[str, Any]:
         """What survives a restart of the agent."""
@@ -157,19 +157,19 @@ class Tracker:
     def _edge(self, edge: Edge, at: datetime) -> Sighting:
         what = edge.what
         position = f"{what.device}:{what.kind}:{what.code}:{edge.value}"
-        seen = self._sighting(what, position, edge.at or at, latches=edge.latches)
-        return replace(seen, stream_s=seen.at.timestamp()) if edge.folds else seen
+        sighting = self._sighting(what, position, edge.at or at, latches=edge.latches)
+        return replace(sighting, stream_s=sighting.at.timestamp()) if edge.folds else sighting
 
     def _recovery(self, old: Active, at: datetime) -> Sighting:
         what = old.condition
         lasted_s = max(0.0, (at - old.since).total_seconds())
-        told = replace(
+        recovered = replace(
             what,
             severity=records.Severity.INFO,
             message=f"recovered after {lasted_s:.0f} s: {what.message}",
             detail={**what.detail, "recovered": True, "began": old.event_id, "lasted_s": lasted_s},
         )
-        return self._sighting(told, f"{what.key}:off:{self.counts.get(what.key, 0)}", at, latches=False)
+        return self._sighting(recovered, f"{what.key}:off:{self.counts.get(what.key, 0)}", at, latches=False)
 
 
 def _unknown(condition: Condition, unknown: Iterable[str]) -> bool:

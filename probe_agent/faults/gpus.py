@@ -61,13 +61,13 @@ class Inventory:
     def by_uuid(self, uuid: str | None) -> Gpu | None:
         return next((g for g in self.gpus if g.uuid == uuid), None)
 
-    def merged(self, seen: Iterable[Gpu], *, complete: bool) -> Inventory:
+    def merged(self, visible: Iterable[Gpu], *, complete: bool) -> Inventory:
         """With what NVML shows now. Unless the set is `complete`, names stay as they were.
 
         When a GPU is gone the driver counts the others anew; were they renamed, gpu4 of before the fault
         would be gpu3 after it and the evidence would point at the wrong board.
         """
-        now = tuple(seen)
+        now = tuple(visible)
         if complete:
             return Inventory(gpus=tuple(sorted(now, key=lambda g: g.index)))
         known = {g.uuid for g in self.gpus}

@@ -43,38 +43,38 @@ class Sighting:
 
 
 def to_event(
-    seen: Sighting, *, who: identity.Identity, inventory: gpus.Inventory, observed_at: datetime
+    sighting: Sighting, *, identity: identity.Identity, inventory: gpus.Inventory, observed_at: datetime
 ) -> records.HealthEvent:
     """The event of a sighting, with the GPU's index and UUID added where the node's inventory knows them.
 
     The identity depends on cluster, node, source and position alone, so knowing more later changes nothing;
-    of what is `shared`, the node is no part either.
+    the node is left out of it where the sighting is `shared`.
     """
-    gpu = inventory.by_uuid(seen.gpu_uuid) or inventory.by_pci(seen.pci_bus_id)
+    gpu = inventory.by_uuid(sighting.gpu_uuid) or inventory.by_pci(sighting.pci_bus_id)
     return records.HealthEvent(
         event_id=records.make_event_id(
-            who.cluster, "" if seen.shared else who.node, seen.source, seen.position
+            identity.cluster, "" if sighting.shared else identity.node, sighting.source, sighting.position
         ),
-        cluster=who.cluster,
-        node=who.node,
-        at=seen.at,
+        cluster=identity.cluster,
+        node=identity.node,
+        at=sighting.at,
         observed_at=observed_at,
-        kind=seen.kind,
-        code=seen.code,
-        severity=seen.severity,
-        device=gpu.device if gpu is not None else _clean(seen.device),
-        pci_bus_id=seen.pci_bus_id or (gpu.pci_bus_id if gpu is not None else None),
-        gpu_uuid=seen.gpu_uuid or (gpu.uuid if gpu is not None else None),
-        pid=seen.pid,
-        process=_clean(seen.process),
-        job_id=seen.job_id,
-        count=seen.count,
-        source=seen.source,
-        message=sanitize.clean(seen.message),
-        measured=seen.measured,
-        threshold=seen.threshold,
-        unit=seen.unit,
-        detail=seen.detail,
+        kind=sighting.kind,
+        code=sighting.code,
+        severity=sighting.severity,
+        device=gpu.device if gpu is not None else _clean(sighting.device),
+        pci_bus_id=sighting.pci_bus_id or (gpu.pci_bus_id if gpu is not None else None),
+        gpu_uuid=sighting.gpu_uuid or (gpu.uuid if gpu is not None else None),
+        pid=sighting.pid,
+        process=_clean(sighting.process),
+        job_id=sighting.job_id,
+        count=sighting.count,
+        source=sighting.source,
+        message=sanitize.clean(sighting.message),
+        measured=sighting.measured,
+        threshold=sighting.threshold,
+        unit=sighting.unit,
+        detail=sighting.detail,
     )
 
 

@@ -61,10 +61,10 @@ def whole_node(job: jobs.Job, inventory: gpus.Inventory) -> bool:
     return bool(inventory.gpus) and held >= len(inventory.gpus)
 
 
-def suspects(job: jobs.Job, standing: faults.Faults, inventory: gpus.Inventory) -> list[faults.Fault]:
+def suspects(job: jobs.Job, faults: faults.Faults, inventory: gpus.Inventory) -> list[faults.Fault]:
     """Hard faults that concern this job's GPUs or the whole node."""
     wanted = () if not job.gpus.strip() else job.gpu_uuids
-    return standing.against(wanted, whole_node=whole_node(job, inventory))
+    return faults.against(wanted, whole_node=whole_node(job, inventory))
 
 
 def is_confirmed(fault: faults.Fault, now: datetime) -> bool:

@@ -52,27 +52,27 @@ class Answers:
     def __init__(
         self,
         *,
-        who: identity.Identity,
-        taken: intake.Intake,
+        identity: identity.Identity,
+        intake: intake.Intake,
         book: jobs.JobBook,
         pages: page_directories.PageDirectories,
-        standing: faults.Faults,
+        faults: faults.Faults,
         permissions: fitness.Permissions,
         outside: Outside,
         requeues: requeue.Requeues,
         numbering: Callable[[], gres_conf.Numbering | None] = lambda: None,
-        at: clock.Clock = clock.SYSTEM,
+        clock: clock.Clock = clock.SYSTEM,
     ) -> None:
-        self._who = who
-        self._intake = taken
+        self._identity = identity
+        self._intake = intake
         self._book = book
         self._pages = pages
-        self._faults = standing
+        self._faults = faults
         self._permissions = permissions
         self._outside = outside
         self._requeues = requeues
         self._numbering = numbering
-        self._clock = at
+        self._clock = clock
         self._ops: dict[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]] = {
             "prolog": self._prolog,
             "epilog": self._epilog,
@@ -99,7 +99,7 @@ class Answers:
             self._intake.take([self._refusal_seen(job, refused)])
             return {"fit": False, "reason": " ".join(reason.split())[:300]}
         job = self._book.start(job)
-        self._intake.store([job.item(self._who)], {"jobs": self._book.to_state()})
+        self._intake.store([job.item(self._identity)], {"jobs": self._book.to_state()})
         self._outside.began(job)
         answer: dict[str, Any] = {"fit": True, "reason": "", "gpu_uuids": job.gpu_uuids}
         known = fitness.suspects(job, self._faults, self._intake.inventory)
@@ -128,7 +128,7 @@ class Answers:
         fault = refused.fault
         return Sighting(
             source="agent",
-            position=f"{self._who.boot_id()}:refused:{job.job_id}:{job.restart_count}:{job.started_at.timestamp():.6f}",
+            position=f"{self._identity.boot_id()}:refused:{job.job_id}:{job.restart_count}:{job.started_at.timestamp():.6f}",
             at=self._clock.now(),
             kind="check",
             code="prolog_refused",
@@ -158,7 +158,7 @@ class Answers:
 
     async def _epilog(self, request: Mapping[str, Any]) -> dict[str, Any]:
         job = self._book.end(self._job(request), self._clock.now())
-        self._intake.store([job.item(self._who)], {"jobs": self._book.to_state()})
+        self._intake.store([job.item(self._identity)], {"jobs": self._book.to_state()})
         self._outside.collect_from(job)
         return {"fit": True}
 

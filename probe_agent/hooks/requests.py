@@ -26,14 +26,14 @@ class Requests:
         permissions: fitness.Permissions,
         acknowledge: Callable[[uuid.UUID], None],
         spawn: Callable[[Coroutine[Any, Any, None]], Any],
-        at: clock.Clock = clock.SYSTEM,
+        clock: clock.Clock = clock.SYSTEM,
     ) -> None:
         self._outside = outside
         self._book = book
         self._permissions = permissions
         self._acknowledge = acknowledge
         self._spawn = spawn
-        self._clock = at
+        self._clock = clock
 
     def handle(self, request: delivery.Request) -> None:
         """Start one request; an expired or unknown one is only acknowledged."""
@@ -59,6 +59,6 @@ class Requests:
         self._acknowledge(request.request_id)
 
     async def _recheck(self, request: delivery.Request) -> None:
-        told = request.detail
-        await self._outside.recheck(clear=told.get("clear") is True, relearn=told.get("relearn") is True)
+        detail = request.detail
+        await self._outside.recheck(clear=detail.get("clear") is True, relearn=detail.get("relearn") is True)
         self._acknowledge(request.request_id)

@@ -34,10 +34,10 @@ def asking(slurm: settings.SlurmSettings, deadline_s: float = DEADLINE_S) -> Req
             environment["SLURM_CONF"] = slurm.conf
         argv = [command, "show", "job", str(job_id)]
         try:
-            said = processes.run(argv, deadline_s=deadline_s, env=environment)
+            output = processes.run(argv, deadline_s=deadline_s, env=environment)
         except OSError:
             return False
-        return said.code == 0 and is_requeued(said.out, job_id)
+        return output.code == 0 and is_requeued(output.out, job_id)
 
     return ask
 

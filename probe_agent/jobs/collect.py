@@ -43,23 +43,23 @@ class Collector:
     def __init__(
         self,
         *,
-        who: identity.Identity,
-        started: children.Children,
-        taken: intake.Intake,
+        identity: identity.Identity,
+        children: children.Children,
+        intake: intake.Intake,
         book: jobs.JobBook,
         pages: page_directories.PageDirectories,
         watch: self_watch.SelfWatch,
         page_reader: PageReader | None = None,
-        at: clock.Clock = clock.SYSTEM,
+        clock: clock.Clock = clock.SYSTEM,
     ) -> None:
-        self._who = who
-        self._children = started
-        self._intake = taken
+        self._identity = identity
+        self._children = children
+        self._intake = intake
         self._book = book
         self._pages = pages
         self._watch = watch
         self._page_reader = page_reader
-        self._clock = at
+        self._clock = clock
         self._turn = asyncio.Semaphore(AT_ONCE)
 
     async def collect(self, job: jobs.Job) -> None:
@@ -67,14 +67,14 @@ class Collector:
         if job.uid is None:
             return
         async with self._turn:
-            seen, shown = await self._logs(job)
-            seen += await self._dumps(job)
+            sightings, shown = await self._logs(job)
+            sightings += await self._dumps(job)
             if self._page_reader is not None:
-                seen += await self._page_reader(job)
+                sightings += await self._page_reader(job)
             self._book.collected(job)
-            self._intake.take(seen, {"jobs": self._book.to_state()})
+            self._intake.take(sightings, {"jobs": self._book.to_state()})
             if job.released_at is not None and shown:
-                self._intake.store([job.logs_item(self._who, shown)])
+                self._intake.store([job.logs_item(self._identity, shown)])
             if job.released_at is not None:
                 await asyncio.to_thread(self._remove, job.job_id)
 
@@ -95,15 +95,15 @@ class Collector:
             known = self._book.get(job.job_id)
             if known is None or known.released_at is not None or known.restart_count != job.restart_count:
                 return
-            answer = await self._ask(job, {"op": "find", "job_id": job.job_id, "node": self._who.node})
+            answer = await self._ask(job, {"op": "find", "job_id": job.job_id, "node": self._identity.node})
             logs, ids = [str(p) for p in answer.get("logs", ())], dict(answer.get("ids", {}))
             if set(logs) - set(known.logs) or ids.items() - known.extra.items():
                 self._book.writes_to(job, logs, ids)
                 self._intake.store((), {"jobs": self._book.to_state()})
 
     async def _logs(self, job: jobs.Job) -> tuple[list[Sighting], list[dict[str, Any]]]:
-        """What a job's output files on this node say, and of each what a report shows: its last lines, or why it was not read."""
-        seen: list[Sighting] = []
+        """The sightings in a job's output files on this node, and for each file what a report shows: its last lines, or why it was not read."""
+        sightings: list[Sighting] = []
         shown: list[dict[str, Any]] = []
         read: set[Any] = set()
         for stream, paths in self._to_read(job, shown):
@@ -116,17 +116,19 @@ class Collector:
                     continue  # the other name it may have
                 if answer.get("inode") is None or answer["inode"] not in read:
                     read.add(answer.get("inode"))
-                    seen += self._of_log(job, path, answer)
+                    sightings += self._of_log(job, path, answer)
                     shown.append(_shown(stream, path, answer))
                 break
-        return seen, shown[: jobs.MAX_LOGS]
+        return sightings, shown[: jobs.MAX_LOGS]
 
     def _to_read(self, job: jobs.Job, shown: list[dict[str, Any]]) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Stream and the names it may have, each path once; what cannot be named goes to `shown` at once."""
         named: dict[str, tuple[str, ...]] = {}
-        for stream, pattern in log_names.patterns(job).items() if writes_here(job, self._who.node) else ():
+        for stream, pattern in (
+            log_names.patterns(job).items() if writes_here(job, self._identity.node) else ()
+        ):
             try:
-                named[stream] = log_names.names(pattern, job, self._who.node)
+                named[stream] = log_names.names(pattern, job, self._identity.node)
             except log_names.NotKnown as exc:
                 if not job.logs:
                     shown.append({"stream": stream, "path": sanitize.clean(pattern, 1024), "why": str(exc)})
@@ -178,8 +180,8 @@ class Collector:
 
     def _from_log(self, job: jobs.Job, file: str, found: Mapping[str, Any], *, shared: bool) -> Sighting:
         """One line of one attempt's log is one event, whichever node reports it where all see the same file."""
-        seen = self._sighting(job, "joblog", f"{file}:{found['offset']}:{found['kind']}", found)
-        return replace(seen, shared=shared)
+        sighting = self._sighting(job, "joblog", f"{file}:{found['offset']}:{found['kind']}", found)
+        return replace(sighting, shared=shared)
 
     def _from_dump(self, job: jobs.Job, number: int, found: Mapping[str, Any]) -> Sighting:
         return self._sighting(job, "dump", f"{number}:{found['kind']}", found)
@@ -188,11 +190,11 @@ class Collector:
         now = self._clock.now()
         ended = job.released_at or now
         at = found.get("at_s")
-        told = clock.from_epoch_s(at) if isinstance(at, (int, float)) else ended
+        reported_at = clock.from_epoch_s(at) if isinstance(at, (int, float)) else ended
         return Sighting(
             source=source,
             position=f"{job.job_id}:{job.restart_count}:{position}",
-            at=min(max(told, job.started_at), now),
+            at=min(max(reported_at, job.started_at), now),
             kind=str(found["kind"]),
             code=found.get("code"),
             severity=records.Severity.INFO,

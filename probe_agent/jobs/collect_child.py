@@ -43,7 +43,7 @@ class Refused(Exception):
 def read_own(path: str, uid: int, *, most: int, tail: bool) -> tuple[bytes, int, os.stat_result]:
     """(bytes, offset of the first, status of the file) of a regular file of one link that `uid` owns; raises Refused.
 
-    The last part of the path is never followed if it is a link; opening never waits (a FIFO has no say);
+    The last part of the path is never followed if it is a link; opening never waits (not even on a FIFO);
     reading is by position, so a file that shrinks meanwhile gives less, never a signal.
     """
     where = Path(path)
@@ -59,20 +59,20 @@ def read_own(path: str, uid: int, *, most: int, tail: bool) -> tuple[bytes, int,
     finally:
         os.close(directory)
     try:
-        told = os.fstat(fd)
-        _require(told, uid)
-        start = max(0, told.st_size - most) if tail else 0
-        return _read(fd, start, most), start, told
+        file_stat = os.fstat(fd)
+        _require(file_stat, uid)
+        start = max(0, file_stat.st_size - most) if tail else 0
+        return _read(fd, start, most), start, file_stat
     finally:
         os.close(fd)
 
 
-def _require(told: os.stat_result, uid: int) -> None:
-    if not stat.S_ISREG(told.st_mode):
+def _require(file_stat: os.stat_result, uid: int) -> None:
+    if not stat.S_ISREG(file_stat.st_mode):
         raise Refused("not a regular file")
-    if told.st_uid != uid:
+    if file_stat.st_uid != uid:
         raise Refused("not owned by the job's user")
-    if told.st_nlink != 1:
+    if file_stat.st_nlink != 1:
         raise Refused("has more than one link")
 
 
@@ -111,15 +111,15 @@ def limit(cpu_s: int | None = 60) -> None:
 
 
 def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What the tail of the job's output says."""
+    """The findings in the tail of the job's output, with those lines, and which part of the file was read."""
     from probing_cluster.probe_agent.jobs import collect_words
 
-    data, start, told = read_own(request["path"], request["uid"], most=MAX_TAIL_BYTES, tail=True)
+    data, start, file_stat = read_own(request["path"], request["uid"], most=MAX_TAIL_BYTES, tail=True)
     began = datetime.fromtimestamp(request["began_s"]) if "began_s" in request else None  # noqa: DTZ006  # as slurmd writes it
     found = collect_words.log_findings(data, start, began)
-    where = {"inode": told.st_ino, "filesystem": filesystem(told.st_dev)}
+    where = {"inode": file_stat.st_ino, "filesystem": filesystem(file_stat.st_dev)}
     tail = [line[:MAX_LINE_CHARS] for line in data[-_TAIL_BYTES:].decode("utf-8", "replace").splitlines()]
-    return {"size": told.st_size, "from": start, **where, "findings": found, "tail": tail[-MAX_LINES:]}
+    return {"size": file_stat.st_size, "from": start, **where, "findings": found, "tail": tail[-MAX_LINES:]}
 
 
 def filesystem(device: int, table: Path = Path("/proc/self/mountinfo")) -> str:
@@ -133,7 +133,7 @@ def filesystem(device: int, table: Path = Path("/proc/self/mountinfo")) -> str:
 
 
 def dump_findings(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What the flight-recorder dumps in the job's page directory say; nothing but their names decides which they are."""
+    """The findings in the flight-recorder dumps of the job's page directory; a file is a dump by its name alone."""
     from probing_cluster.probe_agent.jobs import collect_words
 
     base = Path(request["directory"])
@@ -141,8 +141,8 @@ def dump_findings(request: Mapping[str, Any]) -> dict[str, Any]:
     refused: dict[str, str] = {}
     for name in _dumps(base)[:MAX_DUMPS]:
         try:
-            data, _, told = read_own(str(base / name), request["uid"], most=MAX_DUMP_BYTES, tail=False)
-            if told.st_size > MAX_DUMP_BYTES:
+            data, _, file_stat = read_own(str(base / name), request["uid"], most=MAX_DUMP_BYTES, tail=False)
+            if file_stat.st_size > MAX_DUMP_BYTES:
                 raise Refused("larger than a dump may be")  # noqa: TRY301
             dumps[name] = data
         except Refused as exc:
@@ -225,18 +225,18 @@ def _outputs(process: Path) -> list[str]:
 
 def _ids(words: list[bytes]) -> dict[str, Any]:
     """What names of files may hold, by the environment that Slurm gave a process."""
-    told = dict(word.decode("utf-8", "replace").partition("=")[::2] for word in words)
+    variables = dict(word.decode("utf-8", "replace").partition("=")[::2] for word in words)
     named = {"array_job_id": "SLURM_ARRAY_JOB_ID", "array_task_id": "SLURM_ARRAY_TASK_ID"}
-    numbers = {k: told.get(v, "") for k, v in named.items()}
+    numbers = {k: variables.get(v, "") for k, v in named.items()}
     found: dict[str, Any] = {
         k: int(v) for k, v in numbers.items() if v.isascii() and v.isdecimal() and len(v) <= 10
     }
-    return found | {k: told[v][:1024] for k, v in _NAMED.items() if told.get(v)}
+    return found | {k: variables[v][:1024] for k, v in _NAMED.items() if variables.get(v)}
 
 
 def _environment(process: Path) -> list[bytes]:
-    with (process / "environ").open("rb") as told:
-        return told.read(1 << 18).split(b"\0")
+    with (process / "environ").open("rb") as file:
+        return file.read(1 << 18).split(b"\0")
 
 
 def _word(exc: OSError) -> str:

@@ -47,8 +47,11 @@ def _both_ends(found: list[grammar.JobFinding]) -> list[grammar.JobFinding]:
 
 
 def _row(found: grammar.JobFinding, offset: int, *, left_out: int) -> dict[str, Any]:
-    told = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
-    detail = {**told.pop("detail"), **{k: v for k, v in told.items() if k not in {"kind", "message", "role"}}}
+    fields = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
+    detail = {
+        **fields.pop("detail"),
+        **{k: v for k, v in fields.items() if k not in {"kind", "message", "role"}},
+    }
     detail["role"] = found.role.name.lower()
     if left_out:
         detail["findings_left_out"] = left_out
@@ -92,10 +95,10 @@ def _complete(parsed: list[model.RankDump]) -> bool:
 
 def _digest(dump: model.RankDump) -> dict[str, Any]:
     detail = digest.make(dump)
-    said = (
+    message = (
         f"rank {dump.rank} left a flight-recorder dump: {len(detail['outstanding'])} operations outstanding"
     )
-    return {"kind": "dump", "message": said, "detail": detail}
+    return {"kind": "dump", "message": message, "detail": detail}
 
 
 def _verdict(found: verdict.FlightVerdict) -> dict[str, Any]:

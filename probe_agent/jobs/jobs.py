@@ -45,9 +45,9 @@ class Job:
     """What it left has been collected since its release."""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    def allocation(self, who: identity.Identity) -> records.JobAllocation:
+    def allocation(self, identity: identity.Identity) -> records.JobAllocation:
         """The row of this start."""
-        told = {
+        given = {
             "stdout": self.stdout,
             "stderr": self.stderr,
             "work_dir": self.work_dir,
@@ -58,8 +58,8 @@ class Job:
             **self.extra,
         }
         return records.JobAllocation(
-            cluster=who.cluster,
-            node=who.node,
+            cluster=identity.cluster,
+            node=identity.node,
             job_id=self.job_id,
             restart_count=self.restart_count,
             at=self.started_at,
@@ -67,26 +67,26 @@ class Job:
             gpu_uuids=self.gpu_uuids,
             gpu_indices=self.gpus,
             released_at=self.released_at,
-            detail={k: v for k, v in told.items() if v not in ("", None)},
+            detail={k: v for k, v in given.items() if v not in ("", None)},
         )
 
-    def item(self, who: identity.Identity) -> spool.Item:
+    def item(self, identity: identity.Identity) -> spool.Item:
         """The row on its way to Postgres; start and release are two items, so that neither can undo the other."""
         ended = self.released_at is not None
         position = f"{self.job_id}:{self.restart_count}:{self.started_at.timestamp():.6f}:{ended}"
         return spool.Item(
-            id=records.make_event_id(who.cluster, who.node, "allocation", position).bytes,
+            id=records.make_event_id(identity.cluster, identity.node, "allocation", position).bytes,
             lane="allocation",
             rank=spool.RANK[records.Severity.HIGH],
-            body=codec.encode(self.allocation(who)),
+            body=codec.encode(self.allocation(identity)),
         )
 
-    def logs_item(self, who: identity.Identity, logs: Sequence[Mapping[str, Any]]) -> spool.Item:
+    def logs_item(self, identity: identity.Identity, logs: Sequence[Mapping[str, Any]]) -> spool.Item:
         """The row once more, with what a report shows of its output files."""
-        allocation = self.allocation(who)
+        allocation = self.allocation(identity)
         position = f"{self.job_id}:{self.restart_count}:{self.started_at.timestamp():.6f}:logs"
         return spool.Item(
-            id=records.make_event_id(who.cluster, who.node, "allocation", position).bytes,
+            id=records.make_event_id(identity.cluster, identity.node, "allocation", position).bytes,
             lane="allocation",
             rank=spool.RANK[records.Severity.INFO],
             body=codec.encode(replace(allocation, detail={**allocation.detail, "logs": list(logs)})),
@@ -149,13 +149,13 @@ class JobBook:
             self._jobs[job.job_id] = replace(known, logs=listed, extra={**known.extra, **ids})
 
     def end(self, job: Job, now: datetime) -> Job:
-        """Forget a job; the start as it was known, or as the Epilog tells it, with its release."""
+        """Forget a job. Returns its start, as known before or else from the Epilog's request, with the time of its release."""
         known = self._jobs.pop(job.job_id, None)
         if known is None or known.restart_count != job.restart_count:
             ended = replace(job, released_at=now, extra={**job.extra, "prolog_seen": False})
         else:
-            told = {k: v for k, v in vars(job).items() if k in {"stdout", "stderr", "work_dir"} and v}
-            ended = replace(known, released_at=now, **told)
+            paths = {k: v for k, v in vars(job).items() if k in {"stdout", "stderr", "work_dir"} and v}
+            ended = replace(known, released_at=now, **paths)
         self._ended.pop(job.job_id, None)
         self._ended[job.job_id] = ended
         while len(self._ended) > MAX_ENDED:
@@ -185,26 +185,26 @@ _OURS = frozenset({"started_at", "released_at", "gpu_uuids", "collected", "extra
 
 
 def job_of(request: Mapping[str, Any], now: datetime) -> Job:
-    """The job a hook's request speaks of; raises MalformedInput naming the field that is wrong."""
+    """The job that a hook's request names; raises MalformedInput naming the field that is wrong."""
     known = set(Job.__dataclass_fields__) - _OURS
-    told = {k: v for k, v in request.items() if k in known}
+    fields = {k: v for k, v in request.items() if k in known}
     for name in ("job_id", "restart_count", "uid", "gid"):
-        value = told.get(name)
+        value = fields.get(name)
         if value is not None and (
             not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**32
         ):
             raise errors.MalformedInput(f"{name} must be a number, not {value!r}")
     for name in ("gpus", "stdout", "stderr", "work_dir", "partition", "nodelist", "job_name"):
-        if not isinstance(told.get(name, ""), str):
+        if not isinstance(fields.get(name, ""), str):
             raise errors.MalformedInput(f"{name} must be a string")
-    if not told.get("job_id"):
+    if not fields.get("job_id"):
         raise errors.MalformedInput("job_id is missing")
     extra = {
         k: v
         for k in ("run_key", "user", "probing", "array_job_id", "array_task_id", "het_job_id", "sluid")
         if (v := request.get(k)) or v == 0
     }
-    return Job(**{**told, "restart_count": told.get("restart_count") or 0}, started_at=now, extra=extra)
+    return Job(**{**fields, "restart_count": fields.get("restart_count") or 0}, started_at=now, extra=extra)
 
 
 def _row(job: Job) -> dict[str, Any]:

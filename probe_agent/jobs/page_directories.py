@@ -40,12 +40,12 @@ class PageDirectories:
         return self._base / str(int(job_id))
 
     def bound_bytes(self) -> int | None:
-        """The size of the file system made for these directories; None when they lie in a bigger one and nothing bounds them."""
+        """The size of the file system made for these directories; None when they lie in a larger file system, so that nothing bounds their size."""
         self._base.mkdir(mode=0o711, parents=True, exist_ok=True)
         if not self._base.is_mount():
             return None
-        told = os.statvfs(self._base)
-        return told.f_blocks * told.f_frsize
+        filesystem = os.statvfs(self._base)
+        return filesystem.f_blocks * filesystem.f_frsize
 
     def make(self, job_id: int, uid: int, gid: int) -> Path:
         """The job's directory, made afresh unless it is already this user's; raises OSError."""
@@ -101,10 +101,10 @@ _READY_BYTES = layout.SPARES * layout.SIZE_BYTES
 
 def _is_directory_of(parent: int, name: str, uid: int) -> bool:
     try:
-        told = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        file_stat = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
         return False
-    return stat.S_ISDIR(told.st_mode) and told.st_uid == uid
+    return stat.S_ISDIR(file_stat.st_mode) and file_stat.st_uid == uid
 
 
 def _take_ready(parent: int, name: str, uid: int, gid: int) -> bool:

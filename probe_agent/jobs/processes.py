@@ -91,22 +91,22 @@ def _moved(io: bytes) -> int | None:
 def job_of(pid: int, proc: Path = PROC, sluids: Mapping[str, int] = NO_SLUIDS) -> int | None:
     """The Slurm job a process belongs to; None when it belongs to none that can be proved.
 
-    `sluids` says which job the SLUIDs of this node's jobs are.
+    `sluids`: the job of each SLUID on this node.
     """
     match = _CGROUP.search(_read(proc / str(int(pid)) / "cgroup", 4096))
     if match is not None and match["job"]:
         return int(match["job"])
-    if match is not None and (told := sluids.get(match["sluid"].decode("ascii"))) is not None:
-        return told
+    if match is not None and (listed := sluids.get(match["sluid"].decode("ascii"))) is not None:
+        return listed
     here = pid
     for _ in range(_MAX_DEPTH):
-        seen = facts(here, proc)
-        if seen is None or (seen.parent <= 1 and here != pid):
+        process = facts(here, proc)
+        if process is None or (process.parent <= 1 and here != pid):
             return None
         title = _STEPD.match(_read(proc / str(here) / "cmdline", 256))
-        if title is not None and seen.uid == 0:
+        if title is not None and process.uid == 0:
             return int(title[1])
-        here = seen.parent
+        here = process.parent
     return None
 
 
@@ -114,10 +114,10 @@ def ancestors(pid: int, proc: Path = PROC) -> frozenset[int]:
     """The processes it descends from, as far as they still run."""
     found: set[int] = set()
     for _ in range(_MAX_DEPTH):
-        seen = facts(pid, proc)
-        if seen is None or seen.parent <= 1 or seen.parent in found:
+        process = facts(pid, proc)
+        if process is None or process.parent <= 1 or process.parent in found:
             break
-        found.add(pid := seen.parent)
+        found.add(pid := process.parent)
     return frozenset(found)
 
 
@@ -149,11 +149,11 @@ def inside(uid: int, proc: Path = PROC) -> dict[tuple[int, int], int]:
 
 
 def children_of(pid: int, proc: Path = PROC) -> list[int]:
-    """The direct children of a process, whichever thread started them; empty when it is gone or the kernel does not tell."""
+    """The direct children of a process, whichever thread started them; empty when it is gone or the kernel does not list them."""
     tasks = proc / str(int(pid)) / "task"
     try:
         threads = sorted(tasks.iterdir(), key=lambda one: (one.name != str(pid), one.name))[:_MAX_THREADS]
     except OSError:
         return []
-    told = (_read(thread / "children", 65536).split() for thread in threads)
-    return [int(word) for words in told for word in words if digits.is_number(word)]
+    lists = (_read(thread / "children", 65536).split() for thread in threads)
+    return [int(word) for words in lists for word in words if digits.is_number(word)]

@@ -20,7 +20,8 @@ _DEADLINE_S = ras_child.DEADLINE_S + 5.0
 async def ask(
     started: children.Children, job: jobs.Job, port: int = ras_child.PORT
 ) -> nccl_ras.Status | str | None:
-    """RAS's status of the job; why there is none, in words; None where nobody of that user listens (no NCCL job)."""
+    """The status that NCCL RAS reports of the job; a text with the reason where it gives none; None where no process of
+    the job's user listens on the port (no NCCL job)."""
     if job.uid is None:
         return None
     asked = {"uid": job.uid, "gid": job.gid if job.gid is not None else job.uid, "port": port}
@@ -28,12 +29,12 @@ async def ask(
         done = await started.run(
             f"ras {job.job_id}", _CHILD, deadline_s=_DEADLINE_S, stdin=json.dumps(asked).encode()
         )
-        told: Mapping[str, Any] = json.loads(done.stdout)
+        reply: Mapping[str, Any] = json.loads(done.stdout)
     except (children.ChildFailed, ValueError) as exc:
         return str(exc)
-    if "text" not in told:
-        return sanitize.clean(str(told["refused"]), 200) if told.get("refused") else None
-    return nccl_ras.parse(str(told["text"])) or "its answer is no status"
+    if "text" not in reply:
+        return sanitize.clean(str(reply["refused"]), 200) if reply.get("refused") else None
+    return nccl_ras.parse(str(reply["text"])) or "its answer is no status"
 
 
 def words(status: nccl_ras.Status) -> str:
@@ -45,14 +46,14 @@ def words(status: nccl_ras.Status) -> str:
 
 def _problem(problem: nccl_ras.Problem) -> str:
     where = f" in communicator {problem.communicator}" if problem.communicator else ""
-    who = ""
+    members = ""
     if problem.processes:
         named = ", ".join(f"{pid} on {node}" for node, pid in problem.processes[:4])
-        who = f" (process {named}{' …' if len(problem.processes) > 4 else ''})"
+        members = f" (process {named}{' …' if len(problem.processes) > 4 else ''})"
     elif problem.ranks:
-        who = f" (ranks {', '.join(map(str, problem.ranks[:8]))}{' …' if len(problem.ranks) > 8 else ''})"
-    told = problem.words[:1].lower() + problem.words[1:] if problem.words else problem.kind
-    return sanitize.clean(f"{told}{where}{who}", 300)
+        members = f" (ranks {', '.join(map(str, problem.ranks[:8]))}{' …' if len(problem.ranks) > 8 else ''})"
+    text = problem.words[:1].lower() + problem.words[1:] if problem.words else problem.kind
+    return sanitize.clean(f"{text}{where}{members}", 300)
 
 
 def detail(status: nccl_ras.Status) -> dict[str, Any]:

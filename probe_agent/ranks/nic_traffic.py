@@ -49,12 +49,12 @@ class NicTraffic:
     """The adapters of one node over the last minutes."""
 
     def __init__(
-        self, reach: polled.Reach | None, *, exclude: tuple[str, ...] = (), at: clock.Clock = clock.SYSTEM
+        self, reach: polled.Reach | None, *, exclude: tuple[str, ...] = (), clock: clock.Clock = clock.SYSTEM
     ) -> None:
         """`exclude` are patterns of devices to leave out; without `reach` nothing is read."""
         self._reach = reach
         self._exclude = exclude
-        self._clock = at
+        self._clock = clock
         self._readings: deque[Reading] = deque(maxlen=KEPT)
 
     async def read(self) -> None:

@@ -46,8 +46,8 @@ def read_pages(directory: str, uid: int) -> dict[str, Any]:
 
 
 def _read(path: str, uid: int) -> bytes:
-    data, _, told = collect_child.read_own(path, uid, most=layout.SIZE_BYTES, tail=False)
-    if told.st_size != layout.SIZE_BYTES:
+    data, _, file_stat = collect_child.read_own(path, uid, most=layout.SIZE_BYTES, tail=False)
+    if file_stat.st_size != layout.SIZE_BYTES:
         raise collect_child.Refused("not the size of a page")
     return data
 

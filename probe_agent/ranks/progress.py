@@ -17,7 +17,7 @@ from probing_cluster.probe_agent.jobs import jobs
 from probing_cluster.probe_agent.ranks import pages
 
 CHECKPOINT_EVERY_S = 30.0
-"""Checkpoints are told at most this often; what lies between is in the next one's total."""
+"""A checkpoint is reported at most this often; those between are in the total of the next one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,37 +28,42 @@ class Moment:
     monotonic_s: float
 
     def at(self, ns: int, job: jobs.Job) -> datetime:
-        """The time of a page's instant, never outside the job's life so far (a page may say anything)."""
-        told = self.now - timedelta(seconds=max(0.0, self.monotonic_s - ns / 1e9))
-        return min(max(told, job.started_at), self.now)
+        """The time of a page's instant, never outside the job's life so far: the job writes the page and may write any number."""
+        instant = self.now - timedelta(seconds=max(0.0, self.monotonic_s - ns / 1e9))
+        return min(max(instant, job.started_at), self.now)
 
 
 @dataclass(kw_only=True)
-class Told:
-    """What has been said of one attempt on this node."""
+class Reported:
+    """What has been reported of one attempt on this node."""
 
     first_step: bool = False
     checkpoints: int = 0
     checkpoint_s: float = float("-inf")
-    """When the last checkpoint was told, by the monotonic clock."""
+    """When the last checkpoint was reported, by the monotonic clock."""
 
 
 def news(
-    job: jobs.Job, seen: Iterable[pages.ProbePage], told: Told, when: Moment, *, last: bool = False
+    job: jobs.Job,
+    probe_pages: Iterable[pages.ProbePage],
+    reported: Reported,
+    when: Moment,
+    *,
+    last: bool = False,
 ) -> list[Sighting]:
-    """What `told` does not know yet, and notes it there; with `last`, the attempt's last words."""
-    trained = [p for p in seen if p.steps > 0]
+    """The sightings that `reported` does not hold yet; they are noted there. With `last`, the attempt's last step too."""
+    trained = [p for p in probe_pages if p.steps > 0]
     found: list[Sighting] = []
     began = min((p for p in trained if p.first_step_ns), key=lambda p: p.first_step_ns or 0, default=None)
-    if began is not None and not told.first_step:
-        told.first_step = True
+    if began is not None and not reported.first_step:
+        reported.first_step = True
         assert began.first_step_ns is not None
         at = when.at(began.first_step_ns, job)
         found.append(
             _sighting(job, began, "first_step", "first", at, f"rank {_name(began)} made its first step")
         )
     for page in trained:
-        found += _checkpoint(job, page, told, when, last=last)
+        found += _checkpoint(job, page, reported, when, last=last)
     latest = max((p for p in trained if p.step_ns), key=lambda p: p.step_ns or 0, default=None)
     if last and latest is not None:
         assert latest.step_ns is not None
@@ -73,16 +78,16 @@ def news(
 
 
 def _checkpoint(
-    job: jobs.Job, page: pages.ProbePage, told: Told, when: Moment, *, last: bool
+    job: jobs.Job, page: pages.ProbePage, reported: Reported, when: Moment, *, last: bool
 ) -> list[Sighting]:
     begin, end = page.checkpoint_begin_ns, page.checkpoint_end_ns
     if page.rank not in (0, None) or begin is None or end is None or begin > end:
-        return []  # not the rank that speaks, or one is being written now: it counts when it is whole
-    if page.first_step_ns is None or end < page.first_step_ns or page.checkpoints <= told.checkpoints:
+        return []  # another rank reports checkpoints, or one is being written now: it counts when it is whole
+    if page.first_step_ns is None or end < page.first_step_ns or page.checkpoints <= reported.checkpoints:
         return []
-    if not last and when.monotonic_s - told.checkpoint_s < CHECKPOINT_EVERY_S:
+    if not last and when.monotonic_s - reported.checkpoint_s < CHECKPOINT_EVERY_S:
         return []
-    told.checkpoints, told.checkpoint_s = page.checkpoints, when.monotonic_s
+    reported.checkpoints, reported.checkpoint_s = page.checkpoints, when.monotonic_s
     duration_s = (end - begin) / 1e9
     return [
         _sighting(

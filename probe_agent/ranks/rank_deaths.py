@@ -16,18 +16,18 @@ MAX_TOLD = 1024
 def judge(
     watched: Watched,
     watcher: deaths.DeathWatch,
-    tell: rank_events.RankEvents,
-    at: clock.Clock,
+    rank_events: rank_events.RankEvents,
+    clock: clock.Clock,
     *,
     settled: bool = False,
 ) -> list[Sighting]:
     """The deaths that are news now; with `settled` nothing is waited for, since the attempt has ended."""
-    now_s = at.monotonic_s()
+    now_s = clock.monotonic_s()
     gone = [r for r in watched.ranks.values() if r.was_alive and not r.alive]
     for rank in gone:
         if rank.died_s is None:
             rank.died_s = watcher.died_s(rank.page.pid) or now_s
-    told = []
+    sightings = []
     for rank in (r for r in gone if not r.dead_told):
         fate = _settle(watched, rank, now_s, settled=settled)
         if fate is None:
@@ -38,10 +38,10 @@ def judge(
             watched.deaths += 1
             if watched.deaths <= MAX_TOLD:
                 at_s = now_s - _ended(rank).died_s
-                when = at.now() - timedelta(seconds=max(0.0, at_s))
+                when = clock.now() - timedelta(seconds=max(0.0, at_s))
                 together = fate is deaths.Fate.TOGETHER
-                told.append(tell.dead(watched.job, rank.page, when, together=together))
-    return told
+                sightings.append(rank_events.dead(watched.job, rank.page, when, together=together))
+    return sightings
 
 
 def _settle(watched: Watched, rank: Rank, now_s: float, *, settled: bool) -> deaths.Fate | None:

@@ -17,9 +17,9 @@ from probing_cluster.probe_agent.ranks import nccl_ras, pages, stall
 class RankEvents:
     """What one agent tells of ranks."""
 
-    def __init__(self, who: identity.Identity, at: clock.Clock) -> None:
-        self._who = who
-        self._clock = at
+    def __init__(self, identity: identity.Identity, clock: clock.Clock) -> None:
+        self._identity = identity
+        self._clock = clock
 
     def dead(self, job: jobs.Job, page: pages.ProbePage, at: datetime, *, together: bool) -> Sighting:
         """The process of a page ended out of order; `together` with all the job's ranks here."""
@@ -31,7 +31,7 @@ class RankEvents:
             "world_size": page.world_size,
             "together": together,
         }
-        words = f"{_said(page)} is gone after step {page.steps} in phase {page.phase}"
+        words = f"{_rank_label(page)} is gone after step {page.steps} in phase {page.phase}"
         words += ", with all ranks of its job on this node" if together else ""
         return self._sighting(job, "rank_dead", f"{_process(page)}:dead", words, detail, pid=page.pid, at=at)
 
@@ -42,7 +42,7 @@ class RankEvents:
             job,
             "rank_stall",
             f"{_process(page)}:stall:{page.steps}:{page.phase_since_ns}",
-            f"{_said(page)} has not got on for {found.stalled_s:.0f} s in phase {page.phase} "
+            f"{_rank_label(page)} has not got on for {found.stalled_s:.0f} s in phase {page.phase} "
             f"(its own history allows {found.bound_s:.0f} s)",
             {"rank": page.rank, "steps": page.steps, "phase": page.phase, "bound_s": round(found.bound_s, 3)},
             pid=page.pid,
@@ -52,7 +52,7 @@ class RankEvents:
 
     def snapshot(self, job: jobs.Job, number: str, detail: Mapping[str, Any]) -> Sighting:
         """What all ranks of the job on this node were doing; `number` tells the snapshots of a start apart."""
-        words = f"{len(detail['ranks'])} ranks of job {job.job_id} on {self._who.node}"
+        words = f"{len(detail['ranks'])} ranks of job {job.job_id} on {self._identity.node}"
         return self._sighting(job, "rank_snapshot", f"{_start(job)}:snapshot:{number}", words, detail)
 
     def ras(self, job: jobs.Job, number: str, status: ras.Status) -> Sighting:
@@ -75,7 +75,7 @@ class RankEvents:
     ) -> Sighting:
         return Sighting(
             source="probe",
-            position=f"{self._who.boot_id()}:{job.job_id}:{position}",
+            position=f"{self._identity.boot_id()}:{job.job_id}:{position}",
             at=at or self._clock.now(),
             kind=kind,
             severity=records.Severity.INFO,
@@ -97,5 +97,5 @@ def _process(page: pages.ProbePage) -> str:
     return f"{page.pid}:{page.start_ticks}"
 
 
-def _said(page: pages.ProbePage) -> str:
+def _rank_label(page: pages.ProbePage) -> str:
     return f"rank {'?' if page.rank is None else page.rank} (pid {page.pid})"

@@ -29,21 +29,21 @@ class RankPages:
     def __init__(
         self,
         *,
-        started: children.Children,
+        children: children.Children,
         book: jobs.JobBook,
         directories: page_directories.PageDirectories,
         watch: self_watch.SelfWatch,
         death_watch: deaths.DeathWatch,
         proc: Path = processes.PROC,
-        at: clock.Clock = clock.SYSTEM,
+        clock: clock.Clock = clock.SYSTEM,
     ) -> None:
-        self._children = started
+        self._children = children
         self._book = book
         self._directories = directories
         self._watch = watch
         self._deaths = death_watch
         self._proc = proc
-        self._clock = at
+        self._clock = clock
         self._namespace = processes.namespace_of("self", proc)
         self.jobs: dict[int, Watched] = {}
 
@@ -95,7 +95,7 @@ class RankPages:
 
     def _update(self, watched: Watched, answer: Mapping[str, Any]) -> None:
         refused = len(answer.get("refused") or {}) + int(answer.get("more") or 0)
-        seen: dict[str, pages.ProbePage] = {}
+        by_name: dict[str, pages.ProbePage] = {}
         for name, raw in (answer.get("pages") or {}).items():
             try:
                 page = pages.parse(bytes.fromhex(raw))
@@ -103,20 +103,20 @@ class RankPages:
                 refused += 1  # garbage, or torn twice: the next beat reads it again
                 continue
             if name in layout.names_of(page.pid, page.pid_namespace or 0):
-                seen[name] = page
+                by_name[name] = page
             else:
                 refused += 1  # one page of a process is enough
-        for name, page in self._found(watched, seen).items():
+        for name, page in self._found(watched, by_name).items():
             self._see(watched, name, page)
         if "pages" in answer:
             self._forget(watched, set(answer["pages"]))
         _tell_launchers(list(watched.ranks.values()))
         watched.refused = refused
 
-    def _found(self, watched: Watched, seen: Mapping[str, pages.ProbePage]) -> dict[str, pages.ProbePage]:
+    def _found(self, watched: Watched, by_name: Mapping[str, pages.ProbePage]) -> dict[str, pages.ProbePage]:
         """The pages with the numbers their processes have here: in a container with a PID namespace they know others."""
-        found, elsewhere = dict(seen), {}
-        for name, page in seen.items():
+        found, elsewhere = dict(by_name), {}
+        for name, page in by_name.items():
             known = watched.ranks.get(name)
             if page.pid_namespace in (None, self._namespace):
                 continue

@@ -25,17 +25,17 @@ class SnapshotTaker:
     def __init__(
         self,
         *,
-        started: children.Children,
+        children: children.Children,
         gpus: Callable[[], Mapping[str, Any] | None],
         nics: nic_traffic.NicTraffic,
         proc: Path = processes.PROC,
-        at: clock.Clock = clock.SYSTEM,
+        clock: clock.Clock = clock.SYSTEM,
     ) -> None:
-        self._children = started
+        self._children = children
         self._gpus = gpus
         self._nics = nics
         self._proc = proc
-        self._clock = at
+        self._clock = clock
         self._turn = asyncio.Semaphore(STACKS_AT_ONCE)
 
     async def live(self, watched: Watched) -> dict[str, Any]:
@@ -48,12 +48,14 @@ class SnapshotTaker:
         return self._detail(watched, list(entries), last=False)
 
     def last(self, watched: Watched) -> dict[str, Any] | None:
-        """The pages as an attempt that did not end in order left them: who was inside what when it was torn down."""
+        """The pages that an attempt left when it did not end in order: what each rank was inside of when it was torn down."""
         chosen = [r for r in watched.chosen() if r.page.steps or r.page.recent_collectives]
         if all(r.page.phase == "ended" and not _raised(r.page) for r in chosen):
             return None
         # Who was ended with the job lived until then: only a death that was news is one.
-        entries = [self._told(r) | {"alive": r.page.phase != "ended" and not r.died_first} for r in chosen]
+        entries = [
+            self._page_fields(r) | {"alive": r.page.phase != "ended" and not r.died_first} for r in chosen
+        ]
         return self._detail(watched, entries, last=True)
 
     def _detail(self, watched: Watched, entries: list[dict[str, Any]], *, last: bool) -> dict[str, Any]:
@@ -68,7 +70,7 @@ class SnapshotTaker:
             "last": last,
         }
 
-    def _told(self, rank: Rank) -> dict[str, Any]:
+    def _page_fields(self, rank: Rank) -> dict[str, Any]:
         page, now_ns = rank.page, int(self._clock.monotonic_s() * 1e9)
         return {
             "rank": page.rank,
@@ -86,31 +88,31 @@ class SnapshotTaker:
         }
 
     async def _entry(self, rank: Rank, owner: tuple[int, int]) -> dict[str, Any]:
-        page, entry = rank.page, self._told(rank)
+        page, entry = rank.page, self._page_fields(rank)
         if rank.facts is not None:
             entry |= {"state": rank.facts.state, "wchan": rank.facts.wchan}
             workers = [processes.facts(p, self._proc) for p in processes.children_of(page.pid, self._proc)]
             entry["workers"] = "".join(w.state for w in workers if w is not None)
             async with self._turn:
-                seen = await pyspy.stacks(self._children, page.pid, inside=page.pid_inside)
-                if seen.get("holds_gil"):
-                    seen |= await cpu_sampling.look(
-                        self._children, page.pid, owner, seen, inside=page.pid_inside
+                stacks = await pyspy.stacks(self._children, page.pid, inside=page.pid_inside)
+                if stacks.get("holds_gil"):
+                    stacks |= await cpu_sampling.look(
+                        self._children, page.pid, owner, stacks, inside=page.pid_inside
                     )
-            entry |= seen
+            entry |= stacks
         return entry
 
     async def _add_native(
         self, entries: Sequence[dict[str, Any]], slept: Mapping[int, int | None], owner: tuple[int, int]
     ) -> None:
         """Adds the C functions inside the stacks; of a rank that gets on they would be those of another moment."""
-        seen = {e["pid"]: e for e in entries if "state" in e and not e.get("moved")}
-        still = {pid for pid, e in seen.items() if pid not in slept or e.get("holds_gil")}
-        asked = {pid: slept[pid] for pid in seen if pid not in still and slept[pid] is not None}
+        by_pid = {e["pid"]: e for e in entries if "state" in e and not e.get("moved")}
+        still = {pid for pid, e in by_pid.items() if pid not in slept or e.get("holds_gil")}
+        asked = {pid: slept[pid] for pid in by_pid if pid not in still and slept[pid] is not None}
         async with self._turn:
-            told = await native.look(self._children, {**dict.fromkeys(still), **asked}, owner)
-        for pid, found in told.items():
-            seen[pid] |= found
+            native_stacks = await native.look(self._children, {**dict.fromkeys(still), **asked}, owner)
+        for pid, found in native_stacks.items():
+            by_pid[pid] |= found
 
 
 def _stood_since_s(watched: Watched) -> float:

@@ -45,8 +45,8 @@ class RankWatch:
     def __init__(
         self,
         *,
-        who: identity.Identity,
-        started: children.Children,
+        identity: identity.Identity,
+        children: children.Children,
         book: jobs.JobBook,
         directories: page_directories.PageDirectories,
         take: Take,
@@ -55,25 +55,25 @@ class RankWatch:
         gpus: Callable[[], Mapping[str, Any] | None] = lambda: None,
         nics: nic_traffic.NicTraffic | None = None,
         proc: Path = processes.PROC,
-        at: clock.Clock = clock.SYSTEM,
+        clock: clock.Clock = clock.SYSTEM,
     ) -> None:
-        self._who = who
-        self._children = started
+        self._identity = identity
+        self._children = children
         self._book = book
         self._take = take
         self._watch = watch
         self._limits = limits
-        self._clock = at
-        self._deaths = deaths.DeathWatch(at.monotonic_s)
+        self._clock = clock
+        self._deaths = deaths.DeathWatch(clock.monotonic_s)
         self._pages = rank_pages.RankPages(
-            started=started, book=book, directories=directories, watch=watch,
-            death_watch=self._deaths, proc=proc, at=at,
+            children=children, book=book, directories=directories, watch=watch,
+            death_watch=self._deaths, proc=proc, clock=clock,
         )  # fmt: skip
         self._nics = nics or nic_traffic.NicTraffic(None)
         self._snapshots = rank_snapshot.SnapshotTaker(
-            started=started, gpus=gpus, nics=self._nics, proc=proc, at=at
+            children=children, gpus=gpus, nics=self._nics, proc=proc, clock=clock
         )
-        self._tell = rank_events.RankEvents(who, at)
+        self._rank_events = rank_events.RankEvents(identity, clock)
         self._asking: set[asyncio.Task[None]] = set()
 
     async def beat(self) -> None:
@@ -82,10 +82,10 @@ class RankWatch:
         if any(watched.ranks for watched in self._pages.jobs.values()):
             await self._nics.read()
         for job_id in self._book.running:
-            seen = await self.look(job_id)
-            if seen:
-                self._take(seen)
-            if any(s.kind == "rank_stall" for s in seen):
+            sightings = await self.look(job_id)
+            if sightings:
+                self._take(sightings)
+            if any(s.kind == "rank_stall" for s in sightings):
                 await self.snapshot(job_id)
 
     async def wait(self, seconds: float) -> None:
@@ -102,8 +102,8 @@ class RankWatch:
         if watched is None:
             return []
         stalled = [found for rank in watched.ranks.values() if (found := self._stalled(rank)) is not None]
-        dead = rank_deaths.judge(watched, self._deaths, self._tell, self._clock)
-        return [*dead, *(self._tell.stall(watched.job, s) for s in stalled), *self._news(watched)]
+        dead = rank_deaths.judge(watched, self._deaths, self._rank_events, self._clock)
+        return [*dead, *(self._rank_events.stall(watched.job, s) for s in stalled), *self._news(watched)]
 
     async def last_words(self, job: jobs.Job) -> list[Sighting]:
         """What an ended job's pages say of its training; of a running one nothing, it will be asked again."""
@@ -113,10 +113,10 @@ class RankWatch:
         watched = await self._pages.read(job.job_id)
         if watched is None:
             return []
-        news = rank_deaths.judge(watched, self._deaths, self._tell, self._clock, settled=True)
+        news = rank_deaths.judge(watched, self._deaths, self._rank_events, self._clock, settled=True)
         left = self._snapshots.last(watched)
         if left is not None:
-            news.append(self._tell.snapshot(watched.job, "last", left))
+            news.append(self._rank_events.snapshot(watched.job, "last", left))
         news += self._news(watched, last=True)
         await self._pages.drop(job.job_id)
         return news
@@ -132,7 +132,7 @@ class RankWatch:
         watched.snapshot_s = now_s
         watched.snapshots += 1
         number = str(watched.snapshots)
-        self._take([self._tell.snapshot(watched.job, number, await self._snapshots.live(watched))])
+        self._take([self._rank_events.snapshot(watched.job, number, await self._snapshots.live(watched))])
         if self._has_ras(watched):
             # Beside everything else: it may take its 14 s, and other jobs' ranks are watched meanwhile.
             asking = asyncio.create_task(self._ask_ras(watched, number))
@@ -166,8 +166,8 @@ class RankWatch:
 
     def _news(self, watched: Watched, *, last: bool = False) -> list[Sighting]:
         when = progress.Moment(now=self._clock.now(), monotonic_s=self._clock.monotonic_s())
-        seen = [rank.page for rank in watched.ranks.values()]
-        return progress.news(watched.job, seen, watched.told, when, last=last)
+        probe_pages = [rank.page for rank in watched.ranks.values()]
+        return progress.news(watched.job, probe_pages, watched.reported, when, last=last)
 
     def _has_ras(self, watched: Watched) -> bool:
         """One node asks for all, of a job whose listener cannot be mistaken for that of the user's other job here."""
@@ -175,14 +175,14 @@ class RankWatch:
             j for j in map(self._book.get, self._book.running) if j is not None and j.uid == watched.job.uid
         ]
         nccl = any("nccl" in rank.page.backend for rank in watched.ranks.values())
-        return nccl and len(mine) == 1 and collect.writes_here(watched.job, self._who.node)
+        return nccl and len(mine) == 1 and collect.writes_here(watched.job, self._identity.node)
 
     async def _ask_ras(self, watched: Watched, number: str) -> None:
-        told = await nccl_ras.ask(self._children, watched.job)
-        if isinstance(told, str):
-            self._watch.failed(rank_pages.NAME, f"job {watched.job.job_id}: NCCL RAS: {told}", state="ok")
-        elif told is not None:
-            self._take([self._tell.ras(watched.job, number, told)])
+        report = await nccl_ras.ask(self._children, watched.job)
+        if isinstance(report, str):
+            self._watch.failed(rank_pages.NAME, f"job {watched.job.job_id}: NCCL RAS: {report}", state="ok")
+        elif report is not None:
+            self._take([self._rank_events.ras(watched.job, number, report)])
 
     def _now_ns(self) -> int:
         return int(self._clock.monotonic_s() * 1e9)

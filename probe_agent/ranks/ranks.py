@@ -40,7 +40,7 @@ class Rank:
     @property
     def stalled(self) -> bool:
         """It has not got on for longer than its own history allows."""
-        return self.progress is not None and self.progress.told
+        return self.progress is not None and self.progress.reported
 
     @property
     def end(self) -> deaths.End | None:
@@ -70,7 +70,7 @@ class Watched:
     """When its last snapshot was taken, by the monotonic clock."""
     snapshots: int = 0
     deaths: int = 0
-    told: progress.Told = field(default_factory=progress.Told)
+    reported: progress.Reported = field(default_factory=progress.Reported)
 
     def chosen(self) -> list[Rank]:
         """At most MAX_RANKS by number; pages whose process was never met come last, since anyone can write them."""

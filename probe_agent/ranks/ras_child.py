@@ -97,12 +97,12 @@ def main() -> int:
     """Answer one request."""
     request = json.loads(sys.stdin.buffer.read(1 << 16))
     try:
-        told = answer(request)
+        reply = answer(request)
     except collect_child.Refused as exc:
-        told = {"refused": str(exc)}
+        reply = {"refused": str(exc)}
     except (OSError, MemoryError) as exc:
-        told = {"refused": f"{type(exc).__name__}: {exc}"}
-    sys.stdout.write(json.dumps(told) + "\n")
+        reply = {"refused": f"{type(exc).__name__}: {exc}"}
+    sys.stdout.write(json.dumps(reply) + "\n")
     return 0
 
 

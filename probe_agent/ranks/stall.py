@@ -55,7 +55,7 @@ class Progress:
     moved_bytes: int | None
     cpu_s: float | None
     longest_checkpoint_s: float = 0.0
-    told: bool = False
+    reported: bool = False
     """This stall has been reported; progress re-arms it."""
 
 
@@ -99,14 +99,14 @@ def follow(before: Progress | None, look: Look, limits: Limits) -> tuple[Progres
         )
     stalled_s = look.at_s - before.since_s
     bound_s = bound(page, longest, limits)
-    fires = stalled_s > bound_s and not before.told
+    fires = stalled_s > bound_s and not before.reported
     after = Progress(
         since_s=before.since_s,
         mark=mark,
         moved_bytes=look.moved_bytes if look.moved_bytes is not None else before.moved_bytes,
         cpu_s=look.cpu_s if look.cpu_s is not None else before.cpu_s,
         longest_checkpoint_s=longest,
-        told=before.told or fires,
+        reported=before.reported or fires,
     )
     return after, Stall(page=page, stalled_s=stalled_s, bound_s=bound_s) if fires else None
 

@@ -118,7 +118,7 @@ def _name(gpu: Mapping[str, Any]) -> str:
     return f"gpu{gpu['index']}"
 
 
-def _lost(address: str, gpu: Mapping[str, Any], seen: int, expected: int) -> Condition:
+def _lost(address: str, gpu: Mapping[str, Any], present: int, expected: int) -> Condition:
     return Condition(
         kind="gpu_lost",
         code="MISSING",
@@ -127,7 +127,7 @@ def _lost(address: str, gpu: Mapping[str, Any], seen: int, expected: int) -> Con
         pci_bus_id=address,
         severity=HIGH,
         message=f"the AMD GPU at {address} is gone: AMD SMI does not show it any more, {LASTING} readings in a row",
-        measured=float(seen),
+        measured=float(present),
         threshold=float(expected),
         unit="count",
     )

@@ -118,8 +118,8 @@ class Library:
     def _ecc(self, handle: ctypes.c_void_p) -> dict[str, int]:
         counts = ErrorCount()
         self.call("get_gpu_total_ecc_count", handle, ctypes.byref(counts))
-        said = {name: int(getattr(counts, name)) for name in ("correctable", "uncorrectable", "deferred")}
-        return {name: value for name, value in said.items() if value != _NO_COUNT}
+        by_kind = {name: int(getattr(counts, name)) for name in ("correctable", "uncorrectable", "deferred")}
+        return {name: value for name, value in by_kind.items() if value != _NO_COUNT}
 
     def _temperature(self, handle: ctypes.c_void_p, metric: int) -> int:
         value = ctypes.c_int64()

@@ -25,9 +25,9 @@ async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.Context) ->
         ("ntpq", ("-c", "rv 0 leap,offset")),
         ("timedatectl", ("show", "--property=NTPSynchronized")),
     ):
-        told = await reach.command(name, *args)
-        if told is not None and told.returncode == 0:
-            return {"tool": name, "text": told.stdout.decode("utf-8", "replace")}
+        result = await reach.command(name, *args)
+        if result is not None and result.returncode == 0:
+            return {"tool": name, "text": result.stdout.decode("utf-8", "replace")}
     return {}
 
 

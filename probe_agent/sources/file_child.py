@@ -56,15 +56,15 @@ def touch(root: str, path: str) -> dict[str, Any]:
     try:
         with os.scandir(where) as entries:
             next(entries, None)
-        told = os.statvfs(where)
+        filesystem = os.statvfs(where)
     except OSError as exc:
         return {"error": errno.errorcode.get(exc.errno or 0, "EIO")}
     return {
-        "bytes_total": told.f_frsize * told.f_blocks,
-        "bytes_free": told.f_frsize * told.f_bavail,
-        "inodes_total": told.f_files,
-        "inodes_free": told.f_favail,
-        "read_only": bool(told.f_flag & os.ST_RDONLY),
+        "bytes_total": filesystem.f_frsize * filesystem.f_blocks,
+        "bytes_free": filesystem.f_frsize * filesystem.f_bavail,
+        "inodes_total": filesystem.f_files,
+        "inodes_free": filesystem.f_favail,
+        "read_only": bool(filesystem.f_flag & os.ST_RDONLY),
     }
 
 

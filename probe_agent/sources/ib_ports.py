@@ -77,14 +77,14 @@ class Port:
     @property
     def names(self) -> list[str]:
         """Everything a kernel line may call it."""
-        told = [
+        aliases = [
             self.device,
             f"{self.hca}:{self.port}",
             *self.netdevs,
             self.pci_bus_id,
             gpus.pci_key(self.pci_bus_id),
         ]
-        return [n for n in told if n]
+        return [n for n in aliases if n]
 
     @property
     def kind(self) -> str:

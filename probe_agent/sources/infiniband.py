@@ -77,17 +77,17 @@ class _Desk:
         self._flapping(port)
         self.was_up[port.device] = port.up
 
-    def missing(self, seen: set[str]) -> None:
-        for device, told in self.expected.items():
-            gone = device not in seen and not self._in_grace(device)
+    def missing(self, present: set[str]) -> None:
+        for device, known in self.expected.items():
+            gone = device not in present and not self._in_grace(device)
             if self.streaks.at_least(f"{device}:missing", UNSETTLED_LASTING, holds=gone):
                 self.present.append(
                     Condition(
-                        kind=told["kind"],
+                        kind=known["kind"],
                         code="missing",
                         device=device,
                         severity=HIGH,
-                        pci_bus_id=told.get("pci_bus_id"),
+                        pci_bus_id=known.get("pci_bus_id"),
                         message=f"{device} is gone: there is no such RDMA device any more",
                     )
                 )

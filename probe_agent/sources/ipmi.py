@@ -34,12 +34,12 @@ _WORDS: tuple[tuple[str, str, records.Severity], ...] = (
 
 async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.Context) -> Mapping[str, Any]:
     """`ipmitool` in CSV form; nothing where there is no tool or no BMC."""
-    told = await reach.command(sel.TOOL, "-c", "sel", "elist")
-    if told is None:
+    result = await reach.command(sel.TOOL, "-c", "sel", "elist")
+    if result is None:
         return {"absent": "ipmitool is not installed"}
-    if told.returncode != 0:
-        return {"absent": told.stderr.decode("utf-8", "replace").strip()[:200]}
-    return {"text": told.stdout.decode("utf-8", "replace")}
+    if result.returncode != 0:
+        return {"absent": result.stderr.decode("utf-8", "replace").strip()[:200]}
+    return {"text": result.stdout.decode("utf-8", "replace")}
 
 
 def grade(entry: sel.Entry) -> tuple[str, records.Severity]:
@@ -57,10 +57,10 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], _: polled.Context) 
     if "absent" in raw:
         return Judgement(memory=memory, state=f"absent: {raw['absent']}")
     entries = sel.parse(raw["text"])
-    seen = memory.get("seen")
+    recorded = memory.get("seen")
     fresh: list[sel.Entry] = []
-    if seen is not None:
-        known = set(seen)
+    if recorded is not None:
+        known = set(recorded)
         fresh = [e for e in entries if e.identity not in known][-MOST:]
     return Judgement(
         edges=tuple(_edge(e) for e in fresh), memory={"seen": [e.identity for e in entries][-4096:]}

@@ -31,24 +31,24 @@ class KernelFollower:
         self,
         *,
         setting: str,
-        who: identity.Identity,
+        identity: identity.Identity,
         log: kernel_log.KernelLog,
-        taken: intake.Intake,
+        intake: intake.Intake,
         started: children.Children,
         watch: self_watch.SelfWatch,
         on_reboot: Callable[[str], None],
         on_high: Callable[[], None],
-        at: clock.Clock = clock.SYSTEM,
+        clock: clock.Clock = clock.SYSTEM,
     ) -> None:
         self._setting = setting
-        self._who = who
+        self._identity = identity
         self._kernel = log
-        self._intake = taken
+        self._intake = intake
         self._children = started
         self._watch = watch
         self._on_reboot = on_reboot
         self._on_high = on_high
-        self._clock = at
+        self._clock = clock
         self._journal: children.Child | None = None
         self._told_s = -TELL_S
 
@@ -77,12 +77,12 @@ class KernelFollower:
             raise errors.UsageError(
                 f"kernel_log must be auto, kmsg, journald or file:<path>, not {self._setting!r}"
             )
-        device = self._who.path("/dev/kmsg")
+        device = self._identity.path("/dev/kmsg")
         try:
             is_device = stat.S_ISCHR(device.stat().st_mode)
             return kmsg.KmsgDevice(device) if is_device else kmsg.KmsgFile(device, self._kernel.hint)
         except OSError:
-            if self._setting == "kmsg" or not self._who.is_host:
+            if self._setting == "kmsg" or not self._identity.is_host:
                 raise
             return self._open_journal()
 
@@ -93,13 +93,13 @@ class KernelFollower:
         if not lines and now_s < self._told_s + TELL_S:
             return 0
         self._told_s = now_s
-        seen = self._kernel.take(lines, caught_up=waited, place=reader.place())
+        sightings = self._kernel.take(lines, caught_up=waited, place=reader.place())
         if self._kernel.rebooted:
             self._kernel.rebooted = False
             self._on_reboot(self._kernel.boot_id)
         if lines:
-            self._intake.take(seen, {kernel_log.STATE: self._kernel.to_state()})
-        if any(s.severity is records.Severity.HIGH for s in seen):
+            self._intake.take(sightings, {kernel_log.STATE: self._kernel.to_state()})
+        if any(s.severity is records.Severity.HIGH for s in sightings):
             self._on_high()
         self._watch.read(
             kernel_log.NAME,

@@ -69,23 +69,23 @@ class KernelLog:
 
     def __init__(
         self,
-        who: identity.Identity,
+        identity: identity.Identity,
         classify: Classify,
         *,
         state: Mapping[str, Any] | None,
         sluids: Callable[[], Mapping[str, int]] = dict,
-        at: clock.Clock = clock.SYSTEM,
+        clock: clock.Clock = clock.SYSTEM,
         uptime_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._who = who
+        self._identity = identity
         self._classify = classify
         self._uptime_s = uptime_s
         self._sluids = sluids
-        self._clock = at
+        self._clock = clock
         before = Cursor.from_state(state)
         self._last_at: datetime | None = None
         self._booted_s: float | None = None
-        self.boot_id = who.boot_id()
+        self.boot_id = identity.boot_id()
         self.rebooted = before is not None and before.boot_id != self.boot_id
         self._first = before is None
         self.cursor = before if before is not None and not self.rebooted else Cursor(boot_id=self.boot_id)
@@ -105,18 +105,18 @@ class KernelLog:
         lines = list(lines)
         self._check_boot()
         now, uptime_s = self._clock.now(), self._uptime_s()
-        booted_s = now.timestamp() - uptime_s if self._who.is_host else self._who.boot_epoch_s()
+        booted_s = now.timestamp() - uptime_s if self._identity.is_host else self._identity.boot_epoch_s()
         if booted_s is None or self._booted_s is None or abs(booted_s - self._booted_s) > STEP_S:
             self._last_at = None  # the wall clock was set
         self._booted_s = booted_s
-        if caught_up and lines and self._who.is_host:
+        if caught_up and lines and self._identity.is_host:
             self._tell_drift(uptime_s, uptime_s - lines[-1].ts_us / 1e6)
         times = _Times(now=now, zero_s=None if booted_s is None else booted_s + self.cursor.drift_s)
-        seen: list[Sighting] = []
+        sightings: list[Sighting] = []
         for line in lines:
-            self._line(line, times, seen)
+            self._line(line, times, sightings)
         self.cursor.place = place
-        return seen
+        return sightings
 
     def _tell_drift(self, uptime_s: float, seen_s: float) -> None:
         """Of what the kernel's clock is seen to lag, the least is nearest the truth: the rest is how long the line waited for us.
@@ -133,7 +133,7 @@ class KernelLog:
         return dict(vars(self.cursor))
 
     def _check_boot(self) -> None:
-        boot_id = self._who.boot_id()
+        boot_id = self._identity.boot_id()
         if boot_id != self.boot_id:
             self.boot_id = boot_id
             self.rebooted = True
@@ -146,7 +146,7 @@ class KernelLog:
         self._last_at = at if self._last_at is None else max(self._last_at, at)
         return self._last_at
 
-    def _line(self, line: kmsg.Line, times: _Times, seen: list[Sighting]) -> None:
+    def _line(self, line: kmsg.Line, times: _Times, sightings: list[Sighting]) -> None:
         self.lines_total += 1
         if line.seq >= 0:
             if line.seq <= self.cursor.seq:
@@ -154,13 +154,13 @@ class KernelLog:
             if line.seq != self.cursor.seq + 1:
                 missed = self._missed(line.seq)
                 if missed:
-                    seen.append(self._overrun(line.seq, missed, times.now))
+                    sightings.append(self._overrun(line.seq, missed, times.now))
             self.cursor.seq = line.seq
         if line.facility != kmsg.KERNEL_FACILITY:
             return
         found = self._classify(line.text, line.ts_us / 1e6)
         if found is not None:
-            seen.append(self._sighting(found, line, times))
+            sightings.append(self._sighting(found, line, times))
 
     def _missed(self, seq: int) -> int:
         if self.cursor.seq >= 0:

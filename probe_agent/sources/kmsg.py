@@ -166,10 +166,10 @@ class KmsgFile:
             self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
             return False
-        told = os.fstat(self._fd)
-        self._inode, self._rest = told.st_ino, b""
-        hinted = int(self._hint.get("offset", 0)) if self._hint.get("inode") == told.st_ino else 0
-        self._offset = hinted if hinted <= told.st_size and self._at_line_start(hinted) else 0
+        file_stat = os.fstat(self._fd)
+        self._inode, self._rest = file_stat.st_ino, b""
+        hinted = int(self._hint.get("offset", 0)) if self._hint.get("inode") == file_stat.st_ino else 0
+        self._offset = hinted if hinted <= file_stat.st_size and self._at_line_start(hinted) else 0
         self._hint = {}
         return True
 

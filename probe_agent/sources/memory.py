@@ -27,8 +27,8 @@ def parse(raw: Mapping[str, Any]) -> dict[str, int]:
 
 
 def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Context) -> Judgement:
-    told = parse(raw)
-    total = told.get("MemTotal")
+    meminfo = parse(raw)
+    total = meminfo.get("MemTotal")
     if total is None:
         return Judgement(unknown=frozenset({"*"}), memory=memory, state="unreadable")
     best = total if context.relearn else max(total, int(memory.get("most_bytes", 0)))
@@ -47,7 +47,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Con
             )
         )
     counters = baseline.Baseline.of(memory, context.boot_id)
-    moved = counters.move("hardware_corrupted", told.get("HardwareCorrupted"))
+    moved = counters.move("hardware_corrupted", meminfo.get("HardwareCorrupted"))
     edges: tuple[Edge, ...] = ()
     if moved is not None and moved.delta and not moved.was_reset:
         edges = (_corrupted(moved),)

@@ -78,13 +78,15 @@ def _gone(
 ) -> list[Condition]:
     """Expected mounts that are not in the table, and those that have turned read-only."""
     found: list[Condition] = []
-    for path, told in due.items():
+    for path, entry in due.items():
         mount = table.get(path)
         if streaks.at_least(f"{path}:missing", LASTING, holds=mount is None):
-            found.append(_condition(path, "missing", f"{path} ({told['type']}) is not mounted", told))
-        turned = mount is not None and mount.read_only and not told["read_only"]
+            found.append(_condition(path, "missing", f"{path} ({entry['type']}) is not mounted", entry))
+        turned = mount is not None and mount.read_only and not entry["read_only"]
         if streaks.at_least(f"{path}:read_only", LASTING, holds=turned):
-            found.append(_condition(path, "read_only", f"{path} ({told['type']}) has become read-only", told))
+            found.append(
+                _condition(path, "read_only", f"{path} ({entry['type']}) has become read-only", entry)
+            )
     return found
 
 
@@ -113,13 +115,13 @@ def _silent(
     for path, word in silent.items():
         if streaks.counts.get(f"{path}:silent", 0) < LASTING:
             continue
-        told = _told(table[path])
+        entry = _entry(table[path])
         if word == "hanging":
-            text = f"{path} ({told['type']}) does not answer: a call on it never returned"
-            found.append(_condition(path, "hanging", text, told))
+            text = f"{path} ({entry['type']}) does not answer: a call on it never returned"
+            found.append(_condition(path, "hanging", text, entry))
         else:
-            text = f"{path} ({told['type']}) answers every call with {word}"
-            found.append(_condition(path, "error", text, told))
+            text = f"{path} ({entry['type']}) answers every call with {word}"
+            found.append(_condition(path, "error", text, entry))
     return found
 
 
@@ -138,14 +140,14 @@ def _expected(
     memory: Mapping[str, Any],
     context: polled.Context,
 ) -> dict[str, dict[str, Any]]:
-    """What must be there: the site's list, or what was seen there and is meant to stay.
+    """The mounts that must be there: the site's list, or those found earlier that are meant to stay.
 
     Meant to stay: what fstab names, and network mounts that no automounter may take away again.
     """
     known: dict[str, dict[str, Any]] = {} if context.relearn else dict(memory.get("expected", {}))
     if context.expect_mounts:
         # Read-only from the start is how the site wants it; later turns are told.
-        return {p: known.get(p) or _told(table.get(p)) for p in context.expect_mounts}
+        return {p: known.get(p) or _entry(table.get(p)) for p in context.expect_mounts}
     automounted = [m.path for m in table.values() if m.type == "autofs"]
     listed = _fstab(raw["files"].get(FSTAB, ""))
     for path, mount in table.items():
@@ -155,7 +157,7 @@ def _expected(
             and mount.type != "autofs"
             and (path in listed or (mount.network and not by_autofs))
         ):
-            known[path] = _told(mount)
+            known[path] = _entry(mount)
     return known
 
 
@@ -165,14 +167,14 @@ def _fstab(text: str) -> set[str]:
     return {r[1] for r in rows if len(r) >= 4 and r[1].startswith("/") and "noauto" not in r[3].split(",")}
 
 
-def _told(mount: mounts.Mount | None) -> dict[str, Any]:
+def _entry(mount: mounts.Mount | None) -> dict[str, Any]:
     if mount is None:
         return {"type": "unknown", "read_only": False, "device": ""}
     return {"type": mount.type, "read_only": mount.read_only, "device": mount.device}
 
 
-def _condition(path: str, code: str, message: str, told: Mapping[str, Any]) -> Condition:
-    detail = {"type": told["type"], "from": told["device"]}
+def _condition(path: str, code: str, message: str, entry: Mapping[str, Any]) -> Condition:
+    detail = {"type": entry["type"], "from": entry["device"]}
     return Condition(
         kind="mount", code=code, device=path, severity=records.Severity.HIGH, message=message, detail=detail
     )

@@ -23,14 +23,14 @@ class NodeReach:
 
     def __init__(
         self,
-        who: identity.Identity,
+        identity: identity.Identity,
         started: children.Children,
         *,
         nvml_library: str = "",
         amdsmi_library: str = "",
         deadline_s: float = 5.0,
     ) -> None:
-        self._who = who
+        self._identity = identity
         self._children = started
         self._deadline_s = deadline_s
         self._files = children.Lane(started, "files", _file_child())
@@ -52,7 +52,7 @@ class NodeReach:
     ) -> Mapping[str, Any]:
         request = {
             "op": "read",
-            "root": str(self._who.root),
+            "root": str(self._identity.root),
             "patterns": list(patterns),
             "links": list(links),
             "skip": list(skip),
@@ -65,7 +65,7 @@ class NodeReach:
         So a server that does not answer holds up nothing else for longer than its own deadline, and a healthy
         node starts no process a minute and mount.
         """
-        request = {"op": "touch", "root": str(self._who.root), "path": path}
+        request = {"op": "touch", "root": str(self._identity.root), "path": path}
         if not remote:
             return await self._files.ask(request, deadline_s=self._deadline_s)
         key = f"mount {path}"
@@ -103,7 +103,7 @@ class NodeReach:
 
     def _which(self, name: str) -> str | None:
         """Below the node's root only: this machine's tools say nothing about a directory that plays a node."""
-        found = (self._who.root / d / name for d in _TOOL_DIRECTORIES)
+        found = (self._identity.root / d / name for d in _TOOL_DIRECTORIES)
         return next((str(p) for p in found if os.access(p, os.X_OK)), None)
 
 

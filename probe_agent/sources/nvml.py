@@ -130,8 +130,8 @@ def _absent(
     snapshot: nvml.NvmlSnapshot, inventory: gpus.Inventory, expected: int, well: list[nvml.Gpu]
 ) -> list[Condition]:
     """GPUs that NVML calls lost, and those it does not show any more."""
-    seen = {g.uuid for g in well}
-    gone = [g for g in inventory.gpus if g.uuid not in seen]
+    uuids = {g.uuid for g in well}
+    gone = [g for g in inventory.gpus if g.uuid not in uuids]
     words = {g.uuid: _lost_word(g, snapshot) for g in gone}
     found = [
         Condition(
@@ -167,15 +167,15 @@ def _gone_word(word: str | None) -> str:
     return f"is lost: NVML says {word}" if word else "is gone: NVML does not show it any more"
 
 
-def _short(short: int, expected: int, seen: int) -> Condition:
-    """GPUs that should be there by configuration and were never seen, so they have no name."""
+def _short(short: int, expected: int, present: int) -> Condition:
+    """GPUs that are configured and were never found, so that they have no UUID to name."""
     return Condition(
         kind="gpu_lost",
         code="MISSING",
         device="gpu",
         severity=HIGH,
-        message=f"{short} of {expected} GPUs are not there: NVML shows {seen}",
-        measured=float(seen),
+        message=f"{short} of {expected} GPUs are not there: NVML shows {present}",
+        measured=float(present),
         threshold=float(expected),
         unit="count",
     )
@@ -219,7 +219,7 @@ def _xid_edge(event: Mapping[str, Any], numbers: dict[str, int], context: polled
     key = f"{where}:{code}"
     numbers[key] = numbers.get(key, 0) + 1
     gpu = context.inventory.by_uuid(event.get("uuid"))
-    told = xid.lookup(code)
+    entry = xid.lookup(code)
     return Edge(
         what=Condition(
             kind="xid",
@@ -227,8 +227,8 @@ def _xid_edge(event: Mapping[str, Any], numbers: dict[str, int], context: polled
             device=gpu.device if gpu is not None else str(where),
             gpu_uuid=event.get("uuid"),
             pci_bus_id=event.get("pci_bus_id"),
-            severity=told.severity,
-            message=f"NVML reports Xid {code}: {told.meaning}",
+            severity=entry.severity,
+            message=f"NVML reports Xid {code}: {entry.meaning}",
         ),
         value=f"{where}:{numbers[key]}",
         at=min(context.now, clock.from_epoch_s(float(event["at_s"]))),

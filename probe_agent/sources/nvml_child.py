@@ -104,10 +104,10 @@ def main() -> int:
             return 0
         events.drain()
         links = bool(json.loads(line).get("links", True))
-        told = nvml.to_json(nvml_snapshot.read_here(library, links=links, known=known))
+        snapshot = nvml.to_json(nvml_snapshot.read_here(library, links=links, known=known))
         # Once more: a GPU that died while it was read has its Xid in the same answer.
         events.drain()
-        answer = {"snapshot": told, "xids": events.xids, "events": events.state, "links": links}
+        answer = {"snapshot": snapshot, "xids": events.xids, "events": events.state, "links": links}
         events.xids = []
         sys.stdout.write(json.dumps(answer, separators=(",", ":")) + "\n")
         sys.stdout.flush()

@@ -67,7 +67,7 @@ class _Desk:
     def happened(
         self, kind: str, code: str, severity: records.Severity, moved: baseline.Move, what: str
     ) -> None:
-        told = self.condition(
+        condition = self.condition(
             kind,
             code,
             severity,
@@ -77,7 +77,9 @@ class _Desk:
             detail={"total": moved.value},
         )
         latches = severity is HIGH
-        self.found.edges.append(Edge(what=told, latches=latches, value=f"{self.gpu.uuid}:{moved.position}"))
+        self.found.edges.append(
+            Edge(what=condition, latches=latches, value=f"{self.gpu.uuid}:{moved.position}")
+        )
 
 
 def judge(

@@ -96,12 +96,12 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Con
         best[device.address] = _better(best.get(device.address, {}), device)
         present += _link(device, best[device.address], streaks, context)
         edges += _errors(device, counters, context)
-    seen = {d.address for d in devices}
-    for address, told in best.items():
-        gone = address not in seen and not _by_nvml(told["what"], context)
+    addresses = {d.address for d in devices}
+    for address, link in best.items():
+        gone = address not in addresses and not _by_nvml(link["what"], context)
         if streaks.at_least(f"{address}:gone", LASTING, holds=gone):
             text = f"{address} is gone from the PCIe bus"
-            present.append(_condition(address, told["what"], "pcie_link", "missing", HIGH, text, context))
+            present.append(_condition(address, link["what"], "pcie_link", "missing", HIGH, text, context))
     return Judgement(
         present=tuple(present),
         edges=tuple(edges),
@@ -110,7 +110,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Con
             "counters": counters.values,
             "streaks": streaks.counts,
             "best": best,
-            "known": {a: w for a, w in raw["known"].items() if a in seen or not raw["scanned"]},
+            "known": {a: w for a, w in raw["known"].items() if a in addresses or not raw["scanned"]},
             "round": (int(memory.get("round", 0)) + 1) % _RESCAN,
         },
         state="ok" if devices or best else "absent",

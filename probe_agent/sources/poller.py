@@ -45,26 +45,26 @@ class Poller:
         *,
         sources: Sequence[polled.Polled],
         reach: polled.Reach,
-        who: identity.Identity,
-        taken: intake.Intake,
-        standing: faults.Faults,
-        queue: spool.Spool,
+        identity: identity.Identity,
+        intake: intake.Intake,
+        faults: faults.Faults,
+        spool: spool.Spool,
         watch: self_watch.SelfWatch,
         context: Callable[[bool, bool, bool], polled.Context],
         on_change: Callable[[], None],
-        at: clock.Clock = clock.SYSTEM,
+        clock: clock.Clock = clock.SYSTEM,
     ) -> None:
-        """`context(closely, relearn, cleared)` makes the judges' context; `on_change` is told when what stands has changed."""
+        """`context(closely, relearn, cleared)` makes the judges' context; `on_change` is called when the active faults have changed."""
         self._sources = tuple(sources)
         self._reach = reach
-        self._who = who
-        self._intake = taken
-        self._faults = standing
-        self._spool = queue
+        self._identity = identity
+        self._intake = intake
+        self._faults = faults
+        self._spool = spool
         self._watch = watch
         self._context = context
         self._on_change = on_change
-        self._clock = at
+        self._clock = clock
         self._trackers: dict[str, conditions.Tracker] = {}
         self._memory: dict[str, Mapping[str, Any]] = {}
         self._quiet: dict[str, _Quiet] = {}
@@ -132,24 +132,24 @@ class Poller:
         now = self._clock.now()
 
         def event_id(position: str) -> Any:
-            return records.make_event_id(self._who.cluster, self._who.node, source.source, position)
+            return records.make_event_id(self._identity.cluster, self._identity.node, source.source, position)
 
         before = self._faults.rows().keys()
-        seen, _ = tracker.observe(judged, at=now, event_id=event_id)
+        sightings, _ = tracker.observe(judged, at=now, event_id=event_id)
         over = self._faults.observe(source.name, judged, tracker.active.values(), now)
-        seen += [faults.recovery(f, source.source, tracker.boot_id, now) for f in over]
+        sightings += [faults.recovery(f, source.source, tracker.boot_id, now) for f in over]
         changed = self._faults.rows().keys() != before
         memory = dict(judged.memory)
         states: dict[str, Any] = {}
         if _lasting(memory) != _lasting(self._memory.get(source.name, {})):
             states[f"memory:{source.name}"] = memory
         self._memory[source.name] = memory
-        if seen:
+        if sightings:
             states[f"tracker:{source.name}"] = tracker.to_state()
         if changed:
             states["faults"] = self._faults.to_state()
-        if seen or states:
-            self._intake.take(seen, states)
+        if sightings or states:
+            self._intake.take(sightings, states)
         if changed:
             self._on_change()
 
@@ -159,7 +159,7 @@ class Poller:
         return self._memory[source.name]
 
     def _tracker_of(self, source: polled.Polled) -> conditions.Tracker:
-        boot_id = self._who.boot_id()
+        boot_id = self._identity.boot_id()
         known = self._trackers.get(source.name)
         if known is None or known.boot_id != boot_id:
             state = self._spool.state(f"tracker:{source.name}")

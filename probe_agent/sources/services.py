@@ -31,14 +31,14 @@ _RUNNING = {"active", "reloading"}
 
 
 async def read(reach: polled.Reach, _: Mapping[str, Any], context: polled.Context) -> Mapping[str, Any]:
-    """What systemd says; else the names of the running processes, where the site expects some."""
+    """The answer of systemd; without one the names of the running processes, where the site expects services."""
     wanted = context.expect_services or tuple(KNOWN)
     # The directory exists exactly where systemd is process 1 (sd_booted(3)).
     managed = await reach.files([], links=["/run/systemd/system"])
     if "/run/systemd/system" in managed["errors"]:
-        told = await reach.command("systemctl", "show", f"--property={_FIELDS}", "--no-pager", *wanted)
-        if told is not None and told.returncode == 0:
-            return {"units": told.stdout.decode("utf-8", "replace")}
+        result = await reach.command("systemctl", "show", f"--property={_FIELDS}", "--no-pager", *wanted)
+        if result is not None and result.returncode == 0:
+            return {"units": result.stdout.decode("utf-8", "replace")}
     if not context.expect_services:
         return {}
     return {"processes": await reach.files(["/proc/[0-9]*/comm"])}
@@ -81,14 +81,14 @@ def _by_name(runs: bool) -> tuple[bool, str, int | None]:
 
 def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Context) -> Judgement:
     """A service that once ran (or that the site expects) and runs no more."""
-    told = parse(raw, context.expect_services)
+    units = parse(raw, context.expect_services)
     streaks = baseline.Streaks(counts=dict(memory.get("streaks", {})))
     counters = baseline.Baseline.of(memory, context.boot_id)
     learned = set() if context.relearn else set(memory.get("learned", ()))
-    learned |= {name for name, (runs, _, _) in told.items() if runs} | set(context.expect_services)
+    learned |= {name for name, (runs, _, _) in units.items() if runs} | set(context.expect_services)
     present: list[Condition] = []
     edges: list[Edge] = []
-    for name, (runs, word, restarts) in told.items():
+    for name, (runs, word, restarts) in units.items():
         if streaks.at_least(name, LASTING, holds=name in learned and not runs):
             present.append(_condition(name, "down", KNOWN.get(name, LOW), f"{name} does not run ({word})"))
         moved = counters.move(name, restarts)
@@ -97,14 +97,14 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Con
                 name, "restarted", INFO, f"{name} was restarted by systemd, {moved.value} times since boot"
             )
             edges.append(Edge(what=what, value=moved.position, latches=False))
-    unknown = frozenset(learned - set(told))
+    unknown = frozenset(learned - set(units))
     kept = {
         "boot_id": context.boot_id,
         "learned": sorted(learned),
         "streaks": streaks.counts,
         "counters": counters.values,
     }
-    state = "ok" if told else "absent"
+    state = "ok" if units else "absent"
     return Judgement(present=tuple(present), edges=tuple(edges), unknown=unknown, memory=kept, state=state)
 
 

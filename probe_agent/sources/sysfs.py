@@ -28,10 +28,10 @@ def as_number(word: str | None) -> int | None:
 def matching(raw: Mapping[str, Any], pattern: str) -> Iterator[tuple[str, ...]]:
     """The groups of every path, read or failed, that matches the regular expression whole; each once, in order."""
     paths = re.compile(pattern)
-    seen: dict[tuple[str, ...], None] = {}
+    groups: dict[tuple[str, ...], None] = {}
     for group in ("files", "errors", "links"):
         for path in raw[group]:
             found = paths.fullmatch(path)
             if found is not None:
-                seen[found.groups()] = None
-    return iter(sorted(seen))
+                groups[found.groups()] = None
+    return iter(sorted(groups))

@@ -52,19 +52,19 @@ def event_item(event: records.HealthEvent, *, still_open: bool = False) -> spool
     )
 
 
-def key_of(seen: sighting.Sighting) -> Hashable:
+def key_of(sighting: sighting.Sighting) -> Hashable:
     """What makes two sightings equal."""
     return (
-        seen.source,
-        seen.kind,
-        seen.code,
-        seen.severity,
-        seen.device,
-        seen.pci_bus_id,
-        seen.gpu_uuid,
-        seen.pid,
-        seen.process,
-        seen.job_id,
+        sighting.source,
+        sighting.kind,
+        sighting.code,
+        sighting.severity,
+        sighting.device,
+        sighting.pci_bus_id,
+        sighting.gpu_uuid,
+        sighting.pid,
+        sighting.process,
+        sighting.job_id,
     )
 
 
@@ -78,25 +78,25 @@ class Coalescer:
 
     def add(
         self,
-        seen: sighting.Sighting,
+        sighting: sighting.Sighting,
         make: Callable[[sighting.Sighting], records.HealthEvent],
         *,
         now_s: float,
     ) -> tuple[list[spool.Item], records.HealthEvent | None]:
-        """Items ready because of `seen`, and its event; None when it was folded.
+        """The items that `sighting` makes ready, and its event; no event (None) when it was folded.
 
         `make` builds the event and is not called for most of a storm: a folded sighting is a counter.
         """
-        if seen.stream_s is None:
-            event = make(seen)
+        if sighting.stream_s is None:
+            event = make(sighting)
             return [event_item(event)], event
-        key = key_of(seen)
-        bucket = int(seen.stream_s // self._window_s)
+        key = key_of(sighting)
+        bucket = int(sighting.stream_s // self._window_s)
         fold = self._folds.get(key)
         if fold is not None and fold.bucket == bucket:
-            self._fold(fold, seen, make)
+            self._fold(fold, sighting, make)
             return [], None
-        event = make(seen)
+        event = make(sighting)
         ready = [event_item(event)]
         if fold is not None and fold.tail is not None:
             ready.insert(0, fold.item(still_open=False))
@@ -129,12 +129,15 @@ class Coalescer:
         return folded
 
     def _fold(
-        self, fold: _Fold, seen: sighting.Sighting, make: Callable[[sighting.Sighting], records.HealthEvent]
+        self,
+        fold: _Fold,
+        sighting: sighting.Sighting,
+        make: Callable[[sighting.Sighting], records.HealthEvent],
     ) -> None:
         if fold.tail is None:
-            fold.tail, fold.count = make(seen), 0
+            fold.tail, fold.count = make(sighting), 0
         else:
-            self._folded += seen.count
-        fold.count += seen.count
-        fold.last_at = seen.at if fold.last_at is None else max(fold.last_at, seen.at)
+            self._folded += sighting.count
+        fold.count += sighting.count
+        fold.last_at = sighting.at if fold.last_at is None else max(fold.last_at, sighting.at)
         fold.dirty = True

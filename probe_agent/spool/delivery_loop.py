@@ -71,25 +71,25 @@ class DeliveryLoop:
         self,
         *,
         door: Callable[[], Door] | None,
-        queue: spool.Spool,
-        taken: intake.Intake,
+        spool: spool.Spool,
+        intake: intake.Intake,
         heartbeat: Callable[[], records.AgentHeartbeat],
         beat_s: Callable[[], float],
         on_request: Callable[[delivery.Request], None],
-        at: clock.Clock = clock.SYSTEM,
+        clock: clock.Clock = clock.SYSTEM,
     ) -> None:
         """`door` makes a Delivery; None = no database is configured and everything stays in the spool."""
         self._make_door = door
         self._door: Door | None = None
-        self._spool = queue
-        self._intake = taken
+        self._spool = spool
+        self._intake = intake
         self._heartbeat = heartbeat
         self._beat_s = beat_s
         self._on_request = on_request
-        self._clock = at
+        self._clock = clock
         self._failures = 0
         self._beaten_s = -math.inf
-        self._seen: OrderedDict[uuid.UUID, bool] = OrderedDict()
+        self._request_ids: OrderedDict[uuid.UUID, bool] = OrderedDict()
         self._to_acknowledge: set[uuid.UUID] = set()
         self.error: str | None = None if door is not None else "no database is configured"
         self.delivered_at: datetime | None = None
@@ -194,11 +194,11 @@ class DeliveryLoop:
         self.delivered_total += len(load.items)
         self.duplicates_total += ack.duplicates
         for request in ack.requests:
-            if request.request_id not in self._seen:
-                self._seen[request.request_id] = True
+            if request.request_id not in self._request_ids:
+                self._request_ids[request.request_id] = True
                 self._begin(request)
-        while len(self._seen) > _REMEMBERED_REQUESTS:
-            self._seen.popitem(last=False)
+        while len(self._request_ids) > _REMEMBERED_REQUESTS:
+            self._request_ids.popitem(last=False)
 
     def _begin(self, request: delivery.Request) -> None:
         """Hand a request over; whatever it does wrong ends neither delivery nor the agent."""

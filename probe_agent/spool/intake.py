@@ -21,36 +21,36 @@ class Intake:
     def __init__(
         self,
         *,
-        who: identity.Identity,
-        queue: spool.Spool,
-        standing: faults.Faults,
-        at: clock.Clock = clock.SYSTEM,
+        identity: identity.Identity,
+        spool: spool.Spool,
+        faults: faults.Faults,
+        clock: clock.Clock = clock.SYSTEM,
     ) -> None:
-        self._who = who
-        self._spool = queue
-        self._faults = standing
-        self._clock = at
+        self._identity = identity
+        self._spool = spool
+        self._faults = faults
+        self._clock = clock
         self._folds = coalesce.Coalescer()
         self._drops_told_s = 0.0
-        self.inventory = gpus.Inventory.from_state(queue.state("gpus"))
+        self.inventory = gpus.Inventory.from_state(spool.state("gpus"))
         self.arrived = asyncio.Event()
         """Set when something waits for delivery."""
         self.urgent = asyncio.Event()
         """Set when something of high severity does."""
 
     def take(
-        self, seen: Iterable[sighting.Sighting], states: Mapping[str, Any] | None = None
+        self, sightings: Iterable[sighting.Sighting], states: Mapping[str, Any] | None = None
     ) -> list[records.HealthEvent]:
-        """Store what was seen together with the state that explains it; returns the events that were not folded."""
+        """Store the sightings together with the state that explains them; returns the events that were not folded."""
         now, now_s = self._clock.now(), self._clock.monotonic_s()
         items: list[spool.Item] = []
         events: list[records.HealthEvent] = []
         changed = False
 
         def make(one: sighting.Sighting) -> records.HealthEvent:
-            return sighting.to_event(one, who=self._who, inventory=self.inventory, observed_at=now)
+            return sighting.to_event(one, identity=self._identity, inventory=self.inventory, observed_at=now)
 
-        for one in seen:
+        for one in sightings:
             ready, event = self._folds.add(one, make, now_s=now_s)
             items += ready
             if event is not None:
@@ -102,12 +102,12 @@ class Intake:
             return
         self._drops_told_s = now_s
         self._spool.dropped_unreported = 0
-        told = self._drop_event(dropped)
-        self._spool.commit(spool.Write(items=[coalesce.event_item(told)]))
+        event = self._drop_event(dropped)
+        self._spool.commit(spool.Write(items=[coalesce.event_item(event)]))
 
     def _drop_event(self, dropped: int) -> records.HealthEvent:
-        boot_id = self._who.boot_id()
-        seen = sighting.Sighting(
+        boot_id = self._identity.boot_id()
+        drops = sighting.Sighting(
             source="agent",
             position=f"{boot_id}:dropped:{self._spool.totals.dropped}",
             at=self._clock.now(),
@@ -119,4 +119,6 @@ class Intake:
             unit="count",
             detail={"dropped_total": self._spool.totals.dropped},
         )
-        return sighting.to_event(seen, who=self._who, inventory=self.inventory, observed_at=self._clock.now())
+        return sighting.to_event(
+            drops, identity=self._identity, inventory=self.inventory, observed_at=self._clock.now()
+        )

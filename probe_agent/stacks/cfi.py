@@ -1,7 +1,7 @@
 """How a function's caller is found: the tables that compilers put into `.eh_frame`, and the programs in them.
 
 Sources: Linux Standard Base 5.0 (Exception Frames), DWARF 5 section 6.4, System V ABI for x86-64. The tables are users'
-files: whatever is wrong in one raises one of elf.LIES; Unknown is what cannot be told from what is known.
+files: whatever is wrong in one raises one of elf.PARSE_ERRORS; Unknown is raised where they do not give the caller.
 """
 
 from __future__ import annotations

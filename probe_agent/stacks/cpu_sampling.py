@@ -23,32 +23,32 @@ _COUNTED = ("samples", "evaluating", "interpreter", "elsewhere", "unknown")
 
 
 async def look(
-    started: children.Children,
+    children: children.Children,
     pid: int,
     owner: tuple[int, int],
     first: Mapping[str, Any],
     *,
     inside: int | None = None,
 ) -> dict[str, Any]:
-    """`{"holds_gil", "moved", "ran"}` of the main thread whose first stack is `first`; `ran_error` says why not counted.
+    """`{"holds_gil", "moved", "ran"}` of the main thread whose first stack is `first`; `ran_error`: why nothing was counted.
 
     `holds_gil`: in both stacks; `moved`: its Python frames have changed; `ran`: see perf_child.
     """
-    said: dict[str, Any] = {}
-    counted = await _counted(started, pid, owner)
+    sample: dict[str, Any] = {}
+    counted = await _counted(children, pid, owner)
     if isinstance(counted, str):
-        said["ran_error"] = counted
+        sample["ran_error"] = counted
     else:
-        said["ran"] = counted
+        sample["ran"] = counted
     later: Mapping[str, Any] = {}
     for _ in range(MORE_STACKS if isinstance(counted, str) else 1):
-        later = await pyspy.stacks(started, pid, inside=inside)
+        later = await pyspy.stacks(children, pid, inside=inside)
         if later.get("stack") != first.get("stack"):
             break
     # A stack that could not be taken is neither progress nor proof that the GIL is still held.
-    said["moved"] = bool(later.get("stack")) and later["stack"] != first.get("stack")
-    said["holds_gil"] = bool(later.get("holds_gil")) if "stack" in later else None
-    return said
+    sample["moved"] = bool(later.get("stack")) and later["stack"] != first.get("stack")
+    sample["holds_gil"] = bool(later.get("holds_gil")) if "stack" in later else None
+    return sample
 
 
 async def _counted(started: children.Children, pid: int, owner: tuple[int, int]) -> dict[str, Any] | str:
@@ -57,10 +57,10 @@ async def _counted(started: children.Children, pid: int, owner: tuple[int, int])
         done = await started.run(
             f"perf {pid}", _CHILD, deadline_s=DEADLINE_S, stdin=json.dumps(asked).encode()
         )
-        told = json.loads(done.stdout)
-        if "refused" in told:
-            return sanitize.clean(str(told["refused"]), 200)
-        found: dict[str, Any] = {name: int(told[name]) for name in _COUNTED}
-        return found | {"where": sanitize.clean(str(told["where"]), 100)}
+        reply = json.loads(done.stdout)
+        if "refused" in reply:
+            return sanitize.clean(str(reply["refused"]), 200)
+        found: dict[str, Any] = {name: int(reply[name]) for name in _COUNTED}
+        return found | {"where": sanitize.clean(str(reply["where"]), 100)}
     except (children.ChildFailed, ValueError, KeyError, TypeError) as exc:
         return sanitize.clean(f"{type(exc).__name__}: {exc}", 200)

@@ -19,29 +19,29 @@ _HASH = re.compile(r"::h[0-9a-f]{16}$")
 
 
 def demangler() -> Callable[[str], str]:
-    """Says what a mangled name stands for, or the name itself where that is not known."""
+    """Returns a function that demangles a name; it returns the name itself where that fails."""
     for library in _LIBRARIES:
         with contextlib.suppress(OSError, AttributeError):
             loaded = ctypes.CDLL(library)
-            spoken = loaded["__cxa_demangle"]
-            spoken.restype = ctypes.c_void_p
-            spoken.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+            demangle = loaded["__cxa_demangle"]
+            demangle.restype = ctypes.c_void_p
+            demangle.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
             free = ctypes.CDLL(None).free
             free.argtypes = (ctypes.c_void_p,)
-            return lambda name: _spoken(name, spoken, free)
+            return lambda name: _demangled(name, demangle, free)
     return lambda name: name
 
 
-def _spoken(name: str, spoken: Callable[..., int | None], free: Callable[[int], None]) -> str:
+def _demangled(name: str, demangle: Callable[..., int | None], free: Callable[[int], None]) -> str:
     if not name.startswith("_Z") or len(name) > _MAX_MANGLED:
         return name
-    told = spoken(name.encode("utf-8", "replace"), None, None, None)
-    if not told:
+    buffer = demangle(name.encode("utf-8", "replace"), None, None, None)
+    if not buffer:
         return name
     try:
-        return ctypes.string_at(told)[: 1 << 16].decode("utf-8", "replace")
+        return ctypes.string_at(buffer)[: 1 << 16].decode("utf-8", "replace")
     finally:
-        free(told)
+        free(buffer)
 
 
 def readable(name: str) -> str:

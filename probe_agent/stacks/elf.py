@@ -1,7 +1,7 @@
-"""What an ELF file says of itself: where it is loaded, what its functions are called, where the interpreter's loop is.
+"""What an ELF file records: where it is loaded, what its functions are called, where the interpreter's loop is.
 
 The files are users': only read, piece by piece and boundedly, never mapped into memory. A file that is not what it says
-it is raises one of LIES, which every reader of one has to expect.
+it is raises one of PARSE_ERRORS, which every reader of one has to expect.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-LIES = (ValueError, IndexError, KeyError, OverflowError, struct.error, MemoryError)
-"""What reading a file that lies about itself raises."""
+PARSE_ERRORS = (ValueError, IndexError, KeyError, OverflowError, struct.error, MemoryError)
+"""What reading a broken or hostile file raises."""
 EVALUATING = b"_PyEval_EvalFrameDefault"
 """The function of CPython (all versions since 3.6) in which Python code runs; compilers split parts off it."""
 _INTERPRETER = re.compile(r"/(python[0-9.]*[a-z]*|libpython[^/]*)$")
@@ -116,7 +116,7 @@ class Image:
 
 
 def parse(read: Callable[[int, int], bytes]) -> Image:
-    """The image in a file; raises one of LIES where it is none."""
+    """The image in a file; raises one of PARSE_ERRORS where it is none."""
     header = read(0, 64)
     if header[:6] != b"\x7fELF\x02\x01":
         raise ValueError("not a 64-bit little-endian ELF file")
@@ -138,11 +138,11 @@ def parse(read: Callable[[int, int], bytes]) -> Image:
 
 
 def opened(path: str, inode: int = 0) -> Image:
-    """The image in a file that stays open; raises OSError, or one of LIES where it is none or another (`inode`)."""
+    """The image in a file that stays open; raises OSError, or one of PARSE_ERRORS where it is no image or not the file `inode`."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
-        told = os.fstat(fd)
-        if not stat.S_ISREG(told.st_mode) or inode not in {0, told.st_ino}:
+        file_stat = os.fstat(fd)
+        if not stat.S_ISREG(file_stat.st_mode) or inode not in {0, file_stat.st_ino}:
             raise ValueError("not the file that is mapped")  # noqa: TRY301
         return parse(lambda offset, most: _pread(fd, offset, most))
     except BaseException:
@@ -158,7 +158,7 @@ def _pread(fd: int, offset: int, most: int) -> bytes:
 
 
 def in_memory(data: bytes) -> Image:
-    """The image in these bytes, e.g. the vDSO's; raises one of LIES where it is none."""
+    """The image in these bytes, e.g. the vDSO's; raises one of PARSE_ERRORS where it is none."""
     return parse(lambda offset, most: data[offset : offset + most])
 
 
@@ -189,10 +189,10 @@ def mappings(maps: str) -> list[Region]:
 
 
 def evaluating(image: Image) -> list[tuple[int, int]]:
-    """File offsets [from, to) of the interpreter's loop; empty where it is not told."""
+    """File offsets [from, to) of the interpreter's loop; empty where the file does not name it."""
     try:
         return list(_ranges(image))
-    except LIES:
+    except PARSE_ERRORS:
         return []
 
 
@@ -271,5 +271,5 @@ def _weigh(
     name = image.name(names, head & 0xFFFFFFFF).decode("utf-8", "replace")
     plain = name.lstrip("_")
     if plain:
-        told = (len(name) - len(plain), int(binding == 0), len(name), name)
-        best[key] = min(best.get(key, told), told)
+        weight = (len(name) - len(plain), int(binding == 0), len(name), name)
+        best[key] = min(best.get(key, weight), weight)

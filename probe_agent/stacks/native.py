@@ -28,8 +28,8 @@ async def look(
     asked = {"ranks": list(ranks.items()), "uid": owner[0], "gid": owner[1]}
     try:
         done = await started.run("native", _CHILD, deadline_s=DEADLINE_S, stdin=json.dumps(asked).encode())
-        told = json.loads(done.stdout)
-        return {pid: _entry(told[str(pid)]) for pid in ranks}
+        reply = json.loads(done.stdout)
+        return {pid: _entry(reply[str(pid)]) for pid in ranks}
     except (children.ChildFailed, ValueError, KeyError, TypeError, AttributeError) as exc:
         why = sanitize.clean(f"{type(exc).__name__}: {exc}", 200)
         return {pid: {"native_error": why} for pid in ranks}

@@ -91,10 +91,10 @@ def take(pid: int, uid: int, before: int | None) -> Taken:
                 raise collect_child.Refused("not a process of the job's user")  # noqa: TRY301
             taken = Taken(pid=pid, memory=memory, regions=elf.mappings(_text(home, "maps", _MAX_MAPS_BYTES)))
             for _ in range(_TRIES):
-                told = sleeps.parse(_text(home, f"task/{pid}/status"))
-                if before is not None and told != before:
+                sleep = sleeps.parse(_text(home, f"task/{pid}/status"))
+                if before is not None and sleep != before:
                     raise collect_child.Refused("it went on after its Python stack was taken")  # noqa: TRY301
-                if _asleep(home, taken) and told == sleeps.parse(_text(home, f"task/{pid}/status")):
+                if _asleep(home, taken) and sleep == sleeps.parse(_text(home, f"task/{pid}/status")):
                     return taken
                 time.sleep(0.01)
             if before is not None:
@@ -103,7 +103,7 @@ def take(pid: int, uid: int, before: int | None) -> Taken:
             taken.ring = perf_event.opened(
                 pid,
                 per_s=99,
-                told=perf_event.REGISTERS | perf_event.STACK,
+                sample_type=perf_event.REGISTERS | perf_event.STACK,
                 stack_bytes=SAMPLED_STACK_BYTES,
                 pages=_RING_PAGES,
             )
@@ -140,7 +140,7 @@ class Files:
         key = (taken.pid, region.path, region.inode)
         if key not in self.by_place:
             self.by_place[key] = None
-            with contextlib.suppress(OSError, *elf.LIES):
+            with contextlib.suppress(OSError, *elf.PARSE_ERRORS):
                 self.by_place[key] = self._open(taken, region)
         return self.by_place[key]
 
@@ -152,16 +152,16 @@ class Files:
         # After a chroot the kernel names files by where they are for us.
         for path in (f"/proc/{taken.pid}/root{region.path}", region.path):
             with contextlib.suppress(OSError):
-                told = os.stat(path)  # noqa: PTH116
-                if told.st_ino == region.inode:
-                    return self._once(path, told)
+                file_stat = os.stat(path)  # noqa: PTH116
+                if file_stat.st_ino == region.inode:
+                    return self._once(path, file_stat)
         return None
 
-    def _once(self, path: str, told: os.stat_result) -> elf.Image | None:
-        inode = (told.st_dev, told.st_ino)
+    def _once(self, path: str, file_stat: os.stat_result) -> elf.Image | None:
+        inode = (file_stat.st_dev, file_stat.st_ino)
         if inode not in self.by_inode:
             self.by_inode[inode] = None
-            self.by_inode[inode] = elf.opened(path, told.st_ino)
+            self.by_inode[inode] = elf.opened(path, file_stat.st_ino)
         return self.by_inode[inode]
 
     def loop(self, taken: Taken, region: elf.Region) -> list[tuple[int, int]] | None:
@@ -201,8 +201,8 @@ def _shape(walk: unwind.Walk) -> tuple[object, ...]:
     return (walk.reached, *((f.region.path, _start(f) or f.at) for f in walk.frames))
 
 
-def told(walks: dict[int, unwind.Walk]) -> dict[str, dict[str, Any]]:
-    """The answer, with the names of the functions."""
+def to_reply(walks: dict[int, unwind.Walk]) -> dict[str, dict[str, Any]]:
+    """The reply by pid, with the names of the functions."""
     places: dict[int, tuple[elf.Image, set[tuple[int, int | None]]]] = {}
     for frame in (f for walk in walks.values() for f in walk.frames):
         if frame.image is not None:
@@ -210,12 +210,12 @@ def told(walks: dict[int, unwind.Walk]) -> dict[str, dict[str, Any]]:
     names: dict[int, dict[int, str]] = {}
     for key, (image, wanted) in places.items():
         names[key] = {}
-        with contextlib.suppress(OSError, *elf.LIES):
+        with contextlib.suppress(OSError, *elf.PARSE_ERRORS):
             names[key] = elf.named(image, wanted)
-    spoken = demangle.demangler()
+    demangler = demangle.demangler()
     answer: dict[str, dict[str, Any]] = {}
     for pid, walk in walks.items():
-        frames = [_frame(f, names.get(id(f.image), {}).get(f.at), spoken) for f in walk.frames]
+        frames = [_frame(f, names.get(id(f.image), {}).get(f.at), demangler) for f in walk.frames]
         while walk.reached and len(frames) > 1 and _GLUE.match(frames[-1]["function"]):
             frames.pop()
         answer[str(pid)] = {"native": frames} if walk.reached or frames else {}
@@ -228,8 +228,8 @@ def _start(frame: unwind.Frame) -> int | None:
     return frame.extent[0] if frame.extent is not None else None
 
 
-def _frame(frame: unwind.Frame, name: str | None, spoken: Any) -> dict[str, Any]:
-    function = demangle.readable(spoken(name)) if name else f"+{_start(frame) or frame.at:#x}"
+def _frame(frame: unwind.Frame, name: str | None, demangler: Any) -> dict[str, Any]:
+    function = demangle.readable(demangler(name)) if name else f"+{_start(frame) or frame.at:#x}"
     file = sanitize.clean(PurePath(frame.region.path).name, 100)
     found: dict[str, Any] = {"function": function, "file": file, "line": 0}
     return found | {"scanned": True} if frame.scanned else found
@@ -247,7 +247,7 @@ def look(ranks: Sequence[tuple[int, int | None]], uid: int, gid: int) -> dict[st
             taken.append(take(pid, uid, before))
         except collect_child.Refused as exc:
             answer[str(pid)] = {"native_error": str(exc)}
-        except (OSError, *elf.LIES) as exc:
+        except (OSError, *elf.PARSE_ERRORS) as exc:
             answer[str(pid)] = {"native_error": _why(exc)}
     collect_child.become(uid, gid)
     collect_child.limit(cpu_s=10)
@@ -261,7 +261,7 @@ def look(ranks: Sequence[tuple[int, int | None]], uid: int, gid: int) -> dict[st
             walks[one.pid] = unwind.Walk(frames=(), reached=False, why="no time was left for it")
         else:
             walks[one.pid] = followed(one, files)
-    return answer | told(walks)
+    return answer | to_reply(walks)
 
 
 def _why(exc: BaseException) -> str:

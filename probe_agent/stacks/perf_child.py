@@ -34,10 +34,10 @@ def goes_on(passed_s: float, samples: int) -> bool:
     return samples < wanted and passed_s < LONGEST_S
 
 
-def told(
+def counted_where(
     addresses: Sequence[int], known: Sequence[elf.Region], loops: Mapping[str, Sequence[tuple[int, int]]]
 ) -> dict[str, Any]:
-    """The answer: how many counters lie where; `loops` holds the interpreter's loop per file."""
+    """The reply: how many program counters lie where; `loops` has the offsets of the interpreter's loop by file."""
     counted: Counter[str] = Counter()
     files: Counter[str] = Counter()
     for address in addresses:
@@ -58,7 +58,7 @@ def told(
 
 
 def look(tid: int, uid: int, gid: int) -> dict[str, Any]:
-    """Samples the thread and says where it was; from half-way on as the job's user."""
+    """Sample the thread and count where it was. Opening the counter needs root; all else runs as the job's user."""
     ring = perf_event.opened(tid, per_s=PER_S)
     try:
         collect_child.become(uid, gid)
@@ -73,14 +73,14 @@ def look(tid: int, uid: int, gid: int) -> dict[str, Any]:
         known = elf.mappings(handle.read(8 << 20))
     program = os.readlink(f"/proc/{tid}/exe")  # noqa: PTH115
     python = {m.path for m in known if m.executable and (m.path == program or elf.is_interpreter(m.path))}
-    return told(addresses, known, {path: _loop(f"/proc/{tid}/root{path}") for path in python})
+    return counted_where(addresses, known, {path: _loop(f"/proc/{tid}/root{path}") for path in python})
 
 
 def _loop(path: str) -> list[tuple[int, int]]:
-    """File offsets of the interpreter's loop; empty where they are not told."""
+    """File offsets of the interpreter's loop; empty where the file does not name them."""
     try:
         return elf.evaluating(elf.opened(path))
-    except (OSError, *elf.LIES):
+    except (OSError, *elf.PARSE_ERRORS):
         return []
 
 

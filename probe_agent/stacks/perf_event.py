@@ -26,15 +26,17 @@ _PAGE = mmap.PAGESIZE
 _DATA_HEAD = 1024
 
 
-def opened(tid: int, *, per_s: int, told: int = IP, stack_bytes: int = 0, pages: int = 16) -> mmap.mmap:
+def opened(
+    tid: int, *, per_s: int, sample_type: int = IP, stack_bytes: int = 0, pages: int = 16
+) -> mmap.mmap:
     """The ring of a counter that is running on the thread; raises Refused where the kernel does not let us."""
     number = SYSCALL.get(platform.machine())
     if number is None:
         raise collect_child.Refused(f"not known how to ask the kernel of {platform.machine()}")
     wanted = bytearray(128)
-    struct.pack_into("@IIQQQ", wanted, 0, _TYPE_SOFTWARE, len(wanted), _CPU_CLOCK, per_s, told)
+    struct.pack_into("@IIQQQ", wanted, 0, _TYPE_SOFTWARE, len(wanted), _CPU_CLOCK, per_s, sample_type)
     struct.pack_into("@Q", wanted, 40, _EXCLUDE_KERNEL | _EXCLUDE_HV | _FREQUENCY)
-    if told & REGISTERS:
+    if sample_type & REGISTERS:
         struct.pack_into("@Q", wanted, 80, REGISTER_MASK)
     struct.pack_into("@I", wanted, 88, stack_bytes)
     libc = ctypes.CDLL(None, use_errno=True)
@@ -51,7 +53,7 @@ def opened(tid: int, *, per_s: int, told: int = IP, stack_bytes: int = 0, pages:
 
 
 def samples(ring: mmap.mmap) -> Iterator[bytes]:
-    """What was told at each sample so far; the kernel stops when the ring is full."""
+    """The body of each sample so far; the kernel stops when the ring is full."""
     head = struct.unpack_from("@Q", ring, _DATA_HEAD)[0]
     at, end = _PAGE, min(_PAGE + head, len(ring))
     while at + 16 <= end:
@@ -70,17 +72,17 @@ def count(ring: mmap.mmap) -> int:
 
 def counters(ring: mmap.mmap) -> list[int]:
     """The program counters of a ring of IP."""
-    return [struct.unpack_from("@Q", told)[0] for told in samples(ring)]
+    return [struct.unpack_from("@Q", sample)[0] for sample in samples(ring)]
 
 
 def stacks(ring: mmap.mmap) -> Iterator[tuple[dict[int, int], bytes]]:
     """Of a ring of REGISTERS and STACK: registers by DWARF's numbers, and the stack from its pointer on."""
-    for told in samples(ring):
+    for sample in samples(ring):
         at = 8 + 8 * len(_ORDER)
-        if len(told) < at + 8 or not struct.unpack_from("@Q", told)[0]:
+        if len(sample) < at + 8 or not struct.unpack_from("@Q", sample)[0]:
             continue  # no registers: not in user space
-        registers = struct.unpack_from(f"@{len(_ORDER)}Q", told, 8)
-        (size,) = struct.unpack_from("@Q", told, at)
-        if size and len(told) >= at + 16 + size:
-            (filled,) = struct.unpack_from("@Q", told, at + 8 + size)
-            yield dict(zip(_ORDER, registers, strict=True)), told[at + 8 : at + 8 + min(filled, size)]
+        registers = struct.unpack_from(f"@{len(_ORDER)}Q", sample, 8)
+        (size,) = struct.unpack_from("@Q", sample, at)
+        if size and len(sample) >= at + 16 + size:
+            (filled,) = struct.unpack_from("@Q", sample, at + 8 + size)
+            yield dict(zip(_ORDER, registers, strict=True)), sample[at + 8 : at + 8 + min(filled, size)]

@@ -77,7 +77,7 @@ class Space:
     loops: Callable[[elf.Region], Sequence[tuple[int, int]] | None]
     """File offsets of the interpreter's loop; None for a file that is not the interpreter."""
     word: Callable[[int], int]
-    """Eight bytes at an address; raises OSError, or one of elf.LIES."""
+    """Eight bytes at an address; raises OSError, or one of elf.PARSE_ERRORS."""
     _starts: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -116,7 +116,7 @@ class Unwinder:
         """Follows it to the interpreter's loop, or as far as it leads."""
         try:
             return self._walk(state, 0)
-        except (Lost, cfi.Unknown, OSError, *elf.LIES) as exc:
+        except (Lost, cfi.Unknown, OSError, *elf.PARSE_ERRORS) as exc:
             return Walk(frames=(), reached=False, why=f"it cannot be followed ({type(exc).__name__})")
 
     def _walk(self, state: State, searches: int) -> Walk:
@@ -136,7 +136,7 @@ class Unwinder:
                 return self._search(frames, state, searches, str(exc))
             except Lost as exc:
                 return Walk(frames=tuple(frames), reached=False, why=str(exc))
-            except (OSError, *elf.LIES) as exc:
+            except (OSError, *elf.PARSE_ERRORS) as exc:
                 why = f"a file or the stack is not what it should be ({type(exc).__name__})"
                 return Walk(frames=tuple(frames), reached=False, why=why)
 
@@ -245,7 +245,7 @@ class Unwinder:
             return 0
         try:
             region, _, at = self.space.link(target)
-        except (Lost, OSError, *elf.LIES):
+        except (Lost, OSError, *elf.PARSE_ERRORS):
             return 0
         within = region.path == frame.region.path and frame.extent[0] <= at < frame.extent[1]
         return 1 if within else -1
@@ -275,8 +275,8 @@ class Unwinder:
     def _better(self, best: Sequence[Frame], way: Sequence[Frame]) -> Sequence[Frame]:
         """Of two ways from the same function, innermost first, the one that the call where they meet has made.
 
-        Where that cannot be told, it is the one that begins with a call of this very function; else what both share is
-        left. A way that is part of the other is no doubt about it: whoever is called through a pointer has such ones.
+        Where neither can be shown, it is the one that begins with a call of this very function; else what both share is
+        left. A way that is part of the other is no doubt about it: a function that is called through a pointer has such ways.
         """
         shared = 0
         while shared < min(len(way), len(best)) - 1 and way[-1 - shared].pc == best[-1 - shared].pc:
@@ -285,14 +285,14 @@ class Unwinder:
             return best
         inner, other = best[-1 - shared], way[-1 - shared]
         try:
-            said = self._link(way[-shared].pc, other) - self._link(way[-shared].pc, inner)
-            if not said and len(way) > shared + 1 and len(best) > shared + 1:
-                said = self._link(way[1].pc, way[0]) - self._link(best[1].pc, best[0])
-                if not said:
+            order = self._link(way[-shared].pc, other) - self._link(way[-shared].pc, inner)
+            if not order and len(way) > shared + 1 and len(best) > shared + 1:
+                order = self._link(way[1].pc, way[0]) - self._link(best[1].pc, best[0])
+                if not order:
                     return (way[0], *way[-shared:])
         except Lost:
             return best  # the kernel put that frame there
-        return way if said > 0 else best
+        return way if order > 0 else best
 
     def _way(
         self, state: State, frame: Frame, function: cfi.Function | None, cfa: int, searches: int
@@ -300,7 +300,7 @@ class Unwinder:
         """Where the stack leads if the function's frame ends there; each state is followed once."""
         try:
             caller = self._caller(state, frame, function, cfa)
-        except (Lost, cfi.Unknown, OSError, *elf.LIES) as exc:
+        except (Lost, cfi.Unknown, OSError, *elf.PARSE_ERRORS) as exc:
             return Walk(frames=(), reached=False, why=str(exc))
         key = (searches, caller.pc, *sorted(caller.registers.items()))
         if key not in self._walked:
@@ -331,7 +331,7 @@ class Unwinder:
         try:
             _, image, at = self.space.link(back - 1)
             code = image.at(at - 7, 8)[:8]
-        except (Lost, OSError, *elf.LIES):
+        except (Lost, OSError, *elf.PARSE_ERRORS):
             return None
         if len(code) < 8:
             return None
@@ -349,7 +349,7 @@ class Unwinder:
         try:
             _, image, at = self.space.link(target)
             code = image.at(at, 16)
-        except (Lost, OSError, *elf.LIES):
+        except (Lost, OSError, *elf.PARSE_ERRORS):
             return target
         jump = 4 if code[:4] == b"\xf3\x0f\x1e\xfa" else 0
         jump += code[jump : jump + 1] == b"\xf2"
@@ -360,7 +360,7 @@ class Unwinder:
     def _pointed(self, pointer: int) -> int:
         try:
             return self.space.word(pointer)
-        except (OSError, *elf.LIES):
+        except (OSError, *elf.PARSE_ERRORS):
             return 0
 
 

@@ -170,13 +170,13 @@ def test_one_stuck_child_at_most(fifo: Path, unkillable: Unkillable) -> None:
     assert "stuck in the kernel" in str(answers["a"].error)
     assert answers["b"].value is not None
     assert list(run.stuck) == ["a"]
-    first = run.stuck["a"].who
+    first = run.stuck["a"].identity
 
     again, _ = run.run([chain], watchdog_s=10)
     assert f"not started: its process (pid {first.pid})" in str(again["a"].error)
     assert again["a"].timed_out
     assert again["b"].value is not None
-    assert run.stuck["a"].who == first
+    assert run.stuck["a"].identity == first
     assert len({*unkillable.held}) >= 1
 
     unkillable.let_go()

@@ -247,8 +247,12 @@ def test_a_stuck_child_is_known_to_the_next_process(node: Any, sweep_on: MakeRun
     engine = sweep_on(state_file=state)
     who = processes.identify(os.getpid())  # a process that lives: ourselves
     assert who is not None
-    engine.lanes.stuck["dns"] = lanes.Stuck(who=who, what="its process", since_s=0.0, waits_in="nfs4_wait")
+    engine.lanes.stuck["dns"] = lanes.Stuck(
+        identity=who, what="its process", since_s=0.0, waits_in="nfs4_wait"
+    )
     engine.run(["uptime"])
+    kept = json.loads(state.read_text())["runner"]["stuck"]["dns"]
+    assert (kept["who"]["pid"], kept["waits_in"]) == (who.pid, "nfs4_wait")  # an older version reads it so
     later = sweep_on(state_file=state)
     result = later.run(["dns"]).results[0]
     assert result.timed_out

@@ -44,8 +44,8 @@ class Rig:
         self.directories = page_directories.PageDirectories(tmp_path / "pages")
         self.directory = self.directories.make(7, uid, gid)
         self.watch = rank_watch.RankWatch(
-            who=who,
-            started=children.Children(),
+            identity=who,
+            children=children.Children(),
             book=self.book,
             directories=self.directories,
             take=self.taken.extend,

@@ -63,8 +63,8 @@ class Rig:
             self.directories.make(job_id, uid, uid)
         self.mallorys, self.victims = self.directories.path(7), self.directories.path(8)
         self.watch = rank_watch.RankWatch(
-            who=who,
-            started=children.Children(),
+            identity=who,
+            children=children.Children(),
             book=self.book,
             directories=self.directories,
             take=self.taken.extend,

@@ -155,7 +155,7 @@ def test_a_child_that_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_links(library: str, state: Path) -> None:
     """NVLinks can be left out; everything else is the same."""
     code = (
-        "import json, sys; from probing_cluster.healthchecks import nvml, nvml_snapshot as s; "
+        "import json, sys; from probing_cluster.healthchecks.readers import nvml, nvml_snapshot as s; "
         "print(json.dumps(nvml.to_json(s.read_here(sys.argv[1], links=False))))"
     )
     done = subprocess.run([sys.executable, "-I", "-c", code, library], capture_output=True, check=True)
@@ -168,7 +168,7 @@ def test_without_links(library: str, state: Path) -> None:
 def test_a_watcher_asks_less_and_sees_what_moves(library: str, state: Path) -> None:
     """What cannot change is asked once per GPU, what only the sweep judges never; what moves is read each time."""
     code = (
-        "import json, sys; from probing_cluster.healthchecks import nvml, nvml_snapshot as s; known = {}\n"
+        "import json, sys; from probing_cluster.healthchecks.readers import nvml, nvml_snapshot as s; known = {}\n"
         "for line in sys.stdin:\n"
         "    print(json.dumps(nvml.to_json(s.read_here(sys.argv[1], links=False, known=known))), flush=True)"
     )
@@ -212,7 +212,7 @@ def test_json_is_lossless(library: str, state: Path) -> None:
 def test_without_gpus_pynvml_is_not_even_imported(tmp_path: Path) -> None:
     """On a node without the library the reader costs no import of pynvml."""
     code = (
-        "import sys; from probing_cluster.healthchecks import nvml_snapshot as s; "
+        "import sys; from probing_cluster.healthchecks.readers import nvml_snapshot as s; "
         f"s.read_here({str(tmp_path / 'none.so')!r}); sys.exit('pynvml' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-I", "-c", code], check=False).returncode == 0

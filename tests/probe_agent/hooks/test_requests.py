@@ -80,8 +80,8 @@ class Agent:
         who = identity.Identity(cluster="c", node="n1", root=directory)
         self.loop = delivery_loop.DeliveryLoop(
             door=lambda: delivery.Delivery(url, "c", "n1", keep_open=True),
-            queue=self.spool,
-            taken=intake.Intake(who=who, queue=self.spool, standing=faults.Faults("b")),
+            spool=self.spool,
+            intake=intake.Intake(identity=who, spool=self.spool, faults=faults.Faults("b")),
             heartbeat=lambda: records.AgentHeartbeat(cluster="c", node="n1", at=NOW),
             beat_s=lambda: 10.0,
             on_request=lambda request: self.requests.handle(request),

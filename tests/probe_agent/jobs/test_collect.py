@@ -102,7 +102,7 @@ def test_child_reads_with_the_owners_rights_only(tmp_path: Path) -> None:
 def test_child_never_works_as_root(tmp_path: Path) -> None:
     """A job of root's is the one whose log could be anything; as another user root it is not either."""
     code = (
-        "import os; from probing_cluster.probe_agent import collect_child as c\n"
+        "import os; from probing_cluster.probe_agent.jobs import collect_child as c\n"
         "os.setresuid(65534, 65534, 65534)\n"
         "try: c.become(0, 0)\n"
         "except c.Refused as e: print('refused')\n"
@@ -145,7 +145,7 @@ def test_a_job_that_left_nothing_costs_no_reader(tmp_path: Path, op: str) -> Non
         "node": "n1",
     }
     code = (
-        "import sys; from probing_cluster.probe_agent import collect_child; collect_child.main(); "
+        "import sys; from probing_cluster.probe_agent.jobs import collect_child; collect_child.main(); "
         "print([m for m in sys.modules if 'probing_cluster.evidence' in m])"
     )
     done = subprocess.run(
@@ -189,11 +189,11 @@ def job(**fields: Any) -> jobs.Job:
 
 @pytest.fixture
 def collector(who: identity.Identity, queue: spool.Spool, tmp_path: Path) -> Any:
-    taken = intake.Intake(who=who, queue=queue, standing=faults.Faults("b"))
+    taken = intake.Intake(identity=who, spool=queue, faults=faults.Faults("b"))
     return collect.Collector(
-        who=who,
-        started=children.Children(),
-        taken=taken,
+        identity=who,
+        children=children.Children(),
+        intake=taken,
         book=jobs.JobBook("b"),
         pages=page_directories.PageDirectories(tmp_path / "pages"),
         watch=self_watch.SelfWatch(),
@@ -237,9 +237,9 @@ def test_a_line_that_two_nodes_report_is_one_event_where_both_see_the_same_file(
         queue = spool.Spool(tmp_path / node, max_bytes=1 << 20)
         who = identity.Identity(cluster="c", node=node, root=tmp_path)
         collector = collect.Collector(
-            who=who,
-            started=children.Children(),
-            taken=intake.Intake(who=who, queue=queue, standing=faults.Faults("b")),
+            identity=who,
+            children=children.Children(),
+            intake=intake.Intake(identity=who, spool=queue, faults=faults.Faults("b")),
             book=jobs.JobBook("b"),
             pages=page_directories.PageDirectories(tmp_path / "pages"),
             watch=self_watch.SelfWatch(),

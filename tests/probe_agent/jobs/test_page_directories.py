@@ -16,7 +16,7 @@ from probing_cluster.sandbox.machine import mounts
 
 MALLORY, VICTIM = 61001, 61002
 PYTHON = "/usr/bin/python3"
-SITE = Path(layout.__file__).parents[2]
+SITE = Path(layout.__file__).parents[1]
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount and to become other users")
 
 

@@ -31,7 +31,7 @@ class Node:
 
     def __init__(self, root: Path, clock: Any, **more: Any) -> None:
         self.root, self.clock, self.reach = root, clock, Reach(root)
-        self.traffic = nic_traffic.NicTraffic(self.reach, at=clock, **more)  # type: ignore[arg-type]
+        self.traffic = nic_traffic.NicTraffic(self.reach, clock=clock, **more)  # type: ignore[arg-type]
 
     def set(self, path: str, value: int | str) -> None:
         (self.root / path).write_text(f"{value}\n")

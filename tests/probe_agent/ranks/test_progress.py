@@ -101,7 +101,7 @@ def test_pages_become_a_measured_account(
     rank: Callable[..., Rank], job: jobs.Job, who: identity.Identity
 ) -> None:
     """First step, two checkpoints and the last step of a failed attempt: nothing of its account is assumed."""
-    told, seen = progress.Told(), []
+    told, seen = progress.Reported(), []
     trainer, follower = rank(0), rank(1)
     seen += progress.news(job, [trainer.do("steps(3)"), follower.do("steps(3)")], told, moment())
     assert [s.kind for s in seen] == ["first_step"]
@@ -113,7 +113,8 @@ def test_pages_become_a_measured_account(
     assert [s.kind for s in seen] == ["first_step", "checkpoint", "checkpoint", "last_progress"]
     assert [s.detail["rank"] for s in seen if s.kind == "checkpoint"] == [0, 0]
     events = [
-        sighting.to_event(s, who=who, inventory=gpus.Inventory(), observed_at=datetime.now(UTC)) for s in seen
+        sighting.to_event(s, identity=who, inventory=gpus.Inventory(), observed_at=datetime.now(UTC))
+        for s in seen
     ]
     assert {e.source for e in events} == {"probe"}
     end_at = datetime.now(UTC)
@@ -142,10 +143,12 @@ def test_what_is_said_has_the_same_identity_for_whoever_says_it_again(
 ) -> None:
     """An agent that restarts tells of the same step and checkpoint; both are the row that is there."""
     page = rank().do("steps(1); save()")
-    again = [[s.position for s in progress.news(job, [page], progress.Told(), later(n))] for n in (0, 100)]
+    again = [
+        [s.position for s in progress.news(job, [page], progress.Reported(), later(n))] for n in (0, 100)
+    ]
     assert again[0] == again[1]
     assert len(again[0]) == 2
-    told = progress.Told()
+    told = progress.Reported()
     assert progress.news(job, [page], told, moment())
     assert progress.news(job, [page], told, later(100)) == []
 
@@ -154,14 +157,15 @@ def test_frequent_checkpoints_are_few_events_and_no_time_is_lost(
     rank: Callable[..., Rank], job: jobs.Job, who: identity.Identity
 ) -> None:
     """Between two told ones the total tells of those that were not."""
-    trainer, told, seen = rank(), progress.Told(), []
+    trainer, told, seen = rank(), progress.Reported(), []
     for second in range(10):
         seen += progress.news(job, [trainer.do("steps(1); save()")], told, later(second))
     assert [s.detail["number"] for s in seen if s.kind == "checkpoint"] == [2]
     page = trainer.do("steps(1)")
     seen += progress.news(job, [page], told, later(11), last=True)
     events = [
-        sighting.to_event(s, who=who, inventory=gpus.Inventory(), observed_at=datetime.now(UTC)) for s in seen
+        sighting.to_event(s, identity=who, inventory=gpus.Inventory(), observed_at=datetime.now(UTC))
+        for s in seen
     ]
     attempt = records.JobAttempt(
         cluster="c", job_id=7, submit_at=job.started_at, start_at=job.started_at,
@@ -191,7 +195,7 @@ def test_nested_failed_and_asynchronous_writes(rank: Callable[..., Rank]) -> Non
 
 def test_nothing_is_said_of_a_job_that_never_trained(rank: Callable[..., Rank], job: jobs.Job) -> None:
     """A file saved while loading is no checkpoint of a training."""
-    assert progress.news(job, [rank().do("pass")], progress.Told(), moment(), last=True) == []
+    assert progress.news(job, [rank().do("pass")], progress.Reported(), moment(), last=True) == []
 
 
 def test_a_page_cannot_put_its_times_outside_the_jobs_life(job: jobs.Job) -> None:

@@ -26,9 +26,9 @@ def follow(who: identity.Identity, queue: spool.Spool) -> Any:
         log = kernel_log.KernelLog(who, kernel_words.classifier(), state=queue.state(kernel_log.STATE))
         return kernel_follow.KernelFollower(
             setting=setting,
-            who=who,
+            identity=who,
             log=log,
-            taken=intake.Intake(who=who, queue=queue, standing=faults.Faults("b")),
+            intake=intake.Intake(identity=who, spool=queue, faults=faults.Faults("b")),
             started=started or children.Children(),
             watch=self_watch.SelfWatch(),
             on_reboot=lambda _: None,

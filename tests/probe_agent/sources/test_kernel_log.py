@@ -156,7 +156,7 @@ class Host:
         self.wall, self.seq, self.lag_s = Wall(), 0, 0.0
         self.log = kernel_log.KernelLog(
             identity.Identity(cluster="c", node="n", root=Path("/")), kernel_words.classifier(), state=None,
-            at=self.wall, uptime_s=lambda: self.wall.uptime_s,
+            clock=self.wall, uptime_s=lambda: self.wall.uptime_s,
         )  # fmt: skip
 
     def said(self, written_s: float, read_s: float) -> float:

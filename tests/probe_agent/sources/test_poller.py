@@ -60,10 +60,10 @@ class Rig:
         self.poller = poller.Poller(
             sources=[s.source for s in sources],
             reach=reach,
-            who=who,
-            taken=intake.Intake(who=who, queue=self.spool, standing=self.faults),
-            standing=self.faults,
-            queue=self.spool,
+            identity=who,
+            intake=intake.Intake(identity=who, spool=self.spool, faults=self.faults),
+            faults=self.faults,
+            spool=self.spool,
             watch=self.watch,
             context=lambda closely, relearn, cleared: polled.Context(
                 now=datetime.now(UTC),
@@ -72,7 +72,7 @@ class Rig:
                 relearn=relearn,
             ),
             on_change=self.changed,
-            at=at,
+            clock=at,
         )
 
     def changed(self) -> None:

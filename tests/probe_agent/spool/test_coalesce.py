@@ -29,7 +29,7 @@ def seen(position: str, *, stream_s: float = 0.0, at: datetime = START, **fields
 
 
 def make(one: sighting.Sighting) -> records.HealthEvent:
-    return sighting.to_event(one, who=WHO, inventory=gpus.Inventory(), observed_at=START)
+    return sighting.to_event(one, identity=WHO, inventory=gpus.Inventory(), observed_at=START)
 
 
 def add(folds: coalesce.Coalescer, one: sighting.Sighting, now_s: float = 0.0) -> list[spool.Item]:

@@ -28,12 +28,12 @@ class Rig:
     def __init__(self, tmp_path: Path, door: Callable[[], Any] | None) -> None:
         self.who = identity.Identity(cluster="c", node="n1", root=tmp_path)
         self.spool = spool.Spool(tmp_path / "spool", max_bytes=10_000_000)
-        self.intake = intake.Intake(who=self.who, queue=self.spool, standing=faults.Faults("b"))
+        self.intake = intake.Intake(identity=self.who, spool=self.spool, faults=faults.Faults("b"))
         self.requests: list[delivery.Request] = []
         self.loop = delivery_loop.DeliveryLoop(
             door=door,
-            queue=self.spool,
-            taken=self.intake,
+            spool=self.spool,
+            intake=self.intake,
             heartbeat=self.heartbeat,
             beat_s=lambda: 10.0,
             on_request=self.requests.append,

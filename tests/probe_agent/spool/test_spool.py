@@ -17,7 +17,7 @@ from probing_cluster.probe_agent.spool import spool
 WRITER = """
 import sys
 from pathlib import Path
-from probing_cluster.probe_agent import spool
+from probing_cluster.probe_agent.spool import spool
 made = spool.Spool(Path(sys.argv[1]), max_bytes=100_000_000)
 n = made.state("cursor") or 0
 while True:

@@ -80,12 +80,12 @@ def test_a_compilers_tables() -> None:
 
 @given(st.binary(max_size=80), st.binary(max_size=20), st.integers(0, 0x100))
 def test_programs_that_lie(program: bytes, initial: bytes, past: int) -> None:
-    """Any bytes: a row, Unknown, or one of LIES."""
+    """Any bytes: a row, Unknown, or one of PARSE_ERRORS."""
     try:
         row = cfi.row(function(program, initial), 0x1000 + past)
         if row.cfa is not None and row.cfa.kind == "expression":
             cfi.evaluate(row.cfa.code, {7: 8}, lambda at: at)
-    except (cfi.Unknown, *elf.LIES):
+    except (cfi.Unknown, *elf.PARSE_ERRORS):
         pass
 
 
@@ -94,7 +94,7 @@ def test_expressions_that_lie(code: bytes) -> None:
     """They end, and in a 64-bit word."""
     try:
         assert 0 <= cfi.evaluate(code, dict.fromkeys(range(17), 1), lambda at: at, 1) < 1 << 64
-    except (cfi.Unknown, *elf.LIES):
+    except (cfi.Unknown, *elf.PARSE_ERRORS):
         pass
 
 
@@ -116,5 +116,5 @@ def test_tables_with_wrong_bytes(data: st.DataObject) -> None:
             found = cfi.find(hostile, pc)
             if found is not None:
                 cfi.row(found, pc)
-        except (cfi.Unknown, *elf.LIES):
+        except (cfi.Unknown, *elf.PARSE_ERRORS):
             pass

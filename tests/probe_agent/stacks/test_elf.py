@@ -79,7 +79,7 @@ def test_another_file_of_the_same_name_is_refused(tmp_path: Path) -> None:
 @given(st.binary(max_size=300), st.binary(max_size=300))
 @example(bytes(28), b"\0\0\0\0\0\x80" + bytes(17) + b"\1" + bytes(4))  # sections beyond any file
 def test_files_that_lie_about_themselves(header: bytes, rest: bytes) -> None:
-    """They are the user's: whatever they say, there is an answer, or one of LIES."""
+    """They are the user's: whatever they say, there is an answer, or one of PARSE_ERRORS."""
     at_rest = struct.pack("<QQ", 64, 64) + b"\0" * 6 + struct.pack("<HHHH", 56, 2, 64, 2)
     for image in (
         b"\x7fELF\x02\x01" + header + rest,
@@ -89,7 +89,7 @@ def test_files_that_lie_about_themselves(header: bytes, rest: bytes) -> None:
             parsed = elf.in_memory(image)
             assert isinstance(elf.evaluating(parsed), list)
             elf.named(parsed, [(0x1000, 0x1000), (0x2000, None)])
-        except elf.LIES:
+        except elf.PARSE_ERRORS:
             continue
 
 
@@ -108,5 +108,5 @@ def test_files_with_some_wrong_bytes(data: st.DataObject) -> None:
         parsed = elf.in_memory(bytes(broken))
         elf.evaluating(parsed)
         elf.named(parsed, [(0x1130, 0x1130), (0x1150, None)])
-    except elf.LIES:
+    except elf.PARSE_ERRORS:
         pass

@@ -63,7 +63,7 @@ def test_who_gets_on_is_asked_with_how_often_it_slept(monkeypatch: pytest.Monkey
         {"pid": 6, "state": "S"},
     ]
     taker = rank_snapshot.SnapshotTaker(
-        started=children.Children(), gpus=lambda: None, nics=nic_traffic.NicTraffic(None)
+        children=children.Children(), gpus=lambda: None, nics=nic_traffic.NicTraffic(None)
     )
     slept = {2: 17, 3: 17, 4: 17, 5: None, 6: None}
     asyncio.run(taker._add_native(entries, slept, (1000, 1000)))

@@ -86,7 +86,7 @@ def test_counters_are_sorted_by_what_is_mapped_there() -> None:
 """
     known = elf.mappings(maps)
     addresses = [0x55D000001010, 0x55D000002010, 0x7F0000000010, 0x7F0000000020, 0x7FFF00000010, 1]
-    told = perf_child.told(addresses, known, {"/usr/bin/python3.11": [(0x2000, 0x3000)]})
+    told = perf_child.counted_where(addresses, known, {"/usr/bin/python3.11": [(0x2000, 0x3000)]})
     assert told == {
         "samples": 6, "evaluating": 1, "interpreter": 1, "elsewhere": 2, "unknown": 2, "where": "libfoo.so",
     }  # fmt: skip

@@ -22,7 +22,7 @@ def test_a_thread_that_is_not_there_is_refused() -> None:
 def test_registers_and_stack_belong_together() -> None:
     """Of ourselves: the copy begins where the stack pointer was, and is as long as was asked for at most."""
     told = perf_event.REGISTERS | perf_event.STACK
-    ring = perf_event.opened(os.getpid(), per_s=499, told=told, stack_bytes=4096, pages=64)
+    ring = perf_event.opened(os.getpid(), per_s=499, sample_type=told, stack_bytes=4096, pages=64)
     with ring:
         deep_stack.until(lambda: sum(n for n in range(100_000)) > 0 and perf_event.count(ring) > 3)
         seen = list(perf_event.stacks(ring))
