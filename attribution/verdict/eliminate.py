@@ -77,7 +77,9 @@ def _files(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> Iterable[
 def _node(case: evidence_view.Scene, ranking: rank_claims.Ranking) -> Iterable[str]:
     if ranking.winner.cause in ("node_lost", "node_reboot") or case.state in ("NODE_FAIL", "BOOT_FAIL"):
         return
-    if not case.unwatched_nodes and not case.of("node_lost", "node_reboot"):
+    # A silence of watched nodes began after the end.
+    lost = [s for s in case.of("node_lost", "node_reboot") if s.event.kind != "agent_silent"]
+    if not case.unwatched_nodes and not lost:
         yield f"loss of a node ({case.node_list} kept answering)"
 
 
