@@ -35,7 +35,7 @@ def require_made(database: settings.DatabaseSettings) -> None:
     """Raises DatabaseUnavailable where the settings name no server and nobody has made the embedded one yet."""
     if not database.url and not embedded.exists(database.directory):
         raise errors.DatabaseUnavailable(
-            f"there is none in {database.directory} yet; `probing-ctl serve` or `probing-ctl db upgrade` makes one, "
+            f"there is no database in {database.directory} yet; `probing-ctl serve` or `probing-ctl db upgrade` makes one, "
             "`probing-ctl import` makes one of files"
         )
 

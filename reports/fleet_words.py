@@ -59,6 +59,9 @@ def sentences(name: str, figure: Figure) -> list[str]:
     return _SAYS[name](figure) if name in _SAYS else []
 
 
+_MOST_STATES = 5
+
+
 def _amount(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
@@ -74,8 +77,10 @@ def _jobs(n: int, word: str = "attempt") -> str:
 def _states(figure: Figure) -> list[str]:
     if not figure["n_attempts"]:
         return ["No attempt ended in this span."]
-    worst = sorted(figure["states"], key=lambda s: -s["n_attempts"])[:4]
-    listed = ", ".join(f"{s['n_attempts']:,} {s['state']}" for s in worst)
+    by_size = sorted(figure["states"], key=lambda s: -s["n_attempts"])
+    rest = sum(s["n_attempts"] for s in by_size[_MOST_STATES:])
+    listed = ", ".join(f"{s['n_attempts']:,} {s['state']}" for s in by_size[:_MOST_STATES])
+    listed += f", {rest:,} in other states" if rest else ""
     made = [f"{_jobs(figure['n_attempts'])} ended, after {_amount(figure['gpu_h'])} GPU hours: {listed}."]
     if figure["infrastructure_gpu_time_frac"] is not None:
         made.append(

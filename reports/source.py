@@ -35,13 +35,21 @@ def document(
         places = f"a service on {config.service.socket} or at [service] address"
         msg = f"there is neither a database of yours in {config.database.directory} nor {places}"
         raise errors.DatabaseUnavailable(msg)
+    refused: errors.NotPermitted | None = None
     if ask is not None:
         # The service on this very database answers without our loading a driver: half the time.
         try:
             return ask(ref, door.database_id(config), _SERVICE_S, **asked)
-        except (errors.DatabaseUnavailable, errors.NotPermitted):
+        except errors.DatabaseUnavailable:
             pass  # what follows says better what is wrong
-    return direct(_url(config))
+        except errors.NotPermitted as exc:
+            refused = exc  # but whoever may open the database may read it all the same
+    try:
+        return direct(_url(config))
+    except errors.DatabaseUnavailable:
+        if refused:
+            raise refused from None
+        raise
 
 
 def _service(config: settings.Settings) -> Callable[..., Mapping[str, Any]] | None:

@@ -14,6 +14,7 @@ _MOST_EVIDENCE = 8
 _MOST_TASKS = 20
 _MOST_LOGS = 4
 _MOST_LINES = 5
+_MOST_OF_A_LINE = 400
 
 
 def render(
@@ -206,11 +207,9 @@ def _logs(view: model.AttemptView, width: int, brush: paint.Brush) -> Iterator[s
         yield from _wrap(
             f"{name} on {log.node}{note}{'' if any(log.tail) else ': empty'}", width, "  ", "    "
         )
-        yield from (
-            f"    | {sanitize.clean(line, max(width - 6, 20))}"
-            for line in log.tail[-_MOST_LINES:]
-            if line.strip()
-        )
+        for line in (line for line in log.tail[-_MOST_LINES:] if line.strip()):
+            # A line's end often is its point ("… not found"): it is folded, not cut.
+            yield from _wrap(sanitize.clean(line, _MOST_OF_A_LINE), max(width, 26), "    | ", "    |   ")
     if len(view.logs) > _MOST_LOGS:
         yield f"  and {len(view.logs) - _MOST_LOGS} more (--json lists all)"
 

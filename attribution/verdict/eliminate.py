@@ -79,7 +79,9 @@ def _files(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> It
 def _node(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
     if ranking.winner.cause in ("node_lost", "node_reboot") or view.state in ("NODE_FAIL", "BOOT_FAIL"):
         return
-    if not view.unwatched_nodes and not view.of("node_lost", "node_reboot"):
+    # A silence of watched nodes began after the end.
+    lost = [s for s in view.of("node_lost", "node_reboot") if s.event.kind != "agent_silent"]
+    if not view.unwatched_nodes and not lost:
         yield f"loss of a node ({view.node_list} kept answering)"
 
 

@@ -142,7 +142,9 @@ class EvidenceView:
     @functools.cached_property
     def unwatched_nodes(self) -> tuple[str, ...]:
         """Nodes of the attempt nobody watched at its end: not seeing is not health."""
-        silent = {s.event.node for s in self.sightings if s.event.kind == "agent_silent"}
+        # Such an event bears the time of the last beat: one after the end says that the end was watched.
+        quiet = (s.event for s in self.sightings if s.event.kind == "agent_silent")
+        silent = {event.node for event in quiet if event.at <= self.end_at}
         least = self.onset_at - timedelta(seconds=60)
         last = self.case.watched
         return tuple(

@@ -239,7 +239,9 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
         return "Find out why it hung: look at what its ranks did last, and at the last lines of its log."
     if winner.cause == "user_cancelled" and by in _ROOT and by != view.attempt.user:
         return "Ask the administrators why: root cancelled it, not its user."
-    text = winner.info.next_step.format(
+    step = winner.info.next_step
+    # Where nothing but the exit is known there are no words of the program to quote.
+    text = (step.replace(": {detail}", "") if winner.by_elimination else step).format(
         device=phrases.device(winner.device) if winner.device else "the device",
         node=winner.node or "the node",
         user=view.attempt.user or "the user",

@@ -72,6 +72,7 @@ def _loaded(args: argparse.Namespace) -> tuple[settings.Settings, object]:
         raise errors.UsageError(msg)
     from probing_cluster.control_plane.imports import load
     from probing_cluster.db import store as db_store
+    from probing_cluster.db.server import embedded
 
     base = settings.load(args.config)
     config = dataclasses.replace(base, database=database_of(base, args.database))
@@ -91,9 +92,11 @@ def _loaded(args: argparse.Namespace) -> tuple[settings.Settings, object]:
     )
     files = load.read(order)
     # Only what was read makes a database: job output alone is about attempts that one has already.
-    with db_store.Store.open(
-        config, upgrade=bool(files.attempts or files.events or config.database.url)
-    ) as store:
+    fruitful = bool(files.attempts or files.events or config.database.url)
+    if not fruitful and not args.joblog and not embedded.exists(config.database.directory):
+        msg = "these files hold no attempt and no event, so no database was made of them; give --sacct or --kernel files that do"
+        raise errors.MalformedInput(msg)
+    with db_store.Store.open(config, upgrade=fruitful) as store:
         done = load.save(store, order, files)
     return config, done
 

@@ -216,6 +216,8 @@ def _faulty(row: dict[str, Any]) -> bool:
 
 
 def _drain(args: argparse.Namespace) -> int:
+    if not sanitize.clean(args.reason).strip():
+        raise errors.UsageError("--reason says nothing; whoever finds the node drained needs to know why")
     config, store = _open(args)
     failed = 0
     with store:

@@ -26,7 +26,7 @@ def text(rows: Sequence[Mapping[str, Any]]) -> str:
             row["node"],
             row["slurm"],
             _agent(row),
-            _faults(row["named"]),
+            _faults(row["named"], silent(row)),
             _why(row["drain"], row["acknowledged"]),
         )
         for row in rows
@@ -95,9 +95,9 @@ def _agent(row: Mapping[str, Any]) -> str:
     return f"SILENT {phrase.span(row['silent_s'])}" if silent(row) else f"{row['silent_s']:.0f} s ago"
 
 
-def _faults(named: Sequence[fault_names.NamedFault]) -> str:
+def _faults(named: Sequence[fault_names.NamedFault], unheard: bool) -> str:
     if not named:
-        return "none"
+        return "not known" if unheard else "none"
     more = f" and {len(named) - 1} more" if len(named) > 1 else ""
     return named[0].words + more
 

@@ -11,8 +11,9 @@ import conftest_story as told
 import pytest
 from test_query import fill
 
+from probing_cluster.core import errors
 from probing_cluster.db import store as db_store
-from probing_cluster.reports import cli, rows
+from probing_cluster.reports import cli, door, rows
 from probing_cluster.reports.charts import paint
 
 Run = Callable[..., tuple[int, str, str]]
@@ -154,6 +155,25 @@ def test_a_service_that_hangs_or_lies_does_not_keep_the_owner_from_the_database(
         assert run("4242")[0] == 0
         listener.listen(1)
         assert run("4242")[0] == 0
+
+
+def test_a_refusal_stays_one_where_the_database_refuses_too(
+    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Another user's job is "not your job" also for one whose settings name a database that does not let them in."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise errors.NotPermitted("job 4242 is not yours")
+
+    (tmp_path / "none").touch()
+    monkeypatch.setattr(door, "ask", refuse)
+    assert cli.main(["4242", "--config", str(config)]) == 0, "who may open the database may read it"
+    config.write_text(
+        config.read_text().replace('url = "postgresql', 'url = "postgresql://nobody@/none?host=/nowhere" # ')
+    )
+    capsys.readouterr()
+    assert cli.main(["4242", "--config", str(config)]) == 5
+    assert capsys.readouterr().err == "probing-report: job 4242 is not yours\n"
 
 
 def test_a_pager_that_is_left_early_is_no_error(config: Path) -> None:

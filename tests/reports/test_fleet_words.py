@@ -43,6 +43,8 @@ def test_heads_are_no_identifiers(key: str) -> None:
         ("requeue-storms", {"min_failures": 3, "storms": []}, "No job failed 3 times or more."),
         ("goodput-loss", {"first_gpu_h": 10.0, "second_gpu_h": 0.0}, "Failed jobs lost 10 GPU hours."),
         ("state-breakdown", STATES, "2 attempts ended, after 3 GPU hours: 2 FAILED."),
+        ("state-breakdown", STATES | {"n_attempts": 21, "states": [{"state": s, "n_attempts": n} for n, s in enumerate("ABCDEF", 1)]},
+         "21 attempts ended, after 3 GPU hours: 6 F, 5 E, 4 D, 3 C, 2 B, 1 in other states."),
         ("run-ettr", {"ettr": None, "runs": [], "measured_frac": None}, "No run has an account yet: ETTR is not known."),
     ],
 )  # fmt: skip

@@ -276,6 +276,9 @@ def test_a_log_is_shown_with_its_path_or_why_it_was_not_read(story: rows.Rows) -
     read = rows.JobLog(
         node="n1", at=at, path="/w/out", tail=("step 1", "\x1b[31mboom"), note="only its last 9 bytes"
     )
+    long = dataclasses.replace(
+        read, tail=(f"{'/deep' * 12}/slurm_script: 4: nosuch: not found", "  File x, line 3")
+    )
     missing = rows.JobLog(node="n1", at=at, stream="stderr", path="/w/%A.err", why="there is no such file")
     found = dataclasses.replace(story, logs=(read, missing))
     shown = render(found, width=100)
@@ -284,3 +287,7 @@ def test_a_log_is_shown_with_its_path_or_why_it_was_not_read(story: rows.Rows) -
     assert "stderr /w/%A.err: log not read: there is no such file" in shown
     assert "\x1b" not in shown
     assert shown.count("Log of attempt") == 1
+    folded = render(dataclasses.replace(story, logs=(long,)), width=60)
+    assert "not found" in folded, "the end of a long line is its point"
+    assert "    |   File x, line 3" in folded
+    assert all(len(line) <= 60 for line in folded.splitlines() if line.startswith("    |"))

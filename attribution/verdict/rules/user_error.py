@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from probing_cluster.attribution.verdict import claims, evidence_view, findings, signatures
-from probing_cluster.core import records
+from probing_cluster.core import hostlist, records
 
 CAUSE, MISMATCH = "user_error", "collective_mismatch"
 NEAR = timedelta(seconds=60)
@@ -105,5 +105,12 @@ def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         rule="user_error",
         evidence=tuple(exits),
         by_elimination=True,
-        words=f"{how}, with no fault beside it",
+        words=f"{how}, {_beside(case)}",
     )
+
+
+def _beside(case: evidence_view.Scene) -> str:
+    """What was found beside the exit; where nobody watched, that nobody did."""
+    if not case.unwatched_nodes:
+        return "with no fault beside it"
+    return f"and nobody watched {hostlist.compress(case.unwatched_nodes)} then"

@@ -103,6 +103,22 @@ def test_exit_code_on_unwatched_nodes_is_only_possible(make):
     v = make.judge(watched={})
     assert (v.cause, v.confidence) == ("user_error", C.POSSIBLE)
     assert not any("network" in s or "GPUs" in s for s in v.ruled_out)
+    assert v.summary == "The program exited with code 1, and nobody watched n[1-2] then."
+
+
+def test_an_exit_code_is_no_output_to_look_at(make):
+    """What the next step quotes is the program's own words, and an exit has none."""
+    assert make.judge().next_step == "Look at the program's own output."
+
+
+def test_an_agent_that_fell_silent_after_the_end_has_watched_it(make):
+    """A silence bears the time of the last beat: minutes after the end it takes nothing back of the verdict."""
+    quiet = {"kind": "agent_silent", "source": "agent", "severity": records.Severity.INFO}
+    before = make.judge()
+    after = make.judge(*(make.event(-187, node=n, **quiet) for n in ("n1", "n2")))
+    assert (after.confidence, after.ruled_out) == (before.confidence, before.ruled_out) != (C.POSSIBLE, ())
+    during = make.judge(*(make.event(4, node=n, **quiet) for n in ("n1", "n2")))
+    assert during.confidence is C.POSSIBLE
 
 
 def test_a_fault_on_a_gpu_of_the_other_job_leaves_this_one_alone(make):

@@ -236,8 +236,8 @@ def hang(make, **over):
 @pytest.mark.parametrize(
     ("attempt", "then"),
     [
-        ({}, "it was cancelled by its user alice."),
-        ({"cancelled_by": "root"}, "it was cancelled by root."),
+        ({}, "it was cancelled by its user (alice)."),
+        ({"cancelled_by": "root"}, "it was cancelled by root: by an administrator, or by Slurm itself."),
         ({"state": "TIMEOUT", "cancelled_by": None}, "it reached its time limit."),
     ],
 )

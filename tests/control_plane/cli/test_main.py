@@ -289,7 +289,7 @@ def test_classify_follows_a_pipe_line_by_line() -> None:
 def test_help_is_there_for_everything_and_loads_nothing_slow() -> None:
     """--help of every command works; the command line alone imports no database, no engine."""
     script = (
-        "import sys; from probing_cluster.control_plane import cli; cli.parser(); "
+        "import sys; from probing_cluster.control_plane.cli import main; main.parser(); "
         "slow = 'sqlalchemy psycopg datafusion pyarrow numpy apscheduler jinja2'.split(); "
         "sys.exit(' '.join(m for m in slow if m in sys.modules) or 0)"
     )
@@ -427,3 +427,13 @@ def test_a_job_that_nobody_knows_is_not_judged(run: Run) -> None:
     code, out, err = run("attribute", "--job", "99999")
     assert (code, out) == (3, "")
     assert "job 99999 is not known" in err
+
+
+def test_an_import_of_an_empty_file_says_that_it_is(
+    nowhere: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody who imports is sent to import; and nothing is made of nothing."""
+    (tmp_path / "empty").touch()
+    assert main.main(["import", "--sacct", f"{tmp_path}/empty", "--config", str(nowhere)]) == 7
+    assert "hold no attempt and no event" in capsys.readouterr().err
+    assert not (tmp_path / "db").exists()

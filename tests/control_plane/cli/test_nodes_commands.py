@@ -95,14 +95,21 @@ def test_a_denied_drain_is_shown_while_what_it_was_for_stands(store: db_store.St
     store.save_drain(denied)
     fault = {"xid:gpu3": {"severity": "high", "event_id": str(event), "event_ids": [str(event)]}}
     beat(store, "n2", fault)
-    assert f"not drained: {why}" in run("nodes")
+    assert "no: denied: budget: 1 of 1 nodes" in run("nodes")
     (row,) = json.loads(run("nodes", "n2", "--json"))
     assert why in row["denied"]
     beat(store, "n2", {})
-    assert "not drained" not in run("nodes")
+    assert "denied" not in run("nodes")
     beat(store, "n2", fault)
     drain(store, NOW + timedelta(seconds=1))
-    assert "not drained" not in run("nodes")
+    assert "denied" not in run("nodes")
+
+
+@pytest.mark.parametrize("reason", ["", "  ", "\x07"])
+def test_a_drain_without_a_reason_is_refused(reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Slurm would show "probing:  (you)": nobody who finds the node later learns anything."""
+    assert main.main(["drain", "n1", "--reason", reason]) == 2
+    assert "--reason says nothing" in capsys.readouterr().err
 
 
 def test_an_outcome_is_told_in_its_own_words(

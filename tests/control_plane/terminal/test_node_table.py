@@ -83,3 +83,18 @@ def test_one_line_a_node_within_the_width() -> None:
     assert "SILENT" not in lines[1]
     assert "SILENT 1 h" in lines[2]
     assert "known to alice" in lines[1]
+
+
+@pytest.mark.parametrize(("silent_s", "words"), [(2.0, "none"), (42.0, "not known"), (None, "not known")])
+def test_nobody_says_that_a_silent_node_has_no_fault(silent_s: float | None, words: str) -> None:
+    """A node whose agent is not heard may have any."""
+    row = {
+        "node": "n1",
+        "slurm": "IDLE",
+        "silent_s": silent_s,
+        "beat_s": 4.0,
+        "named": [],
+        "drain": "",
+        "acknowledged": "",
+    }
+    assert words in node_table.text([row]).splitlines()[1]
