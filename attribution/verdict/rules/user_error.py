@@ -17,6 +17,9 @@ NEAR = timedelta(seconds=60)
 _ENDED_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY", "TIMEOUT", "CANCELLED", "REQUEUED"})
 _DOUBTFUL_SIGNALS = {9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6}
 """Killed, terminated, bus error, abort: often somebody else's doing (a watchdog, a server, memory)."""
+_NO_OUTPUT = 53
+"""What Slurm's step daemon writes for a signal when it cannot open the files of the step's input or output."""
+_NO_OUTPUT_WORDS = "never began: Slurm could not open its output, error or input file (0:53): no such directory on the node, or not writable"
 _SURE_KINDS = frozenset({"cuda_device_assert", "syntax_error"})
 _SURE = re.compile(
     r"(?:^|[\s.:])(?:KeyError|IndexError|LookupError|NameError|UnboundLocalError|AttributeError|TypeError|ValueError|AssertionError|"
@@ -94,10 +97,16 @@ def _by_exit(case: evidence_view.Scene) -> Iterable[claims.Claim]:
     left = any(f.signature.role is findings.FindingRole.PROXIMAL for f in case.findings)
     if case.unwatched_nodes or (left and not case.crashed):
         weight = min(weight, 0.7)
-    if any(f.signature.role is findings.FindingRole.HINT for f in case.findings):
+    hints = [f.event for f in case.findings if f.signature.role is findings.FindingRole.HINT]
+    if hints:
         weight = min(weight, 0.6)
     exits = [f.event for f in case.findings if f.signature.role is findings.FindingRole.EXIT]
     how = f"was ended by signal {signal}" if signal else f"exited with code {case.attempt.exit_code}"
+    words = f"{how}, with no fault beside it"
+    if hints and hints[0].message:
+        words += f"; its log says: {hints[0].message}"
+    if signal == _NO_OUTPUT:
+        weight, words = min(weight, 0.7), _NO_OUTPUT_WORDS
     yield claims.Claim(
         cause=CAUSE,
         weight=weight,
@@ -105,5 +114,5 @@ def _by_exit(case: evidence_view.Scene) -> Iterable[claims.Claim]:
         rule="user_error",
         evidence=tuple(exits),
         by_elimination=True,
-        words=f"{how}, with no fault beside it",
+        words=words,
     )
