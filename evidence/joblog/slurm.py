@@ -190,9 +190,11 @@ def _tasks(source: Record) -> JobFinding | None:
 
 def _launch(source: Record, host: str | None, *, container: bool) -> JobFinding:
     """A program that was never started: by the job's own mistake, or the site's."""
-    if _MISTAKE.search(source.text) and not _SITE.search(source.text):
+    site = _SITE.search(source.text) is not None
+    if _MISTAKE.search(source.text) and not site:
         return make(FACTS, "slurm_launch_failed", source, host=host, domains=USER, meaning=_MISTAKEN)
-    return make(FACTS, "slurm_launch_failed", source, host=host, meaning=_NO_CONTAINER if container else None)
+    domains, meaning = SOFTWARE if site else None, _NO_CONTAINER if container else None
+    return make(FACTS, "slurm_launch_failed", source, host=host, domains=domains, meaning=meaning)
 
 
 def _batch(source: Record) -> JobFinding | None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from datetime import timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings, signatures
+from probing_cluster.attribution.verdict import claims, evidence_view, findings, signatures, taxonomy
 from probing_cluster.core import records
 
 CAUSE, MISMATCH = "user_error", "collective_mismatch"
@@ -17,6 +17,8 @@ NEAR = timedelta(seconds=60)
 _ENDED_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY", "TIMEOUT", "CANCELLED", "REQUEUED"})
 _DOUBTFUL_SIGNALS = {9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6}
 """Killed, terminated, bus error, abort: often somebody else's doing (a watchdog, a server, memory)."""
+_HINTED = 0.6
+"""What an exit code alone weighs beside a hint at a machine."""
 _NO_OUTPUT = 53
 """What Slurm's step daemon writes for a signal when it cannot open the files of the step's input or output."""
 _NO_OUTPUT_WORDS = "never began: Slurm could not open its output, error or input file (0:53): no such directory on the node, or not writable"
@@ -89,9 +91,21 @@ def _by_xid(xids: list[evidence_view.Sighting], weight: float) -> claims.Claim:
     )
 
 
+def _clears_program(found: evidence_view.Finding) -> bool:
+    """True for words that only the system's software makes a program say: the exit code then accuses nobody."""
+    known = found.signature
+    system = records.Domain.SYSTEM_SOFTWARE
+    return (
+        known.role is findings.FindingRole.HINT
+        and taxonomy.cause(known.cause).domain is system
+        and known.weight > _HINTED
+        and list(found.event.detail.get("domains") or ()) == [system.value]
+    )
+
+
 def _by_exit(case: evidence_view.Scene) -> Iterable[claims.Claim]:
     signal = case.signal
-    if not signal and not case.attempt.exit_code:
+    if (not signal and not case.attempt.exit_code) or any(map(_clears_program, case.findings)):
         return
     weight = _DOUBTFUL_SIGNALS.get(signal, 0.85)
     left = any(f.signature.role is findings.FindingRole.PROXIMAL for f in case.findings)
@@ -99,7 +113,7 @@ def _by_exit(case: evidence_view.Scene) -> Iterable[claims.Claim]:
         weight = min(weight, 0.7)
     hints = [f.event for f in case.findings if f.signature.role is findings.FindingRole.HINT]
     if hints:
-        weight = min(weight, 0.6)
+        weight = min(weight, _HINTED)
     exits = [f.event for f in case.findings if f.signature.role is findings.FindingRole.EXIT]
     how = f"was ended by signal {signal}" if signal else f"exited with code {case.attempt.exit_code}"
     words = f"{how}, with no fault beside it"
