@@ -89,6 +89,8 @@ def find(event: records.HealthEvent) -> FindingSignature:
     if known is not None:
         if event.kind == "python_exception" and str(event.detail.get("exception")) in _FILE_ERRORS:
             return table.kinds["python_file_error"]
+        if variant := _variant(event, own=own):
+            return table.kinds[variant]
         # Two ranks in one collective with different sizes: the timeout explains itself.
         mismatch = own and known.role is FindingRole.PROXIMAL and known.symptom == "nccl_timeout"
         return table.kinds["collective_mismatch"] if mismatch else known
@@ -96,6 +98,20 @@ def find(event: records.HealthEvent) -> FindingSignature:
     if role == "root":
         return table.by_role["root_user"] if own else table.fallback
     return table.by_role.get(str(role), table.fallback)
+
+
+def _variant(event: records.HealthEvent, *, own: bool) -> str | None:
+    """The row that says more than the kind's own, by what the line itself says; None for the kind's own."""
+    if event.kind == "cuda_unavailable":
+        return _UNAVAILABLE.get(str(event.detail.get("unavailable")))
+    if event.kind == "slurm_launch_failed" and own:
+        return "launch_mistake"
+    if event.kind == "stale_file_handle" and event.detail.get("locks") is True:
+        return "stale_lock_file"
+    return None
+
+
+_UNAVAILABLE = {"not_ready": "cuda_not_ready", "ordinal": "cuda_device_ordinal"}
 
 
 def named(kind: str) -> FindingSignature:

@@ -17,6 +17,8 @@ _FRAMES_LINES = 400
 _MAX_RANKS = 256
 _LAST_LINES = 40
 """An exception without any traceback is how a log ended when no more lines than these stand behind it."""
+_COMMAND_LINES = 3
+"""A command that was not found ends a script only when hardly anything follows."""
 _STEPS = 3
 """So many further steps say that the program lived on."""
 
@@ -59,12 +61,17 @@ class Bare:
             self._last, self._steps = found, 0
         return None
 
+    def hold(self, found: JobFinding) -> None:
+        """A message that counts only as the log's last word."""
+        self._last, self._steps = found, 0
+
     def passed(self, line: int, text: str) -> None:
         """A line behind the exception that may have been the last."""
         if self._last is None or line == self._last.line:
             return
         self._steps += progress.is_progress(text)
-        if self._steps >= _STEPS or line - self._last.line > _LAST_LINES:
+        limit = _COMMAND_LINES if self._last.kind == "command_not_found" else _LAST_LINES
+        if self._steps >= _STEPS or line - self._last.line > limit:
             self._last = None
 
     def take_last(self, *, at_exit: bool = False) -> JobFinding | None:

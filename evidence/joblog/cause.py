@@ -81,7 +81,8 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         return (
             weak or noise or _refuted(best, new) or (new.late and (best.role is Role.SYMPTOM or plain_cancel))
         )
-    return weak and new.kind in _FORCED_ENDS
+    told_to_end = best.kind == "process_terminated" and new.role is Role.END
+    return weak and (new.kind in _FORCED_ENDS or told_to_end)
 
 
 def _can_be_survived(finding: JobFinding) -> bool:

@@ -9,6 +9,7 @@ from probing_cluster.evidence.joblog import grammar, place
 from probing_cluster.evidence.joblog.grammar import (
     ALL,
     HARDWARE,
+    SOFTWARE,
     USER,
     JobFinding,
     JoblogContext,
@@ -18,7 +19,6 @@ from probing_cluster.evidence.joblog.grammar import (
     make,
 )
 
-_MIXED = ("system_software", "hardware")
 FACTS = {
     "cuda_ecc": fact(Role.ROOT, HARDWARE, "A GPU met a memory error that it could not correct.", late=True),
     "cuda_nvlink": fact(Role.ROOT, HARDWARE, "An NVLink failed while the program ran.", late=True),
@@ -29,7 +29,9 @@ FACTS = {
         late=True,
     ),
     "cuda_unavailable": fact(
-        Role.ROOT, _MIXED, "No GPU could be used: driver, device files or another process stand in the way."
+        Role.ROOT,
+        ALL,
+        "No GPU could be used: the job holds none, hides it, or the driver or another process stands in the way.",
     ),
     "cuda_illegal_access": fact(
         Role.ROOT,
@@ -126,6 +128,35 @@ _NUMBERS = {
     802: "cuda_unavailable", 803: "cuda_version", 999: "cuda_unknown_error",
 }  # fmt: skip
 """Runtime error numbers, for those who print nothing else."""
+_NOT_READY = re.compile(
+    r"not yet initialized|SYSTEM_NOT_READY|SystemNotReady|\b802\b|system driver mismatch|SystemDriverMismatch|driver/library version mismatch|\b803\b",
+    re.IGNORECASE,
+)
+_ORDINAL = re.compile(r"invalid device ordinal|INVALID_DEVICE\b|ErrorInvalidDevice\b|\b101\b", re.IGNORECASE)
+_NO_DRIVER = re.compile(
+    r"no NVIDIA driver|no NVIDIA GPU|couldn't communicate with the NVIDIA driver", re.IGNORECASE
+)
+_UNAVAILABLE: tuple[tuple[str, re.Pattern[str], tuple[str, ...], str], ...] = (
+    (
+        "not_ready",
+        _NOT_READY,
+        SOFTWARE,
+        "CUDA's system was not up: the driver's parts do not fit together, or the Fabric Manager has not set up the NVSwitches.",
+    ),
+    (
+        "ordinal",
+        _ORDINAL,
+        ("user_program", "hardware"),
+        "The program asked for a GPU number that it does not hold: mostly CUDA_VISIBLE_DEVICES or the rank's own number.",
+    ),
+    (
+        "no_driver",
+        _NO_DRIVER,
+        ("user_program", "system_software"),
+        "The program found no NVIDIA driver: a container or a node without GPUs, or the driver is not loaded.",
+    ),
+)
+"""What stands in the way where no GPU could be used, by the words; the rest may be anything."""
 _NUMBERED = re.compile(
     r"\bCUD(?:ART|A(?: [Rr]untime)?)(?: API)? (?:[Ee]rror|failure|call)\b[^\n]{0,200}?(?:=|\bcode\b:?|\breturned\b|\()\s{0,3}(?P<n>\d{1,3})\)?(?=\W{0,3}(?:$|[ ;,:)]))"
 )
@@ -133,14 +164,14 @@ _ANCHOR = re.compile(
     r"(?:CUDA|Cuda|HIP) [Ee]rror(?: \d+|\(\d{1,4}\))?(?: in [^:]*)?[:,] (?P<a>[^\n]{2,300})|\b(?:cuda|hip)Error(?!_t\b)\w{2,60}(?:: (?P<b>[^\n]{2,200}))?|cuda runtime error \(\d+\) ?: (?P<c>[^\n]{2,200})"
     r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|(?:CUDA|HIP) (?P<f>out of memory)\b|(?P<j>Memory access fault by GPU node-\d+)|(?P<q>HW Exception by GPU node-\d{1,6}\b.{0,120})|\b(?:cuda|hip)[A-Z]\w{2,60} failed: (?P<r>[^\n]{2,200})|CUDA (?:initialization|call).*?: (?P<g>[^\n]{2,200})"
     r"|THCudaCheck FAIL .{0,300}?\berror=\d{1,4} : (?P<k>[^\n]{2,200})|cudaError_t \d{1,4} : \"(?P<l>[^\"\n]{2,200})\"|Test (?:CUDA|HIP) failure \S{1,200} '(?P<m>[^'\n]{2,200})'|\bHSA_STATUS_ERROR_(?P<n>[A-Z_]{3,60})"
-    r"|\bCUDA failure \d{1,4}: (?P<s>[^\n]{2,200})|\bcud(?:a|art)?[A-Z]\w{2,60}\([^\n]{0,200}?\) failed with (?:error )?(?P<t>[^\n]{2,200})"
+    r"|\b(?:cuda|CUDA|hip|HIP)(?: \w{2,40})? failed with error \d{1,4}[: ]\s{0,3}(?P<x>[^\n]{2,200})|\bCUDA failure \d{1,4}: (?P<s>[^\n]{2,200})|\bcud(?:a|art)?[A-Z]\w{2,60}\([^\n]{0,200}?\) failed with (?:error )?(?P<t>[^\n]{2,200})"
     r"|== cudaSuccess \(\d{1,4} vs\. 0\)\s{1,3}(?P<u>[^\n]{2,200})|\binit CUDA: Error \([^)\n]{0,100}\): (?P<v>[^\n]{2,200})"
     r"|\bCUDART[: ](?:[Ee]rror|call)\b[^\n]{0,200}? (?:failed with|:) (?P<w>[^\n]{2,200})"
     r"|(?P<o>NVIDIA driver on your system is too old)|(?P<p>NVML_SUCCESS == r INTERNAL ASSERT FAILED)"
     r"|CUDA driver (?P<h>initialization failed)|from cudaGetDeviceCount\(\).*?\bError \d{1,4}: (?P<i>[^\n]{2,200})",
 )
 _TORCH_OOM = re.compile(
-    r"OutOfMemoryError: (?:CUDA|HIP|XPU|Tried to allocate|Allocation on device|Out of memory allocating)|(?:XlaRuntimeError: |\b)(?:RESOURCE_EXHAUSTED|Resource exhausted): [Oo]ut of memory|OOM when allocating tensor"
+    r"OutOfMemoryError: (?:CUDA|HIP|XPU|Tried to allocate|Allocation on device|Out of memory allocating)|\b(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:.{0,200}?\b)?(?:[Mm]emory|[Aa]llocat\w{1,4}|[Rr]eserve|hbm)\b|OOM when allocating tensor"
 )
 _DEVICE_ASSERT = re.compile(r"\bblock: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion ")
 _LIBRARY = re.compile(
@@ -165,6 +196,13 @@ def kind_of(text: str) -> str | None:
 
 def finding(kind: str, record: Record, **detail: Any) -> JobFinding:
     """A CUDA finding, also from another family's line."""
+    if kind == "cuda_unavailable":
+        for sort, pattern, domains, meaning in _UNAVAILABLE:
+            if pattern.search(record.text):
+                detail["unavailable"] = sort
+                return make(
+                    FACTS, kind, record, rank=_rank(record), detail=detail, domains=domains, meaning=meaning
+                )
     return make(FACTS, kind, record, rank=_rank(record), detail=detail)
 
 

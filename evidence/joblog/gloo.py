@@ -82,7 +82,7 @@ _NOT_LISTENING = re.compile(r"server socket has failed to listen on any local ne
 _BINDS_LINES = 40
 _RETRYING = re.compile(r"\bretrying\b|\bretry\b.{0,40}\battempt \d", re.IGNORECASE)
 """Who asks again, as a rank does that started before the one that keeps the store, has not failed yet."""
-_OWN_ERROR = re.compile(r"Error\b|what\(\)|\[E")
+_OWN_ERROR = re.compile(r"Error\b|\bERROR\b|what\(\)|\[E")
 _AT_THE_END = re.compile(
     r"\[W\d{0,4}\s|has failed to (?:shutdown|send a keep-alive heartbeat to) the rendezvous"
 )

@@ -22,6 +22,9 @@ _ABOUT_LINES = 4
 _ON_SIGNAL = re.compile(
     r"process rank (?P<rank>\d{1,18}) with PID (?P<pid>\d{1,18}) on node (?P<host>\S+) exited on signal (?P<signal>\d{1,18})"
 )
+_MVAPICH = re.compile(
+    r"\[(?:(?P<host>[\w.-]{1,253}):)?mpi_rank_(?P<rank>\d{1,8})\]\[error_sighandler\] Caught error: .{0,60}\(signal (?P<signal>\d{1,3})\)"
+)
 _SIGNAL = re.compile(
     r"=\s+KILLED BY SIGNAL: (?P<killed>\d{1,3})\b|THE EXIT STRING: .{0,60}\(signal (?P<string>\d{1,3})\)|(?:^|\s)(?:exited on )?signal (?P<wrapped>\d{1,3}) \("
 )
@@ -62,6 +65,9 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         }
         context.mpi_line = record.line
         return None
+    if found := _MVAPICH.search(text):
+        rank = grammar.number(found["rank"], grammar.MAX_RANK)
+        return _signal(record, found["signal"], rank=rank, host=found["host"])
     near = 0 < context.mpi_line < record.line <= context.mpi_line + _ABOUT_LINES
     about = context.mpi if near else {}
     if found := _ON_SIGNAL.search(text):
@@ -92,6 +98,7 @@ FAMILY = grammar.Family(
     name="mpi",
     triggers=(
         "process rank",
+        "error_sighandler",
         "exited on signal",
         "RUNNING AT",
         "Process name: [",

@@ -67,7 +67,9 @@ _TEXTS = (
     ),
     (
         "nccl_invalid_usage",
-        re.compile(r"Duplicate GPU detected|invalid usage|Invalid config|mismatched? (?:nranks|version)"),
+        re.compile(
+            r"Duplicate GPU detected|rank \d{1,8} of \d{1,8} ranks has already checked in|invalid usage|Invalid config|mismatched? (?:nranks|version)"
+        ),
     ),
     (
         "collective_mismatch",
@@ -105,6 +107,10 @@ _TEXTS = (
             r"[Cc]onnect to .* failed|Call to (?:connect|recv|send|bind|accept|listen|read|write|poll|socket)\w* .*failed|failed : (?:Connection (?:refused|timed out|reset)|No route to host|Network is unreachable|Software caused)|connect.*returned .*exceeded|socketPoll\w*|ncclSocket|Timeout waiting"
         ),
     ),
+)
+_TOPOLOGY = re.compile(r"Could not find real path of /sys/|Could not (?:open|read|find) .{0,20}/sys/")
+_NO_TOPOLOGY = (
+    "NCCL could not read the machine's topology from /sys: often a container or a virtual machine without it."
 )
 _CUDA = re.compile(r"(?:C[uU][dD][aA]|HIP) failure(?: \d+)? '?(?P<text>[^'\n]{1,120})'?")
 _NVLS = re.compile(r"\bnvls\.cc:|\bNVLS\b|NVLink SHARP")
@@ -201,6 +207,8 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         return _multicast(named) if _NVLS.search(record.text) else make(FACTS, "nccl_unhandled_cuda", named)
     if _BIND.search(text):
         return _multicast(named)
+    if _TOPOLOGY.search(text):
+        return make(FACTS, "nccl_system_error", named, domains=SOFTWARE, meaning=_NO_TOPOLOGY)
     kind = next((name for name, pattern in _TEXTS if pattern.search(text)), None)
     return make(FACTS, kind, named) if kind else None
 

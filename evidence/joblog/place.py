@@ -33,6 +33,10 @@ _ENDS = re.compile(r"(?:^|\w\.|[:\])>|=\-'\"(,»│])\s*$")
 _REPORTER = re.compile(
     r"\w(?:Error|Exception)\b|what\(\):|exception: |\bWARN\b|\.(?:cc|cpp|cu|cuh|h|hpp|py|c)\b[:\d(, ]"
 )
+_SOURCE = re.compile(
+    r"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,9}: )?[EFW](?:\d{4} [\d:.]{8,18}\s{1,8}\d{1,10})? ?[\w./-]{1,200}\.(?:cc|cpp|cu|cuh|h):\d{1,6}\] "
+)
+"""The head that Abseil's and Google's loggers write: severity, file, line."""
 _REPORT = frozenset({
     "a", "abort", "aborted", "aborting", "after", "allocate", "an", "and", "assert", "async", "asynchronous", "at", "been", "by", "call",
     "called", "cannot", "catch", "caught", "check", "code", "context", "copy", "core", "could", "create", "creating", "critical",
@@ -101,6 +105,9 @@ def is_reported(text: str, start: int, end: int, *, quoted: bool = False) -> boo
         return False
     if _SPEAKER.search(before) or "?" in before or not _ENDS.search(before):
         return False
+    if _SOURCE.match(before):
+        # A source file speaks: what led to the error is its own sentence.
+        before = re.split(r"(?<=:) ", before)[-1]
     sentence = (
         before
         if before.endswith((" ", "\t"))

@@ -40,6 +40,9 @@ FACTS = {
         ("user_program", "system_software"),
         "A native library damaged the heap and the C library stopped the process.",
     ),
+    "command_not_found": fact(
+        Role.ROOT, USER, "The shell found no such command, and that was the last it had to say."
+    ),
     "gil_deadlock": fact(
         Role.OBSERVATION, USER, "A thread could not get the interpreter lock (GIL) in time."
     ),
@@ -58,7 +61,7 @@ _CHILD_HOST = re.compile(r"(?:^|\s)host\s+: (?P<host>\S+)")
 _CHILD_EXIT = re.compile(r"(?:^|\s)exitcode\s+: (?P<code>-?\d+) \(pid: (?P<pid>\d{1,18})\)")
 _ROOT = re.compile(r"Root Cause \(first observed failure\)")
 _CODE = re.compile(
-    r"(?:exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|command terminated with exit code|died with) ?=? ?:?(?:<Signals\.(?P<signame>SIG[A-Z]+)[^>]*>|(?P<code>-?\d{1,6}))"
+    r"(?:exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|command terminated with exit code|died with|(?:failed|ended|terminated) with (?:an? )?exit ?code) ?=? ?:?(?:<Signals\.(?P<signame>SIG[A-Z]+)[^>]*>|(?P<code>-?\d{1,6}))"
 )
 _EXITING = re.compile(
     r"^\s*(?:exiting process (?P<rank>\d{1,8}) with exit code: (?P<code>\d{1,6})|Process (?P<name>\S+) terminated with exit code (?P<other>\d{1,6}))"
@@ -73,6 +76,19 @@ _SHELL = re.compile(
 _BARE = re.compile(
     r"^(?P<how>Killed|Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception)(?: ?\(core dumped\))?\.?$"
 )
+_ZSH = re.compile(
+    r"^(?:\[\d{1,4}\]\s{1,8}(?:[+-]\s{1,4})?(?P<pid>\d{1,10})\s{1,4}|zsh: )(?P<how>killed|segmentation fault|bus error|abort|illegal hardware instruction|floating point exception|terminated)\b"
+)
+_KERNEL = re.compile(
+    r"(?:^|\s)[\w.:/-]{1,64}\[(?P<pid>\d{1,10})\]:? (?:(?P<segfault>segfault at) [0-9a-f]{1,16} ip |general protection fault ip:|trap invalid opcode ip:)"
+)
+"""The kernel's own line about a process that crashed, copied beside the job's output."""
+_NO_COMMAND = re.compile(
+    r"^\s{0,8}(?:\S{1,200}: (?:line )?\d{1,6}: |(?:-?(?:ba|z|k|da|c)?sh|/\S{0,100}sh): (?:line \d{1,6}: )?)(?P<name>\S{1,200}): (?:command )?not found$"
+    r"|^\s{0,8}zsh: command not found: \S{1,200}$"
+)
+_DEATH = re.compile(r"\bReceived (?:15|2) death signal, shutting down workers")
+_TOLD_TO_END = "The launcher was told to end (SIGTERM or SIGINT); nothing here says by whom."
 _CAUGHT = re.compile(
     r"(?:\[(?P<host>[A-Za-z0-9][\w.-]{0,253}):(?P<pid>\d{1,10})(?: ?:[\d: ]{1,24})?\] )?(?:Caught signal (?P<signal>\d{1,3})\b|\*\*\* Process received signal \*\*\*|Signal: .* \((?P<mpi>\d{1,3})\)$)"
 )
@@ -80,7 +96,7 @@ _FATAL = re.compile(
     r"Fatal Python error: (?P<how>Segmentation fault|Bus error|Aborted|Illegal instruction|.{1,80})"
 )
 _HEAP = re.compile(
-    r"double free or corruption|\b(?:free|(?:re|c)?alloc|_?malloc|malloc_consolidate|munmap_chunk|mremap_chunk)\(\): (?:corrupted|invalid|unsorted|unaligned|mismatching|smallbin|largebin|too many|double free|memory corruption)|corrupted (?:size vs\. prev_size|double-linked list)|malloc\.c:\d{1,6}: \w{1,40}: Assertion |stack smashing detected"
+    r"double free or corruption|\b(?:free|(?:re|c)?alloc|_?malloc|malloc_consolidate|munmap_chunk|mremap_chunk)\(\): (?:corrupted|invalid|unsorted|unaligned|mismatching|smallbin|largebin|too many|double free|memory corruption)|corrupted (?:size vs\. prev_size|double-linked list)|malloc\.c:\d{1,6}: \w{1,40}: Assertion |stack smashing detected|Attempt to free invalid pointer|<jemalloc>: .{0,80}(?:invalid|corrupt|double free)"
 )
 _PEER = re.compile(
     r"JAX distributed service detected fatal errors|tasks are unhealthy \(stopped sending heartbeats\)|\bA worker died or was killed while executing a task"
@@ -89,7 +105,8 @@ _PEER = re.compile(
 )
 """JAX's coordination service, Ray and Horovod, where a process of theirs is gone."""
 _RAY_OOM = re.compile(
-    r"Task was killed due to the node running low on memory|exceeds the memory usage threshold of"
+    r"Task was killed due to the node running low on memory|exceeds the memory usage threshold of|\bSystem memory low at node with IP\b"
+    r"|\b[1-9]\d{0,6} Workers \(tasks / actors\) killed due to memory pressure \(OOM\)|how to address the out of memory issue: \S{0,200}oom-prevention"
 )
 _GIL = re.compile(r"Could not acquire GIL within \d+ ms")
 _XID = re.compile(r"NVRM: Xid \(")
@@ -99,7 +116,7 @@ _OOM = re.compile(
 _SIGTERM = re.compile(r"Received Signals?\.SIG(?:TERM|INT)|got signal: (?:15|2)\b|received SIGTERM, exiting")
 _SIGHUP = re.compile(r"SignalException: Process \d{1,10} got signal: 1$|Received Signals?\.SIGHUP")
 _HUNG_UP = "The launcher was hung up (SIGHUP): the terminal or the session it ran in went away."
-_WORDS = {"killed": 9, "segmentation fault": 11, "bus error": 7, "aborted": 6, "terminated": 15}
+_WORDS = {"killed": 9, "segmentation fault": 11, "bus error": 7, "aborted": 6, "abort": 6, "terminated": 15}
 _SIGNUMS = {"SIGKILL": 9, "SIGSEGV": 11, "SIGBUS": 7, "SIGABRT": 6, "SIGTERM": 15, "SIGINT": 2}
 _OTHER_SIGNAL = 4
 
@@ -158,8 +175,11 @@ def _crashed(record: Record) -> JobFinding | None:
                 host=found["host"],
                 pid=grammar.number(found["pid"]),
             )
-    if found := _SHELL.search(text):
+    if found := _SHELL.search(text) or _ZSH.match(text):
         return make(FACTS, _how(found["how"]), record, pid=grammar.number(found["pid"]))
+    if found := _KERNEL.search(text):
+        kind = "segfault" if found["segfault"] else "process_crashed"
+        return make(FACTS, kind, record, pid=grammar.number(found["pid"]))
     if found := _BARE.match(text.strip()):
         return make(FACTS, _how(found["how"]), record)
     return None
@@ -207,6 +227,10 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "peer_lost", record, rank=grammar.number(found["task"], grammar.MAX_RANK))
     if _GIL.search(text):
         return make(FACTS, "gil_deadlock", record)
+    if _DEATH.search(text):
+        return make(FACTS, "process_terminated", record, role=Role.EXIT, meaning=_TOLD_TO_END)
+    if _NO_COMMAND.match(text):
+        return make(FACTS, "command_not_found", record)
     if _SIGHUP.search(text):
         return make(FACTS, "process_terminated", record, role=Role.END, domains=USER, meaning=_HUNG_UP)
     if _SIGTERM.search(text):
@@ -239,6 +263,22 @@ FAMILY = grammar.Family(
         "stopped sending heartbeats",
         "coordination service",
         "Horovod has been shut",
+        "with exitcode",
+        "free invalid pointer",
+        "<jemalloc>",
+        "killed ",
+        "segmentation fault",
+        "bus error",
+        " abort ",
+        "zsh: ",
+        "segfault at",
+        "general protection",
+        "invalid opcode",
+        "not found",
+        "death signal",
+        "memory low",
+        "memory pressure",
+        "out of memory issue",
         "crashed with",
         "terminated with signal",
         "terminated with code",

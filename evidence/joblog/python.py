@@ -81,6 +81,12 @@ _STRERROR = (
 _SHM = re.compile(
     r"(?:shared memory|/torch_\d+|dev/shm|shm).*(?:No space left|out of shared memory|Bus error)|out of shared memory|insufficient shared memory|No space left on device.{0,40}(?:/dev/shm|/torch_\d)"
 )
+_SHM_OPEN = re.compile(
+    r"\b[Uu]nable to (?:open|mmap|resize|write to|allocate) (?:\d{1,15} bytes (?:from|in) )?(?:file|shared memory)\b.{0,40}</torch_|\b[Uu]nable to (?:open|create) shared memory object"
+)
+_SHM_MEANING = (
+    "Shared memory could not be opened: /dev/shm is full, or the program has too many open files or mappings."
+)
 _WORKER = re.compile(
     r"DataLoader worker \(pid(?:\(s\))? (?P<pid>\d{1,10})[^)]{0,400}\) (?:is killed by signal: (?P<signal>[A-Za-z ]{2,40})|exited unexpectedly)"
 )
@@ -115,14 +121,17 @@ _REMOTE_NAMES = frozenset({
     "BrokenPipeError", "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "EOFError", "ChildFailedError",
     "ProcessRaisedException", "ProcessExitedException", "DistBackendError", "DistNetworkError", "DistStoreError", "DistError",
     "CalledProcessError", "RayTaskError", "RayActorError", "ActorDiedError", "WorkerCrashedError", "CancelledError", "BrokenProcessPool",
-    "RemoteError", "TimeoutExpired", "HorovodInternalError",
+    "RemoteError", "TimeoutExpired", "HorovodInternalError", "UnavailableError",
 })  # fmt: skip
 _INTERRUPTS = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException", "GeneratorExit"})
 _IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
 _REMOTE_TEXT = re.compile(
-    r"NCCL communicator was aborted|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|process group|Socket Timeout",
+    r"NCCL communicator was aborted|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|process group|Socket (?:Timeout|closed)"
+    r"|StatusCode\.UNAVAILABLE|failed to connect to all addresses",
     re.IGNORECASE,
 )
+_RAISED = re.compile(r"\braised:\s*$")
+"""A wrapper whose reason stands on the next line."""
 _HANDLED = re.compile(r"warn|ignored|skipp|retry|fallback|continuing", re.IGNORECASE)
 
 
@@ -131,6 +140,10 @@ def _files(record: Record) -> JobFinding | None:
     text = record.text
     if _SHM.search(text):
         return make(FACTS, "shm_full", record)
+    if _SHM_OPEN.search(text):
+        if "Too many open files" in text:
+            return make(FACTS, "too_many_open_files", record)
+        return make(FACTS, "shm_full", record, meaning=_SHM_MEANING)
     if (found := _ERRNO.search(text)) and (kind := _ERRNOS.get(int(found["errno"]))):
         return make(FACTS, kind, record, detail={"errno": int(found["errno"])})
     for kind, pattern in _STRERROR:
@@ -190,7 +203,7 @@ def ungrouped(text: str) -> str:
 def exception(record: Record) -> JobFinding | None:
     """The last line of a traceback; None when the line is not one, or only the sum of an exception group."""
     found = _EXCEPTION.match(record.text)
-    if found is None or found["name"].endswith("ExceptionGroup"):
+    if found is None or found["name"].endswith("ExceptionGroup") or _RAISED.search(found["text"]):
         return None
     if not _NAMED.search(found["name"]) and record.text[: found.start("name")].strip():
         return None

@@ -49,6 +49,11 @@ _MAX_TRACEBACKS = 256
 _TRACEBACK_LINES = 400
 _UNRAISED_LINES = 3
 _SAME_END_LINES = 3
+_LOCK_LINES = 4
+"""The frames nearest to an error say whose it is."""
+_LOCK = re.compile(
+    r"File \"[^\"]{0,400}/(?:soft_)?(?:filelock|fasteners|portalocker|lockfile|lockutils|oslo_concurrency)\b|\bfcntl\.(?:flock|lockf)\(|\.lock\b"
+)
 _COLLECTIVES = (
     "reduce(",
     "barrier(",
@@ -243,14 +248,24 @@ class JobLogReader:
         return replace(inner, rank=rank, host=inner.host or record.host or host, pid=inner.pid or record.pid)
 
     def _take(self, finding: JobFinding) -> None:
+        if finding.kind == "stale_file_handle" and self._in_lock(finding):
+            finding = replace(finding, detail={**finding.detail, "locks": True})
         if finding.kind == "task_exit" and finding.rank is not None:
             if _several(finding):
                 self._many = finding.line
             elif finding.line - self._many > _SAME_END_LINES:
                 self._story.fill_rank(finding.line, finding.rank)
-        if finding.role in (Role.EXIT, Role.REMOTE):
-            self._take_last(at_exit=finding.role is Role.EXIT)
+        if finding.kind == "command_not_found":
+            self._bare.hold(finding)
+            return
+        if finding.role in (Role.EXIT, Role.REMOTE) or finding.kind == "memory_corruption":
+            self._take_last(at_exit=finding.role is not Role.REMOTE)
         self._story.add(finding)
+
+    def _in_lock(self, finding: JobFinding) -> bool:
+        """Whether a library that locks files met it: another process replaces the lock's file, and no server is at fault."""
+        before = list(self._story.recent)[-_LOCK_LINES:]
+        return any(_LOCK.search(text) for text in (*before, finding.message))
 
     def _take_last(self, *, at_exit: bool = False) -> None:
         """The exception without a traceback that may have been the last was it."""

@@ -75,15 +75,16 @@ _OOM = re.compile(
     r"oom[-_]kill event|[Ee]xceeded (?:job|step) memory limit|(?:Job|Step|JobId=|StepId=)\s?\S* exceeded (?:job |step )?memory limit|OOM Killed"
 )
 _NODE = re.compile(
-    r"(?:srun|salloc): error: .*Node failure on (?P<hosts>\S+)|NODE FAILURE|Aborting, .*node failure",
+    r"(?:srun|salloc): error: .*Node failure on (?P<hosts>\S+)|(?:srun|salloc|slurmstepd(?:-\S{1,253})?): .{0,200}\bnode failure\b"
+    r"|\b(?:JOB|STEP|JobId=|StepId=)\s?\S{1,64} .{0,120}\bNODE FAILURE\b",
     re.IGNORECASE,
 )
 _UNKILLABLE = re.compile(
     r"STEPD TERMINATED ON (?P<host>\S+) AT \S+ DUE TO JOB NOT ENDING WITH SIGNALS|[Uu]nkillable"
 )
 _LAUNCH = re.compile(
-    r"(?:slurmstepd|slurmd)(?:-(?P<step>\S{1,253}))?: error: (?:.*execve\(\): (?P<what>.*)|TaskProlog failed|.*task_p_pre_launch|.*spank.*failed"
-    r"|pyxis: (?:\[ERROR\]|child \d{1,10} failed|container start failed|couldn't start container|failed to (?:import|create)))"
+    r"(?:(?:slurmstepd|slurmd)(?:-(?P<step>\S{1,253}))?: |\[\d{1,10}(?:\.\w{1,20})?\] )error: (?:.*execve\(\): (?P<what>.*)|TaskProlog failed|.*task_p_pre_launch|.*spank.*failed"
+    r"|pyxis: (?:\s{0,12}\[ERROR\]|\s{1,12}enroot-\w{1,20}: |(?!\s|printing|.{0,40}(?:remov|clean|delet|unmount))))"
     r"|srun: error: (?:Application launch failed|task \d+ launch failed|Task launch for \S{1,64} failed on node (?P<node>[^\s:]{1,253})|Unable to create (?:job )?step|Unable to allocate|.*Invalid (?:job|account|partition|generic resource|qos))"
     r"|srun: fatal: |(?:sbatch|salloc): error: (?:Batch job submission failed|Job submit/allocate failed|Unable to allocate)",
     re.IGNORECASE,
@@ -95,7 +96,30 @@ _CONTAINER = re.compile(
     re.IGNORECASE,
 )
 _NO_CONTAINER = "The container could not be created or started."
+_MISTAKE = re.compile(
+    r"no such file|does ?n[o']t exist|\bnot found\b|cannot find|permission denied|exec format error|not a directory|is a directory"
+    r"|invalid (?:reference format|generic resource|account|partition|qos|image|argument|option|feature|reservation|node name|number of)|mutually exclusive"
+    r"|unauthorized|authentication required|access (?:to the resource is )?denied|manifest unknown|error code: 40[134]\b"
+    r"|requested (?:node configuration|partition|time limit)|more (?:processors|nodes|tasks) requested|(?:memory|gres|gpus?|cpus?) required by|no image|unable to handle \S{1,20} uri",
+    re.IGNORECASE,
+)
+"""What the one who wrote the job asked for wrongly: files, images, commands, resources."""
+_SITE = re.compile(
+    r"slurm_script|hooks\.d|nvidia|libcuda|\bdriver|plugin|credential|controller|timed out|/run/|/proc/|/sys/|cgroup",
+    re.IGNORECASE,
+)
+"""What belongs to the site, whatever is missing of it."""
+_MISTAKEN = "Slurm could not start what the job asked for: a file, an image, a command or a resource that is not there."
 _TASKS = re.compile(r"srun: error: (?P<host>\S{1,1024}): tasks? (?P<tasks>[\d,-]{1,1024}): (?P<how>.+)")
+_LSF = re.compile(r"\s{0,4}TERM_(?P<why>[A-Z_]{3,24}): \w")
+_LSF_ENDS = {
+    "RUNLIMIT": "slurm_timeout", "CPULIMIT": "slurm_timeout", "DEADLINE": "slurm_timeout", "WINDOW": "slurm_timeout",
+    "MEMLIMIT": "slurm_oom", "SWAP": "slurm_oom", "PREEMPT": "slurm_preempted", "REQUEUE_OWNER": "slurm_requeued",
+    "REQUEUE_ADMIN": "slurm_requeued",
+}  # fmt: skip
+_PBS = re.compile(
+    r"=>> PBS: job killed: (?P<what>walltime|cput|v?mem|pmem|pvmem) .{0,80}exceeded", re.IGNORECASE
+)
 _FIRST = re.compile(r"\d{1,9}")
 _CODE = re.compile(r"exited with exit code (\d{1,3})\b")
 SIGNALS = {
@@ -164,8 +188,28 @@ def _tasks(record: Record) -> JobFinding | None:
     )
 
 
+def _launch(record: Record, host: str | None, *, container: bool) -> JobFinding:
+    """A program that was never started: by the job's own mistake, or the site's."""
+    site = _SITE.search(record.text) is not None
+    if _MISTAKE.search(record.text) and not site:
+        return make(FACTS, "slurm_launch_failed", record, host=host, domains=USER, meaning=_MISTAKEN)
+    domains, meaning = SOFTWARE if site else None, _NO_CONTAINER if container else None
+    return make(FACTS, "slurm_launch_failed", record, host=host, domains=domains, meaning=meaning)
+
+
+def _batch(record: Record) -> JobFinding | None:
+    """Why LSF or PBS ended a job: the same ends under another scheduler's names."""
+    if found := _LSF.match(record.text):
+        kind = _LSF_ENDS.get(found["why"], "slurm_cancelled")
+    elif found := _PBS.match(record.text):
+        kind = "slurm_timeout" if found["what"].lower() in ("walltime", "cput") else "slurm_oom"
+    else:
+        return None
+    return make(FACTS, kind, record)
+
+
 def read(record: Record, _context: JoblogContext) -> JobFinding | None:
-    """A line of Slurm."""
+    """A line of Slurm, or of another batch system where it tells of the job's end."""
     if finding := _cancelled(record) or _tasks(record):
         return finding
     text = record.text
@@ -176,13 +220,10 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     if found := _NODE.search(text):
         return make(FACTS, "slurm_node_fail", record, host=found["hosts"])
     if found := _LAUNCH.search(text):
-        meaning = _NO_CONTAINER if "pyxis: " in text else None
-        return make(
-            FACTS, "slurm_launch_failed", record, host=found["step"] or found["node"], meaning=meaning
-        )
+        return _launch(record, found["step"] or found["node"], container="pyxis: " in text)
     if _CONTAINER.match(text.lstrip()):
-        return make(FACTS, "slurm_launch_failed", record, meaning=_NO_CONTAINER)
-    return None
+        return _launch(record, None, container=True)
+    return _batch(record)
 
 
 FAMILY = grammar.Family(
@@ -207,6 +248,9 @@ FAMILY = grammar.Family(
         "enroot",
         "sqsh",
         "docker: Error",
+        "pyxis: ",
+        "TERM_",
+        "PBS: job killed",
     ),
     read=read,
     facts=FACTS,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 
 from probing_cluster.attribution.verdict import claims, evidence_view, findings
+from probing_cluster.core import records
 
 GSP, DRIVER = "gpu_gsp_timeout", "gpu_driver"
 
@@ -16,3 +18,16 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     if not any(claims.weigh(s) > 0 for s in view.of(GSP, DRIVER)):
         yield from claims.hints(view, DRIVER, "gpu_driver", findings.FindingRole.HINT)
         yield from claims.hints(view, "gpu_lost", "gpu_driver", findings.FindingRole.HINT)
+        yield from _no_gpu(view)
+
+
+def _no_gpu(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
+    """The program could use no GPU and no node says why: a job that holds none asked for none, another is unknown."""
+    for claim in claims.hints(view, "unknown", "gpu_driver", findings.FindingRole.HINT):
+        if view.attempt.n_gpus == 0:
+            words = f"found no GPU, and the job holds none: {claim.words}"
+            yield dataclasses.replace(
+                claim, cause="user_error", weight=0.85, cap=records.Confidence.LIKELY, words=words, node=None
+            )
+        else:
+            yield claim

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from datetime import timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings, signatures
+from probing_cluster.attribution.verdict import claims, evidence_view, findings, signatures, taxonomy
 from probing_cluster.core import hostlist, records
 
 CAUSE, MISMATCH = "user_error", "collective_mismatch"
@@ -17,6 +17,11 @@ NEAR = timedelta(seconds=60)
 _ENDED_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY", "TIMEOUT", "CANCELLED", "REQUEUED"})
 _DOUBTFUL_SIGNALS = {9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6}
 """Killed, terminated, bus error, abort: often somebody else's doing (a watchdog, a server, memory)."""
+_HINTED = 0.6
+"""What an exit code alone weighs beside a hint at a machine."""
+_NO_OUTPUT = 53
+"""What Slurm's step daemon writes for a signal when it cannot open the files of the step's input or output."""
+_NO_OUTPUT_WORDS = "never began: Slurm could not open its output, error or input file (0:53): no such directory on the node, or not writable"
 _SURE_KINDS = frozenset({"cuda_device_assert", "syntax_error"})
 _SURE = re.compile(
     r"(?:^|[\s.:])(?:KeyError|IndexError|LookupError|NameError|UnboundLocalError|AttributeError|TypeError|ValueError|AssertionError|"
@@ -86,18 +91,36 @@ def _by_xid(xids: list[evidence_view.CaseSighting], weight: float) -> claims.Cla
     )
 
 
+def _clears_program(found: evidence_view.CaseFinding) -> bool:
+    """True for words that only the system's software makes a program say: the exit code then accuses nobody."""
+    known = found.signature
+    system = records.Domain.SYSTEM_SOFTWARE
+    return (
+        known.role is findings.FindingRole.HINT
+        and taxonomy.cause(known.cause).domain is system
+        and known.weight > _HINTED
+        and list(found.event.detail.get("domains") or ()) == [system.value]
+    )
+
+
 def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     signal = view.signal
-    if not signal and not view.attempt.exit_code:
+    if (not signal and not view.attempt.exit_code) or any(map(_clears_program, view.findings)):
         return
     weight = _DOUBTFUL_SIGNALS.get(signal, 0.85)
     left = any(f.signature.role is findings.FindingRole.PROXIMAL for f in view.findings)
     if view.unwatched_nodes or (left and not view.crashed):
         weight = min(weight, 0.7)
-    if any(f.signature.role is findings.FindingRole.HINT for f in view.findings):
-        weight = min(weight, 0.6)
+    hints = [f.event for f in view.findings if f.signature.role is findings.FindingRole.HINT]
+    if hints:
+        weight = min(weight, _HINTED)
     exits = [f.event for f in view.findings if f.signature.role is findings.FindingRole.EXIT]
     how = f"was ended by signal {signal}" if signal else f"exited with code {view.attempt.exit_code}"
+    words = f"{how}, {_beside(view)}"
+    if hints and hints[0].message:
+        words += f"; its log says: {hints[0].message}"
+    if signal == _NO_OUTPUT:
+        weight, words = min(weight, 0.7), _NO_OUTPUT_WORDS
     yield claims.Claim(
         cause=CAUSE,
         weight=weight,
@@ -105,12 +128,12 @@ def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         rule="user_error",
         evidence=tuple(exits),
         by_elimination=True,
-        words=f"{how}, {_beside(case)}",
+        words=words,
     )
 
 
-def _beside(case: evidence_view.Scene) -> str:
+def _beside(view: evidence_view.EvidenceView) -> str:
     """What was found beside the exit; where nobody watched, that nobody did."""
-    if not case.unwatched_nodes:
+    if not view.unwatched_nodes:
         return "with no fault beside it"
-    return f"and nobody watched {hostlist.compress(case.unwatched_nodes)} then"
+    return f"and nobody watched {hostlist.compress(view.unwatched_nodes)} then"

@@ -983,3 +983,36 @@ def test_only_the_languages_own_exceptions_are_certainly_the_programs(make, mess
     trace = make.finding("traceback", message=message, detail={"first_cause": True})
     v = make.judge(trace)
     assert (v.cause, v.confidence) == ("user_error", word)
+
+
+@pytest.mark.parametrize(
+    ("kind", "detail", "over", "cause", "at_most"),
+    [
+        ("cuda_unavailable", {}, {}, "user_error", "possible"),
+        ("cuda_unavailable", {}, {"n_gpus": 0, "gpus": None}, "user_error", "likely"),
+        ("cuda_unavailable", {"unavailable": "ordinal"}, {}, "user_error", "possible"),
+        ("cuda_unavailable", {"unavailable": "not_ready", "domains": ["system_software"]}, {}, "system_services", "possible"),
+        ("slurm_launch_failed", {"domains": ["user_program"]}, {}, "user_error", "likely"),
+        ("slurm_launch_failed", {"domains": ["system_software"]}, {}, "system_services", "possible"),
+        ("slurm_launch_failed", {"domains": ["user_program", "system_software"]}, {}, "user_error", "possible"),
+        ("stale_file_handle", {"domains": ["system_software"], "locks": True}, {}, "user_error", "possible"),
+        ("stale_file_handle", {"domains": ["system_software"]}, {}, "filesystem_mount", "likely"),
+    ],
+)  # fmt: skip
+def test_what_only_the_log_says_of_the_machine(make, kind, detail, over, cause, at_most):
+    """Without the node's own word no GPU is lost and no service is surely at fault; the log's words are in the sentence."""
+    text = "what the library printed"
+    found = make.finding(kind, detail={"role": "root", "first_cause": True, **detail}, message=text)
+    v = make.judge(found, attempt=make.attempt(**over))
+    assert (v.cause, str(v.confidence)) == (cause, at_most)
+    assert text in v.summary
+    lost = make.judge(make.xid(79), found, attempt=make.attempt(**over))
+    if over.get("n_gpus") != 0:
+        assert lost.cause == "gpu_lost"
+
+
+def test_output_that_could_not_be_opened_is_told(make):
+    """Slurm writes 0:53 for it: the program never ran, and the sentence says why."""
+    v = make.judge(attempt=make.attempt(exit_code=0, exit_signal=53))
+    assert (v.cause, str(v.confidence)) == ("user_error", "possible")
+    assert "could not open its output" in v.summary

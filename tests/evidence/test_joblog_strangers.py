@@ -1,0 +1,122 @@
+"""The same failures in other schedulers', shells' and libraries' words; the first cause among what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from probing_cluster.evidence.joblog import reader
+from probing_cluster.evidence.joblog.grammar import JobFinding
+
+FIRST: list[tuple[str, int, str]] = [
+    # text, line of the first cause (0: none), its kind
+    ("RuntimeError: TensorStorage /w/tensor.h 12\ncuda failed with error 2 out of memory. see above", 2, "cuda_oom"),
+    ("2025-01-02 03:04:05.678901: E xla/util.cc:9]   OP_REQUIRES failed at op.cc:1 : RESOURCE_EXHAUSTED: Attempting to reserve 9.1G at the bottom of memory.", 1, "cuda_oom"),
+    ("RuntimeError: Bad StatusOr access: RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 7M.", 1, "cuda_oom"),
+    ("jaxlib.XlaRuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm.", 1, "cuda_oom"),
+    ("[1]    8123 killed     python train.py --big", 1, "oom_kill_suspected"),
+    ("zsh: segmentation fault (core dumped)  ./a.out", 1, "segfault"),
+    ("(raylet) node_manager.cc:9: 3 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed", 1, "host_oom_kill"),
+    ("(raylet) node_manager.cc:9: 0 Workers (tasks / actors) killed due to memory pressure (OOM), 1 Workers crashed", 0, ""),
+    ("[2025-01-02 03:04:05,678 E 1 1] (raylet) node_manager.cc:9: System memory low at node with IP 10.0.0.1. Used memory\n\nray.exceptions.WorkerCrashedError: The worker died unexpectedly while executing this task.", 1, "host_oom_kill"),
+    ("src/tcmalloc.cc:3] Attempt to free invalid pointer 0x7f\nrun.sh: line 4: 99 Aborted  (core dumped) python a.py", 1, "memory_corruption"),
+    ("ValueError: no such layer\nEpoch 2:  9%| 19/214 [00:16<02:46, 1.4it/s]\n      free(): invalid pointer   \nAborted (core dumped)", 1, "python_exception"),
+    ("tensorflow.errors_impl.UnavailableError: Socket closed", 1, "python_consequence"),
+    ("F tensorflow/stream/statusor.cc:34] Attempting to fetch value instead of handling error Internal: failed call to cuCtxCreate: CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered", 1, "cuda_ecc"),
+    ("The user asks whether a job may go on after CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered", 0, ""),
+    ("F a/b.cc:1] the manual says what to do about an uncorrectable ECC error encountered by others", 0, ""),
+    ("TERM_OWNER: job killed by owner.\nExited with exit code 143.", 1, "slurm_cancelled"),
+    ("TERM_ADMIN: job killed by root or LSF administrator.", 1, "slurm_cancelled"),
+    ("TERM_RUNLIMIT: job killed after reaching LSF run time limit.", 1, "slurm_timeout"),
+    ("TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.", 1, "slurm_oom"),
+    ("=>> PBS: job killed: walltime 3624 exceeded limit 3600", 1, "slurm_timeout"),
+    ("=>> PBS: job killed: mem 8392704kb exceeded limit 8388608kb", 1, "slurm_oom"),
+    ("W0227 17:39:41.9 29 torch/distributed/elastic/agent/server/api.py:719] Received 15 death signal, shutting down workers", 1, "process_terminated"),
+    ("Received 15 death signal, shutting down workers\nslurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2025-01-02T03:04:05 DUE TO TIME LIMIT ***", 2, "slurm_timeout"),
+    ("train.sh: 1: srun: not found", 1, "command_not_found"),
+    ("bash: line 3: singularity: command not found\nsrun: error: n1: task 0: Exited with exit code 127", 1, "command_not_found"),
+    ("/etc/profile: line 9: module: command not found\nloading\nepoch 1\nsaved\ndone", 0, ""),
+    ("[2025-07-05T14:11:11.152] [51.0] error: pyxis: couldn't start container", 1, "slurm_launch_failed"),
+    ("slurmstepd: error: pyxis: seccomp filter failed\nslurmstepd: error: spank: required plugin spank_pyxis.so: task_init() failed with rc=-1", 1, "slurm_launch_failed"),
+    ("slurmstepd: error: pyxis: failed to remove container filesystem x", 0, ""),
+    ("[n24:mpi_rank_24][error_sighandler] Caught error: Segmentation fault (signal 11)", 1, "segfault"),
+    ("[2025-07-28 11:07:56] Child process unexpectedly failed with exitcode=134. pid=19", 1, "process_aborted"),
+    ("[Mon Jun 23 19:39:31 2025] python3[307]: segfault at 60 ip 00007f24b8cf2616 sp 00007ffc0f2 error 4 in libx.so[7f+5]", 1, "segfault"),
+    ("n1:18569:18835 [0] bootstrap.cc:131 NCCL WARN Bootstrap Root : rank 1 of 8 ranks has already checked in", 1, "nccl_invalid_usage"),
+    ("n1:430:2237 [0] include/topo.h:27 NCCL WARN Could not find real path of /sys/class/pci_bus/0000:02", 1, "nccl_system_error"),
+    ('[ERROR] 2025-09-13 22:18:26,678 error_handler: {\n  "message": {\n    "message": "RendezvousConnectionError: The connection to the C10d store has failed.",', 3, "rendezvous_failed"),
+    ("RuntimeError: unable to open shared memory object </torch_1_2> in read-write mode", 1, "shm_full"),
+    ("RuntimeError: unable to open shared memory object </torch_1_2> in read-write mode: Too many open files (24)", 1, "too_many_open_files"),
+    ("ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 80): address already in use", 1, "address_in_use"),
+    ("Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\n    f()\ntorch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:\nFileNotFoundError: [Errno 2] No such file or directory: 'gcc'", 5, "python_exception"),
+    ("the report on NODE FAILURE rates of 2024", 0, ""),
+    ("srun: error: Node failure on n7", 1, "slurm_node_fail"),
+    ("slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2025-01-02T03:04:05 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***", 1, "slurm_node_fail"),
+]  # fmt: skip
+
+
+def _first(texts: Sequence[str]) -> JobFinding | None:
+    return next((f for f in reader.read(texts) if f.first_cause), None)
+
+
+@pytest.mark.parametrize(("text", "line", "kind"), FIRST)
+def test_the_first_cause_in_other_words(text: str, line: int, kind: str) -> None:
+    """The line and the kind; where nothing failed, nothing is said."""
+    found = _first(text.split("\n"))
+    assert (found and (found.line, found.kind)) == ((line, kind) if line else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ("srun: error: Unable to create step for job 7: Invalid generic resource (gres) specification", True),
+        ("slurmstepd: error: execve(): python9: No such file or directory", True),
+        ("slurmstepd: error: execve(): /var/spool/job7/slurm_script: No such file or directory", False),
+        ("FATAL:   container creation failed: mount /a->/a error: mount source /a doesn't exist", True),
+        ("FATAL: could not open image /i/x.sif: no such file or directory", True),
+        ("docker: Error response from daemon: exec: \"/bin/bash\": stat /bin/bash: no such file or directory", True),
+        ("slurmstepd: error: pyxis:     [ERROR] No such file or directory: /i/x.sqsh", True),
+        ("slurmstepd: error: pyxis: failed to import docker image", False),
+        ("slurmstepd: error: pyxis: couldn't start container", False),
+        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)", False),
+        ("nvidia-container-cli: initialization error: nvml error: driver not loaded", False),
+        ("[ERROR] /etc/enroot/hooks.d/98-nvidia.sh: no such file or directory", False),
+    ],
+)  # fmt: skip
+def test_a_launch_that_failed_is_the_jobs_own_mistake_or_the_sites(text: str, own: bool) -> None:
+    """What the job asked for and is not there speaks for the program alone."""
+    found = _first([text])
+    assert found is not None
+    assert found.kind == "slurm_launch_failed"
+    assert (found.domains == ("user_program",)) is own
+
+
+@pytest.mark.parametrize(
+    ("text", "sort"),
+    [
+        ("CUDA error: invalid device ordinal", "ordinal"),
+        ("THCudaCheck FAIL file=/a.cpp line=50 error=802 : system not yet initialized", "not_ready"),
+        ("RuntimeError: Found no NVIDIA driver on your system.", "no_driver"),
+        ("RuntimeError: No CUDA GPUs are available", None),
+    ],
+)
+def test_what_stands_between_a_program_and_its_gpus(text: str, sort: str | None) -> None:
+    """The words tell a wrong number from a driver that is not ready; a lost GPU is none of them."""
+    found = _first([text])
+    assert found is not None
+    assert (found.kind, found.detail.get("unavailable")) == ("cuda_unavailable", sort)
+    assert found.domains != ("hardware",)
+
+
+def test_a_stale_handle_of_a_lock_file_is_marked() -> None:
+    """The frames nearest to it say that a library of locks met it; the same error of a plain write is not marked."""
+    error = "OSError: [Errno 116] Stale file handle"
+    locked = ["Traceback (most recent call last):", '  File "/v/filelock/_unix.py", line 4, in _release', "    os.close(fd)", error]  # fmt: skip
+    plain = ["Traceback (most recent call last):", '  File "/v/train.py", line 4, in save', "    f.write(x)", error]  # fmt: skip
+    found, other = _first(locked), _first(plain)
+    assert found is not None
+    assert other is not None
+    assert found.kind == other.kind == "stale_file_handle"
+    assert found.detail.get("locks") is True
+    assert "locks" not in other.detail
