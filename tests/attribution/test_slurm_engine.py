@@ -74,7 +74,15 @@ def test_four_slurm_workers_one_killed_give_the_same_rows(slurm, tmp_path):
     asked = ("n_jobs=4", "cores=1", "memory=1GiB", "interface=lo", f"log_directory={logs}", "without=--mem")
     command = [sys.executable, "-m", "probing_cluster.control_plane.cli", "attribute", "--engine", "slurm"]
     command += ["--since", f"{SINCE:%Y-%m-%d}", "--until", f"{UNTIL:%Y-%m-%d}", "--slice-days", "0.5"]
-    command += ["--history", str(history), "--output", str(tmp_path / "rows.parquet")]
+    (tmp_path / "probing.toml").touch()
+    command += [
+        "--config",
+        str(tmp_path / "probing.toml"),
+        "--history",
+        str(history),
+        "--output",
+        str(tmp_path / "rows.parquet"),
+    ]
     command += [word for text in asked for word in ("--worker", text)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     killer.join()
