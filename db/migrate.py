@@ -30,6 +30,7 @@ REPEATABLE = (
     "displaced_noted.sql",
     "partitions.sql",
     "ops.sql",
+    "ops_comments.sql",
     "rights.sql",
     "planner.sql",
 )

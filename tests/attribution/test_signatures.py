@@ -84,6 +84,7 @@ def table(tmp_path, monkeypatch):
     path.write_text(TABLE)
     with monkeypatch.context() as patch:
         patch.setattr(signatures, "_FILE", path)
+        patch.setattr(taxonomy, "_RULES", tmp_path / "none")
         for cache in caches:
             cache.cache_clear()
         yield
