@@ -21,12 +21,14 @@ tables: `pip install 'probing-cluster[frames]'`. This page is generated: `python
 from datetime import UTC, datetime
 from probing_cluster import frames
 
-with frames.connect("postgresql://board@db/probing?sslmode=verify-full") as cluster:   # or a probing.toml, or nothing
+with frames.connect(
+    "postgresql://board@db/probing?sslmode=verify-full"
+) as cluster:  # or a probing.toml, or nothing
     march = {"since": datetime(2026, 3, 1, tzinfo=UTC), "until": datetime(2026, 4, 1, tzinfo=UTC)}
     verdicts = cluster.verdicts(**march)
     per_cause = verdicts.groupby("cause").size().sort_values()
-    rates = cluster.fleet("failure_rates", **march)      # rates.attrs has what holds for the whole figure
-    events = cluster.events(**march, arrow=True)         # a pyarrow.Table
+    rates = cluster.fleet("failure_rates", **march)  # rates.attrs has what holds for the whole figure
+    events = cluster.events(**march, arrow=True)  # a pyarrow.Table
 ```
 
 Spans are [since, until), in times with a zone; without `until` it is now. A login role sees what its scope allows

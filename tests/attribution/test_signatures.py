@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from probing_cluster.attribution import case as cases
-from probing_cluster.attribution import fetch, incidents, signatures
+from probing_cluster.attribution import fetch, incidents, signatures, taxonomy
 from probing_cluster.core import records
 from probing_cluster.db import bulk
 
