@@ -31,6 +31,7 @@ REPEATABLE = (
     "partitions.sql",
     "ops.sql",
     "sessions.sql",
+    "ops_comments.sql",
     "rights.sql",
     "planner.sql",
 )

@@ -159,7 +159,15 @@ def _condition(result: records.CheckResult) -> conditions.Condition:
     )
 
 
-SOURCE = polled.Polled(name=NAME, source="check", read=_no_read, judge=judge)
+SOURCE = polled.Polled(
+    name=NAME,
+    source="check",
+    read=_no_read,
+    judge=judge,
+    reads="the check sweep of [checks.md](checks.md), in a process of its own",
+    stands="by the check's severity",
+    period="`sweep_s`, and when Slurm's HealthCheckProgram asks",
+)
 
 
 def _item(identity: identity.Identity, result: records.CheckResult) -> spool.Item:

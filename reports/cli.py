@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from probing_cluster.core import clock, command_line, errors, settings
+from probing_cluster.core import clock, command_line, errors, extras, settings
 from probing_cluster.reports import job_ref, json_out, model, rows, source, text
 from probing_cluster.reports.charts import paint
 
@@ -48,6 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except errors.ProbingError as exc:
         print(f"probing-report: {exc}", file=sys.stderr)
         return exc.exit_code
+    except ModuleNotFoundError as exc:
+        print(extras.missing("probing-report", exc), file=sys.stderr)
+        return errors.UsageError.exit_code
     except BrokenPipeError:
         # A pager that was left: what could be read was read.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import command_line, errors
+from probing_cluster.core import command_line, errors, extras
 from probing_cluster.sandbox import cluster
 from probing_cluster.sandbox.demo import cli_demo
 from probing_cluster.sandbox.faults import registry
@@ -28,6 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except errors.ProbingError as exc:
         print(f"probing-sandbox: {exc}", file=sys.stderr)
         return exc.exit_code
+    except ModuleNotFoundError as exc:
+        print(extras.missing("probing-sandbox", exc), file=sys.stderr)
+        return errors.UsageError.exit_code
 
 
 Register = Callable[..., argparse.ArgumentParser]

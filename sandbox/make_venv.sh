@@ -48,11 +48,11 @@ case $what in
 product)
     echo "setup: installing Python packages into $venv (the first time takes a minute or two)"
     install --quiet --upgrade 'pip>=25.1'
-    install --editable '.[probe]'
+    install --editable '.[sandbox]'
     ;;
 tests)
     echo "setup: installing what only the tests need into $venv (torch is the largest; a few minutes)"
-    install --editable '.[probe,scale]' --group dev --group bench --group deploy --group torch
+    install --editable '.[sandbox,scale,frames]' --group dev --group bench --group deploy --group torch
     ;;
 *)
     echo "make_venv.sh: $what is neither product nor tests" >&2

@@ -85,7 +85,7 @@ def attribute(
     """
     now = at.now()
     settled = now - timedelta(seconds=settle_s)
-    with _Pass(source, _policy(config), now, dry_run=dry_run) as work:
+    with _Pass(source, policy_of(config), now, dry_run=dry_run) as work:
         return _attribute(work, source, since, until, job_ids, settled, limit)
 
 
@@ -130,14 +130,15 @@ def in_slices(
     now = at.now()
     is_open = since is None and until is None
     last = min(until or now + clock.ONE_US, now + clock.ONE_US)
-    with _Pass(source, _policy(config), now, dry_run=dry_run) as work:
+    with _Pass(source, policy_of(config), now, dry_run=dry_run) as work:
         if is_open:
             source.reopen_for_arrivals(work.grown)
         for _, done in work.slices(since or clock.EPOCH, last, unjudged=is_open):
             yield done
 
 
-def _policy(config: settings.AttributionSettings | None) -> cases.WindowPolicy:
+def policy_of(config: settings.AttributionSettings | None) -> cases.WindowPolicy:
+    """The window that the settings ask for; without settings the usual one."""
     wanted = config or settings.AttributionSettings()
     return cases.WindowPolicy(before_s=wanted.before_s, after_s=wanted.after_s)
 

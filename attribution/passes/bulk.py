@@ -78,7 +78,9 @@ class Bulk:
             self._context.register_parquet(name, str(where), table_partition_cols=[("month", pa.string())])
         sorts = ds.dataset(directory / "sorts.parquet").to_table()
         self._sorts: dict[int, dict[str, Any]] = {r["sort_idx"]: r for r in sorts.to_pylist()}
-        self._context.register_record_batches("sort", [ranked(sorts).to_batches()])
+        rated = ranked(sorts)
+        none = [pa.RecordBatch.from_pylist([], schema=rated.schema)]  # a history without any event
+        self._context.register_record_batches("sort", [rated.to_batches() or none])
         names = ds.dataset(directory / "nodes.parquet").to_table().sort_by("node_idx")
         self.nodes: list[str] = names["node"].to_pylist()
 

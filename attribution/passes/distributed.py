@@ -6,7 +6,9 @@ slice and may be run again anywhere. So a worker that dies costs its slices' tim
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,7 +73,7 @@ def run(
             for p in parts
         ]
         for future in futures:
-            yield _table(future.result())
+            yield _table(_result(future, directory))
 
 
 def slices(since: datetime, until: datetime, days: float | None = None) -> Iterator[bulk.Slice]:
@@ -89,12 +91,30 @@ def slices(since: datetime, until: datetime, days: float | None = None) -> Itera
 def work(
     directory: str, part: bulk.Slice, policy: cases.WindowPolicy | None, memory_bytes: int | None
 ) -> bytes:
-    """What a worker does: one slice, as Arrow's own bytes."""
+    """What a worker does: one slice, as Arrow's own bytes; raises FileNotFoundError where it sees no history."""
+    if not (Path(directory) / "attempts").is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
     table = reattribute.judge_slice(bulk.Bulk(Path(directory), policy, memory_bytes=memory_bytes), part)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
+
+
+def _result(future: Any, directory: Path) -> bytes:
+    """One slice's answer; what only the site can mend is said in one line."""
+    distributed = _module("distributed", "dask")
+    try:
+        return bytes(future.result())
+    except FileNotFoundError as exc:
+        raise errors.UsageError(
+            f"a worker does not find {exc.filename or directory}: the history must lie where all workers can read it"
+        ) from exc
+    except distributed.KilledWorker as exc:
+        raise errors.ProbingError(
+            "worker after worker died of the same slice; give them more memory (--worker memory=…) or make slices"
+            " shorter (--slice-days)"
+        ) from exc
 
 
 def _table(raw: bytes) -> pa.Table:

@@ -46,7 +46,14 @@ def rules_version() -> str:
     """The taxonomy's version and a digest of every rule and table, so that a changed rule shows."""
     here = Path(__file__).parent
     digest = hashlib.blake2b(digest_size=4)
-    for path in sorted([*here.glob("*.toml"), *here.glob("rules/*.py"), *(here / n for n in _CORE)]):
+    for path in sorted(
+        [
+            *here.glob("*.toml"),
+            *here.glob("rules/*.toml"),
+            *here.glob("rules/*.py"),
+            *(here / n for n in _CORE),
+        ]
+    ):
         digest.update(path.read_bytes())
     return f"{taxonomy.load().version}-{digest.hexdigest()}"
 

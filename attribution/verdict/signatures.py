@@ -1,4 +1,4 @@
-"""What each event says: (kind, code, severity) to the cause it points at and how strongly (`signatures.toml`)."""
+"""What each event says: (kind, code, severity) to the cause it points at and how strongly (`signatures.toml`, and `rules/*.toml`)."""
 
 from __future__ import annotations
 
@@ -83,12 +83,14 @@ def _load() -> _Table:
     exact: dict[tuple[str, str], Signature] = {}
     any_code: dict[str, Signature] = {}
     prefixes: dict[str, list[tuple[str, Signature]]] = {}
-    for row in raw["signature"]:
+    for row in [*raw["signature"], *taxonomy.own("signature")]:
         signature = _signature(row, row["kind"], frozenset(row["codes"]))
         for code in signature.codes:
             key = (signature.kind, code.lower())
             if key in exact or (code == "*" and signature.kind in any_code):
-                msg = f"{_FILE.name} says twice what {signature.kind} {code} means"
+                msg = (
+                    f"{_FILE.name} (or a file beside the rules) says twice what {signature.kind} {code} means"
+                )
                 raise errors.MalformedInput(msg)
             if code == "*":
                 any_code[signature.kind] = signature

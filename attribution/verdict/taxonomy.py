@@ -7,10 +7,12 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from probing_cluster.core import errors, records
 
 _FILE = Path(__file__).with_name("taxonomy.toml")
+_RULES = Path(__file__).with_name("rules")
 
 UNKNOWN = "unknown"
 
@@ -42,6 +44,8 @@ class Cause:
     gang: bool = False
     until_reset: bool = False
     """True for a fault that stays until the part is reset or its node restarts, whoever looks."""
+    happened: str = ""
+    """What happened, for the report's sentence ({device}, {node}, {on_node}); empty where the rule words it itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +61,12 @@ class Taxonomy:
 def load() -> Taxonomy:
     """The taxonomy of this release; raises MalformedInput when the file contradicts itself."""
     raw = tomllib.loads(_FILE.read_text("utf-8"))
-    causes = {c["word"]: _cause(c) for c in raw["cause"]}
+    tables = [*raw["cause"], *own("cause")]
+    causes = {c["word"]: _cause(c) for c in tables}
+    if len(causes) < len(tables):
+        raise errors.MalformedInput(
+            "a cause is defined twice in taxonomy.toml and the files beside the rules"
+        )
     symptoms = tuple(
         Symptom(
             word=s["word"],
@@ -73,6 +82,12 @@ def load() -> Taxonomy:
         msg = f"{_FILE.name} names causes it does not define: {', '.join(unknown)}"
         raise errors.MalformedInput(msg)
     return Taxonomy(version=raw["version"], symptoms=symptoms, causes=causes)
+
+
+def own(table: str) -> list[dict[str, Any]]:
+    """The rows of a table (`cause`, `signature`) in the files that rules have beside them, `rules/<rule>.toml`."""
+    paths = sorted(_RULES.glob("*.toml"))
+    return [row for path in paths for row in tomllib.loads(path.read_text("utf-8")).get(table, [])]
 
 
 def _cause(raw: Mapping[str, object]) -> Cause:

@@ -4,34 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view, phrases, rank_claims
+from probing_cluster.attribution.verdict import claims, evidence_view, phrases, rank_claims, taxonomy
 from probing_cluster.core import digits, hostlist, records, vocabulary
-
-_HAPPENED = {
-    "gpu_lost": "{device} fell off the bus",
-    "gpu_row_remap_failure": "{device} could not repair a failed memory row",
-    "gpu_memory_contained": "{device} met an uncorrectable memory error that was contained to this job",
-    "gpu_memory_uncorrectable": "{device} met an uncorrectable memory error",
-    "gpu_nvlink": "an NVLink of {device} failed",
-    "nvswitch": "an NVSwitch of {node} failed",
-    "gpu_gsp_timeout": "the system processor (GSP) of {device} stopped answering",
-    "gpu_driver": "the driver or firmware of {device} failed",
-    "gpu_xid": "{device} reported an error",
-    "pcie": "the PCIe path of {device} failed",
-    "ib_link": "InfiniBand port {device} went down or failed",
-    "eth_link": "Ethernet link {device} failed",
-    "filesystem_mount": "file system {device} stopped answering",
-    "disk": "disk {device} failed",
-    "main_memory": "main memory of {node} returned an uncorrectable error",
-    "cpu_mce": "a processor of {node} raised a machine check",
-    "thermal_power": "power or cooling of {device} failed",
-    "kernel_panic": "the kernel of {node} stopped",
-    "node_lost": "{node} stopped answering Slurm",
-    "node_reboot": "{node} restarted under the job",
-    "system_services": "a system service ({device}) failed",
-    "oom_host": "the job ran out of main memory{on_node} and a process of it was killed",
-}
-
 
 _ROOT = frozenset({"root", "0"})
 
@@ -42,9 +16,10 @@ def summary(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> s
     special = _SPECIAL.get(winner.cause)
     if special is not None:
         return special(view, ranking)
-    if winner.words and winner.rule != "scheduler" and winner.cause not in _HAPPENED:
+    happened = taxonomy.cause(winner.cause).happened
+    if winner.words and winner.rule != "scheduler" and not happened:
         return _sentence(f"The program {_clean(winner.words)}")
-    text = _HAPPENED[winner.cause].format(
+    text = happened.format(
         device=phrases.device_of_node(winner.device, winner.node),
         node=winner.node or "a node",
         on_node=f" on {winner.node}" if winner.node else "",

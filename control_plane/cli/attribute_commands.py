@@ -9,6 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from probing_cluster.control_plane.cli import commands, span
@@ -33,6 +34,26 @@ def register(register: commands.Commands) -> None:
     )
     made.add_argument("--dry-run", action="store_true", help="store nothing; show what would change")
     made.add_argument("--json", action="store_true", help="one JSON object")
+    made.add_argument(
+        "--engine",
+        metavar="ENGINE",
+        help="judge the exported history instead, storing nothing: local, dask://HOST:PORT, or slurm (workers as jobs)",
+    )
+    made.add_argument(
+        "--history",
+        metavar="DIRECTORY",
+        type=Path,
+        help="the history (default [attribution] history_directory)",
+    )
+    made.add_argument("--output", metavar="FILE", type=Path, help="write its verdicts as Parquet")
+    made.add_argument("--slice-days", metavar="N", type=float, help="its slices (default a month each)")
+    made.add_argument(
+        "--worker",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="what to ask Slurm for: n_jobs=8, cores=4, memory=16GiB, partition=cpu, directives=--account=ops …",
+    )
     made = register.add("verdict", _verdict, "set a job's verdict by hand; the rules never replace it")
     made.add_argument("job", metavar="JOBID", help="123, 123_4 or 123+1")
     made.add_argument("--attempt", type=int, metavar="N", help="which attempt (default the last that ended)")
@@ -43,6 +64,10 @@ def register(register: commands.Commands) -> None:
 
 
 def _attribute(args: argparse.Namespace) -> int:
+    if args.engine is not None:
+        return _by_engine(args)
+    if args.history or args.output or args.slice_days or args.worker:
+        raise errors.UsageError("--history, --output, --slice-days and --worker go with --engine")
     from probing_cluster.attribution.passes import attribute
     from probing_cluster.db import store as db_store
 
@@ -76,6 +101,45 @@ def _require_jobs(store: db_store.Store, job_ids: Sequence[int]) -> None:
         )
 
 
+def _by_engine(args: argparse.Namespace) -> int:
+    if args.since is None or args.job is not None:
+        raise errors.UsageError("--engine judges a span of the history: give --since, and no --job")
+    if args.slice_days is not None and not args.slice_days > 0:
+        raise errors.UsageError("--slice-days is a number above 0")
+    from probing_cluster.control_plane.cli import history_pass
+
+    now = clock.SYSTEM.now()
+    order = history_pass.Order(
+        engine=args.engine,
+        since=span.instant(args.since, now),
+        until=span.instant(args.until, now) if args.until else now,
+        directory=args.history,
+        output=args.output,
+        slice_days=args.slice_days,
+        workers=history_pass.workers(args.worker),
+    )
+    done = history_pass.run(order, settings.load(args.config))
+    if args.json:
+        found = {"attempts": done.n_attempts, "changed": done.n_changed, "causes": dict(done.causes)}
+        print(json.dumps(found, indent=2))
+        return 0
+    _print_causes(done.causes)
+    ends = f" (it ends at {done.until:%Y-%m-%d})" if done.until else ""
+    print(
+        f"{done.n_attempts} attempts of the history{ends} judged,"
+        f" {done.n_changed} of another cause than it holds; nothing stored"
+    )
+    return 0
+
+
+def _print_causes(causes: Counter[str]) -> None:
+    from probing_cluster.control_plane.terminal import table
+
+    counts = [(n, cause) for cause, n in sorted(causes.items(), key=lambda c: (-c[1], c[0]))]
+    if counts:
+        print(table.render(("ATTEMPTS", "CAUSE"), counts, right=frozenset({"ATTEMPTS"})))
+
+
 def _followed(slices: Iterator[attribute.AttributionRun]) -> Iterator[attribute.AttributionRun]:
     """The slices, while people see how far it has got."""
     with progress.Progress("attribute", None, "attempts judged") as shown:
@@ -107,11 +171,7 @@ class _Text:
 
     def end(self, total: _Total) -> None:
         """The causes, and a last line."""
-        from probing_cluster.control_plane.terminal import table
-
-        counts = [(n, cause) for cause, n in sorted(total.causes.items(), key=lambda c: (-c[1], c[0]))]
-        if counts:
-            print(table.render(("ATTEMPTS", "CAUSE"), counts, right=frozenset({"ATTEMPTS"})))
+        _print_causes(total.causes)
         print(
             f"{total.n_attempts} attempts judged, {total.n_changed} verdicts new or changed,"
             f" {total.n_accounts} run accounts"

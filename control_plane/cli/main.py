@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from probing_cluster.control_plane.cli import commands
-from probing_cluster.core import command_line, errors
+from probing_cluster.core import command_line, errors, extras
 
 GROUPS = (
     "db",
@@ -62,14 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"probing-ctl: {exc}", file=sys.stderr)
         return exc.exit_code
     except ModuleNotFoundError as exc:
-        library = (exc.name or "probing_cluster").partition(".")[0]
-        if library in {"probing_cluster", *sys.stdlib_module_names}:
-            raise
-        # Nodes get the agent's few libraries only (docs/install.md).
-        print(
-            f"probing-ctl: {library} is not installed on this host: run this on the service's host",
-            file=sys.stderr,
-        )
+        # A host has the libraries of its role only (docs/install.md).
+        print(extras.missing("probing-ctl", exc), file=sys.stderr)
         return errors.UsageError.exit_code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

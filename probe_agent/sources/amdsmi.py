@@ -187,4 +187,12 @@ def _ecc(gpu: Mapping[str, Any], counters: baseline.Baseline) -> list[Edge]:
     return found
 
 
-SOURCE = polled.Polled(name="amdsmi", source="amdsmi", read=read, judge=judge, hung=hung)
+SOURCE = polled.Polled(
+    name="amdsmi",
+    source="amdsmi",
+    read=read,
+    judge=judge,
+    hung=hung,
+    reads="AMD SMI (libamd_smi.so) in a resident child, only where the amdgpu driver is loaded",
+    stands="GPU gone (3 readings), driver gone, three readings that never returned, uncorrectable ECC · deferred ECC, heat · corrected ECC by powers of ten",
+)

@@ -53,4 +53,11 @@ def _edge(part: str, code: str, severity: records.Severity, moved: baseline.Move
     return Edge(what=what, value=moved.position, latches=severity is records.Severity.HIGH)
 
 
-SOURCE = polled.Polled(name="edac", source="sysfs", read=read, judge=judge)
+SOURCE = polled.Polled(
+    name="edac",
+    source="sysfs",
+    read=read,
+    judge=judge,
+    reads="`/sys/devices/system/edac/mc`",
+    stands="uncorrected error · – · corrected",
+)

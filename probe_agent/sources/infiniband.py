@@ -252,4 +252,11 @@ def _true_rate(port: Port) -> float | None:
     return None if not port.up or guessed else port.rate_gbps
 
 
-SOURCE = polled.Polled(name="infiniband", source="sysfs", read=read, judge=judge)
+SOURCE = polled.Polled(
+    name="infiniband",
+    source="sysfs",
+    read=read,
+    judge=judge,
+    reads="`/sys/class/infiniband`",
+    stands="link down (2 readings), device gone (3) · not ACTIVE, slower than before, 3 downs in 12 h · counters at their ceiling, symbol errors",
+)

@@ -81,4 +81,12 @@ def _edge(entry: sel.Entry) -> Edge:
     return Edge(what=what, value=entry.identity)
 
 
-SOURCE = polled.Polled(name="ipmi", source="ipmi", read=read, judge=judge, every=30)
+SOURCE = polled.Polled(
+    name="ipmi",
+    source="ipmi",
+    read=read,
+    judge=judge,
+    every=30,
+    reads="`ipmitool sel`",
+    stands="uncorrectable ECC, machine check, fatal bus error · limits, power supply · the rest",
+)

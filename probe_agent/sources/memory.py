@@ -68,4 +68,12 @@ def _corrupted(moved: baseline.Move) -> Edge:
     return Edge(what=what, value=moved.position, latches=False)
 
 
-SOURCE = polled.Polled(name="memory", source="sysfs", read=read, judge=judge, every=6)
+SOURCE = polled.Polled(
+    name="memory",
+    source="sysfs",
+    read=read,
+    judge=judge,
+    every=6,
+    reads="`/proc/meminfo`",
+    stands="– · less memory than before, memory the kernel gave up · –",
+)

@@ -185,4 +185,12 @@ def _names(mount: mounts.Mount) -> list[str]:
     return [n for n in (mount.path, mount.device, server) if n]
 
 
-SOURCE = polled.Polled(name="mounts", source="mount", read=read, judge=judge)
+SOURCE = polled.Polled(
+    name="mounts",
+    source="mount",
+    read=read,
+    judge=judge,
+    reads="the mount table, fstab, and a `statvfs` + one directory entry per network mount, each in a child",
+    stands="missing, turned read-only, hanging, failing · – · –",
+    period="table: poll; touch: 6 polls",
+)

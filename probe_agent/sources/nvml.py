@@ -258,4 +258,12 @@ def _gpu(gpu: nvml.Gpu) -> gpus.Gpu:
     )
 
 
-SOURCE = polled.Polled(name="nvml", source="nvml", read=read, judge=judge, hung=hung)
+SOURCE = polled.Polled(
+    name="nvml",
+    source="nvml",
+    read=read,
+    judge=judge,
+    hung=hung,
+    reads="NVML in a resident child, with its Xid event set",
+    stands="GPU lost or gone, driver not loaded, three readings that never returned, failed row remap, NVLink down, fabric failed · pending remap or page retirement, PCIe width, hardware throttling, heat, driver/library mismatch · corrected ECC, replays, link errors by powers of ten",
+)

@@ -215,4 +215,12 @@ def _device(raw: Mapping[str, Any], address: str, what: str) -> Device:
     )
 
 
-SOURCE = polled.Polled(name="pcie", source="sysfs", read=read, judge=judge, every=3)
+SOURCE = polled.Polled(
+    name="pcie",
+    source="sysfs",
+    read=read,
+    judge=judge,
+    every=3,
+    reads="`/sys/bus/pci/devices` of adapters, NVMe drives, and GPUs where NVML is not there",
+    stands="gone from the bus, fatal AER · narrower link, non-fatal AER · slower link, corrected AER",
+)

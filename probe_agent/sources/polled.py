@@ -72,7 +72,13 @@ class Polled:
     """Raw readings, given what the source remembered; raises ChildFailed when it cannot."""
     judge: Judge
     """The pure half: reading and memory in, conditions, edges and new memory out."""
+    reads: str
+    """What it reads, for docs/agent.md."""
+    stands: str
+    """The conditions it can name there: high · low · info."""
     every: int = 1
     """Polls between two readings."""
+    period: str = ""
+    """`every` in words, where a number of polls does not say it."""
     hung: Callable[[str, Mapping[str, Any]], conditions.Judgement] | None = None
     """What a reading that never returns means, where that is evidence in itself."""

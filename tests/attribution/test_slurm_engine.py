@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from probing_cluster.attribution.passes import distributed
@@ -49,7 +51,7 @@ def slurm(monkeypatch):
 
 
 def test_four_slurm_workers_one_killed_give_the_same_rows(slurm, tmp_path):
-    """Slurm ends one worker's job while slices are being judged; the slice is judged again elsewhere."""
+    """`probing-ctl attribute --engine slurm`: Slurm ends one worker's job while slices are judged; they are judged again elsewhere."""
     history = slurm / "history"
     generate.generate(history, generate.Scale(n_nodes=24, days=40, n_attempts=3000, n_events=20_000, seed=3))
     alone = pa.concat_tables(list(distributed.run(history, SINCE, UNTIL))).sort_by("attempt_id")
@@ -70,12 +72,23 @@ def test_four_slurm_workers_one_killed_give_the_same_rows(slurm, tmp_path):
     killer.start()
     logs = slurm / "logs"
     logs.mkdir(mode=0o777)
-    workers = distributed.SlurmWorkers(
-        n_jobs=4, cores=1, memory="1GiB", interface="lo", log_directory=str(logs), without=("--mem",)
-    )
-    found = pa.concat_tables(
-        list(distributed.run(history, SINCE, UNTIL, engine="slurm", slice_days=0.5, workers=workers))
-    )
+    asked = ("n_jobs=4", "cores=1", "memory=1GiB", "interface=lo", f"log_directory={logs}", "without=--mem")
+    command = [sys.executable, "-m", "probing_cluster.control_plane.cli", "attribute", "--engine", "slurm"]
+    command += ["--since", f"{SINCE:%Y-%m-%d}", "--until", f"{UNTIL:%Y-%m-%d}", "--slice-days", "0.5"]
+    (tmp_path / "probing.toml").touch()
+    command += [
+        "--config",
+        str(tmp_path / "probing.toml"),
+        "--history",
+        str(history),
+        "--output",
+        str(tmp_path / "rows.parquet"),
+    ]
+    command += [word for text in asked for word in ("--worker", text)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     killer.join()
+    assert done.returncode == 0, done.stderr
     assert killed
-    assert found.sort_by("attempt_id").equals(alone.combine_chunks())
+    assert f"{alone.num_rows} attempts of the history judged" in done.stdout
+    found = pq.read_table(tmp_path / "rows.parquet").select(alone.column_names).sort_by("attempt_id")
+    assert found.equals(alone.combine_chunks())

@@ -207,18 +207,12 @@ def test_every_view_is_in_the_cookbook(store: store_module.Store) -> None:
         assert any(re.search(rf"\bops\.{name}\b", query) for query in QUERIES), name
 
 
-def test_every_view_is_priced_on_a_full_size_database(store: store_module.Store) -> None:
-    """benchmarks/db_full_size.py asks every view and every recipe, and the cookbook says what it costs."""
+def test_every_recipe_is_priced_on_a_full_size_database() -> None:
+    """benchmarks/db_full_size.py asks every recipe, so every view, and the cookbook says what it costs."""
     assert [recipe.strip() for recipe in db_full_size.RECIPES] == [
         q.strip().removesuffix(";") for q in QUERIES
     ]
-    asked = (COOKBOOK.parents[1] / "benchmarks" / "db_full_size.py").read_text(encoding="utf-8")
     costs = COOKBOOK.read_text(encoding="utf-8").split("## What they cost")[1]
-    for row in _rows(
-        store.url,
-        "SELECT relname AS name FROM pg_class WHERE relnamespace = 'ops'::regnamespace AND relkind = 'v'",
-    ):
-        assert re.search(rf"FROM ops\.{row['name']}\b", asked), row["name"]
     assert {"node_now", "causes_daily", "failures_24h", "lemons"} <= set(re.findall(r"`ops\.(\w+)", costs))
 
 

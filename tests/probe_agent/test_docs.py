@@ -7,7 +7,7 @@ from pathlib import Path
 
 from probing_cluster.probe_agent import sweep
 from probing_cluster.probe_agent.jobs import collect
-from probing_cluster.probe_agent.sources import kernel_log, registry
+from probing_cluster.probe_agent.sources import kernel_log, page, registry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "agent.md").read_text()
 
@@ -19,6 +19,11 @@ def test_every_source_has_its_row_with_the_word_of_its_events() -> None:
     )
     known = {s.name: s.source for s in registry.POLLED} | {kernel_log.NAME: "kernel", sweep.NAME: "check"}
     assert rows == known
+
+
+def test_the_rows_are_the_sources_own() -> None:
+    """What a source reads and names is written where it is registered; the page is made from that."""
+    assert page.current(PAGE) == PAGE, "run: python -m probing_cluster.probe_agent.sources.page"
 
 
 def test_every_operation_of_the_socket_has_its_row() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from probing_cluster.attribution.passes import fetch, incidents
 from probing_cluster.attribution.verdict import case as cases
-from probing_cluster.attribution.verdict import signatures
+from probing_cluster.attribution.verdict import signatures, taxonomy
 from probing_cluster.core import records
 from probing_cluster.db import bulk
 
@@ -85,6 +85,7 @@ def table(tmp_path, monkeypatch):
     path.write_text(TABLE)
     with monkeypatch.context() as patch:
         patch.setattr(signatures, "_FILE", path)
+        patch.setattr(taxonomy, "_RULES", tmp_path / "none")
         for cache in caches:
             cache.cache_clear()
         yield

@@ -29,7 +29,9 @@ class Scripted:
         self.fails: Exception | None = None
         self.raw = "raw"
         self.reads = 0
-        self.source = polled.Polled(name=name, source="mount", read=self.read, judge=self.judge, every=every)
+        self.source = polled.Polled(
+            name=name, source="mount", read=self.read, judge=self.judge, every=every, reads="-", stands="-"
+        )
 
     async def read(self, *_: Any) -> str:
         self.reads += 1
