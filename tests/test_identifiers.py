@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 BANNED = frozenset({"told", "said", "spoken", "seen", "who", "them"})
-ALLOWED = 2265
+ALLOWED = 0
 """How many are left; lower it with every one that goes, never raise it."""
 
 
