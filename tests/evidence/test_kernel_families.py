@@ -19,7 +19,6 @@ def read(line: str, *before: str) -> KernelFinding | None:
 
 FORMS = [
     # line, kind, code, severity, pci, device
-    # fmt: off
     (
         "amdgpu 0000:c1:00.0: amdgpu: uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!",
         "amdgpu",
@@ -105,7 +104,6 @@ FORMS = [
         None,
         "mon0",
     ),
-    # fmt: on
     ("NVRM: Xid (0000:03:00): 14, Channel 00000001", "xid", "14", "info", "0000:03:00", None),
     ("NVRM: Xid (PCI:00000000:3B:00): 48, pid=7, name=x", "xid", "48", "high", "0000:3b:00", None),
     ("NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.", "xid", "79", "high", "0000:3b:00", None),

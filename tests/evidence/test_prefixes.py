@@ -163,7 +163,7 @@ def test_a_selector_between_date_and_tag_is_a_facility_and_a_level() -> None:
 )
 def test_what_anybody_may_have_written_stays(before: str) -> None:
     """A program's level, a guest's console and an event of Kubernetes are not the word of this node's kernel."""
-    assert MESSAGE != prefixes.parse(f"{before}[   12.345678] {MESSAGE}").message.strip()
+    assert prefixes.parse(f"{before}[   12.345678] {MESSAGE}").message.strip() != MESSAGE
 
 
 def test_instants() -> None:
