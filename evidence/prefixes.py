@@ -138,7 +138,8 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.VERBOSE | re.ASCII)
 
 
-_KMSG = _pattern(r"(?P<pri>\d{1,4}),(?P<seq>\d{1,20}),(?P<us>\d{1,20}),[^;\s]{0,64};")
+_KMSG = _pattern(r"(?P<pri>\d{1,4}),(?P<seq>\d{1,20}),(?P<us>\d{1,20})(?:,[^;\s]{0,64})?;")
+"""A record of /dev/kmsg; kernels before 3.6 write no flags behind the time."""
 _PRI5424 = _pattern(
     r"<(?P<pri>\d{1,3})>1\ (?P<iso>\S+)\ (?P<host>\S+)\ (?P<tag>\S+)\ \S+\ \S+\ (?:-|(?:\[(?:[^\]\\]|\\.){0,2000}\])+)(?:\ |$)(?:\ufeff)?"
 )
@@ -155,7 +156,7 @@ _HUMAN = _pattern(r"\s*\[[A-Z][a-z]{2}[ ]{0,2}\d{1,2}\ \d\d:\d\d\][ ]?")
 _CRI = _pattern(r"(?P<iso>\d{4}-\d\d-\d\dT\S{8,24})\ (?:stdout|stderr)\ [FP]\ ")
 _KLOG = _pattern(r"[IWEF]\d{4}\ \d\d:\d\d:\d\d\.\d+\s+\d+\ \S+:\d+\]\ ")
 _HOST_TAG = _pattern(
-    r"\s*(?:(?!kernel:)(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+)?(?P<tag>kernel|[A-Za-z_][\w./@-]{0,63})(?:\[(?P<pid>\d{1,18})\])?:(?:\s|$)"
+    r"\s*(?:(?!kernel:)(?:[\w.-]{1,64}@)?(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+)?(?P<tag>kernel|[A-Za-z_][\w./@-]{0,63})(?:\[(?P<pid>\d{1,18})\])?:(?:\s|$)"
 )
 _KERNEL = _pattern(r"\s*(?:(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+)?(?P<tag>kernel)(?:\[\d+\])?:\s?")
 _PEER = _pattern(
@@ -170,6 +171,14 @@ _RELAY = _pattern(
 )
 """Health checkers that hand a kernel line on, as the first and only thing they say."""
 _LEVELLED = _pattern(r"\s+(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+!\s{1,8}[A-Z]{2,8}\s\|\s")
+_SELECTOR = _pattern(
+    rf"\s+(?:(?P<host>[A-Za-z0-9_][\w.-]{{0,253}})\s+)?(?P<fac>{'|'.join(_FACILITIES)}|local\d)\.(?P<lev>{'|'.join(_LEVELS)})(?:or|ing)?(?=\s+[\w./@-]{{1,64}}(?:\[\d{{1,18}}\])?:)"
+)
+"""busybox and other syslogs write facility.level between the date, perhaps the host, and the tag."""
+_GPFS = _pattern(r"\d{4}-\d\d-\d\d_[\d:.+-]{8,24}:\ (?=\[[EWXIN]\]\ )")
+"""The log of the GPFS daemon: no other writes its date so."""
+_DROPPED = _pattern(r"(?:\*\*\ )?\d{1,20}\ printk\ messages\ dropped\ \*\*\ {1,2}(?=\[\s*\d)")
+"""A console that could not follow says so in front of the next message."""
 _FORWARDED = _pattern(r"\s+[A-Za-z0-9_][\w.:-]{0,253}\s+(?=[A-Z][a-z]{2}\ [\ \d]\d\ |\d{4}-\d\d-\d\d[T\ ])")
 """A log host that puts its own date and name in front of the whole line."""
 _DMESG_ISO = re.compile(r"\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d")
@@ -220,27 +229,40 @@ def _dmesg(line: Line, text: str) -> Line | None:
 def _level(line: Line, text: str) -> Line | None:
     if not (found := _DMESG_X.match(text)):
         return None
+    return replace(_graded(line, found), message=text[found.end() :])
+
+
+def _graded(line: Line, found: re.Match[str]) -> Line:
+    """The facility and level that are spelled out."""
     name = found["fac"]
     facility = 16 + int(name[5]) if name.startswith("local") else _FACILITIES.index(name)
-    return replace(line, facility=facility, priority=_LEVELS.index(found["lev"]), message=text[found.end() :])
+    return replace(line, facility=facility, priority=_LEVELS.index(found["lev"]))
 
 
 def _dated(line: Line, text: str, reference: datetime | None) -> Line | None:
     """A date, then (syslog) perhaps a host and a tag."""
     if found := _CRI.match(text):
         return replace(line, at=dates.iso(found["iso"]) or line.at, message=text[found.end() :], stamped=True)
+    if not line.stamped and line.tag is None and (found := _GPFS.match(text)):
+        at = dates.iso(found[0]) or line.at
+        return replace(line, at=at, tag="mmfs", message=text[found.end() :], stamped=True)
     if (length := dates.match_length(text)) == 0:
         return None
     at = dates.parse(text[:length], reference) or line.at
     line, rest = replace(line, at=at, message=text[length:].lstrip(" "), stamped=True), text[length:]
     if _DMESG_ISO.match(text):
         return line
+    if selected := _SELECTOR.match(rest):
+        line, rest = (
+            replace(_graded(line, selected), host=selected["host"] or line.host),
+            rest[selected.end() :],
+        )
     if found := _LEVELLED.match(rest):
         return replace(line, host=found["host"], message=rest[found.end() :])
     if (found := _FORWARDED.match(rest)) and dates.match_length(rest[found.end() :]):
         return replace(line, message=rest[found.end() :])
     if found := _HOST_TAG.match(rest):
-        if found["host"] is None and found["tag"] not in KERNEL_TAGS:
+        if found["host"] is None and found["tag"] not in KERNEL_TAGS and not selected:
             return line
         line = replace(line, host=found["host"] or line.host, tag=found["tag"], message=rest[found.end() :])
     return line
@@ -267,7 +289,7 @@ def _wrapped(line: Line, text: str) -> Line | None:
         if found["host"] in _PROGRAMS:
             return replace(line, tag=found["host"], message=text[found.end() :])
         return replace(line, host=found["host"] or found["pipe"] or line.host, message=text[found.end() :])
-    for pattern in () if line.stamped else (_FIELD, _FILE, _RELAY):
+    for pattern in () if line.stamped else (_FIELD, _FILE, _RELAY, _DROPPED):
         if found := pattern.match(text):
             return replace(line, message=text[found.end() :])
     return None

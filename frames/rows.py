@@ -29,7 +29,7 @@ _JUDGED = """
     JOIN probing.job_attempt a USING (cluster, job_id, submit_at)
     WHERE v.superseded_at IS NULL AND a.end_at >= $1 AND a.end_at < $2
     ORDER BY a.end_at, v.job_id, v.submit_at"""
-_SEEN = " FROM probing.health_event e WHERE e.at >= $1 AND e.at < $2 ORDER BY e.at, e.event_id"
+_EVENTS = " FROM probing.health_event e WHERE e.at >= $1 AND e.at < $2 ORDER BY e.at, e.event_id"
 _SCORED = " FROM probing.lemon_score s WHERE s.day >= $1 AND s.day < $2 ORDER BY s.day, s.score DESC, s.node"
 
 
@@ -64,7 +64,7 @@ class Frames:
 
     def events(self, *, since: datetime, until: datetime | None = None, arrow: bool = False) -> Any:
         """Every event that nodes delivered about the span."""
-        return self._rows(records.HealthEvent, "e", _SEEN, since, until, arrow=arrow)
+        return self._rows(records.HealthEvent, "e", _EVENTS, since, until, arrow=arrow)
 
     def lemon_scores(self, *, since: datetime, until: datetime | None = None, arrow: bool = False) -> Any:
         """Every node's score of every night in the span."""

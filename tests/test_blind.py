@@ -63,6 +63,27 @@ def test_an_incident_is_imported_and_judged(tmp_path: Path, postgres_url: str) -
     assert not made.certain
 
 
+@pytest.mark.parametrize(("expected", "right"), [("none", True), ("gpu_lost", False)])
+def test_a_job_that_never_started_is_answered_none(
+    tmp_path: Path, postgres_url: str, expected: str, right: bool
+) -> None:
+    """Cancelled while it was pending: there is no attempt to judge, and the cases after it still run."""
+    sacct = "JobID|State|ExitCode|Submit|Start|End|NodeList|AllocTRES\n8|CANCELLED by 7|0:0|2026-03-10T08:00:00|None|2026-03-10T09:00:00|None assigned|\n"
+    made = ask.answer(
+        case(tmp_path, "incident", f'job = "8"\nexpected = "{expected}"', f"sacct = {json.dumps(sacct)}"),
+        postgres_url,
+    )
+    assert (made.right, made.said) == (right, "none (never started)")
+
+
+def test_a_job_that_the_accounting_does_not_have_is_an_error(tmp_path: Path, postgres_url: str) -> None:
+    """A label with a wrong number must not be right for want of a verdict."""
+    sacct = "JobID|State|ExitCode|Submit|Start|End|NodeList|AllocTRES\n8|CANCELLED by 7|0:0|2026-03-10T08:00:00|None|2026-03-10T09:00:00|None assigned|\n"
+    given = case(tmp_path, "incident", 'job = "88"\nexpected = "none"', f"sacct = {json.dumps(sacct)}")
+    with pytest.raises(cases.BadCase, match="has no job 88"):
+        ask.answer(given, postgres_url)
+
+
 def test_a_text_that_is_not_here_is_not_scored(tmp_path: Path) -> None:
     """Its digest stands for it; another text of that name is an error."""
     text = f"kernel: {XID}"

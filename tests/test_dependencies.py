@@ -193,8 +193,8 @@ def test_a_missing_library_names_its_extra(library: str, extra: str | None) -> N
 @pytest.mark.parametrize(
     ("module", "words", "library", "extra"),
     [
-        ("control_plane.cli", ("nodes",), "sqlalchemy", "service"),
-        ("control_plane.cli", ("completion", "bash"), "shtab", None),
+        ("control_plane.cli.main", ("nodes",), "sqlalchemy", "service"),
+        ("control_plane.cli.main", ("completion", "bash"), "shtab", None),
         ("reports.cli", ("1",), "jinja2", "reports"),
         ("sandbox.cli", ("status",), "psutil", None),
     ],
@@ -205,9 +205,9 @@ def test_a_command_says_which_extra_to_install(
     """One sentence and exit code 2, no traceback."""
     code = (
         f"import sys; sys.modules[{library!r}] = None\n"
-        f"from probing_cluster.{module.rpartition('.')[0]} import cli\n"
+        f"from probing_cluster.{module.rpartition('.')[0]} import {module.rpartition('.')[2]} as cli\n"
         # What needs it stands behind a database or a cluster, which this host has not.
-        f"if {module != 'control_plane.cli'}: cli._print = cli._status = lambda _: __import__({library!r})\n"
+        f"if {module != 'control_plane.cli.main'}: cli._print = cli._status = lambda _: __import__({library!r})\n"
         f"raise SystemExit(cli.main({list(words)!r}))"
     )
     config = tmp_path / "probing.toml"

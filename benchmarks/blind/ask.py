@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from benchmarks.blind import case as cases
 from probing_cluster.attribution.passes import attribute
 from probing_cluster.attribution.verdict import findings
 from probing_cluster.control_plane.imports import load
-from probing_cluster.core import clock, records
+from probing_cluster.core import clock, errors, records
 from probing_cluster.db import store as db_store
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.flight_recorder import load as dump_files
@@ -134,7 +135,8 @@ def _incident(case: cases.Case, database: str) -> Answer:
     label = case.label
     expected = " or ".join(_wanted(label)) + (f" on {label['node']}" if "node" in label else "")
     if verdict is None:
-        return _made(case, "none" in _wanted(label), f"no verdict ({attempt.state})", expected)
+        state = attempt.state if attempt else "never started"
+        return _made(case, "none" in _wanted(label), f"none ({state})", expected)
     right = verdict.cause in _wanted(label)
     right = right and label.get("node", verdict.node) == verdict.node
     right = right and str(verdict.domain) == label.get("domain", str(verdict.domain))
@@ -144,15 +146,23 @@ def _incident(case: cases.Case, database: str) -> Answer:
     return made if verdict.confidence != "certain" else Answer(**{**vars(made), "certain": True})
 
 
-def _verdict(case: cases.Case, store: db_store.Store) -> tuple[records.JobAttempt, records.Verdict | None]:
-    """The import and the judgement, as `probing-ctl import` and `attribute` do them."""
+def _verdict(
+    case: cases.Case, store: db_store.Store
+) -> tuple[records.JobAttempt | None, records.Verdict | None]:
+    """The import and the judgement, as `probing-ctl import` and `attribute` do them; no attempt for a job that never started."""
     with tempfile.TemporaryDirectory(prefix="blind-") as scratch:
         order = _order(case, Path(scratch))
         load.load(store, order)
     attempts = store.attempts()
     ends = [a.end_at for a in attempts if a.end_at]
     attribute.attribute(store, at=_At(max(ends) + timedelta(hours=1)) if ends else clock.SYSTEM)
-    attempt = load.attempt_of(store, str(case.label["job"]))
+    job = str(case.label["job"])
+    try:
+        attempt = load.attempt_of(store, job)
+    except errors.NotFound as exc:
+        if re.search(rf"(?<!\w){re.escape(job)}(?!\w)", _text(case, "sacct")):
+            return None, None
+        raise cases.BadCase(f"{case.path}: its accounting has no job {job}; name one that it has") from exc
     made = [v for v in store.verdicts(job_ids=[attempt.job_id]) if v.submit_at == attempt.submit_at]
     return attempt, made[0] if made else None
 

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from probing_cluster.attribution.history import history
 from probing_cluster.attribution.passes import attribute, bulk, distributed
 from probing_cluster.control_plane.terminal import progress
-from probing_cluster.core import clock, errors, settings
+from probing_cluster.core import clock, digits, errors, settings
 
 _ABOUT = {
     "cluster": pa.string(),
@@ -101,7 +101,7 @@ def workers(texts: Sequence[str]) -> distributed.SlurmWorkers:
         if typing.get_origin(hints[name]) is tuple:
             given[name] = (*given.get(name, ()), value)
         elif hints[name] is int:
-            if not value.isdecimal() or not int(value):
+            if not digits.is_number(value) or not int(value):
                 raise errors.UsageError(f"--worker {text!r}: {name} is a whole number above 0")
             given[name] = int(value)
         else:

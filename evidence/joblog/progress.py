@@ -14,6 +14,7 @@ LOOK_BACK_LINES = 40
 """Lines before an error that say which lines tell of progress, and in which order they reach the log."""
 _MAX_CHARS = 600
 _MAX_TRACKS = 64
+_DIGIT = re.compile(r"\d")
 _DATE = re.compile(
     r"\d{4}[-/.]\d\d[-/.]\d\d(?:[T ]\d\d:\d\d:\d\d\S{0,12})?|\d\d[-/]\d\d[-/]\d{2,4}|\b\d{1,3}:\d\d(?::\d\d)?(?:[.,]\d+)?\b"
 )
@@ -41,7 +42,7 @@ Place = tuple[float, ...]
 
 def place(text: str) -> tuple[str, Place] | None:
     """The words in front of the first counter and the counters' values; None for a line without any."""
-    if not any(letter.isdigit() for letter in text[:_MAX_CHARS]):
+    if not _DIGIT.search(text, 0, _MAX_CHARS):
         return None
     text = _DATE.sub(" ", text[-_MAX_CHARS:] if "it/s" in text[-120:] else text[:_MAX_CHARS])
     if _NO_WORK.search(text):

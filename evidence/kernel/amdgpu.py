@@ -75,6 +75,10 @@ FACTS = {
 }
 _COUNT = r"(?:\{\d{1,20}\} ?)?(?:socket: \d{1,3},? )?(?:die: \d{1,3},? )?(?P<count>[1-9]\d{0,18}) (?:new )?"
 _DETECTED = r"hardware errors detected in (?P<total>total in )?(?P<block>\w{1,24}) block"
+_INTERRUPT = re.compile(
+    r"(?:\{\d{1,20}\} ?)?(?P<grade>uncorrectable|deferred|correctable) hardware error ?\((?P<event>\w{1,64})\) detected"
+)
+"""An error that comes as an interrupt of the whole device; it has no count and names no block."""
 _PROCESS = (
     r"(?:.* for process (?P<process>.{1,32}?) pid (?P<pid>\d{1,10}) thread|.*\bpasid:? ?(?P<pasid>\d{1,10}))?"
 )
@@ -161,6 +165,8 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
         return make(FACTS, "amdgpu", "init_failed", message, pci_bus_id=grammar.pci(probed["pci"]))
     if head.match(_LOST, message):
         return make(FACTS, "gpu_lost", "amdgpu_lost", message, pci_bus_id=address)
+    if found := head.match(_INTERRUPT, message):
+        return _finding(f"ras_{found['grade']}", found, address, message)
     for code, pattern in _PRODUCTIONS:
         if found := head.match(pattern, message):
             return _finding(code, found, address, message)
@@ -171,7 +177,9 @@ def _finding(code: str, found: re.Match[str], address: str | None, message: str)
     groups = {name: value for name, value in found.groupdict().items() if value is not None}
     if code == "ras_uncorrectable" and "total" in groups:
         code = "ras_total"
-    detail: dict[str, Any] = {name: groups[name] for name in ("block", "ring", "pasid") if name in groups}
+    detail: dict[str, Any] = {
+        name: groups[name] for name in ("block", "event", "ring", "pasid") if name in groups
+    }
     if "count" in groups:
         detail["count"] = int(groups["count"])
     return make(

@@ -21,7 +21,8 @@ FACTS = {
 }
 _DOWN = re.compile(
     rf"(?:(?P<driver>[a-z][\w-]{{1,20}})\s+(?P<pci>{grammar.FULL_PCI})(?:\s+(?P<unnamed>\(unnamed net_device\)[^:]*))?:?\s+)?"
-    r"(?:[a-z]\w{1,20}: (?=\S{1,32} NIC ))?(?:(?P<device>[A-Za-z][\w.-]{0,31})(?::\s+|\s+(?=NIC )))?(?:NIC (?:\w+ )?)?[Ll]ink (?:is )?[Dd]own\b"
+    r"(?:[a-z][\w-]{1,30}\s+(?:[\w.-]{1,40}:[0-9a-f]{2}|[0-9a-f]{4,16}\.[\w-]{1,32})\s+(?=[\w.-]{1,32}: ))?"  # on a bus that is not PCI: MDIO, a SoC's own
+    r"(?:[a-z]\w{1,20}: (?=\S{1,32} NIC |[A-Za-z][\w.-]{0,31}: ))?(?:(?P<device>[A-Za-z][\w.-]{0,31})(?::\s+|\s+(?=NIC )))?(?:NIC (?:\w+ )?)?[Ll]ink (?:is )?[Dd]own\b"
 )
 _SLAVE = re.compile(
     r"(?P<bond>\w+): (?:\(slave (?P<slave>[\w.-]+)\): )?link status (?:definitely )?down(?: for interface (?P<interface>[\w.-]+))?"

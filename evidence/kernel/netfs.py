@@ -128,7 +128,7 @@ _OTHER = (
     (
         "not_responding",
         re.compile(
-            r"libceph: (?P<device>(?:mon|osd|mds)\d+) (?:.*(?:session lost|socket (?:closed|error)|connect error|connection reset|session reset|bad crc|integrity error)|down\b)|ceph: (?:\[[\w -]{1,80}\]: {1,2})?(?P<mds>mds\d+) (?:hung|caps (?:went )?stale|reconnect denied|rejected session|session blocklisted|closed our session)"
+            r"libceph(?: \([0-9a-f-]{36} e\d{1,10}\))?: (?P<device>(?:mon|osd|mds)\d+) (?:.*(?:session lost|socket (?:closed|error)|connect error|connection reset|session reset|bad crc|integrity error)|down\b)|ceph: (?:\[[\w -]{1,80}\]: {1,2})?(?P<mds>mds\d+) (?:hung|caps (?:went )?stale|reconnect denied|rejected session|session blocklisted|closed our session)"
         ),
     ),
     (
@@ -216,6 +216,7 @@ FAMILY = grammar.Family(
         "ustre",
         "LNet",
         "mmfs",
+        *(f": [{level}] " for level in "EWX"),
         "eegfs",
         "eeGFS",
         "ceph",

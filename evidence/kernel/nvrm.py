@@ -87,7 +87,7 @@ FACTS = {
         "Check the BIOS settings for large PCIe windows (Above 4G decoding).",
     ),
 }
-_WHERE = r"NVRM:\s+(?:GPU\d{1,3}[ :]+)?(?:\w{1,96}: )?(?:GPU\d{1,3} )?"
+_WHERE = r"(?:NVRM:\s+|NVRM (?=\w{1,96}: ))(?:GPU\d{1,3}[ :]+)?(?:\w{1,96}: )?(?:GPU\d{1,3} )?"
 """The driver names itself, then newer releases the GPU, then the function."""
 _GPU = rf"(?:GPU\s*(?P<pci>{grammar.PCI}):\s*)?"
 _PROBED = re.compile(rf"NVRM:\s+The NVIDIA GPU (?P<pci>{grammar.PCI})")
@@ -105,7 +105,7 @@ _GSP = (
     (
         "boot_failed",
         re.compile(
-            rf"{_WHERE}(?:Cannot initialize GSP firmware RM|[^'\"]{{0,60}}cannot proceed with booting GSP)"
+            rf"{_WHERE}(?:Cannot initialize GSP firmware RM|[Ff]ailed to wait for GFW[_ ](?:BOOT|boot)|[^'\"]{{0,60}}cannot (?:proceed with booting GSP|initialize GSP-RM))"
         ),
     ),
     ("crash", re.compile(rf"{_WHERE}[*\s]{{0,40}}GSP-CrashCat Report")),

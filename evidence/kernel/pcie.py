@@ -77,7 +77,7 @@ _SLOT_CODES = (
     ),
 )
 _GONE = re.compile(
-    r"[Uu]nable to change power state from \w{1,9} to \w{1,9}, device inaccessible|[Cc]an't change power state from \w{1,9} to \w{1,9} \(config space inaccessible\)|[^'\"]{0,80}\(config space inaccessible\)|not ready \d+ms after (?:FLR|bus reset|resume|DPC|\w+ reset); giving up"
+    r"[Uu]nable to change power state from \w{1,9} to \w{1,9}, device inaccessible|[Cc]an't change power state from \w{1,9} to \w{1,9} \(config space inaccessible\)|[^'\"]{0,80}\(config space inaccessible\)|not ready \d+ms after (?:FLR|bus reset|resume|DPC|\w+ reset); giving up|PCIe [Ll]ink lost\b|Adapter removed\b"
 )
 _SPEED = re.compile(
     rf"(?P<now>\d{{1,9}}(?:\.\d{{1,9}})?) Gb/s available PCIe bandwidth, limited by (?P<limit>[\d.]{{1,9}} GT/s (?:PCIe )?x\d+) link at (?P<at>{grammar.PCI}) "
@@ -251,6 +251,7 @@ FAMILY = grammar.Family(
         "Unknown Error Bit",
         "inaccessible",
         "; giving up",
+        "dapter removed",
     ),
     read=read,
     facts=FACTS,

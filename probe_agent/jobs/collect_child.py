@@ -228,9 +228,7 @@ def _ids(words: list[bytes]) -> dict[str, Any]:
     variables = dict(word.decode("utf-8", "replace").partition("=")[::2] for word in words)
     named = {"array_job_id": "SLURM_ARRAY_JOB_ID", "array_task_id": "SLURM_ARRAY_TASK_ID"}
     numbers = {k: variables.get(v, "") for k, v in named.items()}
-    found: dict[str, Any] = {
-        k: int(v) for k, v in numbers.items() if v.isascii() and v.isdecimal() and len(v) <= 10
-    }
+    found: dict[str, Any] = {k: int(v) for k, v in numbers.items() if digits.is_number(v) and len(v) <= 10}
     return found | {k: variables[v][:1024] for k, v in _NAMED.items() if variables.get(v)}
 
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 
-from probing_cluster.core import errors, hostlist
+from probing_cluster.core import digits, errors, hostlist
 from probing_cluster.probe_agent.jobs import jobs
 
 MAX_WIDTH = 10
@@ -89,7 +89,7 @@ def _one(specifier: str, values: Mapping[str, str | int | None], *, old: bool) -
     if letter not in _NUMERIC or not width:
         return text
     number, dot, step = text.partition(".")
-    if not (number.isascii() and number.isdigit()):
+    if not digits.is_number(number):
         return text  # the batch step has a name, not a number
     return number.rjust(min(int(width), MAX_WIDTH), "0") + dot + step
 

@@ -55,7 +55,7 @@ def test_every_finding_of_the_doctor_is_listed() -> None:
     pages = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("install.md", "slurm.md"))
     names: set[str] = set()
     looks = [
-        *(conftest.ROOT / "control_plane").glob("site_*.py"),
+        *(conftest.ROOT / "control_plane" / "doctor").glob("site_*.py"),
         conftest.ROOT / "slurm_plugins" / "doctor.py",
     ]
     for path in looks:

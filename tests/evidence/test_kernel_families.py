@@ -19,6 +19,91 @@ def read(line: str, *before: str) -> KernelFinding | None:
 
 FORMS = [
     # line, kind, code, severity, pci, device
+    (
+        "amdgpu 0000:c1:00.0: amdgpu: uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!",
+        "amdgpu",
+        "ras_uncorrectable",
+        "high",
+        "0000:c1:00.0",
+        None,
+    ),
+    (
+        "amdgpu 0000:c1:00.0: {7}uncorrectable hardware error(ERREVENT_PCIE_BIF) detected!",
+        "amdgpu",
+        "ras_uncorrectable",
+        "high",
+        "0000:c1:00.0",
+        None,
+    ),
+    (
+        "amdgpu 0000:c1:00.0: {12}correctable hardware error (ERREVENT_ATHUB_INTERRUPT) detected!",
+        "amdgpu",
+        "ras_correctable",
+        "info",
+        "0000:c1:00.0",
+        None,
+    ),
+    (
+        "NVRM: gpuWaitForGfwBootComplete_GA100: failed to wait for GFW_BOOT: (progress 0x1f)",
+        "gsp",
+        "boot_failed",
+        "high",
+        None,
+        None,
+    ),
+    (
+        "NVRM: GPU3 kgspWaitForGfwBootOk_GH100: failed to wait for GFW boot complete: 0x55 VBIOS version 96.00",
+        "gsp",
+        "boot_failed",
+        "high",
+        None,
+        None,
+    ),
+    (
+        "NVRM kgspInitRm_IMPL: missing SEC2 engine, cannot initialize GSP-RM",
+        "gsp",
+        "boot_failed",
+        "high",
+        None,
+        None,
+    ),
+    ("NVRM: GPU0 kgspInitRm_IMPL: cannot initialize GSP-RM", "gsp", "boot_failed", "high", None, None),
+    (
+        "igc 0000:57:00.0 eno2: PCIe link lost, device now detached",
+        "pcie_link",
+        "inaccessible",
+        "high",
+        "0000:57:00.0",
+        None,
+    ),
+    ("ixgbe 0000:04:00.1 ens2f1: Adapter removed", "pcie_link", "inaccessible", "high", "0000:04:00.1", None),
+    ("r8168: enp4s0: link down", "eth_link", "link_down", "low", None, "enp4s0"),
+    ("mv88e6085 f1072004.mdio-mii:0c wan0: Link is Down", "eth_link", "link_down", "low", None, "wan0"),
+    ("fec 30be0000.ethernet eth3: Link is Down", "eth_link", "link_down", "low", None, "eth3"),
+    (
+        "bond2: link status down for interface ens6f1, disabling it in 400 ms",
+        "eth_link",
+        "bond_slave_down",
+        "low",
+        None,
+        "ens6f1",
+    ),
+    (
+        "libceph (0f3c2a11-5d4b-4f7e-9a62-1b7f0d6c8e90 e4211): osd17 down",
+        "filesystem",
+        "not_responding",
+        "info",
+        None,
+        "osd17",
+    ),
+    (
+        "libceph (0f3c2a11-5d4b-4f7e-9a62-1b7f0d6c8e90 e1): mon0 (1)10.9.8.7:6789 session lost, hunting for new mon",
+        "filesystem",
+        "not_responding",
+        "info",
+        None,
+        "mon0",
+    ),
     ("NVRM: Xid (0000:03:00): 14, Channel 00000001", "xid", "14", "info", "0000:03:00", None),
     ("NVRM: Xid (PCI:00000000:3B:00): 48, pid=7, name=x", "xid", "48", "high", "0000:3b:00", None),
     ("NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.", "xid", "79", "high", "0000:3b:00", None),
@@ -584,3 +669,41 @@ def test_a_refused_fork_names_its_job() -> None:
     found = read("cgroup: fork rejected by pids controller in /slurm/uid_1/job_9/step_0")
     assert found is not None
     assert found.job_id == 9
+
+
+def test_the_log_of_the_gpfs_daemon_is_read_and_says_gpfs_only() -> None:
+    """It has no tag: its own form of a date and a level stand in front of what it says."""
+    stamp = "2025-02-03_04:05:06.789+0100: "
+    said = [
+        (f"{stamp}[E] Lost membership in cluster scratch.example. Unmounting file systems.", "expelled"),
+        (f"{stamp}[X] Something that nobody knows", "error"),
+    ]
+    for line, code in said:
+        found = read(line)
+        assert found is not None
+        assert (found.kind, found.code) == ("gpfs", code)
+    assert read(f"{stamp}[I] Lost membership in cluster scratch.example.") is None
+    for quoted in (
+        f"{stamp}[E] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
+        f"kernel: {said[0][0]}",
+        f"Jan 21 11:18:36 n1 bob: {said[0][0]}",
+    ):
+        found = read(quoted)
+        assert found is None or (found.kind, found.severity) == ("gpfs", "low")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "veth12: vnet3: link down",
+        "br0: vnet3: link down",
+        "ata3: SATA link down (SStatus 0 SControl 300)",
+        "somebody wrote: r8168: enp4s0: link down",
+        "amdgpu 0000:c1:00.0: no uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!",
+        "igc: PCIe link lost",
+        "NVRM: loaded: the user wrote 'cannot initialize GSP-RM'",
+    ],
+)
+def test_what_only_resembles_these_is_none(line: str) -> None:
+    """A virtual interface, a disk's link, words in the middle, a device without an address."""
+    assert read(line) is None

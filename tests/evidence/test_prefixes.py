@@ -13,6 +13,15 @@ from probing_cluster.evidence import dates, prefixes
 MESSAGE = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=a, GPU has fallen off the bus."
 
 STACKS = [
+    "6,1234,5678901;",
+    "** 11 printk messages dropped ** [   12.345678] ",
+    "4 printk messages dropped ** [   12.345678] ",
+    "2024-05-01 10:00:00 +0000 UTC kern.alert kernel: ",
+    "2024-05-01 10:00:00 +0200 CEST n1 kern.err kernel: ",
+    "May  1 10:00:00 n1 kern.warning kernel: [   12.345678] ",
+    "May  1 10:00:00 kern.crit kernel: ",
+    "May  1 10:00:00 src@n1 kernel: ",
+    "May  1 10:00:00 s_net@ip-10-0-0-1 kernel: [   12.345678] ",
     "",
     "kernel: ",
     "[   12.345678] ",
@@ -116,6 +125,15 @@ def test_repetition_is_counted() -> None:
         ("Jan 21 11:18:36 n1 kernel: x", True),
         ("Jan 21 11:18:36 n1 bob[12]: kernel panic", False),
         ("[   12.3] x", True),
+        ("6,1,2;x", True),
+        ("14,1,2;x", False),
+        ("May  1 10:00:00 n1 kern.alert kernel: x", True),
+        ("May  1 10:00:00 n1 user.notice kernel: x", False),
+        ("May  1 10:00:00 kern.alert sudo: x", False),
+        ("2024-05-01 10:00:00 +0000 UTC local3.info kernel: x", False),
+        ("May  1 10:00:00 src@n1 bob[12]: x", False),
+        ("bob[12]: 4 printk messages dropped ** [   12.345678] x", None),
+        ("2024-05-01_10:00:00.123+0200: [E] x", False),
         ("x", None),
         ("[2024-05-01T10:00:00.123] error: NVRM: Xid (PCI:0000:3b:00): 79", None),
         ("sudo: NVRM: Xid (PCI:0000:3b:00): 79", False),
@@ -130,6 +148,22 @@ def test_repetition_is_counted() -> None:
 def test_who_wrote_it(line: str, kernel: bool | None) -> None:
     """A forged line says by its facility or tag that the kernel did not write it."""
     assert prefixes.parse(line).is_kernel is kernel
+
+
+def test_a_selector_between_date_and_tag_is_a_facility_and_a_level() -> None:
+    """With and without a host, which it is not; nor is the name of the zone."""
+    for text, host in (("UTC kern.alert", None), ("UTC n1 kern.alert", "n1"), ("UTC src@n1", "n1")):
+        line = prefixes.parse(f"2024-05-01 10:00:00 +0000 {text} kernel: x")
+        assert (line.at, line.host) == (datetime(2024, 5, 1, 10, tzinfo=UTC), host)
+        assert (line.facility, line.priority) == ((0, 1) if "kern.alert" in text else (None, None))
+
+
+@pytest.mark.parametrize(
+    "before", ["INFO - ", "INFO - INFO - ", "guest-monitor ", "  Warning  Ext4Error  2m  kernel-monitor  "]
+)
+def test_what_anybody_may_have_written_stays(before: str) -> None:
+    """A program's level, a guest's console and an event of Kubernetes are not the word of this node's kernel."""
+    assert prefixes.parse(f"{before}[   12.345678] {MESSAGE}").message.strip() != MESSAGE
 
 
 def test_instants() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from probing_cluster.probe_agent import sweep
+from probing_cluster.probe_agent import sources_page, sweep
 from probing_cluster.probe_agent.jobs import collect
-from probing_cluster.probe_agent.sources import kernel_log, page, registry
+from probing_cluster.probe_agent.sources import kernel_log, registry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "agent.md").read_text()
 
@@ -23,7 +23,7 @@ def test_every_source_has_its_row_with_the_word_of_its_events() -> None:
 
 def test_the_rows_are_the_sources_own() -> None:
     """What a source reads and names is written where it is registered; the page is made from that."""
-    assert page.current(PAGE) == PAGE, "run: python -m probing_cluster.probe_agent.sources.page"
+    assert sources_page.current(PAGE) == PAGE, "run: python -m probing_cluster.probe_agent.sources_page"
 
 
 def test_every_operation_of_the_socket_has_its_row() -> None:

@@ -26,7 +26,7 @@ from probing_cluster.slurm_plugins import doctor
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = [
-    *(ROOT / "control_plane").glob("site_*.py"),
+    *(ROOT / "control_plane" / "doctor").glob("site_*.py"),
     ROOT / "control_plane/doctor/safe_fix.py",
     ROOT / "slurm_plugins/doctor.py",
 ]

@@ -1,4 +1,4 @@
-"""The table of sources in docs/agent.md, from the sources themselves: `python -m probing_cluster.probe_agent.sources.page`."""
+"""The table of sources in docs/agent.md, from the sources themselves: `python -m probing_cluster.probe_agent.sources_page`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from probing_cluster.probe_agent import sweep
 from probing_cluster.probe_agent.sources import polled, registry
 
 _TABLE = re.compile(r"(?<=^\|---\|---\|---\|---\|---\|\n)(?:\| `\w+` \|.*\n)+", re.MULTILINE)
-_PAGE = Path(__file__).resolve().parents[2] / "docs" / "agent.md"
+_PAGE = Path(__file__).resolve().parents[1] / "docs" / "agent.md"
 
 
 def row(source: polled.Polled) -> str:
