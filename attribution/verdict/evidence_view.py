@@ -124,6 +124,33 @@ class Scene:
         ]
         return tuple(s for s in found if taxonomy.cause(s.cause).until_reset)
 
+    @functools.cached_property
+    def disturbances(self) -> tuple[Sighting, ...]:
+        """Whatever was not as it should be on its nodes up to its end, oldest first, but for what a program does itself."""
+        silent = (signatures.Role.USER, signatures.Role.CONSEQUENCE)
+        return tuple(
+            s
+            for s in self.sightings
+            if (
+                s.event.severity is not records.Severity.INFO
+                or s.signature.role in (signatures.Role.ROOT, signatures.Role.WEAK)
+            )
+            and s.signature.role not in silent
+            and not s.signature.recovery
+            and not s.ours
+            and s.at <= self.end_at + SLACK
+        )
+
+    @functools.cached_property
+    def left_standing(self) -> tuple[records.HealthEvent, ...]:
+        """Faults that nothing says were over when it ended, oldest first: also those that began before the window."""
+        late = [s.event for s in self.disturbances]
+        early = [
+            e for e in self.outside if self.start_at <= e.at <= self.end_at and not means_gpu(e, signatures.of(e))
+        ]
+        over = [e for e in self.case.events if e.at <= self.end_at and signatures.of(e).recovery]
+        return tuple(e for e in (*early, *late) if not any(_ends(later, e) for later in over))
+
     def consequences(self, node: str | None) -> tuple[Sighting, ...]:
         """What a fault on `node` left behind there: Xid 43, 45 and their like."""
         return tuple(
@@ -199,6 +226,12 @@ class Scene:
         for s in self.sightings:
             found.setdefault(s.cause, []).append(s)
         return {cause: tuple(seen) for cause, seen in found.items()}
+
+
+def _ends(later: records.HealthEvent, event: records.HealthEvent) -> bool:
+    """True when `later` says that the fault of `event` is over; a part by several names counts as several."""
+    part = (later.gpu_uuid or later.device, later.node, later.kind)
+    return part == (event.gpu_uuid or event.device, event.node, event.kind) and later.at >= event.at
 
 
 def means_gpu(event: records.HealthEvent, signature: signatures.Signature) -> bool:

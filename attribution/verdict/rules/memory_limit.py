@@ -9,6 +9,8 @@ from probing_cluster.core import records
 
 HOST, GPU = "oom_host", "oom_gpu"
 _KILLED = 9
+_USAGE = 2
+"""The exit code of a command line that a program refused: nothing was killed."""
 
 
 def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
@@ -48,6 +50,8 @@ def _killed(case: evidence_view.Scene) -> claims.Adjust:
             return weight * 0.5
         if seen.event.job_id == attempt.job_id:
             return 0.97
+        if attempt.exit_code == _USAGE and not sigkill and not told:
+            return weight * 0.5
         return (
             max(weight, 0.9) if weight and (sigkill or told) and seen.hold is gpus.Hold.HELD else weight * 0.7
         )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from datetime import timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings, signatures
+from probing_cluster.attribution.verdict import claims, evidence_view, findings, signatures, taxonomy
 from probing_cluster.core import records
 
 CAUSE, MISMATCH = "user_error", "collective_mismatch"
@@ -15,8 +15,13 @@ NEAR = timedelta(seconds=60)
 """A GPU error of the program's own ends it at once; one that came longer before did not."""
 
 _ENDED_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY", "TIMEOUT", "CANCELLED", "REQUEUED"})
-_DOUBTFUL_SIGNALS = {9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6}
-"""Killed, terminated, bus error, abort: often somebody else's doing (a watchdog, a server, memory)."""
+_DOUBTFUL_SIGNALS = {9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6, 53: 0.55}
+"""Killed, terminated, bus error, abort: often somebody else's doing (a watchdog, a server, memory).
+
+53 no program sends: Slurm writes it for a job that it could not set up, most often for an output file it cannot open.
+"""
+_NOT_SET_UP = 53
+_NOT_ITS_OWN = "and the process that was killed for want of memory is not known to be its own"
 _SURE_KINDS = frozenset({"cuda_device_assert", "syntax_error"})
 _SURE = re.compile(
     r"(?:^|[\s.:])(?:KeyError|IndexError|LookupError|NameError|UnboundLocalError|AttributeError|TypeError|ValueError|AssertionError|"
@@ -39,7 +44,9 @@ def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
         return
     yield from claims.hints(case, MISMATCH, "user_error", findings.FindingRole.OWN)
     told = claims.hints(case, CAUSE, "user_error", findings.FindingRole.OWN)
-    told += claims.hints(case, CAUSE, "user_error", findings.FindingRole.PROXIMAL)
+    named = _names_a_machine(case)
+    if not named:
+        told += claims.hints(case, CAUSE, "user_error", findings.FindingRole.PROXIMAL)
     xids = [
         s
         for s in case.of(CAUSE)
@@ -50,7 +57,8 @@ def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
     ]
     marked = {s.event.event_id: s.event for s in xids}
     for claim in told:
-        sure = claim.cap if _is_surely_own(claim.evidence[0]) else records.Confidence.LIKELY
+        alone = _is_surely_own(claim.evidence[0]) and not case.disturbances
+        sure = claim.cap if alone else records.Confidence.LIKELY
         yield dataclasses.replace(
             claim, cap=claims.lower(claim.cap, sure), evidence=claim.evidence + tuple(marked.values())
         )
@@ -61,8 +69,18 @@ def rule(case: evidence_view.Scene) -> Iterable[claims.Claim]:
         xids = [s for s in xids if s.at <= case.onset_at + NEAR]
     if xids:
         yield _by_xid(xids, 0.6 if case.hung else 0.85)
-    elif not case.hung:
+    elif not case.hung and not named:
         yield from _by_exit(case)
+
+
+def _names_a_machine(case: evidence_view.Scene) -> bool:
+    """True when the log names a machine's fault that its generic errors would follow, and nobody watched to deny it."""
+    if not case.unwatched_nodes:
+        return False
+    named = {f.signature.cause for f in case.findings if f.signature.role is findings.FindingRole.HINT}
+    machines = {c for c in named if taxonomy.cause(c).domain is records.Domain.HARDWARE}
+    generic = [f.signature for f in case.findings if f.signature.role is findings.FindingRole.PROXIMAL]
+    return any(s.cause == CAUSE and s.supports(c) for s in generic for c in machines)
 
 
 def _is_surely_own(first: records.HealthEvent) -> bool:
@@ -96,8 +114,13 @@ def _by_exit(case: evidence_view.Scene) -> Iterable[claims.Claim]:
         weight = min(weight, 0.7)
     if any(f.signature.role is findings.FindingRole.HINT for f in case.findings):
         weight = min(weight, 0.6)
+    others = [s for s in case.of("oom_host") if s.signature.role is signatures.Role.ROOT]
+    if others:
+        weight = min(weight, 0.7)
     exits = [f.event for f in case.findings if f.signature.role is findings.FindingRole.EXIT]
     how = f"was ended by signal {signal}" if signal else f"exited with code {case.attempt.exit_code}"
+    if case.attempt.exit_signal == _NOT_SET_UP:
+        how = "never ran: Slurm ended it with signal 53, most often because it could not open the job's output file"
     yield claims.Claim(
         cause=CAUSE,
         weight=weight,
@@ -105,5 +128,5 @@ def _by_exit(case: evidence_view.Scene) -> Iterable[claims.Claim]:
         rule="user_error",
         evidence=tuple(exits),
         by_elimination=True,
-        words=f"{how}, with no fault beside it",
+        words=f"{how}, {_NOT_ITS_OWN if others else 'with no fault beside it'}",
     )
