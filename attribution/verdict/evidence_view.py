@@ -143,13 +143,14 @@ class Scene:
 
     @functools.cached_property
     def left_standing(self) -> tuple[records.HealthEvent, ...]:
-        """Faults that nothing says were over when it ended, oldest first: also those that began before the window."""
-        late = [s.event for s in self.disturbances]
-        early = [
-            e for e in self.outside if self.start_at <= e.at <= self.end_at and not means_gpu(e, signatures.of(e))
-        ]
+        """Faults of what it held that nothing says were over when it ended, oldest first."""
         over = [e for e in self.case.events if e.at <= self.end_at and signatures.of(e).recovery]
-        return tuple(e for e in (*early, *late) if not any(_ends(later, e) for later in over))
+        seen = [
+            s.event
+            for s in self.disturbances
+            if s.signature.role is signatures.Role.ROOT and s.hold is not gpus.Hold.MAYBE
+        ]
+        return tuple(e for e in seen if not any(_ends(later, e) for later in over))
 
     def consequences(self, node: str | None) -> tuple[Sighting, ...]:
         """What a fault on `node` left behind there: Xid 43, 45 and their like."""
