@@ -248,7 +248,15 @@ def _claim(
     at = min((s.at for s in convicting), default=first.at)
     if weight > 0:
         # What the program ran on beside for long does not explain an error of its own.
-        lethality = max((s.signature.lethality for s in convicting if not s.standing), default=0.0)
+        # Nor does a part that nobody knows it held: a job without GPUs runs beside others' on the same node.
+        lethality = max(
+            (
+                s.signature.lethality
+                for s in convicting
+                if not s.standing and (view.attempt.n_gpus is not None or s.hold is gpus.Hold.HELD)
+            ),
+            default=0.0,
+        )
         weight = doubted(supported(weight, view, cause), lethality, view, cause, at)
         weight = min(weight, _ceiling(convicting))
     if any(s.event.event_id in view.answered and s.signature.role is signatures.Role.ROOT for s in group):

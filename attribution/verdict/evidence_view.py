@@ -120,6 +120,34 @@ class EvidenceView:
         ]
         return tuple(s for s in found if taxonomy.cause(s.cause).until_reset)
 
+    @functools.cached_property
+    def disturbances(self) -> tuple[CaseSighting, ...]:
+        """Whatever was not as it should be on its nodes up to its end, oldest first, but for what a program does itself."""
+        silent = (signatures.Role.USER, signatures.Role.CONSEQUENCE)
+        return tuple(
+            s
+            for s in self.sightings
+            if (
+                s.event.severity is not records.Severity.INFO
+                or s.signature.role in (signatures.Role.ROOT, signatures.Role.WEAK)
+            )
+            and s.signature.role not in silent
+            and not s.signature.recovery
+            and not s.ours
+            and s.at <= self.end_at + SLACK
+        )
+
+    @functools.cached_property
+    def left_standing(self) -> tuple[records.HealthEvent, ...]:
+        """Faults of what it held that nothing says were over when it ended, oldest first."""
+        over = [e for e in self.case.events if e.at <= self.end_at and signatures.of(e).recovery]
+        seen = [
+            s.event
+            for s in self.disturbances
+            if s.signature.role is signatures.Role.ROOT and s.hold is not gpus.Hold.MAYBE
+        ]
+        return tuple(e for e in seen if not any(_ends(later, e) for later in over))
+
     def consequences(self, node: str | None) -> tuple[CaseSighting, ...]:
         """What a fault on `node` left behind there: Xid 43, 45 and their like."""
         return tuple(
@@ -197,6 +225,12 @@ class EvidenceView:
         for s in self.sightings:
             found.setdefault(s.cause, []).append(s)
         return {cause: tuple(sightings) for cause, sightings in found.items()}
+
+
+def _ends(later: records.HealthEvent, event: records.HealthEvent) -> bool:
+    """True when `later` says that the fault of `event` is over; a part by several names counts as several."""
+    part = (later.gpu_uuid or later.device, later.node, later.kind)
+    return part == (event.gpu_uuid or event.device, event.node, event.kind) and later.at >= event.at
 
 
 def means_gpu(event: records.HealthEvent, signature: signatures.Signature) -> bool:

@@ -9,6 +9,8 @@ from probing_cluster.core import records
 
 HOST, GPU = "oom_host", "oom_gpu"
 _KILLED = 9
+_USAGE = 2
+"""The exit code of a command line that a program refused: nothing was killed."""
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
@@ -50,6 +52,8 @@ def _killed(view: evidence_view.EvidenceView) -> claims.Adjust:
             return weight * 0.5
         if sighting.event.job_id == attempt.job_id:
             return 0.97
+        if attempt.exit_code == _USAGE and not sigkill and not reported:
+            return weight * 0.5
         return (
             max(weight, 0.9)
             if weight and (sigkill or reported) and sighting.hold is gpus.Hold.HELD

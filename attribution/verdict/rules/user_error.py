@@ -17,6 +17,7 @@ NEAR = timedelta(seconds=60)
 _ENDED_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY", "TIMEOUT", "CANCELLED", "REQUEUED"})
 _DOUBTFUL_SIGNALS = {9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6}
 """Killed, terminated, bus error, abort: often somebody else's doing (a watchdog, a server, memory)."""
+_NOT_ITS_OWN = "and the process that was killed for want of memory is not known to be its own"
 _HINTED = 0.6
 """What an exit code alone weighs beside a hint at a machine."""
 _NO_OUTPUT = 53
@@ -44,7 +45,9 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         return
     yield from claims.hints(view, MISMATCH, "user_error", findings.FindingRole.OWN)
     hints = claims.hints(view, CAUSE, "user_error", findings.FindingRole.OWN)
-    hints += claims.hints(view, CAUSE, "user_error", findings.FindingRole.PROXIMAL)
+    named = _names_a_machine(view)
+    if not named:
+        hints += claims.hints(view, CAUSE, "user_error", findings.FindingRole.PROXIMAL)
     xids = [
         s
         for s in view.of(CAUSE)
@@ -55,7 +58,8 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     ]
     marked = {s.event.event_id: s.event for s in xids}
     for claim in hints:
-        sure = claim.cap if _is_surely_own(claim.evidence[0]) else records.Confidence.LIKELY
+        alone = _is_surely_own(claim.evidence[0]) and not view.disturbances
+        sure = claim.cap if alone else records.Confidence.LIKELY
         yield dataclasses.replace(
             claim, cap=claims.lower(claim.cap, sure), evidence=claim.evidence + tuple(marked.values())
         )
@@ -66,8 +70,18 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         xids = [s for s in xids if s.at <= view.onset_at + NEAR]
     if xids:
         yield _by_xid(xids, 0.6 if view.hung else 0.85)
-    elif not view.hung:
+    elif not view.hung and not named:
         yield from _by_exit(view)
+
+
+def _names_a_machine(view: evidence_view.EvidenceView) -> bool:
+    """True when the log names a machine's fault that its generic errors would follow, and nobody watched to deny it."""
+    if not view.unwatched_nodes:
+        return False
+    named = {f.signature.cause for f in view.findings if f.signature.role is findings.FindingRole.HINT}
+    machines = {c for c in named if taxonomy.cause(c).domain is records.Domain.HARDWARE}
+    generic = [f.signature for f in view.findings if f.signature.role is findings.FindingRole.PROXIMAL]
+    return any(s.cause == CAUSE and s.supports(c) for s in generic for c in machines)
 
 
 def _is_surely_own(first: records.HealthEvent) -> bool:
@@ -114,9 +128,12 @@ def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     hints = [f.event for f in view.findings if f.signature.role is findings.FindingRole.HINT]
     if hints:
         weight = min(weight, _HINTED)
+    others = [s for s in view.of("oom_host") if s.signature.role is signatures.Role.ROOT]
+    if others:
+        weight = min(weight, 0.7)
     exits = [f.event for f in view.findings if f.signature.role is findings.FindingRole.EXIT]
     how = f"was ended by signal {signal}" if signal else f"exited with code {view.attempt.exit_code}"
-    words = f"{how}, {_beside(view)}"
+    words = f"{how}, {_NOT_ITS_OWN if others else _beside(view)}"
     if hints and hints[0].message:
         words += f"; its log says: {hints[0].message}"
     if signal == _NO_OUTPUT:

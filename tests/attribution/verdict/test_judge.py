@@ -1016,3 +1016,48 @@ def test_output_that_could_not_be_opened_is_told(make):
     v = make.judge(attempt=make.attempt(exit_code=0, exit_signal=53))
     assert (v.cause, str(v.confidence)) == ("user_error", "possible")
     assert "could not open its output" in v.summary
+
+
+def test_a_cancellation_beside_a_fault_is_not_certain(make):
+    """Who cancelled is known; that nothing else made them do it is not, until the fault is over."""
+    attempt = make.attempt(state="CANCELLED", exit_code=0, cancelled_by="alice")
+    assert make.judge(attempt=attempt).confidence is C.CERTAIN
+    hang = make.event(60, kind="nfs", code="not_responding", device="nas2", severity=records.Severity.INFO)
+    beside = make.judge(hang, attempt=attempt)
+    assert beside.confidence is not C.CERTAIN
+    unkillable = make.finding("slurm_unkillable")
+    told = make.judge(unkillable, attempt=attempt)
+    assert (told.cause, told.confidence) == ("user_cancelled", C.LIKELY)
+
+
+def test_a_programs_own_error_beside_a_small_fault_is_likely(make):
+    """A bond that lost one of its links twenty seconds before leaves a doubt."""
+    trace = make.finding("python_exception", message="ValueError: 3 is not 4", detail={"first_cause": True})
+    assert make.judge(trace).confidence is C.CERTAIN
+    link = make.event(
+        20, kind="eth_link", code="bond_slave_down", device="eno1", severity=records.Severity.LOW
+    )
+    v = make.judge(trace, link)
+    assert (v.cause, v.confidence) == ("user_error", C.LIKELY)
+
+
+def test_a_job_that_is_not_known_to_hold_gpus_keeps_its_own_error(make):
+    """Another program's GPU was lost on the same node; nobody counts GPUs there."""
+    attempt = make.attempt(nodes=("n2",), n_gpus=None, gpus=None)
+    trace = make.finding("python_exception", node="n2", message="NameError: name 'a' is not defined")
+    assert (
+        make.judge(make.xid(79, None, pci_bus_id="0000:3b:00"), trace, attempt=attempt).cause == "user_error"
+    )
+
+
+def test_a_refused_command_line_was_not_killed_for_memory(make):
+    """Another process of the node was; exit code 2 is the program's own word."""
+    kill = make.event(3, kind="oom", code="global", severity=records.Severity.INFO)
+    v = make.judge(kill, attempt=make.attempt(exit_code=2))
+    assert (v.cause, v.confidence) == ("user_error", C.POSSIBLE)
+
+
+def test_a_log_that_names_a_lost_gpu_beats_its_generic_error(make):
+    """Nobody watched the node: the machine is possible, the program is not blamed for what followed."""
+    texts = (make.finding("cuda_device_lost", 2, detail={"first_cause": True}), make.finding("cuda_error", 1))
+    assert make.judge(*texts, watched={}).cause == "gpu_lost"
