@@ -141,12 +141,12 @@ class EvidenceView:
     def left_standing(self) -> tuple[records.HealthEvent, ...]:
         """Faults of what it held that nothing says were over when it ended, oldest first."""
         over = [e for e in self.case.events if e.at <= self.end_at and signatures.of(e).recovery]
-        seen = [
+        left = [
             s.event
             for s in self.disturbances
             if s.signature.role is signatures.Role.ROOT and s.hold is not gpus.Hold.MAYBE
         ]
-        return tuple(e for e in seen if not any(_ends(later, e) for later in over))
+        return tuple(e for e in left if not any(_ends(later, e) for later in over))
 
     def consequences(self, node: str | None) -> tuple[CaseSighting, ...]:
         """What a fault on `node` left behind there: Xid 43, 45 and their like."""

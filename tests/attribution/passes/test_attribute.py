@@ -11,7 +11,7 @@ import pytest
 
 from probing_cluster.attribution.passes import attribute
 from probing_cluster.attribution.verdict import taxonomy
-from probing_cluster.core import records
+from probing_cluster.core import errors, records
 from probing_cluster.db import delivery
 
 
@@ -68,7 +68,7 @@ def test_a_pass_that_fails_leaves_nobody_who_still_writes(store, make, deliver, 
 
     def judge_one(source, batch, *args, **kwargs):
         if told:
-            raise ZeroDivisionError
+            raise errors.DatabaseUnavailable("gone")
         told.append("judged")
         return judged(source, batch, *args, **kwargs)
 
@@ -81,7 +81,7 @@ def test_a_pass_that_fails_leaves_nobody_who_still_writes(store, make, deliver, 
     monkeypatch.setattr(attribute, "BATCH", 1)
     monkeypatch.setattr(attribute, "judge_batch", judge_one)
     monkeypatch.setattr(type(store), "save_verdicts", save_slowly)
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(errors.DatabaseUnavailable):
         attribute.attribute(store, at=later(make))
     assert told == ["judged", "stored"]
 
@@ -480,7 +480,14 @@ def test_a_gpu_another_job_held_does_not_stand_for_this_one(store, make, deliver
     """A lost GPU that the attempt is known not to have held neither convicts nor doubts."""
     event = lost(make, MINUTES_25, gpu_uuid=make.uuid("n2", 3))
     verdict = judged(
-        store, make, deliver, event, state="CANCELLED", gpus={"n2": (make.uuid("n2", 0),)}, n_gpus=1
+        store,
+        make,
+        deliver,
+        event,
+        state="CANCELLED",
+        cancelled_by="alice",
+        gpus={"n2": (make.uuid("n2", 0),)},
+        n_gpus=1,
     )
     assert (verdict.cause, verdict.confidence) == ("user_cancelled", records.Confidence.CERTAIN)
 
