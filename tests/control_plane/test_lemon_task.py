@@ -218,7 +218,7 @@ def test_with_slurm_away_the_mail_goes_all_the_same(night: context.Context, hand
     """Nothing is drained, and the report says that Slurm was not asked."""
     with_lemon(night, action="drain")
     hands.down = True
-    assert "not acted: Slurm did not answer" in lemon.run(night)
+    assert "not acted: slurmctld is away" in lemon.run(night)
     assert any("only our own drains" in r for r in nightly.load(night.store, night.config).remarks)
     assert len(waiting(night)) == 1
 

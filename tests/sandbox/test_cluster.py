@@ -282,7 +282,7 @@ def test_a_prolog_that_asks_first_refuses_only_what_slurm_requeues(bare: cluster
     conf = bare.layout.slurm_conf
     script.write_text(
         f'#!/bin/sh\n[ "$SLURMD_NODENAME" = n1 ] || exit 0\nexec {sys.executable} -c "\n'
-        "import sys\nfrom probing_cluster.core import settings\nfrom probing_cluster.probe_agent import requeue\n"
+        "import sys\nfrom probing_cluster.core import settings\nfrom probing_cluster.probe_agent.hooks import requeue\n"
         f"sys.exit(requeue.asking(settings.SlurmSettings(conf='{conf}', bin_directory='/usr/bin'))($SLURM_JOB_ID))\"\n"
     )
     script.chmod(0o755)
