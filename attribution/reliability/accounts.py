@@ -18,7 +18,7 @@ from probing_cluster.db import arrow, bulk, store
 from probing_cluster.db import rows as db_rows
 
 _SQL = Path(__file__).parent / "sql"
-_STALE = (_SQL / "stale_attempts.sql").read_text(encoding="utf-8")
+STALE = (_SQL / "stale_attempts.sql").read_text(encoding="utf-8")
 _PROGRESS = (_SQL / "run_progress.sql").read_text(encoding="utf-8")
 _REFRESH = timedelta(minutes=5)
 """How old the account of a run that still goes on may get."""
@@ -59,7 +59,7 @@ def update(
             if not between(total):
                 return
 
-    query = _with_instants(_STALE, since, now - _REFRESH, now - _TOLD_AFTER)
+    query = _with_instants(STALE, since, now - _REFRESH, now - _TOLD_AFTER)
     with arrow.reading(source.connection_uri(), query) as reader:
         bulk.load_run_accounts(source.connection_uri(), slices(reader))
     return total

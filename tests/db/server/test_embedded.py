@@ -165,7 +165,9 @@ def test_a_directory_the_account_cannot_enter(tmp_path: Path) -> None:
     """A directory below a closed one is refused with the directory's name and the way out, and nothing is opened up."""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
-    with pytest.raises(errors.DatabaseUnavailable, match=r"may not enter .*choose a database directory elsewhere"):
+    with pytest.raises(
+        errors.DatabaseUnavailable, match=r"may not enter .*choose a database directory elsewhere"
+    ):
         embedded.ensure(closed / "db")
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700
 
