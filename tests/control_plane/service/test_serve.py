@@ -256,7 +256,7 @@ def test_a_scrape_without_the_database_still_answers(
 
 _THREADS = """
 import ctypes, os, sys, threading
-from probing_cluster.control_plane import serve
+from probing_cluster.control_plane.service import serve
 if sys.argv[1] == "few":
     serve.few_arenas()
 libc, together = ctypes.CDLL(None), threading.Barrier(8)
