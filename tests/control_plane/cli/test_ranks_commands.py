@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import gang_rows
@@ -54,7 +55,8 @@ def test_stacks_waits_for_every_node_that_is_asked(
         for node, ranks in (("n1", (0, 1)), ("n2", (2, 3))):
             while not asked(store, node):  # an answer of before the question counts for nothing
                 time.sleep(0.05)
-            gang_rows.snapshot(store, 7, node, [gang_rows.entry(r, gang_rows.REDUCE) for r in ranks])
+            entries = [gang_rows.entry(r, gang_rows.REDUCE) for r in ranks]
+            gang_rows.snapshot(store, 7, node, entries, at=datetime.now(UTC))
 
     later = threading.Thread(target=nodes_answer, daemon=True)
     later.start()
