@@ -73,7 +73,7 @@ def test_a_job_that_never_started_is_answered_none(
         case(tmp_path, "incident", f'job = "8"\nexpected = "{expected}"', f"sacct = {json.dumps(sacct)}"),
         postgres_url,
     )
-    assert (made.right, made.said) == (right, "none (never started)")
+    assert (made.right, made.answer) == (right, "none (never started)")
 
 
 def test_a_job_that_the_accounting_does_not_have_is_an_error(tmp_path: Path, postgres_url: str) -> None:
