@@ -179,14 +179,14 @@ def _read(path: Path) -> str:
 def _write(path: Path, text: str) -> None:
     """In one step, with the owner and mode of the file that was there."""
     path = path.resolve()
-    told = path.stat() if path.exists() else None
+    status = path.stat() if path.exists() else None
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".probing-")
     with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape", newline="") as opened:
         opened.write(text)
         opened.flush()
-        if told is not None:
-            os.fchown(opened.fileno(), told.st_uid, told.st_gid)
-        os.fchmod(opened.fileno(), told.st_mode & 0o7777 if told else 0o644)
+        if status is not None:
+            os.fchown(opened.fileno(), status.st_uid, status.st_gid)
+        os.fchmod(opened.fileno(), status.st_mode & 0o7777 if status else 0o644)
         os.fsync(opened.fileno())
     Path(name).replace(path)
 
