@@ -241,12 +241,32 @@ class Verdict(FromRow):
         "the fault it died of, shared by all its victims: the first evidence, or a wide incident's own id",
         default=None,
     )
+    place: str | None = doc(
+        "what the nodes of its wide incident share, in words, with the odds against chance; null where it is nothing",
+        default=None,
+    )
     onset_at: datetime | None = doc("when the trouble began, UTC", default=None)
     window_start_at: datetime | None = doc("start of the evidence window, UTC", default=None)
     window_end_at: datetime | None = doc("end of the evidence window, UTC", default=None)
     author: str = doc("'rules', or the operator who set it", default="rules")
     rules_version: str = doc("version of the rules that made it")
     made_at: datetime = doc("when it was made, UTC")
+
+
+@record
+class NodePlace(FromRow):
+    """Where one node is: a switch, rack, power feed or file server that it shares with others."""
+
+    cluster: str = doc("Slurm cluster name")
+    node: str = doc("node name")
+    kind: str = doc(
+        "what it shares: leaf, spine, block, or a column of the site's table such as rack, row, pdu"
+    )
+    place: str = doc("which one of that kind")
+    since_at: datetime = doc("when this was first known, UTC")
+    until_at: datetime | None = doc(
+        "when it was first known to be otherwise, UTC; null while it holds", default=None
+    )
 
 
 @record

@@ -28,6 +28,10 @@ class ClusterSettings:
     """[cluster]: which Slurm cluster this is."""
 
     name: str = doc("Slurm ClusterName; every row carries it", default="cluster")
+    places_file: str = doc(
+        "CSV of what nodes share beside Slurm's topology: a column `node` (hostlists) and one per kind, such as rack, row, pdu, storage; empty = none",
+        default="",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,7 +61,7 @@ SELECT
     extract(epoch FROM a.end_at - a.start_at)::double precision AS elapsed_s,
     a.nodes, cardinality(a.nodes) AS n_nodes, a.n_gpus,
     v.cause, v.domain, v.component, v.node, v.device, v.confidence, v.summary, v.next_step, v.ruled_out, v.evidence,
-    v.incident_id, v.onset_at, v.author, v.rules_version, v.made_at
+    v.incident_id, v.onset_at, v.author, v.rules_version, v.made_at, v.place
 FROM probing.job_attempt a
 LEFT JOIN probing.verdict v
   ON v.cluster = a.cluster AND v.job_id = a.job_id AND v.submit_at = a.submit_at AND v.superseded_at IS NULL;
@@ -136,12 +136,13 @@ COMMENT ON COLUMN ops.runs.lost_gpu_hours IS 'GPU hours replayed and spent resta
 CREATE OR REPLACE VIEW ops.incidents WITH (security_invoker = true) AS
 -- By its first victim, so that a span of onsets is asked of an index, and the other victims are then looked up: grouping would
 -- go through every verdict ever given.
-SELECT v.cluster, v.incident_id, v.onset_at, i.cause, i.domain, i.n_attempts, i.n_jobs, i.nodes, i.summary
+SELECT v.cluster, v.incident_id, v.onset_at, i.cause, i.domain, i.n_attempts, i.n_jobs, i.nodes, i.summary, i.place
 FROM probing.verdict v
 CROSS JOIN LATERAL (
     SELECT
         min(w.cause) AS cause, min(w.domain) AS domain, count(*) AS n_attempts, count(DISTINCT w.job_id) AS n_jobs,
-        array_remove(array_agg(DISTINCT w.node), NULL) AS nodes, min(w.summary) AS summary
+        array_remove(array_agg(DISTINCT w.node), NULL) AS nodes, min(w.summary) AS summary,
+        max(w.place) AS place
     FROM probing.verdict w
     WHERE w.incident_id = v.incident_id AND w.cluster = v.cluster AND w.superseded_at IS NULL
     HAVING count(*) > 1 OR bool_or(w.incident_id <> ALL (w.evidence))
@@ -156,6 +157,16 @@ COMMENT ON VIEW ops.incidents IS 'One row per fault that ended several attempts 
 COMMENT ON COLUMN ops.incidents.n_attempts IS 'attempts it ended';
 COMMENT ON COLUMN ops.incidents.n_jobs IS 'distinct jobs among them';
 COMMENT ON COLUMN ops.incidents.nodes IS 'nodes at fault';
+
+CREATE OR REPLACE VIEW ops.places WITH (security_invoker = true) AS
+SELECT p.cluster, p.kind, p.place, array_agg(p.node ORDER BY p.node) AS nodes, count(*) AS n_nodes, min(p.since_at) AS since_at
+FROM probing.node_place p
+WHERE p.until_at IS NULL
+GROUP BY p.cluster, p.kind, p.place;
+COMMENT ON VIEW ops.places IS 'What nodes share now: switches, racks, power feeds, file servers.';
+COMMENT ON COLUMN ops.places.nodes IS 'the nodes there';
+COMMENT ON COLUMN ops.places.n_nodes IS 'how many they are';
+COMMENT ON COLUMN ops.places.since_at IS 'when the first of them was first known to be there';
 
 CREATE OR REPLACE VIEW ops.requests WITH (security_invoker = true) AS
 SELECT

@@ -18,6 +18,22 @@ _AT_ONCE = 1000
 REQUEST_VERBS = ("collect", "refusal_permission", "recheck")
 
 
+_END_PLACES = """
+UPDATE probing.node_place p SET until_at = :at
+WHERE p.cluster = :cluster AND p.until_at IS NULL AND p.kind = ANY(CAST(:kinds AS text[]))
+  AND NOT EXISTS (SELECT FROM unnest(CAST(:nodes AS text[]), CAST(:sorts AS text[]), CAST(:names AS text[])) AS g(node, kind, place) WHERE (g.node, g.kind, g.place) = (p.node, p.kind, p.place))
+"""
+_BEGIN_PLACES = """
+INSERT INTO probing.node_place (cluster, node, kind, place, since_at)
+SELECT :cluster, g.node, g.kind, g.place, :at FROM unnest(CAST(:nodes AS text[]), CAST(:sorts AS text[]), CAST(:names AS text[])) AS g(node, kind, place)
+WHERE NOT EXISTS (
+    SELECT FROM probing.node_place p
+    WHERE (p.cluster, p.node, p.kind, p.place) = (:cluster, g.node, g.kind, g.place) AND p.until_at IS NULL
+)
+ON CONFLICT (cluster, node, kind, place, since_at) DO UPDATE SET until_at = NULL
+"""
+
+
 class Asked(NamedTuple):
     """Which node is asked, about which job, in which cluster."""
 
@@ -147,6 +163,28 @@ class ActionRows(store_base.StoreBase):
     def forget_exclusions(self, before: datetime) -> int:
         """Delete exclusions first seen before that moment; how many."""
         return self._execute(sa.delete(tables.job_exclusion).where(tables.job_exclusion.c.at < before))
+
+    def save_places(
+        self, cluster: str, kinds: Iterable[str], places: Iterable[tuple[str, str, str]], at: datetime
+    ) -> int:
+        """Make (node, kind, place) the places of those kinds from `at` on; how many began or ended. What is unchanged keeps its first time."""
+        given = sorted(set(places))
+        values = {
+            "cluster": cluster,
+            "kinds": sorted({*kinds}),
+            "nodes": [n for n, _, _ in given],
+            "sorts": [k for _, k, _ in given],
+            "names": [p for _, _, p in given],
+            "at": at,
+        }
+        with engines.translated(), self.engine.begin() as connection:
+            ended = connection.execute(sa.text(_END_PLACES), values).rowcount
+            return ended + connection.execute(sa.text(_BEGIN_PLACES), values).rowcount
+
+    def places(self, cluster: str) -> list[records.NodePlace]:
+        """Where the nodes of a cluster are and were."""
+        p = tables.node_place.c
+        return self._select(records.NodePlace, sa.select(tables.node_place).where(p.cluster == cluster))
 
     def request(
         self,

@@ -37,6 +37,7 @@ RECORDS: tuple[type[Any], ...] = (
     records.AgentHeartbeat,
     records.JobAllocation,
     records.JobExclusion,
+    records.NodePlace,
 )
 
 _UTC = sa.DateTime(timezone=True)
@@ -255,6 +256,7 @@ job_allocation = _of_record(
     ("job_id", "node", "at", "cluster"),
     sa.Index("job_allocation_node", "node", "at"),
 )
+node_place = _of_record(records.NodePlace, ("cluster", "node", "kind", "place", "since_at"))
 job_exclusion = _of_record(
     records.JobExclusion, ("job_id", "node", "cluster"), sa.Index("job_exclusion_at", "at")
 )

@@ -121,6 +121,7 @@ def _verdict(verdict: records.Verdict, evidence: tuple[records.HealthEvent, ...]
         "ruled_out": list(verdict.ruled_out),
         "next_step": verdict.next_step,
         "onset_at": _at(verdict.onset_at),
+        "place": verdict.place,
         "incident_id": None if verdict.incident_id is None else str(verdict.incident_id),
         "author": verdict.author,
         "rules_version": verdict.rules_version,

@@ -126,6 +126,8 @@ def _why(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) ->
     sure = f"{domain_words(verdict)}, {verdict.confidence}"
     yield from (brush.bold(line) for line in _sides(title, sure, width))
     yield from _wrap(sanitize.clean(verdict.summary), width, "  ")
+    if verdict.place:
+        yield from _wrap(f"Shared: {sanitize.clean(verdict.place)}.", width, "  ", "    ")
     if verdict.author != "rules":
         yield from _wrap(
             f"Set by {sanitize.clean(verdict.author, 60)} {phrase.stamp_z(verdict.made_at)}.", width, "  "

@@ -317,7 +317,8 @@ def judge_batch(
     found = fetcher.build(attempts)
     verdicts = [v for c in found if (v := judge.judge(c, made_at=made_at)) is not None]
     events = {e.event_id: e for c in found for e in (*c.events, *c.standing)}
-    return incidents.assign(verdicts, _chains(fetcher, verdicts, events, known), events)
+    job_nodes = {cases.key(c.attempt): c.attempt.nodes for c in found}
+    return incidents.assign(verdicts, _chains(fetcher, verdicts, events, known), events, job_nodes)
 
 
 def _chains(
@@ -335,7 +336,11 @@ def _chains(
                 e.at for e in evidence if incidents.counts(e) and (known is None or known.shared.at(e.at))
             ]
     return {
-        cluster: incidents.around(functools.partial(fetcher.incident_events, cluster), instants)
+        cluster: incidents.around(
+            functools.partial(fetcher.incident_events, cluster),
+            instants,
+            functools.partial(fetcher.places, cluster),
+        )
         for cluster, instants in met.items()
         if instants
     }

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from probing_cluster.attribution.passes import assign_rows, incidents
+from probing_cluster.attribution.places import layout
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import co_residency as crowds
 from probing_cluster.attribution.verdict import evidence_view, onset, signatures, taxonomy, window
@@ -77,7 +78,7 @@ class Fetcher:
     def victims(self, cluster: str, events: Sequence[records.HealthEvent]) -> Sequence[Mapping[Any, Any]]:
         """The rules' current verdicts that may belong to a wide incident and rest on some of these events.
 
-        cluster, job_id, submit_at, incident_id, evidence.
+        cluster, job_id, submit_at, incident_id, place, evidence.
         """
         given = {
             "cluster": cluster,
@@ -87,6 +88,10 @@ class Fetcher:
             "until": max(e.at for e in events),
         }
         return self._rows("victims", given)
+
+    def places(self, cluster: str) -> layout.Places:
+        """Where every node of a cluster is and was."""
+        return layout.Places(self._records(records.NodePlace, "node_places", {"cluster": cluster}))
 
     def _cluster(self, cluster: str, attempts: Attempts) -> Iterable[cases.Case]:
         findings = self._findings(cluster, attempts)

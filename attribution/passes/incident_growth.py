@@ -19,8 +19,8 @@ def touched(
 ) -> list[cases.Key]:
     """The attempts to be judged again because events that arrived joined the chain their verdicts rest on.
 
-    Only where that made another incident of it: wide now, or with another first event. So each growth re-opens a
-    verdict once, and an incident that goes on re-opens nobody.
+    Only where that made another incident of it (wide now, or with another first event), or where more nodes of it change
+    what they share. So an incident that goes on with the same nodes re-opens nobody.
     """
     fetcher = fetch.Fetcher(source, policy)
     places: dict[str, list[tuple[str, datetime, datetime]]] = defaultdict(list)
@@ -35,17 +35,24 @@ def _of_cluster(
     new = {e.event_id: e for e in fetcher.arrived(cluster, places) if incidents.counts(e)}
     if not new:
         return
-    now = incidents.around(functools.partial(fetcher.incident_events, cluster), [e.at for e in new.values()])
+    now = incidents.around(
+        functools.partial(fetcher.incident_events, cluster),
+        [e.at for e in new.values()],
+        functools.partial(fetcher.places, cluster),
+    )
     moved = _moved(now, new)
     if not moved:
         return
     for row in fetcher.victims(cluster, moved):
-        if row["incident_id"] != now.first(row["evidence"]):
+        known = (row["place"] or "").removesuffix(incidents.JOB_TOO).removesuffix("; ")
+        if (row["incident_id"], known) != (now.first(row["evidence"]), now.place(row["evidence"])):
             yield row["cluster"], row["job_id"], row["submit_at"]
 
 
 def _moved(now: incidents.Chains, new: Mapping[uuid.UUID, records.HealthEvent]) -> list[records.HealthEvent]:
-    """The events whose incident is another one than without the new events (and the new ones, as far as they have any)."""
+    """The events whose incident is another one, or has more nodes, than without the new events; with the new ones that have any."""
     beside = {e.event_id: e for event_id in new for e in now.beside(event_id)}
     before = incidents.Chains(e for e in beside.values() if e.event_id not in new)
-    return [e for i, e in beside.items() if now.incident(i) != before.incident(i)]
+    old = {e.node for e in beside.values() if e.event_id not in new}
+    wider = any(e.node not in old for e in new.values())
+    return [e for i, e in beside.items() if wider or now.incident(i) != before.incident(i)]

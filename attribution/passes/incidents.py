@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import functools
 import itertools
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from probing_cluster.attribution.places import layout, scan
 from probing_cluster.attribution.verdict import findings, signatures
 from probing_cluster.core import records
 
@@ -24,6 +27,10 @@ MIN_NODES = 3
 WIDE = frozenset({"ib_link", "eth_link", "filesystem_mount", "thermal_power", "node_lost", "node_reboot", "kernel_panic"})  # fmt: skip
 """Causes that a part shared by many nodes can have."""
 _FAULTY = (records.Domain.HARDWARE, records.Domain.SYSTEM_SOFTWARE)
+_SERVED = frozenset({"filesystem_mount"})
+"""Causes whose events name what is shared: a file server, a mount."""
+_NEARLY_ALL = 0.8
+"""From so many of an incident's nodes on, what they name is what they share."""
 
 
 class Chains:
@@ -33,7 +40,13 @@ class Chains:
     is judged together.
     """
 
-    def __init__(self, events: Iterable[records.HealthEvent]) -> None:
+    def __init__(
+        self,
+        events: Iterable[records.HealthEvent],
+        places: Callable[[], layout.Places] = layout.Places,
+    ) -> None:
+        """`places`: where nodes are; asked for once, and only if there is a wide incident."""
+        self._places = functools.cache(places)
         by_cause: dict[str, list[records.HealthEvent]] = {}
         for event in {e.event_id: e for e in events if counts(e)}.values():
             by_cause.setdefault(signatures.of(event).cause, []).append(event)
@@ -51,6 +64,17 @@ class Chains:
         """The wide incident of the first of these events that belongs to one."""
         return next((i for e in evidence if (i := self.incident(e)) is not None), None)
 
+    def place(self, evidence: Iterable[uuid.UUID], job_nodes: Collection[str] = ()) -> str:
+        """What the nodes of that incident share, in words; empty where it is nothing that chance does not explain.
+
+        `job_nodes`: of the attempt concerned, since its own load may be what they share.
+        """
+        member = next((e for e in evidence if self.incident(e) is not None), None)
+        if member is None:
+            return ""
+        chain, i = self._place[member]
+        return _shared(chain.part(i), self._places(), job_nodes)
+
     def beside(self, event_id: uuid.UUID) -> Sequence[records.HealthEvent]:
         """The chain an event is in, oldest first; empty for an event of no chain."""
         chain, _ = self._place.get(event_id, (None, 0))
@@ -65,10 +89,18 @@ class _Chain:
         self._cause, self._times = cause, [e.at for e in events]
         self._named: dict[tuple[int, int], uuid.UUID | None] = {}
 
+    def part(self, i: int) -> Sequence[records.HealthEvent]:
+        """Its events within REACH of the event number `i`."""
+        first, last = self._within(i)
+        return self.events[first:last]
+
+    def _within(self, i: int) -> tuple[int, int]:
+        at = self._times[i]
+        return bisect.bisect_left(self._times, at - REACH), bisect.bisect_right(self._times, at + REACH)
+
     def seen_from(self, i: int) -> uuid.UUID | None:
         """Its incident as far as it lies within REACH of the event number `i`."""
-        at = self._times[i]
-        part = bisect.bisect_left(self._times, at - REACH), bisect.bisect_right(self._times, at + REACH)
+        part = self._within(i)
         if part not in self._named:
             first, last = part
             nodes: set[str] = set()
@@ -133,12 +165,44 @@ def incident_id(cause: str, first: records.HealthEvent) -> uuid.UUID:
     return records.make_event_id(first.cluster, "", "incident", f"{cause}:{first.event_id}")
 
 
+def _shared(events: Sequence[records.HealthEvent], places: layout.Places, job_nodes: Collection[str]) -> str:
+    """What the nodes of one incident's events share: what they name, and where they are."""
+    where = places.at(events[0].cluster, events[0].at)
+    failed = {e.node for e in events}
+    shared = [_named(events)] if signatures.of(events[0]).cause in _SERVED else []
+    found = scan.shared(failed, where)
+    if found is not None:
+        shared.append(found.sentence)
+        if job_nodes and scan.job_explains(found, failed, job_nodes, where):
+            shared.append(JOB_TOO)
+    return "; ".join(s for s in shared if s)
+
+
+JOB_TOO = "the job's own nodes fit as well, so its load may be what they share"
+
+
+def _named(events: Sequence[records.HealthEvent]) -> str:
+    """`all 12 nodes name fs1`: what nearly all nodes of these events name."""
+    by_device: dict[str, set[str]] = defaultdict(set)
+    for event in events:
+        if event.device:
+            by_device[event.device].add(event.node)
+    nodes = {e.node for e in events}
+    device, naming = max(by_device.items(), key=lambda d: (len(d[1]), d[0]), default=("", set()))
+    if len(naming) < max(MIN_NODES, _NEARLY_ALL * len(nodes)):
+        return ""
+    return f"{'all' if naming == nodes else f'{len(naming)} of'} {len(nodes)} nodes name {device}"
+
+
 def assign(
     verdicts: Sequence[records.Verdict],
     chains: Mapping[str, Chains],
     events: Mapping[uuid.UUID, records.HealthEvent],
+    job_nodes: Mapping[tuple[str, int, datetime], Collection[str]] | None = None,
 ) -> list[records.Verdict]:
-    """The verdicts with their incident, whoever else is judged with them; `chains` by cluster.
+    """The verdicts with their incident and what its nodes share, whoever else is judged with them; `chains` by cluster.
+
+    `job_nodes`: the nodes of each verdict's attempt, by cluster, job id and submit time.
 
     A wide incident has an id of its own; any other fault that a node showed is named by its event, the verdict's
     first evidence, so that all whom it ended share it. What only the job's side says is nobody else's fault.
@@ -147,12 +211,15 @@ def assign(
     for verdict in verdicts:
         near = chains.get(verdict.cluster) if verdict.cause in WIDE else None
         chosen = None if near is None else near.first(verdict.evidence)
+        place = None
+        if near is not None and chosen is not None:
+            own = (job_nodes or {}).get((verdict.cluster, verdict.job_id, verdict.submit_at), ())
+            place = near.place(verdict.evidence, own) or None
         if chosen is None and verdict.domain in _FAULTY:
             first = events.get(verdict.evidence[0]) if verdict.evidence else None
             chosen = None if first is None or findings.is_finding(first) else first.event_id
-        made.append(
-            dataclasses.replace(verdict, incident_id=chosen) if chosen != verdict.incident_id else verdict
-        )
+        same = (chosen, place) == (verdict.incident_id, verdict.place)
+        made.append(verdict if same else dataclasses.replace(verdict, incident_id=chosen, place=place))
     return made
 
 
@@ -161,7 +228,9 @@ Span = tuple[datetime, datetime]
 
 
 def around(
-    events: Callable[[Sequence[Span]], Iterable[records.HealthEvent]], instants: Iterable[datetime]
+    events: Callable[[Sequence[Span]], Iterable[records.HealthEvent]],
+    instants: Iterable[datetime],
+    places: Callable[[], layout.Places] = layout.Places,
 ) -> Chains:
     """The chains about some instants, whole; `events` reads spans of one cluster, all at once.
 
@@ -182,7 +251,7 @@ def around(
             if early or late:
                 wider.append((asked, (first - STEP * early, last + STEP * late)))
         wanted = wider
-    return Chains(found.values())
+    return Chains(found.values(), places)
 
 
 def _spans(instants: Sequence[datetime]) -> Iterator[tuple[datetime, datetime]]:

@@ -127,10 +127,10 @@ def _night(config: settings.Settings, store: db_store.Store, day: datetime, *, a
             return nightly.load(store, config, day)
         except errors.NotFound:
             pass
-    return nightly.score(store, config, day, slurm_facts=_slurm_facts(config, day))
+    return nightly.score(store, config, day, slurm_facts=_slurm_facts(config, store, day))
 
 
-def _slurm_facts(config: settings.Settings, day: datetime) -> gather.SlurmFacts:
+def _slurm_facts(config: settings.Settings, store: db_store.Store, day: datetime) -> gather.SlurmFacts:
     """What Slurm tells, where it can be asked from here."""
     from probing_cluster.control_plane.policy import slurm_actions
     from probing_cluster.control_plane.service.tasks import lemon as task
@@ -139,7 +139,7 @@ def _slurm_facts(config: settings.Settings, day: datetime) -> gather.SlurmFacts:
 
     try:
         hands = slurm_actions.SlurmHands(config, slurm_commands.SlurmCommands(settings=config.slurm))
-        return task.slurm_facts(hands, config, day)
+        return task.slurm_facts(hands, store, config, day)
     except errors.SlurmUnavailable:
         return gather.SlurmFacts()
 
@@ -224,7 +224,7 @@ def _thresholds(args: argparse.Namespace) -> int:
     config, store = _open(args)
     day = _day(args.day)
     with store, progress.Progress("lemon thresholds", None, "nights measured"):
-        found, _ = nightly.measure(store, config, day, slurm_facts=_slurm_facts(config, day))
+        found, _ = nightly.measure(store, config, day, slurm_facts=_slurm_facts(config, store, day))
     if not found.nodes:
         raise errors.NotFound(
             f"no node was in use in the {config.lemon.window_days} days until {day:%Y-%m-%d}"

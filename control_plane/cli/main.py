@@ -22,6 +22,7 @@ GROUPS = (
     "fleet",
     "lemon",
     "nodes",
+    "places",
     "ranks",
     "policy",
     "query",

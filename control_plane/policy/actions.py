@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -48,8 +48,8 @@ class Hands(Protocol):
         """Every node's stretches out of service that began in the span."""
         ...
 
-    def places(self) -> Mapping[str, str]:
-        """Each node's leaf switch or block; empty where Slurm has no topology."""
+    def places(self) -> Iterable[tuple[str, str, str]]:
+        """Node, kind and name of every switch and block a node is under; empty where Slurm has no topology."""
         ...
 
     def drain(self, name: str, reason: str) -> slurm_nodes.Outcome:

@@ -23,6 +23,7 @@ class Ledger:
         self._policy = policy
         self._nodes: Mapping[str, view.Node] = fleet_view.nodes
         self._taken = taken_nodes(fleet_view, policy)
+        self._shared_nodes = fleet_view.shared_nodes
 
     def refuses(self, node: str) -> str:
         """Why `node` may not be taken now; empty when it may. A node already taken costs nothing more."""
@@ -33,15 +34,19 @@ class Ledger:
             return "budget: Slurm does not say how big the node's partition is"
         limit = _limit(self._policy.budget_frac, len(self._nodes), self._policy.budget_nodes)
         window = f"{self._policy.budget_window_s:.0f} s"
-        if len(self._taken) >= limit:
-            return f"budget: {len(self._taken)} of {limit} nodes of the cluster taken within {window}"
+        if (used := self._count(self._taken)) >= limit:
+            return f"budget: {used} of {limit} nodes of the cluster taken within {window}"
         for partition in found.partitions:
             members = {n.name for n in self._nodes.values() if partition in n.partitions}
             share = _limit(self._policy.budget_partition_frac, len(members))
-            used = len(members & self._taken)
+            used = self._count(members & self._taken)
             if used >= share:
                 return f"budget: {used} of {share} nodes of partition {partition} taken within {window}"
         return ""
+
+    def _count(self, nodes: set[str]) -> int:
+        """How many the budget counts: the nodes of a place that is itself the suspect count once."""
+        return len(nodes - self._shared_nodes) + bool(nodes & self._shared_nodes)
 
     def take(self, node: str) -> None:
         """Count `node` against the budget."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from probing_cluster.control_plane.policy import budget, confirm, victims, view
+from probing_cluster.control_plane.policy import budget, confirm, shared_part, victims, view
 from probing_cluster.core import records, sanitize, settings, vocabulary
 
 _REASON_CHARS = 160
@@ -100,6 +100,10 @@ def _about(
     if node is None:
         yield held(base, "skipped", "Slurm knows no such node")
         return
+    spared = [shared_part.why_spared(e, fleet_view) for e in events]
+    if all(spared) and not node.ours:
+        yield held(base, "skipped", spared[0])
+        return
     if node.hands_off:
         yield held(base, "skipped", node.hands_off)
         return
@@ -151,6 +155,8 @@ def _refusals(
             or node.ours
             or _still_permitted(name, fleet_view, policy)
         ):
+            continue
+        if name in fleet_view.shared_nodes and all(map(shared_part.is_of, faults, faults.values())):
             continue
         ids = tuple(uuid.UUID(f["event_id"]) for f in faults.values() if f.get("event_id"))
         if _overruled(name, ids, fleet_view):

@@ -59,8 +59,8 @@ class SlurmHands:
             for o in found
         ]
 
-    def places(self) -> dict[str, str]:
-        """Each node's leaf switch or block, where Slurm has a topology."""
+    def places(self) -> list[tuple[str, str, str]]:
+        """Node, kind and name of every switch and block a node is under, where Slurm has a topology."""
         return topology.places(self._run)
 
     def drain(self, name: str, reason: str) -> slurm_nodes.Outcome:

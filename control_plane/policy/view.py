@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
+from probing_cluster.attribution.places import scan
 from probing_cluster.core import records, vocabulary
 from probing_cluster.slurm_plugins.acts import node_events
 
@@ -128,6 +129,11 @@ class View:
     nodes: Mapping[str, Node] = records.doc("Slurm's nodes by name", default_factory=dict)
     jobs: tuple[Job, ...] = records.doc("Slurm's running jobs", default=())
     allocations: tuple[records.JobAllocation, ...] = records.doc("GPUs of those jobs, by node", default=())
+    shared: scan.Shared | None = records.doc(
+        "the place that nodes with faults of shared parts have in common, when chance does not explain it",
+        default=None,
+    )
+    shared_nodes: frozenset[str] = records.doc("the nodes in that place", default=frozenset())
     drains: tuple[records.Drain, ...] = records.doc(
         "our decisions, at least of the budget's window", default=()
     )

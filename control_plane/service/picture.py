@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import timedelta
 
+from probing_cluster.attribution.places import layout, scan
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.policy import confirm, view
+from probing_cluster.control_plane.policy import confirm, shared_part, view
 from probing_cluster.core import records, settings
 
 REFUSED = "prolog_refused"
 """The code of the event by which an agent says that it refused a job."""
+_SURE = 1e-3
+"""A place is the suspect instead of its nodes when chance would name any place at most this often."""
 _MEMORY = timedelta(days=7)
 """How far back our own decisions are looked at, beyond the budget's window."""
 
@@ -58,8 +62,26 @@ def with_slurm(fleet_view: view.View, service: context.Context) -> view.View:
     since = min(starts) - timedelta(minutes=5) if starts else fleet_view.now
     running = {j.job_id for j in jobs}
     allocations = tuple(a for a in service.store.allocations(since=since) if a.job_id in running)
-    values = {
-        name: getattr(fleet_view, name)
-        for name in ("now", "events", "refusals", "heartbeats", "silent_s", "drains")
+    shared, members = _shared_place(fleet_view, service)
+    return dataclasses.replace(
+        fleet_view, nodes=nodes, jobs=jobs, allocations=allocations, shared=shared, shared_nodes=members
+    )
+
+
+def _shared_place(
+    fleet_view: view.View, service: context.Context
+) -> tuple[scan.Shared | None, frozenset[str]]:
+    """The place that explains the present faults of shared parts, and its nodes."""
+    failed = {
+        b.node
+        for b in fleet_view.heartbeats.values()
+        if any(map(shared_part.is_of, b.faults, b.faults.values()))
     }
-    return view.View(**values, nodes=nodes, jobs=jobs, allocations=allocations)
+    if len(failed) < scan.LEAST:
+        return None, frozenset()
+    cluster = service.config.cluster.name
+    where = layout.Places(service.store.places(cluster)).at(cluster, fleet_view.now)
+    found = scan.shared(failed, where)
+    if found is not None and found.odds > _SURE:
+        found = None
+    return found, frozenset() if found is None else where.members[found.kind, found.name]

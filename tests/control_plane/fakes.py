@@ -42,7 +42,7 @@ class Hands:
         self.acts: list[tuple[str, ...]] = []
         self.excluded: list[view.Exclusion] = []
         self.out: list[view.Outage] = []
-        self.switches: dict[str, str] = {}
+        self.switches: list[tuple[str, str, str]] = []
         self.down = False
         self.says: slurm_nodes.Outcome | None = None
 
@@ -70,7 +70,7 @@ class Hands:
         self._answer()
         return [o for o in self.out if since <= o.start_at < until]
 
-    def places(self) -> dict[str, str]:
+    def places(self) -> list[tuple[str, str, str]]:
         self._answer()
         return self.switches
 

@@ -15,7 +15,7 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.policy import resume_policy, view
 from probing_cluster.control_plane.service import lemon_action
-from probing_cluster.control_plane.service.tasks import exclusions, lemon, mail
+from probing_cluster.control_plane.service.tasks import exclusions, lemon, mail, places
 from probing_cluster.core import errors, records, settings, vocabulary
 from probing_cluster.lemon import nightly
 
@@ -233,19 +233,22 @@ def test_slurms_outages_are_asked_for(night: context.Context, hands: fakes.Hands
     assert score.out_count == 2
 
 
-def test_the_switches_are_asked_for(night: context.Context, hands: fakes.Hands) -> None:
-    """Which nodes hang together is asked of slurmctld, whatever becomes of the accounting; away itself, none are known."""
-    hands.switches = {f"n{i:02}": f"leaf{i // 8}" for i in range(40)}
+def test_neighbours_are_what_is_known_of_places(night: context.Context, hands: fakes.Hands) -> None:
+    """Nodes hang together by their leaf switch, and where none is known by their rack, whatever becomes of the accounting."""
+    hands.switches = [(f"n{i:02}", "leaf", f"leaf{i // 8}") for i in range(30)]
+    places.run(night)
+    day = datetime.now(UTC)
+    night.store.save_places(
+        night.config.cluster.name, ["rack"], [(f"n{i:02}", "rack", "r1") for i in range(25, 40)], fakes.NOW
+    )
 
     def away(since: datetime, until: datetime) -> list[view.Outage]:
         raise errors.SlurmUnavailable("slurmdbd is away")
 
     hands.outages = away  # type: ignore[method-assign]
-    told = lemon.slurm_facts(hands, night.config, datetime(2026, 11, 20, tzinfo=UTC))
-    assert told.outages is None
-    assert told.places["n09"] == "leaf1"
-    hands.down = True
-    assert lemon.slurm_facts(hands, night.config, datetime(2026, 11, 20, tzinfo=UTC)).places == {}
+    facts = lemon.slurm_facts(hands, night.store, night.config, day)
+    assert facts.outages is None
+    assert [facts.places[n] for n in ("n09", "n29", "n39")] == ["leaf1", "leaf3", "r1"]
 
 
 def test_a_wrong_action_is_named_before_anything_is_done(night: context.Context) -> None:

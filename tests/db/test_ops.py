@@ -155,7 +155,7 @@ def test_an_incident_is_all_its_victims(store: store_module.Store) -> None:
     grouped = """
         SELECT v.cluster, v.incident_id, min(v.onset_at) AS onset_at, min(v.cause) AS cause, min(v.domain) AS domain,
             count(*) AS n_attempts, count(DISTINCT v.job_id) AS n_jobs,
-            array_remove(array_agg(DISTINCT v.node), NULL) AS nodes, min(v.summary) AS summary
+            array_remove(array_agg(DISTINCT v.node), NULL) AS nodes, min(v.summary) AS summary, max(v.place) AS place
         FROM probing.verdict v WHERE v.incident_id IS NOT NULL AND v.superseded_at IS NULL
         GROUP BY v.cluster, v.incident_id HAVING count(*) > 1 OR bool_or(v.incident_id <> ALL (v.evidence))"""
     order = " ORDER BY cluster, incident_id"

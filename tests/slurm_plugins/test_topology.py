@@ -1,4 +1,4 @@
-"""Leaf switches and blocks out of `scontrol show topology`."""
+"""Switches and blocks out of `scontrol show topology`."""
 
 from __future__ import annotations
 
@@ -12,26 +12,36 @@ TREE = (
 """As Slurm 22.05.8 printed it, with topology/tree and these three switches configured."""
 
 
-def test_the_leaf_switch_is_the_place() -> None:
-    """Not the spine, on which every node hangs."""
-    assert topology.parse(TREE) == {"n1": "leaf1", "n2": "leaf1", "n3": "leaf2", "n4": "leaf2"}
+def test_every_level_is_a_place() -> None:
+    """A node is under its leaf switch and the switches above."""
+    places = list(topology.parse(TREE + "SwitchName=core Level=2 LinkSpeed=1 Nodes=n[1-4] Switches=spine\n"))
+    assert [p for p in places if p[0] == "n3"] == [
+        ("n3", "leaf", "leaf2"),
+        ("n3", "spine", "spine"),
+        ("n3", "switch", "core"),
+    ]
+    assert {kind for _, kind, _ in places} <= set(topology.KINDS)
 
 
 def test_blocks_are_places_too() -> None:
-    """topology/block of 23.11 and later; an aggregated block names no new place."""
+    """topology/block of 23.11 and later, and blocks of blocks."""
     text = (
         "BlockName=b1 BlockIndex=0 Nodes=n[1-2] BlockSize=2\nBlockName=b2 BlockIndex=1 Nodes=n3 BlockSize=2\n"
         "AggregatedBlock=b[1-2] BlockIndex=2 Nodes=n[1-3] BlockSize=4\n"
     )
-    assert topology.parse(text) == {"n1": "b1", "n2": "b1", "n3": "b2"}
+    places = list(topology.parse(text))
+    assert [(n, p) for n, kind, p in places if kind == "block"] == [("n1", "b1"), ("n2", "b1"), ("n3", "b2")]
+    assert [(n, p) for n, kind, p in places if kind == "blocks"] == [
+        (n, "b[1-2]") for n in ("n1", "n2", "n3")
+    ]
 
 
 def test_what_cannot_be_read_has_no_place() -> None:
-    """No topology, a switch without nodes, an odd list: nothing is guessed; the first leaf of two counts."""
-    assert topology.parse("") == {}
-    assert topology.parse("SwitchName=l1 Level=0 LinkSpeed=1\nSwitchName=l2 Level=0 Nodes=n[1-\n") == {}
+    """No topology, a switch without nodes, an odd list: nothing is guessed. A node may be under two leaves."""
+    assert list(topology.parse("")) == []
+    assert list(topology.parse("SwitchName=l1 Level=0 LinkSpeed=1\nSwitchName=l2 Level=0 Nodes=n[1-\n")) == []
     twice = "SwitchName=rail1 Level=0 Nodes=n1\nSwitchName=rail2 Level=0 Nodes=n[1-2]\n"
-    assert topology.parse(twice) == {"n1": "rail1", "n2": "rail2"}
+    assert len(list(topology.parse(twice))) == 3
 
 
 def test_slurm_is_asked_in_its_own_words() -> None:
@@ -42,5 +52,5 @@ def test_slurm_is_asked_in_its_own_words() -> None:
         asked.append((program, *arguments))
         return TREE.encode()
 
-    assert topology.places(run)["n4"] == "leaf2"
+    assert ("n4", "leaf", "leaf2") in topology.places(run)
     assert asked == [("scontrol", "show", "topology")]

@@ -14,6 +14,7 @@ from probing_cluster.control_plane.service.tasks import (
     lemon,
     mail,
     maintenance,
+    places,
     resume,
     sessions,
     silence,
@@ -33,6 +34,7 @@ REGISTER: tuple[context.Task, ...] = (
     maintenance.TASK,
     export.TASK,
     exclusions.TASK,
+    places.TASK,
     lemon.TASK,
     mail.TASK,
 )

@@ -10,6 +10,7 @@ import zoneinfo
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
+from probing_cluster.attribution.places import layout
 from probing_cluster.control_plane import apart as apart_module
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import actions, slurm_actions
@@ -74,16 +75,30 @@ def _time_of(text: str) -> time:
         raise errors.SettingsError(f"[lemon] run_at must be HH:MM, not {text!r}") from exc
 
 
-def slurm_facts(hands: actions.Hands, config: settings.Settings, day: datetime) -> gather.SlurmFacts:
-    """What Slurm knows about its nodes: when they were out of service, and which hang together."""
+_NEIGHBOURS = ("leaf", "block", "rack")
+"""What of several known places makes nodes neighbours, the closest first."""
+
+
+def _neighbours(store: db_store.Store, cluster: str, at: datetime) -> dict[str, str]:
+    """Node to its leaf switch, block or rack."""
+    where = layout.Places(store.places(cluster)).at(cluster, at)
+    found: dict[str, str] = {}
+    for wanted in reversed(_NEIGHBOURS):
+        for kind, place in sorted(where.members, reverse=True):
+            if kind == wanted:
+                found.update(dict.fromkeys(where.members[kind, place], place))
+    return found
+
+
+def slurm_facts(
+    hands: actions.Hands, store: db_store.Store, config: settings.Settings, day: datetime
+) -> gather.SlurmFacts:
+    """What is known about nodes beside our own evidence: when they were out of service, and which hang together."""
     from probing_cluster.lemon import gather, nightly
 
     until = day + nightly.DAY
     since = until - timedelta(days=config.lemon.window_days)
-    try:
-        places = hands.places()
-    except errors.SlurmUnavailable:
-        places = {}
+    places = _neighbours(store, config.cluster.name, until)
     try:
         out = hands.outages(since, until)
     except errors.SlurmUnavailable:
@@ -119,7 +134,7 @@ def _scored(service: context.Context, day: datetime) -> nightly.Night:
     store, config, key = service.store, service.config, f"{SCORED} {service.config.cluster.name}"
     if store.recall(key) == f"{day:%Y-%m-%d}":
         return nightly.load(store, config, day)
-    found = slurm_facts(service.hands, config, day)
+    found = slurm_facts(service.hands, store, config, day)
     night = nightly.score(store, config, day, slurm_facts=found, at=service.clock)
     if night.scores:
         store.remember(key, f"{day:%Y-%m-%d}")

@@ -94,6 +94,22 @@ def test_an_incident_that_goes_on_opens_nobody_again(site, store, down, judged):
     assert judged() == []
 
 
+def test_more_nodes_change_what_they_share(site, store, down, judged, make):
+    """A wide incident names its leaf; a further node re-opens the verdicts, one that is in it already does not."""
+    assert site
+    leaf = dict.fromkeys(("n1", "n2", "n3", "n4"), "l1") | {f"m{i}": f"l{i % 99 + 2}" for i in range(400)}
+    store.save_places("c", ["leaf"], [(n, "leaf", p) for n, p in leaf.items()], make.end - timedelta(days=9))
+    down("n4", 28)
+    assert judged() == [1, 2]
+    shared = {v.job_id: v.place for v in store.verdicts()}
+    assert shared[1].startswith("3 of the 4 nodes of leaf l1 (all that failed; p = ")
+    down("n3", 27)
+    assert judged() == [1, 2]
+    assert all(v.place.startswith("4 of the 4 nodes of leaf l1") for v in store.verdicts())
+    down("n4", 20)
+    assert judged() == []
+
+
 def test_two_incidents_that_grow_together_are_one(make, store, site, down, judged):
     """What fell between two chains joins them: the later one's victims learn the earlier one's name."""
     down("n4", 28)

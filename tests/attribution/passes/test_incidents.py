@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from probing_cluster.attribution.passes import incidents
+from probing_cluster.attribution.places import layout
 from probing_cluster.core import records
 
 NEAR = timedelta(minutes=10)
@@ -169,3 +170,56 @@ def test_a_lone_fault_far_from_the_borders_needs_no_reading(make):
     assert [shared.at(e.at) for e in (*seen, *three)] == [False] * 5 + [True] * 3
     assert shared.at(make.end - 2 * far)
     assert shared.at(make.end + 2 * far)
+
+
+def test_what_the_nodes_of_an_incident_share(make):
+    """Their leaf switch, and for a file system what they name; asked for only when an incident is wide."""
+    asked = []
+
+    def places():
+        asked.append(1)
+        return layout.Places(
+            records.NodePlace(cluster="c", node=f"n{i}", kind="leaf", place=f"l{i // 8}", since_at=make.end)
+            for i in range(800)
+        )
+
+    two = downs(make, "n1", "n2")
+    assert incidents.Chains(two, places).place([e.event_id for e in two]) == ""
+    assert not asked
+    five = downs(make, *(f"n{i}" for i in range(5)))
+    chains = incidents.Chains(five, places)
+    told = chains.place([five[2].event_id])
+    assert told.startswith("5 of the 8 nodes of leaf l0 (all that failed; p = ")
+    job = [f"n{i}" for i in range(5)]
+    assert chains.place([five[2].event_id], job) == f"{told}; {incidents.JOB_TOO}"
+    assert len(asked) == 1
+    served = [
+        make.event(
+            30 - i,
+            node=f"n{90 * i}",
+            kind="lustre",
+            code="evicted",
+            device="fs1-OST0001",
+            severity=records.Severity.HIGH,
+        )
+        for i in range(4)
+    ]
+    assert incidents.Chains(served, places).place([served[0].event_id]) == "all 4 nodes name fs1-OST0001"
+    scattered = [dataclasses.replace(e, device=f"fs{i}") for i, e in enumerate(served)]
+    assert incidents.Chains(scattered, places).place([scattered[0].event_id]) == ""
+
+
+def test_a_verdict_gets_what_its_incident_shares(make):
+    """The sentence is the verdict's, and goes when the incident does."""
+    events = downs(make, "n1", "n2", "n3", "n4", "n5")
+    judged = make.judge(*events[:1], attempt=make.attempt(nodes=("n1",)))
+    verdict = dataclasses.replace(judged, cause="ib_link", evidence=(events[0].event_id,))
+    rows = [
+        records.NodePlace(cluster="c", node=f"n{i}", kind="rack", place=f"r{i // 8}", since_at=make.end)
+        for i in range(800)
+    ]
+    chains = {"c": incidents.Chains(events, lambda: layout.Places(rows))}
+    (made,) = incidents.assign([verdict], chains, {e.event_id: e for e in events})
+    assert made.place.startswith("5 of the 8 nodes of rack r0")
+    (again,) = incidents.assign([made], {}, {e.event_id: e for e in events})
+    assert again.place is None

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from probing_cluster.attribution.places import layout, scan
 from probing_cluster.control_plane.policy import policy, simulate, view
 from probing_cluster.core import clock, records, settings
 
@@ -600,3 +601,55 @@ def test_a_simulation_requeues_an_attempt_once() -> None:
     assert [(d.action, d.held) for _, d in found.decisions] == [("drain", ""), ("requeue", "")]
     assert (found.n_events, found.n_completed_anyway) == (3, 1)
     assert found.gpu_h_cut == pytest.approx(8 * ((NOW - START).total_seconds() + 1) / 3600)
+
+
+def link_down(n: int, at_node: str, **changes: object) -> records.HealthEvent:
+    return event(
+        n, at_node, kind="ib_link", code="down", device="mlx5_0", gpu_uuid=None, source="sysfs", **changes
+    )
+
+
+def under_a_leaf(*events: records.HealthEvent, **changes: object) -> view.View:
+    """Forty nodes with a link down, all and only those under leaf l1 of a cluster of four hundred, and what else happened."""
+    downs = [link_down(i + 1, f"n{i}") for i in range(40)]
+    where = layout.Layout([(f"n{i}", ("leaf", f"l{i // 40 + 1}")) for i in range(400)])
+    shared = scan.shared({e.node for e in downs}, where)
+    beats = {
+        e.node: beat(e.node, *(x for x in (*downs, *events) if x.node == e.node)) for e in (*downs, *events)
+    }
+    values: dict[str, object] = {
+        "now": NOW, "events": (*downs, *events), "heartbeats": beats, "silent_s": dict.fromkeys(beats, 1.0),
+        "nodes": {f"n{i}": node(f"n{i}") for i in range(400)}, "shared": shared,
+        "shared_nodes": where.members["leaf", "l1"],
+    }  # fmt: skip
+    return view.View(**(values | changes))
+
+
+def test_forty_nodes_are_not_drained_for_one_switch() -> None:
+    """Each decision is kept, skipped for the place; no node is refused for it either; a lost GPU among them is drained as ever."""
+    config = dataclasses.replace(ENFORCE, hold_s=0.0)
+    lost = event(100, "n3")
+    made = policy.decide(under_a_leaf(lost, event(101, "n300")), config)
+    done = {d.node for d in made if not d.held and d.action == "drain"}
+    assert done == {"n3", "n300"}
+    skipped = [d for d in made if d.held == "skipped"]
+    assert len(skipped) == 39
+    assert all(
+        "leaf l1 is the suspect, not the node: 40 of the 40 nodes of leaf l1" in d.why for d in skipped
+    )
+    assert {d.node for d in made if d.action == "refuse"} <= {"n3", "n300"}
+
+
+def test_a_place_counts_once_in_the_budget() -> None:
+    """Four nodes that were drained before the switch was recognised leave room for four others of five."""
+    taken = tuple(drain(f"n{i}", event_ids=(uuid.UUID(int=i + 1),)) for i in range(4))
+    others = [event(200 + i, f"n{300 + i}") for i in range(6)]
+    config = dataclasses.replace(ENFORCE, hold_s=0.0)
+    done = [
+        d
+        for d in policy.decide(under_a_leaf(*others, drains=taken), config)
+        if d.action == "drain" and not d.held
+    ]
+    assert len(done) == 4
+    alone = policy.decide(under_a_leaf(*others, drains=taken, shared=None, shared_nodes=frozenset()), config)
+    assert sum(d.action == "drain" and not d.held for d in alone) == 1
