@@ -245,7 +245,7 @@ def test_an_acknowledgement_is_kept(run: Run, store: db_store.Store) -> None:
     """ack stores who and what for the node."""
     assert run("ack", "n2", "--note", "RMA opened\x1b[31m")[0] == 0
     (note,) = store.notes(subject="node:n2")
-    assert (note.action, note.note) == ("ack", "RMA opened[31m")
+    assert (note.action, note.note) == ("ack", "RMA opened")
 
 
 def test_classify_streams_and_obeys_the_pipe(tmp_path: Path) -> None:
