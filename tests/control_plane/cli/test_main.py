@@ -385,6 +385,11 @@ def test_a_command_that_reads_makes_no_database(
         (("--sacct", "{}/good", "--events", "{}/none"), errors.UsageError.exit_code),
         (("--sacct", "{}/good", "--kernel", "n1={}/broken"), errors.MalformedInput.exit_code),
         (("--events", "{}/garbage"), errors.MalformedInput.exit_code),
+        (("--kernel", "n1={}/garbage"), errors.MalformedInput.exit_code),
+        (("--sacct", "{}/good", "--kernel", "n1={}/garbage"), errors.MalformedInput.exit_code),
+        (("--kernel", "n1={}/empty"), errors.MalformedInput.exit_code),
+        (("--events", "{}/empty"), errors.MalformedInput.exit_code),
+        (("--kernel", "n1={}/uptime"), errors.MalformedInput.exit_code),
         (("--joblog", "7={}/garbage"), errors.DatabaseUnavailable.exit_code),
         (("--sacct", "{}/good", "--joblog", "7={}/none"), errors.UsageError.exit_code),
     ],
@@ -398,6 +403,8 @@ def test_an_import_that_fails_makes_no_database(
     (home / "good").write_text("JobID|State|Start|End\n7|FAILED|1700000000|1700000060\n")
     (home / "garbage").write_bytes(bytes(range(256)) * 4)
     (home / "broken").write_bytes(b"\x1f\x8b broken")
+    (home / "empty").touch()
+    (home / "uptime").write_text("[   12.5] NVRM: Xid (PCI:0000:5e:00): 79, GPU has fallen off the bus.\n")
     given = [word.format(home) for word in words]
     assert main.main(["import", *given, "--config", str(nowhere)]) == code
     assert not (tmp_path / "db").exists()
@@ -437,3 +444,10 @@ def test_an_import_of_an_empty_file_says_that_it_is(
     assert main.main(["import", "--sacct", f"{tmp_path}/empty", "--config", str(nowhere)]) == 7
     assert "hold no attempt and no event" in capsys.readouterr().err
     assert not (tmp_path / "db").exists()
+
+
+def test_a_quiet_kernel_log_is_a_good_one(run: Run, tmp_path: Path) -> None:
+    """A log of a node on which nothing happened is read and holds no event: no error where the database is there."""
+    (tmp_path / "quiet").write_text("2026-11-21T10:00:00+00:00 n1 kernel: usb 1-1: new device\n")
+    code, out, _ = run("import", "--kernel", f"n1={tmp_path}/quiet")
+    assert (code, "0 events of 1 lines" in out) == (0, True)
