@@ -429,6 +429,34 @@ def test_bad_questions_are_sentences(run: Run) -> None:
     assert (code, "no rows" in err) == (0, True)
 
 
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("select * from ops.node_nwo", "did you mean ops.node_now? docs/sql.md has every view"),
+        ("select * from verdicts", "did you mean verdict"),
+        ("select * from qqqqqq", 'relation "qqqqqq" does not exist; docs/sql.md'),
+        ("select nod from drain", 'column "nod" does not exist; docs/sql.md'),
+    ],
+)
+def test_a_slip_in_a_question_is_helped(run: Run, sql: str, says: str) -> None:
+    """The views are in the manual, and a name that is nearly one of them is told."""
+    code, _, err = run("query", sql)
+    assert (code, says in err) == (2, True), err
+
+
+def test_a_login_that_is_refused_is_no_database_that_is_away(
+    store: db_store.Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The server answers, and says no: 5, not 4."""
+    url = store.connection_uri().replace("probing_owner", "nobody_at_all", 1)
+    path = tmp_path / "other.toml"
+    path.write_text(
+        f'[cluster]\nname = "c"\n[database]\nurl = "{url}"\n[slurm]\nbin_directory = "{tmp_path}"\n'
+    )
+    assert main.main(["nodes", "--config", str(path)]) == errors.NotPermitted.exit_code
+    assert "does not let you in" in capsys.readouterr().err
+
+
 def test_a_job_that_nobody_knows_is_not_judged(run: Run) -> None:
     """attribute ends with 3 rather than with nothing judged."""
     code, out, err = run("attribute", "--job", "99999")
