@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import xml.etree.ElementTree as ET
 
@@ -106,7 +107,7 @@ def test_no_label_leaves_the_drawing_or_touches_another(decades: int) -> None:
     ticks = [t for t in root.iter(f"{SPACE}text") if t.get("class") == "tick"]
     spans = sorted((float(t.get("x") or 0), len(t.text or "") * 5.5) for t in ticks)
     assert len(spans) >= 2
-    assert all(0 <= x - width / 2 and x + width / 2 <= charts.WIDTH for x, width in spans)
-    assert all(a[0] + a[1] / 2 < b[0] - b[1] / 2 for a, b in zip(spans, spans[1:], strict=False))
+    assert all(x - width / 2 >= 0 and x + width / 2 <= charts.WIDTH for x, width in spans)
+    assert all(a[0] + a[1] / 2 < b[0] - b[1] / 2 for a, b in itertools.pairwise(spans))
     names = [t.text or "" for t in root.iter(f"{SPACE}text") if t.get("class") == "name"]
     assert max(map(len, names)) <= 24
