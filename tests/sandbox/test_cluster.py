@@ -91,6 +91,7 @@ def test_a_higher_partition_preempts_the_preemptible_one(bare: cluster.Sandbox) 
     bare.run(["scancel", str(low)])
 
 
+@pytest.mark.soak
 def test_a_crashed_node_fails_its_attempt_and_the_job_runs_again(bare: cluster.Sandbox) -> None:
     """SIGKILL of a node's slurmd and steps: NODE_FAIL after SlurmdTimeout, the same job id runs elsewhere."""
     job = bare.submit("srun sleep 100", nodes=1, gres="gpu:8")
