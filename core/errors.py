@@ -38,6 +38,12 @@ class DatabaseUnavailable(ProbingError):
     exit_code = 4
 
 
+class DatabaseRefused(DatabaseUnavailable):
+    """The database is there and does not let this account in."""
+
+    exit_code = 5
+
+
 class NotPermitted(ProbingError):
     """You may not see or do this."""
 

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 MAX_MESSAGE_CHARS = 4096
 """Longest message kept; Postgres and people both stop reading long before."""
 
+_SEQUENCE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]{0,32}[ -/]{0,8}(?:[@-~]|$)"  # colours, moves of the cursor; also one that is cut
+    r"|\x1b[\]PX^_][^\x07\x1b\n]{0,2048}(?:\x07|\x1b\\)"  # titles and links, to their end
+    r"|\x1b[ -/]{0,8}[0-OQ-WYZ\\`-~]"
+)
+"""A terminal's escape sequence with its parameters, which would be left as text without their escape."""
+
 
 def clean(text: str, limit: int = MAX_MESSAGE_CHARS) -> str:
     """`text` without control, format and surrogate characters, at most `limit` characters.
 
-    Tabs and newlines become spaces; NUL (which Postgres refuses), terminal escapes,
+    Tabs and newlines become spaces; NUL (which Postgres refuses), whole escape sequences,
     bidirectional overrides and lone surrogates are dropped.
     """
     if text.isascii() and text.isprintable():
         return text[:limit]
+    text = text[: limit * 2]
+    if "\x1b" in text or "\x9b" in text:
+        text = _SEQUENCE.sub("", text)
     kept = (
         " " if ch in "\t\n\r" else ch
-        for ch in text[: limit * 2]
+        for ch in text
         if ch in "\t\n\r" or unicodedata.category(ch) not in {"Cc", "Cf", "Cs", "Co", "Cn"}
     )
     return "".join(kept)[:limit]

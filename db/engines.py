@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,10 @@ from probing_cluster.db import binary_arrays, network, plain, unreadable
 from probing_cluster.db.server import embedded
 
 _PERMISSION = "42501"
+_REFUSED = re.compile(
+    r'authentication failed|no pg_hba\.conf entry|permission denied for database|role "[^"]*" (?:does not exist|is not permitted)'
+)
+"""A connection that fails has no SQLSTATE, only the server's words."""
 
 
 def url_of(where: settings.Settings | settings.DatabaseSettings | str, *, create: bool = False) -> str:
@@ -87,6 +92,8 @@ def meaning(exc: BaseException | None) -> Exception:
     """What a driver error means to a person."""
     if isinstance(exc, psycopg.errors.InsufficientPrivilege):
         return errors.NotPermitted(f"the database says: {first_line(exc)}")
+    if isinstance(exc, psycopg.OperationalError) and _REFUSED.search(str(exc)):
+        return errors.DatabaseRefused(f"the database does not let you in: {first_line(exc)}")
     if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError):
         return errors.DatabaseUnavailable(f"the database cannot be reached: {first_line(exc)}")
     if isinstance(

@@ -111,9 +111,11 @@ def load(store: db_store.Store, config: settings.Settings, day: datetime | None 
     rows = [s for s in store.lemon_scores(day=day) if s.cluster == cluster] if day else []
     if day is None or not rows:
         raise errors.NotFound(
-            f"{day:%Y-%m-%d} is not scored; probing-ctl lemon report --day {day:%Y-%m-%d} scores it"
+            f"{day:%Y-%m-%d} has no scores: it was not scored yet, or no node was in use in the"
+            f" {config.lemon.window_days} days until then; probing-ctl lemon report --day {day:%Y-%m-%d} scores it"
             if day
-            else "no night has been scored yet; probing-ctl lemon report scores the last one"
+            else "no night has scores: a node is scored once jobs on it are stored (by probing-ctl serve, or probing-ctl import)"
+            " and the night after has come; probing-ctl lemon report --day DAY scores a night of the past"
         )
     remembered = store.recall(f"{_REMEMBERED} {cluster} {day:%Y-%m-%d}", {})
     before_day = store.lemon_day_before(day, cluster)

@@ -103,7 +103,7 @@ def _sizes(figure: Figure) -> list[str]:
 def _rates(figure: Figure) -> list[str]:
     parts = sorted(figure["components"], key=lambda c: -c["n_failures"])
     if not parts:
-        return ["No failure was attributed to a component."]
+        return ["No failure was attributed to infrastructure."]
     listed = []
     for part in parts[:4]:
         rate = part["per_gpu_h"]
@@ -116,7 +116,7 @@ def _rates(figure: Figure) -> list[str]:
 def _over_time(figure: Figure) -> list[str]:
     buckets = [(b, sum(b["failures"].values())) for b in figure["buckets"]]
     if not any(n for _, n in buckets):
-        return ["No failure in any period."]
+        return ["No infrastructure failure in any period."]
     (worst, n), (_, latest) = max(buckets, key=lambda b: b[1]), buckets[-1]
     period = phrase.span(figure["bucket_s"])
     most = f"at most {_jobs(n, 'failure')} (from {worst['at'][:10]})"
@@ -152,9 +152,9 @@ def _mttf(figure: Figure) -> list[str]:
 def _goodput(figure: Figure) -> list[str]:
     lost, more = figure["first_gpu_h"], figure["second_gpu_h"]
     if not lost and not more:
-        return ["No GPU hours were lost to failures."]
+        return ["No GPU hours were lost to infrastructure; what failed by itself is not counted here."]
     also = f", and {_amount(more)} by jobs preempted for their return" if more else ""
-    return [f"Failed jobs lost {_amount(lost)} GPU hours{also}."]
+    return [f"Jobs that infrastructure ended lost {_amount(lost)} GPU hours{also}."]
 
 
 def _ettr(figure: Figure) -> list[str]:
@@ -208,11 +208,11 @@ def _together(figure: Figure) -> list[str]:
 def _storms(figure: Figure) -> list[str]:
     storms = figure["storms"]
     if not storms:
-        return [f"No job failed {figure['min_failures']} times or more."]
+        return [f"No job was ended by infrastructure {figure['min_failures']} times or more."]
     worst = max(storms, key=lambda s: s["n_failures"])
     some = _jobs(len(storms), "job")
     return [
-        f"{some} failed {figure['min_failures']} times or more; job {worst['job_id']} {worst['n_failures']} times."
+        f"{some} ended by infrastructure {figure['min_failures']} times or more; job {worst['job_id']} {worst['n_failures']} times."
     ]
 
 

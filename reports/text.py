@@ -170,7 +170,7 @@ def _stalls(view: model.AttemptView, width: int, days: bool, brush: paint.Brush)
     if not view.gangs:
         return
     yield ""
-    title = _sides(f"Stalls of attempt {view.attempt.attempt}", "as its ranks told", width)
+    title = _sides(f"Stalls of attempt {view.attempt.attempt}", "as its ranks reported", width)
     yield from (brush.bold(line) for line in title)
     for gang in view.gangs[-_MOST_EVIDENCE:]:
         over_at = gang.ended_at or view.attempt.end_at
@@ -185,7 +185,7 @@ def _pace(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) -
     if not view.pace:
         return
     yield ""
-    title = _sides(f"Pace of attempt {view.attempt.attempt}", "as its ranks told", width)
+    title = _sides(f"Pace of attempt {view.attempt.attempt}", "as its ranks reported", width)
     yield from (brush.bold(line) for line in title)
     for event in view.pace[:_MOST_EVIDENCE]:
         lead = f"    {phrase.clock_z(event.at, with_day=days)}  {event.node}  "

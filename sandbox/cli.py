@@ -76,6 +76,8 @@ def _add_faults(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(required=True, metavar="KIND", dest="kind")
     for name, fault in sorted(registry.FAULTS.items()):
         kind = kinds.add_parser(name, help=fault.meaning, description=fault.meaning)
+        # Behind the kind, too; left out there, it does not undo one in front.
+        kind.add_argument("--dir", type=Path, default=argparse.SUPPRESS, help="the sandbox")
         for parameter in fault.parameters:
             positional = parameter.default is inspect.Parameter.empty
             flag = parameter.name if positional else "--" + parameter.name.replace("_", "-")

@@ -92,7 +92,7 @@ def _loaded(args: argparse.Namespace) -> tuple[settings.Settings, object]:
     )
     files = load.read(order)
     # Only what was read makes a database: job output alone is about attempts that one has already.
-    fruitful = bool(files.attempts or files.events or config.database.url)
+    fruitful = bool(files.attempts or any(one.found.events for one in files.events) or config.database.url)
     if not fruitful and not args.joblog and not embedded.exists(config.database.directory):
         msg = "these files hold no attempt and no event, so no database was made of them; give --sacct or --kernel files that do"
         raise errors.MalformedInput(msg)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import csv
+import difflib
 import json
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -56,6 +58,10 @@ def _query(args: argparse.Namespace) -> int:
                 cursor.execute(sql)
                 rows = cursor.fetchmany(args.limit + 1) if args.limit else cursor.fetchall()
                 heads = [c.name for c in cursor.description or ()]
+    except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn) as exc:
+        raise errors.UsageError(
+            f"{engines.first_line(exc)}; {_alike(engines.url_of(config), exc)}docs/sql.md has every view and its columns"
+        ) from exc
     except (psycopg.errors.SyntaxError, psycopg.errors.DataError, psycopg.errors.ProgrammingError) as exc:
         raise errors.UsageError(f"{engines.first_line(exc)}; one SELECT is answered") from exc
     except psycopg.errors.QueryCanceled as exc:
@@ -73,6 +79,27 @@ def _query(args: argparse.Namespace) -> int:
     if more:
         print(f"probing-ctl: more than {args.limit} rows; --limit 0 prints all", file=sys.stderr)
     return 0
+
+
+_NAMES = """
+SELECT CASE WHEN n.nspname = 'ops' THEN 'ops.' || c.relname ELSE c.relname END AS name
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE n.nspname IN ('ops', 'probing') AND c.relkind IN ('r', 'v', 'p', 'm') AND NOT c.relispartition
+"""
+
+
+def _alike(url: str, exc: BaseException) -> str:
+    """`did you mean ops.node_now? ` for a relation that is not there; the names come from the database itself."""
+    import psycopg
+
+    asked = re.match(r'relation "([^"]{1,200})" does not exist', str(exc))
+    if asked is None:
+        return ""
+    with psycopg.connect(url, connect_timeout=10) as link:
+        names = [row[0] for row in link.execute(_NAMES)]
+    plain = {name.rpartition(".")[2]: name for name in names}
+    near = difflib.get_close_matches(asked[1].rpartition(".")[2], plain, n=3)
+    return f"did you mean {' or '.join(plain[name] for name in near)}? " if near else ""
 
 
 def _print(form: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

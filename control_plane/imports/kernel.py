@@ -36,6 +36,8 @@ class Read:
     events: list[records.HealthEvent] = field(default_factory=list)
     bad: list[kept_aside.Bad] = field(default_factory=list)
     n_lines: int = 0
+    is_log: bool = False
+    """Some line has a date or a time since boot, or a finding; of other lists of events always false."""
 
 
 def read(lines: Iterable[bytes], place: Place) -> Read:
@@ -46,6 +48,7 @@ def read(lines: Iterable[bytes], place: Place) -> Read:
         found.n_lines = number
         text = raw.decode("utf-8", "replace").rstrip("\r\n")
         parsed = engine.read_line(text, place.reference) or _boot(text, place.reference)
+        found.is_log = found.is_log or parsed is not None or prefixes.parse(text, place.reference).stamped
         if parsed is None:
             clock.skip(text)
             continue

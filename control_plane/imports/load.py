@@ -111,7 +111,11 @@ def _require_some(order: Order, files: Files) -> None:
     """Raises MalformedInput where nothing at all could be read; the first bad line tells why."""
     good = files.attempts or files.n_not_started or any(one.found.events for one in files.events)
     bad = [*files.done.bad, *(bad for one in files.events for bad in one.found.bad)]
-    if bad and not (good or order.kernel or order.joblog):
+    if good or order.joblog:
+        return
+    if files.events and not any(one.found.n_lines for one in files.events):
+        raise errors.MalformedInput(f"{files.events[0].path} is empty; there is nothing to import")
+    if bad:
         raise errors.MalformedInput(
             f"none of {len(bad)} rows could be read; {bad[0].file}, line {bad[0].line_no}: {sanitize.clean(bad[0].why, 200)}"
         )
@@ -192,7 +196,12 @@ def year_less_before(about: _Span | None, written: datetime) -> datetime:
 
 def _kernel(path: Path, node: str, order: Order, loaded: Loaded, about: _Span | None) -> kernel.Read:
     with _opened(path) as stream:
-        return kernel.read(packed.lines(stream), _place(path, node, order, loaded, about))
+        found = kernel.read(packed.lines(stream), _place(path, node, order, loaded, about))
+    if found.n_lines and not found.is_log:
+        raise errors.MalformedInput(
+            f"{path} is no kernel log: no line of it begins with a date or the seconds since boot; give what `dmesg` or `journalctl -k` printed"
+        )
+    return found
 
 
 def _place(path: Path, node: str, order: Order, loaded: Loaded, about: _Span | None) -> kernel.Place:

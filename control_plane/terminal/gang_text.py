@@ -73,7 +73,7 @@ def _of(n_ranks: int, world: int | None) -> str:
 
 def _silent(document: Mapping[str, Any]) -> list[str]:
     nodes = document["silent_nodes"]
-    return ["", f"nothing told by {hostlist.compress(nodes)}"] if nodes else []
+    return ["", f"nothing about this job came from {hostlist.compress(nodes)}"] if nodes else []
 
 
 def _findings(findings: Sequence[Mapping[str, Any]], width: int) -> list[str]:

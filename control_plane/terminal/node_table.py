@@ -13,10 +13,6 @@ from probing_cluster.reports import phrase
 WIDTH = 100
 HEADS = ("NODE", "SLURM", "AGENT", "FAULT", "DRAINED, OR WHY NOT")
 _GONE = (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES) | {"NOT_RESPONDING"}
-_SHORT = {
-    "accounting has not said yet whether a note of another's lay in between": "",
-}
-"""Remarks on a drain that concern nobody who only asks whether it stands."""
 
 
 def text(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -81,8 +77,7 @@ def _why_not(faults: Sequence[fault_names.NamedFault], latest: records.Drain | N
 
 def _reason(drain: records.Drain) -> str:
     reason = drain.reason.removeprefix(vocabulary.OWN_PREFIX).strip()
-    remark = _SHORT.get(drain.why_state, drain.why_state)
-    return f"{reason}; {remark}" if remark else reason
+    return f"{reason}; {drain.why_state}" if drain.why_state else reason
 
 
 def _owner(drain: records.Drain) -> str:

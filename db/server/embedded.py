@@ -49,6 +49,11 @@ def ensure(directory: str | os.PathLike[str]) -> str:
         server_files.make_home(home)
         with _locked(home):
             _start(home, account)
+    except PermissionError as exc:
+        raise errors.DatabaseRefused(
+            f"you may not use the database in {home}: only its owner and root may; an administrator can give you a login"
+            " (probing-ctl db add-login), and probing-report answers everybody about their own jobs"
+        ) from exc
     except OSError as exc:
         raise errors.DatabaseUnavailable(
             f"{exc.filename or home}: {exc.strerror}; only the owner of {home} and root may start it"

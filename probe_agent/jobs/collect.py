@@ -117,7 +117,8 @@ class Collector:
                 if answer.get("inode") is None or answer["inode"] not in read:
                     read.add(answer.get("inode"))
                     sightings += self._of_log(job, path, answer)
-                    shown.append(_shown(stream, path, answer))
+                    missing = answer.get("refused") == "ENOENT" and not log_names.ids_known(job)
+                    shown.append(_shown(stream, path, answer) | ({"unnamed": True} if missing else {}))
                 break
         return sightings, shown[: jobs.MAX_LOGS]
 
@@ -131,7 +132,8 @@ class Collector:
                 named[stream] = log_names.names(pattern, job, self._identity.node)
             except log_names.NotKnown as exc:
                 if not job.logs:
-                    shown.append({"stream": stream, "path": sanitize.clean(pattern, 1024), "why": str(exc)})
+                    path = sanitize.clean(pattern, 1024)
+                    shown.append({"stream": stream, "path": path, "why": str(exc), "unnamed": True})
         yield from ((s, p) for s, p in named.items() if p[0] != "/dev/null")
         shown += [
             {"stream": s, "path": p[0], "why": "thrown away by the job"}

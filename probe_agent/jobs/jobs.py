@@ -84,7 +84,9 @@ class Job:
     def logs_item(self, identity: identity.Identity, logs: Sequence[Mapping[str, Any]]) -> spool.Item:
         """The row once more, with what a report shows of its output files."""
         allocation = self.allocation(identity)
-        position = f"{self.job_id}:{self.restart_count}:{self.started_at.timestamp():.6f}:logs"
+        # Collected again once its array's numbers are known: another row, or the first would stand for both.
+        part = "logs:ids" if self.extra.get("ids_known") else "logs"
+        position = f"{self.job_id}:{self.restart_count}:{self.started_at.timestamp():.6f}:{part}"
         return spool.Item(
             id=records.make_event_id(identity.cluster, identity.node, "allocation", position).bytes,
             lane="allocation",
@@ -148,6 +150,16 @@ class JobBook:
             listed = tuple(dict.fromkeys((*known.logs, *logs)))[:MAX_LOGS]
             self._jobs[job.job_id] = replace(known, logs=listed, extra={**known.extra, **ids})
 
+    def named(self, job_id: int, ids: Mapping[str, Any]) -> Job | None:
+        """The job as last known; an ended one whose files' names were not known gets what accounting calls it."""
+        known = self.get(job_id)
+        if known is None or known.released_at is None or ids.get("restart_count") != known.restart_count:
+            return known
+        numbers = {k: ids[k] for k in ("array_job_id", "array_task_id") if _is_id(ids.get(k))}
+        words = {k: ids[k][:1024] for k in ("user", "job_name") if isinstance(ids.get(k), str)}
+        self._ended[job_id] = replace(known, extra={**known.extra, "ids_known": True, **numbers, **words})
+        return self._ended[job_id]
+
     def end(self, job: Job, now: datetime) -> Job:
         """Forget a job. Returns its start, as known before or else from the Epilog's request, with the time of its release."""
         known = self._jobs.pop(job.job_id, None)
@@ -190,9 +202,7 @@ def job_of(request: Mapping[str, Any], now: datetime) -> Job:
     fields = {k: v for k, v in request.items() if k in known}
     for name in ("job_id", "restart_count", "uid", "gid"):
         value = fields.get(name)
-        if value is not None and (
-            not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**32
-        ):
+        if value is not None and not _is_id(value):
             raise errors.MalformedInput(f"{name} must be a number, not {value!r}")
     for name in ("gpus", "stdout", "stderr", "work_dir", "partition", "nodelist", "job_name"):
         if not isinstance(fields.get(name, ""), str):
@@ -205,6 +215,10 @@ def job_of(request: Mapping[str, Any], now: datetime) -> Job:
         if (v := request.get(k)) or v == 0
     }
     return Job(**{**fields, "restart_count": fields.get("restart_count") or 0}, started_at=now, extra=extra)
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**32
 
 
 def _row(job: Job) -> dict[str, Any]:

@@ -31,6 +31,11 @@ def patterns(job: jobs.Job) -> dict[str, str]:
     return found | ({"stderr": job.stderr} if job.stderr and job.stderr != job.stdout else {})
 
 
+def ids_known(job: jobs.Job) -> bool:
+    """Whether it is known if the job is a task of an array, and of which."""
+    return bool(job.extra.get("ids_known")) or job.extra.get("array_task_id") is not None
+
+
 def names(pattern: str, job: jobs.Job, node: str) -> tuple[str, ...]:
     """The absolute paths that `pattern` may stand for, without doubles; raises NotKnown saying what is missing."""
     if not pattern:
@@ -96,7 +101,7 @@ def _one(specifier: str, values: Mapping[str, str | int | None], *, old: bool) -
 
 def _values(job: jobs.Job, node: str) -> dict[str, str | int | None]:
     array, task = job.extra.get("array_job_id"), job.extra.get("array_task_id")
-    known = bool(job.extra.get("ids_known")) or task is not None
+    known = ids_known(job)
     position = _position(job, node)
     return {
         "A": array if array is not None else job.job_id if known else None,

@@ -12,6 +12,8 @@ WIDTH = 960.0
 _LEFT, _RIGHT, _TOP = 190.0, 60.0, 6.0
 _ROW, _BAR = 28.0, 18.0
 _PLOT = 220.0
+_CHAR = 6.4
+"""Width of a character of a tick's label, on average and a little more, px."""
 _NOTHING = 1e-12
 """Smaller than any share, rate or time that is worth a mark."""
 _LEAST = 1.5
@@ -101,15 +103,9 @@ def points(name: str, title: str, rows: Sequence[Point], words: Words) -> str:
     def x(value: float) -> float:
         return _LEFT + per_decade * (math.log10(max(value, 10.0**low)) - low)
 
-    drawn = []
-    for power in range(low, high + 1):
-        at = x(10.0**power)
-        drawn.append(svg.element("line", x1=at, x2=at, y1=_TOP, y2=bottom, class_="grid"))
-        drawn.append(
-            svg.element(
-                "text", text=words(10.0**power), x=at, y=bottom + 18, text_anchor="middle", class_="tick"
-            )
-        )
+    values = [10.0**power for power in range(low, high + 1)]
+    drawn = [svg.element("line", x1=x(v), x2=x(v), y1=_TOP, y2=bottom, class_="grid") for v in values]
+    drawn += _tick_labels([(x(v), words(v)) for v in values], bottom + 18)
     drawn += [_point(p, _TOP + (n + 0.5) * _ROW, x, words) for n, p in enumerate(rows)]
     return _figure(name, title, "; ".join(_sentence(p, words) for p in rows), bottom + 28, drawn)
 
@@ -130,14 +126,22 @@ def ticks(most: float) -> Iterator[float]:
 
 
 def _across(most: float, scale: float, bottom: float, words: Words) -> str:
-    marks = []
-    for tick in ticks(most):
-        x = _LEFT + tick * scale
-        marks.append(svg.element("line", x1=x, x2=x, y1=_TOP, y2=bottom, class_="grid"))
-        marks.append(
-            svg.element("text", text=words(tick), x=x, y=bottom + 18, text_anchor="middle", class_="tick")
-        )
-    return svg.element("g", *marks, aria_hidden="true")
+    places = [(_LEFT + tick * scale, words(tick)) for tick in ticks(most)]
+    marks = [svg.element("line", x1=x, x2=x, y1=_TOP, y2=bottom, class_="grid") for x, _ in places]
+    return svg.element("g", *marks, *_tick_labels(places, bottom + 18), aria_hidden="true")
+
+
+def _tick_labels(places: Iterable[tuple[float, str]], y: float) -> list[str]:
+    """The words below the grid lines at `places`, all within the drawing; one that would touch the one before is left out."""
+    drawn, free_from = [], 0.0
+    for x, text in places:
+        width = len(text) * _CHAR
+        middle = min(x, WIDTH - width / 2)
+        if middle - width / 2 < free_from:
+            continue
+        free_from = middle + width / 2 + _CHAR
+        drawn.append(svg.element("text", text=text, x=middle, y=y, text_anchor="middle", class_="tick"))
+    return drawn
 
 
 def _bar(row: Row, series: Sequence[str], top: float, scale: float, words: Words, *, stacked: bool) -> str:
@@ -203,7 +207,8 @@ def _length(row: Row, *, stacked: bool) -> float:
 
 
 def _short(label: str) -> str:
-    return label if len(label) <= 26 else label[:25] + "…"
+    # What fits left of the plot in bold.
+    return label if len(label) <= 24 else label[:23] + "…"
 
 
 def _figure(name: str, title: str, description: str, height: float, drawn: Sequence[str]) -> str:

@@ -93,11 +93,14 @@ def _patterns() -> str:
 
 def _axis(scale: Scale, y: float, *, days: bool, late: bool) -> str:
     marks = [svg.element("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y, y2=y, class_="axis")]
-    for at in scale.ticks():
+    instants = list(scale.ticks())
+    # One form for all of an axis: with or without seconds.
+    whole_minutes = all(at.second == 0 for at in instants)
+    for at in instants:
         x = scale.x(at)
         marks.append(svg.element("line", x1=x, x2=x, y1=_TOP, y2=y, class_="grid"))
         label = phrase.clock_z(at, with_day=days)
-        label = label.replace(":00Z", "Z") if at.second == 0 else label
+        label = label.replace(":00Z", "Z") if whole_minutes else label
         anchor = "end" if x > _WIDTH - 60 else "middle"
         if not late or x < _WIDTH - _RIGHT - 60:
             marks.append(svg.element("text", text=label, x=x, y=y + 16, text_anchor=anchor, class_="tick"))

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from probing_cluster.core import errors
 from probing_cluster.sandbox.c_libraries import nvml_state
 from probing_cluster.sandbox.faults import registry, xid_lines
 from probing_cluster.sandbox.nodetree import kmsg, writing
 
 HW_SLOWDOWN, HW_THERMAL = 0x8, 0x40
+_MOST_XID = 999
+"""Higher than any that the driver has, newer ones than our catalogue's included."""
+_MOST_AT_ONCE = 100_000
+_SPEEDS = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0"}
+"""PCIe generation to GT/s."""
 
 
 @registry.fault("xid")
@@ -22,6 +28,7 @@ def xid(
     text: str | None = None,
 ) -> None:
     """The driver reports Xid CODE: the kernel line, the NVML event, and what else that Xid does to a GPU."""
+    _require(1 <= code <= _MOST_XID, f"{code} is no Xid; the driver's are 1 to {_MOST_XID}")
     device = target.gpu(gpu)
     lines = [xid_lines.line(code, device.pci, pid, process, text)]
     if code == 79:
@@ -48,6 +55,7 @@ def gpu_lost(target: registry.Target, *, gpu: int = 0) -> None:
 @registry.fault("ecc-uncorrectable")
 def ecc_uncorrectable(target: registry.Target, *, gpu: int = 0, count: int = 1) -> None:
     """Uncorrectable errors in GPU memory: Xid 48, ECC counters, a row waiting to be remapped."""
+    _require(1 <= count <= _MOST_AT_ONCE, f"a count of {count} is not between 1 and {_MOST_AT_ONCE:,}")
     for _ in range(count):
         xid(target, 48, gpu=gpu)
 
@@ -55,6 +63,7 @@ def ecc_uncorrectable(target: registry.Target, *, gpu: int = 0, count: int = 1) 
 @registry.fault("ecc-correctable")
 def ecc_correctable(target: registry.Target, *, gpu: int = 0, count: int = 1) -> None:
     """Corrected errors in GPU memory: counters only, no kernel line."""
+    _require(1 <= count <= _MOST_AT_ONCE, f"a count of {count} is not between 1 and {_MOST_AT_ONCE:,}")
     for kind in ("volatile", "aggregate"):
         nvml_state.add(target.nvml, gpu, f"ecc.{kind}.corrected.dram", count)
 
@@ -83,7 +92,9 @@ def nvlink_down(target: registry.Target, *, gpu: int = 0, link: int = 4) -> None
 def pcie_downgrade(target: registry.Target, *, gpu: int = 0, width: int = 8, generation: int = 5) -> None:
     """The GPU's PCIe link trains with fewer lanes or slower: sysfs, NVML, and the kernel's word about it."""
     device = target.gpu(gpu)
-    speed = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0"}[generation]
+    _require(generation in _SPEEDS, f"there is no PCIe generation {generation} here; there are 1 to 5")
+    _require(width in (1, 2, 4, 8, 16), f"a PCIe link has 1, 2, 4, 8 or 16 lanes, not {width}")
+    speed = _SPEEDS[generation]
     where = f"sys/bus/pci/devices/{device.pci}"
     writing.put(target.root, f"{where}/current_link_width", str(width))
     writing.put(target.root, f"{where}/current_link_speed", f"{speed} GT/s PCIe")
@@ -98,6 +109,7 @@ def pcie_downgrade(target: registry.Target, *, gpu: int = 0, width: int = 8, gen
 @registry.fault("pcie-replay")
 def pcie_replay(target: registry.Target, *, gpu: int = 0, count: int = 1000) -> None:
     """The GPU's PCIe replay counter jumps."""
+    _require(1 <= count <= _MOST_AT_ONCE, f"a count of {count} is not between 1 and {_MOST_AT_ONCE:,}")
     nvml_state.add(target.nvml, gpu, "pcie.replay", count)
 
 
@@ -124,6 +136,11 @@ def nvml_hang(target: registry.Target, *, gpu: int = 0, call: str = "all") -> No
 def driver_gone(target: registry.Target, *, state: str = "not_loaded") -> None:
     """The NVIDIA driver is not loaded, or (state mismatch) is of another version than its library."""
     nvml_state.update(target.nvml, {"driver.state": state})
+
+
+def _require(fits: bool, why: str) -> None:
+    if not fits:
+        raise errors.UsageError(why)
 
 
 def _lost(target: registry.Target, gpu: int) -> None:

@@ -93,6 +93,8 @@ def task_prolog(lay: layout.Layout, hook: Path, spank_plugin: Path | None) -> st
     """The TaskProlog: the mark by which `down` finds what a job leaves behind, and ours where no SPANK plugin does its work."""
     marks = f"""#!/bin/sh
 # Made by probing-sandbox: prints the environment that every task gets.
+# A machine that runs out of memory all the same ends the task that asks for this, not its own daemons.
+echo 1000 2>/dev/null > /proc/$PPID/oom_score_adj
 echo {shlex.quote(f"export {processes.MARK}={lay.directory}")}
 echo "export {processes.ROLE}=job-$SLURMD_NODENAME"
 """

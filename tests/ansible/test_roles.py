@@ -59,9 +59,9 @@ def variables(place: Path) -> dict[str, object]:
 
 @pytest.mark.parametrize("looked_at", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_applied_twice_and_undone(place: Path, looked_at: bool) -> None:
-    """A first look changes nothing; then everything is there, once; then nothing is, and slurm.conf is the site's again.
+    """Everything is there, once; then nothing is, and slurm.conf is the site's again.
 
-    `looked_at`: also looks (--check) after applying and before undoing, and undoes twice.
+    `looked_at`: also looks (--check), which changes nothing, before and after applying and before undoing, and undoes twice.
     """
     for name in ("slurm", "units", "bin"):
         (place / name).mkdir()
@@ -73,8 +73,9 @@ def test_applied_twice_and_undone(place: Path, looked_at: bool) -> None:
         groups=("probing_slurm_conf", "probing_compute", "probing_login"),
         variables={**variables(place), "probing_inside_jobs": "spank" if shutil.which("gcc") else "none"},
     )
-    assert site.play("site", "--check") > 0
-    assert playbooks.picture(*(place / n for n in ("slurm", "units", "bin"))) == before
+    if looked_at:
+        assert site.play("site", "--check") > 0
+        assert playbooks.picture(*(place / n for n in ("slurm", "units", "bin"))) == before
     assert site.play("site") > 0
     text = (place / "slurm/slurm.conf").read_text()
     assert f"Prolog={place}/lib/slurm/prolog.d/*" in text

@@ -4,6 +4,7 @@ import dataclasses
 import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import fakes
 import pytest
@@ -41,7 +42,7 @@ def xid(n: int = 1, node: str = "n2", **changes: object) -> records.HealthEvent:
 
 
 def holds(
-    job_id: int, *uuids: str, node: str = "n2", at_s: float = 1200, restart: int = 0, **detail: str
+    job_id: int, *uuids: str, node: str = "n2", at_s: float = 1200, restart: int = 0, **detail: Any
 ) -> records.JobAllocation:
     return records.JobAllocation(
         cluster="c", node=node, job_id=job_id, restart_count=restart, at=ago(at_s), uid=1000, gpu_uuids=uuids or ("GPU-3",), detail=detail
@@ -331,6 +332,26 @@ def test_accounting_stores_attempts_with_the_gpus_their_own_prolog_saw(service: 
     one, two = service.store.attempts(job_ids=[7])
     assert (one.attempt, one.gpus, one.run_key) == (1, {"n2": ("GPU-0",)}, "sft")
     assert (two.attempt, two.gpus, two.n_gpus) == (2, {"n2": ("GPU-1",)}, 16)
+
+
+def test_a_node_that_could_not_name_a_log_is_told_the_numbers_once(service: context.Context) -> None:
+    """An array task's Prolog is not told which it is by older releases; accounting knows, and the agent reads then."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [fakes.row(7, JobID="6_5", JobIDRaw="7", NodeList="n2")]
+    hostile: list[Any] = [None, 3, {"unnamed": "yes"}, {"unnamed": True, "path": "arr-%A_%a.out"}]
+    allocation = holds(7, "GPU-0", at_s=1199, logs=hostile)
+    fakes.deliver(service.store, "n2", allocations=[allocation])
+    accounting.run(service)
+    accounting.run(service)
+    from probing_cluster.db import delivery
+
+    (asked,) = delivery.Delivery(service.store.connection_uri(), "c", "n2").deliver(events=[]).requests
+    assert (asked.verb, asked.job_id) == ("collect", 7)
+    assert {k: asked.detail[k] for k in ("array_job_id", "array_task_id", "restart_count")} == {
+        "array_job_id": 6,
+        "array_task_id": 5,
+        "restart_count": 0,
+    }
 
 
 def test_a_later_poll_goes_on_counting(service: context.Context) -> None:

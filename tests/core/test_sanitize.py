@@ -2,6 +2,7 @@
 
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,5 +18,25 @@ def test_nothing_dangerous_survives(text: str) -> None:
 
 
 def test_terminal_escapes_and_overrides_are_dropped() -> None:
-    """An escape sequence loses its escape; a right-to-left override disappears; layout becomes spaces."""
-    assert sanitize.clean("a\x1b[31mb\u202ec\td\n\x00e") == "a[31mbc d e"
+    """An escape sequence goes whole; a right-to-left override disappears; layout becomes spaces."""
+    assert sanitize.clean("a\x1b[31mb\u202ec\td\n\x00e") == "abc d e"
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("\x1b[1;31mERROR\x1b[0m bad", "ERROR bad"),
+        ("\x1b[38;5;196mred\x1b[m", "red"),
+        ("\x9b31mred\x9b0m", "red"),
+        ("\x1b[2K\x1b[1A\rstep 3", " step 3"),
+        ("\x1b]0;title\x07text", "text"),
+        ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x1b(Btext\x1b7", "text"),
+        ("\x1b]no end of it [31m", "]no end of it [31m"),
+        ("array[31m] stays", "array[31m] stays"),
+        ("cut \x1b[3", "cut "),
+    ],
+)
+def test_what_a_terminal_would_not_show_is_not_left_as_text(text: str, left: str) -> None:
+    """Colours of a user's log leave no `[31m`; what only looks like one stays."""
+    assert sanitize.clean(text) == left

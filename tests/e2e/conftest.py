@@ -133,5 +133,11 @@ def gangs() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def calm() -> Iterator[Cluster]:
-    """The same for all tests of a module that leave the cluster's nodes as they were."""
+    """The same for tests of a module that agree on their nodes (below), in the order of the file."""
+    yield from _booted()
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Cluster]:
+    """Another one for two tests of a module that take a node each: the budget has two."""
     yield from _booted()

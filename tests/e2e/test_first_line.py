@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+# One cluster (`calm`) serves the first four in this order: no node is out of service until the third takes n4 and the fourth n1. Another
+# (`pair`) serves the two of which each takes one, and the last, which has a budget of its own, its own.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 FUSE = pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="needs /dev/fuse to make a mount hang")
@@ -34,112 +36,133 @@ def sweep(up: Any, node: str) -> None:
     up.sandbox.run(["env", f"SLURMD_NODENAME={node}", str(up.sandbox.layout.bin / "healthcheck")])
 
 
-def test_a_dead_agent_costs_no_job_anything(up: Any) -> None:
+def test_a_bad_config_push_keeps_what_was_in_force(calm: Any) -> None:
+    """A broken site file on every node: the old limits stay, every node says so, and none is drained."""
+    site = calm.sandbox.layout.etc / "site.toml"
+    site.write_text("[checks.ib_link]\ncount = 8\n")
+    nodes = calm.sandbox.layout.node_names
+    for node in nodes:
+        restart_agent(
+            calm, node, lambda text: re.sub(r"\[checks\]\n", f'[checks]\nsite_file = "{site}"\n', text)
+        )
+    for node in nodes:
+        sweep(calm, node)
+    for node in nodes:
+        calm.until("first sweep", lambda node=node: check_now(calm, node, "ib_link"), 60)
+    site.write_text("[checks.ib_link]\ncount = 80\nthis is no TOML\n")
+    for node in nodes:
+        sweep(calm, node)
+
+    def told() -> bool:
+        found = [check_now(calm, node, "agent_self") for node in nodes]
+        return all(f and f["outcome"] == "warn" and "site file" in f["message"] for f in found)
+
+    calm.until("warning of every node", told, 60)
+    for node in nodes:
+        kept = check_now(calm, node, "ib_link")
+        assert kept is not None
+        assert kept["outcome"] == "ok"
+        assert calm.drained(node) is None
+    site.write_text("[checks.ib_link]\ncount = 8\n")
+    sweep(calm, nodes[0])
+    calm.until("recovery", lambda: (check_now(calm, nodes[0], "agent_self") or {}).get("outcome") == "ok", 60)
+
+
+def test_a_dead_agent_costs_no_job_anything(calm: Any) -> None:
     """Killed before the job starts and dead at its end: the job runs there, completes, and the node stays in service."""
-    node = up.sandbox.layout.node_names[0]
-    up.sandbox.fault(node, "agent-crash")
-    job = up.sandbox.submit("sleep 1; echo $SLURMD_NODENAME", nodelist=node, gres="gpu:8")
-    assert up.sandbox.wait(job, {"COMPLETED", "FAILED", "CANCELLED"}, 120) == "COMPLETED"
-    state, reason = up.node_state(node)
+    node = calm.sandbox.layout.node_names[0]
+    calm.sandbox.fault(node, "agent-crash")
+    job = calm.sandbox.submit("sleep 1; echo $SLURMD_NODENAME", nodelist=node, gres="gpu:8")
+    assert calm.sandbox.wait(job, {"COMPLETED", "FAILED", "CANCELLED"}, 120) == "COMPLETED"
+    state, reason = calm.node_state(node)
     assert "DRAIN" not in state, reason
     silent = "SELECT 1 FROM probing.health_event WHERE kind = 'agent_silent' AND node = %s"
-    assert up.until("event of the silence", lambda: up.rows(silent, node), 40)
-    assert up.drained(node) is None
+    assert calm.until("event of the silence", lambda: calm.rows(silent, node), 40)
+    assert calm.drained(node) is None
+    calm.sandbox.fault(node, "agent-start")
 
 
-def test_a_flapping_link_drains_and_disturbs_no_job(up: Any) -> None:
-    """Flaps that came back are no reason to end a job: the node is drained at most, the job on it runs on."""
-    node = up.sandbox.layout.node_names[0]
-    job = up.sandbox.submit("sleep 280", nodelist=node, gres="gpu:8")
-    up.running(job)
-    up.sandbox.fault(node, "ib-flap", hca="mlx5_2", times=4, gap_s=0.1)
-    flap = "SELECT 1 FROM probing.health_event WHERE node = %s AND kind = 'ib_link' AND severity = 'high'"
-    up.until("kernel line of a link that went down", lambda: up.rows(flap, node), 30)
-    standing = "SELECT faults FROM probing.agent_heartbeat WHERE node = %s"
+def test_a_reboot_ends_what_stood_before_it(calm: Any) -> None:
+    """A drained node that rebooted and is healthy: nothing of the old boot stands, and only our own drain may end."""
+    node = calm.sandbox.layout.node_names[3]
+    calm.sandbox.fault(node, "xid", code=79, gpu=2)
+    calm.until("drain", lambda: calm.drained(node), 60)
+    faults = "SELECT faults, boot_id FROM probing.agent_heartbeat WHERE node = %s"
+    (before,) = calm.rows(faults, node)
+    calm.sandbox.fault(node, "node-reboot")
 
-    def only_flapping() -> bool:
-        (beat,) = up.rows(standing, node)
-        return bool(beat["faults"]) and all(f["severity"] == "low" for f in beat["faults"].values())
+    def clean() -> bool:
+        (beat,) = calm.rows(faults, node)
+        return beat["boot_id"] != before["boot_id"] and not beat["faults"]
 
-    up.until("beat that says only that it flaps", only_flapping, 60)
-    up.until("drain", lambda: up.drained(node), 30)
-    time.sleep(3)
-    assert "ib_" in up.drained(node)
-    assert up.state(job) == "RUNNING"
-    assert up.rows("SELECT 1 FROM probing.drain WHERE action = 'requeue' AND state = 'done'") == []
-    up.sandbox.run(["scancel", str(job)])
+    calm.until("a clean beat of the new boot", clean, 90)
+    reason = calm.drained(node)
+    # Hysteresis: it must stay green for a while before we resume it.
+    assert reason is not None
+    assert reason.startswith("probing:")
 
 
-def test_a_link_that_stays_down_takes_its_node_and_frees_its_job(up: Any) -> None:
+def test_a_link_that_stays_down_takes_its_node_and_frees_its_job(calm: Any) -> None:
     """Held for a while, then as sure as any fault: drained, and the job requeued onto another node."""
-    node = up.sandbox.layout.node_names[0]
+    node = calm.sandbox.layout.node_names[0]
     script = f'[ "$SLURMD_NODENAME" != {node} ] || sleep 300'
-    job = up.sandbox.submit(script, nodes=1, gres="gpu:8")
-    assert up.running(job) == [node]
-    up.sandbox.fault(node, "ib-down", hca="mlx5_2")
-    up.until("drain", lambda: up.drained(node), 60)
+    job = calm.sandbox.submit(script, nodes=1, gres="gpu:8")
+    assert calm.running(job) == [node]
+    calm.sandbox.fault(node, "ib-down", hca="mlx5_2")
+    calm.until("drain", lambda: calm.drained(node), 60)
 
     def explained(report: dict[str, Any]) -> bool:
         # What the agent saw may come after the drain that its heartbeat asked for: then it is judged again.
         said = report["attempts"][0]["verdict"]
         return report["state"] == "COMPLETED" and said is not None and said["cause"] == "ib_link"
 
-    report = up.reported(job, explained, 90)
+    report = calm.reported(job, explained, 90)
     assert [a["state"] for a in report["attempts"]] == ["REQUEUED", "COMPLETED"]
     verdict = report["attempts"][0]["verdict"]
     assert (verdict["domain"], verdict["node"], verdict["confidence"]) == ("hardware", node, "likely")
 
 
+def test_a_flapping_link_drains_and_disturbs_no_job(pair: Any) -> None:
+    """Flaps that came back are no reason to end a job: the node is drained at most, the job on it runs on."""
+    node = pair.sandbox.layout.node_names[0]
+    job = pair.sandbox.submit("sleep 280", nodelist=node, gres="gpu:8")
+    pair.running(job)
+    pair.sandbox.fault(node, "ib-flap", hca="mlx5_2", times=4, gap_s=0.1)
+    flap = "SELECT 1 FROM probing.health_event WHERE node = %s AND kind = 'ib_link' AND severity = 'high'"
+    pair.until("kernel line of a link that went down", lambda: pair.rows(flap, node), 30)
+    standing = "SELECT faults FROM probing.agent_heartbeat WHERE node = %s"
+
+    def only_flapping() -> bool:
+        (beat,) = pair.rows(standing, node)
+        return bool(beat["faults"]) and all(f["severity"] == "low" for f in beat["faults"].values())
+
+    pair.until("beat that says only that it flaps", only_flapping, 60)
+    pair.until("drain", lambda: pair.drained(node), 30)
+    time.sleep(3)
+    assert "ib_" in pair.drained(node)
+    assert pair.state(job) == "RUNNING"
+    assert pair.rows("SELECT 1 FROM probing.drain WHERE action = 'requeue' AND state = 'done'") == []
+    pair.sandbox.run(["scancel", str(job)])
+
+
 @FUSE
-def test_a_mount_that_hangs_in_the_kernel_takes_its_node_and_not_its_agent(up: Any) -> None:
+def test_a_mount_that_hangs_in_the_kernel_takes_its_node_and_not_its_agent(pair: Any) -> None:
     """A stale mount: found while every call on it sleeps unkillably, the node drained, the agent beating on."""
-    node = up.sandbox.layout.node_names[1]
-    up.sandbox.fault(node, "mount-hang", path="/home")
-    reason = up.until("drain", lambda: up.drained(node), 90)
+    node = pair.sandbox.layout.node_names[1]
+    pair.sandbox.fault(node, "mount-hang", path="/home")
+    reason = pair.until("drain", lambda: pair.drained(node), 90)
     assert reason.startswith("probing:")
     beat = "SELECT received_at, hung_children FROM probing.agent_heartbeat WHERE node = %s"
-    (before,) = up.rows(beat, node)
-    up.until("another beat", lambda: up.rows(beat, node)[0]["received_at"] > before["received_at"], 30)
-    sweep(up, node)
-    stuck = up.until(
+    (before,) = pair.rows(beat, node)
+    pair.until("another beat", lambda: pair.rows(beat, node)[0]["received_at"] > before["received_at"], 30)
+    sweep(pair, node)
+    stuck = pair.until(
         "stuck child shown",
-        lambda: (found := check_now(up, node, "mount_responsive")) and found["outcome"] == "fail" and found,
+        lambda: (found := check_now(pair, node, "mount_responsive")) and found["outcome"] == "fail" and found,
         60,
     )
     assert "/home" in (stuck["device"] or "") + stuck["message"]
-    assert check_now(up, node, "uptime") is not None  # the others were judged all the same
-
-
-def test_a_bad_config_push_keeps_what_was_in_force(up: Any) -> None:
-    """A broken site file on every node: the old limits stay, every node says so, and none is drained."""
-    site = up.sandbox.layout.etc / "site.toml"
-    site.write_text("[checks.ib_link]\ncount = 8\n")
-    nodes = up.sandbox.layout.node_names
-    for node in nodes:
-        restart_agent(
-            up, node, lambda text: re.sub(r"\[checks\]\n", f'[checks]\nsite_file = "{site}"\n', text)
-        )
-    for node in nodes:
-        sweep(up, node)
-    for node in nodes:
-        up.until("first sweep", lambda node=node: check_now(up, node, "ib_link"), 60)
-    site.write_text("[checks.ib_link]\ncount = 80\nthis is no TOML\n")
-    for node in nodes:
-        sweep(up, node)
-
-    def told() -> bool:
-        found = [check_now(up, node, "agent_self") for node in nodes]
-        return all(f and f["outcome"] == "warn" and "site file" in f["message"] for f in found)
-
-    up.until("warning of every node", told, 60)
-    for node in nodes:
-        kept = check_now(up, node, "ib_link")
-        assert kept is not None
-        assert kept["outcome"] == "ok"
-        assert up.drained(node) is None
-    site.write_text("[checks.ib_link]\ncount = 8\n")
-    sweep(up, nodes[0])
-    up.until("recovery", lambda: (check_now(up, nodes[0], "agent_self") or {}).get("outcome") == "ok", 60)
+    assert check_now(pair, node, "uptime") is not None  # the others were judged all the same
 
 
 def test_half_of_the_nodes_failing_at_once_stops_at_the_budget(up: Any) -> None:
@@ -167,23 +190,3 @@ def test_half_of_the_nodes_failing_at_once_stops_at_the_budget(up: Any) -> None:
     assert all("budget" in r["why_state"] for r in rows)
     assert up.state(jobs[spared]) == "RUNNING"
     up.sandbox.run(["scancel", *map(str, jobs.values())])
-
-
-def test_a_reboot_ends_what_stood_before_it(up: Any) -> None:
-    """A drained node that rebooted and is healthy: nothing of the old boot stands, and only our own drain may end."""
-    node = up.sandbox.layout.node_names[3]
-    up.sandbox.fault(node, "xid", code=79, gpu=2)
-    up.until("drain", lambda: up.drained(node), 60)
-    faults = "SELECT faults, boot_id FROM probing.agent_heartbeat WHERE node = %s"
-    (before,) = up.rows(faults, node)
-    up.sandbox.fault(node, "node-reboot")
-
-    def clean() -> bool:
-        (beat,) = up.rows(faults, node)
-        return beat["boot_id"] != before["boot_id"] and not beat["faults"]
-
-    up.until("a clean beat of the new boot", clean, 90)
-    reason = up.drained(node)
-    # Hysteresis: it must stay green for a while before we resume it.
-    assert reason is not None
-    assert reason.startswith("probing:")

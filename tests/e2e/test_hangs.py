@@ -22,8 +22,8 @@ AT_ONCE = 3
 """Gangs at a time: most of each is waiting, the rest is importing torch eight times."""
 
 NAMED = {**cases.HANGS, **cases.BROKEN}
-IN_THE_GATE = {"python_loop", "gil_held", "gpu_lost", "rank_dead", "checkpoint_long", cases.SLOW}
-"""One of each sort: the program's own hang in Python and in C, broken hardware, an end, no hang, a slow rank."""
+IN_THE_GATE = {"python_loop", "rank_dead", "checkpoint_long", cases.SLOW}
+"""One of each sort: a hang, an end, what takes long and is no hang, a slow rank."""
 
 Done = dict[str, Any]
 

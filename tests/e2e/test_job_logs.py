@@ -72,6 +72,17 @@ def test_an_arrays_task_with_a_file_for_its_errors(up: Any, home: Path) -> None:
     assert verdicts[0]["cause"] == verdicts[1]["cause"]
 
 
+def test_an_array_task_that_is_dead_at_once(up: Any, home: Path) -> None:
+    """No process of it was ever looked at, and this Slurm's Prolog is told nothing of arrays: accounting knows the number."""
+    job = submit(up, home, f"echo '{ECC}'; exit 1", "-a", "5", "-o", "at-once-%A_%a.out")
+
+    def read() -> dict[str, Any] | None:
+        return next((log for log in logs(up, f"{job}_5") if log.get("tail")), None)
+
+    log = up.until("the log", read)
+    assert (log["path"], log["tail"]) == (str(home / f"at-once-{job}_5.out"), [ECC])
+
+
 def test_files_of_a_steps_tasks_are_read_on_their_own_nodes(up: Any, home: Path) -> None:
     """`srun --output rank-%t`: each node reads those of its own tasks."""
     script = "srun -o rank-%t sh -c 'echo rank $SLURM_PROCID; sleep 4; echo ValueError: bad shape; exit 1'"

@@ -54,8 +54,16 @@ def test_a_night_told_twice_is_the_same_rows(store: db_store.Store) -> None:
     loaded = nightly.load(store, CONFIG, DAY)
     assert loaded == second
     assert nightly.load(store, CONFIG) == second
-    with pytest.raises(errors.NotFound, match="2026-11-01 is not scored"):
+    with pytest.raises(errors.NotFound, match="2026-11-01 has no scores"):
         nightly.load(store, CONFIG, DAY.replace(day=1))
+
+
+def test_a_night_without_a_node_is_no_circle(store: db_store.Store) -> None:
+    """Scored and empty: what asks for a night says what is missing, not to score what was scored."""
+    assert nightly.score(store, CONFIG, DAY).scores == ()
+    with pytest.raises(errors.NotFound, match="once jobs on it are stored") as found:
+        nightly.load(store, CONFIG)
+    assert "scores the last one" not in str(found.value)
 
 
 def test_another_clusters_nights_are_its_own(store: db_store.Store) -> None:

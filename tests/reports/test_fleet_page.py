@@ -121,8 +121,8 @@ def test_nothing_in_the_span_is_said() -> None:
     )
     for words in (
         "No attempt ended in this span.",
-        "No job failed 3 times or more.",
-        "No failure in any period.",
+        "No job was ended by infrastructure 3 times or more.",
+        "No infrastructure failure in any period.",
     ):
         assert words in text
 

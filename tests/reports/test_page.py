@@ -163,6 +163,15 @@ def test_the_axis_has_a_handful_of_ticks_at_any_length(seconds: int) -> None:
     assert 1 <= len(list(scale.ticks())) <= 9
 
 
+@pytest.mark.parametrize(("seconds", "form"), [(90, r"\d\d:\d\d:\d\dZ"), (3600, r"\d\d:\d\dZ")])
+def test_an_axis_says_all_its_instants_alike(seconds: int, form: str) -> None:
+    """Not `14:02Z` between `14:01:45Z` and `14:02:15Z`."""
+    scale = drawing.Scale(told.DAY, told.DAY + (told.at("00:00:01") - told.DAY) * seconds)
+    labels = re.findall(r">([^<]+)</text>", drawing._axis(scale, 0.0, days=False, late=False))
+    assert len(labels) > 3
+    assert all(re.fullmatch(form, label) for label in labels)
+
+
 def test_svg_escapes_what_it_is_given() -> None:
     """Text and attributes cannot leave their place."""
     made = svg.element("text", text="<a&b>", class_='x" onload="y')

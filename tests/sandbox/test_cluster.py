@@ -91,6 +91,7 @@ def test_a_higher_partition_preempts_the_preemptible_one(bare: cluster.Sandbox) 
     bare.run(["scancel", str(low)])
 
 
+@pytest.mark.soak
 def test_a_crashed_node_fails_its_attempt_and_the_job_runs_again(bare: cluster.Sandbox) -> None:
     """SIGKILL of a node's slurmd and steps: NODE_FAIL after SlurmdTimeout, the same job id runs elsewhere."""
     job = bare.submit("srun sleep 100", nodes=1, gres="gpu:8")
@@ -116,6 +117,17 @@ def test_a_crashed_node_fails_its_attempt_and_the_job_runs_again(bare: cluster.S
         return state.startswith("idle")
 
     commands.wait_until(back, "the node does not come back", timeout_s=120, every_s=1.0)
+
+
+def test_a_job_is_held_to_its_memory(bare: cluster.Sandbox) -> None:
+    """What asks for 50 MB and takes more is ended before it endangers the machine, and is what the kernel would end first."""
+    code = "import time; taken = []\nwhile len(taken) < 60: taken.append(bytearray(10_000_000)); time.sleep(0.2)"
+    script = f"cat /proc/self/oom_score_adj; exec python3 -c '{code}'"
+    job = bare.submit(script, nodes=1, mem="50M")
+    assert bare.wait(job, ["COMPLETED", "FAILED", "OUT_OF_MEMORY", "CANCELLED"], timeout_s=60) != "COMPLETED"
+    (log,) = (bare.layout.directory / "jobs").glob(f"*{job}*")
+    assert log.read_text().startswith("1000")
+    assert "exceeded memory limit" in log.read_text()
 
 
 def test_a_hanging_mount_hangs_even_a_killed_reader_until_healed(bare: cluster.Sandbox) -> None:

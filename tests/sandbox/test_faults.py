@@ -194,6 +194,11 @@ def _snapshot(node: registry.Target) -> dict[str, str]:
         ("xid", {"code": 79, "gpu": 8}, errors.NotFound),
         ("ib-down", {"hca": "mlx5_99"}, errors.NotFound),
         ("db-down", {}, errors.UsageError),
+        ("xid", {"code": 0}, errors.UsageError),
+        ("xid", {"code": 1000}, errors.UsageError),
+        ("pcie-downgrade", {"generation": 9}, errors.UsageError),
+        ("pcie-downgrade", {"width": 3}, errors.UsageError),
+        ("ecc-correctable", {"count": 0}, errors.UsageError),
     ],
 )
 def test_wrong_faults_are_refused_in_one_line(

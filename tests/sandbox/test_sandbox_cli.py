@@ -24,6 +24,8 @@ def test_a_fault_from_the_command_line_reaches_the_node(
     printed = capsys.readouterr().out
     assert printed.startswith("n1: xid code=31 gpu=5")
     assert registry.FAULTS["xid"].meaning in printed
+    for words in (["n1", "xid", "32", "--dir", where[2]], ["n1", "xid", "32", "--gpu", "5", *where[1:3]]):
+        assert cli.main(["fault", *words]) == 0, "wherever --dir stands"
     assert cli.main([*where, "ib-down", "mlx5_9"]) == errors.NotFound.exit_code
     assert "there are mlx5_0" in capsys.readouterr().err
 

@@ -15,7 +15,7 @@ _USAGE = 2
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """The state says it; a kernel line or the log say it for a job that ended FAILED."""
-    sightings = [s for s in view.of(HOST) if not s.ours]
+    sightings = _in_time([s for s in view.of(HOST) if not s.ours])
     if view.state == "OUT_OF_MEMORY":
         mine = [
             s
@@ -38,6 +38,12 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         yield from claims.collect(view, HOST, "memory_limit", sightings, _killed(view))
         yield from claims.hints(view, HOST, "memory_limit", findings.FindingRole.OWN)
     yield from claims.hints(view, GPU, "memory_limit", findings.FindingRole.OWN)
+
+
+def _in_time(sightings: list[evidence_view.CaseSighting]) -> list[evidence_view.CaseSighting]:
+    """Without the kills of after the end, which are another job's; all of them where no other is known (a clock that is off)."""
+    ended = evidence_view.When.AFTER_END
+    return [s for s in sightings if s.when is not ended] or sightings
 
 
 def _killed(view: evidence_view.EvidenceView) -> claims.Adjust:

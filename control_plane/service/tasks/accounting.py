@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.control_plane import context
@@ -12,6 +12,9 @@ from probing_cluster.slurm_plugins.accounting import accounting
 
 CURSOR = "accounting.until"
 DEEP = "accounting.deep"
+ASKED = "accounting.logs_asked"
+_MOST_ASKED = 1000
+_REQUEST_TTL_S = 300.0
 OVERLAP = timedelta(minutes=10)
 """slurmctld's word can reach slurmdbd late; the last minutes are asked for again."""
 DEEP_EVERY = timedelta(hours=1)
@@ -32,7 +35,9 @@ def run(service: context.Context) -> str:
     attempts = _numbered(service, reader, found.attempts)
     earliest = min((a.start_at for a in attempts if a.start_at), default=now)
     allocations = service.store.allocations(since=earliest - _SLACK) if attempts else []
-    service.store.upsert_attempts(with_allocations(attempts, allocations))
+    attempts = with_allocations(attempts, allocations)
+    service.store.upsert_attempts(attempts)
+    _ask_for_logs(service, attempts, allocations)
     service.store.remember(CURSOR, clock.iso_z(now))
     if deep:
         service.store.remember(DEEP, clock.iso_z(now))
@@ -123,6 +128,42 @@ def _with_prolog_facts(
         work_dir=attempt.work_dir or detail.get("work_dir"),
         restart_count=max(x.restart_count for x in allocations),
     )
+
+
+def _ask_for_logs(
+    service: context.Context,
+    attempts: Iterable[records.JobAttempt],
+    allocations: Iterable[records.JobAllocation],
+) -> None:
+    """Tell agents, once each, the numbers of ended jobs whose output they could not name: older Prologs do not say them."""
+    ended = {(a.job_id, a.restart_count): a for a in attempts if a.end_at is not None}
+    unnamed = [x for x in allocations if (x.job_id, x.restart_count) in ended and has_unnamed_log(x)]
+    asked = service.store.recall(ASKED, []) if unnamed else []
+    asked = asked if isinstance(asked, list) else []
+    for allocation in unnamed:
+        key = f"{allocation.node} {allocation.job_id} {allocation.restart_count}"
+        if key in asked:
+            continue
+        attempt = ended[allocation.job_id, allocation.restart_count]
+        ids = {
+            "restart_count": attempt.restart_count,
+            "array_job_id": attempt.array_job_id,
+            "array_task_id": attempt.array_task_id,
+            "job_name": attempt.name,
+            "user": attempt.user,
+        }
+        service.store.request(
+            allocation.node, "collect", attempt.job_id, _REQUEST_TTL_S, ids, attempt.cluster
+        )
+        asked = [*asked, key][-_MOST_ASKED:]
+    if unnamed:
+        service.store.remember(ASKED, asked)
+
+
+def has_unnamed_log(allocation: records.JobAllocation) -> bool:
+    """Whether the node's agent could not tell the name of a file that the job wrote; its row may hold anything."""
+    logs = allocation.detail.get("logs")
+    return isinstance(logs, list) and any(isinstance(x, Mapping) and x.get("unnamed") is True for x in logs)
 
 
 TASK = context.Task(

@@ -400,6 +400,16 @@ def test_out_of_memory_state_is_certain(make):
     assert kill.event_id in v.evidence
 
 
+@pytest.mark.parametrize("state", ["OUT_OF_MEMORY", "FAILED"])
+def test_a_memory_kill_after_the_end_is_no_evidence(make, state):
+    """The next job of the node ran out of memory, too: its kill, minutes later, does not stand beside this one's."""
+    kill = make.event(3, kind="oom", code="memcg", job_id=4242)
+    later = make.event(-240, kind="oom", code="global")
+    v = make.judge(kill, later, attempt=make.attempt(state=state, exit_code=0, exit_signal=9))
+    assert v.cause == "oom_host"
+    assert v.evidence == (kill.event_id,)
+
+
 def test_killed_with_a_kernel_oom_line_is_out_of_memory(make):
     """FAILED with SIGKILL just as the kernel killed a process of it."""
     v = make.judge(make.event(3, kind="oom", code="memcg", job_id=4242), attempt=make.attempt(exit_code=137))

@@ -245,7 +245,7 @@ def test_an_acknowledgement_is_kept(run: Run, store: db_store.Store) -> None:
     """ack stores who and what for the node."""
     assert run("ack", "n2", "--note", "RMA opened\x1b[31m")[0] == 0
     (note,) = store.notes(subject="node:n2")
-    assert (note.action, note.note) == ("ack", "RMA opened[31m")
+    assert (note.action, note.note) == ("ack", "RMA opened")
 
 
 def test_classify_streams_and_obeys_the_pipe(tmp_path: Path) -> None:
@@ -385,6 +385,11 @@ def test_a_command_that_reads_makes_no_database(
         (("--sacct", "{}/good", "--events", "{}/none"), errors.UsageError.exit_code),
         (("--sacct", "{}/good", "--kernel", "n1={}/broken"), errors.MalformedInput.exit_code),
         (("--events", "{}/garbage"), errors.MalformedInput.exit_code),
+        (("--kernel", "n1={}/garbage"), errors.MalformedInput.exit_code),
+        (("--sacct", "{}/good", "--kernel", "n1={}/garbage"), errors.MalformedInput.exit_code),
+        (("--kernel", "n1={}/empty"), errors.MalformedInput.exit_code),
+        (("--events", "{}/empty"), errors.MalformedInput.exit_code),
+        (("--kernel", "n1={}/uptime"), errors.MalformedInput.exit_code),
         (("--joblog", "7={}/garbage"), errors.DatabaseUnavailable.exit_code),
         (("--sacct", "{}/good", "--joblog", "7={}/none"), errors.UsageError.exit_code),
     ],
@@ -398,6 +403,8 @@ def test_an_import_that_fails_makes_no_database(
     (home / "good").write_text("JobID|State|Start|End\n7|FAILED|1700000000|1700000060\n")
     (home / "garbage").write_bytes(bytes(range(256)) * 4)
     (home / "broken").write_bytes(b"\x1f\x8b broken")
+    (home / "empty").touch()
+    (home / "uptime").write_text("[   12.5] NVRM: Xid (PCI:0000:5e:00): 79, GPU has fallen off the bus.\n")
     given = [word.format(home) for word in words]
     assert main.main(["import", *given, "--config", str(nowhere)]) == code
     assert not (tmp_path / "db").exists()
@@ -422,6 +429,34 @@ def test_bad_questions_are_sentences(run: Run) -> None:
     assert (code, "no rows" in err) == (0, True)
 
 
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("select * from ops.node_nwo", "did you mean ops.node_now? docs/sql.md has every view"),
+        ("select * from verdicts", "did you mean verdict"),
+        ("select * from qqqqqq", 'relation "qqqqqq" does not exist; docs/sql.md'),
+        ("select nod from drain", 'column "nod" does not exist; docs/sql.md'),
+    ],
+)
+def test_a_slip_in_a_question_is_helped(run: Run, sql: str, says: str) -> None:
+    """The views are in the manual, and a name that is nearly one of them is told."""
+    code, _, err = run("query", sql)
+    assert (code, says in err) == (2, True), err
+
+
+def test_a_login_that_is_refused_is_no_database_that_is_away(
+    store: db_store.Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The server answers, and says no: 5, not 4."""
+    url = store.connection_uri().replace("probing_owner", "nobody_at_all", 1)
+    path = tmp_path / "other.toml"
+    path.write_text(
+        f'[cluster]\nname = "c"\n[database]\nurl = "{url}"\n[slurm]\nbin_directory = "{tmp_path}"\n'
+    )
+    assert main.main(["nodes", "--config", str(path)]) == errors.NotPermitted.exit_code
+    assert "does not let you in" in capsys.readouterr().err
+
+
 def test_a_job_that_nobody_knows_is_not_judged(run: Run) -> None:
     """attribute ends with 3 rather than with nothing judged."""
     code, out, err = run("attribute", "--job", "99999")
@@ -437,3 +472,10 @@ def test_an_import_of_an_empty_file_says_that_it_is(
     assert main.main(["import", "--sacct", f"{tmp_path}/empty", "--config", str(nowhere)]) == 7
     assert "hold no attempt and no event" in capsys.readouterr().err
     assert not (tmp_path / "db").exists()
+
+
+def test_a_quiet_kernel_log_is_a_good_one(run: Run, tmp_path: Path) -> None:
+    """A log of a node on which nothing happened is read and holds no event: no error where the database is there."""
+    (tmp_path / "quiet").write_text("2026-11-21T10:00:00+00:00 n1 kernel: usb 1-1: new device\n")
+    code, out, _ = run("import", "--kernel", f"n1={tmp_path}/quiet")
+    assert (code, "0 events of 1 lines" in out) == (0, True)

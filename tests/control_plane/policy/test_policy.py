@@ -551,7 +551,7 @@ def test_several_faults_of_a_node_make_one_drain_named_after_the_gravest() -> No
 def test_a_reason_carries_no_control_characters() -> None:
     """What a device calls itself cannot write to an administrator's terminal."""
     hostile = event(device="gpu\x1b[2J3\n\u202eevil")
-    assert policy.reason_for([hostile]) == "probing: xid 79 gpu[2J3 evil"
+    assert policy.reason_for([hostile]) == "probing: xid 79 gpu3 evil"
 
 
 def test_the_order_of_the_input_changes_nothing() -> None:

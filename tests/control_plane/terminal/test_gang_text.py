@@ -90,7 +90,7 @@ def test_no_page_is_said_with_the_reasons() -> None:
     """Not seeing is not health."""
     page = gang_text.ranks(ranks({}, world_size=None, silent_nodes=["n1", "n2"]))
     assert "no probe page has been seen" in page
-    assert "nothing told by n[1-2]" in page
+    assert "nothing about this job came from n[1-2]" in page
 
 
 def test_the_tree_shows_where_ranks_part() -> None:

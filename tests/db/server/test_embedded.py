@@ -158,6 +158,13 @@ def test_other_users_are_refused(home: Path) -> None:
         )  # fmt: skip
         assert out.returncode != 0
         assert "Peer authentication failed" in out.stderr
+    os.seteuid(daemon)
+    try:
+        with pytest.raises(errors.DatabaseRefused, match="you may not use the database") as refused:
+            embedded.ensure(home)
+    finally:
+        os.seteuid(0)
+    assert refused.value.exit_code == errors.NotPermitted.exit_code
 
 
 @as_root

@@ -371,3 +371,35 @@ def test_output_files_of_a_running_job_are_found(tmp_path: Path) -> None:
         for process in (script, step):
             process.kill()
             process.wait()
+
+
+def test_an_array_tasks_log_is_read_once_accounting_has_said_its_number(
+    collector: Any, queue: spool.Spool, tmp_path: Path
+) -> None:
+    """Dead before its process could be looked at, under a Slurm whose Prolog is not told of arrays."""
+    (tmp_path / "arr-2_5.out").write_text(TRACE)
+    book = collector._book
+    ended = book.end(job(stdout=str(tmp_path / "arr-%A_%a.out"), released_at=None), NOW)
+    asyncio.run(collector.collect(ended))
+    (unread,) = shown(queue)
+    assert unread["unnamed"] is True
+    assert book.named(7, {"restart_count": 1, "array_job_id": 3, "array_task_id": 5}) == book.get(7)
+    wrong = {"restart_count": 0, "array_job_id": "../../etc", "array_task_id": True, "user": ["x"]}
+    assert not {"array_job_id", "array_task_id", "user"} & book.named(7, wrong).extra.keys()
+    named = book.named(7, {"restart_count": 0, "array_job_id": 2, "array_task_id": 5, "job_name": "arr"})
+    asyncio.run(collector.collect(named))
+    read_at_last = shown(queue)[-1]
+    assert (read_at_last["path"], read_at_last["tail"][-1]) == (
+        str(tmp_path / "arr-2_5.out"),
+        "ValueError: bad shape",
+    )
+    assert any("ValueError" in e.message for e in events(queue))
+
+
+def test_the_default_name_of_a_job_whose_array_is_not_known_may_be_another(
+    collector: Any, queue: spool.Spool, tmp_path: Path
+) -> None:
+    """`slurm-%j.out` is not there: it may be `slurm-%A_%a.out`, which accounting can tell."""
+    asyncio.run(collector.collect(job(work_dir=str(tmp_path))))
+    (log,) = shown(queue)
+    assert (log["why"], log.get("unnamed")) == ("there is no such file", True)

@@ -15,7 +15,7 @@ NAMES = [
     ("f(int)::{lambda()#1}::operator()() const", "f(int)::{lambda()#1}::operator()"),
     ("copy(char const*) [clone .part.0]", "copy"),
     ("tokio::runtime::park::h0123456789abcdef", "tokio::runtime::park"),
-    ("\x1b[2Jevil\n", "[2Jevil "),
+    ("\x1b[2Jevil\n", "evil "),
 ]
 
 

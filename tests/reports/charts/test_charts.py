@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import xml.etree.ElementTree as ET
 
@@ -96,3 +97,17 @@ def test_ticks_are_few_and_round(most: float) -> None:
     found = list(charts.ticks(most))
     assert 2 <= len(found) <= 12
     assert found[-1] <= most * 1.001
+
+
+@pytest.mark.parametrize("decades", [1, 2, 7])
+def test_no_label_leaves_the_drawing_or_touches_another(decades: int) -> None:
+    """`one in 100,000 GPU hours` at the right edge was cut off."""
+    rows = [charts.Point(label="x" * 60, value=10.0**-n) for n in range(decades + 1)]
+    root = ET.fromstring(charts.points("n", "t", rows, lambda v: f"one in {1 / v:,.0f} GPU hours"))
+    ticks = [t for t in root.iter(f"{SPACE}text") if t.get("class") == "tick"]
+    spans = sorted((float(t.get("x") or 0), len(t.text or "") * 5.5) for t in ticks)
+    assert len(spans) >= 2
+    assert all(x - width / 2 >= 0 and x + width / 2 <= charts.WIDTH for x, width in spans)
+    assert all(a[0] + a[1] / 2 < b[0] - b[1] / 2 for a, b in itertools.pairwise(spans))
+    names = [t.text or "" for t in root.iter(f"{SPACE}text") if t.get("class") == "name"]
+    assert max(map(len, names)) <= 24

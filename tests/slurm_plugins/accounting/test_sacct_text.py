@@ -74,7 +74,7 @@ def test_one_row_is_one_attempt() -> None:
     assert (row.nodes, row.n_gpus, row.n_cpus, row.priority) == (("n1", "n2"), 8, 20480, 4294901)
     assert (row.user, row.account, row.partition, row.qos) == ("alice", "lab", "gpu", "high")
     assert (row.failed_node, row.restart_count, row.reason) == ("n2", 2, "")
-    assert (row.work_dir, row.stdout_path, row.name) == ("/home/alice", "/home/alice/out", "train[31m")
+    assert (row.work_dir, row.stdout_path, row.name) == ("/home/alice", "/home/alice/out", "train")
     assert row.run_key == "llama/70b"
 
 
