@@ -24,6 +24,7 @@ GROUPS = (
     "nodes",
     "ranks",
     "policy",
+    "notices",
     "query",
     "doctor",
     "dashboards",

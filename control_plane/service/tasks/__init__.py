@@ -14,6 +14,7 @@ from probing_cluster.control_plane.service.tasks import (
     lemon,
     mail,
     maintenance,
+    notices,
     resume,
     sessions,
     silence,
@@ -35,5 +36,6 @@ REGISTER: tuple[context.Task, ...] = (
     exclusions.TASK,
     lemon.TASK,
     mail.TASK,
+    notices.TASK,
 )
 """Every task, the most urgent first."""
