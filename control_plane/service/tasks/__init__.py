@@ -15,6 +15,7 @@ from probing_cluster.control_plane.service.tasks import (
     mail,
     maintenance,
     notices,
+    owners,
     resume,
     sessions,
     silence,
@@ -37,5 +38,6 @@ REGISTER: tuple[context.Task, ...] = (
     lemon.TASK,
     mail.TASK,
     notices.TASK,
+    owners.TASK,
 )
 """Every task, the most urgent first."""
