@@ -15,14 +15,18 @@ from typing import Any
 from probing_cluster.core import errors, logs, settings
 
 
-def run(task: str, config: settings.Settings, *given: Any) -> Any:
+def run(task: str, config: settings.Settings, *given: Any, timeout_s: float | None = None) -> Any:
     """What `apart(config, *given)` of the module of that task gives; raises what it raises."""
-    done = subprocess.run(
-        [sys.executable, "-m", "probing_cluster.control_plane.apart", task],
-        input=pickle.dumps((config, given)),
-        stdout=subprocess.PIPE,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "probing_cluster.control_plane.apart", task],
+            input=pickle.dumps((config, given)),
+            stdout=subprocess.PIPE,
+            check=False,
+            timeout=timeout_s,
+        )
+    except subprocess.TimeoutExpired as exc:
+        raise errors.ProbingError(f"the {task} pass was ended after {timeout_s:g} s") from exc
     if done.returncode != 0:
         raise errors.ProbingError(
             f"the {task} pass ended with status {done.returncode}; the log above says why"

@@ -6,6 +6,8 @@ import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeVar
 
 from probing_cluster.control_plane import journal
 from probing_cluster.control_plane.gangs import gang_pace
@@ -13,6 +15,8 @@ from probing_cluster.control_plane.policy import actions, resume_policy
 from probing_cluster.core import clock, settings
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins import commands
+
+_T = TypeVar("_T")
 
 
 @dataclass(kw_only=True)
@@ -35,9 +39,21 @@ class Context:
     """Per running job what its steps take."""
     looked: dict[int, float] = field(default_factory=dict)
     """Per job when its nodes were last asked for stacks on somebody's request, by the monotonic clock."""
+    blind_since: dict[str, datetime] = field(default_factory=dict)
+    """Per task since when it has not worked."""
     apart: bool = False
     """Whether passes that take much memory run in a process of their own."""
     stopping: threading.Event = field(default_factory=threading.Event)
+    _seldom: dict[str, tuple[float, Any]] = field(default_factory=dict)
+
+    def seldom(self, name: str, every_s: float, read: Callable[[], _T]) -> _T:
+        """What `read` gave under this name within the last `every_s` seconds, else what it gives now."""
+        now_s = self.clock.monotonic_s()
+        kept = self._seldom.get(name)
+        if kept is None or now_s - kept[0] >= every_s:
+            kept = self._seldom[name] = (now_s, read())
+        found: _T = kept[1]
+        return found
 
 
 Run = Callable[[Context], str]

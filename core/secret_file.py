@@ -23,16 +23,21 @@ def require_private(path: Path) -> None:
 
 def read(path: Path) -> str:
     """The secret on the first line of a private file, without its line end; raises SettingsError."""
-    try:
-        with path.open("rb") as opened:
-            _judge(path, os.fstat(opened.fileno()))
-            text = opened.readline(4097).decode("utf-8", "replace").rstrip("\r\n")
-    except OSError as exc:
-        raise _unreadable(path, exc) from exc
+    text = read_all(path).split("\n", 1)[0].rstrip("\r")
     if not text or len(text) > 4096:
         msg = f"{path} must hold one secret of 1 to 4096 characters on its first line"
         raise errors.SettingsError(msg)
     return text
+
+
+def read_all(path: Path) -> str:
+    """The text of a private file, at most 64 KiB of it; raises SettingsError."""
+    try:
+        with path.open("rb") as opened:
+            _judge(path, os.fstat(opened.fileno()))
+            return opened.read(65536).decode("utf-8", "replace")
+    except OSError as exc:
+        raise _unreadable(path, exc) from exc
 
 
 def _judge(path: Path, found: os.stat_result) -> None:

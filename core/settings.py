@@ -12,7 +12,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -160,7 +160,15 @@ class ServiceSettings:
         default="",
     )
     tls_ca: str = doc("PEM file with the CA of that certificate; empty = the system's", default="")
-    timezone: str = doc("IANA zone of the nightly jobs", default="UTC")
+    timezone: str = doc("IANA zone of the nightly jobs and of quiet hours", default="UTC")
+    mail_wait_s: float = doc(
+        "how long a mail that Slurm owes a job's owner waits for the verdict; then it says that the verdict follows, seconds",
+        default=60.0,
+    )
+    write_back: str = doc(
+        "field of the job in accounting that gets one line per verdict: SystemComment, AdminComment or Comment; empty = none",
+        default="",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +186,7 @@ class SlurmSettings:
         default="",
     )
     history_days: float = doc("how far back the first accounting poll looks, days", default=7.0)
+    user: str = doc("SlurmUser: besides root the only one who may hand over mail (MailProg)", default="slurm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,6 +240,10 @@ class PolicySettings:
         "after so many cures the same fault again stays drained for a hardware inspection", default=2
     )
     escalate_days: float = doc("how far back cures of the same fault count, days", default=30.0)
+    idle_s: float = doc(
+        "a job whose GPUs had no process or no load for this long is told to its owner and shown in `nodes`; 0 = never, seconds",
+        default=1800.0,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,6 +319,47 @@ class MailSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NoticeRoute:
+    """[[notices.routes]]: one way to the operators, and what goes there."""
+
+    name: str = doc("its name, in `probing-ctl notices list` and the log", default="")
+    url_file: str = doc(
+        "file (mode 0600) with addresses as the library apprise writes them, one a line: slack://… pagerduty://… json://…",
+        default="",
+    )
+    mail_to: tuple[str, ...] = doc("addresses that get it as mail, through [mail]", default=())
+    severity: str = doc("least severity that goes there: info, low or high", default="low")
+    kinds: tuple[str, ...] = doc("kinds that go there (globs); empty = all", default=())
+    partitions: tuple[str, ...] = doc(
+        "partitions whose notices go there (globs); empty = all, and what concerns no partition", default=()
+    )
+    per_hour: int = doc(
+        "most messages in an hour; what is more waits, and a group that changes meanwhile is sent once",
+        default=30,
+    )
+    quiet_hours: str = doc(
+        "HH:MM-HH:MM in service.timezone in which only severity high goes out; empty = none", default=""
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoticesSettings:
+    """[notices]: what operators are told at once."""
+
+    routes: tuple[NoticeRoute, ...] = doc("tables of their own, see below; empty = no notices", default=())
+    group_s: float = doc(
+        "what happens alike within this time of one another is one message that is updated and resolved, seconds",
+        default=600.0,
+    )
+    update_s: float = doc("least time between two updates of one message, seconds", default=60.0)
+    blind_s: float = doc(
+        "how long a task of the service must have failed, or found the database or Slurm away, before that is told, seconds",
+        default=60.0,
+    )
+    deadline_s: float = doc("longest one message to one address may take, seconds", default=20.0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """The whole file."""
 
@@ -319,6 +373,7 @@ class Settings:
     attribution: AttributionSettings = field(default_factory=AttributionSettings)
     lemon: LemonSettings = field(default_factory=LemonSettings)
     mail: MailSettings = field(default_factory=MailSettings)
+    notices: NoticesSettings = field(default_factory=NoticesSettings)
 
 
 _Section = TypeVar("_Section")
@@ -379,6 +434,12 @@ def _section(cls: type[_Section], table: Mapping[str, Any], where: str) -> _Sect
 def _convert(kind: Any, value: Any, where: str) -> Any:
     origin = typing.get_origin(kind)
     if origin is tuple:
+        inner = typing.get_args(kind)[0]
+        if is_dataclass(inner):
+            if isinstance(value, list) and all(isinstance(v, dict) for v in value):
+                return tuple(_section(inner, v, f"{where}[{n}]:") for n, v in enumerate(value))
+            msg = f"{where} must be tables, each begun with [[{where.rpartition('[')[2].replace('] ', '.')}]]"
+            raise SettingsError(msg)
         if isinstance(value, list) and all(isinstance(v, str) for v in value):
             return tuple(value)
         msg = f"{where} must be a list of strings"

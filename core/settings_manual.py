@@ -9,6 +9,9 @@ from typing import Any
 
 from probing_cluster.core import settings
 
+TABLES: dict[str, type[Any]] = {"notices.routes": settings.NoticeRoute}
+"""Tables of which a section may have several."""
+
 
 def describe() -> list[tuple[str, str, Any, str]]:
     """(section, key, default, meaning) of every setting, for the manual and its test."""
@@ -17,6 +20,8 @@ def describe() -> list[tuple[str, str, Any, str]]:
     for section in fields(settings.Settings):
         values = getattr(defaults, section.name)
         rows += [(section.name, f.name, getattr(values, f.name), f.metadata["doc"]) for f in fields(values)]
+    for name, cls in TABLES.items():
+        rows += [(name, f.name, getattr(cls(), f.name), f.metadata["doc"]) for f in fields(cls)]
     return rows
 
 
@@ -41,6 +46,10 @@ def manual() -> str:
     for section in fields(settings.Settings):
         title = (hints[section.name].__doc__ or "").strip()
         rows = [manual_row(s, k) for s, k, _, _ in describe() if s == section.name]
+        parts += ["", f"## {title}", "", "| key | default | meaning |", "|---|---|---|", *rows]
+    for name, cls in TABLES.items():
+        rows = [manual_row(s, k) for s, k, _, _ in describe() if s == name]
+        title = (cls.__doc__ or "").strip()
         parts += ["", f"## {title}", "", "| key | default | meaning |", "|---|---|---|", *rows]
     return "\n".join(parts) + "\n"
 

@@ -95,6 +95,7 @@ def _day(text: str | None) -> datetime:
 
 
 def _report(args: argparse.Namespace) -> int:
+    from probing_cluster.control_plane import delivery
     from probing_cluster.control_plane.outbox import message
     from probing_cluster.reports.lemon import lemon_json, lemon_text, lemon_view
 
@@ -114,7 +115,7 @@ def _report(args: argparse.Namespace) -> int:
             return 0
         now = clock.SYSTEM.now()
         new = message.put(config, night, drains, now, again=args.again)
-        tried = message.flush(config, now)
+        tried = delivery.flush(config, now)
     return _say_sent(config, new, tried)
 
 

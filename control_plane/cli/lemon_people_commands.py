@@ -128,12 +128,13 @@ def _store_tickets(store: db_store.Store, found: tickets.Tickets) -> int:
 
 
 def _outbox(args: argparse.Namespace) -> int:
-    from probing_cluster.control_plane.outbox import message, queue
+    from probing_cluster.control_plane import delivery
+    from probing_cluster.control_plane.outbox import queue
 
     config = settings.load(args.config)
     if args.retry:
-        message.flush(config, clock.SYSTEM.now(), all_now=True)
-    waiting = [x for x in queue.of(config).letters() if x.state != "sent"]
+        delivery.flush(config, clock.SYSTEM.now(), all_now=True)
+    waiting = queue.of(config).pending()
     if args.json:
         document = [
             {"key": x.key, "kind": x.kind, "state": x.state, "recipients": list(x.recipients), "tries": x.tries,

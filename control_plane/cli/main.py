@@ -25,6 +25,7 @@ GROUPS = (
     "places",
     "ranks",
     "policy",
+    "notices",
     "query",
     "doctor",
     "dashboards",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from probing_cluster.control_plane.doctor import site_certificates, site_doors, site_names, site_rights
@@ -11,6 +11,7 @@ from probing_cluster.core import errors, settings
 from probing_cluster.slurm_plugins import commands, doctor
 
 Ask = Callable[[], Iterable[doctor.Finding]]
+OfSlurm = Callable[[settings.Settings, Mapping[str, str]], Iterable[doctor.Finding]]
 NODE_SETTINGS = Path("/etc/probing-cluster/agent.toml")
 """Where a compute node has its settings; it has no others."""
 
@@ -19,11 +20,14 @@ def examine(
     config: settings.Settings, run: commands.Runner, path: Path | None = None
 ) -> list[doctor.Finding]:
     """Every finding, ours and Slurm's, worst first; a check that cannot run is a finding itself."""
-    from probing_cluster.control_plane.doctor import site_database  # its libraries are not on compute nodes
+    from probing_cluster.control_plane.doctor import (  # their libraries are not on compute nodes
+        site_database,
+        site_mail,
+    )
 
     where = path or settings_path()
     return _sorted([
-        *_slurm(run, config),
+        *_slurm(run, config, site_mail.mail_program),
         *_each(
             ("accounting", lambda: _sacct(run)),
             ("admin_level", lambda: site_rights.account(config, run)),
@@ -33,6 +37,8 @@ def examine(
             ("report_socket", lambda: site_doors.own_socket(config)),
             ("munge", lambda: site_doors.munged(config)),
             ("network_door", lambda: site_doors.network_door(config)),
+            ("notices", lambda: site_mail.notice_routes(config)),
+            ("write_back", lambda: site_mail.written_back(config)),
             ("certificates", lambda: site_certificates.files(config)),
             ("settings", lambda: site_rights.settings_file(where)),
             ("secrets", lambda: site_rights.secrets(config, where)),
@@ -82,7 +88,7 @@ def _sorted(found: list[doctor.Finding]) -> list[doctor.Finding]:
     return sorted(found, key=lambda finding: order.index(finding.level))
 
 
-def _slurm(run: commands.Runner, config: settings.Settings) -> list[doctor.Finding]:
+def _slurm(run: commands.Runner, config: settings.Settings, *more: OfSlurm) -> list[doctor.Finding]:
     try:
         text = run("scontrol", "show", "config").decode("utf-8", "replace")
     except errors.SlurmUnavailable as exc:
@@ -93,6 +99,7 @@ def _slurm(run: commands.Runner, config: settings.Settings) -> list[doctor.Findi
         *doctor.findings(text),
         *site_names.cluster(config, slurm_config),
         *site_rights.hooks(slurm_config),
+        *(finding for look in more for finding in look(config, slurm_config)),
     ]
 
 

@@ -109,7 +109,13 @@ def secrets(config: settings.Settings, path: Path) -> Iterator[doctor.Finding]:
             fix="take the password out of it: passfile= or sslkey= in the URL names a private file",
         )
     keys = (database_url.parameters(url).get("sslkey", "") for url in urls)
-    named = (config.mail.password_file, config.lemon.webhook_secret_file, config.service.tls_key, *keys)
+    named = (
+        config.mail.password_file,
+        config.lemon.webhook_secret_file,
+        config.service.tls_key,
+        *keys,
+        *(r.url_file for r in config.notices.routes),
+    )
     for secret in filter(None, dict.fromkeys(named)):
         try:
             secret_file.require_private(Path(secret))

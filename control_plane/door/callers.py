@@ -124,3 +124,8 @@ def may_read(caller: Caller, owners: frozenset[str], service: settings.ServiceSe
         return False
     operator = caller.name in service.operators or service.operator_group in caller.groups - {""}
     return operator or owners == frozenset({caller.name})
+
+
+def is_slurm(caller: Caller, slurm: settings.SlurmSettings) -> bool:
+    """Whether `caller` is the controller: root, or SlurmUser."""
+    return caller.uid in {0, os.geteuid()} or (bool(caller.name) and caller.name == slurm.user)

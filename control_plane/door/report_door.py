@@ -22,6 +22,7 @@ from typing import Any
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import callers
 from probing_cluster.control_plane.gangs import gang_board
+from probing_cluster.control_plane.owners import handover
 from probing_cluster.core import errors, network_address, peer, secret_file, settings
 from probing_cluster.db import engines
 from probing_cluster.reports import door, job_ref, query
@@ -64,6 +65,8 @@ def _answered(
     service: context.Context, known: callers.Callers, caller: callers.Caller, request: Mapping[str, Any]
 ) -> dict[str, Any]:
     op = request.get("op")
+    if request.get("v") == door.VERSION and op == "mail":
+        return _handed_over(service, caller, request)
     if request.get("v") != door.VERSION or op not in ("report", *gang_board.DOCUMENTS):
         msg = f"unknown request {str(op)[:40]!r}"
         raise errors.UsageError(msg)
@@ -79,6 +82,20 @@ def _answered(
         msg = f"job {ref} is another user's"
         raise errors.NotPermitted(msg)
     return {"rows": rows}
+
+
+def _handed_over(
+    service: context.Context, caller: callers.Caller, request: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A mail of Slurm's MailProg, kept; refused, it is the site's own program that sends it."""
+    if not callers.is_slurm(caller, service.config.slurm):
+        msg = f"only Slurm may hand over mail ([slurm] user = {service.config.slurm.user!r})"
+        raise errors.NotPermitted(msg)
+    if not service.config.mail.host:
+        raise errors.UsageError("there is no [mail] host")
+    now = service.clock.now()
+    handover.put(service.config, handover.read(request, service.config.cluster.name, now))
+    return {}
 
 
 def _gang(

@@ -1,16 +1,14 @@
-"""What a night sends, and how: the mail to its recipients, the signed post to the site's webhook."""
+"""What a night sends: the mail to its recipients, the signed post to the site's webhook."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from datetime import datetime
-from pathlib import Path
 
 from probing_cluster.control_plane.outbox import queue
-from probing_cluster.core import records, secret_file, settings
+from probing_cluster.core import records, settings
 from probing_cluster.lemon import nightly
-from probing_cluster.reports.sending import smtp
 
 
 def put(
@@ -25,11 +23,6 @@ def put(
     made = [*_mail(config, night, drains, now), *_webhook(config, night, now)]
     into = queue.of(config)
     return [letter.kind for letter in made if into.put(letter, again=again)]
-
-
-def flush(config: settings.Settings, now: datetime, *, all_now: bool = False) -> list[queue.Letter]:
-    """Deliver what is due; the letters tried, as they are afterwards."""
-    return queue.of(config).flush(lambda letter: _deliver(config, letter, now), now, all_now=all_now)
 
 
 def _mail(
@@ -56,13 +49,3 @@ def _webhook(config: settings.Settings, night: nightly.Night, now: datetime) -> 
 
 def _name(night: nightly.Night) -> str:
     return f"lemon.{night.cluster}.{night.day:%Y-%m-%d}"
-
-
-def _deliver(config: settings.Settings, letter: queue.Letter, now: datetime) -> smtp.Outcome:
-    if letter.kind == "mail":
-        return smtp.send(config.mail, letter.body, letter.recipients)
-    from probing_cluster.reports.sending import webhook
-
-    secret = secret_file.read(Path(config.lemon.webhook_secret_file))
-    (url,) = letter.recipients
-    return webhook.post(url, secret, letter.key, letter.body, now, config.mail.deadline_s)

@@ -1,7 +1,8 @@
 """Letters that wait until they are delivered: one file each, kept through restarts and failures.
 
-A letter has a key, and a key is delivered once: what was sent leaves its name behind. A recipient who
-has got it is struck off, so that a retry for the others reaches nobody twice.
+A letter has a key, and a key is delivered once: what was sent leaves its name behind, in `sent/`. A recipient who
+has got it is struck off, so that a retry for the others reaches nobody twice. Whoever dies between a delivery and
+its mark delivers once more under the same key, which every message carries.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import base64
 import contextlib
 import dataclasses
 import fcntl
+import itertools
 import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent import futures
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -26,6 +29,12 @@ MOST_WAIT = timedelta(hours=4)
 KEPT = timedelta(days=30)
 """How long the name of a sent letter is remembered."""
 _SUFFIX = ".letter"
+_LANES = 8
+"""Lanes delivered at once: one slow server must not keep the others' letters."""
+_IN_A_ROW = 3
+"""After so many letters of one lane that nobody took, the rest of it waits for the next round."""
+_HALF_S = 3600.0
+_NUMBERS = itertools.count()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,7 +43,7 @@ class Letter:
 
     key: str
     kind: str
-    """mail or webhook."""
+    """mail, webhook, notice, or a question to ourselves that waits for its answer."""
     body: bytes
     recipients: tuple[str, ...]
     """Those who have not got it."""
@@ -46,6 +55,8 @@ class Letter:
     """Not before; None = at once."""
     why: str = ""
     """What stands in the way."""
+    lane: str = ""
+    """Letters of one lane go one after the other; empty = its kind."""
 
 
 Deliver = Callable[[Letter], smtp.Outcome]
@@ -60,34 +71,92 @@ class Outbox:
         self._keep_trying = keep_trying
 
     def put(self, letter: Letter, *, again: bool = False) -> bool:
-        """Keep a letter for delivery; False when one of that key is known already, unless `again`."""
-        with self._locked():
-            if not again and self._path(letter.key).exists():
-                return False
-            self._write(letter)
+        """Keep a letter for delivery; False when one of that key is known already, unless `again`.
+
+        Waits for no delivery in progress, unless `again`.
+        """
+        if again:
+            with self._locked():
+                self._sent(letter.key).unlink(missing_ok=True)
+                self._write(letter)
             return True
+        self._make()
+        fresh = self._fresh(letter)
+        try:
+            os.link(fresh, self._path(letter.key))
+        except FileExistsError:
+            return False
+        finally:
+            fresh.unlink()
+        # Looked for afterwards: whoever delivers writes the name there before it takes the letter away here.
+        if self._sent(letter.key).exists():
+            self._path(letter.key).unlink(missing_ok=True)
+            return False
+        return True
 
     def letters(self) -> list[Letter]:
         """Every letter known, oldest first."""
-        if not self._directory.is_dir():
-            return []
-        return sorted(self._read_all(), key=lambda x: (x.made_at, x.key))
+        return _sorted([*self._read_all(self._directory), *self._read_all(self._directory / "sent")])
+
+    def pending(self) -> list[Letter]:
+        """Those that wait or failed, oldest first; the sent ones cost nothing here."""
+        return _sorted(x for x in self._read_all(self._directory) if x.state != "sent")
+
+    def known(self, key: str) -> bool:
+        """Whether a letter of that key waits, failed or was sent."""
+        return self._path(key).exists() or self._sent(key).exists()
+
+    def update(self, letter: Letter) -> None:
+        """Replace a letter that waits."""
+        self._write(letter)
+
+    def done(self, letter: Letter) -> None:
+        """Take a letter away and leave its name."""
+        self._write(dataclasses.replace(letter, recipients=(), state="sent", body=b""))
 
     def flush(self, deliver: Deliver, now: datetime, *, all_now: bool = False) -> list[Letter]:
         """Try what is due (with `all_now` also what waits or failed); the letters tried, as they are afterwards."""
-        # Without a lock first: the common case is an empty box, every minute.
-        if not any(x.state != "sent" or now - x.made_at > KEPT for x in self.letters()):
+        # Without a lock first: the common case is an empty box, every few seconds.
+        if not any(True for _ in self._directory.glob(f"*{_SUFFIX}")):
             return []
         with self._locked():
-            tried = []
-            for letter in self.letters():
-                if letter.state == "sent" and now - letter.made_at > KEPT:
-                    self._path(letter.key).unlink(missing_ok=True)
-                if _due(letter, now, all_now=all_now):
-                    after = self._after(letter, _tried(deliver, letter), now)
-                    self._write(after)
-                    tried.append(after)
-            return tried
+            lanes: dict[str, list[Letter]] = {}
+            for letter in _sorted(self._read_all(self._directory)):
+                if letter.state == "sent" or self._sent(letter.key).exists():
+                    self.done(letter)
+                elif _due(letter, now, all_now=all_now):
+                    lanes.setdefault(letter.lane or letter.kind, []).append(letter)
+            if len(lanes) < 2:
+                tried = [x for lane in lanes.values() for x in self._deliver_lane(deliver, lane, now)]
+            else:
+                with futures.ThreadPoolExecutor(_LANES, "outbox") as pool:
+                    rounds = pool.map(lambda lane: self._deliver_lane(deliver, lane, now), lanes.values())
+                    tried = [x for lane in rounds for x in lane]
+            return _sorted(tried)
+
+    def forget(self, now: datetime) -> int:
+        """Remove the names of letters that were sent longer ago than KEPT; how many."""
+        old = [x for x in self._read_all(self._directory / "sent") if now - x.made_at > KEPT]
+        for letter in old:
+            self._sent(letter.key).unlink(missing_ok=True)
+        for half in self._directory.glob("*.new"):  # of a process that was killed while it wrote
+            with contextlib.suppress(FileNotFoundError):
+                if now.timestamp() - half.stat().st_mtime > _HALF_S:
+                    half.unlink()
+        return len(old)
+
+    def _deliver_lane(self, deliver: Deliver, lane: Sequence[Letter], now: datetime) -> list[Letter]:
+        tried: list[Letter] = []
+        for letter in lane:
+            if len(tried) >= _IN_A_ROW and all(
+                x.state == "waiting" and x.recipients == before.recipients
+                for x, before in zip(tried[-_IN_A_ROW:], lane[len(tried) - _IN_A_ROW :], strict=False)
+            ):
+                break
+            after = self._after(letter, _tried(deliver, letter), now)
+            self._write(after)
+            tried.append(after)
+        return tried
 
     def _after(self, letter: Letter, outcome: smtp.Outcome, now: datetime) -> Letter:
         """The letter after one attempt."""
@@ -119,31 +188,48 @@ class Outbox:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         """One process at a time; two services on one machine, or a person at the keyboard, take turns."""
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as exc:
-            raise errors.SettingsError(f"[mail] spool_directory {self._directory}: {exc.strerror}") from exc
+        self._make()
+        handle = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
         finally:
             os.close(handle)
 
+    def _make(self) -> None:
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as exc:
+            raise errors.SettingsError(f"[mail] spool_directory {self._directory}: {exc.strerror}") from exc
+
     def _path(self, key: str) -> Path:
-        return self._directory / (re.sub(r"[^A-Za-z0-9._-]", "-", key) + _SUFFIX)
+        return self._directory / (_name(key) + _SUFFIX)
+
+    def _sent(self, key: str) -> Path:
+        return self._directory / "sent" / (_name(key) + _SUFFIX)
 
     def _write(self, letter: Letter) -> None:
-        fresh = self._path(letter.key).with_suffix(".new")
+        fresh = self._fresh(letter)
+        if letter.state != "sent":
+            fresh.replace(self._path(letter.key))
+            return
+        (self._directory / "sent").mkdir(exist_ok=True, mode=0o700)
+        fresh.replace(self._sent(letter.key))
+        self._path(letter.key).unlink(missing_ok=True)
+
+    def _fresh(self, letter: Letter) -> Path:
+        """The letter in a file of its own, safe on disk and not yet under its name."""
+        fresh = self._directory / f"{_name(letter.key)}.{os.getpid()}-{next(_NUMBERS)}.new"
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             json.dump(_plain(letter), stream)
             stream.flush()
             os.fsync(stream.fileno())
-        fresh.replace(self._path(letter.key))
+        return fresh
 
-    def _read_all(self) -> Iterable[Letter]:
-        for path in self._directory.glob(f"*{_SUFFIX}"):
+    @staticmethod
+    def _read_all(directory: Path) -> Iterable[Letter]:
+        for path in directory.glob(f"*{_SUFFIX}"):
             try:
                 yield _letter(json.loads(path.read_text("utf-8")))
             except FileNotFoundError:
@@ -161,6 +247,14 @@ def of(config: settings.Settings) -> Outbox:
         retry=timedelta(seconds=mail.retry_s),
         keep_trying=timedelta(days=mail.keep_trying_days),
     )
+
+
+def _name(key: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "-", key)
+
+
+def _sorted(found: Iterable[Letter]) -> list[Letter]:
+    return sorted(found, key=lambda x: (x.made_at, x.key))
 
 
 def _due(letter: Letter, now: datetime, *, all_now: bool) -> bool:
@@ -201,4 +295,5 @@ def _letter(row: dict[str, object]) -> Letter:
         tries=int(str(row["tries"])),
         next_at=datetime.fromisoformat(str(next_at)) if next_at else None,
         why=str(row["why"]),
+        lane=str(row.get("lane") or ""),
     )

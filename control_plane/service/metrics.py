@@ -116,7 +116,7 @@ def task_metrics(service: context.Context) -> Iterator[Metric]:
     letters = GaugeMetricFamily(
         "probing_outbox_letters", "mails and posts that are not delivered, by state", labels=["state"]
     )
-    counts = Counter(x.state for x in queue.of(service.config).letters())
+    counts = Counter(x.state for x in queue.of(service.config).pending())
     for state in ("waiting", "failed"):
         letters.add_metric([state], counts[state])
     yield letters

@@ -106,6 +106,26 @@ exec /usr/bin/python3 -I -S {shlex.quote(str(hook))} --probe-dir {shlex.quote(st
 """
 
 
+def mail_program(lay: layout.Layout, hook: Path) -> str:
+    """The MailProg: ours, and where it does not take the mail the site's, which here keeps one JSON line per call."""
+    site = shlex.quote(str(lay.bin / "site-mail"))
+    return f"""#!/bin/sh
+# Made by probing-sandbox: what slurm.conf names as MailProg.
+[ -r {shlex.quote(str(hook))} ] && /usr/bin/python3 -I -S {shlex.quote(str(hook))} --socket {shlex.quote(str(lay.run / "report.sock"))} -- "$@" \\
+    || exec {site} "$@"
+"""
+
+
+def site_mail_program(lay: layout.Layout) -> str:
+    """What stands for the site's own mail program: it sends nothing and writes down how it was called."""
+    return f"""#!/usr/bin/python3 -IS
+import json, os, sys
+with open({str(lay.log / "mail.jsonl")!r}, "a") as kept:
+    slurm = {{name: value for name, value in os.environ.items() if name.startswith("SLURM")}}
+    kept.write(json.dumps({{"arguments": sys.argv[1:], "environment": slurm}}) + "\\n")
+"""
+
+
 def write(lay: layout.Layout, hooks: Path, spank_plugin: Path | None) -> None:
     """Writes every file; `hooks` is slurm_plugins/hooks, present or not."""
     files = {
@@ -122,6 +142,8 @@ def write(lay: layout.Layout, hooks: Path, spank_plugin: Path | None) -> None:
         path.write_text(text)
     (lay.etc / "slurmdbd.conf").chmod(0o600)
     scripts = {lay.bin / name: node_hook(lay, hooks / script) for name, script in HOOKS.items()}
+    scripts[lay.bin / "mailprog"] = mail_program(lay, hooks / "mail_program.py")
+    scripts[lay.bin / "site-mail"] = site_mail_program(lay)
     scripts[lay.bin / "taskprolog"] = task_prolog(lay, hooks / "task_prolog.py", spank_plugin)
     for path, text in scripts.items():
         path.write_text(text)

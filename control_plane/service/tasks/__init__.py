@@ -15,6 +15,8 @@ from probing_cluster.control_plane.service.tasks import (
     mail,
     maintenance,
     places,
+    notices,
+    owners,
     resume,
     sessions,
     silence,
@@ -37,5 +39,7 @@ REGISTER: tuple[context.Task, ...] = (
     places.TASK,
     lemon.TASK,
     mail.TASK,
+    notices.TASK,
+    owners.TASK,
 )
 """Every task, the most urgent first."""

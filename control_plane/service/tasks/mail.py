@@ -6,15 +6,19 @@ from collections import Counter
 from pathlib import Path
 
 from probing_cluster.control_plane import context
+from probing_cluster.control_plane.outbox import queue
+
+_FORGET_S = 3600.0
 
 
 def run(service: context.Context) -> str:
     """One round: what became of the letters that were due."""
     if not Path(service.config.mail.spool_directory).is_dir():
         return ""
-    from probing_cluster.control_plane.outbox import message
+    from probing_cluster.control_plane import delivery
 
-    tried = message.flush(service.config, service.clock.now())
+    tried = delivery.flush(service.config, service.clock.now())
+    service.seldom("outbox", _FORGET_S, lambda: queue.of(service.config).forget(service.clock.now()))
     return ", ".join(f"{n} {state}" for state, n in sorted(Counter(x.state for x in tried).items()))
 
 
@@ -22,5 +26,5 @@ TASK = context.Task(
     name="mail",
     meaning="delivers what waits in the outbox",
     run=run,
-    every_s=lambda _: 30.0,
+    every_s=lambda _: 5.0,
 )

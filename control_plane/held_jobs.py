@@ -1,0 +1,89 @@
+"""Jobs that hold GPUs and do nothing with them, as the agents of their nodes see it: shown and told, never acted on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from probing_cluster.core import clock, digits, errors, hostlist, records
+from probing_cluster.db import store as db_store
+from probing_cluster.reports import phrase
+
+WHY = {
+    "no_program": "runs no process of its own",
+    "no_process": "has no process on its GPUs",
+    "no_load": "puts no load on its GPUs",
+}
+"""The agent's word to what it means; the first is the surest."""
+_ROWS = """
+select node, sources -> 'held' -> 'jobs' as jobs
+from probing.agent_heartbeat
+where cluster = :cluster and sources -> 'held' -> 'jobs' <> '{}'
+  and received_at > now() - interval '10 minutes'
+order by node
+"""
+
+
+@records.record
+class HeldJob:
+    """One job that has held GPUs idle."""
+
+    job_id: int = records.doc("raw job id")
+    user: str = records.doc("its owner; empty when not known", default="")
+    partition: str = records.doc("its partition; empty when not known", default="")
+    since: datetime = records.doc("since when all of these nodes have been idle, UTC")
+    nodes: tuple[str, ...] = records.doc("the nodes on which it is idle")
+    words: str = records.doc("what it does not do, where, and for how long")
+
+
+def read(store: db_store.Store, cluster: str, idle_s: float, now: datetime) -> list[HeldJob]:
+    """Every job that has been idle for `idle_s` on some node of it; none when that is 0."""
+    if idle_s <= 0:
+        return []
+    found = list(_idle(store.rows(_ROWS, {"cluster": cluster}), idle_s, now))
+    by_job: dict[int, list[tuple[str, datetime, str]]] = {}
+    for job_id, node, since, why in found:
+        by_job.setdefault(job_id, []).append((node, since, why))
+    running = store.attempts(job_ids=sorted(by_job), ended=False, cluster=cluster) if by_job else []
+    attempts = {a.job_id: a for a in running if a.job_id in by_job}  # of a requeued job the last one runs
+    return [_held(attempts[j], rows) for j, rows in sorted(by_job.items()) if j in attempts]
+
+
+def _idle(
+    rows: Iterable[Mapping[str, Any]], idle_s: float, now: datetime
+) -> Iterator[tuple[int, str, datetime, str]]:
+    """(job, node, since, why) of what has been idle for long enough; what an agent says is checked like a user's."""
+    for row in rows:
+        jobs = row["jobs"] if isinstance(row["jobs"], Mapping) else {}
+        for job_id, told in jobs.items():
+            if (
+                not isinstance(told, Mapping)
+                or told.get("why") not in WHY
+                or not digits.is_number(str(job_id))
+            ):
+                continue
+            try:
+                since = clock.require_utc("since", datetime.fromisoformat(str(told.get("since"))))
+            except (ValueError, errors.MalformedInput):
+                continue
+            if (now - since).total_seconds() >= idle_s:
+                yield int(job_id), str(row["node"]), since, str(told["why"])
+
+
+def _held(attempt: records.JobAttempt, rows: list[tuple[str, datetime, str]]) -> HeldJob:
+    nodes = tuple(sorted({node for node, _, _ in rows}))
+    since = max(at for _, at, _ in rows)
+    order = list(WHY)
+    why = max((why for _, _, why in rows), key=order.index)  # what is true on all of them
+    all_of = set(nodes) >= set(attempt.nodes)
+    where = "" if all_of and len(nodes) == 1 else f" on {hostlist.compress(nodes)}"
+    some = "" if all_of else f" ({len(nodes)} of its {len(attempt.nodes)} nodes)"
+    return HeldJob(
+        job_id=attempt.job_id,
+        user=attempt.user,
+        partition=attempt.partition,
+        since=since,
+        nodes=nodes,
+        words=f"{WHY[why]}{where}{some} since {phrase.stamp_z(since)}",
+    )

@@ -1,0 +1,89 @@
+"""The service itself cannot see or act: a task has failed, or found the database or Slurm away, for too long.
+
+Remembered on the service's own disk: the database may be what is away.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+
+from probing_cluster.control_plane import journal
+from probing_cluster.control_plane.notices import fact, ledger
+from probing_cluster.control_plane.outbox import queue
+from probing_cluster.core import records, settings
+
+_FILE = "blind.json"
+_AWAY = {"unavailable": "cannot work", "failed": "fails"}
+
+
+def facts(
+    passes: Mapping[str, journal.Pass], since: dict[str, datetime], blind_s: float, now: datetime
+) -> Iterator[fact.Fact]:
+    """A fact per task that has not worked for `blind_s`; `since` keeps when each began."""
+    for task, done in sorted(passes.items()):
+        if done.outcome == "ok":
+            since.pop(task, None)
+            continue
+        began = since.setdefault(task, done.at)
+        if (now - began).total_seconds() >= blind_s:
+            yield of(task, began, f"{_AWAY[done.outcome]}: {done.message}")
+
+
+def of(task: str, began: datetime, words: str) -> fact.Fact:
+    """The fact about one task."""
+    return fact.Fact(
+        fact_id=f"{task} {began.isoformat()}",
+        cause="",
+        at=began,
+        severity=records.Severity.HIGH,
+        line=f"the service's task {task} {words}",
+        stands=True,
+    )
+
+
+KIND = fact.Kind(
+    name="blind",
+    meaning="the service cannot see or act: a task failed, or found the database or Slurm away, for `notices.blind_s`",
+    title="Service blind",
+    find=lambda _: None,
+    command="probing-ctl doctor",
+)
+
+
+def book(config: settings.Settings) -> ledger.Ledger:
+    """What this service has told of itself."""
+    path = Path(config.mail.spool_directory) / _FILE
+    return ledger.Ledger(
+        load=lambda: _load(path),
+        save=lambda document: _save(path, document),
+        outbox=queue.of(config),
+        config=config,
+        kinds=(KIND,),
+    )
+
+
+def tell(config: settings.Settings, found: Iterable[fact.Fact], now: datetime) -> list[queue.Letter]:
+    """Put what is due about the service itself into the outbox; the new letters. Nothing is written while all is well."""
+    found = list(found)
+    if not found and not (Path(config.mail.spool_directory) / _FILE).exists():
+        return []
+    return book(config).tell({KIND.name: found}, now)
+
+
+def _load(path: Path) -> ledger.Document | None:
+    try:
+        document: ledger.Document = json.loads(path.read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    return document
+
+
+def _save(path: Path, document: ledger.Document) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fresh = path.with_suffix(f".{os.getpid()}.new")
+    fresh.write_text(json.dumps(document), "utf-8")
+    fresh.replace(path)

@@ -1,0 +1,62 @@
+"""One fact operators may want to be told of, and the sorts of such facts; foreign words made harmless."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+
+from probing_cluster.control_plane.notices import picture
+from probing_cluster.core import hostlist, records, sanitize
+
+MOST_CHARS = 400
+_SPLIT = "\u200b"
+"""A space of no width: what it stands in is read as before, and is no mention, link or address any more."""
+_LIVE = re.compile(r"@|://|\]\(|\bwww\.|\bmailto:", re.IGNORECASE)
+_QUOTES = str.maketrans({"<": "‹", ">": "›", "`": "'"})
+
+
+@records.record
+class Fact:
+    """One thing that happened, or stands."""
+
+    fact_id: str = records.doc("identity: the same fact found by the next pass has the same")
+    cause: str = records.doc("facts of one kind and cause that come close together are one message")
+    at: datetime = records.doc("when it happened or began, UTC")
+    severity: records.Severity = records.doc("how grave it is for operators")
+    line: str = records.doc("one sentence; the words of jobs and users in it are made harmless")
+    nodes: tuple[str, ...] = records.doc("the nodes concerned", default=())
+    partitions: tuple[str, ...] = records.doc("the partitions concerned", default=())
+    stands: bool = records.doc(
+        "true for what lasts: it is over once no pass finds it any more", default=False
+    )
+
+
+Find = Callable[[picture.Picture], Iterable[Fact] | None]
+"""The facts of one kind as they are now; None when nobody can tell just now."""
+
+
+@records.record
+class Kind:
+    """One sort of notice: a file in kinds/ and a line in its register."""
+
+    name: str = records.doc("its word, in routes and lists")
+    meaning: str = records.doc("what it is about, for the manual")
+    title: str = records.doc("begins the message's title")
+    find: Find = records.doc("finds its facts")
+    command: str = records.doc("where to look next")
+
+
+def title(kind: Kind, facts: Sequence[Fact], *, over: bool) -> str:
+    """`Node drained: gpu[17-18] (xid)`."""
+    nodes = hostlist.compress(sorted({n for f in facts for n in f.nodes}))
+    cause = facts[0].cause if facts else ""
+    words = f"{kind.title}: {nodes}" if nodes else kind.title
+    text = f"{words} ({cause})" if cause else words
+    return harmless(f"Over: {text}" if over else text, 160)
+
+
+def harmless(text: str, limit: int = MOST_CHARS) -> str:
+    """Foreign text for chats, pagers and mail: no control characters, mentions, links or markup come alive in it."""
+    plain = sanitize.clean(text, limit).translate(_QUOTES)
+    return _LIVE.sub(lambda found: found[0][:1] + _SPLIT + found[0][1:], plain)

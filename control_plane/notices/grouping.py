@@ -1,0 +1,214 @@
+"""Facts into groups: what happens alike and close together is one message, updated while it changes, over at its end.
+
+The groups are one small document; a pass reads it, merges what it found, and writes it back before a letter is made.
+A letter's key names group and revision, so a pass that dies anywhere and is begun again makes no second letter.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from probing_cluster.control_plane.notices import fact
+from probing_cluster.core import clock, records
+
+KEPT = timedelta(hours=72)
+"""How long a group is remembered after its last fact; longer than any fact is looked for (picture.LOOK_BACK)."""
+MOST_LINES = 20
+_ORDER = (records.Severity.INFO, records.Severity.LOW, records.Severity.HIGH)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Group:
+    """One message in the making, and how far each route has got with it."""
+
+    group_id: str
+    kind: str
+    cause: str
+    severity: records.Severity
+    opened_at: datetime
+    last_at: datetime
+    """When its newest fact happened."""
+    facts: Mapping[str, fact.Fact]
+    open_ids: frozenset[str]
+    """Those of its facts that stand."""
+    lasting: bool
+    """Whether it ends by something being over."""
+    over_at: datetime | None = None
+    revision: int = 1
+    shown: str = ""
+    """What the revision shows, as a hash."""
+    sent: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Route to the revision it has got."""
+    sent_at: Mapping[str, datetime] = dataclasses.field(default_factory=dict)
+    held: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Route to why it waits for the latest revision."""
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The partitions of its facts."""
+        return tuple(sorted({p for f in self.facts.values() for p in f.partitions}))
+
+
+def merge(
+    groups: Sequence[Group],
+    kind: str,
+    found: Iterable[fact.Fact],
+    now: datetime,
+    *,
+    gap: timedelta,
+    since: datetime,
+) -> list[Group]:
+    """The groups of one kind after a pass that found these facts; what ended before `since` is news to nobody."""
+    groups = list(groups)
+    now_found = {f.fact_id: f for f in found}
+    for one in sorted(now_found.values(), key=lambda f: (f.at, f.fact_id)):
+        at = _place(groups, one, gap)
+        if at is not None:
+            groups[at] = _with(groups[at], one)
+        elif one.stands or one.at >= since:
+            groups.append(_begun(kind, one))
+    merged = (_after(group, now_found, now, gap) for group in groups)
+    return [g for g in merged if g.over_at is None or now - max(g.last_at, g.over_at) < KEPT]
+
+
+def _place(groups: Sequence[Group], one: fact.Fact, gap: timedelta) -> int | None:
+    """The group that has this fact, else an open one that it joins; the latest of them."""
+    for n in reversed(range(len(groups))):
+        group = groups[n]
+        # A thing of that name that stands once more, after its group was over, is another occurrence.
+        if one.fact_id in group.facts and (group.over_at is None or not one.stands):
+            return n
+    for n in reversed(range(len(groups))):
+        group = groups[n]
+        if group.over_at is None and group.cause == one.cause and abs(one.at - group.last_at) <= gap:
+            return n
+    return None
+
+
+def _begun(kind: str, one: fact.Fact) -> Group:
+    identity = "\0".join((kind, one.cause, one.fact_id, clock.iso_z(one.at)))
+    return Group(
+        group_id=hashlib.blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest(),
+        kind=kind,
+        cause=one.cause,
+        severity=one.severity,
+        opened_at=one.at,
+        last_at=one.at,
+        facts={one.fact_id: one},
+        open_ids=frozenset([one.fact_id] if one.stands else []),
+        lasting=one.stands,
+    )
+
+
+def _with(group: Group, one: fact.Fact) -> Group:
+    known = group.facts.get(one.fact_id)
+    new = known is None
+    if known is not None:
+        one = dataclasses.replace(one, at=known.at)  # an instant reckoned from an age moves by milliseconds
+    return dataclasses.replace(
+        group,
+        facts={**group.facts, one.fact_id: one},
+        severity=max(group.severity, one.severity, key=_ORDER.index),
+        last_at=max(group.last_at, one.at) if new else group.last_at,
+        lasting=group.lasting or one.stands,
+    )
+
+
+def _after(group: Group, found: Mapping[str, fact.Fact], now: datetime, gap: timedelta) -> Group:
+    """The group once every fact of the pass is in it: what still stands, whether it is over, and its revision."""
+    if group.over_at is not None:
+        return group
+    open_ids = frozenset(i for i in group.facts if i in found and found[i].stands)
+    over = not open_ids if group.lasting else now - group.last_at > gap
+    group = dataclasses.replace(group, open_ids=open_ids, over_at=now if over else None)
+    shown = _shown(group)
+    if group.shown in {"", shown}:
+        return dataclasses.replace(group, shown=shown)
+    return dataclasses.replace(group, shown=shown, revision=group.revision + 1)
+
+
+def _shown(group: Group) -> str:
+    """What people see of it; that nothing more happens alike is no news."""
+    ended = group.lasting and group.over_at is not None
+    parts = [f"{i} {i in group.open_ids} {f.line}" for i, f in sorted(group.facts.items())]
+    text = "\n".join([str(ended), group.severity, *parts])
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+
+
+def to_rows(groups: Iterable[Group]) -> list[dict[str, Any]]:
+    """The groups as JSON."""
+    return [_row(g) for g in groups]
+
+
+def _row(group: Group) -> dict[str, Any]:
+    facts = {i: _fact_row(f) for i, f in group.facts.items()}
+    return {
+        **{
+            name: getattr(group, name)
+            for name in ("group_id", "kind", "cause", "lasting", "revision", "shown")
+        },
+        "severity": str(group.severity),
+        "opened_at": clock.iso_z(group.opened_at),
+        "last_at": clock.iso_z(group.last_at),
+        "over_at": clock.iso_z(group.over_at) if group.over_at else None,
+        "facts": facts,
+        "open_ids": sorted(group.open_ids),
+        "sent": dict(group.sent),
+        "sent_at": {route: clock.iso_z(at) for route, at in group.sent_at.items()},
+        "held": dict(group.held),
+    }
+
+
+def _fact_row(one: fact.Fact) -> dict[str, Any]:
+    return {
+        "cause": one.cause,
+        "at": clock.iso_z(one.at),
+        "severity": str(one.severity),
+        "line": one.line[: fact.MOST_CHARS],
+        "nodes": list(one.nodes[:1000]),
+        "partitions": list(one.partitions[:100]),
+        "stands": one.stands,
+    }
+
+
+def from_rows(rows: Iterable[Mapping[str, Any]]) -> list[Group]:
+    """The groups that `to_rows` wrote."""
+    return [_group(row) for row in rows]
+
+
+def _group(row: Mapping[str, Any]) -> Group:
+    at = datetime.fromisoformat
+    return Group(
+        group_id=row["group_id"],
+        kind=row["kind"],
+        cause=row["cause"],
+        severity=records.Severity(row["severity"]),
+        opened_at=at(row["opened_at"]),
+        last_at=at(row["last_at"]),
+        facts={i: _fact(i, f) for i, f in row["facts"].items()},
+        open_ids=frozenset(row["open_ids"]),
+        lasting=row["lasting"],
+        over_at=at(row["over_at"]) if row["over_at"] else None,
+        revision=row["revision"],
+        shown=row["shown"],
+        sent=row["sent"],
+        sent_at={route: at(text) for route, text in row["sent_at"].items()},
+        held=row["held"],
+    )
+
+
+def _fact(fact_id: str, row: Mapping[str, Any]) -> fact.Fact:
+    return fact.Fact(
+        fact_id=fact_id,
+        cause=row["cause"],
+        at=datetime.fromisoformat(row["at"]),
+        severity=records.Severity(row["severity"]),
+        line=row["line"],
+        nodes=tuple(row["nodes"]),
+        partitions=tuple(row["partitions"]),
+        stands=row["stands"],
+    )

@@ -1,0 +1,36 @@
+"""The drain budget is used up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probing_cluster.control_plane.notices import fact, picture
+from probing_cluster.core import records
+
+
+def find(now: picture.Picture) -> Iterator[fact.Fact]:
+    """One fact while the budget denied a drain within its window."""
+    since = now.now - now.budget_window
+    denied = [
+        d for d in now.drains if d.state == "denied" and d.why_state.startswith("budget:") and d.at > since
+    ]
+    if denied:
+        yield fact.Fact(
+            fact_id="budget",
+            cause="",
+            at=denied[0].at,
+            severity=records.Severity.HIGH,
+            line=f"{denied[-1].why_state}; nothing more is drained by itself until the window has passed",
+            nodes=tuple(sorted({d.node for d in denied})),
+            partitions=now.partitions_of([d.node for d in denied]),
+            stands=True,
+        )
+
+
+KIND = fact.Kind(
+    name="budget",
+    meaning="the drain budget denied a drain within its window",
+    title="Drain budget used up",
+    find=find,
+    command="probing-ctl policy show",
+)

@@ -1,0 +1,32 @@
+"""Jobs that hold GPUs and do nothing with them; nothing is done about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probing_cluster.control_plane.notices import fact, picture
+from probing_cluster.core import records
+
+
+def find(now: picture.Picture) -> Iterator[fact.Fact]:
+    """A fact per job that is held idle."""
+    for job in now.held:
+        yield fact.Fact(
+            fact_id=f"{job.job_id} {job.since.isoformat()}",
+            cause=f"job {job.job_id}",
+            at=job.since,
+            severity=records.Severity.INFO,
+            line=f"job {job.job_id}{f' of {job.user}' if job.user else ''}: {job.words}",
+            nodes=job.nodes,
+            partitions=(job.partition,) if job.partition else now.partitions_of(job.nodes),
+            stands=True,
+        )
+
+
+KIND = fact.Kind(
+    name="held",
+    meaning="jobs that hold GPUs without a process or load on them, until they use them or end (severity info)",
+    title="GPUs held idle",
+    find=find,
+    command="probing-ctl nodes",
+)

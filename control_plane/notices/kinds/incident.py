@@ -1,0 +1,37 @@
+"""One fault that ended several jobs, or stood on many nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probing_cluster.control_plane.notices import fact, picture
+from probing_cluster.core import records
+
+
+def find(now: picture.Picture) -> Iterator[fact.Fact]:
+    """A fact per incident; its sentence grows with it."""
+    for row in now.incidents:
+        nodes = tuple(sorted(n for n in row["nodes"] or () if n))
+        jobs = "1 job" if row["n_jobs"] == 1 else f"{row['n_jobs']} jobs"
+        yield fact.Fact(
+            fact_id=str(row["incident_id"]),
+            cause=str(row["incident_id"])[:8],
+            at=row["onset_at"],
+            severity=_severity(row["domain"]),
+            line=f"{jobs} died of one fault, {row['cause']}: {row['summary']}",
+            nodes=nodes,
+            partitions=now.partitions_of(nodes),
+        )
+
+
+def _severity(domain: str) -> records.Severity:
+    return records.Severity.LOW if domain == records.Domain.USER_PROGRAM else records.Severity.HIGH
+
+
+KIND = fact.Kind(
+    name="incident",
+    meaning="one fault that ended several attempts, or stood on many nodes",
+    title="Incident",
+    find=find,
+    command="probing-ctl fleet",
+)

@@ -1,0 +1,101 @@
+"""What the kinds of notices look at, read once per pass: as many statements for a thousand nodes as for one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.control_plane import context, held_jobs
+from probing_cluster.core import errors, records
+
+LOOK_BACK = timedelta(hours=24)
+"""What happened longer ago, and no longer stands, is told to nobody."""
+_SELDOM_S = 60.0
+"""How old nodes' partitions, lemon scores and idle jobs may be."""
+_INCIDENTS = (Path(__file__).parent / "sql" / "incidents.sql").read_text(encoding="utf-8")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Picture:
+    """The cluster as the notices see it."""
+
+    now: datetime
+    cluster: str
+    budget_window: timedelta
+    drains: Sequence[records.Drain] = ()
+    """Decisions of LOOK_BACK, and drains that stand."""
+    incidents: Sequence[Mapping[str, Any]] = ()
+    gangs: Sequence[records.GangVerdict] = ()
+    """Hangs that stand."""
+    attempts: Mapping[int, records.JobAttempt] = dataclasses.field(default_factory=dict)
+    """The jobs that hang."""
+    silent_s: Mapping[str, float] | None = None
+    """Node to how long its agent has been silent; None before that was looked at."""
+    lemons: Sequence[records.LemonScore] = ()
+    """The lemons of the last scored day."""
+    held: Sequence[held_jobs.HeldJob] = ()
+    partitions: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    """Node to its partitions, as far as Slurm answered."""
+
+    def partitions_of(self, nodes: Sequence[str]) -> tuple[str, ...]:
+        """The partitions of these nodes."""
+        return tuple(sorted({p for n in nodes for p in self.partitions.get(n, ())}))
+
+
+def read(service: context.Context) -> Picture:
+    """The picture of now; raises DatabaseUnavailable."""
+    store, now = service.store, service.clock.now()
+    cluster = service.config.cluster.name
+    since = now - LOOK_BACK
+    recent = {d.drain_id: d for d in (*store.drains(open_only=True), *store.drains(since=since))}
+    gangs = store.gang_verdicts(standing_only=True, since=now - timedelta(days=30))
+    jobs = sorted({g.job_id for g in gangs})
+    running = store.attempts(job_ids=jobs, ended=False) if jobs else []
+    return Picture(
+        now=now,
+        cluster=cluster,
+        budget_window=timedelta(seconds=service.config.policy.budget_window_s),
+        drains=sorted(recent.values(), key=lambda d: d.at),
+        incidents=store.rows(_INCIDENTS, {"cluster": cluster, "since": since}),
+        gangs=gangs,
+        attempts={a.job_id: a for a in running},
+        silent_s=_silent_s(service),
+        lemons=service.seldom("lemons", _SELDOM_S, lambda: _lemons(service)),
+        held=held(service),
+        partitions=_partitions(service),
+    )
+
+
+def _silent_s(service: context.Context) -> Mapping[str, float] | None:
+    if "silence" not in service.journal.passes():
+        return None  # a service that has just begun knows of none yet
+    if not service.silent:
+        return {}
+    ages = service.store.heartbeat_ages_s()
+    return {node: ages[node] for node in sorted(service.silent & ages.keys())}
+
+
+def held(service: context.Context) -> Sequence[held_jobs.HeldJob]:
+    """The jobs that hold GPUs idle, as of the last minute."""
+    idle_s, cluster = service.config.policy.idle_s, service.config.cluster.name
+    return service.seldom(
+        "held", _SELDOM_S, lambda: held_jobs.read(service.store, cluster, idle_s, service.clock.now())
+    )
+
+
+def _lemons(service: context.Context) -> list[records.LemonScore]:
+    cluster = service.config.cluster.name
+    return [s for s in service.store.lemon_scores() if s.verdict == "lemon" and s.cluster == cluster]
+
+
+def _partitions(service: context.Context) -> dict[str, tuple[str, ...]]:
+    """Empty while Slurm is away: what concerns no known partition goes to the routes of all."""
+    try:
+        return service.seldom(
+            "partitions", _SELDOM_S, lambda: {n.name: n.partitions for n in service.hands.nodes()}
+        )
+    except errors.SlurmUnavailable:
+        return {}

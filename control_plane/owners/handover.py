@@ -1,0 +1,112 @@
+"""Mails about the ends of jobs, handed over by Slurm's MailProg: kept on disk before it is told that we have them."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.control_plane.outbox import queue
+from probing_cluster.core import digits, errors, settings
+
+KIND = "owed"
+MOST_CHARS = 1000
+_REQUEUED = "Requeued"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Owed:
+    """One mail that is owed to somebody who asked Slurm for it."""
+
+    job_id: int
+    restart_count: int
+    """Slurm's, of the attempt the mail is about."""
+    recipient: str
+    subject: str
+    """Slurm's own."""
+    event: str
+    """Slurm's word: Ended, Failed, Requeued."""
+    state: str = ""
+    user: str = ""
+    array: bool = False
+    """Whether it sums up a whole array, whose master id is `job_id`."""
+    at: datetime
+    """When it was handed over."""
+    followed: bool = False
+    """Whether "the verdict follows" was sent already."""
+
+    @property
+    def key(self) -> str:
+        """Identity: the same end of the same attempt is mailed to one recipient once, whoever hands it over."""
+        name = hashlib.blake2b(self.recipient.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+        what = "requeued" if self.event == _REQUEUED else "ended"
+        return f"job.{self.job_id}.{self.restart_count}.{self.at:%Y%m%d}.{what}.{name}"
+
+
+def box(config: settings.Settings) -> queue.Outbox:
+    """Where owed mails wait for their verdicts."""
+    return queue.Outbox(
+        Path(config.mail.spool_directory) / "owed", retry=timedelta(seconds=1), keep_trying=timedelta(days=1)
+    )
+
+
+def put(config: settings.Settings, owed: Owed) -> bool:
+    """Keep an owed mail; False when it is known already."""
+    return box(config).put(letter(owed))
+
+
+def letter(owed: Owed) -> queue.Letter:
+    """An owed mail as it is kept."""
+    row = dataclasses.asdict(owed) | {"at": owed.at.isoformat()}
+    body = json.dumps(row).encode("ascii")
+    return queue.Letter(key=owed.key, kind=KIND, body=body, recipients=(owed.recipient,), made_at=owed.at)
+
+
+def of_letter(kept: queue.Letter) -> Owed:
+    """The owed mail that was kept."""
+    row = json.loads(kept.body)
+    return Owed(**row | {"at": datetime.fromisoformat(row["at"])})
+
+
+def read(request: Mapping[str, Any], cluster: str, now: datetime) -> Owed:
+    """The mail that MailProg's request names; raises UsageError: then the site's own program sends it."""
+    environment = request.get("environment")
+    if not isinstance(environment, Mapping):
+        raise errors.UsageError("the mail comes without a job")
+    subject, recipient = request.get("subject"), request.get("recipient")
+    job_id, array_id = (_number(environment.get(k)) for k in ("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID"))
+    if job_id is None or not isinstance(subject, str) or len(subject) > MOST_CHARS:
+        raise errors.UsageError("the mail names no job, or its subject is too long")
+    if environment.get("SLURM_CLUSTER_NAME", cluster) != cluster:
+        raise errors.UsageError("the mail is of another cluster")
+    array = array_id is not None and "Array Summary" in subject
+    return Owed(
+        job_id=array_id if array and array_id is not None else job_id,
+        restart_count=_number(environment.get("SLURM_JOB_RESTART_COUNT")) or 0,
+        recipient=address(recipient),
+        subject=subject,
+        event=str(environment.get("SLURM_JOB_MAIL_TYPE", ""))[:40],
+        state=str(environment.get("SLURM_JOB_STATE", ""))[:40],
+        user=str(environment.get("SLURM_JOB_USER", ""))[:100],
+        array=array,
+        at=now,
+    )
+
+
+def address(text: object) -> str:
+    """A recipient as an SMTP server may be given it; raises UsageError for what is none, or may be more than one."""
+    if not isinstance(text, str) or not 0 < len(text) <= 320 or text.startswith("-"):
+        raise errors.UsageError("the mail has no recipient")
+    if not text.isascii() or not text.isprintable() or any(ch in text for ch in ' ,;<>()[]\\"'):
+        raise errors.UsageError("the recipient is no plain address")
+    return text
+
+
+def _number(value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    return int(value) if digits.is_number(str(value)) else None

@@ -1,0 +1,114 @@
+"""Mails that owners asked for and Slurm does not send: the END of a failure up to 22.05, our requeue from 25.11 on.
+
+Who asked for what is known to the controller only, while it holds the job: one listing, and only after an end that matters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.owners import handover
+from probing_cluster.core import errors, records
+from probing_cluster.reports import model
+
+_LATE = timedelta(minutes=5)
+"""An end that accounting tells later than this is forgotten by the controller (MinJobAge)."""
+_EVERY_S = 10.0
+_JOB = re.compile(r"^JobId=(\d+) ", re.MULTILINE)
+_ASKED = re.compile(r"(?:^| )MailUser=(\S+) MailType=(\S+)(?= |$)", re.MULTILINE)
+_STATE = re.compile(r" JobState=(\S+)(?= )")
+_RELEASE = re.compile(r"(\d\d)\.(\d\d)")
+NO_END_MAIL_UP_TO = (22, 5)
+NO_REQUEUE_MAIL_FROM = (25, 11)
+
+
+def run(service: context.Context) -> None:
+    """One look every ten seconds; what Slurm does not send is put beside what it handed over."""
+    service.seldom("missing", _EVERY_S, lambda: _look(service))
+
+
+def _look(service: context.Context) -> int:
+    release = service.seldom("release", 3600.0, lambda: _release(service))
+    now = service.clock.now()
+    ends = list(_ends(service, release, now))
+    if not ends:
+        return 0
+    asked = asked_for(service.run_slurm("scontrol", "-a", "-o", "show", "jobs").decode("utf-8", "replace"))
+    return sum(
+        handover.put(service.config, owed)
+        for attempt, event in ends
+        for owed in _owed(attempt, event, asked, now)
+    )
+
+
+def _release(service: context.Context) -> tuple[int, int]:
+    text = service.run_slurm("scontrol", "--version").decode("ascii", "replace")
+    found = _RELEASE.search(text)
+    if found is None:
+        raise errors.SlurmUnavailable(f"scontrol --version says {text[:60]!r}")
+    return int(found[1]), int(found[2])
+
+
+def _ends(
+    service: context.Context, release: tuple[int, int], now: datetime
+) -> Iterator[tuple[records.JobAttempt, str]]:
+    """Attempts whose end Slurm does not mail about, each with Slurm's word for it."""
+    cluster, since = service.config.cluster.name, now - _LATE
+    if release <= NO_END_MAIL_UP_TO:
+        states = sorted(model.FAILED_STATES - {"REQUEUED", "CANCELLED", "PREEMPTED"})
+        for attempt in service.store.attempts(since=since, states=states, ended=True, cluster=cluster):
+            yield attempt, "Ended"
+    if release >= NO_REQUEUE_MAIL_FROM:
+        acts = [
+            d for d in service.store.drains(since=since, actions=["requeue"], states=["done"]) if d.job_id
+        ]
+        jobs = sorted({d.job_id for d in acts if d.job_id is not None})
+        for attempt in service.store.attempts(job_ids=jobs, ended=True, cluster=cluster) if jobs else []:
+            # Slurm mails about the requeue of a running job, not about that of one which had ended by itself.
+            if any(d.job_id == attempt.job_id and attempt.end_at and attempt.end_at < d.at for d in acts):
+                yield attempt, "Requeued"
+
+
+def asked_for(listing: str) -> dict[int, tuple[str, str, frozenset[str]]]:
+    """Job id to its state now, the recipient and the events asked for; a job in whose line they stand twice is left out."""
+    found: dict[int, tuple[str, str, frozenset[str]]] = {}
+    starts = [*_JOB.finditer(listing)]
+    for n, start in enumerate(starts):
+        end = starts[n + 1].start() if n + 1 < len(starts) else len(listing)
+        line = listing[start.start() : end]
+        named, states = _ASKED.findall(line), _STATE.findall(line)
+        if len(named) == 1 and len(states) == 1:
+            recipient, events = named[0]
+            found[int(start[1])] = (states[0], recipient, frozenset(events.split(",")))
+    return found
+
+
+def _owed(
+    attempt: records.JobAttempt,
+    event: str,
+    asked: Mapping[int, tuple[str, str, frozenset[str]]],
+    now: datetime,
+) -> Iterator[handover.Owed]:
+    state, recipient, events = asked.get(attempt.job_id, ("", "", frozenset()))
+    ended = state == attempt.state and "END" in events and "FAIL" not in events  # elsewhere it goes on
+    wanted = "REQUEUE" in events if event == "Requeued" else ended
+    if not wanted or attempt.array_task_id is not None:
+        return  # arrays get one summary, or with ARRAY_TASKS mails of their own
+    try:
+        recipient = handover.address(recipient)
+    except errors.UsageError:
+        return
+    restarts = attempt.attempt - 1 if attempt.restart_count is None else attempt.restart_count
+    yield handover.Owed(
+        job_id=attempt.job_id,
+        restart_count=restarts,
+        recipient=recipient,
+        subject=f"Slurm Job_id={attempt.job_id} Name={attempt.name} {event}, {attempt.state}",
+        event=event,
+        state=attempt.state,
+        user=attempt.user,
+        at=min(attempt.end_at or now, now),
+    )

@@ -1,0 +1,77 @@
+"""What operators are told at once: one look at what happened, into messages, and those that are due on their way."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from probing_cluster.control_plane import context
+from probing_cluster.core import settings
+
+if TYPE_CHECKING:
+    from probing_cluster.control_plane.notices import ledger
+    from probing_cluster.control_plane.outbox import queue
+
+
+def run(service: context.Context) -> str:
+    """One look; what was put on its way."""
+    config = service.config
+    if not config.notices.routes:
+        return ""
+    from probing_cluster.control_plane import delivery
+    from probing_cluster.control_plane.notices import blind, kinds, routes
+
+    routes.check(config, [k.name for k in (*kinds.REGISTER, blind.KIND)])
+    now = service.clock.now()
+    found = blind.facts(service.journal.passes(), service.blind_since, config.notices.blind_s, now)
+    put = blind.tell(config, found, now)
+    try:
+        put += _told(service, now)
+    finally:
+        if put:
+            delivery.flush(config, now)
+    return ", ".join(f"{n} put on its way" for n in [len(put)] if n)
+
+
+def _told(service: context.Context, now: datetime) -> list[queue.Letter]:
+    from probing_cluster.control_plane.notices import kinds, picture
+    from probing_cluster.control_plane.service import lease
+
+    with lease.taken(service, "notices") as mine:
+        if not mine:
+            return []
+        seen = picture.read(service)
+        found = {kind.name: facts for kind in kinds.REGISTER if (facts := kind.find(seen)) is not None}
+        return book(service).tell({name: list(facts) for name, facts in found.items()}, now)
+
+
+def book(service: context.Context) -> ledger.Ledger:
+    """What has been told, for all services of the cluster."""
+    from probing_cluster.control_plane.notices import kinds, ledger
+
+    return ledger.in_store(service.config, service.store, kinds.REGISTER)
+
+
+def apart(config: settings.Settings, addresses: dict[str, str], content: dict[str, object]) -> dict[str, str]:
+    """One attempt at each address, in a process of its own: the library is large, and some services never answer."""
+    from probing_cluster.reports.sending import chat
+
+    return chat.post(
+        addresses,
+        title=str(content["title"]),
+        body=str(content["body"]),
+        severity=str(content["severity"]),
+        over=bool(content["over"]),
+        group=str(content["group"]),
+        store=str(Path(config.mail.spool_directory) / "apprise"),
+        deadline_s=config.notices.deadline_s,
+    )
+
+
+TASK = context.Task(
+    name="notices",
+    meaning="tells operators of drains, incidents, hangs, silent agents and the like",
+    run=run,
+    every_s=lambda _: 2.0,
+)

@@ -1,0 +1,195 @@
+"""The mail to a job's owner: why it died, what that cost and what to do now, in text and HTML; nothing is loaded from anywhere.
+
+Job names, log lines and what Slurm passes on are foreign: no header takes a line of theirs, and HTML shows them as text.
+"""
+
+from __future__ import annotations
+
+import email.message
+import email.policy
+import email.utils
+import textwrap
+from collections import Counter
+from datetime import datetime
+
+from probing_cluster.core import records, sanitize, settings
+from probing_cluster.reports import model, page, phrase, rows, text
+
+_WIDTH = 76
+_MOST_EVIDENCE = 5
+_MOST_TASKS = 12
+_SUBJECT_CHARS = 240
+
+
+@records.record
+class About:
+    """Which mail this is."""
+
+    job_id: int = records.doc("Slurm's raw job id; the master's for an array")
+    restart_count: int = records.doc("Slurm's, of the attempt the mail is about")
+    subject: str = records.doc("Slurm's own subject, which people's filters know")
+    recipient: str = records.doc("whoever asked Slurm for it")
+    mark: str = records.doc("identity of the mail: a second copy has the same")
+    stage: str = records.doc("verdict, follows (not yet) or never (not within a day)")
+    again: bool = records.doc("true when a mail said before that the verdict follows", default=False)
+    at: datetime = records.doc("when it was made, UTC")
+
+
+@records.record
+class Content:
+    """What the mail says, apart from how it looks."""
+
+    title: str = records.doc("one line: what ended, and why")
+    sure: str = records.doc("the failure domain and how sure it is; empty without a verdict", default="")
+    severity: str = records.doc("bad, warn or plain: the colour", default="plain")
+    summary: str = records.doc("the verdict's sentence", default="")
+    evidence: tuple[tuple[str, str], ...] = records.doc("when and where, and what was seen", default=())
+    steps: tuple[str, ...] = records.doc("what to do now", default=())
+    cost: str = records.doc("what the job's failures cost", default="")
+    tasks: tuple[tuple[str, str], ...] = records.doc(
+        "of an array: its tasks that did not complete", default=()
+    )
+    command: str = records.doc("the whole report")
+    url: str = records.doc("its address; empty where the site has none", default="")
+    footer: str = records.doc("why this mail came")
+
+
+def compose(
+    about: About, report: model.ReportModel | rows.Rows | None, config: settings.Settings
+) -> email.message.EmailMessage:
+    """The mail; without a report it says that the verdict follows, or that none came."""
+    found = content(about, report, config)
+    made = email.message.EmailMessage(policy=email.policy.SMTP.clone(cte_type="7bit", max_line_length=300))
+    headline = f": {found.title}" if report is not None else ""
+    made["Subject"] = sanitize.clean(f"{about.subject}{headline}", _SUBJECT_CHARS)
+    made["From"] = config.mail.sender
+    made["To"] = about.recipient
+    made["Date"] = email.utils.format_datetime(about.at)
+    host = email.utils.parseaddr(config.mail.sender)[1].rpartition("@")[2] or "localhost"
+    made["Message-ID"] = f"<{about.mark}@{host}>"
+    made["References"] = f"<job.{about.job_id}@{host}>"
+    made["Auto-Submitted"] = "auto-generated"
+    made.set_content(_plain(found))
+    made.add_alternative(page.environment().get_template("owner.html.j2").render(mail=found), subtype="html")
+    return made
+
+
+def content(about: About, report: model.ReportModel | rows.Rows | None, config: settings.Settings) -> Content:
+    """What the mail says."""
+    url = config.mail.report_url.replace("{job_id}", str(about.job_id)) if config.mail.report_url else ""
+    base = Content(
+        title=f"job {about.job_id} has ended",
+        command=f"probing-report {about.job_id}",
+        url=url,
+        footer=f"You get this because the job asked Slurm for mail. Cluster {config.cluster.name}, {about.mark}",
+    )
+    if report is None:
+        return _without(base, about)
+    if isinstance(report, rows.Rows):
+        return _of_array(base, about, report)
+    view = _view(about, report)
+    return base if view is None else _of_attempt(base, report, view)
+
+
+def _without(base: Content, about: About) -> Content:
+    words = (
+        "The verdict follows: accounting or the evidence is not complete yet."
+        if about.stage == "follows"
+        else "No verdict could be made within a day: accounting or the database was away. The report may know by now."
+    )
+    return _with(base, summary=words)
+
+
+def _view(about: About, report: model.ReportModel) -> model.AttemptView | None:
+    """The attempt that the mail is about."""
+    found = [
+        v
+        for v in report.attempts
+        if (v.attempt.attempt - 1 if v.attempt.restart_count is None else v.attempt.restart_count)
+        == about.restart_count
+    ]
+    return found[-1] if found else None
+
+
+def _of_attempt(base: Content, report: model.ReportModel, view: model.AttemptView) -> Content:
+    verdict, attempt = view.verdict, view.attempt
+    which = f"job {report.title}" + (f", attempt {attempt.attempt}," if len(report.attempts) > 1 else "")
+    if verdict is None:
+        return _with(base, title=f"{which} ended {attempt.state}")
+    steps = (verdict.next_step, *report.advice) if verdict.next_step else report.advice
+    return _with(
+        base,
+        title=f"{which} {view.fate}: {_short(verdict.summary)}",
+        sure=f"{text.domain_words(verdict)}, {verdict.confidence}",
+        severity=_severity(verdict),
+        summary=sanitize.clean(verdict.summary, 1000),
+        evidence=tuple(_evidence(e) for e in view.evidence[:_MOST_EVIDENCE]),
+        steps=tuple(dict.fromkeys(_sentence(s) for s in steps if s.strip())),
+        cost=report.cost.words if report.cost else "",
+    )
+
+
+def _severity(verdict: records.Verdict) -> str:
+    if verdict.domain is records.Domain.HARDWARE:
+        return "bad"
+    return "warn" if verdict.domain is records.Domain.SYSTEM_SOFTWARE else "plain"
+
+
+def _of_array(base: Content, about: About, found: rows.Rows) -> Content:
+    """An array's summary: how many tasks died of what."""
+    died = [t for t in found.siblings if t.state != "COMPLETED"]
+    causes = Counter(t.cause or t.state for t in died)
+    words = ", ".join(f"{n} {cause.replace('_', ' ')}" for cause, n in causes.most_common(5))
+    return _with(
+        base,
+        title=f"array {about.job_id}: {len(died)} of {found.n_siblings} tasks did not complete ({words})"
+        if died
+        else f"array {about.job_id}: all {found.n_siblings} tasks completed",
+        summary=f"Of {found.n_siblings} tasks that started, {len(died)} did not complete: {words}."
+        if died
+        else "",
+        tasks=tuple((t.ref, (t.cause or t.state).replace("_", " ")) for t in died[:_MOST_TASKS]),
+        steps=(f"One task: probing-report {died[0].ref}.",) if died else (),
+    )
+
+
+def _evidence(event: records.HealthEvent) -> tuple[str, str]:
+    words = "  ".join(w for w in (phrase.label(event), phrase.device(event), phrase.message(event)) if w)
+    return f"{phrase.clock_z(event.at)} {sanitize.clean(event.node, 100)}", words
+
+
+def _short(summary: str) -> str:
+    """The first sentence."""
+    return sanitize.clean(summary, 400).split(". ", 1)[0].rstrip(".")
+
+
+def _sentence(step: str) -> str:
+    step = sanitize.clean(step, 1000).strip()
+    return step if step.endswith((".", "!", "?")) else f"{step}."
+
+
+def _with(base: Content, **changes: object) -> Content:
+    return Content(**{**vars(base), **changes})
+
+
+def _plain(found: Content) -> str:
+    lines = [*_wrap(f"{found.title[:1].upper()}{found.title[1:]}.")]
+    if found.sure:
+        lines += [f"({found.sure})"]
+    if found.summary and found.summary.rstrip(".") not in found.title:
+        lines += ["", *_wrap(found.summary)]
+    lines += [""] * bool(found.evidence)
+    lines += [line for when, words in found.evidence for line in _wrap(f"  {when}  {words}", "      ")]
+    lines += [""] * bool(found.tasks)
+    lines += [f"  {ref:<16} {sanitize.clean(words, 100)}" for ref, words in found.tasks]
+    for title, values in (("What now", found.steps), ("What it cost", (found.cost,) if found.cost else ())):
+        for n, value in enumerate(values):
+            lines += [""] * (n == 0) + _wrap(f"{'' if n else title:<14}{value}", " " * 14)
+    lines += ["", f"The whole report: {found.command}", *([found.url] if found.url else [])]
+    return "\n".join([*lines, "", "-- ", *_wrap(found.footer)]) + "\n"
+
+
+def _wrap(line: str, rest: str = "") -> list[str]:
+    return textwrap.wrap(
+        line, _WIDTH, subsequent_indent=rest, break_on_hyphens=False, drop_whitespace=True
+    ) or [""]

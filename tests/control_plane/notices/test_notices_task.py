@@ -1,0 +1,312 @@
+"""The task that tells operators, on a real database, to real SMTP and HTTPS servers."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import fakes
+import mail_server
+import pytest
+import web_sink
+
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.notices import kinds
+from probing_cluster.control_plane.outbox import queue
+from probing_cluster.control_plane.service.tasks import notices
+from probing_cluster.core import errors, records, settings
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[web_sink.Sink]:
+    cert = mail_server.certificate(tmp_path)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(cert[0]))
+    sink = web_sink.Sink()
+    with web_sink.running(sink, cert):
+        yield sink
+
+
+@pytest.fixture
+def told(service: context.Context, sink: web_sink.Sink, tmp_path: Path) -> context.Context:
+    """The service with one route to the sink."""
+    urls = tmp_path / "urls"
+    urls.write_text(f"# the sink\njsons://localhost:{sink.port}/hook\n")
+    urls.chmod(0o600)
+    return routed(service, tmp_path, settings.NoticeRoute(name="ops", url_file=str(urls)))
+
+
+def routed(
+    service: context.Context, tmp_path: Path, *routes: settings.NoticeRoute, **more: object
+) -> context.Context:
+    mail = dataclasses.replace(service.config.mail, spool_directory=str(tmp_path / "mail"), retry_s=1.0)
+    found = settings.NoticesSettings(routes=routes, update_s=0.0, **more)
+    service.config = dataclasses.replace(service.config, mail=mail, notices=found)
+    return service
+
+
+def drain(
+    service: context.Context, node: str, reason: str = "probing: xid 79 gpu3", **changes: object
+) -> records.Drain:
+    made = records.Drain(
+        drain_id=uuid.uuid4(), cluster="c", node=node, at=service.clock.now(), action="drain", reason=reason,
+        owner="probing", state="done", severity=records.Severity.HIGH,
+    )  # fmt: skip
+    made = dataclasses.replace(made, **changes)
+    service.store.save_drain(made)
+    return made
+
+
+def later(service: context.Context, by: timedelta) -> None:
+    service.clock.at += by  # type: ignore[attr-defined]
+
+
+def test_a_drain_is_one_message_updated_and_over(told: context.Context, sink: web_sink.Sink) -> None:
+    """Two nodes of one fault are one message, with an update; resumed, it is over; a second pass says nothing again."""
+    notices.run(told)
+    first = drain(told, "n1")
+    assert notices.run(told) == "1 put on its way"
+    assert notices.run(told) == ""
+    later(told, MINUTE)
+    second = drain(told, "n2")
+    notices.run(told)
+    later(told, MINUTE)
+    for one in (first, second):
+        told.store.update_drain(one.drain_id, state="resumed", ended_at=told.clock.now())
+    notices.run(told)
+    assert sink.titles == [
+        "[c] Drained: n1 (xid)",
+        "[c] Update: Drained: n[1-2] (xid)",
+        "[c] Over: Drained: n[1-2] (xid)",
+    ]
+    assert [p["type"] for p in sink.posts] == ["failure", "failure", "success"]
+    refs = [p["message"].rpartition("ref ")[2] for p in sink.posts]
+    assert len({r.partition(".")[0] for r in refs}) == 1
+    assert [r.partition(".")[2] for r in refs] == ["1", "2", "3"]
+    assert "n1 drained: xid 79 gpu3" in sink.posts[0]["message"]
+
+
+def test_a_partial_resume_is_an_update(told: context.Context, sink: web_sink.Sink) -> None:
+    """The title names what still stands."""
+    first, _ = drain(told, "n1"), drain(told, "n2")
+    notices.run(told)
+    told.store.update_drain(first.drain_id, state="resumed", ended_at=told.clock.now())
+    notices.run(told)
+    assert sink.titles == ["[c] Drained: n[1-2] (xid)", "[c] Update: Drained: n2 (xid)"]
+    assert (
+        "n1 drained: xid 79 gpu3 (over)" in sink.posts[1]["message"] or "(over)" in sink.posts[1]["message"]
+    )
+
+
+def test_foreign_words_come_alive_nowhere(told: context.Context, sink: web_sink.Sink) -> None:
+    """Mentions, links and markup of users reach a chat as dead letters."""
+    evil = "probing: xid <!channel> @here [x](https://evil) `code` \x1b[31m\r\nBcc: a@b www.evil.com"
+    drain(told, "n1", evil, owner="@all")
+    notices.run(told)
+    (post,) = sink.posts
+    text = post["title"] + post["message"]
+    for alive in ("@here", "@all", "<!", "](", "://", "`", "\x1b", "www.e", "\nBcc"):
+        assert alive not in text, alive
+
+
+def test_severity_kind_and_partition_choose_the_route(
+    service: context.Context, sink: web_sink.Sink, tmp_path: Path
+) -> None:
+    """Each route gets what it asked for; a node of no partition concerns only routes of all."""
+    urls = tmp_path / "urls"
+    urls.write_text(f"jsons://localhost:{sink.port}/hook\n")
+    urls.chmod(0o600)
+    base = settings.NoticeRoute(name="high", url_file=str(urls), severity="high")
+    kind = dataclasses.replace(base, name="kind", severity="info", kinds=("restart",))
+    part = dataclasses.replace(base, name="part", severity="info", kinds=("drain",), partitions=("gp*",))
+    other = dataclasses.replace(part, name="other", partitions=("cpu",))
+    told = routed(service, tmp_path, base, kind, part, other)
+    drain(told, "n1", severity=records.Severity.LOW)
+    drain(told, "n1", action="requeue", job_id=7, severity=records.Severity.HIGH)
+    drain(told, "n2", "probing: ecc gpu0")
+    notices.run(told)
+    keys = [x.key.rpartition(".")[2] for x in queue.of(told.config).letters()]
+    assert sorted(keys) == ["high", "kind", "part", "part"]
+    assert len(sink.posts) == 4
+
+
+def test_quiet_hours_and_the_rate_hold_and_nothing_is_lost(
+    service: context.Context, sink: web_sink.Sink, tmp_path: Path
+) -> None:
+    """What is held says why, and goes out once, as it is then; the gravest goes out at once."""
+    service.clock.at = fakes.NOW.replace(hour=23)  # type: ignore[attr-defined]
+    urls = tmp_path / "urls"
+    urls.write_text(f"jsons://localhost:{sink.port}/hook\n")
+    urls.chmod(0o600)
+    route = settings.NoticeRoute(name="ops", url_file=str(urls), quiet_hours="22:00-07:00", per_hour=3)
+    told = routed(service, tmp_path, route)
+    low = [drain(told, "n1", severity=records.Severity.LOW)]
+    notices.run(told)
+    assert sink.posts == []
+    (group,) = notices.book(told).groups()
+    assert group.held == {"ops": "quiet hours until 07:00"}
+    low.append(drain(told, "n2", severity=records.Severity.LOW))
+    drain(told, "n3", "probing: mount /data")
+    notices.run(told)
+    assert sink.titles == ["[c] Drained: n3 (mount)"]
+    told.clock.at = fakes.NOW.replace(hour=7) + timedelta(days=1)  # type: ignore[attr-defined]
+    notices.run(told)
+    assert sink.titles[1:] == ["[c] Drained: n[1-2] (xid)"]
+    for n in range(3):
+        drain(told, "n4", f"probing: kind{n} x")
+        notices.run(told)
+    held = [g.held for g in notices.book(told).groups() if g.held]
+    assert held == [{"ops": "3 messages within the hour already"}]
+    later(told, timedelta(hours=1))
+    notices.run(told)
+    assert len(sink.posts) == 5
+    assert [g.held for g in notices.book(told).groups() if g.held] == []
+
+
+def test_a_server_that_refuses_gets_it_later_and_once(told: context.Context, sink: web_sink.Sink) -> None:
+    """A 500 keeps the letter, with its reason and without the address's secrets; another pass does not double it."""
+    sink.statuses = [500]
+    drain(told, "n1")
+    notices.run(told)
+    (letter,) = queue.of(told.config).pending()
+    assert letter.state == "waiting"
+    assert "500" in letter.why or "Server" in letter.why
+    assert "hook" not in letter.why.replace("webhook", "")
+    later(told, MINUTE)
+    notices.run(told)
+    from probing_cluster.control_plane import delivery
+
+    delivery.flush(told.config, told.clock.now())
+    assert sink.titles == ["[c] Drained: n1 (xid)"]
+    assert queue.of(told.config).pending() == []
+
+
+def test_mail_and_web_of_one_route_fail_alone(
+    service: context.Context, sink: web_sink.Sink, tmp_path: Path
+) -> None:
+    """Who has it is not told again because another has not; headers take no lines from strangers."""
+    urls = tmp_path / "urls"
+    urls.write_text(f"jsons://localhost:{sink.port}/hook\n")
+    urls.chmod(0o600)
+    box = mail_server.Box()
+    box.replies = ["450 later"]
+    with mail_server.running(box) as port:
+        mail = settings.MailSettings(host="localhost", port=port, security="none")
+        service.config = dataclasses.replace(service.config, mail=mail)
+        route = settings.NoticeRoute(name="ops", url_file=str(urls), mail_to=("ops@site",))
+        told = routed(service, tmp_path, route)
+        drain(told, "n1", "probing: xid\r\nBcc: all@site")
+        notices.run(told)
+        assert (len(sink.posts), len(box.mails)) == (1, 0)
+        later(told, MINUTE)
+        from probing_cluster.control_plane import delivery
+
+        delivery.flush(told.config, told.clock.now())
+        assert (len(sink.posts), len(box.mails)) == (1, 1)
+        mail_now = box.message()
+        assert mail_now["Bcc"] is None
+        assert mail_now["Message-ID"].startswith("<notice.")
+        assert mail_now["Subject"] == "[c] Drained: n1 (xid)"
+
+
+def test_every_kind_has_facts_of_the_rows_it_is_about(told: context.Context, sink: web_sink.Sink) -> None:
+    """Denied by the budget, refused, requeued, hanging, silent, lemon: each is told by its own kind."""
+    now = told.clock.now()
+    drain(told, "n1", state="denied", why_state="budget: 5 of 5 nodes of the cluster taken within 3600 s")
+    drain(told, "n1", action="refuse")
+    drain(told, "n1", action="requeue", job_id=4242)
+    told.store.save_gang_verdicts(
+        [
+            records.GangVerdict(
+                gang_id=uuid.uuid4(), cluster="c", job_id=4242, submit_at=now, kind="rank_dead", domain=records.Domain.UNKNOWN,
+                confidence=records.Confidence.LIKELY, summary="rank 3 is dead", onset_at=now, made_at=now, nodes=("n2",),
+            )
+        ]
+    )  # fmt: skip
+    told.store.save_lemon_scores(
+        [
+            records.LemonScore(
+                cluster="c",
+                node="n3",
+                day=now,
+                score=0.9,
+                verdict="lemon",
+                reasons=("7 failures",),
+                made_at=now,
+            )
+        ]
+    )
+    fakes.deliver(told.store, "n4")
+    told.silent = {"n4"}
+    told.journal.note("silence", now, 0.0, "")
+    route = dataclasses.replace(told.config.notices.routes[0], severity="info")
+    told.config = dataclasses.replace(
+        told.config, notices=dataclasses.replace(told.config.notices, routes=(route,))
+    )
+    notices.run(told)
+    assert sorted(g.kind for g in notices.book(told).groups()) == [
+        "budget", "denied", "hang", "lemon", "refusal", "restart", "silent",
+    ]  # fmt: skip
+    assert len(sink.posts) == 7
+    assert {k.name for k in kinds.REGISTER} >= {g.kind for g in notices.book(told).groups()}
+
+
+def test_a_service_without_its_database_says_so(told: context.Context, sink: web_sink.Sink) -> None:
+    """Blind for long enough it is told, from the service's own disk, and over when the task works again."""
+    away = errors.DatabaseUnavailable("the database is away")
+    told.journal.note("actions", told.clock.now(), 0.0, "", away)
+    notices.run(told)
+    later(told, 2 * MINUTE)
+    told.journal.note("actions", told.clock.now(), 0.0, "", away)
+    store, told.store = told.store, Away()  # type: ignore[assignment]
+    with pytest.raises(errors.DatabaseUnavailable):
+        notices.run(told)
+    assert sink.titles == ["[c] Service blind"]
+    assert "the database is away" in sink.posts[0]["message"]
+    told.store = store
+    told.journal.note("actions", told.clock.now(), 0.0, "")
+    notices.run(told)
+    assert sink.titles[1:] == ["[c] Over: Service blind"]
+
+
+class Away:
+    """A store whose database is gone."""
+
+    def __getattr__(self, name: str) -> object:
+        raise errors.DatabaseUnavailable("the database is away")
+
+
+def test_an_old_story_is_no_news(told: context.Context, sink: web_sink.Sink) -> None:
+    """What ended before the first pass is told to nobody; what still stands is."""
+    hour_ago = told.clock.now() - timedelta(hours=1)
+    drain(told, "n1", at=hour_ago, ended_at=hour_ago + MINUTE, state="done")
+    drain(told, "n2", "probing: ecc gpu1", at=hour_ago)
+    notices.run(told)
+    assert sink.titles == ["[c] Drained: n2 (ecc)"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"name": ""}, "a name of its own"),
+        ({"severity": "grave"}, "info, low or high"),
+        ({"url_file": ""}, "leads nowhere"),
+        ({"kinds": ("drian",)}, "no kind is called 'drian'"),
+        ({"quiet_hours": "late"}, "HH:MM-HH:MM"),
+        ({"mail_to": ("a@b",)}, "[mail] host"),
+    ],
+)
+def test_a_route_that_cannot_work_is_named(
+    told: context.Context, changes: dict[str, object], words: str
+) -> None:
+    """A slip in the settings is said with its way out."""
+    route = dataclasses.replace(told.config.notices.routes[0], **changes)
+    told.config = dataclasses.replace(
+        told.config, notices=dataclasses.replace(told.config.notices, routes=(route,))
+    )
+    with pytest.raises(errors.SettingsError, match=words.replace("[", r"\[")):
+        notices.run(told)

@@ -1,0 +1,361 @@
+"""Owed mails, from MailProg's request to the mail in somebody's box, on a real database and a real SMTP server."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import fakes
+import mail_server
+import pytest
+
+from probing_cluster.control_plane import context, delivery
+from probing_cluster.control_plane.outbox import queue
+from probing_cluster.control_plane.owners import handover
+from probing_cluster.control_plane.service.tasks import owners
+from probing_cluster.core import errors, records, settings
+
+SUBJECT = "Slurm Job_id=7 Name=train Failed, Run time 00:10:00, FAILED, ExitCode 1"
+
+
+@pytest.fixture
+def box() -> Iterator[mail_server.Box]:
+    made = mail_server.Box()
+    with mail_server.running(made) as port:
+        made.port = port  # type: ignore[attr-defined]
+        yield made
+
+
+@pytest.fixture
+def mailing(service: context.Context, box: mail_server.Box, tmp_path: Path) -> context.Context:
+    """The service with a mail server; Slurm is 24.11, which sends all that it is asked for."""
+    mail = settings.MailSettings(
+        host="localhost", port=box.port, security="none", spool_directory=str(tmp_path / "mail"),  # type: ignore[attr-defined]
+        report_url="https://probing.site/{job_id}",
+    )  # fmt: skip
+    service.config = dataclasses.replace(service.config, mail=mail)
+    service.run_slurm = Slurm(service.run_slurm)
+    return service
+
+
+class Slurm:
+    """A release, and a controller's listing, in front of the fake sacct."""
+
+    def __init__(self, inner: object, release: str = "slurm 24.11.5", listing: str = "") -> None:
+        self.inner, self.release, self.listing = inner, release, listing
+
+    def __call__(self, program: str, *arguments: str, environment: object = None) -> bytes:
+        if arguments == ("--version",):
+            return self.release.encode()
+        if program == "scontrol" and "jobs" in arguments:
+            return self.listing.encode()
+        return self.inner(program, *arguments)  # type: ignore[operator]
+
+
+def request(**changes: object) -> dict[str, object]:
+    environment = {
+        "SLURM_JOB_ID": 7, "SLURM_JOB_RESTART_COUNT": 0, "SLURM_CLUSTER_NAME": "c", "SLURM_JOB_MAIL_TYPE": "Failed",
+        "SLURM_JOB_STATE": "FAILED", "SLURM_JOB_USER": "alice",
+    }  # fmt: skip
+    made: dict[str, object] = {"v": 1, "op": "mail", "subject": SUBJECT, "recipient": "alice@site"}
+    return {**made, "environment": environment} | changes
+
+
+def owe(service: context.Context, **changes: object) -> None:
+    assert handover.put(service.config, handover.read(request(**changes), "c", service.clock.now()))
+
+
+def attempt(service: context.Context, **changes: object) -> records.JobAttempt:
+    now = service.clock.now()
+    values: dict[str, object] = {
+        "cluster": "c", "job_id": 7, "submit_at": now - timedelta(minutes=11), "eligible_at": now - timedelta(minutes=11),
+        "start_at": now - timedelta(minutes=10), "end_at": now, "state": "FAILED", "exit_code": 1, "nodes": ("n1", "n2"), "n_gpus": 16,
+        "user": "alice", "name": "train", "run_key": "7", "attempt": 1,
+    }  # fmt: skip
+    made = records.JobAttempt(**(values | changes))
+    service.store.upsert_attempts([made])
+    return made
+
+
+def judge(service: context.Context, of: records.JobAttempt, **changes: object) -> None:
+    values: dict[str, object] = {
+        "cluster": "c", "job_id": of.job_id, "submit_at": of.submit_at, "attempt": of.attempt, "cause": "gpu_off_bus",
+        "domain": records.Domain.HARDWARE, "node": "n2", "device": "gpu3", "confidence": records.Confidence.CERTAIN,
+        "summary": "GPU 3 of n2 fell off the bus.", "next_step": "Nothing: n2 is drained; submit again", "rules_version": "1",
+        "made_at": service.clock.now(),
+    }  # fmt: skip
+    service.store.save_verdicts([records.Verdict(**(values | changes))])
+    service.store.save_run_accounts(
+        [
+            records.RunAccount(
+                cluster="c", run_key="7", user="alice", start_at=of.submit_at, end_at=service.clock.now(), n_gpus=16, n_attempts=1,
+                wall_s=660.0, lost_to_replay_s=450.0, made_at=service.clock.now(),
+            )
+        ]
+    )  # fmt: skip
+
+
+def later(service: context.Context, seconds: float) -> None:
+    service.clock.at += timedelta(seconds=seconds)  # type: ignore[attr-defined]
+
+
+def text_of(box: mail_server.Box, n: int = -1) -> str:
+    part = box.message(n).get_body(("plain",))
+    assert part is not None
+    return str(part.get_content())
+
+
+def test_the_mail_waits_for_the_verdict_and_has_it(mailing: context.Context, box: mail_server.Box) -> None:
+    """Cause, how sure, cost and what to do, once, in text and HTML, under Slurm's own subject."""
+    owe(mailing)
+    owners.run(mailing)
+    assert box.mails == []
+    made = attempt(mailing)
+    owners.run(mailing)
+    judge(mailing, made)
+    assert owners.run(mailing) == "1 mails"
+    assert owners.run(mailing) == ""
+    (recipients, _), *more = box.mails
+    assert (recipients, more) == (["alice@site"], [])
+    mail = box.message()
+    assert mail["Subject"] == f"{SUBJECT}: job 7 died: GPU 3 of n2 fell off the bus"
+    text, html = text_of(box), str(mail.get_body(("html",)).get_content())  # type: ignore[union-attr]
+    for words in (
+        "GPU 3 of n2 fell off the bus",
+        "hardware, certain",
+        "n2 is drained; submit again",
+        "2.0 GPU-hours",
+        "probing-report 7",
+        "https://probing.site/7",
+    ):
+        assert words in text, words
+        assert words in html, words
+
+
+def test_without_a_verdict_it_follows_and_then_it_does(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """At the latest mail_wait_s after the end; the second mail answers the first, and then nothing is owed."""
+    owe(mailing)
+    later(mailing, mailing.config.service.mail_wait_s - 1)
+    owners.run(mailing)
+    assert box.mails == []
+    later(mailing, 2)
+    owners.run(mailing)
+    owners.run(mailing)
+    assert len(box.mails) == 1
+    assert box.message()["Subject"] == SUBJECT
+    assert "The verdict follows" in text_of(box)
+    later(mailing, 600)
+    judge(mailing, attempt(mailing))
+    owners.run(mailing)
+    owners.run(mailing)
+    assert len(box.mails) == 2
+    assert "fell off the bus" in text_of(box)
+    assert box.message(0)["References"] == box.message(1)["References"]
+    assert handover.box(mailing.config).pending() == []
+
+
+def test_it_follows_also_while_the_database_is_away(mailing: context.Context, box: mail_server.Box) -> None:
+    """The clock does not wait for Postgres."""
+
+    class Away:
+        def __getattr__(self, name: str) -> object:
+            raise errors.DatabaseUnavailable("away")
+
+    owe(mailing)
+    later(mailing, 120)
+    mailing.store, store = Away(), mailing.store  # type: ignore[assignment]
+    owners.run(mailing)
+    assert "The verdict follows" in text_of(box)
+    mailing.store = store
+    judge(mailing, attempt(mailing))
+    owners.run(mailing)
+    assert len(box.mails) == 2
+
+
+def test_a_verdict_that_never_comes_is_said_in_the_end(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """After a day the promise is taken back."""
+    owe(mailing)
+    later(mailing, 100)
+    owners.run(mailing)
+    later(mailing, 90000)
+    owners.run(mailing)
+    assert "No verdict could be made" in text_of(box)
+    owners.run(mailing)
+    assert len(box.mails) == 2
+
+
+def test_a_mail_is_about_its_own_attempt(mailing: context.Context, box: mail_server.Box) -> None:
+    """The first start's verdict does not answer for the second, and the other way round."""
+    first = attempt(mailing, state="REQUEUED", restart_count=0)
+    later(mailing, 100)
+    second = attempt(
+        mailing, submit_at=mailing.clock.now(), end_at=None, state="RUNNING", attempt=2, restart_count=1
+    )
+    judge(mailing, first)
+    owe(mailing, environment={**request()["environment"], "SLURM_JOB_RESTART_COUNT": 1})  # type: ignore[dict-item]
+    owners.run(mailing)
+    assert box.mails == []
+    second = attempt(mailing, submit_at=second.submit_at, attempt=2, restart_count=1)
+    judge(mailing, second, summary="The program raised KeyError.", domain=records.Domain.USER_PROGRAM)
+    owners.run(mailing)
+    assert "attempt 2, died: The program raised KeyError" in box.message()["Subject"]
+
+
+def test_an_array_gets_one_summary_with_its_causes(mailing: context.Context, box: mail_server.Box) -> None:
+    """Slurm sends one mail for an array; ours counts what its tasks died of."""
+    for task in range(3):
+        made = attempt(
+            mailing,
+            job_id=7 + task,
+            array_job_id=7,
+            array_task_id=task,
+            state="COMPLETED" if task == 2 else "FAILED",
+        )
+        if task < 2:
+            judge(mailing, made)
+    environment = {**request()["environment"], "SLURM_ARRAY_JOB_ID": 7}  # type: ignore[dict-item]
+    owe(mailing, subject="Slurm Array Summary Job_id=7_* (7) Name=x Failed", environment=environment)
+    owners.run(mailing)
+    assert "array 7: 2 of 3 tasks did not complete (2 gpu off bus)" in box.message()["Subject"]
+    assert "7_0" in text_of(box)
+
+
+def test_foreign_words_stay_words(mailing: context.Context, box: mail_server.Box) -> None:
+    """No header from a subject or a summary, no markup from either."""
+    owe(mailing, subject="Slurm Job_id=7 Name=x\r\nBcc: all@site\r\n\r\n<b>hi")
+    judge(
+        mailing,
+        attempt(mailing, name="<img src=x>"),
+        summary="<script>alert(1)</script> \x1b[31m died.\r\nBcc: a@b",
+    )
+    owners.run(mailing)
+    mail = box.message()
+    assert mail["Bcc"] is None
+    assert box.mails[0][0] == ["alice@site"]
+    html = str(mail.get_body(("html",)).get_content())  # type: ignore[union-attr]
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+    assert "\x1b" not in text_of(box)
+
+
+@pytest.mark.parametrize(
+    "recipient", ["", "-oQ/tmp", "a@b\nBcc: c@d", "a b@c", "a@b,c@d", "x" * 400, None, "ä@b", "<a@b>"]
+)
+def test_a_recipient_that_is_no_plain_address_is_left_to_the_site(recipient: object) -> None:
+    """Then the site's program is called, with Slurm's own arguments."""
+    with pytest.raises(errors.UsageError):
+        handover.read(request(recipient=recipient), "c", fakes.NOW)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"environment": None}, {"environment": {}}, {"environment": {"SLURM_JOB_ID": "x"}}, {"subject": 3}, {"subject": "x" * 2000},
+     {"environment": {"SLURM_JOB_ID": 1, "SLURM_CLUSTER_NAME": "other"}}],
+)  # fmt: skip
+def test_a_request_that_is_none_is_refused(changes: dict[str, object]) -> None:
+    """Nothing of it is kept."""
+    with pytest.raises(errors.UsageError):
+        handover.read(request(**changes), "c", fakes.NOW)
+
+
+class Kill:
+    """Dies after so many calls."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def before(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: object, **named: object) -> object:
+            self.left -= 1
+            if self.left < 0:
+                raise KeyboardInterrupt
+            return real(*given, **named)
+
+        return call
+
+
+def test_a_kill_anywhere_neither_loses_nor_doubles(
+    mailing: context.Context, box: mail_server.Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dying at every write of the pass in turn, one mail of each mark arrives."""
+    owe(mailing)
+    judge(mailing, attempt(mailing))
+    for step in range(8):
+        with monkeypatch.context() as patch:
+            kill = Kill(step)
+            for name in ("put", "_write"):
+                patch.setattr(queue.Outbox, name, kill.before(getattr(queue.Outbox, name)))
+            with contextlib.suppress(KeyboardInterrupt):
+                owners.run(mailing)
+    owners.run(mailing)
+    delivery.flush(mailing.config, mailing.clock.now())
+    marks = [box.message(n)["Message-ID"] for n in range(len(box.mails))]
+    assert len(set(marks)) == 1
+    assert handover.box(mailing.config).pending() == queue.of(mailing.config).pending() == []
+
+
+LISTING = (
+    "JobId=7 JobName=x UserId=alice(1) JobState=FAILED Reason=None MailUser=alice@site MailType=END \n"
+    "JobId=8 JobName=x MailUser=boss@site MailType=END JobState=FAILED MailUser=alice@site MailType=END \n"
+    "JobId=9 JobName=x JobState=FAILED Reason=None MailUser=alice@site MailType=END,FAIL \n"
+)
+
+
+def test_up_to_22_05_the_end_of_a_failure_is_mailed_by_us(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """Once, to whoever asked for END and not for FAIL; a job that wrote itself a second line is left out."""
+    mailing.run_slurm.release, mailing.run_slurm.listing = "slurm 22.05.8", LISTING  # type: ignore[attr-defined]
+    for job_id in (7, 8, 9):
+        judge(mailing, attempt(mailing, job_id=job_id))
+    owners.run(mailing)
+    later(mailing, 15)
+    owners.run(mailing)
+    assert [recipients for recipients, _ in box.mails] == [["alice@site"]]
+    assert "Job_id=7" in box.message()["Subject"]
+
+
+def test_later_releases_send_it_themselves(mailing: context.Context, box: mail_server.Box) -> None:
+    """From 23.02 on nothing of ours is added."""
+    mailing.run_slurm.listing = LISTING  # type: ignore[attr-defined]
+    judge(mailing, attempt(mailing))
+    owners.run(mailing)
+    assert box.mails == []
+
+
+def test_from_25_11_our_requeue_of_an_ended_job_is_mailed_by_us(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """The requeue of a running job is Slurm's to mail."""
+    mailing.run_slurm.release = "slurm 25.11.4"  # type: ignore[attr-defined]
+    mailing.run_slurm.listing = LISTING.replace("MailType=END", "MailType=REQUEUE").replace(
+        "FAILED", "PENDING"
+    )  # type: ignore[attr-defined]
+    made = attempt(mailing)
+    judge(mailing, made)
+    later(mailing, 5)
+    import uuid
+
+    mailing.store.save_drain(
+        records.Drain(drain_id=uuid.uuid4(), cluster="c", node="n2", at=mailing.clock.now(), action="requeue", reason="probing: xid",
+                      owner="probing", state="done", job_id=7)
+    )  # fmt: skip
+    owners.run(mailing)
+    assert [recipients for recipients, _ in box.mails] == [["alice@site"]]
+    assert "Requeued" in box.message()["Subject"]
+
+
+def test_what_is_kept_is_what_was_owed() -> None:
+    """Through the file and back."""
+    owed = handover.read(request(), "c", fakes.NOW)
+    assert handover.of_letter(handover.letter(owed)) == owed
+    json.loads(handover.letter(owed).body)

@@ -1,0 +1,54 @@
+"""One line per verdict behind what others wrote, never over it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from probing_cluster.control_plane.owners import write_back
+from probing_cluster.core import records
+
+AT = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+def verdict(**changes: object) -> records.Verdict:
+    values: dict[str, object] = {
+        "cluster": "c", "job_id": 7, "submit_at": AT, "attempt": 1, "cause": "gpu_off_bus", "domain": records.Domain.HARDWARE,
+        "node": "n2", "device": "gpu3", "confidence": records.Confidence.CERTAIN, "summary": "GPU 3 fell off the bus.",
+        "rules_version": "1", "made_at": AT,
+    }  # fmt: skip
+    return records.Verdict(**(values | changes))
+
+
+LINE = "probing #1: gpu_off_bus (certain) n2 gpu3: GPU 3 fell off the bus."
+
+
+@pytest.mark.parametrize("text", ["", "mine", "mine; and yours", "; ;", "probing: my own words", "a=b;c"])
+def test_others_words_stay_to_the_letter(text: str) -> None:
+    """Whatever stood there stands there still, in front; a second look changes nothing."""
+    new = write_back.appended(text, [verdict()])
+    assert new == (f"{text}; {LINE}" if text else LINE)
+    assert write_back.appended(new, [verdict()]) is None
+
+
+def test_a_newer_verdict_takes_the_place_of_ours_alone() -> None:
+    """Each attempt has one line."""
+    first = write_back.appended("mine", [verdict()])
+    assert first is not None
+    new = write_back.appended(first, [verdict(cause="nccl", summary="x"), verdict(attempt=2, cause="oom")])
+    assert new is not None
+    assert new.split("; ")[0] == "mine"
+    assert [p.split(" (")[0] for p in new.split("; ")[1:]] == ["probing #1: nccl", "probing #2: oom"]
+
+
+def test_a_full_field_is_left_alone() -> None:
+    """Nothing is cut to make room."""
+    assert write_back.appended("x" * 3990, [verdict()]) is None
+
+
+def test_nothing_of_a_summary_breaks_the_line() -> None:
+    """Quotes (which accounting turns into others), separators and breaks are taken out."""
+    line = write_back.line(verdict(summary='it\'s `x` | "y"; z\n\x1b[1m', device="a;b"))
+    assert not set(line) & set("'\"`|;\n\x1b\\")
+    assert write_back.appended(line, [verdict(summary='it\'s `x` | "y"; z\n\x1b[1m', device="a;b")]) is None
