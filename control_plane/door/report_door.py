@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.door import callers
+from probing_cluster.control_plane.door import callers, web_keys
 from probing_cluster.control_plane.gangs import gang_board
 from probing_cluster.core import errors, network_address, peer, secret_file, settings
 from probing_cluster.db import engines
@@ -64,6 +64,8 @@ def _answered(
     service: context.Context, known: callers.Callers, caller: callers.Caller, request: Mapping[str, Any]
 ) -> dict[str, Any]:
     op = request.get("op")
+    if request.get("v") == door.VERSION and op in door.WEB_OPS:
+        return {"rows": web_keys.answer(service, known, caller, request)}
     if request.get("v") != door.VERSION or op not in ("report", *gang_board.DOCUMENTS):
         msg = f"unknown request {str(op)[:40]!r}"
         raise errors.UsageError(msg)
