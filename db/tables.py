@@ -339,12 +339,23 @@ reader_scope = sa.Table(
 web_key = sa.Table(
     "web_key",
     metadata,
-    _text("key_hash", "SHA-256 of what the key's holder proves to have; the key itself is nowhere", primary_key=True),
+    _text(
+        "key_hash",
+        "SHA-256 of what the key's holder proves to have; the key itself is nowhere",
+        primary_key=True,
+    ),
     _text("kind", "link (a one-time login), session (a browser) or token (a machine)"),
     _text("user_name", "whose it is"),
     sa.Column("operator", sa.Boolean(), nullable=False, comment="whether it reads every job and node"),
-    sa.Column("accounts", pg.ARRAY(sa.Text(), dimensions=1), nullable=False, comment="accounts whose jobs it reads"),
-    sa.Column("acts", sa.Boolean(), nullable=False, comment="whether it may be used to drain, resume, note and judge"),
+    sa.Column(
+        "accounts", pg.ARRAY(sa.Text(), dimensions=1), nullable=False, comment="accounts whose jobs it reads"
+    ),
+    sa.Column(
+        "acts",
+        sa.Boolean(),
+        nullable=False,
+        comment="whether it may be used to drain, resume, note and judge",
+    ),
     _text("label", "its owner's word for it; empty for links and sessions"),
     _at("made_at", "when it was made, UTC", nullable=False, server_default=_NOW),
     _at("expires_at", "until when it is good, UTC", nullable=False),

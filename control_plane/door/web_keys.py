@@ -86,20 +86,19 @@ class Keys:
     def redeem(self, link: str) -> Viewer | None:
         """Whose link this is; it is spent with that, and None for one that is spent, old or none."""
         k = tables.web_key.c
-        good = sa.and_(
-            k.key_hash == _hash(proof_of(link)), k.kind == "link", k.expires_at > sa.func.now()
-        )
+        good = sa.and_(k.key_hash == _hash(proof_of(link)), k.kind == "link", k.expires_at > sa.func.now())
         query = sa.delete(tables.web_key).where(good).returning(k.user_name, k.operator, k.accounts)
         with engines.translated(), self._engine.begin() as connection:
             row = connection.execute(query).first()
         if row is None:
             return None
-        return Viewer(user=row.user_name, operator=row.operator, accounts=frozenset(row.accounts), kind="link")
+        return Viewer(
+            user=row.user_name, operator=row.operator, accounts=frozenset(row.accounts), kind="link"
+        )
 
-    def find(self, key: str) -> Viewer | None:
-        """Whose session or token this is; None where it is none that is good."""
+    def find(self, proof: str) -> Viewer | None:
+        """Whose session or token this is the proof of; None where it is none that is good."""
         k = tables.web_key.c
-        proof = proof_of(key)
         query = sa.select(k.user_name, k.operator, k.accounts, k.kind, k.acts).where(
             k.key_hash == _hash(proof), k.kind.in_(("session", "token")), k.expires_at > sa.func.now()
         )
@@ -169,7 +168,9 @@ def answer(
         return {"tokens": keys.tokens(None if everyone else viewer.user)}
     user = str(request.get("user") or viewer.user)
     if user != viewer.user and not everyone:
-        raise errors.NotPermitted(f"the keys of {sanitize.clean(user, 64)} are theirs and root's to take away")
+        raise errors.NotPermitted(
+            f"the keys of {sanitize.clean(user, 64)} are theirs and root's to take away"
+        )
     return {"revoked": keys.revoke(user, str(request.get("label") or "")), "user": user}
 
 

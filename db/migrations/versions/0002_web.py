@@ -46,7 +46,10 @@ def upgrade() -> None:
             comment="whether it may be used to drain, resume, note and judge",
         ),
         sa.Column(
-            "label", sa.Text(), nullable=False, comment="its owner's word for it; empty for links and sessions"
+            "label",
+            sa.Text(),
+            nullable=False,
+            comment="its owner's word for it; empty for links and sessions",
         ),
         sa.Column(
             "made_at",
