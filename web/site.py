@@ -49,7 +49,7 @@ class Site:
         local = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]", host)}
         return frozenset({urllib.parse.urlsplit(self.base).netloc.lower(), *local})
 
-    def rows(self, viewer: web_keys.Viewer, name: str, **given: Any) -> list[dict[str, Any]]:
+    def rows(self, viewer: web_keys.Viewer, name: str, /, **given: Any) -> list[dict[str, Any]]:
         """The rows of `sql/NAME.sql` that a viewer may see."""
         return self.reader.rows(viewer.proof, statement(name), given)
 
