@@ -172,6 +172,40 @@ class ServiceSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WebSettings:
+    """[web]: `probing-ctl web serve`."""
+
+    listen: str = doc("host:port of pages and API; off loopback only with TLS", default="127.0.0.1:8780")
+    url: str = doc(
+        "address under which browsers reach it, with its path behind a proxy: https://portal.example/probing; empty = http(s)://`listen`",
+        default="",
+    )
+    tls_certificate: str = doc("PEM file with the certificate (and chain)", default="")
+    tls_key: str = doc("PEM file (mode 0600) with its key", default="")
+    database_url: str = doc(
+        "login of group reader with scope web=*; needed where [database] url names a server", default=""
+    )
+    actors: tuple[str, ...] = doc(
+        "users who may drain, resume, note and judge over the web, besides root", default=()
+    )
+    actor_group: str = doc("Unix group whose members may too; empty = none", default="")
+    session_s: float = doc("how long a login lasts, seconds", default=43200.0)
+    proxy_networks: tuple[str, ...] = doc(
+        "addresses or networks of proxies whose `proxy_header` names the user; empty = none is believed",
+        default=(),
+    )
+    proxy_header: str = doc("the header in which such a proxy names the user", default="X-Remote-User")
+    oidc_issuer: str = doc("OpenID Connect provider that logs users in; empty = none", default="")
+    oidc_client_id: str = doc("our client id there", default="")
+    oidc_secret_file: str = doc("file (mode 0600) with the client's secret", default="")
+    oidc_claim: str = doc("the claim that is the user's account name here", default="preferred_username")
+    requests_per_s: float = doc(
+        "requests a user (or an address that is not logged in) may make, on average", default=20.0
+    )
+    sql_timeout_s: float = doc("longest a question of the SQL page may take, seconds", default=20.0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class SlurmSettings:
     """[slurm]: how to reach Slurm."""
 
@@ -368,6 +402,7 @@ class Settings:
     agent: AgentSettings = field(default_factory=AgentSettings)
     checks: ChecksSettings = field(default_factory=ChecksSettings)
     service: ServiceSettings = field(default_factory=ServiceSettings)
+    web: WebSettings = field(default_factory=WebSettings)
     slurm: SlurmSettings = field(default_factory=SlurmSettings)
     policy: PolicySettings = field(default_factory=PolicySettings)
     attribution: AttributionSettings = field(default_factory=AttributionSettings)
@@ -394,7 +429,8 @@ def load(path: Path | None = None) -> Settings:
         msg = f"{chosen} cannot be read: {exc.strerror}"
         raise SettingsError(msg) from exc
     found = parse(raw.decode("utf-8", "replace"), where=str(chosen))
-    if any(map(database_url.has_password, (found.database.url, found.agent.database_url))):
+    urls = (found.database.url, found.agent.database_url, found.web.database_url)
+    if any(map(database_url.has_password, urls)):
         secret_file.require_private(chosen)
     return found
 
@@ -417,6 +453,7 @@ def parse(text: str, *, where: str = "settings") -> Settings:
     found = Settings(**{n: _section(hints[n], t, f"{where}: [{n}]") for n, t in tables.items()})
     database_url.require_tls(found.database.url, f"{where}: [database] url")
     database_url.require_tls(found.agent.database_url, f"{where}: [agent] database_url")
+    database_url.require_tls(found.web.database_url, f"{where}: [web] database_url")
     return found
 
 

@@ -33,8 +33,21 @@ $database$;
 CREATE OR REPLACE FUNCTION probing.readable(p_kind text) RETURNS text[]
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $readable$
-    SELECT coalesce(array_agg(s.value), '{}') FROM probing.reader_scope s
-    WHERE s.role_name = session_user AND s.kind = p_kind
+    SELECT coalesce(array_agg(r.value), '{}') FROM (
+        SELECT s.value FROM probing.reader_scope s WHERE s.role_name = session_user AND s.kind = p_kind
+        UNION ALL
+        -- The web server's login has no scope of its own: it sees what the person's key gives whose proof the transaction carries.
+        SELECT v.value
+        FROM probing.web_key k
+        CROSS JOIN LATERAL unnest(
+            CASE WHEN k.operator AND p_kind = 'cluster' THEN ARRAY['*']
+                 WHEN p_kind = 'user' THEN ARRAY[k.user_name]
+                 WHEN p_kind = 'account' THEN k.accounts ELSE '{}' END
+        ) AS v(value)
+        WHERE k.key_hash = encode(sha256(convert_to(current_setting('probing.web_proof', true), 'UTF8')), 'hex')
+          AND k.kind IN ('session', 'token') AND k.expires_at > now()
+          AND EXISTS (SELECT FROM probing.reader_scope w WHERE w.role_name = session_user AND w.kind = 'web')
+    ) AS r
 $readable$;
 COMMENT ON FUNCTION probing.readable(text) IS 'The clusters, accounts or users that the login role may read; * = every one.';
 REVOKE ALL ON FUNCTION probing.readable(text) FROM PUBLIC;
@@ -110,6 +123,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA probing TO probing_
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA probing TO probing_service;
 REVOKE INSERT, UPDATE, DELETE ON probing.alembic_version, probing.agent_role, probing.reader_scope FROM probing_service;
 GRANT SELECT ON ALL TABLES IN SCHEMA probing, ops TO probing_operator;
+-- Who is logged in to the web, and what they asked of it, is the web server's business.
+REVOKE SELECT ON probing.web_key, probing.web_request FROM probing_operator;
 GRANT INSERT ON probing.operator_note, probing.verdict, probing.drain, probing.node_request TO probing_operator;
 GRANT UPDATE (superseded_at) ON probing.verdict TO probing_operator;
 GRANT UPDATE (judged_at) ON probing.job_attempt TO probing_operator;

@@ -20,7 +20,7 @@ from probing_cluster.core import errors
 from probing_cluster.db import engines
 
 GROUPS = ("probing_agent", "probing_service", "probing_reader", "probing_operator")
-SCOPE_KINDS = ("cluster", "account", "user")
+SCOPE_KINDS = ("cluster", "account", "user", "web")
 _NAME_MAX = 63  # Postgres cuts longer identifiers, silently
 _CONNECTIONS = {"probing_agent": 4, "probing_reader": 20, "probing_operator": 10}
 _TEMP_FILES = {"probing_agent": "512MB", "probing_reader": "4GB", "probing_operator": "16GB"}
@@ -70,7 +70,8 @@ def add_login(
 ) -> None:
     """Make (or renew) a login role in one group; a reader sees what its scopes name, (kind, value) each.
 
-    Kinds are cluster, account and user; the value * is every one of them.
+    Kinds are cluster, account and user; the value * is every one of them. Of kind web (value *) is the login of the
+    web server: each of its transactions sees what the key of the person it serves gives.
     """
     if group not in GROUPS or group == "probing_agent":
         raise errors.UsageError(f"no group {group!r} for a login; valid: {', '.join(GROUPS[1:])}")

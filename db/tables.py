@@ -335,8 +335,47 @@ reader_scope = sa.Table(
     _text("role_name", "a login role in probing_reader", primary_key=True),
     _text("kind", "cluster, account or user", primary_key=True),
     _text("value", "the cluster, account or user it may read; * = every one", primary_key=True),
-    sa.CheckConstraint("kind IN ('cluster', 'account', 'user')", name="reader_scope_kind"),
+    sa.CheckConstraint("kind IN ('cluster', 'account', 'user', 'web')", name="reader_scope_kind"),
     comment="What a dashboard's login role may read of jobs, by row-level security.",
+)
+web_key = sa.Table(
+    "web_key",
+    metadata,
+    _text(
+        "key_hash",
+        "SHA-256 of what the key's holder proves to have; the key itself is nowhere",
+        primary_key=True,
+    ),
+    _text("kind", "link (a one-time login), session (a browser) or token (a machine)"),
+    _text("user_name", "whose it is"),
+    sa.Column("operator", sa.Boolean(), nullable=False, comment="whether it reads every job and node"),
+    sa.Column(
+        "accounts", pg.ARRAY(sa.Text(), dimensions=1), nullable=False, comment="accounts whose jobs it reads"
+    ),
+    sa.Column(
+        "acts",
+        sa.Boolean(),
+        nullable=False,
+        comment="whether it may be used to drain, resume, note and judge",
+    ),
+    _text("label", "its owner's word for it; empty for links and sessions"),
+    _at("made_at", "when it was made, UTC", nullable=False, server_default=_NOW),
+    _at("expires_at", "until when it is good, UTC", nullable=False),
+    sa.CheckConstraint("kind IN ('link', 'session', 'token')", name="web_key_kind"),
+    sa.Index("web_key_user", "user_name", "kind"),
+    comment="Who is known to the web: login links, sessions and tokens, hashed.",
+)
+web_request = sa.Table(
+    "web_request",
+    metadata,
+    _text("user_name", "who asked", primary_key=True),
+    _text("idempotency_key", "the asker's own name for the request", primary_key=True),
+    _text("request_hash", "SHA-256 of method, path and body"),
+    sa.Column("status", sa.Integer(), comment="the answer's status; null while it is being done"),
+    sa.Column("answer", pg.JSONB(none_as_null=True), comment="the answer, given again to the same request"),
+    _at("made_at", "when it came, UTC", nullable=False, server_default=_NOW),
+    sa.Index("web_request_made_at", "made_at"),
+    comment="Actions asked for over the web, each done once however often it is asked.",
 )
 state = sa.Table(
     "state",

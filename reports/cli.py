@@ -31,6 +31,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--html", metavar="FILE", help="also write a self-contained page ('-': to standard output, alone)"
     )
+    made.add_argument(
+        "--web", action="store_true", help="print a link that logs you in to the job's page on the web"
+    )
     made.add_argument("--attempt", metavar="N", type=int, help="explain this attempt only")
     made.add_argument(
         "--config", metavar="FILE", type=Path, help="settings file (default $PROBING_CONFIG, else /etc)"
@@ -63,6 +66,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _print(args: argparse.Namespace) -> None:
     ref = job_ref.parse(args.job)
     config = settings.load(args.config)
+    if args.web:
+        from probing_cluster.reports import web_link
+
+        print(web_link.ask(config, f"/jobs/{ref}").url)
+        return
     found = rows.from_json(source.rows_document(config, ref))
     now = clock.SYSTEM.now()
     if model.is_overview(ref, found):

@@ -27,6 +27,8 @@ _ERRORS: dict[str, type[errors.ProbingError]] = {
     "database_unavailable": errors.DatabaseUnavailable,
     "usage": errors.UsageError,
 }
+WEB_OPS = ("web_login", "web_token", "web_tokens", "web_revoke")
+"""What the service does about a caller's own keys to the web; see control_plane/door/web_keys.py."""
 OTHER_DATABASE = "other_database"
 """The service's word for: my settings name another database than yours; ask that one yourself."""
 
@@ -79,7 +81,10 @@ def ask(
     fresh: bool = False,
 ) -> Mapping[str, Any]:
     """The job's rows (or its ranks, its stacks) as the service sees fit to show us; raises what the service says."""
+    return _over_unix(path, request_for(ref, database, op=op, fresh=fresh), deadline_s)
 
+
+def _over_unix(path: Path, request: Mapping[str, Any], deadline_s: float) -> Mapping[str, Any]:
     def connect() -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.settimeout(deadline_s)
@@ -90,8 +95,19 @@ def ask(
             raise
         return sock
 
-    request = request_for(ref, database, op=op, fresh=fresh)
     return _rows(_exchange(connect, request, str(path)), str(path))
+
+
+def web(config: settings.Settings, op: str, **given: Any) -> Mapping[str, Any]:
+    """What the service says to one of WEB_OPS, asked over its socket on its own host and over TLS from elsewhere."""
+    request = {"v": VERSION, "op": op, "cluster": config.cluster.name} | given
+    path = Path(config.service.socket)
+    if path.exists():
+        return _over_unix(path, request, _DEADLINE_S)
+    if config.service.address:
+        return _over_tls(config, request, _DEADLINE_S)
+    msg = f"there is no service on {path}, and [service] address names none; is probing-ctl serve running?"
+    raise errors.DatabaseUnavailable(msg)
 
 
 def ask_over_tls(
@@ -104,13 +120,17 @@ def ask_over_tls(
     fresh: bool = False,
 ) -> Mapping[str, Any]:
     """The same from [service] address: the service shows its certificate, we a MUNGE credential."""
+    request = request_for(ref, database, config.cluster.name, op=op, fresh=fresh)
+    return _over_tls(config, request, deadline_s)
+
+
+def _over_tls(config: settings.Settings, request: dict[str, Any], deadline_s: float) -> Mapping[str, Any]:
     import ssl  # a third of the command's start-up: only for those who need it
 
     from probing_cluster.reports import munge
 
     service = config.service
     host, port = network_address.parse(service.address, "[service] address")
-    request = request_for(ref, database, config.cluster.name, op=op, fresh=fresh)
     request["credential"] = munge.encode(binding(request).encode(), service.munge_socket)
 
     def connect() -> socket.socket:

@@ -47,12 +47,15 @@ def render(
     cluster: str, figures: Mapping[str, Figure], meanings: Mapping[str, str], *, made_at: datetime
 ) -> str:
     """The page; `figures` by name, in the order they are shown."""
-    sections = [_section(name, figure, meanings[name]) for name, figure in figures.items()]
     first: Figure = next(iter(figures.values()), {})
     template = page.environment().get_template("fleet.html.j2")
-    return template.render(
-        cluster=cluster, about=first, sections=sections, facts=_facts(figures), made_at=made_at
-    )
+    return template.render(cluster=cluster, about=first, made_at=made_at, **parts_of(figures, meanings))
+
+
+def parts_of(figures: Mapping[str, Figure], meanings: Mapping[str, str]) -> dict[str, Any]:
+    """What fleet_body.html.j2 is filled with, on a page of its own or on another."""
+    sections = [_section(name, figure, meanings[name]) for name, figure in figures.items()]
+    return {"sections": sections, "facts": _facts(figures)}
 
 
 def _section(name: str, figure: Figure, meaning: str) -> Section:

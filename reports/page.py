@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -42,14 +43,18 @@ def environment() -> jinja2.Environment:
 
 def render(report: model.ReportModel) -> str:
     """The page."""
-    page = environment().get_template("job.html.j2")
-    # The drawing escapes its own values; everything else is escaped by the template.
-    return page.render(
-        report=report,
-        stories=model.stories([v for v in report.attempts if _explained(v)]),
-        drawing=Markup(drawing.timeline(report)),  # noqa: S704
-        parts=_parts(report),
-    )
+    return environment().get_template("job.html.j2").render(parts_of(report))
+
+
+def parts_of(report: model.ReportModel) -> dict[str, Any]:
+    """What job_body.html.j2 is filled with, on a page of its own or on another."""
+    return {
+        "report": report,
+        "stories": model.stories([v for v in report.attempts if _explained(v)]),
+        # The drawing escapes its own values; everything else is escaped by the template.
+        "drawing": Markup(drawing.timeline(report)),  # noqa: S704
+        "parts": _parts(report),
+    }
 
 
 def _explained(view: model.AttemptView) -> bool:

@@ -251,76 +251,100 @@ class _Total:
 
 
 def _verdict(args: argparse.Namespace) -> int:
-    from probing_cluster.attribution.verdict import taxonomy
-    from probing_cluster.control_plane.imports import load
+    from probing_cluster.control_plane.cli.nodes_commands import caller_name
     from probing_cluster.db import store as db_store
 
     config = settings.load(args.config)
-    cause = taxonomy.cause(args.cause)
-    from probing_cluster.control_plane.cli.nodes_commands import caller_name
-
+    taxonomy_cause(args.cause)
     with db_store.Store.open(config) as store:
-        author = store.speaker(caller_name())
-        attempt = load.attempt_of(store, args.job, args.attempt)
-        if args.node and attempt.nodes and args.node not in attempt.nodes:
-            ran_on = hostlist.compress(attempt.nodes)
-            raise errors.NotFound(
-                f"{args.node} is no node of job {args.job}: attempt {attempt.attempt} ran on {ran_on}"
-            )
-        before = next(
-            (v for v in store.verdicts(job_ids=[attempt.job_id]) if v.submit_at == attempt.submit_at), None
-        )
-        verdict = _by_hand(args, attempt, before, author, cause)
-        store.save_verdicts([verdict])
-        store.add_note(_note(args, attempt, before, author))
-    print(
-        f"job {args.job} attempt {attempt.attempt}: {before.cause if before else 'no verdict'} -> {args.cause}, by {author}"
-    )
+        given = ByHand(
+            job=args.job, attempt=args.attempt, cause=args.cause, note=args.note, node=args.node,
+            device=args.device, author=store.speaker(caller_name()),
+        )  # fmt: skip
+        print(f"job {args.job} {set_verdict(store, given)}")
     return 0
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ByHand:
+    """What a person says of one attempt."""
+
+    job: str
+    attempt: int | None
+    """None for the last that ended."""
+    cause: str
+    note: str
+    node: str | None
+    device: str | None
+    author: str
+
+
+def taxonomy_cause(word: str) -> taxonomy.Cause:
+    """The cause of docs/causes.md of that name; raises UsageError for none."""
+    from probing_cluster.attribution.verdict import taxonomy
+
+    return taxonomy.cause(word)
+
+
+def set_verdict(store: db_store.Store, given: ByHand) -> str:
+    """Stores a person's verdict and the note of it; what was replaced by what. Raises NotFound and UsageError."""
+    from probing_cluster.control_plane.imports import load
+
+    cause = taxonomy_cause(given.cause)
+    attempt = load.attempt_of(store, given.job, given.attempt)
+    if given.node and attempt.nodes and given.node not in attempt.nodes:
+        ran_on = hostlist.compress(attempt.nodes)
+        raise errors.NotFound(
+            f"{given.node} is no node of job {given.job}: attempt {attempt.attempt} ran on {ran_on}"
+        )
+    before = next(
+        (v for v in store.verdicts(job_ids=[attempt.job_id]) if v.submit_at == attempt.submit_at), None
+    )
+    store.save_verdicts([_by_hand(given, attempt, before, cause)])
+    store.add_note(_note(given, attempt, before))
+    was = before.cause if before else "no verdict"
+    return f"attempt {attempt.attempt}: {was} -> {given.cause}, by {given.author}"
+
+
 def _by_hand(
-    args: argparse.Namespace,
+    given: ByHand,
     attempt: records.JobAttempt,
     before: records.Verdict | None,
-    author: str,
     cause: taxonomy.Cause,
 ) -> records.Verdict:
     """The person's verdict; what they did not say is kept from the one before where the cause is the same."""
-    note = sanitize.clean(args.note) or f"Set to {args.cause} by {author}."
+    note = sanitize.clean(given.note) or f"Set to {given.cause} by {given.author}."
     made = records.Verdict(
         cluster=attempt.cluster,
         job_id=attempt.job_id,
         submit_at=attempt.submit_at,
         attempt=attempt.attempt,
-        cause=args.cause,
+        cause=given.cause,
         domain=cause.domain,
         component=cause.component or None,
-        node=args.node,
-        device=args.device,
+        node=given.node,
+        device=given.device,
         confidence=records.Confidence.CERTAIN,
         summary=note,
         next_step=cause.next_step,
         evidence=before.evidence if before else (),
-        author=author,
+        author=given.author,
         rules_version="person",
         made_at=clock.SYSTEM.now(),
     )
-    if before is not None and before.cause == args.cause:
-        made = dataclasses.replace(made, node=args.node or before.node, device=args.device or before.device)
+    if before is not None and before.cause == given.cause:
+        made = dataclasses.replace(made, node=given.node or before.node, device=given.device or before.device)
     return made
 
 
-def _note(
-    args: argparse.Namespace, attempt: records.JobAttempt, before: records.Verdict | None, author: str
-) -> records.OperatorNote:
+def _note(given: ByHand, attempt: records.JobAttempt, before: records.Verdict | None) -> records.OperatorNote:
     return records.OperatorNote(
         note_id=uuid.uuid4(),
         cluster=attempt.cluster,
         at=clock.SYSTEM.now(),
-        author=author,
+        author=given.author,
         subject=f"attempt:{attempt.job_id}:{int(attempt.submit_at.timestamp())}",
         action="verdict",
-        note=sanitize.clean(args.note),
-        detail={"cause": args.cause, "replaced": before.cause if before else None},
+        note=sanitize.clean(given.note),
+        detail={"cause": given.cause, "replaced": before.cause if before else None},
     )

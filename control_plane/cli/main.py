@@ -32,6 +32,8 @@ GROUPS = (
     "completion",
 )
 """Command groups in the order of the help; each is `<name>_commands.py` and imports its tools when it runs."""
+ABOVE = ("probing_cluster.web.web_commands",)
+"""Groups of rooms above this one, which it must not import: found by name, where they are installed."""
 
 _EPILOG = """exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 no such thing, 4 database unreachable,
 5 not permitted, 6 Slurm unreachable, 7 malformed input"""
@@ -47,8 +49,7 @@ def parser() -> command_line.Parser:
     )
     command_line.add_version(made)
     register = commands.Commands(made)
-    for group in GROUPS:
-        name = f"probing_cluster.control_plane.cli.{group}_commands"
+    for name in (*(f"probing_cluster.control_plane.cli.{group}_commands" for group in GROUPS), *ABOVE):
         if importlib.util.find_spec(name) is not None:
             importlib.import_module(name).register(register)
     return made

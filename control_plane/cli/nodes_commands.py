@@ -18,7 +18,7 @@ from probing_cluster.control_plane.terminal import fault_names, node_table
 from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings, vocabulary
 
 if TYPE_CHECKING:
-    from probing_cluster.control_plane.policy import slurm_actions
+    from probing_cluster.control_plane.policy import actions, slurm_actions
     from probing_cluster.db import store as db_store
     from probing_cluster.slurm_plugins.acts import nodes
 
@@ -216,27 +216,34 @@ def _faulty(row: dict[str, Any]) -> bool:
 
 
 def _drain(args: argparse.Namespace) -> int:
-    if not sanitize.clean(args.reason).strip():
-        raise errors.UsageError("--reason says nothing; whoever finds the node drained needs to know why")
+    drain_reason(args.reason, "")
     config, store = _open(args)
     failed = 0
     with store:
         person = store.speaker(caller_name())
-        reason = sanitize.clean(f"{vocabulary.OWN_PREFIX}{args.reason} ({person})", 200)
+        reason = drain_reason(args.reason, person)
         hands = _hands(config)
         for name in _known_names(args, store, hands):
-            failed += _attempt(name, lambda name=name: _drain_one(config, store, hands, name, reason, person))
+            failed += _attempt(name, lambda name=name: drain_one(config, store, hands, name, reason, person))
     return 1 if failed else 0
 
 
-def _drain_one(
+def drain_reason(words: str, person: str) -> str:
+    """The reason as Slurm shows it; raises UsageError for one that says nothing."""
+    if not sanitize.clean(words).strip():
+        raise errors.UsageError("the reason says nothing; whoever finds the node drained needs to know why")
+    return sanitize.clean(f"{vocabulary.OWN_PREFIX}{words} ({person})", 200)
+
+
+def drain_one(
     config: settings.Settings,
     store: db_store.Store,
-    hands: slurm_actions.SlurmHands,
+    hands: actions.Hands,
     name: str,
     reason: str,
     person: str,
 ) -> str:
+    """Drains one node in a person's name, recorded before it is done; raises what kept it from being done."""
     from probing_cluster.control_plane.policy import actions
 
     # First the row: what cannot be recorded is not done.
@@ -269,17 +276,18 @@ def _resume(args: argparse.Namespace) -> int:
     with store:
         hands = _hands(config)
         failed = sum(
-            _attempt(name, lambda name=name: _resume_one(store, hands, name))
+            _attempt(name, lambda name=name: resume_one(store, hands, name, caller_name()))
             for name in _known_names(args, store, hands)
         )
     return 1 if failed else 0
 
 
-def _resume_one(store: db_store.Store, hands: slurm_actions.SlurmHands, name: str) -> str:
+def resume_one(store: db_store.Store, hands: actions.Hands, name: str, person: str) -> str:
+    """Lifts our drain of one node in a person's name."""
     # Asked first: the service sees a drain that was lifted, too, and would not know by whom.
     standing = [drain for drain in store.drains(node=name, open_only=True) if drain.action == "drain"]
     _require_done(hands.resume(name))
-    why = f"resumed by {store.speaker(caller_name())}"
+    why = f"resumed by {store.speaker(person)}"
     for drain in standing:
         store.update_drain(drain.drain_id, state="resumed", ended_at=clock.SYSTEM.now(), why_state=why)
     return "resumed"
@@ -289,7 +297,7 @@ def _ack(args: argparse.Namespace) -> int:
     config, store = _open(args)
     with store:
         for name in _known_names(args, store, _hands(config)):
-            _note(config, store, name, "ack", args.note)
+            add_note(config, store, name, "ack", args.note, caller_name())
             print(f"{name}: acknowledged")
     return 0
 
@@ -305,7 +313,10 @@ def _set_healthy(args: argparse.Namespace) -> int:
             print(f"asking {_agents(names)} to look again …", file=sys.stderr, flush=True)
         whys = repaired.look_again(store, names, store.speaker(caller_name()))
         failed = sum(
-            _attempt(name, lambda name=name: _heal_one(config, store, hands, name, args.note, whys[name]))
+            _attempt(
+                name,
+                lambda name=name: heal_one(config, store, hands, name, args.note, whys[name], caller_name()),
+            )
             for name in names
         )
     return 1 if failed else 0
@@ -315,27 +326,32 @@ def _agents(names: list[str]) -> str:
     return f"the agent of {names[0]}" if len(names) == 1 else f"the agents of {len(names)} nodes"
 
 
-def _heal_one(
+def heal_one(
     config: settings.Settings,
     store: db_store.Store,
-    hands: slurm_actions.SlurmHands,
+    hands: actions.Hands,
     name: str,
     note: str,
     why: str,
+    person: str,
 ) -> str:
+    """Notes one node as repaired in a person's name and lifts our drain, unless `why` says what still fails."""
     if why:
         raise _NotDone(why)
-    _note(config, store, name, "repaired", note)
+    add_note(config, store, name, "repaired", note, person)
     node = hands.node(name)
     if node is None or not node.ours:
         return "noted as repaired; it is not drained by us"
-    return f"noted as repaired and {_resume_one(store, hands, name)}"
+    return f"noted as repaired and {resume_one(store, hands, name, person)}"
 
 
-def _note(config: settings.Settings, store: db_store.Store, name: str, action: str, note: str) -> None:
+def add_note(
+    config: settings.Settings, store: db_store.Store, name: str, action: str, note: str, person: str
+) -> None:
+    """Keeps a person's word about a node."""
     store.add_note(
         records.OperatorNote(
-            note_id=uuid.uuid4(), cluster=config.cluster.name, at=clock.SYSTEM.now(), author=store.speaker(caller_name()),
+            note_id=uuid.uuid4(), cluster=config.cluster.name, at=clock.SYSTEM.now(), author=store.speaker(person),
             subject=f"node:{name}", action=action, note=sanitize.clean(note),
         )
     )  # fmt: skip

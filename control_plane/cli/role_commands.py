@@ -13,7 +13,7 @@ from probing_cluster.core import errors, hostlist, secret_file, settings
 _AGENT_EPILOG = """NODE is a name or a hostlist such as gpu[001-128]. Printed: node and role. Issue each node a client
 certificate whose CN is its role; a role comes in by certificate (or peer) only. Doing it again changes nothing."""
 _LOGIN_EPILOG = """GROUP is service, operator or reader. A reader sees what its scopes name:
-cluster=NAME, account=NAME or user=NAME; NAME * is every one."""
+cluster=NAME, account=NAME or user=NAME; NAME * is every one. web=* is the login of `probing-ctl web serve`."""
 
 
 def register(group: commands.Commands) -> None:

@@ -107,13 +107,24 @@ class Callers:
         owners = frozenset(str(a["user"]) for a in attempts)
         if may_read(caller, owners, self._service.config.service):
             return True
-        # A nameless uid and root's namesakes of other realms have no standing.
-        found = self._standing.now() if caller.name else None
-        if found is None:
-            return False
         accounts = {str(a.get("account") or "") for a in attempts}
-        coordinated = found.coordinated.get(caller.name, frozenset())
-        return caller.name in found.operators or (bool(accounts) and accounts <= coordinated)
+        return self.reads_all(caller) or (bool(accounts) and accounts <= self.coordinated(caller))
+
+    def reads_all(self, caller: Caller) -> bool:
+        """Whether `caller` may see every job: by the settings, or as an operator of Slurm."""
+        if may_read(caller, frozenset(), self._service.config.service):
+            return True
+        found = self._standing_of(caller)
+        return found is not None and caller.name in found.operators
+
+    def coordinated(self, caller: Caller) -> frozenset[str]:
+        """The accounts whose jobs `caller` may see as their coordinator."""
+        found = self._standing_of(caller)
+        return frozenset() if found is None else found.coordinated.get(caller.name, frozenset())
+
+    def _standing_of(self, caller: Caller) -> admin_level.Standing | None:
+        # A nameless uid and root's namesakes of other realms have no standing.
+        return self._standing.now() if caller.name else None
 
 
 def may_read(caller: Caller, owners: frozenset[str], service: settings.ServiceSettings) -> bool:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.door import callers
+from probing_cluster.control_plane.door import callers, web_keys
 from probing_cluster.control_plane.gangs import gang_board
 from probing_cluster.control_plane.owners import handover
 from probing_cluster.core import errors, network_address, peer, secret_file, settings
@@ -67,6 +67,8 @@ def _answered(
     op = request.get("op")
     if request.get("v") == door.VERSION and op == "mail":
         return _handed_over(service, caller, request)
+    if request.get("v") == door.VERSION and op in door.WEB_OPS:
+        return {"rows": web_keys.answer(service, known, caller, request)}
     if request.get("v") != door.VERSION or op not in ("report", *gang_board.DOCUMENTS):
         msg = f"unknown request {str(op)[:40]!r}"
         raise errors.UsageError(msg)

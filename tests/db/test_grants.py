@@ -65,6 +65,8 @@ MAY_READ: dict[str, frozenset[str]] = {
     "probing.run_account": EVERYBODY,
     "probing.state": STAFF,
     "probing.verdict": EVERYBODY,
+    "probing.web_key": frozenset({"owner", "service"}),
+    "probing.web_request": frozenset({"owner", "service"}),
 }
 
 OF_A_JOB = {

@@ -108,7 +108,7 @@ def test_a_denied_drain_is_shown_while_what_it_was_for_stands(store: db_store.St
 def test_a_drain_without_a_reason_is_refused(reason: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Slurm would show "probing:  (you)": nobody who finds the node later learns anything."""
     assert main.main(["drain", "n1", "--reason", reason]) == 2
-    assert "--reason says nothing" in capsys.readouterr().err
+    assert "reason says nothing" in capsys.readouterr().err
 
 
 def test_an_outcome_is_told_in_its_own_words(

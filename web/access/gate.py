@@ -1,0 +1,181 @@
+"""The one way in: every request passes here, and nothing behind it is open."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+from urllib.parse import parse_qs, quote
+
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import RedirectResponse, Response
+
+from probing_cluster.control_plane.door import web_keys
+from probing_cluster.core import errors
+from probing_cluster.web import problems
+from probing_cluster.web import site as web_site
+from probing_cluster.web.access import cross_site, rates, viewers
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+PUBLIC = ("/login", "/oidc/", "/static/")
+MOST_BODY_BYTES = 1 << 16
+LOGIN_COST = 10.0
+"""A try to log in counts as so many requests: keys cannot be guessed, and neither can the database be kept busy."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+_CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+
+class Gate:
+    """An ASGI application around another: host, who asks, how often, from where."""
+
+    def __init__(self, app: App, site: web_site.Site) -> None:
+        self._app = app
+        self._site = site
+        self._viewers = viewers.Viewers(site)
+        self._rates = rates.Rates(site.service.config.web.requests_per_s)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":  # there are no WebSockets here
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        send = self._dressed(scope, send)
+        answer = await self._refusal(scope)
+        if answer is None:
+            receive, answer = await self._body(scope, receive)
+        await (answer or self._app)(scope, receive, send)
+
+    async def _refusal(self, scope: Scope) -> Response | None:
+        """What is answered at the door; None for a request that goes in, with `viewer` and `site` in its state."""
+        headers = [(k.decode("latin-1").lower(), v.decode("latin-1")) for k, v in scope["headers"]]
+        by_name = dict(headers)
+        if by_name.get("host", "").lower() not in self._site.hosts:
+            return problems.response(400, "the request names another host", "use the address of [web] url")
+        self._strip_prefix(scope)
+        address = scope["client"][0] if scope.get("client") else ""
+        try:
+            viewer = await run_in_threadpool(self._viewers.identify, headers, address)
+        except errors.ProbingError as exc:
+            refused = await self._limited(f"address {address}")
+            return refused or problems.of(exc)
+        public = any(scope["path"] == p or (p.endswith("/") and scope["path"].startswith(p)) for p in PUBLIC)
+        cost = LOGIN_COST if scope["path"] == "/login" and scope["method"] in _CHANGING else 1.0
+        refused = await self._limited(f"user {viewer.user}" if viewer else f"address {address}", cost)
+        if refused is not None:
+            return refused
+        scope.setdefault("state", {}).update(viewer=viewer, site=self._site, viewers=self._viewers)
+        if viewer is None and not public:
+            return self._stranger(scope, by_name)
+        return self._foreign(scope, by_name, viewer)
+
+    async def _limited(self, name: str, cost: float = 1.0) -> Response | None:
+        wait_s = self._rates.wait_s(name, cost)
+        if not wait_s:
+            return None
+        made = problems.response(429, "too many requests", f"wait {wait_s:.1f} s")
+        made.headers["retry-after"] = str(int(wait_s) + 1)
+        return made
+
+    def _foreign(
+        self, scope: Scope, headers: Mapping[str, str], viewer: web_keys.Viewer | None
+    ) -> Response | None:
+        if scope["method"] not in _CHANGING or (viewer is not None and viewer.kind == "token"):
+            return None  # a token is never sent by a browser of itself
+        why = cross_site.why_foreign(headers, self._site.origin)
+        if viewer is None and not why and not {"sec-fetch-site", "origin"} & headers.keys():
+            why = "a browser's login says where it comes from"
+        return problems.response(403, "the request is refused", why) if why else None
+
+    async def _body(self, scope: Scope, receive: Receive) -> tuple[Receive, Response | None]:
+        """The whole body, bounded, and the page's token in it or beside it where the request changes something."""
+        if scope["method"] not in _CHANGING:
+            return receive, None
+        body = b""
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return receive, problems.response(400, "the request broke off")
+            body += message.get("body", b"")
+            if len(body) > MOST_BODY_BYTES:
+                return receive, problems.response(413, "the request is too long", f"{MOST_BODY_BYTES} bytes")
+            if not message.get("more_body"):
+                break
+        replay = _Replay(body, receive)
+        viewer: web_keys.Viewer | None = scope["state"]["viewer"]
+        if viewer is None or viewer.kind == "token" or self._carries_token(scope, body, viewer):
+            return replay, None
+        return replay, problems.response(403, "the request is refused", "it does not carry its page's token")
+
+    def _carries_token(self, scope: Scope, body: bytes, viewer: web_keys.Viewer) -> bool:
+        headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
+        given = headers.get(cross_site.HEADER)
+        if given is None and headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+            given = next(iter(parse_qs(body.decode("utf-8", "replace")).get(cross_site.FIELD, ())), None)
+        return given == cross_site.token(viewer.proof)
+
+    def _strip_prefix(self, scope: Scope) -> None:
+        """Behind a proxy the path may still begin with ours; a proxy that took it off is as welcome."""
+        prefix, path = self._site.prefix, scope["path"]
+        if prefix and (path == prefix or path.startswith(f"{prefix}/")):
+            scope["path"] = path[len(prefix) :] or "/"
+            scope["raw_path"] = scope["path"].encode("utf-8")
+
+    def _stranger(self, scope: Scope, headers: Mapping[str, str]) -> Response:
+        wants_page = "text/html" in headers.get("accept", "") and not scope["path"].startswith("/api/")
+        if wants_page and scope["method"] == "GET":
+            query = scope.get("query_string", b"").decode("latin-1")
+            target = quote(scope["path"] + (f"?{query}" if query else ""), safe="")
+            return RedirectResponse(f"{self._site.prefix}/login?next={target}", 303)
+        made = problems.response(401, "nobody is logged in", "send a token, or log in: probing-ctl web login")
+        made.headers["www-authenticate"] = 'Bearer realm="probing"'
+        return made
+
+    def _dressed(self, scope: Scope, send: Send) -> Send:
+        """Every answer's headers; what is not a static file is kept by nobody else."""
+
+        async def dressed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                present = {k.lower() for k, _ in message["headers"]}
+                added = dict(HEADERS)
+                if not scope["path"].startswith("/static/"):
+                    added |= {"cache-control": "private, no-cache", "vary": "Cookie, Authorization"}
+                if self._site.origin.startswith("https:"):
+                    added["strict-transport-security"] = "max-age=31536000"
+                message["headers"] = [
+                    *message["headers"],
+                    *((k.encode(), v.encode()) for k, v in added.items() if k.encode() not in present),
+                ]
+            await send(message)
+
+        return dressed
+
+
+class _Replay:
+    """A body that was read, given once more."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        if self._body is None:
+            return await self._receive()
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}

@@ -1,0 +1,150 @@
+"""Figures of the whole fleet, search, health, and who one is."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import msgspec
+
+from probing_cluster.control_plane.cli import fleet_commands
+from probing_cluster.core import errors
+from probing_cluster.web import documents
+from probing_cluster.web import site as web_site
+from probing_cluster.web.api import operation
+from probing_cluster.web.live import now
+
+KEPT_S = 60.0
+"""A figure is computed once a minute at most, however many look at it."""
+SPANS = {"1d": 1, "7d": 7, "28d": 28, "90d": 90, "365d": 365}
+_WORD = re.compile(r"[A-Za-z0-9._:+-]{1,80}")
+
+
+class Span(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """How far back, and of which partition."""
+
+    span: Annotated[str, msgspec.Meta(pattern="^(1d|7d|28d|90d|365d)$")] = "28d"
+    partition: Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9._-]{1,64}$")] | None = None
+
+
+class _Kept:
+    """Figures by what they were asked for, one computed at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[object, tuple[float, Any]] = OrderedDict()
+
+    def get(self, key: object, now_s: float, make: Callable[[], Any]) -> Any:
+        with self._lock:
+            at_s, found = self._known.get(key, (float("-inf"), None))
+            if now_s - at_s < KEPT_S:
+                return found
+            found = make()
+            self._known[key] = (now_s, found)
+            while len(self._known) > 256:
+                self._known.popitem(last=False)
+            return found
+
+
+_KEPT = _Kept()
+
+
+def figures(ask: operation.Ask) -> dict[str, str]:
+    """Every figure's name and meaning."""
+    del ask
+    return dict(fleet_commands.FIGURES)
+
+
+def figure(ask: operation.Ask) -> dict[str, Any]:
+    """One figure as `probing-ctl fleet FIGURE --json` prints it."""
+    return computed(ask.site, ask.path["figure"], ask.query)
+
+
+def computed(site: web_site.Site, name: str, span: Span) -> dict[str, Any]:
+    """The same for pages; raises NotFound."""
+    if name not in fleet_commands.FIGURES:
+        raise errors.NotFound(f"there is no figure {name[:40]!r}; /fleet lists them")
+    service = site.service
+    until: datetime = service.clock.now()
+    about = {
+        "since": until - timedelta(days=SPANS[span.span]),
+        "until": until,
+        "partition": span.partition,
+        "users": None,
+    }
+
+    def make() -> dict[str, Any]:
+        made: dict[str, Any] = fleet_commands.compute(
+            name, service.store, service.config, about, {}
+        ).to_json()
+        return made
+
+    key = (service.store.url, name, span.span, span.partition)
+    found: dict[str, Any] = _KEPT.get(key, service.clock.monotonic_s(), make)
+    return found
+
+
+class Search(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What is looked for: a job, node, user, GPU serial or Xid."""
+
+    q: Annotated[str, msgspec.Meta(min_length=1, max_length=80)]
+
+
+def search(ask: operation.Ask) -> list[documents.Found]:
+    """Jobs, nodes, users, GPUs and Xids of that name, of those that the viewer may see."""
+    word = ask.query.q.strip()
+    if not _WORD.fullmatch(word):
+        return []
+    found = _jobs(ask, word)
+    return found + _hardware(ask, word) if ask.viewer.operator else found
+
+
+def _jobs(ask: operation.Ask, word: str) -> list[documents.Found]:
+    number = int(word) if word.isdecimal() and int(word) < 2**40 else None
+    rows = ask.site.rows(ask.viewer, "search_jobs", **ask.scope, job_id=number, word=word)
+    made = []
+    for row in rows:
+        where = "" if row["cause"] is None else f", {row['cause']}"
+        words = f"{row['name']} of {row['user']}, {row['state']}{where}"
+        made.append(
+            documents.Found(kind="job", name=str(row["job_id"]), words=words, path=f"/jobs/{row['job_id']}")
+        )
+    if any(row["user"] == word for row in rows):
+        made.insert(0, documents.Found(kind="user", name=word, words="their jobs", path=f"/jobs?user={word}"))
+    return made
+
+
+def _hardware(ask: operation.Ask, word: str) -> list[documents.Found]:
+    prefix = word.replace("\\", "").replace("%", "").replace("_", r"\_") + "%"
+    rows = ask.site.rows(ask.viewer, "search_nodes", prefix=prefix, word=word)
+    made = [
+        documents.Found(kind=r["kind"], name=r["name"], words=r["words"], path=f"/nodes/{r['name']}")
+        for r in rows
+    ]
+    code = re.fullmatch(r"(?:xid:?)?([0-9]{1,3})", word, re.IGNORECASE)
+    if code:
+        for event in ask.site.rows(ask.viewer, "search_xids", code=code[1]):
+            words = f"{event['at']:%Y-%m-%d %H:%M:%S}Z {event['device'] or ''} {event['message'][:120]}"
+            made.append(
+                documents.Found(
+                    kind=f"Xid {code[1]}", name=event["node"], words=words, path=f"/nodes/{event['node']}"
+                )
+            )
+    return made
+
+
+def me(ask: operation.Ask) -> documents.Me:
+    """Who is asking."""
+    v = ask.viewer
+    return documents.Me(
+        user=v.user, operator=v.operator, acts=v.acts, accounts=sorted(v.accounts), came_by=v.kind
+    )
+
+
+def health(ask: operation.Ask) -> documents.Health:
+    """Whether what is shown is of now."""
+    return now.health(ask.site)

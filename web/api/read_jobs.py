@@ -1,0 +1,153 @@
+"""Jobs: their list, and everything about one. Whoever asks for another's job is refused, here and by the database."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from probing_cluster.control_plane.door import callers
+from probing_cluster.control_plane.gangs import gang_board
+from probing_cluster.core import errors, hostlist, records
+from probing_cluster.db import engines
+from probing_cluster.reports import job_ref, json_out, model, query, rows
+from probing_cluster.web import documents
+from probing_cluster.web.api import operation
+from probing_cluster.web.live import rank_history
+
+JobId = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+
+
+class Jobs(operation.Paged, kw_only=True):
+    """Which attempts."""
+
+    job_id: JobId | None = None
+    user: operation.Word | None = None
+    account: operation.Word | None = None
+    partition: operation.Word | None = None
+    state: operation.Word | None = None
+    cause: operation.Word | None = None
+    domain: operation.Word | None = None
+    node: operation.Word | None = None
+    since: operation.Instant | None = None
+    until: operation.Instant | None = None
+    running: bool | None = None
+
+
+def jobs(ask: operation.Ask) -> documents.Page[documents.Job]:
+    """Attempts, latest start first."""
+    q: Jobs = ask.query
+    after = operation.cursor_values(q.cursor, _CURSOR) or (None, None, None)
+    found = ask.site.rows(
+        ask.viewer, "jobs", **ask.scope, job_id=q.job_id, user=q.user, account=q.account, partition=q.partition,
+        state=q.state, cause=q.cause, domain=q.domain, on_node=q.node, since=q.since, until=q.until,
+        running=q.running, after_at=after[0], after_job=after[1], after_submit=after[2], n=q.limit + 1,
+    )  # fmt: skip
+    shown = found[: q.limit]
+    more = len(found) > q.limit
+    last = shown[-1] if more else None
+    return documents.Page(
+        items=[_job(row) for row in shown],
+        next=operation.cursor_of([last["start_at"], last["job_id"], last["submit_at"]]) if last else None,
+    )
+
+
+_CURSOR = (operation.datetime, int, operation.datetime)
+
+
+def _job(row: dict[str, Any]) -> documents.Job:
+    return msgspec.convert(row | {"hosts": hostlist.compress(row["nodes"] or ())}, documents.Job)
+
+
+def reference(ask: operation.Ask) -> job_ref.JobRef:
+    """The job of the path, which the viewer may see; raises NotFound and NotPermitted."""
+    ref = job_ref.parse(ask.path["job"])
+    site = ask.site
+    gang = gang_board.find(
+        site.service.store, site.service.config.cluster.name, ref, site.service.clock.now()
+    )
+    caller = callers.Caller(uid=-1, name=ask.viewer.user)
+    own = {str(a["user"]) for a in gang.owners} == {ask.viewer.user}
+    coordinated = bool(gang.owners) and all(a.get("account") in ask.viewer.accounts for a in gang.owners)
+    if not (ask.viewer.operator or own or coordinated):
+        raise errors.NotPermitted(f"job {ref} is another user's; {caller.name} may see their own")
+    # The policies' word counts as much as ours: a job in accounting must be visible to the viewer's own key.
+    if gang.attempt is not None and not ask.site.rows(ask.viewer, "visible", job_id=gang.job_id):
+        raise errors.NotPermitted(f"job {ref} is another user's")
+    return ref
+
+
+def stored(ask: operation.Ask) -> rows.Rows:
+    """Every row that a report on the job is made of."""
+    ref = reference(ask)
+    store = ask.site.service.store
+    with engines.translated(), store.engine.connect() as connection:
+        raw = connection.connection.driver_connection
+        assert raw is not None
+        raw.execute("set local timezone = 'UTC'")
+        return rows.from_json(query.fetch(raw, ask.site.service.config.cluster.name, ref))
+
+
+def report(ask: operation.Ask) -> dict[str, Any]:
+    """The report as `probing-report --json` prints it."""
+    ref = job_ref.parse(ask.path["job"])
+    found, now = stored(ask), ask.site.service.clock.now()
+    if model.is_overview(ref, found):
+        return json_out.overview(str(ref), found, now)
+    return json_out.document(model.build(ref, found, now=now))
+
+
+def attempts(ask: operation.Ask) -> list[records.JobAttempt]:
+    """Every start of it, oldest first, as accounting has it."""
+    return list(stored(ask).attempts)
+
+
+def verdicts(ask: operation.Ask) -> list[records.Verdict]:
+    """Why each of its attempts ended."""
+    return list(stored(ask).verdicts)
+
+
+def account(ask: operation.Ask) -> records.RunAccount:
+    """Where its run's wall time went; raises NotFound until that is computed."""
+    found = stored(ask).account
+    if found is None:
+        raise errors.NotFound("the run's time is not computed yet")
+    return found
+
+
+def ranks(ask: operation.Ask) -> dict[str, Any]:
+    """Every rank at the last heartbeat of its node, and what has been found out about the gang."""
+    return _gang(ask, "ranks")
+
+
+def stacks(ask: operation.Ask) -> dict[str, Any]:
+    """The ranks' last stacks as one tree."""
+    return _gang(ask, "stacks")
+
+
+def _gang(ask: operation.Ask, what: str) -> dict[str, Any]:
+    service, ref = ask.site.service, reference(ask)
+    now = service.clock.now()
+    gang = gang_board.find(service.store, service.config.cluster.name, ref, now)
+    return gang_board.DOCUMENTS[what](service.store, gang, now)
+
+
+class Heat(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which figure of the ranks."""
+
+    layer: Annotated[str, msgspec.Meta(pattern="^(own|waiting|still)$")] = "own"
+
+
+def heat(ask: operation.Ask) -> operation.Raw:
+    """Ranks over time as bytes: a row a rank, a column a look, 0 nothing known, 1 least to 255 most."""
+    service, ref = ask.site.service, reference(ask)
+    gang = gang_board.find(service.store, service.config.cluster.name, ref, service.clock.now())
+    picture = rank_history.HISTORIES.of(service, gang).picture(ask.query.layer)
+    return operation.Raw(
+        body=picture.cells,
+        media_type="application/octet-stream",
+        headers={
+            "x-ranks": str(picture.n_ranks), "x-looks": str(picture.n_looks), "x-most-s": f"{picture.most_s:.6g}",
+            "x-every-s": f"{picture.every_s:g}",
+        },
+    )  # fmt: skip

@@ -1,0 +1,251 @@
+"""What is bad now, why, and what to do next: gathered once for everybody, then divided by who may see what."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.door import web_keys
+from probing_cluster.control_plane.policy import budget, repaired, view
+from probing_cluster.control_plane.terminal import fault_names
+from probing_cluster.core import clock, errors
+from probing_cluster.web import documents
+from probing_cluster.web import site as web_site
+
+SHOWN = 30
+"""Of each kind; the lists have the rest."""
+STALE_S = 120.0
+"""Accounting read, or any agent heard, longer ago than this is no picture of now."""
+SLURM_S = 15.0
+_FIRST = {"hardware": 0, "system_software": 1, "unknown": 2, None: 2, "user_program": 3}
+
+
+class NowJob(msgspec.Struct, kw_only=True):
+    """A job that died, stands still or is slow."""
+
+    kind: str
+    cluster: str
+    job_id: int
+    attempt: int
+    user: str
+    account: str
+    partition: str
+    name: str
+    state: str
+    at: datetime
+    n_nodes: int
+    n_gpus: int | None = None
+    cause: str | None = None
+    domain: str | None = None
+    component: str | None = None
+    node: str | None = None
+    device: str | None = None
+    confidence: str | None = None
+    summary: str | None = None
+    next_step: str | None = None
+
+
+class NowNode(msgspec.Struct, kw_only=True):
+    """A node with something to say."""
+
+    cluster: str
+    node: str
+    state: str
+    since: datetime | None
+    causes: list[str]
+    jobs: list[dict[str, Any]]
+    next_step: str
+    drain_reason: str = ""
+    lemon: str | None = None
+
+
+class Budget(msgspec.Struct, kw_only=True):
+    """How many nodes the policy may still take."""
+
+    taken: int
+    limit: int | None
+    window_s: float
+    observe_only: bool
+
+
+class Now(msgspec.Struct, kw_only=True):
+    """What is bad now; `at` is when it was read."""
+
+    at: datetime
+    fresh: bool
+    why_stale: str
+    accounting_at: datetime | None
+    everything: bool
+    jobs: list[NowJob]
+    nodes: list[NowNode]
+    incidents: list[documents.Incident]
+    budget: Budget | None
+    n_more_jobs: int = 0
+    n_nodes_heard: int = 0
+
+    def content(self) -> bytes:
+        """What it says, apart from when it was read: equal bytes, nothing new."""
+        return msgspec.json.encode(
+            (self.fresh, self.why_stale, self.jobs, self.nodes, self.incidents, self.budget, self.n_more_jobs)
+        )
+
+
+class SlurmNodes:
+    """Slurm's nodes, asked for every few seconds at most, whoever wants them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._at_s = float("-inf")
+        self._found: dict[str, view.Node] = {}
+
+    def now(self, service: context.Context) -> dict[str, view.Node]:
+        """By name; empty while Slurm does not answer."""
+        with self._lock:
+            now_s = clock.SYSTEM.monotonic_s()
+            if now_s - self._at_s >= SLURM_S:
+                try:
+                    self._found = {n.name: n for n in service.hands.nodes()}
+                except errors.SlurmUnavailable:
+                    self._found = {}
+                self._at_s = now_s
+            return self._found
+
+
+SLURM = SlurmNodes()
+
+
+def gather(site: web_site.Site) -> Now:
+    """Everything, for whoever may see everything; raises DatabaseUnavailable."""
+    fresh = health(site)
+    nodes = site.all_rows("now_nodes")
+    on_them = sorted({job for row in nodes for job in row["jobs"] or ()})
+    owners = {r["job_id"]: r for r in site.all_rows("now_jobs_on", {"job_ids": on_them})} if on_them else {}
+    jobs = [msgspec.convert(row, NowJob) for row in site.all_rows("now_jobs")]
+    return Now(
+        at=fresh.at,
+        fresh=fresh.ok,
+        why_stale=fresh.why,
+        accounting_at=fresh.accounting_at,
+        everything=True,
+        jobs=sorted(jobs, key=_urgency),
+        nodes=sorted((_node(row, owners) for row in nodes), key=_node_urgency),
+        incidents=[msgspec.convert(row, documents.Incident) for row in site.all_rows("now_incidents")],
+        budget=_budget(site.service),
+    )
+
+
+def health(site: web_site.Site) -> documents.Health:
+    """Whether what is stored is of now: accounting read lately, and some agent heard; raises DatabaseUnavailable."""
+    (row,) = site.all_rows("freshness")
+    read_at = datetime.fromisoformat(row["accounting_at"]) if row["accounting_at"] else None
+    at, heard_s = row["at"], row["heard_s"]
+    most_s = max(STALE_S, 3 * site.service.config.service.accounting_poll_s)
+    whys = []
+    if read_at is None:
+        whys.append("accounting was never read; is probing-ctl serve running?")
+    elif (at - read_at).total_seconds() > most_s:
+        whys.append(f"accounting was last read {read_at:%Y-%m-%d %H:%M:%S}Z; is probing-ctl serve running?")
+    if heard_s is None or heard_s > STALE_S:
+        ago = "no agent was ever heard" if heard_s is None else f"no agent was heard for {heard_s:.0f} s"
+        whys.append(f"{ago}: what nodes do now is not known")
+    return documents.Health(
+        ok=not whys, cluster=site.service.config.cluster.name, at=at, accounting_at=read_at, heard_s=heard_s,
+        why="; ".join(whys),
+    )  # fmt: skip
+
+
+def of(viewer: web_keys.Viewer, whole: Now) -> Now:
+    """The part of it that a viewer may see."""
+    jobs = whole.jobs
+    if not viewer.operator:
+        jobs = [j for j in jobs if j.user == viewer.user or j.account in viewer.accounts]
+    made = msgspec.structs.replace(whole, jobs=jobs[:SHOWN], n_more_jobs=max(0, len(jobs) - SHOWN))
+    if viewer.operator:
+        return made
+    return msgspec.structs.replace(made, everything=False, nodes=[], incidents=[], budget=None)
+
+
+def _urgency(job: NowJob) -> tuple[int, int, float]:
+    """What still runs and stands still first, then what hardware and the system did, the latest first."""
+    running = {"stalled": 0, "slow": 1}.get(job.kind, 2)
+    return (running, _FIRST.get(job.domain, 2) if job.kind == "died" else 0, -job.at.timestamp())
+
+
+_STATES = ("faulty", "silent", "drained", "failing checks", "ok")
+
+
+def _node_urgency(node: NowNode) -> tuple[int, float, str]:
+    since = node.since.timestamp() if node.since else 0.0
+    return (_STATES.index(node.state) if node.state in _STATES else 9, -since, node.node)
+
+
+def _node(row: Mapping[str, Any], owners: Mapping[int, Mapping[str, Any]]) -> NowNode:
+    faults = row["faults"] or {}
+    named = fault_names.named(faults)
+    causes = [f"{f.name} ({f.severity})" for f in named]
+    causes += [f"check {name} fails" for name in row["failing"] or ()] if not named else []
+    if row["state"] == "silent":
+        causes.append("its agent is not heard: node, network or agent is down")
+    if row["lemon_verdict"] in ("lemon", "suspect"):
+        causes.append(f"{row['lemon_verdict']} ({row['lemon_score'] * 100:.0f} %)")
+    starts = [f.since for f in named if f.since]
+    since = min(starts, default=row["drained_at"] or row["silent_since"])
+    return NowNode(
+        cluster=row["cluster"],
+        node=row["node"],
+        state=row["state"],
+        since=since,
+        causes=causes,
+        jobs=[_running(job, owners.get(job)) for job in row["jobs"] or ()],
+        next_step=_next_step(row, faults),
+        drain_reason=row["drain_reason"] or "",
+        lemon=row["lemon_verdict"],
+    )
+
+
+def _running(job_id: int, owner: Mapping[str, Any] | None) -> dict[str, Any]:
+    known = owner or {"user": "", "name": ""}
+    return {"job_id": job_id, "user": known["user"], "name": known["name"]}
+
+
+def _next_step(row: Mapping[str, Any], faults: Mapping[str, Any]) -> str:
+    name = row["node"]
+    grave = [
+        (key, fault)
+        for key, fault in sorted(faults.items())
+        if isinstance(fault, Mapping) and fault.get("severity") in ("high", "low")
+    ]
+    for key, fault in grave:
+        try:
+            return repaired.next_step(name, key, fault)
+        except (errors.ProbingError, KeyError, ValueError, TypeError):
+            continue  # a node's own words may be none that we know
+    if row["state"] == "silent":
+        return "Look whether the node is up; start its agent there (systemctl start probing-agent)."
+    if row["drained"]:
+        return f"Nothing fails there now: repair is to be confirmed with probing-ctl set-healthy {name}."
+    if row["failing"]:
+        return "Look at its failing checks on the node's page."
+    return "Keep large jobs away; look at its failures on the node's page."
+
+
+def _budget(service: context.Context) -> Budget | None:
+    """What the policy has taken of what it may, as its own ledger counts."""
+    policy = service.config.policy
+    nodes = SLURM.now(service)
+    at = service.clock.now()
+    since = at - timedelta(seconds=policy.budget_window_s)
+    drains: Sequence[Any] = service.store.drains(since=since)
+    taken = budget.taken_nodes(view.View(now=at, nodes=nodes, drains=tuple(drains)), policy)
+    share = max(int(policy.budget_frac * len(nodes) + 1e-9), 1) if nodes and policy.budget_frac > 0 else 0
+    return Budget(
+        taken=len(taken),
+        limit=min(share, policy.budget_nodes) if nodes else None,
+        window_s=policy.budget_window_s,
+        observe_only=policy.observe_only,
+    )

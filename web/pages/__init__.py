@@ -1,0 +1,1 @@
+"""The same handlers as pages."""

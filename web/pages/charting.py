@@ -1,0 +1,113 @@
+"""Small drawings of the pages: a node's timeline, a question's rows, a tree of stacks in lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from markupsafe import Markup
+
+from probing_cluster.reports import fleet_page
+from probing_cluster.reports.charts import charts, svg
+from probing_cluster.web import documents
+
+WIDTH, LANE = 960.0, 26.0
+LEFT = 110.0
+LANES = ("faults", "checks", "jobs", "decisions", "notes")
+MOST_ROWS = 40
+MOST_LINES = 200
+MOST_WORST = 20
+
+
+def _lane(what: str) -> str:
+    first = what.split(" ", 1)[0]
+    if first == "event":
+        return "faults"
+    if first == "check":
+        return "checks"
+    if first == "attempt":
+        return "jobs"
+    return "decisions" if first in ("drain", "requeue", "resume", "refuse") else "notes"
+
+
+def node_timeline(node: str, moments: Sequence[documents.Moment], since: datetime, until: datetime) -> Markup:
+    """A lane for each kind of thing, a mark for each; the table below says all of it in words."""
+    length = max((until - since).total_seconds(), 1.0)
+
+    def x(at: datetime) -> float:
+        share = (at - since).total_seconds() / length
+        return LEFT + min(max(share, 0.0), 1.0) * (WIDTH - LEFT - 10)
+
+    drawn = []
+    for number, lane in enumerate(LANES):
+        y = 14 + number * LANE
+        drawn.append(svg.element("text", text=lane, x=4, y=y + 4, **{"class": "name"}))
+        drawn.append(svg.element("line", x1=LEFT, x2=WIDTH - 10, y1=y, y2=y, **{"class": "grid"}))
+    for moment in moments:
+        y = 14 + LANES.index(_lane(moment.what)) * LANE
+        kind = moment.severity if moment.severity in ("high", "low", "info") else "none"
+        words = f"{moment.at:%Y-%m-%d %H:%M:%S}Z {moment.what}: {moment.message[:160]}"
+        drawn.append(
+            svg.titled(
+                words,
+                svg.element("circle", cx=x(moment.at), cy=y, r=5, **{"class": f"event {kind}"}),
+            )
+        )
+    bottom = 14 + len(LANES) * LANE
+    for number in range(5):
+        at = since + (until - since) * number / 4
+        anchor = "start" if number == 0 else "end" if number == 4 else "middle"
+        label = svg.element(
+            "text", text=f"{at:%m-%d %H:%M}Z", x=x(at), y=bottom, **{"text-anchor": anchor, "class": "tick"}
+        )
+        drawn.append(label)
+    title = (
+        f"Timeline of {node}: {len(moments)} things from {since:%Y-%m-%d %H:%M}Z to {until:%Y-%m-%d %H:%M}Z"
+    )
+    options = {
+        "class": "timeline",
+        "viewBox": f"0 0 {WIDTH:g} {bottom + 8:g}",
+        "role": "img",
+        "aria-label": title,
+    }
+    return Markup(svg.element("svg", *drawn, **options))  # noqa: S704 - svg escapes its own values
+
+
+def of_rows(rows: documents.Rows) -> Markup | str:
+    """Bars of the first number over the first word, where rows have both."""
+    if not rows.rows or len(rows.heads) < 2:
+        return ""
+    first = rows.rows[0]
+    number = next(
+        (n for n, v in enumerate(first) if isinstance(v, int | float) and not isinstance(v, bool)), None
+    )
+    word = next((n for n in range(len(first)) if n != number), None)
+    if number is None or word is None:
+        return ""
+    given = [
+        charts.Row(label=str(row[word])[:40], values=(float(row[number]),))
+        for row in rows.rows[:MOST_ROWS]
+        if isinstance(row[number], int | float) and row[number] >= 0
+    ]
+    if not given:
+        return ""
+    title = f"{rows.heads[number]} by {rows.heads[word]}"
+    drawn = charts.bars("rows", title, (rows.heads[number],), given, fleet_page.number)
+    return Markup(drawn)  # noqa: S704 - the chart escapes its own values
+
+
+def tree_lines(tree: Mapping[str, Any], depth: int = 0) -> list[tuple[int, str, str]]:
+    """A merged tree of stacks as (depth, ranks, function) lines, at most MOST_LINES."""
+    ranks = str(tree.get("ranks", ""))
+    found = [(depth + n, ranks if n == 0 else "", str(f)) for n, f in enumerate(tree.get("frames", ()))]
+    for fork in tree.get("forks", ()):
+        if len(found) >= MOST_LINES:
+            break
+        found += tree_lines(fork, depth + len(tree.get("frames", ())))
+    return found[:MOST_LINES]
+
+
+def worst(ranks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The ranks that stand still for longest, for those who do not see the picture."""
+    return sorted(ranks, key=lambda r: -float(r.get("step_age_s") or 0.0))[:MOST_WORST]

@@ -1,0 +1,85 @@
+"use strict";
+// One stream for all tabs of a browser: HTTP/1.1 has six connections, and the seventh tab would not load.
+const LOST_MS = 12000;
+const spans = [[60, 1, "s"], [3600, 60, "min"], [86400, 3600, "h"], [Infinity, 86400, "d"]];
+const age = at => {
+  const s = Math.max(0, (Date.now() - at) / 1000);
+  const [, size, unit] = spans.find(([until]) => s < until);
+  return `${Math.floor(s / size)} ${unit} ago`;
+};
+const stamp = at => new Date(at).toISOString().slice(0, 19).replace("T", " ") + "Z";
+const ages = () => {
+  for (const e of document.querySelectorAll("time[data-age]")) e.textContent = age(Date.parse(e.dateTime));
+};
+ages();
+setInterval(ages, 5000);
+
+const live = document.querySelector("[data-live]");
+if (live) {
+  const url = live.dataset.live, words = live.querySelector("[data-words]");
+  let heard = Date.now(), asOf = live.querySelector("time")?.dateTime;
+  const say = (state, text) => {
+    live.dataset.state = state;
+    if (words.textContent !== text) words.textContent = text;
+  };
+  const show = ({ name, data }) => {
+    heard = Date.now();
+    if (name === "stale") return say("stale", `not live: ${data.why}`);
+    if (name === "ended") return say("stale", "logged out: load the page again");
+    asOf = data.at;
+    const target = document.getElementById("now");
+    if (name === "now" && data.html !== undefined && target) {
+      const focused = document.activeElement?.closest?.("#now a")?.getAttribute("href");
+      target.innerHTML = data.html;
+      if (focused) target.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
+      ages();
+    }
+    say(data.fresh === false ? "stale" : "live", data.fresh === false ? `not the present: ${data.why}` : `live, ${stamp(asOf)}`);
+  };
+  setInterval(() => {
+    if (Date.now() - heard > LOST_MS) say("stale", `not live since ${stamp(heard)}; this is what was known at ${stamp(asOf)}`);
+  }, 1000);
+  const listen = tell => new Promise(() => {
+    const source = new EventSource(url);
+    for (const name of ["now", "beat", "stale", "ended"])
+      source.addEventListener(name, e => tell({ name, data: JSON.parse(e.data) }));
+    source.addEventListener("ended", () => source.close());
+  });
+  if (navigator.locks && window.BroadcastChannel) {
+    const channel = new BroadcastChannel(url);
+    let last = null;
+    const tell = m => { if (m.name === "now") last = m; show(m); channel.postMessage(m); };
+    channel.onmessage = e => {
+      if (e.data === "hello") { if (last) channel.postMessage(last); } else show(e.data);
+    };
+    channel.postMessage("hello");
+    navigator.locks.request(url, () => listen(tell));
+  } else {
+    listen(show);
+  }
+}
+
+// The report of a job that runs: asked for again, and only what has changed is put in its place.
+const report = document.querySelector("[data-refresh]");
+if (report) {
+  const light = document.querySelector(".live"), words = light.querySelector("[data-words]");
+  const again = async () => {
+    try {
+      const answer = await fetch(location.href);
+      if (!answer.ok) throw new Error(answer.status);
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("report");
+      if (fresh && fresh.innerHTML !== report.innerHTML && !report.contains(document.activeElement)) {
+        const open = [...report.querySelectorAll("details")].map(d => d.open);
+        report.innerHTML = fresh.innerHTML;
+        report.querySelectorAll("details").forEach((d, n) => { d.open = open[n] ?? d.open; });
+      }
+      light.dataset.state = "live";
+      words.textContent = `live, ${stamp(Date.now())}`;
+      if (!fresh?.hasAttribute("data-refresh")) location.reload();
+    } catch {
+      if (light.dataset.state !== "stale") words.textContent = `not live since ${stamp(Date.now())}`;
+      light.dataset.state = "stale";
+    }
+  };
+  setInterval(again, 5000);
+}

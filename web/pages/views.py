@@ -1,0 +1,214 @@
+"""The pages: each asks the API's own handlers and shows what they answer."""
+
+from __future__ import annotations
+
+import secrets
+import urllib.parse
+import uuid
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from probing_cluster.control_plane.cli import fleet_commands
+from probing_cluster.core import errors
+from probing_cluster.lemon import nightly
+from probing_cluster.reports import fleet_page, job_ref, model, page
+from probing_cluster.reports.lemon import lemon_view
+from probing_cluster.web import documents
+from probing_cluster.web import site as web_site
+from probing_cluster.web.api import console, endpoints, operation, read_fleet, read_jobs, read_nodes, register
+from probing_cluster.web.live import broadcast, now
+from probing_cluster.web.pages import charting, render
+
+ACTS = {op.name: op for op in register.OPERATIONS if op.acts}
+FIGURES_SHOWN = (
+    "state-breakdown",
+    "failure-rates",
+    "failures-over-time",
+    "mttf-by-size",
+    "goodput-loss",
+    "run-ettr",
+)
+EXAMPLES = (
+    ("Why jobs died today", "select cause, domain, count(*) as n from failures_24h group by 1, 2 order by 3 desc"),
+    ("My latest jobs", "select job_id, name, state, cause, summary from attempt_verdicts order by start_at desc limit 20"),
+    ("Nodes with a fault", "select node, state, n_faults, drain_reason from node_now where state <> 'ok'"),
+    ("Failures by day", "select day, sum(n_attempts) as attempts from causes_daily where day > now() - interval '30 days' group by 1 order by 1"),
+)  # fmt: skip
+
+
+def ask(
+    request: Request, query: Any = None, path: Mapping[str, str] | None = None, body: Any = None
+) -> operation.Ask:
+    """The request as the API's handlers get it."""
+    given = request.path_params if path is None else path
+    return operation.Ask(
+        site=request.state.site, viewer=request.state.viewer, path=given, query=query, body=body
+    )
+
+
+def query_of(request: Request, kind: type[Any]) -> Any:
+    """The address's parameters as an operation's; empty fields of a form are none. Raises UsageError."""
+    given = {k: v for k, v in request.query_params.items() if v != "" and k in kind.__struct_fields__}
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as exc:
+        raise errors.UsageError(str(exc)) from exc
+
+
+def now_page(request: Request) -> Response:
+    """What is bad now."""
+    site: web_site.Site = request.state.site
+    live: broadcast.Broadcast = request.app.state.broadcast
+    part = now.of(request.state.viewer, live.now())
+    running = read_jobs.jobs(ask(request, read_jobs.Jobs(running=True, limit=20))).items
+    return render.html(
+        request, "now.html.j2", picture=part, running=running, at=part.at, title="Now", site=site
+    )
+
+
+def jobs_page(request: Request) -> Response:
+    """Attempts with their verdicts."""
+    q = query_of(request, read_jobs.Jobs)
+    found = read_jobs.jobs(ask(request, q))
+    return render.html(
+        request, "jobs.html.j2", found=found, q=q, title="Jobs", more=_next(request, found.next)
+    )
+
+
+def _next(request: Request, cursor: str | None) -> str:
+    return "" if cursor is None else str(request.url.include_query_params(cursor=cursor).query)
+
+
+def job_page(request: Request) -> Response:
+    """The report as it exists, with the ranks of a job that runs."""
+    asked = ask(request)
+    ref = job_ref.parse(asked.path["job"])
+    rows = read_jobs.stored(asked)
+    if model.is_overview(ref, rows):
+        return render.html(request, "array.html.j2", ref=str(ref), rows=rows, title=f"Job {ref}")
+    report = model.build(ref, rows, now=asked.site.service.clock.now())
+    gang = read_jobs.ranks(asked) if report.end_at is None else None
+    stack = read_jobs.stacks(asked) if gang and gang["ranks"] else None
+    lines = charting.tree_lines(stack["tree"]) if stack else []
+    return render.html(
+        request, "job_page.html.j2", **page.parts_of(report), gang=gang, stack=stack, lines=lines,
+        worst=charting.worst(gang["ranks"]) if gang else [], title=f"Job {report.title}", done=request.query_params.get("done", "")[:300], request_key=secrets.token_hex(16),
+    )  # fmt: skip
+
+
+def nodes_page(request: Request) -> Response:
+    """Nodes as they are now."""
+    q = query_of(request, read_nodes.Nodes)
+    found = read_nodes.nodes(ask(request, q))
+    return render.html(
+        request, "nodes.html.j2", found=found, q=q, title="Nodes", more=_next(request, found.next)
+    )
+
+
+def node_page(request: Request) -> Response:
+    """One node: what it says now, and everything that happened on it."""
+    asked = ask(request)
+    found = read_nodes.node(asked)
+    span = request.query_params.get("span", "7d")
+    days = read_fleet.SPANS.get(span, 7)
+    at = asked.site.service.clock.now()
+    when = read_nodes.Span(since=at - timedelta(days=days), until=at + timedelta(minutes=5))
+    moments = read_nodes.timeline(ask(request, when))
+    return render.html(
+        request, "node.html.j2", node=found, moments=moments, span=f"{days}d", spans=list(read_fleet.SPANS),
+        drawing=charting.node_timeline(found.node, moments, at - timedelta(days=days), at), title=found.node,
+        request_key=secrets.token_hex(16), done=request.query_params.get("done", "")[:300],
+    )  # fmt: skip
+
+
+def fleet(request: Request) -> Response:
+    """The fleet's figures, as the page that `probing-ctl fleet --html` writes."""
+    q = query_of(request, read_fleet.Span)
+    names = list(fleet_commands.FIGURES) if request.query_params.get("all") else list(FIGURES_SHOWN)
+    figures = {name: read_fleet.computed(request.state.site, name, q) for name in names}
+    parts = fleet_page.parts_of(figures, fleet_commands.FIGURES)
+    partitions = sorted({p for n in now.SLURM.now(request.state.site.service).values() for p in n.partitions})
+    return render.html(
+        request, "fleet_page.html.j2", **parts, q=q, spans=list(read_fleet.SPANS), partitions=partitions,
+        whole=len(names) > len(FIGURES_SHOWN), title="Fleet",
+    )  # fmt: skip
+
+
+def lemons(request: Request) -> Response:
+    """Lemons and suspects of the latest scored night."""
+    service = request.state.site.service
+    try:
+        night = nightly.load(service.store, service.config)
+    except errors.NotFound as exc:
+        return render.html(request, "lemons.html.j2", view=None, why=str(exc), title="Lemons")
+    drains = service.store.drains(open_only=True)
+    url = f"{request.state.site.base}/jobs/{{job_id}}"
+    return render.html(
+        request,
+        "lemons.html.j2",
+        view=lemon_view.of(night, drains=drains, report_url=url),
+        why="",
+        title="Lemons",
+    )
+
+
+def search(request: Request) -> Response:
+    """Jobs, nodes, users, GPUs and Xids by name."""
+    word = request.query_params.get("q", "").strip()[:80]
+    found = read_fleet.search(ask(request, read_fleet.Search(q=word))) if word else []
+    if len(found) == 1:
+        return RedirectResponse(request.state.site.prefix + found[0].path, 303)
+    return render.html(request, "search.html.j2", word=word, found=found, title="Search")
+
+
+def sql(request: Request, form: FormData | None) -> Response:
+    """The console: one question, and its rows as table, chart, CSV or Parquet."""
+    text = str(form.get("sql", "")) if form else ""
+    if form is None or not text.strip():
+        return render.html(
+            request, "sql.html.j2", sql="", rows=None, why="", chart="", examples=EXAMPLES, title="SQL"
+        )
+    shape = str(form.get("as", "table"))
+    asked = ask(request, body=documents.Question(sql=text, limit=console.MOST if shape != "table" else 500))
+    why, rows = "", None
+    try:
+        if shape in ("csv", "parquet"):
+            raw = console.as_csv(asked) if shape == "csv" else console.as_parquet(asked)
+            return Response(raw.body, media_type=raw.media_type, headers=dict(raw.headers))
+        rows = console.question(asked)
+    except (errors.UsageError, errors.NotPermitted) as exc:
+        why = str(exc)
+    chart = charting.of_rows(rows) if rows else ""
+    return render.html(
+        request, "sql.html.j2", status=200 if not why else 400, sql=text, rows=rows, why=why, chart=chart,
+        examples=EXAMPLES, title="SQL",
+    )  # fmt: skip
+
+
+def act(request: Request, form: FormData) -> Response:
+    """A form's action: the API's own, done once, and back to the page with what became of it."""
+    op = ACTS.get(request.path_params["act"])
+    if op is None or op.body is None:
+        raise errors.NotFound("there is no such action")
+    endpoints.require(op, request.state.viewer)
+    given = {k: str(v) for k, v in form.items() if k in op.body.__struct_fields__ and v}
+    try:
+        body = msgspec.convert(given, op.body, strict=False)
+    except msgspec.ValidationError as exc:
+        raise errors.UsageError(str(exc)) from exc
+    subject = request.path_params["subject"]
+    asked = ask(request, path={"node": subject, "job": subject}, body=body)
+    key = str(form.get("request_key") or uuid.uuid4().hex)
+    what = f"form {op.name} {subject} {sorted(given.items())}"
+    status, answer = endpoints.once(asked, key, what, lambda: op.handle(asked))
+    words = answer["outcome"] if status == 200 else f"not done: {answer.get('detail') or answer['title']}"
+    folder = "jobs" if op.name == "verdict" else "nodes"
+    target = request.url.replace(path=f"{asked.site.prefix}/{folder}/{subject}", query="").path
+
+    return RedirectResponse(f"{target}?{urllib.parse.urlencode({'done': words[:300]})}", 303)

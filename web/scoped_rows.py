@@ -1,0 +1,101 @@
+"""Rows as one viewer may see them: the database's row policies judge every row by the proof the transaction carries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import psycopg.rows
+import sqlalchemy as sa
+
+from probing_cluster.core import errors, settings
+from probing_cluster.db import engines, roles
+from probing_cluster.db.server import embedded
+
+LOGIN = "probing-web"
+"""The login role where the database is the embedded one."""
+READ_S = 15.0
+"""Longest question of a page or of the API; that of the SQL console is a setting."""
+
+
+class Reader:
+    """Connections of the web's own login, which sees nothing without a proof."""
+
+    def __init__(self, url: str, *, pool_size: int = 8) -> None:
+        self._engine = engines.make(url, pool_size=pool_size, max_overflow=4, pool_timeout=10)
+
+    def rows(self, proof: str, query: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The rows of a query with `%(name)s` filled in; raises UsageError for values Postgres cannot take."""
+        with engines.translated(), self._engine.connect() as connection:
+            raw = _as(connection, proof, READ_S)
+            cursor = raw.cursor(row_factory=psycopg.rows.dict_row)
+            try:
+                return list(cursor.execute(query, given).fetchall())
+            except (psycopg.DataError, OverflowError) as exc:
+                raise errors.UsageError(f"a value does not fit: {engines.first_line(exc)}") from exc
+            except psycopg.errors.QueryCanceled as exc:
+                raise _too_long(READ_S) from exc
+
+    def question(
+        self, proof: str, text: str, *, most: int, deadline_s: float
+    ) -> tuple[list[str], list[Sequence[Any]], bool]:
+        """Heads, rows and whether there are more, of one read-only statement as somebody wrote it."""
+        with engines.translated(), self._engine.connect() as connection:
+            raw = _as(connection, proof, deadline_s)
+            raw.execute("select set_config('search_path', 'ops,probing,public', true)")
+            try:
+                # A cursor takes one statement that gives rows; read-only by the server's word, not by looking at the text.
+                with raw.cursor(name="probing_web") as cursor:
+                    cursor.execute(text)
+                    rows = cursor.fetchmany(most + 1)
+                    heads = [column.name for column in cursor.description or ()]
+            except psycopg.errors.QueryCanceled as exc:
+                raise _too_long(deadline_s) from exc
+            except psycopg.errors.ReadOnlySqlTransaction as exc:
+                raise errors.NotPermitted(f"only questions are answered: {engines.first_line(exc)}") from exc
+            except psycopg.errors.InsufficientPrivilege as exc:
+                raise errors.NotPermitted(f"the database says: {engines.first_line(exc)}") from exc
+            except (psycopg.ProgrammingError, psycopg.DataError, psycopg.NotSupportedError) as exc:
+                raise errors.UsageError(f"{engines.first_line(exc)}; one SELECT is answered") from exc
+            return heads, rows[:most], len(rows) > most
+
+    def close(self) -> None:
+        """Gives the connections back."""
+        self._engine.dispose()
+
+
+def _as(connection: sa.Connection, proof: str, deadline_s: float) -> Any:
+    """The driver's connection, in a transaction that sees what the proof gives, for so long at most."""
+    raw = connection.connection.driver_connection
+    assert raw is not None
+    raw.execute(
+        "select set_config('probing.web_proof', %s, true), set_config('statement_timeout', %s, true),"
+        " set_config('TimeZone', 'UTC', true), set_config('transaction_read_only', 'on', true),"
+        " set_config('search_path', 'ops,probing', true)",
+        [proof, f"{int(deadline_s * 1000)}"],
+    )
+    return raw
+
+
+def _too_long(deadline_s: float) -> errors.ProbingError:
+    return errors.UsageError(f"no answer within {deadline_s:g} s; ask for a shorter span or for less")
+
+
+def login_url(config: settings.Settings, owner_url: str) -> str:
+    """The URL by which the web reads; made here for the embedded server, a setting elsewhere. Raises SettingsError."""
+    if config.web.database_url:
+        return config.web.database_url
+    if config.database.url:
+        raise errors.SettingsError(
+            "[web] database_url is needed where [database] url names a server: a login made with "
+            "`probing-ctl db add-login NAME reader --scope web=*`"
+        )
+    return made_login(owner_url, embedded.url(Path(config.database.directory), user=LOGIN))
+
+
+def made_login(owner_url: str, url: str) -> str:
+    """Makes the web's login in the embedded server and gives its URL back."""
+    roles.add_login(owner_url, LOGIN, "probing_reader", scopes=[("web", "*")])
+    return url

@@ -1,0 +1,16 @@
+-- Attempts by job id, user, name or run, latest first, of those that the viewer may see.
+-- Inputs   everything, viewer, accounts; job_id: null where the word is no number; word.
+SELECT DISTINCT ON (f.job_id) f.job_id, f."user", f.name, f.state, f.cause
+FROM (
+    (SELECT a.job_id, a.user_name AS "user", a.name, a.state, a.cause, a.account, a.start_at FROM ops.attempt_verdicts a
+     WHERE a.job_id = %(job_id)s::bigint ORDER BY a.submit_at DESC LIMIT 5)
+    UNION ALL
+    (SELECT a.job_id, a.user_name, a.name, a.state, a.cause, a.account, a.start_at FROM ops.attempt_verdicts a
+     WHERE a.user_name = %(word)s AND a.end_at IS NOT NULL ORDER BY a.end_at DESC LIMIT 10)
+    UNION ALL
+    (SELECT a.job_id, a.user_name, a.name, a.state, a.cause, a.account, a.start_at FROM ops.attempt_verdicts a
+     WHERE a.run_key = %(word)s LIMIT 10)
+) f
+WHERE %(everything)s OR f."user" = %(viewer)s OR f.account = ANY (%(accounts)s::text[])
+ORDER BY f.job_id DESC, f.start_at DESC NULLS LAST
+LIMIT 20

@@ -1,0 +1,92 @@
+"""`probing-ctl web serve|login|token|tokens|revoke|client`: pages and API, and one's own keys to them."""
+
+from __future__ import annotations
+
+import argparse
+
+from probing_cluster.control_plane.cli import commands
+from probing_cluster.core import settings
+
+
+def register(register: commands.Commands) -> None:
+    """Adds the group `web`."""
+    group = register.group("web", "pages and API: what is bad now, and why")
+    group.add("serve", _serve, "serve pages and API until SIGTERM")
+    made = group.add("login", _login, "print a one-time link that logs you in; good for two minutes")
+    made.add_argument("--url-only", action="store_true", help="print the link and nothing else")
+    made.add_argument("--page", metavar="PATH", default="/", help="where to go then, such as /jobs/4242")
+    made = group.add("token", _token, "print a new token for a program of yours")
+    made.add_argument(
+        "--label", required=True, metavar="NAME", help="what it is for; by it the token is revoked"
+    )
+    made.add_argument(
+        "--days", type=float, default=90.0, metavar="N", help="how long it is good (default 90)"
+    )
+    made.add_argument("--act", action="store_true", help="it may act, where you may; without, it only reads")
+    group.add("tokens", _tokens, "list your tokens, as root everybody's")
+    made = group.add("revoke", _revoke, "take a token of yours away, or with --everything every login too")
+    made.add_argument("label", nargs="?", default="", metavar="NAME", help="the token's label")
+    made.add_argument("--everything", action="store_true", help="all tokens, links and sessions")
+    made.add_argument("--user", metavar="NAME", help="as root: of this user")
+    group.add("client", _client, "print a Python client of the API, standard library only")
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from probing_cluster.web import serve
+
+    return serve.main(settings.load(args.config))
+
+
+def _login(args: argparse.Namespace) -> int:
+    from probing_cluster.reports import web_link
+
+    found = web_link.ask(settings.load(args.config), args.page)
+    print(
+        found.url
+        if args.url_only
+        else f"{found.url}\n\nOpen it in a browser within {found.lasts_s:.0f} s; it works once, for {found.user}."
+    )
+    return 0
+
+
+def _token(args: argparse.Namespace) -> int:
+    from probing_cluster.reports import door
+
+    found = door.web(settings.load(args.config), "web_token", label=args.label, days=args.days, act=args.act)
+    print(found["token"])
+    return 0
+
+
+def _tokens(args: argparse.Namespace) -> int:
+    from probing_cluster.control_plane.terminal import table
+    from probing_cluster.reports import door
+
+    rows = door.web(settings.load(args.config), "web_tokens")["tokens"]
+    heads = ("user", "label", "may", "made_at", "expires_at")
+    if rows:
+        print(table.render([h.upper() for h in heads], [[row[h] for h in heads] for row in rows]))
+    else:
+        print("no token")
+    return 0
+
+
+def _revoke(args: argparse.Namespace) -> int:
+    from probing_cluster.core import errors
+    from probing_cluster.reports import door
+
+    if bool(args.label) == args.everything:
+        raise errors.UsageError("name a token, or say --everything")
+    given = {"user": args.user} if args.user else {}
+    found = door.web(settings.load(args.config), "web_revoke", label=args.label, **given)
+    if not found["revoked"]:
+        raise errors.NotFound(f"{found['user']} has no such key")
+    print(f"{found['revoked']} keys of {found['user']} taken away")
+    return 0
+
+
+def _client(args: argparse.Namespace) -> int:
+    del args
+    from probing_cluster.web.api import openapi, register
+
+    print(openapi.client(register.OPERATIONS), end="")
+    return 0
