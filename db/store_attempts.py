@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -210,6 +210,39 @@ class AttemptRows(store_base.StoreBase):
         query = sa.select(tables.run_account).order_by(r.end_at)
         query = query.where(r.end_at >= since) if since is not None else query
         return self._select(records.RunAccount, query.where(r.end_at < until) if until is not None else query)
+
+    def ettr_by_size(
+        self,
+        since: datetime,
+        until: datetime,
+        least_s: float,
+        partition: str | None = None,
+        users: Sequence[str] | None = None,
+    ) -> list[Mapping[str, Any]]:
+        """ETTR of runs that ended in a span and trained for `least_s` or more, by GPUs rounded up to a power of two.
+
+        n_gpus, n_runs, measured (mean), deviation (of a run), expected (mean); a partition keeps runs with an attempt in it.
+        """
+        given = {"since": since, "until": until, "least_s": least_s, "partition": partition, "users": users}
+        with engines.translated(), self.engine.connect() as connection:
+            found = connection.execute(sa.text(_ETTR_BY_SIZE), given).mappings().fetchall()
+        return [dict(row) for row in found]
+
+
+_ETTR_BY_SIZE = """
+SELECT CAST(power(2, ceil(log(2, r.n_gpus) - 1e-9)) AS bigint) AS n_gpus, count(*) AS n_runs, avg(r.ettr_measured) AS measured,
+       stddev_samp(r.ettr_measured) AS deviation, avg(r.ettr_expected) AS expected
+FROM probing.run_account r
+WHERE r.end_at >= :since AND r.end_at < :until AND r.n_gpus > 0 AND r.ettr_measured IS NOT NULL
+  AND r.productive_s + r.lost_to_replay_s >= :least_s
+  AND (CAST(:users AS text[]) IS NULL OR r."user" = ANY(CAST(:users AS text[])))
+  AND (CAST(:partition AS text) IS NULL OR EXISTS (
+      SELECT FROM probing.job_attempt a
+      WHERE a.run_key = r.run_key AND a."user" = r."user" AND a.cluster = r.cluster AND a.partition = :partition
+  ))
+GROUP BY 1
+ORDER BY 1
+"""
 
 
 def merge_attempts(source: sa.Select[Any] | None = None) -> pg.Insert:

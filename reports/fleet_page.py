@@ -258,10 +258,45 @@ def _ettr(name: str, title: str, figure: Figure) -> Drawn:
 def _expected(name: str, title: str, figure: Figure) -> Drawn:
     series = ("as configured", "at the best checkpoint interval")
     rows = [
-        charts.Row(label=_gpus(s["n_gpus"]), values=(s["renewal"], s["renewal_at_best"]))
+        charts.Row(label=_gpus(s["n_gpus"]), values=(s["renewal"], s["renewal_at_best"] or 0.0))
         for s in figure["sizes"]
     ]
     return charts.bars(name, title, series, rows, percent, stacked=False), series
+
+
+def _by_size(name: str, title: str, figure: Figure) -> Drawn:
+    series = ("measured", "expected")
+    rows = [
+        charts.Row(label=_gpus(s["n_gpus"]), values=(s["measured"], s["expected"] or 0.0))
+        for s in figure["sizes"]
+    ]
+    return charts.bars(name, title, series, rows, percent, stacked=False), series
+
+
+def _grid(name: str, title: str, figure: Figure) -> Drawn:
+    """A group of bars for each restart time and interval: one bar per failure rate."""
+    factors = sorted({c["rate_factor"] for c in figure["cells"]})
+    series = tuple(f"failure rate x {f:g}" for f in factors)
+    value = {(c["restart_s"], c["interval_s"], c["rate_factor"]): c["ettr"] for c in figure["cells"]}
+    rows = [
+        charts.Row(
+            label=f"every {every / 60:g} min, restart {restart / 60:g} min",
+            values=tuple(value[restart, every, f] for f in factors),
+        )
+        for restart, every in sorted({key[:2] for key in value})
+    ]
+    return charts.bars(name, title, series, rows, percent, stacked=False), series
+
+
+def _coverage(name: str, title: str, figure: Figure) -> Drawn:
+    series = ("seen by a check", "by other sources of the node", "by no source of the node")
+    rows = [
+        charts.Row(
+            label=c["cause"], values=(c["n_by_check"], c["n_by_node"] - c["n_by_check"], c["n_without"])
+        )
+        for c in figure["causes"]
+    ]
+    return charts.bars(name, title, series, rows, number), series
 
 
 def _what_if(name: str, title: str, figure: Figure) -> Drawn:
@@ -282,5 +317,8 @@ _DRAWN: Mapping[str, Callable[[str, str, Figure], Drawn]] = {
     "goodput-loss": _losses,
     "run-ettr": _ettr,
     "expected-ettr": _expected,
+    "ettr-by-size": _by_size,
+    "ettr-grid": _grid,
+    "check-coverage": _coverage,
     "what-if": _what_if,
 }

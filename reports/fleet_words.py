@@ -181,10 +181,37 @@ def _expected(figure: Figure) -> list[str]:
     )
     best = (
         f", at best with a checkpoint every {phrase.span(last['best_interval_s'])}"
-        if last["best_interval_s"] >= 1
-        else ""
+        if last["best_interval_s"] is not None
+        else "; the best checkpoint interval is not known without what one takes to write (--set write_s=…)"
     )
     return [f"Expected ETTR of {_gpus(last['n_gpus'])}: {_share(last['renewal'])}{best} (by {source})."]
+
+
+def _by_size(figure: Figure) -> list[str]:
+    if not figure["sizes"]:
+        return [f"No run has trained for {figure['least_hours']:g} h yet."]
+    last = figure["sizes"][-1]
+    expected = "" if last["expected"] is None else f", {_share(last['expected'])} expected"
+    return [
+        f"ETTR of {_jobs(last['n_runs'], 'run')} of up to {_gpus(last['n_gpus'])}: {_share(last['measured'])} measured{expected}."
+    ]
+
+
+def _grid(figure: Figure) -> list[str]:
+    low, high = (f(c["ettr"] for c in figure["cells"]) for f in (min, max))
+    return [
+        f"For {_gpus(figure['n_gpus'])} ETTR lies between {_share(low)} and {_share(high)} over the settings of the grid."
+    ]
+
+
+def _coverage(figure: Figure) -> list[str]:
+    n, seen = (sum(c[k] for c in figure["causes"]) for k in ("n_attempts", "n_by_check"))
+    words = [f"A check saw {seen} of {n} attempts that infrastructure ended."] if n else []
+    if figure["good_with_failed_check_frac"] is not None:
+        words.append(
+            f"{_share(figure['good_with_failed_check_frac'])} of good jobs ran beside a failed check."
+        )
+    return words
 
 
 def _what_if(figure: Figure) -> list[str]:
@@ -230,6 +257,9 @@ _SAYS: Mapping[str, Callable[[Figure], list[str]]] = {
     "goodput-loss": _goodput,
     "run-ettr": _ettr,
     "expected-ettr": _expected,
+    "ettr-by-size": _by_size,
+    "ettr-grid": _grid,
+    "check-coverage": _coverage,
     "what-if": _what_if,
     "cooccurrence": _together,
     "requeue-storms": _storms,

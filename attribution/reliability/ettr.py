@@ -102,13 +102,16 @@ def best_interval_young_s(model: Model) -> float:
     return math.sqrt(2.0 * model.write_s / rate) if rate else math.inf
 
 
-def best_interval_s(model: Model) -> float:
-    """The interval that maximises the renewal form exactly, seconds (Lambert W); infinite without failures."""
+def best_interval_s(model: Model) -> float | None:
+    """The interval that maximises the renewal form exactly, seconds (Lambert W); infinite without failures.
+
+    None where writing a checkpoint is said to cost nothing: no interval is too short then, and no real one costs nothing.
+    """
     rate = model.rate_per_s
     if rate == 0:
         return math.inf
     if model.write_s == 0:
-        return 0.0
+        return None
     from scipy import special  # its import costs the service 20 MB that it does not need
 
     return float((1.0 + special.lambertw(-math.exp(-1.0 - rate * model.write_s)).real) / rate)

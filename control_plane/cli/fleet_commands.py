@@ -27,7 +27,10 @@ FIGURES = {
     "goodput-loss": "GPU-hours lost by size, first and second order",
     "run-ettr": "effective training time ratio of every run",
     "expected-ettr": "what the models expect by size, and the best checkpoint interval",
+    "ettr-by-size": "measured against expected ETTR by size, of runs of a day and more",
+    "ettr-grid": "expected ETTR over failure rate, checkpoint interval and restart time",
     "what-if": "fewer failures, other checkpoints, faster restarts",
+    "check-coverage": "failures no check saw, and good jobs beside a failed check",
     "cooccurrence": "which faults come together",
     "requeue-storms": "jobs that failed again and again, and what they preempted",
 }

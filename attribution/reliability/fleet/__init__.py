@@ -1,6 +1,8 @@
 """The figures of a cluster: `fleet.<figure>(source, since, until, partition=None, users=None, …)`."""
 
 from probing_cluster.attribution.reliability.fleet.composition import job_sizes, state_breakdown
+from probing_cluster.attribution.reliability.fleet.coverage import check_coverage
+from probing_cluster.attribution.reliability.fleet.expectations import ettr_by_size, ettr_grid
 from probing_cluster.attribution.reliability.fleet.losses import cooccurrence, goodput_loss, requeue_storms
 from probing_cluster.attribution.reliability.fleet.rates import (
     failure_rates,
@@ -11,7 +13,10 @@ from probing_cluster.attribution.reliability.fleet.rates import (
 from probing_cluster.attribution.reliability.fleet.runs import expected_ettr, run_ettr, what_if
 
 __all__ = [
+    "check_coverage",
     "cooccurrence",
+    "ettr_by_size",
+    "ettr_grid",
     "expected_ettr",
     "failure_rates",
     "failures_over_time",

@@ -81,9 +81,9 @@ class SizeEttr:
     linear_v2: float
     renewal: float
     simulated: float | None
-    best_interval_s: float
-    """Checkpoint interval that maximises the renewal form; 0 where writing costs nothing."""
-    renewal_at_best: float
+    best_interval_s: float | None
+    """Checkpoint interval that maximises the renewal form; None where what writing costs is not known."""
+    renewal_at_best: float | None
     mttf_h: float
 
 
@@ -135,11 +135,7 @@ def _model(n_nodes: float, rate: float, given: run_account.Assumptions, queue_s:
 
 def _size(n_gpus: int, model: ettr.Model, simulate: bool) -> SizeEttr:
     best_s = ettr.best_interval_s(model)
-    at_best = (
-        ettr.renewal(replace(model, interval_s=best_s))
-        if best_s
-        else ettr.renewal(replace(model, interval_s=1.0))
-    )
+    at_best = None if best_s is None else ettr.renewal(replace(model, interval_s=best_s))
     return SizeEttr(
         n_gpus=n_gpus,
         linear_v1=ettr.linear_v1(model),

@@ -1,0 +1,55 @@
+"""How much the checks see: failures that none of them saw, and good jobs beside a failed one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from probing_cluster.attribution.reliability.fleet import base
+
+
+@dataclass(frozen=True, kw_only=True)
+class CauseCoverage:
+    """Attempts that infrastructure ended for one cause, by who saw it."""
+
+    cause: str
+    n_attempts: int
+    n_by_check: int
+    """A failed check is among the evidence."""
+    n_by_node: int
+    """Any source of the node itself is: a check, the kernel, a counter."""
+    n_without: int
+    """No source of the node is: the job's own side or Slurm alone says so."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckCoverage(base.Figure):
+    """Who saw the failures that infrastructure caused, and how often a check fails beside a job that ends well."""
+
+    causes: tuple[CauseCoverage, ...]
+    n_good: int
+    """Completed attempts."""
+    n_good_with_failed_check: int
+    """Of these, those with a failed check on one of their nodes while they ran."""
+    good_with_failed_check_frac: float | None
+
+
+def check_coverage(
+    source: base.Given,
+    since: datetime,
+    until: datetime,
+    partition: str | None = None,
+    users: Iterable[str] | None = None,
+) -> CheckCoverage:
+    """Failures no check saw, and the share of good jobs that saw a failed check (under 1 % in the paper)."""
+    span = base.Span(source, since, until, partition, users)
+    span.with_events()
+    good = span.one("fleet_good_jobs")
+    return CheckCoverage(
+        **span.about,
+        causes=tuple(CauseCoverage(**row) for row in span.rows("fleet_coverage")),
+        n_good=good["n_good"],
+        n_good_with_failed_check=good["n_checked_bad"],
+        good_with_failed_check_frac=good["n_checked_bad"] / good["n_good"] if good["n_good"] else None,
+    )

@@ -1,0 +1,142 @@
+"""Measured against expected ETTR by size, and a grid of what would have to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from probing_cluster.attribution.reliability import ettr, run_account
+from probing_cluster.attribution.reliability.fleet import base, rates
+from probing_cluster.db import store
+
+LEAST_HOURS = 24.0
+"""Runs that trained for less are left out, as in the paper."""
+RATE_FACTORS = (0.25, 0.5, 1.0, 2.0)
+INTERVALS_S = (300.0, 900.0, 1800.0, 3600.0, 7200.0)
+RESTARTS_S = (60.0, 300.0, 1200.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeComparison:
+    """Runs of more than half of and up to `n_gpus` GPUs."""
+
+    n_gpus: int
+    n_runs: int
+    measured: float
+    """Mean ETTR of the runs, 0..1."""
+    low: float | None
+    """Lower end of the mean's 95 % interval; None for one run."""
+    high: float | None
+    expected: float | None
+    """Mean of what the model expects of the same runs; None where nothing is expected of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EttrBySize(base.Figure):
+    """ETTR by size, measured and expected, of runs that trained for `least_hours` or more."""
+
+    least_hours: float
+    sizes: tuple[SizeComparison, ...]
+
+
+def ettr_by_size(
+    source: store.Store,
+    since: datetime,
+    until: datetime,
+    partition: str | None = None,
+    users: Iterable[str] | None = None,
+    *,
+    least_hours: float = LEAST_HOURS,
+) -> EttrBySize:
+    """Measured against expected ETTR by size (Figure 9 of the paper), from the stored accounts."""
+    wanted = tuple(sorted(users)) if users is not None else None
+    rows = source.ettr_by_size(since, until, least_hours * 3600, partition, wanted)
+    return EttrBySize(
+        since=since,
+        until=until,
+        partition=partition,
+        users=wanted,
+        least_hours=least_hours,
+        sizes=tuple(_comparison(**row) for row in rows),
+    )
+
+
+def _comparison(
+    n_gpus: int, n_runs: int, measured: float, deviation: float | None, expected: float | None
+) -> SizeComparison:
+    half = None if deviation is None else 1.96 * deviation / n_runs**0.5
+    return SizeComparison(
+        n_gpus=n_gpus,
+        n_runs=n_runs,
+        measured=measured,
+        low=None if half is None else max(0.0, measured - half),
+        high=None if half is None else min(1.0, measured + half),
+        expected=expected,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridCell:
+    """One combination and its ETTR."""
+
+    rate_factor: float
+    """Failures against today's."""
+    interval_s: float
+    restart_s: float
+    ettr: float
+    """Renewal form, 0..1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EttrGrid(base.Figure):
+    """Expected ETTR of an endless run on `n_gpus` GPUs over failure rate, checkpoint interval and restart time."""
+
+    n_gpus: int
+    failures_per_node_day: float
+    rate_is_own: bool
+    """False when nothing was measured and the configured rate was taken."""
+    cells: tuple[GridCell, ...]
+
+
+def ettr_grid(
+    source: base.Given,
+    since: datetime,
+    until: datetime,
+    partition: str | None = None,
+    users: Iterable[str] | None = None,
+    *,
+    n_gpus: int = 16_384,
+    gpus_per_node: int = 8,
+    assume: run_account.Assumptions | None = None,
+) -> EttrGrid:
+    """Failure rate x checkpoint interval x restart time (Figure 10 of the paper)."""
+    given = assume or run_account.Assumptions()
+    own = rates.large_job_rate(source, since, until, partition, users)
+    rate = own.per_node_day or given.failures_per_node_day
+    cells = [
+        GridCell(
+            rate_factor=factor,
+            interval_s=interval_s,
+            restart_s=restart_s,
+            ettr=ettr.renewal(
+                ettr.Model(
+                    n_nodes=max(1.0, n_gpus / gpus_per_node),
+                    failures_per_node_day=rate * factor,
+                    interval_s=interval_s,
+                    restart_s=restart_s,
+                    write_s=given.write_s,
+                )
+            ),
+        )
+        for factor in RATE_FACTORS
+        for restart_s in RESTARTS_S
+        for interval_s in INTERVALS_S
+    ]
+    return EttrGrid(
+        **{k: getattr(own, k) for k in ("since", "until", "partition", "users")},
+        n_gpus=n_gpus,
+        failures_per_node_day=rate,
+        rate_is_own=bool(own.per_node_day),
+        cells=tuple(cells),
+    )
