@@ -223,7 +223,13 @@ class AttemptRows(store_base.StoreBase):
 
         n_gpus, n_runs, measured (mean), deviation (of a run), expected (mean); a partition keeps runs with an attempt in it.
         """
-        given = {"since": since, "until": until, "least_s": least_s, "partition": partition, "users": users}
+        given = {
+            "since": since,
+            "until": until,
+            "least_s": least_s,
+            "partition": partition,
+            "users": None if users is None else list(users),
+        }
         with engines.translated(), self.engine.connect() as connection:
             found = connection.execute(sa.text(_ETTR_BY_SIZE), given).mappings().fetchall()
         return [dict(row) for row in found]
