@@ -189,10 +189,10 @@ class _Pass:
         for batch in _batches(sorted(attempts, key=lambda a: a.state == "PREEMPTED")):
             if batch[0].state == "PREEMPTED":
                 self._settle()
-            judge_them = functools.partial(
+            judge_some = functools.partial(
                 judge_batch, self._source, policy=self._policy, made_at=self._now, known=known
             )
-            self._keep(isolation.verdicts(batch, judge_them, self._now))
+            self._keep(isolation.verdicts(batch, judge_some, self._now))
         return [cases.key(a) for a in attempts]
 
     def judge_many(self, attempts: pa.Table) -> list[cases.Key]:

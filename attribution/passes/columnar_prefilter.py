@@ -125,7 +125,7 @@ class _Sorter:
         watched = self._fetcher.watched(self._cluster, names, *ends)
         loud = self._by_themselves() | self._unwatched(names, watched)
         job_side = self._has_job_side_events()
-        arguing, telling, shared = self._event_flags()
+        arguing, mentionable, shared = self._event_flags()
         standing, stood, earliest = self._standing(names)
         acted = self._acted(names)
         ran = self._ran(earliest)
@@ -140,7 +140,7 @@ class _Sorter:
                 crowd=ran,
                 shared=shared,
                 places=self._places(
-                    names, telling | stood, loud & ~job_side & ~acted & ~self._states(_BY_NODE)
+                    names, mentionable | stood, loud & ~job_side & ~acted & ~self._states(_BY_NODE)
                 ),
             ),
         )
@@ -196,7 +196,7 @@ class _Sorter:
         Third: the times at which wide incidents may lie among these events.
         """
         kinds, codes = zip(*inert_sorts(), strict=True)
-        query = (_SQL / "telling_events.sql").read_text("utf-8")
+        query = (_SQL / "weighed_events.sql").read_text("utf-8")
         first, last = _at(self._from.min()), _at(self._to.max())
         read = self._source.arrow(query, self._cluster, first, last, list(kinds), list(codes))
         sorts, of = _sorts(read)
@@ -271,13 +271,15 @@ class _Sorter:
             flags[i] = row["attempt"] > 1
         return preemptors, flags
 
-    def _places(self, names: Sequence[str], telling: Flags, wanted: Flags) -> dict[cases.Key, Sequence[str]]:
+    def _places(
+        self, names: Sequence[str], mentionable: Flags, wanted: Flags
+    ) -> dict[cases.Key, Sequence[str]]:
         """The nodes of those attempts on which anything but inert events may be spoken of; all of them where none has any."""
-        numbers = np.flatnonzero(wanted & self._any(telling))
+        numbers = np.flatnonzero(wanted & self._any(mentionable))
         jobs = self._ended["job_id"].take(pa.array(numbers)).to_pylist()
         submits = co_residency.instants(self._ended["submit_at"].take(pa.array(numbers)))
         nodes: dict[int, list[str]] = {int(i): [] for i in numbers}
-        for place in np.flatnonzero(telling & wanted[self._attempt]):
+        for place in np.flatnonzero(mentionable & wanted[self._attempt]):
             nodes[int(self._attempt[place])].append(names[self._node[place]])
         return {
             (self._cluster, job, submit): on

@@ -149,11 +149,11 @@ class Fetcher:
     def _events(
         self, cluster: str, attempts: Attempts, windows: Sequence[window.Window]
     ) -> dict[int, list[records.HealthEvent]]:
-        telling = self._known.places if self._known else {}
+        places_of = self._known.places if self._known else {}
         places = [
             (i, n, w)
             for i, (a, w) in enumerate(zip(attempts, windows, strict=True))
-            for n in telling.get(cases.key(a), a.nodes)
+            for n in places_of.get(cases.key(a), a.nodes)
         ]
         given = {
             "cluster": cluster,

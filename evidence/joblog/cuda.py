@@ -246,7 +246,7 @@ _STRICT_END = re.compile(
 def is_reported(kind: str, text: str, found: re.Match[str], *, quoted: bool = False) -> bool:
     """Whether the error stands where errors stand; strict about what only hardware can say."""
     if kind not in ONLY_HARDWARE:
-        return quoted or not place.is_spoken_of(text, found.start())
+        return quoted or not place.is_mentioned(text, found.start())
     ends = [m.end() for m in _STRICT_END.finditer(text, found.start())]
     return place.is_reported(text, found.start(), ends[-1] if ends else found.end(), quoted=quoted)
 

@@ -79,7 +79,7 @@ def _is_quoted(before: str) -> bool:
     return re.search(r"(?:^|[\s(\[{=:,])'(?:[^']|(?<=\w)'(?=\w))*$", before) is not None
 
 
-def is_spoken_of(text: str, start: int) -> bool:
+def is_mentioned(text: str, start: int) -> bool:
     """Whether the error that begins at `start` is told of rather than reported: in quotes, in data, in a sentence."""
     before = text[:start]
     if key := _KEY.search(before):
@@ -101,7 +101,7 @@ def is_reported(text: str, start: int, end: int, *, quoted: bool = False) -> boo
     Strict, for what only hardware can say. `quoted` where the form itself puts the error between quotes.
     """
     before, behind = text[:start], text[end : end + 160]
-    if is_spoken_of(text, start) and not quoted:
+    if is_mentioned(text, start) and not quoted:
         return False
     if _SPEAKER.search(before) or "?" in before or not _ENDS.search(before):
         return False

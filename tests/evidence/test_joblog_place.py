@@ -156,4 +156,4 @@ def test_a_bare_line_is_refuted_by_a_traceback_behind_it_and_an_exception_is_not
 )
 def test_how_a_place_is_judged(text: str, spoken: bool) -> None:
     """Three words of a sentence or an open quotation; a label, an apostrophe or a represented exception is neither."""
-    assert place.is_spoken_of(text, text.index("ERR")) is spoken
+    assert place.is_mentioned(text, text.index("ERR")) is spoken

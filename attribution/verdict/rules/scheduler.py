@@ -13,7 +13,7 @@ _REFUSAL = timedelta(seconds=120)
 _ROOT = frozenset({"0", "root"})
 _BESIDE_A_FAULT = 0.93
 """Who cancelled is known; why is not, where something else was wrong: likely at most."""
-_TELLING = frozenset({findings.FindingRole.OWN, findings.FindingRole.PROXIMAL, findings.FindingRole.HINT})
+_EXPLAINING = frozenset({findings.FindingRole.OWN, findings.FindingRole.PROXIMAL, findings.FindingRole.HINT})
 """Findings that speak of a failure; what Slurm writes of every cancellation does not."""
 
 
@@ -106,7 +106,7 @@ def _cancelled(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     # Slurm's own cancellations carry root's name, or none.
     person = by is not None and by not in _ROOT
     weight = min(0.6 if hung else 0.97 if person else 0.85, _beside_lost_gpu(view))
-    if view.left_standing or any(f.signature.role in _TELLING for f in view.findings):
+    if view.left_standing or any(f.signature.role in _EXPLAINING for f in view.findings):
         # Who cancels a job whose node or log shows a fault may do so because of it.
         weight = min(weight, _BESIDE_A_FAULT)
     made = _of(view, "user_cancelled", weight, f"was cancelled by {by}" if by else "")
