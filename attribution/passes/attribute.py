@@ -316,7 +316,7 @@ def judge_batch(
     fetcher = fetch.Fetcher(source, policy, known)
     found = fetcher.build(attempts)
     verdicts = [v for c in found if (v := judge.judge(c, made_at=made_at)) is not None]
-    events = {e.event_id: e for c in found for e in (*c.events, *c.standing)}
+    events = {e.event_id: e for c in found for e in (*c.events, *c.standing, *c.stalls)}
     return incidents.assign(verdicts, _chains(fetcher, verdicts, events, known), events)
 
 

@@ -39,6 +39,8 @@ FAMILIES: tuple[Family, ...] = (
     process.FAMILY,
 )
 """The registration: the first family that understands a line speaks for it."""
+_JUDGE_PLACE = (cuda.FAMILY, python.FAMILY)
+"""Families that judge the place of an error in its line by themselves."""
 
 MAX_LINE_CHARS = 8192
 MAX_HELD = 4096
@@ -166,8 +168,15 @@ class JobLogReader:
             if not wanted and not any(t in record.text for t in family.triggers):
                 continue
             if found := family.read(record, self._context):
-                return found
+                return None if self._is_quotation(family, record) else found
         return None
+
+    def _is_quotation(self, family: Family, record: Record) -> bool:
+        """Whether the family understands only what stands between quotation marks: then somebody tells of the error."""
+        if family in _JUDGE_PLACE:
+            return False
+        rest = place.without_quotations(record.text)
+        return rest != record.text and family.read(replace(record, text=rest), JoblogContext()) is None
 
     def _join(self, record: Record) -> tuple[bool, JobFinding | None]:
         """Whether the line belongs to the message that was cut, and that message once it is whole."""
