@@ -28,7 +28,7 @@ SOURCES: tuple[Source, ...] = (
         name="kernel", meaning="the kernel log, as it is written", acts=True, latches=True, kernel_log=True
     ),
     Source(name="nvml", meaning="NVIDIA's management library", polled=True, acts=True, latches=True),
-    Source(name="amdsmi", meaning="AMD's management library", polled=True, acts=True),
+    Source(name="amdsmi", meaning="AMD's management library", polled=True, acts=True, latches=True),
     Source(
         name="sysfs", meaning="counters and states below /sys and /proc", polled=True, acts=True, latches=True
     ),

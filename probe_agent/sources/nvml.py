@@ -31,7 +31,7 @@ async def read(reach: polled.Reach, memory: Mapping[str, Any], context: polled.C
     """The snapshot and the Xids since the last reading; NVLinks in their turn, or when it matters."""
     turn = int(memory.get("round", 0)) % LINKS_EVERY == 0
     answer = await reach.nvml(links=turn or context.closely)
-    if context.expect_gpus and not context.inventory.gpus and _library_absent(answer):
+    if context.expect_gpus and not context.inventory.of_maker(gpus.NVIDIA).gpus and _library_absent(answer):
         # gres.conf counts GPUs of any maker: those of AMD are the amdsmi source's.
         return {**answer, "amd": bool((await reach.files((amdsmi.DRIVER,)))["files"])}
     return answer
@@ -97,13 +97,12 @@ def _available(
 ) -> Judgement:
     counters = baseline.Baseline.of(memory, context.boot_id)
     streaks = baseline.Streaks(counts=kept["streaks"])
+    before = context.inventory.of_maker(gpus.NVIDIA)
     well = [g for g in snapshot.gpus if g.lost is None and g.uuid]
     expected = context.expect_gpus or (
-        len(well)
-        if context.relearn
-        else max(kept["expected"], len(context.inventory.gpus), len(snapshot.gpus))
+        len(well) if context.relearn else max(kept["expected"], len(before.gpus), len(snapshot.gpus))
     )
-    inventory = context.inventory.merged((_gpu(g) for g in well), complete=len(well) >= expected)
+    inventory = before.merged((_gpu(g) for g in well), complete=len(well) >= expected)
     present = _absent(snapshot, inventory, expected, well)
     reset: set[str] = set()
     for gpu in well:
@@ -122,7 +121,7 @@ def _available(
         reset=frozenset(reset),
         memory={**kept, "expected": expected, "counters": counters.values, "streaks": streaks.counts},
         state="ok" if snapshot.gpus or expected else "absent",
-        inventory=inventory,
+        inventory=context.inventory.with_maker(gpus.NVIDIA, inventory),
     )
 
 
@@ -190,7 +189,8 @@ def _unavailable(
 ) -> Judgement:
     """No snapshot: on a node that has (or must have) GPUs that is a fault; elsewhere there is nothing to see."""
     kept["counters"] = dict(memory.get("counters", {})) if memory.get("boot_id") == context.boot_id else {}
-    expected = context.expect_gpus or max(kept["expected"], len(context.inventory.gpus))
+    before = context.inventory.of_maker(gpus.NVIDIA)
+    expected = context.expect_gpus or max(kept["expected"], len(before.gpus))
     if context.relearn:
         expected = context.expect_gpus
     kept["expected"] = expected
@@ -208,7 +208,7 @@ def _unavailable(
         unit="count",
     )
     # The GPUs' own conditions cannot be read either: they stay as they were.
-    unknown = frozenset(g.device for g in context.inventory.gpus)
+    unknown = frozenset(g.device for g in before.gpus)
     return Judgement(present=(what,), edges=tuple(edges), unknown=unknown, memory=kept, state=state)
 
 

@@ -119,7 +119,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Con
 
 def _by_nvml(what: str, context: polled.Context) -> bool:
     """GPUs are NVML's business while the node has an inventory of them; an idle GPU narrows its link on purpose."""
-    return what == "gpu" and bool(context.inventory.gpus)
+    return what == "gpu" and bool(context.inventory.of_maker(gpus.NVIDIA).gpus)
 
 
 def _better(known: Mapping[str, Any], device: Device) -> dict[str, Any]:

@@ -22,7 +22,10 @@ _INTS = (
     ("het_job_id", b"SLURM_HET_JOB_ID"),
 )
 _TEXTS = (
-    ("gpus", (b"SLURM_JOB_GPUS",)),
+    (
+        "gpus",
+        (b"SLURM_JOB_GPUS", b"ROCR_VISIBLE_DEVICES"),
+    ),  # the second names chips of AMD where the first is missing
     ("stdout", (b"SLURM_JOB_STDOUT",)),
     ("stderr", (b"SLURM_JOB_STDERR",)),
     ("work_dir", (b"SLURM_JOB_WORK_DIR",)),
