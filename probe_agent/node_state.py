@@ -61,10 +61,10 @@ class NodeState:
             return None if text is None else gres_conf.parse(text, self.identity.node)
         return gres_conf.Numbering(by_pci=setting == "nvml")
 
-    def context(self, closely: bool, relearn: bool, cleared: bool) -> polled.Context:
+    def context(self, closely: bool, relearn: bool, cleared: bool) -> polled.PollContext:
         """What the judges of the polled sources may know."""
         agent = self.config.agent
-        return polled.Context(
+        return polled.PollContext(
             now=self.clock.now(),
             boot_id=self.identity.boot_id(),
             uptime_s=identity.uptime_s(self.identity, self.clock),

@@ -25,7 +25,9 @@ LASTING = 3
 """Readings in a row before heat counts, and before a GPU that refuses its own address counts as lost."""
 
 
-async def read(reach: polled.Reach, memory: Mapping[str, Any], context: polled.Context) -> Mapping[str, Any]:
+async def read(
+    reach: polled.Reach, memory: Mapping[str, Any], context: polled.PollContext
+) -> Mapping[str, Any]:
     """The answer of amdsmi_child, and what sysfs says of GPUs met for the first time; without the driver the library is not asked."""
     del context
     if not (await reach.files((DRIVER,)))["files"]:
@@ -54,7 +56,7 @@ def chips(raw: Mapping[str, Any], addresses: Iterable[str]) -> dict[str, dict[st
     }
 
 
-def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Context) -> Judgement:
+def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.PollContext) -> Judgement:
     """Conditions, edges and what was learned."""
     known = {} if context.relearn else {str(k): dict(v) for k, v in memory.get("gpus", {}).items()}
     if "gpus" not in raw:

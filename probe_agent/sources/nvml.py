@@ -27,7 +27,9 @@ _DRIVER_SEVERITY = {"LIB_RM_VERSION_MISMATCH": LOW}
 """Running jobs live on after a driver update without a reboot; new ones cannot start."""
 
 
-async def read(reach: polled.Reach, memory: Mapping[str, Any], context: polled.Context) -> Mapping[str, Any]:
+async def read(
+    reach: polled.Reach, memory: Mapping[str, Any], context: polled.PollContext
+) -> Mapping[str, Any]:
     """The snapshot and the Xids since the last reading; NVLinks in their turn, or when it matters."""
     turn = int(memory.get("round", 0)) % LINKS_EVERY == 0
     answer = await reach.nvml(links=turn or context.closely)
@@ -47,7 +49,7 @@ def parse(raw: Mapping[str, Any]) -> tuple[nvml.NvmlSnapshot | nvml.NvmlUnavaila
     return nvml.from_json(raw["snapshot"]), list(raw["xids"])
 
 
-def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Context) -> Judgement:
+def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.PollContext) -> Judgement:
     """Conditions, edges and what was learned."""
     snapshot, xids = parse(raw)
     same_boot = memory.get("boot_id") == context.boot_id
@@ -91,7 +93,7 @@ def _available(
     kept: dict[str, Any],
     edges: list[Edge],
     memory: Mapping[str, Any],
-    context: polled.Context,
+    context: polled.PollContext,
     *,
     links_read: bool,
 ) -> Judgement:
@@ -185,7 +187,7 @@ def _unavailable(
     kept: dict[str, Any],
     edges: list[Edge],
     memory: Mapping[str, Any],
-    context: polled.Context,
+    context: polled.PollContext,
 ) -> Judgement:
     """No snapshot: on a node that has (or must have) GPUs that is a fault; elsewhere there is nothing to see."""
     kept["counters"] = dict(memory.get("counters", {})) if memory.get("boot_id") == context.boot_id else {}
@@ -212,7 +214,7 @@ def _unavailable(
     return Judgement(present=(what,), edges=tuple(edges), unknown=unknown, memory=kept, state=state)
 
 
-def _xid_edge(event: Mapping[str, Any], numbers: dict[str, int], context: polled.Context) -> Edge:
+def _xid_edge(event: Mapping[str, Any], numbers: dict[str, int], context: polled.PollContext) -> Edge:
     """One Xid of the event set; numbered per boot, GPU and code, since NVML keeps no position of its own."""
     code = int(event["code"])
     where = event.get("uuid") or event.get("pci_bus_id") or "unknown"

@@ -38,7 +38,7 @@ class Reach(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Context:
+class PollContext:
     """What a judge may know beside the reading."""
 
     now: datetime
@@ -57,8 +57,8 @@ class Context:
     """A person says the node is repaired: what happened before now no longer counts."""
 
 
-Read = Callable[[Reach, Mapping[str, Any], Context], Awaitable[Any]]
-Judge = Callable[[Any, Mapping[str, Any], Context], conditions.Judgement]
+Read = Callable[[Reach, Mapping[str, Any], PollContext], Awaitable[Any]]
+Judge = Callable[[Any, Mapping[str, Any], PollContext], conditions.Judgement]
 
 
 @dataclass(frozen=True, kw_only=True)

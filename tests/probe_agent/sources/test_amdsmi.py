@@ -37,7 +37,7 @@ class Desk:
     def __init__(self, clock: Any) -> None:
         self.gpus = {i: gpu(i) for i in range(2)}
         self.memory: dict[str, Any] = {}
-        self.context = polled.Context(now=clock.now(), boot_id="b")
+        self.context = polled.PollContext(now=clock.now(), boot_id="b")
 
     def look(self, times: int = 1, raw: dict[str, Any] | None = None, **changed: Any) -> Any:
         judged = None
@@ -244,7 +244,7 @@ TWO = ("gpu.count=2", "gpu.0.bdf=0000:c1:00.0", "gpu.0.uuid=AMD-0", "gpu.1.bdf=0
 
 def test_the_child_reads_the_library(live: Live, clock: Any) -> None:
     """Address, UUID, counts and heat come out of the C structures as they went in; what fails is named."""
-    context = polled.Context(now=clock.now(), boot_id="b")
+    context = polled.PollContext(now=clock.now(), boot_id="b")
 
     async def run() -> list[Any]:
         said = []
@@ -309,7 +309,7 @@ def test_a_call_that_never_returns_costs_the_child_and_not_the_agent(live: Live)
 
 def test_gpus_of_gres_conf_are_not_missed_by_nvml_on_a_node_of_amd(live: Live, clock: Any) -> None:
     """gres.conf counts GPUs of any maker; where AMD's driver is loaded and NVIDIA's library is not, NVML misses none."""
-    context = polled.Context(now=clock.now(), boot_id="b", expect_gpus=2)
+    context = polled.PollContext(now=clock.now(), boot_id="b", expect_gpus=2)
 
     async def look() -> Any:
         raw = await nvml.read(live.reach, {}, context)
