@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import co_residency as crowds
-from probing_cluster.attribution.verdict import evidence_view, gpus, signatures, window
+from probing_cluster.attribution.verdict import evidence_view, gpus, signatures, view_builder, window
 from probing_cluster.attribution.verdict.rules import user_error
 from probing_cluster.core import records
 
@@ -229,7 +229,7 @@ def needs_neighbours(event: records.HealthEvent, attempt: records.JobAttempt) ->
         return True  # the next one there may have met it
     if event.kind == "oom":
         return event.job_id is None
-    return evidence_view.means_gpu(event, signature) and (
+    return view_builder.means_gpu(event, signature) and (
         attempt.gpus is None or event.node not in attempt.gpus or not event.gpu_uuid
     )
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from probing_cluster.attribution.passes import assign_rows, incidents
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import co_residency as crowds
-from probing_cluster.attribution.verdict import evidence_view, onset, signatures, taxonomy, window
+from probing_cluster.attribution.verdict import onset, signatures, taxonomy, view_builder, window
 from probing_cluster.core import clock, records
 from probing_cluster.db import store
 
@@ -92,7 +92,7 @@ class Fetcher:
     def _cluster(self, cluster: str, attempts: Attempts) -> Iterable[cases.Case]:
         findings = self._findings(cluster, attempts)
         job_side = [
-            [e for e in findings.get(a.job_id, ()) if evidence_view.is_own(e, a, self._policy)]
+            [e for e in findings.get(a.job_id, ()) if view_builder.is_own(e, a, self._policy)]
             for a in attempts
         ]
         windows = [self._window(a, t) for a, t in zip(attempts, job_side, strict=True)]
