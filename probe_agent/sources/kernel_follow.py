@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from probing_cluster.core import clock, errors, records
+from probing_cluster.healthchecks import processes
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.sources import journal, kernel_log, kmsg
 from probing_cluster.probe_agent.spool import intake
@@ -49,7 +50,7 @@ class KernelFollower:
         self._on_reboot = on_reboot
         self._on_high = on_high
         self._clock = clock
-        self._journal: children.Child | None = None
+        self._journal: processes.Child | None = None
         self._reported_s = -REPORT_S
 
     async def run(self) -> None:
