@@ -204,8 +204,11 @@ _CUT_OFF = "A Python traceback began and the output ends inside it: the program 
 
 
 def cut_off(record: Record) -> JobFinding:
-    """The traceback that begins at `record` and in whose frames the whole output ends."""
-    return make(FACTS, "python_exception", record, domains=ALL, meaning=_CUT_OFF, detail={"cut_off": True})
+    """The traceback that begins at `record` and in whose frames the whole output ends: weak, since a launcher has them, too."""
+    detail = {"cut_off": True}
+    return make(
+        FACTS, "python_exception", record, role=Role.EXIT, domains=ALL, meaning=_CUT_OFF, detail=detail
+    )
 
 
 def exception(record: Record) -> JobFinding | None:
