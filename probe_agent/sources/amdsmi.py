@@ -19,8 +19,6 @@ HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.
 DRIVER = "sys/module/amdgpu/initstate"
 DEVICES = "sys/bus/pci/devices"
 _RENDER = re.compile(rf"{DEVICES}/([^/]+)/drm/renderD\d+/dev")
-HANGS_NEEDED = 3
-"""Readings in a row that must not return before the node counts as faulty."""
 LASTING = 3
 """Readings in a row before heat counts, and before a GPU that refuses its own address counts as lost."""
 
@@ -104,21 +102,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Pol
 
 def hung(why: str, memory: Mapping[str, Any]) -> Judgement:
     """A reading that never returned; the third in a row is a fault of the node."""
-    hangs = int(memory.get("hangs", 0)) + 1
-    what = Condition(
-        kind="driver",
-        code="amdsmi_hang",
-        device="amdsmi",
-        severity=HIGH,
-        message=f"AMD SMI has not answered {hangs} times in a row: {why}",
-        measured=float(hangs),
-        unit="count",
-    )
-    return Judgement(
-        present=(what,) if hangs >= HANGS_NEEDED else (),
-        unknown=frozenset({"*"}),
-        memory={**memory, "hangs": hangs},
-    )
+    return polled.silent_library("amdsmi", "AMD SMI", why, memory)
 
 
 def _unavailable(

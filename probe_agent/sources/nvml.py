@@ -17,9 +17,6 @@ from probing_cluster.probe_agent.faults.conditions import Condition, Edge, Judge
 from probing_cluster.probe_agent.sources import amdsmi, nvml_gpu, polled
 
 HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.INFO
-HANGS_NEEDED = 3
-"""Readings in a row that must not return before the node counts as faulty: a driver may be slow once."""
-
 LINKS_EVERY = 6
 """Readings between two of the NVLinks: they are most of the calls, and a link that goes down is said by an Xid."""
 
@@ -71,21 +68,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Pol
 
 def hung(why: str, memory: Mapping[str, Any]) -> Judgement:
     """A reading that never returned; the third in a row is a fault of the node."""
-    hangs = int(memory.get("hangs", 0)) + 1
-    what = Condition(
-        kind="driver",
-        code="nvml_hang",
-        device="nvml",
-        severity=HIGH,
-        message=f"NVML has not answered {hangs} times in a row: {why}",
-        measured=float(hangs),
-        unit="count",
-    )
-    return Judgement(
-        present=(what,) if hangs >= HANGS_NEEDED else (),
-        unknown=frozenset({"*"}),
-        memory={**memory, "hangs": hangs},
-    )
+    return polled.silent_library("nvml", "NVML", why, memory)
 
 
 def _available(
