@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from probing_cluster.core import database_url, secret_file
+from probing_cluster.core import database_url, secret_file, vocabulary
 from probing_cluster.core.errors import SettingsError
 from probing_cluster.core.records import doc
 
@@ -235,7 +235,7 @@ class PolicySettings:
     )
     hold_kinds: tuple[str, ...] = doc(
         "kinds of fault that often end by themselves: links retrain, file servers fail over",
-        default=("ib_link", "eth_link", "mount", "nfs", "lustre", "gpfs", "beegfs"),
+        default=vocabulary.PASSING_KINDS,
     )
     budget_nodes: int = doc("most nodes drained per window, whole cluster", default=5)
     budget_frac: float = doc("most of the cluster's nodes drained per window, 0..1", default=0.05)
@@ -254,21 +254,7 @@ class PolicySettings:
     )
     reboot_kinds: tuple[str, ...] = doc(
         "kinds of fault that only a reboot cures: no resume before one was seen",
-        default=(
-            "xid",
-            "sxid",
-            "gpu_lost",
-            "gsp",
-            "amdgpu",
-            "ecc",
-            "row_remap",
-            "retired_pages",
-            "nvlink",
-            "mce",
-            "edac",
-            "pcie_aer",
-            "driver",
-        ),
+        default=vocabulary.REBOOT_KINDS,
     )
     escalate_cures: int = doc(
         "after so many cures the same fault again stays drained for a hardware inspection", default=2

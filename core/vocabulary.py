@@ -1,4 +1,4 @@
-"""Words that several rooms must use alike: the sources of events, the node states nobody may touch, the prefix of our reasons."""
+"""Words that several rooms must use alike: sources and kinds of events, the node states nobody may touch, the prefix of our reasons."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SOURCES: tuple[Source, ...] = (
         name="kernel", meaning="the kernel log, as it is written", acts=True, latches=True, kernel_log=True
     ),
     Source(name="nvml", meaning="NVIDIA's management library", polled=True, acts=True, latches=True),
-    Source(name="amdsmi", meaning="AMD's management library", polled=True, acts=True),
+    Source(name="amdsmi", meaning="AMD's management library", polled=True, acts=True, latches=True),
     Source(
         name="sysfs", meaning="counters and states below /sys and /proc", polled=True, acts=True, latches=True
     ),
@@ -51,6 +51,100 @@ JOB_SIDE_SOURCES = frozenset(s.name for s in SOURCES if s.job_side)
 KERNEL_LOG_SOURCES = frozenset(s.name for s in SOURCES if s.kernel_log)
 SEES_BEGIN_AND_END = POLLED_SOURCES & ACTING_SOURCES
 """Sources whose own readings show when a condition of the node began and when it ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventKind:
+    """One kind of node event (`HealthEvent.kind`) and what its word is good for."""
+
+    name: str
+    meaning: str
+    gpu: bool = False
+    """A GPU is at fault: a rank that does not arrive may hang for it."""
+    link: bool = False
+    """A link between nodes is at fault."""
+    storage: bool = False
+    """Files cannot be had."""
+    passes: bool = False
+    """It often ends by itself: links retrain, file servers fail over. Held before it acts."""
+    needs_reboot: bool = False
+    """Only a reboot cures it for certain: no resume before one was seen."""
+    lemon: bool = False
+    """It counts for the lemon score."""
+
+
+EVENT_KINDS: tuple[EventKind, ...] = (
+    EventKind(
+        name="xid",
+        meaning="an error the NVIDIA driver reports of a GPU",
+        gpu=True,
+        needs_reboot=True,
+        lemon=True,
+    ),
+    EventKind(
+        name="sxid", meaning="an error the driver reports of an NVSwitch", needs_reboot=True, lemon=True
+    ),
+    EventKind(name="gpu_lost", meaning="a GPU no longer answers", gpu=True, needs_reboot=True, lemon=True),
+    EventKind(name="gsp", meaning="a GPU's system processor", gpu=True, needs_reboot=True),
+    EventKind(name="amdgpu", meaning="a fault the AMD driver reports", needs_reboot=True, lemon=True),
+    EventKind(name="ecc", meaning="memory errors of a GPU", gpu=True, needs_reboot=True, lemon=True),
+    EventKind(
+        name="row_remap",
+        meaning="rows of a GPU's memory were replaced",
+        gpu=True,
+        needs_reboot=True,
+        lemon=True,
+    ),
+    EventKind(
+        name="retired_pages", meaning="pages of a GPU's memory were given up", needs_reboot=True, lemon=True
+    ),
+    EventKind(name="nvlink", meaning="a link between GPUs", needs_reboot=True, lemon=True),
+    EventKind(name="mce", meaning="a machine check", needs_reboot=True, lemon=True),
+    EventKind(name="edac", meaning="an error of main memory", needs_reboot=True, lemon=True),
+    EventKind(name="pcie_aer", meaning="an error of a PCIe link", needs_reboot=True, lemon=True),
+    EventKind(name="driver", meaning="a GPU driver that does not work", needs_reboot=True),
+    EventKind(name="ib_link", meaning="a port or adapter of the fabric", link=True, passes=True, lemon=True),
+    EventKind(name="eth_link", meaning="an Ethernet port", link=True, passes=True, lemon=True),
+    EventKind(name="mount", meaning="a mount that does not answer or is missing", storage=True, passes=True),
+    EventKind(name="nfs", meaning="NFS", storage=True, passes=True),
+    EventKind(name="lustre", meaning="Lustre", storage=True, passes=True),
+    EventKind(name="gpfs", meaning="GPFS", storage=True, passes=True),
+    EventKind(name="beegfs", meaning="BeeGFS", storage=True, passes=True),
+    EventKind(name="filesystem", meaning="another network file system", storage=True),
+    EventKind(name="block_io", meaning="a drive or the file system on it", storage=True),
+    EventKind(name="disk", meaning="a drive's own report"),
+    EventKind(name="pcie_replay", meaning="a GPU's PCIe link repeats packets", lemon=True),
+    EventKind(name="pcie_width", meaning="a PCIe link narrower or slower than it was", lemon=True),
+    EventKind(name="pcie_link", meaning="a PCIe slot: link down, card gone", lemon=True),
+    EventKind(name="nouveau", meaning="the open driver holds a GPU, which faults"),
+    EventKind(name="fabric_manager", meaning="NVIDIA's fabric manager"),
+    EventKind(name="iommu", meaning="an access the IOMMU refused"),
+    EventKind(name="thermal", meaning="something is too hot"),
+    EventKind(name="throttle", meaning="a GPU slowed down"),
+    EventKind(name="power", meaning="power supplies and limits"),
+    EventKind(name="ipmi", meaning="an entry of the BMC's event log"),
+    EventKind(name="memory", meaning="main memory is short or too small"),
+    EventKind(name="oom", meaning="the kernel's memory killer"),
+    EventKind(name="limit", meaning="a limit of processes or files was met"),
+    EventKind(name="hung_task", meaning="tasks or processors that stand still"),
+    EventKind(name="panic", meaning="the kernel stopped or lost a task"),
+    EventKind(name="service", meaning="a system service"),
+    EventKind(name="check", meaning="a health check of the sweep"),
+    EventKind(name="clock_skew", meaning="the node's clock is off"),
+    EventKind(name="driver_load", meaning="a GPU driver was loaded anew"),
+    EventKind(name="node_boot", meaning="the node booted"),
+    EventKind(name="agent_silent", meaning="the agent fell silent"),
+    EventKind(name="agent_overrun", meaning="the agent could not keep up with a log"),
+    EventKind(name="agent_dropped", meaning="the agent's spool dropped events"),
+)
+"""Every kind of node event; the kinds of a job's own side are those of docs/evidence.md."""
+
+GPU_KINDS = frozenset(k.name for k in EVENT_KINDS if k.gpu)
+LINK_KINDS = frozenset(k.name for k in EVENT_KINDS if k.link)
+STORAGE_KINDS = frozenset(k.name for k in EVENT_KINDS if k.storage)
+PASSING_KINDS = tuple(k.name for k in EVENT_KINDS if k.passes)
+REBOOT_KINDS = tuple(k.name for k in EVENT_KINDS if k.needs_reboot)
+LEMON_KINDS = tuple(k.name for k in EVENT_KINDS if k.lemon)
 
 DRAINED_STATES = frozenset({"DRAIN", "DRAINED", "DRAINING"})
 """A drained node, as Slurm's flags (DRAIN) and as sinfo's words for people."""

@@ -15,7 +15,7 @@ from probing_cluster.db import engines, rows, store_base, tables
 
 _A = tables.job_attempt.c
 _KEY = ("cluster", "job_id", "submit_at")
-_TELLING = (
+_COMPARED = (
     "state",
     "start_at",
     "end_at",
@@ -268,7 +268,7 @@ def merge_attempts(source: sa.Select[Any] | None = None) -> pg.Insert:
         elif name in ("run_key", "user", "account", "name"):
             given = sa.func.coalesce(sa.func.nullif(given, ""), known)
         new[name] = given
-    changed = sa.or_(*(new[name].is_distinct_from(_A[name]) for name in _TELLING))
+    changed = sa.or_(*(new[name].is_distinct_from(_A[name]) for name in _COMPARED))
     new["judged_at"] = sa.case((changed, sa.null()), else_=_A.judged_at)
     return insert.on_conflict_do_update(index_elements=list(_KEY), set_=new)
 

@@ -24,7 +24,7 @@ _BATCH = 5000
 _KEY = ("cluster", "job_id", "submit_at")
 _NAMES = rows.names(records.Verdict)
 _FIELDS = operator.attrgetter(*_NAMES)
-_TELLING = operator.attrgetter(*(name for name in _NAMES if name != "made_at"))
+_compared = operator.attrgetter(*(name for name in _NAMES if name != "made_at"))
 
 
 class VerdictRows(store_base.StoreBase):
@@ -115,7 +115,7 @@ def _batched(items: list[_T]) -> Iterator[list[_T]]:
 
 
 def _same(old: records.Verdict, new: records.Verdict) -> bool:
-    return bool(_TELLING(old) == _TELLING(new))
+    return bool(_compared(old) == _compared(new))
 
 
 def _call(cursor: Any, statement: str, arrays: Mapping[str, Any]) -> Sequence[Any]:

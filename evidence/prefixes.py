@@ -156,7 +156,7 @@ _HUMAN = _pattern(r"\s*\[[A-Z][a-z]{2}[ ]{0,2}\d{1,2}\ \d\d:\d\d\][ ]?")
 _CRI = _pattern(r"(?P<iso>\d{4}-\d\d-\d\dT\S{8,24})\ (?:stdout|stderr)\ [FP]\ ")
 _KLOG = _pattern(r"[IWEF]\d{4}\ \d\d:\d\d:\d\d\.\d+\s+\d+\ \S+:\d+\]\ ")
 _HOST_TAG = _pattern(
-    r"\s*(?:(?!kernel:)(?:[\w.-]{1,64}@)?(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+)?(?P<tag>kernel|[A-Za-z_][\w./@-]{0,63})(?:\[(?P<pid>\d{1,18})\])?:(?:\s|$)"
+    r"\s*(?:(?!kernel:)(?:[\w.-]{1,64}@)?(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+)?(?:(?:EMERG|ALERT|CRIT|ERR|WARNING|NOTICE|INFO|DEBUG)\s+)?(?P<tag>kernel|[A-Za-z_][\w./@-]{0,63})(?:\[(?P<pid>\d{1,18})\])?:(?:\s|$)"
 )
 _KERNEL = _pattern(r"\s*(?:(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+)?(?P<tag>kernel)(?:\[\d+\])?:\s?")
 _PEER = _pattern(

@@ -25,7 +25,7 @@ class Absent(errors.ProbingError):
     """The hardware or software this check is about is not on this node."""
 
 
-class CannotTell(errors.ProbingError):
+class Undetermined(errors.ProbingError):
     """The check could not see what it has to judge."""
 
 

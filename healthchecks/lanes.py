@@ -266,7 +266,7 @@ def _child(steps: Iterable[Step], facts: Facts, out: int) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         for step in steps:
-            _say(out, _work(step, facts))
+            _write_all(out, _work(step, facts))
     except OSError:
         os._exit(3)  # the parent is gone: nobody to tell
     finally:
@@ -298,6 +298,6 @@ def _encode(message: Mapping[str, Any]) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
-def _say(out: int, data: bytes) -> None:
+def _write_all(out: int, data: bytes) -> None:
     while data:
         data = data[os.write(out, data) :]

@@ -135,7 +135,7 @@ class NodeView:
             return []
 
     def run(self, name: str, *args: str, deadline_s: float | None = None) -> processes.Output:
-        """What the tool says. Raises Absent when it is not installed, CannotTell at its deadline."""
+        """What the tool says. Raises Absent when it is not installed, Undetermined at its deadline."""
         program = self.which(name)
         if program is None:
             raise findings.Absent(f"{name} is not installed")
@@ -145,7 +145,7 @@ class NodeView:
         try:
             answer = processes.run([program, *args], deadline_s=limit_s, env=env, edge=self.spec.edge)
         except OSError as exc:
-            raise findings.CannotTell(f"{name} cannot be started: {exc.strerror}") from exc
+            raise findings.Undetermined(f"{name} cannot be started: {exc.strerror}") from exc
         if answer.stuck is not None:
             self.stuck.append(answer.stuck)
         if answer.timed_out:
@@ -165,7 +165,7 @@ class NodeView:
         return self.spec.command_dirs or tuple(self.path(d) for d in SYSTEM_COMMAND_DIRS)
 
 
-class TimedOut(findings.CannotTell):
+class TimedOut(findings.Undetermined):
     """The node did not answer in time."""
 
 

@@ -1,6 +1,7 @@
 """The edge to other processes: start, feed, kill a whole group, and know when one will not die.
 
-The only module of this room that starts processes by name (`subprocess`).
+The one place that starts a child with a deadline and ends it: the sweep waits for its children itself (`run`, `JsonChild`),
+the agent waits for its own in an event loop (probe_agent/children.py), and both start and kill them here.
 """
 
 from __future__ import annotations
@@ -36,6 +37,32 @@ class Identity:
     pid: int
     started: str
     """Field 22 of /proc/<pid>/stat: start time in clock ticks since boot."""
+
+
+Child = subprocess.Popen[bytes]
+
+
+def start(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    stdin: bool = True,
+    stderr: int | None = None,
+) -> Child:
+    """A child in a session of its own, so that its whole group can be killed, and at / so that it holds no mount.
+
+    `env` None = ours; `stdin` False = nothing to read; `stderr` as Popen takes it. Raises OSError; never a shell.
+    """
+    return subprocess.Popen(
+        list(argv),
+        stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        env=None if env is None else dict(env),
+        start_new_session=True,
+        close_fds=True,
+        cwd="/",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,16 +148,7 @@ EDGE = Edge()
 def run(argv: Sequence[str], *, deadline_s: float, env: Mapping[str, str], edge: Edge = EDGE) -> Output:
     """Run a command with its own process group, an empty stdin and a deadline; never a shell."""
     began = time.monotonic()
-    child = subprocess.Popen(
-        list(argv),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=dict(env),
-        start_new_session=True,
-        close_fds=True,
-        cwd="/",
-    )
+    child = start(argv, env=env, stdin=False, stderr=subprocess.PIPE)
     assert child.stdout is not None
     assert child.stderr is not None
     pipes = {child.stdout.fileno(): bytearray(), child.stderr.fileno(): bytearray()}
@@ -202,7 +220,7 @@ class JsonChild:
         self.argv = list(argv)
         self.stuck: Identity | None = None
         self._edge = edge
-        self._child: subprocess.Popen[bytes] | _Forked | None = None
+        self._child: Child | _Forked | None = None
         self._lock = threading.Lock()
 
     @property
@@ -248,18 +266,16 @@ class JsonChild:
         with self._lock:
             self._end()
 
-    def _running(self) -> subprocess.Popen[bytes] | _Forked:
+    def _running(self) -> Child | _Forked:
         if self.stuck is not None:
             if self._edge.alive(self.stuck):
                 raise ChildFailed(f"pid {self.stuck.pid} is stuck in the kernel; no other is started")
             self.stuck = None
         if self._child is None:
-            self._child = subprocess.Popen(
-                self.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, cwd="/"
-            )
+            self._child = start(self.argv)
         return self._child
 
-    def _exchange(self, child: subprocess.Popen[bytes] | _Forked, line: bytes, deadline_s: float) -> bytes:
+    def _exchange(self, child: Child | _Forked, line: bytes, deadline_s: float) -> bytes:
         assert child.stdin is not None
         assert child.stdout is not None
         until = time.monotonic() + deadline_s

@@ -49,7 +49,7 @@ def _judged(plan: site.Plan, node: nodeview.NodeView) -> tuple[findings.Finding,
         return findings.absent(exc.args[0]), None
     except nodeview.TimedOut as exc:
         return findings.unseen(exc.args[0], timed_out=True), None
-    except findings.CannotTell as exc:
+    except findings.Undetermined as exc:
         return findings.unseen(exc.args[0]), None
 
 

@@ -71,24 +71,7 @@ NOTE = pa.schema(
 )
 EXCLUSION = pa.schema([("node", pa.string()), ("job_id", pa.int64()), ("at_us", pa.int64())])
 
-KINDS = (
-    "xid",
-    "sxid",
-    "gpu_lost",
-    "amdgpu",
-    "ecc",
-    "row_remap",
-    "retired_pages",
-    "edac",
-    "mce",
-    "ib_link",
-    "eth_link",
-    "nvlink",
-    "pcie_aer",
-    "pcie_replay",
-    "pcie_width",
-    "pcie_link",
-)
+KINDS = vocabulary.LEMON_KINDS
 """Kinds of event that any signal looks at."""
 
 

@@ -21,7 +21,7 @@ def of(node: signals.Node, model_signals: dict[str, Any]) -> tuple[str, ...]:
         *_minor(node, model_signals),
         _xids(node),
         _service(node),
-        _told_only(node),
+        _reported_by_jobs(node),
     ]
     return tuple(sanitize.clean(t, 300) for t in sentences if t)
 
@@ -95,7 +95,7 @@ def _service(node: signals.Node) -> str:
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
-def _told_only(node: signals.Node) -> str:
+def _reported_by_jobs(node: signals.Node) -> str:
     if not node.rank_findings:
         return ""
     return f"Ranks on it were found slow or stuck {_count(node.rank_findings, 'time')}: told by jobs, it does not count."

@@ -1,7 +1,7 @@
 """Every process the agent starts, and what becomes of one that will not end.
 
-A call that can hang is made by a child, never a thread. A child past its deadline is killed with its
-whole process group; one that survives SIGKILL (D state) is counted, shown, and no other
+A call that can hang is made by a child, never a thread. Children are started and killed by healthchecks/processes.py;
+here an event loop waits for them. One past its deadline is killed with its whole process group; one that survives SIGKILL (D state) is counted, shown, and no other
 is started under its key until it is gone: at most one stuck child per key.
 """
 
@@ -11,13 +11,13 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from probing_cluster.core import errors
+from probing_cluster.healthchecks import processes
 
 _REAP_S = 2.0
 """How long a killed child is waited for before it counts as stuck."""
@@ -30,9 +30,6 @@ class ChildFailed(errors.ProbingError):
 
 class ChildHung(ChildFailed):
     """A child process outlived its deadline."""
-
-
-Child = subprocess.Popen[bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +45,7 @@ class Finished:
 class Children:
     """The agent's children by key, and those that cannot be killed."""
 
-    _stuck: dict[str, Child] = field(default_factory=dict)
+    _stuck: dict[str, processes.Child] = field(default_factory=dict)
 
     @property
     def hung(self) -> tuple[str, ...]:
@@ -65,19 +62,15 @@ class Children:
         *,
         environment: Mapping[str, str] | None = None,
         quiet: bool = False,
-    ) -> Child:
+    ) -> processes.Child:
         """A child in a session of its own; raises ChildHung while the last of this key is stuck."""
         if key in self.hung:
             raise ChildHung(f"{key}: the previous one is stuck in the kernel (pid {self._stuck[key].pid})")
         try:
-            return subprocess.Popen(
-                list(argv),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL if quiet else subprocess.PIPE,
-                start_new_session=True,
+            return processes.start(
+                argv,
                 env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", **(environment or {})},
-                cwd="/",
+                stderr=subprocess.DEVNULL if quiet else subprocess.PIPE,
             )
         except OSError as exc:
             raise ChildFailed(f"{key}: {argv[0]}: {exc.strerror}") from exc
@@ -114,10 +107,9 @@ class Children:
                 pipe.close()
         return Finished(returncode=child.returncode, stdout=out.result(), stderr=err.result())
 
-    async def kill(self, key: str, child: Child) -> None:
+    async def kill(self, key: str, child: processes.Child) -> None:
         """SIGKILL the child's whole group; if it does not die, remember it as stuck."""
-        with contextlib.suppress(ProcessLookupError):  # it ended on its own just now
-            os.killpg(child.pid, signal.SIGKILL)
+        processes.EDGE.kill_group(child.pid)
         waited_s = 0.0
         while child.poll() is None and waited_s < _REAP_S:
             await asyncio.sleep(0.01)
@@ -139,7 +131,7 @@ class Lane:
         self._children = children
         self._argv = tuple(argv)
         self._environment = dict(environment or {})
-        self._child: Child | None = None
+        self._child: processes.Child | None = None
         self._busy = asyncio.Lock()
         self.key = key
 
@@ -180,7 +172,7 @@ class Lane:
         """The child's process id while one runs."""
         return None if self._child is None else self._child.pid
 
-    async def _drop(self, child: Child, key: str) -> None:
+    async def _drop(self, child: processes.Child, key: str) -> None:
         self._child = None
         assert child.stdin is not None
         assert child.stdout is not None
@@ -189,7 +181,7 @@ class Lane:
         await self._children.kill(key, child)
 
 
-async def _ended(child: Child) -> None:
+async def _ended(child: processes.Child) -> None:
     """Until the child is reaped: its pipes are closed, so this is a matter of microseconds."""
     while child.poll() is None:  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0.002)

@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         from probing_cluster.probe_agent import daemon
 
-        daemon.run(settings.load(asked.config), once=asked.once, say=_print)
+        daemon.run(settings.load(asked.config), once=asked.once, emit=_print)
     except errors.ProbingError as exc:
         print(f"probing-agent: {exc}", file=sys.stderr)
         return exc.exit_code

@@ -329,7 +329,7 @@ class Agent:
         self.node.spool.close()
 
 
-def run(config: settings.Settings, *, once: bool, say: Callable[[dict[str, Any]], None]) -> None:
+def run(config: settings.Settings, *, once: bool, emit: Callable[[dict[str, Any]], None]) -> None:
     """Run one agent to its end; raises UsageError when another one holds the spool."""
     directory = Path(config.agent.spool_directory)
     try:
@@ -338,7 +338,7 @@ def run(config: settings.Settings, *, once: bool, say: Callable[[dict[str, Any]]
         raise errors.UsageError(f"another agent runs with spool directory {directory}") from exc
     try:
         if once:
-            say(asyncio.run(_once(config)))
+            emit(asyncio.run(_once(config)))
         else:
             asyncio.run(_live(config))
     finally:

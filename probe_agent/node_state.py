@@ -61,10 +61,10 @@ class NodeState:
             return None if text is None else gres_conf.parse(text, self.identity.node)
         return gres_conf.Numbering(by_pci=setting == "nvml")
 
-    def context(self, closely: bool, relearn: bool, cleared: bool) -> polled.Context:
+    def context(self, closely: bool, relearn: bool, cleared: bool) -> polled.PollContext:
         """What the judges of the polled sources may know."""
         agent = self.config.agent
-        return polled.Context(
+        return polled.PollContext(
             now=self.clock.now(),
             boot_id=self.identity.boot_id(),
             uptime_s=identity.uptime_s(self.identity, self.clock),
@@ -85,17 +85,17 @@ class NodeState:
         )
         if self.spool.replaced_corrupt:
             _log.error("the spool was corrupt and has been set aside: %s", self.spool.replaced_corrupt)
-        self._tell_pages()
-        self._tell_boot()
+        self._report_pages()
+        self._report_boot()
 
     def rebooted(self, boot_id: str) -> None:
         """The node has another boot id: what stood in the last boot is over."""
         self.faults.reboot(boot_id)
         self.book.reboot(boot_id)
         self.intake.save_faults()
-        self._tell_boot()
+        self._report_boot()
 
-    def _tell_boot(self) -> None:
+    def _report_boot(self) -> None:
         """Report the boot as an event; a later start of the agent in this boot makes the same event again."""
         boot_id, booted_s = self.identity.boot_id(), self.identity.boot_epoch_s()
         boot = sighting.Sighting(
@@ -109,7 +109,7 @@ class NodeState:
         )
         self.intake.take([boot])
 
-    def _tell_pages(self) -> None:
+    def _report_pages(self) -> None:
         """Show whether the users' page directories are bounded; mounting them is the deployment's work.
 
         A mount made here would be seen by no job where the service manager gave us a mount namespace.

@@ -74,8 +74,8 @@ def _lag_s(node: node_state.NodeState) -> float:
         record = codec.decode(oldest.body, codec.LANES[oldest.lane])
     except errors.MalformedInput:  # counted when it is delivered
         return 0.0
-    seen_at: datetime = getattr(record, "observed_at", None) or record.at
-    return max(0.0, round((node.clock.now() - seen_at).total_seconds(), 3))
+    observed_at: datetime = getattr(record, "observed_at", None) or record.at
+    return max(0.0, round((node.clock.now() - observed_at).total_seconds(), 3))
 
 
 def _spool(node: node_state.NodeState) -> dict[str, Any]:

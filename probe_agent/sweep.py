@@ -130,7 +130,7 @@ async def _no_read(*_: Any) -> Any:
 
 
 def judge(
-    results: Sequence[records.CheckResult], memory: Mapping[str, Any], _: polled.Context | None
+    results: Sequence[records.CheckResult], memory: Mapping[str, Any], _: polled.PollContext | None
 ) -> conditions.Judgement:
     """Failing checks are conditions; a check that could not run neither confirms nor clears."""
     failing = [r for r in results if r.outcome is records.Outcome.FAIL]

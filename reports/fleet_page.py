@@ -37,7 +37,7 @@ class Section:
 
     name: str = records.doc("its name on the command line, and its anchor")
     title: str = records.doc("what it is about")
-    says: str = records.doc("its main number as a sentence, empty where there is none", default="")
+    sentence: str = records.doc("its main number as a sentence, empty where there is none", default="")
     chart: str = records.doc("SVG, or empty", default="")
     series: tuple[str, ...] = records.doc("names of the chart's parts, for its key", default=())
     tables: tuple[Table, ...] = records.doc("its rows", default=())
@@ -64,7 +64,7 @@ def _section(name: str, figure: Figure, meaning: str) -> Section:
     return Section(
         name=name,
         title=meaning[:1].upper() + meaning[1:],
-        says=" ".join(fleet_words.sentences(name, figure)),
+        sentence=" ".join(fleet_words.sentences(name, figure)),
         chart=Markup(chart),  # noqa: S704 - the chart escapes its own values
         series=tuple(series),
         tables=tuple(_tables(figure)),

@@ -56,7 +56,7 @@ def one_per_gpu_h(rate: float) -> str:
 
 def sentences(name: str, figure: Figure) -> list[str]:
     """What the figure says, one thought a sentence; a figure of nothing says that."""
-    return _SAYS[name](figure) if name in _SAYS else []
+    return _SENTENCES[name](figure) if name in _SENTENCES else []
 
 
 _MOST_STATES = 5
@@ -247,7 +247,7 @@ def _gpus(n: int) -> str:
     return f"{n:,} GPU{'s' if n != 1 else ''}"
 
 
-_SAYS: Mapping[str, Callable[[Figure], list[str]]] = {
+_SENTENCES: Mapping[str, Callable[[Figure], list[str]]] = {
     "state-breakdown": _states,
     "job-sizes": _sizes,
     "failure-rates": _rates,

@@ -14,20 +14,20 @@ from probing_cluster.sandbox.machine import configs, daemons, layout, mounts, sl
 from probing_cluster.sandbox.nodetree import build
 
 Env = Mapping[str, str]
-Say = Callable[[str], None]
+Announce = Callable[[str], None]
 
 
-def boot(lay: layout.Layout, env: Env, say: Say) -> None:
+def boot(lay: layout.Layout, env: Env, announce: Announce) -> None:
     """Starts everything and returns when it is usable; what had started before an error is left to the caller."""
     write_files(lay)
     with futures.ThreadPoolExecutor(max_workers=2) as pool:
-        halves = [pool.submit(_slurm, lay, env, say)]
+        halves = [pool.submit(_slurm, lay, env, announce)]
         if not lay.bare:
-            halves.append(pool.submit(_ours, lay, env, say))
+            halves.append(pool.submit(_ours, lay, env, announce))
         for half in halves:
             half.result()
     if not lay.bare:
-        say("probing-ctl serve")
+        announce("probing-ctl serve")
         services.start_service(lay, env)
 
 
@@ -61,21 +61,21 @@ def _own_hooks(lay: layout.Layout) -> Path:
     return copy
 
 
-def _slurm(lay: layout.Layout, env: Env, say: Say) -> None:
-    say("munge, MariaDB and slurmdbd")
+def _slurm(lay: layout.Layout, env: Env, announce: Announce) -> None:
+    announce("munge, MariaDB and slurmdbd")
     daemons.start_munge(lay, env)
     daemons.start_mariadb(lay, env)
     daemons.start_slurmdbd(lay, env)
     daemons.enrol(env)
-    say(f"slurmctld and {lay.nodes} x slurmd")
+    announce(f"slurmctld and {lay.nodes} x slurmd")
     daemons.start_slurmctld(lay, env)
     for name in lay.node_names:
         daemons.start_slurmd(lay, env, name)
     daemons.wait_for_nodes(lay, env)
 
 
-def _ours(lay: layout.Layout, env: Env, say: Say) -> None:
-    say("embedded Postgres")
+def _ours(lay: layout.Layout, env: Env, announce: Announce) -> None:
+    announce("embedded Postgres")
     services.start_database(lay)
-    say(f"{lay.nodes} x probing-agent")
+    announce(f"{lay.nodes} x probing-agent")
     services.start_agents(lay, env, lay.node_names)

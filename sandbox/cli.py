@@ -108,7 +108,7 @@ def _up(args: argparse.Namespace) -> int:
         nodes=args.nodes,
         gpus=args.gpus,
         bare=args.bare,
-        say=lambda line: print(f"  {line}", flush=True),
+        announce=lambda line: print(f"  {line}", flush=True),
     )
     print(f"{box.layout.nodes} nodes x {box.layout.gpus} GPUs up in {time.monotonic() - began:.1f} s")
     print(f"use it:  probing-sandbox shell --dir {args.dir}")

@@ -25,7 +25,7 @@ from probing_cluster.sandbox.machine import (
 )
 from probing_cluster.sandbox.nodetree import build, identity
 
-Say = Callable[[str], None]
+Announce = Callable[[str], None]
 
 
 def _quiet(_line: str) -> None:
@@ -46,7 +46,7 @@ class Sandbox:
         nodes: int = 4,
         gpus: int = 8,
         bare: bool = False,
-        say: Say = _quiet,
+        announce: Announce = _quiet,
     ) -> Self:
         """Boots a sandbox in `directory`; one that was stopped there is started again as it was."""
         requirements.require_cluster()
@@ -59,7 +59,7 @@ class Sandbox:
         else:
             self = cls(_new_layout(directory, nodes, gpus, bare=bare))
         try:
-            boot.boot(self.layout, self._daemon_env, say)
+            boot.boot(self.layout, self._daemon_env, announce)
         except BaseException:
             self.down()
             raise

@@ -20,7 +20,7 @@ NATIVE_KINDS = frozenset({"gil_held", "user_code"})
 """Kinds of which the C function it is in says more than the line of Python."""
 _GLUE = re.compile(r"(lib)?python\d|libffi\.|_ctypes\.|ld-linux|\[vdso\]")
 """Libraries by which Python code calls others; told only where nothing else is on the stack."""
-_TOLD_FUNCTIONS, _TOLD_CHARS = 4, 80
+_SHOWN_FUNCTIONS, _SHOWN_CHARS = 4, 80
 
 
 def judge(found: finding.Ranks, faults: finding.Faults, proof: Sequence[str]) -> finding.GangFinding:
@@ -99,7 +99,7 @@ def _native_words(found: finding.Ranks) -> list[str]:
     words = []
     for rank in found:
         shown = [f for f in rank.native if not _GLUE.match(f.file)] or rank.native
-        names = [f.function[-_TOLD_CHARS:] for f in shown[:_TOLD_FUNCTIONS]]
+        names = [f.function[-_SHOWN_CHARS:] for f in shown[:_SHOWN_FUNCTIONS]]
         if names:
             callers = f", called by {', '.join(names[1:])}" if names[1:] else ""
             words.append(f"rank {rank.rank}: in C, {names[0]} ({shown[0].file}){callers}")

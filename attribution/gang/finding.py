@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from probing_cluster.attribution.gang import stacks, views
+from probing_cluster.core import vocabulary
 from probing_cluster.core.records import Confidence, Domain
 
-GPU_FAULTS = frozenset({"gpu_lost", "xid", "ecc", "row_remap", "gsp"})
-LINK_FAULTS = frozenset({"ib_link", "eth_link"})
-STORAGE_FAULTS = frozenset({"mount", "nfs", "lustre", "gpfs", "beegfs", "block_io", "filesystem"})
+GPU_FAULTS = vocabulary.GPU_KINDS
+LINK_FAULTS = vocabulary.LINK_KINDS
+STORAGE_FAULTS = vocabulary.STORAGE_KINDS
 
 Ranks = Sequence[views.RankView]
 Faults = Mapping[str, Collection[str]]

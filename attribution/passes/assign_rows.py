@@ -11,12 +11,25 @@ from typing import Any, NamedTuple
 
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import co_residency as crowds
-from probing_cluster.attribution.verdict import evidence_view, gpus, signatures, window
+from probing_cluster.attribution.verdict import evidence_view, gpus, signatures, view_builder, window
 from probing_cluster.attribution.verdict.rules import user_error
 from probing_cluster.core import records
 
 STANDING = timedelta(days=7)
 """How far back a condition may have begun that is still active."""
+STALLED = timedelta(days=1)
+"""How far before the window a stall may have begun that still matters."""
+STALLS: tuple[tuple[str, str | None], ...] = (
+    ("nfs", "not_responding"),
+    ("filesystem", "not_responding"),
+    ("lustre", "connection_lost"),
+    ("beegfs", "connection_lost"),
+    ("gpfs", "connection_lost"),
+    ("hung_task", None),
+)
+"""Sorts (kind, code; None = any) that hold a job up for as long as they last."""
+ENDED_FROM_OUTSIDE = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})
+"""States that a person or a limit ends a job in, who may do so because it hangs."""
 SHORT = timedelta(minutes=15)
 """An attempt that ran longer than this ran well beside what stood before it began."""
 
@@ -171,6 +184,33 @@ def stood(
     return event.at < window_start_at and end_at - start_at <= SHORT
 
 
+def stalls_for(
+    attempt: records.JobAttempt, stretch: window.Window, stalls: Standing
+) -> tuple[records.HealthEvent, ...]:
+    """Stalls on the attempt's nodes that held it up when a person or a limit ended it; none for other ends."""
+    if attempt.state not in ENDED_FROM_OUTSIDE or attempt.start_at is None or attempt.end_at is None:
+        return ()
+    life = (attempt.start_at, attempt.end_at)
+    return tuple(
+        event
+        for node in attempt.nodes
+        for event, gone_at in stalls.get(node, ())
+        if stalled(event, gone_at, stretch.start_at, life)
+    )
+
+
+def stalled(
+    event: records.HealthEvent,
+    gone_at: datetime | None,
+    window_start_at: datetime,
+    life: tuple[datetime, datetime],
+) -> bool:
+    """Whether a stall began in the attempt's life (its start and end), before the window, and nothing says that it passed."""
+    start_at, end_at = life
+    began = max(start_at, window_start_at - STALLED) <= event.at < window_start_at
+    return began and (gone_at is None or gone_at > end_at)
+
+
 def neighbours_from(
     event: records.HealthEvent, attempt: records.JobAttempt, window_start_at: datetime
 ) -> datetime:
@@ -189,7 +229,7 @@ def needs_neighbours(event: records.HealthEvent, attempt: records.JobAttempt) ->
         return True  # the next one there may have met it
     if event.kind == "oom":
         return event.job_id is None
-    return evidence_view.means_gpu(event, signature) and (
+    return view_builder.means_gpu(event, signature) and (
         attempt.gpus is None or event.node not in attempt.gpus or not event.gpu_uuid
     )
 

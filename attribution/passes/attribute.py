@@ -189,10 +189,10 @@ class _Pass:
         for batch in _batches(sorted(attempts, key=lambda a: a.state == "PREEMPTED")):
             if batch[0].state == "PREEMPTED":
                 self._settle()
-            judge_them = functools.partial(
+            judge_some = functools.partial(
                 judge_batch, self._source, policy=self._policy, made_at=self._now, known=known
             )
-            self._keep(isolation.verdicts(batch, judge_them, self._now))
+            self._keep(isolation.verdicts(batch, judge_some, self._now))
         return [cases.key(a) for a in attempts]
 
     def judge_many(self, attempts: pa.Table) -> list[cases.Key]:
@@ -316,7 +316,7 @@ def judge_batch(
     fetcher = fetch.Fetcher(source, policy, known)
     found = fetcher.build(attempts)
     verdicts = [v for c in found if (v := judge.judge(c, made_at=made_at)) is not None]
-    events = {e.event_id: e for c in found for e in (*c.events, *c.standing)}
+    events = {e.event_id: e for c in found for e in (*c.events, *c.standing, *c.stalls)}
     job_nodes = {cases.key(c.attempt): c.attempt.nodes for c in found}
     return incidents.assign(verdicts, _chains(fetcher, verdicts, events, known), events, job_nodes)
 

@@ -125,22 +125,24 @@ class _Sorter:
         watched = self._fetcher.watched(self._cluster, names, *ends)
         loud = self._by_themselves() | self._unwatched(names, watched)
         job_side = self._has_job_side_events()
-        arguing, telling, shared = self._event_flags()
+        arguing, mentionable, shared = self._event_flags()
         standing, stood, earliest = self._standing(names)
+        stalls, stalled = self._stalls(names)
         acted = self._acted(names)
         ran = self._ran(earliest)
         preemptors, again = self._preempted(ran)
-        loud |= job_side | arguing | self._any(stood) | acted | again
+        loud |= job_side | arguing | self._any(stood | stalled) | acted | again
         return Triage(
             quiet=~loud,
             preemptors=preemptors,
             known=fetch.Known(
                 watched=watched,
                 standing=standing,
+                stalls=stalls,
                 crowd=ran,
                 shared=shared,
                 places=self._places(
-                    names, telling | stood, loud & ~job_side & ~acted & ~self._states(_BY_NODE)
+                    names, mentionable | stood | stalled, loud & ~job_side & ~acted & ~self._states(_BY_NODE)
                 ),
             ),
         )
@@ -196,7 +198,7 @@ class _Sorter:
         Third: the times at which wide incidents may lie among these events.
         """
         kinds, codes = zip(*inert_sorts(), strict=True)
-        query = (_SQL / "telling_events.sql").read_text("utf-8")
+        query = (_SQL / "weighed_events.sql").read_text("utf-8")
         first, last = _at(self._from.min()), _at(self._to.max())
         read = self._source.arrow(query, self._cluster, first, last, list(kinds), list(codes))
         sorts, of = _sorts(read)
@@ -239,6 +241,24 @@ class _Sorter:
         starts = self._start[self._attempt[flags]]
         return standing, flags, min(first, _at(starts.min()) if len(starts) else first)
 
+    def _stalls(self, names: Sequence[str]) -> tuple[assign_rows.Standing, Flags]:
+        """The stalls, and per place whether one held up its attempt when a person or a limit ended it."""
+        flags = np.zeros(len(self._node), np.bool_)
+        ended = self._states(assign_rows.ENDED_FROM_OUTSIDE)[self._attempt]
+        if not ended.any():
+            return {}, flags
+        first, end = _at(self._from.min()), _at(self._end.max())
+        asked = sorted({names[i] for i in self._node[ended]})
+        stalls = self._fetcher.stalls(self._cluster, asked, first - assign_rows.STALLED, end, end)
+        faulty = np.isin(self._node, [i for i, name in enumerate(names) if name in stalls])
+        for place in np.flatnonzero(faulty & ended):
+            attempt, name = self._attempt[place], names[self._node[place]]
+            since, life = _at(self._from[attempt]), (_at(self._start[attempt]), _at(self._end[attempt]))
+            flags[place] = any(
+                assign_rows.stalled(event, gone_at, since, life) for event, gone_at in stalls[name]
+            )
+        return stalls, flags
+
     def _acted(self, names: Sequence[str]) -> Flags:
         """Whose nodes, or who itself, something was done to."""
         given = {
@@ -271,13 +291,15 @@ class _Sorter:
             flags[i] = row["attempt"] > 1
         return preemptors, flags
 
-    def _places(self, names: Sequence[str], telling: Flags, wanted: Flags) -> dict[cases.Key, Sequence[str]]:
+    def _places(
+        self, names: Sequence[str], mentionable: Flags, wanted: Flags
+    ) -> dict[cases.Key, Sequence[str]]:
         """The nodes of those attempts on which anything but inert events may be spoken of; all of them where none has any."""
-        numbers = np.flatnonzero(wanted & self._any(telling))
+        numbers = np.flatnonzero(wanted & self._any(mentionable))
         jobs = self._ended["job_id"].take(pa.array(numbers)).to_pylist()
         submits = co_residency.instants(self._ended["submit_at"].take(pa.array(numbers)))
         nodes: dict[int, list[str]] = {int(i): [] for i in numbers}
-        for place in np.flatnonzero(telling & wanted[self._attempt]):
+        for place in np.flatnonzero(mentionable & wanted[self._attempt]):
             nodes[int(self._attempt[place])].append(names[self._node[place]])
         return {
             (self._cluster, job, submit): on

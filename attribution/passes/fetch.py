@@ -16,7 +16,7 @@ from probing_cluster.attribution.passes import assign_rows, incidents
 from probing_cluster.attribution.places import layout
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import co_residency as crowds
-from probing_cluster.attribution.verdict import evidence_view, onset, signatures, taxonomy, window
+from probing_cluster.attribution.verdict import onset, signatures, taxonomy, view_builder, window
 from probing_cluster.core import clock, records
 from probing_cluster.db import store
 
@@ -36,6 +36,7 @@ class Known:
 
     watched: Mapping[str, assign_rows.Watch]
     standing: assign_rows.Standing
+    stalls: assign_rows.Standing
     crowd: crowds.Crowd
     shared: incidents.Shared
     """Where in that time wide incidents may be."""
@@ -96,7 +97,7 @@ class Fetcher:
     def _cluster(self, cluster: str, attempts: Attempts) -> Iterable[cases.Case]:
         findings = self._findings(cluster, attempts)
         job_side = [
-            [e for e in findings.get(a.job_id, ()) if evidence_view.is_own(e, a, self._policy)]
+            [e for e in findings.get(a.job_id, ()) if view_builder.is_own(e, a, self._policy)]
             for a in attempts
         ]
         windows = [self._window(a, t) for a, t in zip(attempts, job_side, strict=True)]
@@ -106,6 +107,7 @@ class Fetcher:
         ends = [a.end_at for a in attempts if a.end_at is not None]
         watched = known.watched if known else self.watched(cluster, nodes, min(ends), max(ends))
         standing = known.standing if known else self._standing(cluster, nodes, attempts, windows)
+        stalls = known.stalls if known else self._stalls(cluster, attempts, windows)
         actions = assign_rows.by_job_and_node(self._actions(cluster, attempts, nodes))
         past = self._past(cluster, attempts, events)
         stood = [assign_rows.standing_for(a, w, standing) for a, w in zip(attempts, windows, strict=True)]
@@ -119,6 +121,7 @@ class Fetcher:
                 attempt=attempt,
                 events=(*mine, *job_side[i]),
                 standing=stood[i],
+                stalls=assign_rows.stalls_for(attempt, windows[i], stalls),
                 shared=assign_rows.shared(crowd, attempt, windows[i], met[i]),
                 allocations=assign_rows.in_life(attempt, allocations.get(attempt.job_id, ())),
                 actions=assign_rows.actions_for(attempt, actions),
@@ -154,11 +157,11 @@ class Fetcher:
     def _events(
         self, cluster: str, attempts: Attempts, windows: Sequence[window.Window]
     ) -> dict[int, list[records.HealthEvent]]:
-        telling = self._known.places if self._known else {}
+        places_of = self._known.places if self._known else {}
         places = [
             (i, n, w)
             for i, (a, w) in enumerate(zip(attempts, windows, strict=True))
-            for n in telling.get(cases.key(a), a.nodes)
+            for n in places_of.get(cases.key(a), a.nodes)
         ]
         given = {
             "cluster": cluster,
@@ -199,8 +202,41 @@ class Fetcher:
             "lasting_kinds": [kind for kind, _ in lasting],
             "lasting_codes": [code for _, code in lasting],
         }
+        return self._with_ends("standing", given)
+
+    def stalls(
+        self, cluster: str, nodes: Sequence[str], since: datetime, until: datetime, last: datetime
+    ) -> assign_rows.Standing:
+        """Stalls that began since `since` and before `until`, and whether they were over before `last`."""
+        given = {
+            "cluster": cluster,
+            "nodes": list(nodes),
+            "since": since,
+            "until": until,
+            "last": last,
+            "kinds": [kind for kind, _ in assign_rows.STALLS],
+            "codes": [code for _, code in assign_rows.STALLS],
+        }
+        return self._with_ends("stalls", given)
+
+    def _stalls(
+        self, cluster: str, attempts: Attempts, windows: Sequence[window.Window]
+    ) -> assign_rows.Standing:
+        ended = [
+            (a, w)
+            for a, w in zip(attempts, windows, strict=True)
+            if a.state in assign_rows.ENDED_FROM_OUTSIDE
+        ]
+        if not ended:
+            return {}
+        since = min(w.start_at for _, w in ended) - assign_rows.STALLED
+        last = max(a.end_at for a, _ in ended if a.end_at is not None)
+        return self.stalls(cluster, sorted({n for a, _ in ended for n in a.nodes}), since, last, last)
+
+    def _with_ends(self, name: str, given: Mapping[str, Any]) -> assign_rows.Standing:
+        """Node to events and their `gone_at`, of a query that gives both."""
         found: dict[str, list[tuple[records.HealthEvent, datetime | None]]] = defaultdict(list)
-        for row in self._rows("standing", given):
+        for row in self._rows(name, given):
             found[row["node"]] += [
                 (e, row["gone_at"]) for e in self._store.readable(records.HealthEvent, [row])
             ]

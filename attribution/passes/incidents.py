@@ -58,7 +58,7 @@ class Chains:
     def incident(self, event_id: uuid.UUID) -> uuid.UUID | None:
         """The wide incident an event belongs to; None for an event that belongs to none."""
         chain, i = self._place.get(event_id, (None, 0))
-        return None if chain is None else chain.seen_from(i)
+        return None if chain is None else chain.incident_near(i)
 
     def first(self, evidence: Iterable[uuid.UUID]) -> uuid.UUID | None:
         """The wide incident of the first of these events that belongs to one."""
@@ -98,7 +98,7 @@ class _Chain:
         at = self._times[i]
         return bisect.bisect_left(self._times, at - REACH), bisect.bisect_right(self._times, at + REACH)
 
-    def seen_from(self, i: int) -> uuid.UUID | None:
+    def incident_near(self, i: int) -> uuid.UUID | None:
         """Its incident as far as it lies within REACH of the event number `i`."""
         part = self._within(i)
         if part not in self._named:

@@ -14,20 +14,20 @@ Attempts = Sequence[records.JobAttempt]
 Judge = Callable[[Attempts], list[records.Verdict]]
 
 
-def verdicts(attempts: Attempts, judge_them: Judge, made_at: datetime) -> list[records.Verdict]:
-    """`judge_them` of all; where that fails, of halves, until those are alone that it fails on.
+def verdicts(attempts: Attempts, judge_some: Judge, made_at: datetime) -> list[records.Verdict]:
+    """`judge_some` of all; where that fails, of halves, until those are alone that it fails on.
 
     Who is judged together makes no difference. Whatever is away stops all of them, as before.
     """
     try:
-        return judge_them(attempts)
+        return judge_some(attempts)
     except errors.ProbingError:
         raise
     except Exception as exc:  # noqa: BLE001 - the isolation that all others rely on
         if len(attempts) == 1:
             return [_unjudged(attempts[0], made_at, exc)]
     half = len(attempts) // 2
-    return [v for part in (attempts[:half], attempts[half:]) for v in verdicts(part, judge_them, made_at)]
+    return [v for part in (attempts[:half], attempts[half:]) for v in verdicts(part, judge_some, made_at)]
 
 
 def _unjudged(attempt: records.JobAttempt, made_at: datetime, exc: Exception) -> records.Verdict:

@@ -85,7 +85,7 @@ def accounts(
     a = attempts
     waited = np.maximum(0, np.where(a.started, a.start, a.end) - a.eligible)
     running = np.where(a.started, a.end - a.start, 0)
-    split, first_seen = _split(a, running, progress, assume)
+    split, first_known = _split(a, running, progress, assume)
     parts = {name: np.add.reduceat(split[name], a.first) for name in _PARTS}
     n_started = np.add.reduceat(a.started.astype(np.int64), a.first)
     queued = np.add.reduceat(waited, a.first)
@@ -94,7 +94,7 @@ def accounts(
     idle = wall - queued - sum(parts.values())
     denominator = wall - parts["suspended"] - idle
     ran = running > 0
-    measured = np.logical_or.reduceat(ran, a.first) & np.logical_and.reduceat(~ran | first_seen, a.first)
+    measured = np.logical_or.reduceat(ran, a.first) & np.logical_and.reduceat(~ran | first_known, a.first)
     return _table(
         a,
         {

@@ -22,7 +22,7 @@ STALE = (_SQL / "stale_attempts.sql").read_text(encoding="utf-8")
 _PROGRESS = (_SQL / "run_progress.sql").read_text(encoding="utf-8")
 _REFRESH = timedelta(minutes=5)
 """How old the account of a run that still goes on may get."""
-_TOLD_AFTER = timedelta(hours=2)
+_REFRESHED_AFTER = timedelta(hours=2)
 """How long after a run's end its nodes' last words still change its account."""
 SLICE_ROWS = 50_000
 """Attempts accounted at once; what bounds memory."""
@@ -59,7 +59,7 @@ def update(
             if not between(total):
                 return
 
-    query = _with_instants(STALE, since, now - _REFRESH, now - _TOLD_AFTER)
+    query = _with_instants(STALE, since, now - _REFRESH, now - _REFRESHED_AFTER)
     with arrow.reading(source.connection_uri(), query) as reader:
         bulk.load_run_accounts(source.connection_uri(), slices(reader))
     return total

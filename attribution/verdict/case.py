@@ -50,6 +50,10 @@ class Case:
     standing: tuple[records.HealthEvent, ...] = records.doc(
         "conditions that began before the window and that an agent's readings still saw in it", default=()
     )
+    stalls: tuple[records.HealthEvent, ...] = records.doc(
+        "stalls that began while it ran and before the window, and that nothing says were over at its end",
+        default=(),
+    )
     shared: Mapping[str, tuple[Span, ...]] = records.doc(
         "node to the spans in which somebody else ran on it", default_factory=dict
     )

@@ -295,7 +295,7 @@ def hints(view: evidence_view.EvidenceView, cause: str, rule: str, role: finding
         return []
     hinting.sort(key=lambda f: (-f.signature.weight, f.event.at, f.event.event_id))
     first = hinting[0]
-    node = _told_node(view, first.event)
+    node = _named_node(view, first.event)
     times = [t for f in hinting if (t := error_at(f.event)) is not None]
     return [
         Claim(
@@ -327,7 +327,7 @@ def _hint_cap(view: evidence_view.EvidenceView, cause: str, node: str | None) ->
     return records.Confidence.LIKELY
 
 
-def _told_node(view: evidence_view.EvidenceView, event: records.HealthEvent) -> str | None:
+def _named_node(view: evidence_view.EvidenceView, event: records.HealthEvent) -> str | None:
     """The node a finding names, when it is one of the attempt's."""
     # A log is written on the first node, whichever rank speaks.
     written = event.node if event.source != "joblog" or len(view.attempt.nodes) == 1 else None

@@ -16,6 +16,7 @@ from probing_cluster.attribution.verdict import (
     rank_claims,
     rules,
     taxonomy,
+    view_builder,
     wording,
 )
 from probing_cluster.core import records
@@ -58,7 +59,15 @@ def rules_version() -> str:
     return f"{taxonomy.load().version}-{digest.hexdigest()}"
 
 
-_CORE = ("evidence_view.py", "claims.py", "rank_claims.py", "onset.py", "window.py", "gpus.py")
+_CORE = (
+    "evidence_view.py",
+    "view_builder.py",
+    "claims.py",
+    "rank_claims.py",
+    "onset.py",
+    "window.py",
+    "gpus.py",
+)
 
 
 def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
@@ -66,7 +75,7 @@ def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
     attempt = case.attempt
     if attempt.state not in (PAPER_STATES if case.policy.paper else JUDGED_STATES):
         return None
-    found = evidence_view.build(case)
+    found = view_builder.build(case)
     if found is None:
         return None
     made = rules.claims_of(found)

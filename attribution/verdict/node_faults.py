@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution.gang import finding
-from probing_cluster.attribution.verdict import evidence_view, gpus, signatures
+from probing_cluster.attribution.verdict import evidence_view, gpus, signatures, view_builder
 from probing_cluster.core import records, vocabulary
 
 LOOK_BACK = timedelta(minutes=10)
@@ -38,7 +38,7 @@ def live(
             continue
         if signature.role is not signatures.Role.ROOT or _outlived(event.kind, event.at, onset_at):
             continue
-        if evidence_view.means_gpu(event, signature):
+        if view_builder.means_gpu(event, signature):
             names = known.get(event.node, gpus.GpuMap())
             hold = gpus.hold_of_gpu(event, attempt, names, held.get(event.node), alone=False)
             if hold is not gpus.Hold.HELD:

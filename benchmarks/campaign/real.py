@@ -173,7 +173,7 @@ def run(
     """Every judged case, and what could not be run."""
     with (
         scratch.directory("probing-campaign-") as where,
-        cluster.Sandbox.up(where / "s", nodes=sum(map(len, GROUPS)), gpus=8, say=say) as box,
+        cluster.Sandbox.up(where / "s", nodes=sum(map(len, GROUPS)), gpus=8, announce=say) as box,
     ):
         _observe_only(box)
         campaign = Campaign(box, jobs, seed, minutes, say)

@@ -50,7 +50,7 @@ class Order:
 
 
 @dataclasses.dataclass(kw_only=True)
-class Outcome:
+class PassResult:
     """What came of it."""
 
     n_attempts: int = 0
@@ -61,11 +61,11 @@ class Outcome:
     """Where the history ends."""
 
 
-def run(order: Order, config: settings.Settings) -> Outcome:
+def run(order: Order, config: settings.Settings) -> PassResult:
     """Judges every slice, while people see how far it has got; raises UsageError and what the engine raises."""
     directory = _directory(order, config)
     parts = list(distributed.slices(order.since, order.until, order.slice_days))
-    outcome = Outcome(until=history.read_manifest(directory).until)
+    outcome = PassResult(until=history.read_manifest(directory).until)
     tables = distributed.run(
         directory,
         order.since,

@@ -62,7 +62,7 @@ def register(register: commands.Commands) -> None:
 def _import(args: argparse.Namespace) -> int:
     with progress.Progress("import", None, "files"):
         config, done = _loaded(args)
-    _say(args, config, done)
+    _print(args, config, done)
     return 0
 
 
@@ -121,7 +121,7 @@ def _pairs(texts: Sequence[str], form: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def _say(args: argparse.Namespace, config: settings.Settings, done: object) -> None:
+def _print(args: argparse.Namespace, config: settings.Settings, done: object) -> None:
     from probing_cluster.control_plane.imports import kept_aside, load
 
     assert isinstance(done, load.Loaded)

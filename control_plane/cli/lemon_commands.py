@@ -116,7 +116,7 @@ def _report(args: argparse.Namespace) -> int:
         now = clock.SYSTEM.now()
         new = message.put(config, night, drains, now, again=args.again)
         tried = delivery.flush(config, now)
-    return _say_sent(config, new, tried)
+    return _report_sent(config, new, tried)
 
 
 def _night(config: settings.Settings, store: db_store.Store, day: datetime, *, again: bool) -> nightly.Night:
@@ -163,18 +163,18 @@ def _write_html(
         raise errors.UsageError(f"{path} cannot be written: {exc.strerror}") from exc
 
 
-def _say_sent(config: settings.Settings, new: Sequence[str], tried: Sequence[queue.Letter]) -> int:
+def _report_sent(config: settings.Settings, new: Sequence[str], tried: Sequence[queue.Letter]) -> int:
     import sys
 
-    def tell(text: str) -> None:
+    def print_line(text: str) -> None:
         print(f"probing-ctl: {text}", file=sys.stderr)
 
     if not (config.mail.host and config.mail.recipients) and not config.lemon.webhook_url:
         raise errors.SettingsError("[mail] host and recipients are empty, and so is [lemon] webhook_url")
     for letter in tried:
-        tell(f"{letter.kind} {letter.key}: {letter.state}{f' ({letter.why})' if letter.why else ''}")
+        print_line(f"{letter.kind} {letter.key}: {letter.state}{f' ({letter.why})' if letter.why else ''}")
     if not new and not tried:
-        tell("that night was sent before; --again sends it once more")
+        print_line("that night was sent before; --again sends it once more")
     return 0 if all(letter.state == "sent" for letter in tried) else 1
 
 

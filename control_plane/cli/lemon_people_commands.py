@@ -24,7 +24,7 @@ def register(group: commands.Commands) -> None:
         ("deny", "say that a node is no lemon: what was known so far no longer counts"),
         ("repaired", "say that a lemon has been repaired: it starts afresh, and is watched for recurrence"),
     ):
-        made = group.add(name, _say, meaning)
+        made = group.add(name, _print, meaning)
         made.add_argument("node", nargs="+", metavar="NODE", help="hostlists")
         made.add_argument("--note", default="", help="your words, kept with the node")
         made.add_argument("--json", action="store_true", help="one JSON array")
@@ -47,7 +47,7 @@ def _open(args: argparse.Namespace) -> tuple[settings.Settings, db_store.Store]:
     return config, db_store.Store.open(config)
 
 
-def _say(args: argparse.Namespace) -> int:
+def _print(args: argparse.Namespace) -> int:
     action = args.lemon_command
     config, store = _open(args)
     names = [name for text in args.node for name in hostlist.expand(text)]

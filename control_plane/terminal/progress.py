@@ -24,7 +24,7 @@ class Progress:
     def __init__(self, what: str, total: int | None, unit: str, *, time: clock.Clock = clock.SYSTEM) -> None:
         self._what, self._total, self._unit, self._time = what, total, unit, time
         self._n, self._now = 0, ""
-        self._said_s = time.monotonic_s() + QUIET_S - EVERY_S
+        self._printed_s = time.monotonic_s() + QUIET_S - EVERY_S
         self._bar: rich_progress.Progress | None = None
         self._task: rich_progress.TaskID | None = None
         self._began_s = time.monotonic_s()
@@ -66,9 +66,9 @@ class Progress:
             return
         now_s = self._time.monotonic_s()
         with self._lock:
-            if now_s - self._said_s < EVERY_S:
+            if now_s - self._printed_s < EVERY_S:
                 return
-            self._said_s = now_s
+            self._printed_s = now_s
         of = f" of {self._total:,}" if self._total is not None else ""
         at = f": {self._now}" if self._now else ""
         line = f"probing-ctl: {self._what}: {self._n:,}{of} {self._unit} in {now_s - self._began_s:.0f} s{at}"

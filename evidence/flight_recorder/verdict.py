@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from probing_cluster.core.records import doc, record
+from probing_cluster.evidence.flight_recorder import gang_dumps
 from probing_cluster.evidence.flight_recorder.model import Entry, RankDump
 
 _SIZES_DIFFER = frozenset({
@@ -43,74 +44,6 @@ class FlightVerdict:
         "Python frames of the last operation of the first rank at fault, when recorded", default=()
     )
     meaning: str = doc("one sentence")
-
-
-@record
-class _World:
-    """All dumps with the membership of every group, by rank and by group."""
-
-    dumps: Mapping[int, RankDump] = doc("rank to dump")
-    members: Mapping[str, frozenset[int]] = doc("group to global ranks")
-    p2p: frozenset[str] = doc("groups with point-to-point operations")
-    descriptions: Mapping[str, str] = doc("group to description")
-    expected: frozenset[int] = doc("ranks that should have a dump")
-
-    def enqueued(self, rank: int, group: str) -> int:
-        """The last collective this rank issued in `group`; 0 for none, -1 when its dump cannot tell."""
-        dump = self.dumps[rank]
-        recorded = [e.seq for e in dump.entries if e.group == group and not e.is_p2p]
-        status = dump.status.get(group)
-        best = max([*recorded, status.enqueued if status else -1])
-        return best if best >= 0 else 0 if dump.entries or not dump.status else -1
-
-    def is_gloo(self, group: str) -> bool:
-        """Whether what was recorded in `group` is Gloo's."""
-        return any(e.backend == "gloo" for d in self.dumps.values() for e in d.entries if e.group == group)
-
-    def last(self, rank: int) -> Entry | None:
-        """The rank's latest collective."""
-        entries = [e for e in self.dumps[rank].entries if not e.is_p2p]
-        return max(entries, key=lambda e: (e.created_ns, e.seq), default=None)
-
-    def outstanding(self, rank: int) -> list[Entry]:
-        """What the rank still waits for."""
-        return [e for e in self.dumps[rank].entries if e.outstanding]
-
-
-def _observed(dumps: Iterable[RankDump]) -> dict[str, set[int]]:
-    ranks_of: dict[str, set[int]] = {}
-    for dump in dumps:
-        for entry in dump.entries:
-            ranks_of.setdefault(entry.group, set()).add(dump.rank)
-    return ranks_of
-
-
-def _world(
-    dumps: Mapping[int, RankDump], members: Mapping[str, Iterable[int]], world_size: int | None
-) -> _World:
-    """Membership: the caller's, else the dumps' own, else whoever recorded in the group (all ranks for the first)."""
-    found: dict[str, frozenset[int]] = {}
-    for dump in dumps.values():
-        for name, ranks in dump.members.items():
-            found[name] = found.get(name, frozenset()) | ranks
-    everyone = frozenset(dumps) | frozenset(range(min(world_size or 0, 1 << 20)))
-    for ranks in found.values():
-        everyone |= ranks
-    descriptions = {n: d for dump in dumps.values() for n, d in dump.descriptions.items()}
-    for name, observed in _observed(dumps.values()).items():
-        whole = name == "0" or descriptions.get(name) == "default_pg"
-        found.setdefault(name, everyone if whole else frozenset(observed))
-    found.update({name: frozenset(ranks) for name, ranks in members.items()})
-    if any(e.backend == "gloo" for d in dumps.values() for e in d.entries[-1:]):
-        everyone |= frozenset(range(min(dumps), max(dumps)))  # Gloo names no members; ranks leave no gaps.
-    for ranks in found.values():
-        everyone |= ranks
-    p2p = frozenset(e.group for d in dumps.values() for e in d.entries if e.is_p2p)
-    return _World(dumps=dumps, members=found, p2p=p2p, descriptions=descriptions, expected=everyone)
-
-
-def _present(world: _World, group: str) -> list[int]:
-    return sorted(r for r in world.members[group] if r in world.dumps)
 
 
 def _signature(entry: Entry, *, sizes: bool) -> tuple[object, ...]:
@@ -168,13 +101,13 @@ def _mismatch_at(group: str, seq: int, by_rank: Mapping[int, Entry]) -> FlightVe
     return None
 
 
-def _mismatch(world: _World) -> FlightVerdict | None:
+def _mismatch(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
     """The earliest place where ranks disagree; in each group only the first counts."""
     best: tuple[int, str, FlightVerdict] | None = None
-    for group in sorted(world.members):
+    for group in sorted(gang.members):
         places: dict[int, dict[int, Entry]] = {}
-        for rank in _present(world, group):
-            for entry in world.dumps[rank].entries:
+        for rank in gang_dumps.present(gang, group):
+            for entry in gang.dumps[rank].entries:
                 if entry.group == group and _comparable(entry) and entry.seq >= 0:
                     places.setdefault(entry.seq, {})[rank] = entry
         for seq in sorted(places):
@@ -186,55 +119,24 @@ def _mismatch(world: _World) -> FlightVerdict | None:
     return best[2] if best else None
 
 
-def _waits_for_others(world: _World, rank: int) -> bool:
-    """Whether the rank's own last collective lacks a peer, so that it is held up itself.
-
-    Work that is retired tells nothing (Gloo retires what timed out), so the peers' counts decide.
-    """
-    waiting = [e for e in world.outstanding(rank) if not e.is_p2p]
-    if waiting:
-        return True
-    if any(e.outstanding for e in world.dumps[rank].entries):
-        return True
-    last = world.last(rank)
-    if last is None or last.group in world.p2p or last.group not in world.members:
-        return False
-    peers = [r for r in _present(world, last.group) if r != rank]
-    return any(0 <= world.enqueued(r, last.group) < last.seq for r in peers)
-
-
-def _behind(world: _World) -> dict[int, tuple[str, int]]:
-    """Ranks that issued less than a peer in some group, with the group and the number they did not issue."""
-    found: dict[int, tuple[str, int]] = {}
-    for group in sorted(world.members, key=lambda g: (g != "0", g)):
-        if group in world.p2p:
-            continue
-        counts = {r: n for r in _present(world, group) if (n := world.enqueued(r, group)) >= 0}
-        top = max(counts.values(), default=0)
-        for rank, count in counts.items():
-            if count < top:
-                found.setdefault(rank, (group, count + 1))
-    return found
-
-
-def _missing(world: _World) -> FlightVerdict | None:
+def _missing(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
     """Ranks that did not issue what their peers wait for, and wait for nothing themselves."""
-    behind = _behind(world)
-    at_fault = sorted(r for r in behind if not _waits_for_others(world, r))
+    behind = gang_dumps.behind(gang)
+    at_fault = sorted(r for r in behind if not gang_dumps.waits_for_others(gang, r))
     if not at_fault:
         return None
     group, seq = behind[at_fault[0]]
     peer = next(
         (
             e
-            for d in world.dumps.values()
+            for d in gang.dumps.values()
             for e in d.entries
             if e.group == group and e.seq == seq and not e.is_p2p
         ),
         None,
     )
-    last = world.last(at_fault[0])
-    waiting = tuple(sorted(r for r in _present(world, group) if r not in at_fault))
+    last = gang.last(at_fault[0])
+    waiting = tuple(sorted(r for r in gang_dumps.present(gang, group) if r not in at_fault))
     op = peer.op if peer else None
     names = ", ".join(map(str, at_fault))
     return FlightVerdict(
@@ -251,16 +153,16 @@ def _missing(world: _World) -> FlightVerdict | None:
     )
 
 
-def _late(world: _World) -> FlightVerdict | None:
+def _late(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
     """Ranks of a Gloo group that came to a collective only after its timeout, by each rank's own clock.
 
     Everything is retired by then, and every rank has issued the same; only when each did tells who was waited for.
     """
-    for group in sorted(g for g in world.members if world.is_gloo(g)):
+    for group in sorted(g for g in gang.members if gang.is_gloo(g)):
         gaps: dict[int, dict[int, tuple[int, Entry]]] = {}
-        for rank in _present(world, group):
+        for rank in gang_dumps.present(gang, group):
             before = None
-            for entry in world.dumps[rank].entries:
+            for entry in gang.dumps[rank].entries:
                 if entry.group != group or entry.is_p2p or not entry.created_ns:
                     continue
                 if before is not None and entry.seq == before.seq + 1:
@@ -292,29 +194,29 @@ def _came_late(group: str, seq: int, late: Mapping[int, Entry], waiting: tuple[i
     )
 
 
-def _stuck(world: _World) -> FlightVerdict | None:
+def _stuck(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
     """Among ranks that all issued the work, those whose device finished least; point-to-point groups left out."""
     least: dict[int, tuple[str, int]] = {}
-    for group in sorted(world.members):
-        if group in world.p2p or world.is_gloo(group):
+    for group in sorted(gang.members):
+        if group in gang.p2p or gang.is_gloo(group):
             continue
         done = {
             r: s.completed
-            for r in _present(world, group)
-            if (s := world.dumps[r].status.get(group)) and s.completed >= 0
+            for r in gang_dumps.present(gang, group)
+            if (s := gang.dumps[r].status.get(group)) and s.completed >= 0
         }
         if len(done) < 2 or len(set(done.values())) < 2:
             continue
         low = min(done.values())
         for rank, count in done.items():
-            if count == low and world.outstanding(rank):
+            if count == low and gang.outstanding(rank):
                 least.setdefault(rank, (group, count + 1))
     if not least:
         return None
     ranks = tuple(sorted(least))
     group, seq = least[ranks[0]]
-    entry = next((e for e in world.dumps[ranks[0]].entries if e.group == group and e.seq == seq), None)
-    waiting = tuple(sorted(set(world.dumps) - set(ranks)))
+    entry = next((e for e in gang.dumps[ranks[0]].entries if e.group == group and e.seq == seq), None)
+    waiting = tuple(sorted(set(gang.dumps) - set(ranks)))
     return FlightVerdict(
         kind="device_stuck",
         ranks=ranks,
@@ -329,27 +231,25 @@ def _stuck(world: _World) -> FlightVerdict | None:
     )
 
 
-def _timed_out(world: _World, entry: Entry) -> bool:
+def _timed_out(gang: gang_dumps.GangDumps, entry: Entry) -> bool:
     """Whether a Gloo collective that this rank still waits for has ended on another one, as a timeout ends it."""
     ended = (
         e
-        for d in world.dumps.values()
+        for d in gang.dumps.values()
         for e in d.entries
         if (e.group, e.seq, e.is_p2p) == (entry.group, entry.seq, False) and e.retired
     )
     return entry.backend == "gloo" and any(ended)
 
 
-def _inside(world: _World) -> FlightVerdict | None:
+def _inside(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
     """Everybody is in, nobody comes out: the network, or a group that waits for another; the earliest is named."""
-    stuck = [
-        e for r in world.dumps for e in world.outstanding(r) if not e.is_p2p and not _timed_out(world, e)
-    ]
-    stuck = stuck or [e for r in world.dumps for e in world.outstanding(r) if e.is_p2p]
+    stuck = [e for r in gang.dumps for e in gang.outstanding(r) if not e.is_p2p and not _timed_out(gang, e)]
+    stuck = stuck or [e for r in gang.dumps for e in gang.outstanding(r) if e.is_p2p]
     if not stuck:
         return None
     first = min(stuck, key=lambda e: (e.created_ns or 1 << 62, e.group, e.seq))
-    waiting = tuple(sorted(r for r in world.dumps if world.outstanding(r)))
+    waiting = tuple(sorted(r for r in gang.dumps if gang.outstanding(r)))
     return FlightVerdict(
         kind="all_inside",
         ranks=(),
@@ -363,15 +263,15 @@ def _inside(world: _World) -> FlightVerdict | None:
     )
 
 
-def _no_dump(world: _World) -> FlightVerdict | None:
-    gone = tuple(sorted(world.expected - set(world.dumps)))
+def _no_dump(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
+    gone = tuple(sorted(gang.expected - set(gang.dumps)))
     if not gone:
         return None
     return FlightVerdict(
         kind="no_dump",
         ranks=gone,
         domains=(USER, SOFTWARE, HARDWARE),
-        waiting=tuple(sorted(r for r in world.dumps if world.outstanding(r))),
+        waiting=tuple(sorted(r for r in gang.dumps if gang.outstanding(r))),
         meaning=f"Rank {', '.join(map(str, gone[:16]))} left no dump: its process ended before it could write one; look for an OOM kill, an Xid or a signal.",
     )
 
@@ -390,15 +290,15 @@ def judge(
     by_rank = {d.rank: d for d in sorted(dumps, key=lambda d: d.rank)}
     if not by_rank:
         return FlightVerdict(kind="unknown", ranks=(), domains=("unknown",), meaning="No rank left a dump.")
-    world = _world(by_rank, members or {}, world_size)
-    gone = _no_dump(world)
-    found = _mismatch(world) or _missing(world)
-    if found and gone and found.kind == "missing_rank" and world.is_gloo(found.group or ""):
+    gang = gang_dumps.gather(by_rank, members or {}, world_size)
+    gone = _no_dump(gang)
+    found = _mismatch(gang) or _missing(gang)
+    if found and gone and found.kind == "missing_rank" and gang.is_gloo(found.group or ""):
         found = gone  # Whoever waited for a rank that died fails at once, wherever it stood.
-    found = found or _stuck(world) or gone or _late(world) or _inside(world)
+    found = found or _stuck(gang) or gone or _late(gang) or _inside(gang)
     if found is None:
         return FlightVerdict(
             kind="healthy", ranks=(), domains=("unknown",), meaning="No rank waits for anything."
         )
     missing = gone.ranks if gone else ()
-    return replace(found, missing_dumps=missing, group_desc=world.descriptions.get(found.group or "", ""))
+    return replace(found, missing_dumps=missing, group_desc=gang.descriptions.get(found.group or "", ""))

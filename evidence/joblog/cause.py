@@ -23,7 +23,7 @@ _STEPS = 3
 _HANDLED_STEPS = 2
 """So many do where the program itself says that it goes on."""
 _GOES_ON = re.compile(
-    r"\b(?:skip(?:ping|ped)|retry(?:ing)?|re-?trying|trying again|fall(?:ing)? ?back|continu(?:e|ing)|ignor(?:ed|ing)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing))\b",
+    r"\b(?:skip(?:ping|ped)|retry(?:ing)?|re-?trying|trying again|fall(?:ing)? ?back|continu(?:e|ing)|ignor(?:ed|ing)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b",
     re.IGNORECASE,
 )
 _GOES_ON_LINES = 3
@@ -81,8 +81,8 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         return (
             weak or noise or _refuted(best, new) or (new.late and (best.role is Role.SYMPTOM or plain_cancel))
         )
-    told_to_end = best.kind == "process_terminated" and new.role is Role.END
-    return weak and (new.kind in _FORCED_ENDS or told_to_end)
+    terminated = best.kind == "process_terminated" and new.role is Role.END
+    return weak and (new.kind in _FORCED_ENDS or terminated)
 
 
 def _can_be_survived(finding: JobFinding) -> bool:
@@ -92,7 +92,7 @@ def _can_be_survived(finding: JobFinding) -> bool:
     return finding.role in (Role.ROOT, Role.SYMPTOM, Role.REMOTE)
 
 
-def _says_it_goes_on(text: str) -> bool:
+def _announces_recovery(text: str) -> bool:
     """Whether the program speaks of going on; a line of progress counts what was skipped long ago."""
     return _GOES_ON.search(text) is not None and not progress.is_progress(text)
 
@@ -237,7 +237,7 @@ class Story:
         if self.best is None:
             return
         best = self.held[self.best]
-        if 0 <= record.line - best.line <= _GOES_ON_LINES and _says_it_goes_on(record.text):
+        if 0 <= record.line - best.line <= _GOES_ON_LINES and _announces_recovery(record.text):
             self.held[self.best] = best = replace(best, detail={**best.detail, "handled": True})
         if (
             None not in (best.rank, record.rank)

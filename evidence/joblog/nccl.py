@@ -60,6 +60,11 @@ _NCCL_HCA = re.compile(r"\bhca (?P<hca>\w+)")
 _ASYNC_EVENT = re.compile(
     r"NET/IB ?: .*?(?:(?:[Gg]ot|received) (?:async|fatal).{0,20} ?event|\basync (?:non-)?fatal event(?: on [\w, ]{1,40}\([^)]{1,40}\))?)(?: ?: (?P<event>[^()]{1,60}))?"
 )
+_ROUTINE_EVENT = re.compile(
+    r"client reregist|\bSM change|\bLID change|\bP_?Key change|\bport active|\bGID (?:table )?change|\blast WQE reached|communication established",
+    re.IGNORECASE,
+)
+"""Asynchronous events of a fabric that works: its subnet manager moved or asked its clients to register again."""
 _TEXTS = (
     (
         "shm_full",
@@ -197,7 +202,9 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
             meaning="A libfabric call failed: the network adapter or its link is not usable.",
         )
     if event := _ASYNC_EVENT.search(text):
-        return make(FACTS, "net_ib_async_event", named, detail={"event": (event["event"] or "").strip()})
+        name = (event["event"] or "").strip()
+        kind = "nccl_warning" if _ROUTINE_EVENT.search(name) else "net_ib_async_event"
+        return make(FACTS, kind, named, detail={"event": name})
     if failed := _CUDA.search(text):
         specific = cuda.kind_of(failed["text"])
         if specific and not cuda.is_reported(specific, record.text, warning, quoted=True):

@@ -14,8 +14,21 @@ _SPEAKER = re.compile(
     re.IGNORECASE,
 )
 _CODE = re.compile(
-    r"^\s*(?:\d{1,6}\s*[|│:]\s*)?(?:#(?!\d)|//|/\*|raise\b|if\b|elif\b|except\b|return\s+(?!code)|print\(|assert\b|self\.|def\b|class\b|log(?:ger|ging)?\.\w+\(|warnings\.|f?[\"'`]|>>> |\.\.\. |[\w.]+ = f?[\"'])"
+    r"^\s*(?:\d{1,6}\s*[|│:]\s*)?(?:#(?!\d)|//|/\*|raise\b|if\b|elif\b|except\b|return\s+(?!code)|print\(|assert\b|self\.|def\b|class\b|log(?:ger|ging)?\.\w+\(|warnings\.|f?[\"'`]|>{1,3}\s|\.\.\. |[\w.]+ = f?[\"'])"
 )
+_LISTED = re.compile(
+    r"[\w./~@+-]{1,300}\.(?:out|err|log|txt|md|rst)(?:[:-]\d{1,9}[:-]|:(?=\S))"
+    r"|\S{1,300}\.py::\S.{0,400}\s(?:PASSED|FAILED|SKIPPED|XFAIL|XPASS|ERROR)\b"
+)
+"""What searches print of other files (`run-17.out:88:…`), and names of tests, whose parameters may be errors."""
+_QUOTATION = re.compile(
+    r"(?<![^\s(\[,*|])(?:\"(?=[^\"\n]* [^\"\n]* )[^\"\n]{12,4000}\"|`(?=[^`\n]* [^`\n]* )[^`\n]{12,4000}`|“[^“”\n]{12,4000}”)"
+)
+"""A closed quotation of three words or more; one that follows a key's `=` or `:` is that key's value."""
+_REPORTS = re.compile(
+    r"\b(?:error|exception|failed|failure|fatal|reason|message|msg|stderr|output)\W{0,4}$", re.IGNORECASE
+)
+"""What is quoted behind these words is what happened."""
 _KEY = re.compile(
     r"[{,]\s*(?P<quote>[\"'])(?P<key>[^\"']{1,60})(?P=quote)\s*:\s*[\"'](?:[^\"'\\]|\\.|(?<=\w)'(?=\w))*$"
 )
@@ -55,7 +68,7 @@ _REPORT = frozenset({
 
 def is_speech(text: str) -> bool:
     """Whether the whole line is data, chat or code, whatever it speaks of."""
-    if _CODE.match(text):
+    if _CODE.match(text) or _LISTED.match(text):
         return True
     opening = text.lstrip()[:1]
     if opening in ("{", "[") and (
@@ -63,6 +76,17 @@ def is_speech(text: str) -> bool:
     ):
         return found["key"].lower() not in _LOG_KEYS and _SPEAKER.search(text) is not None
     return False
+
+
+def without_quotations(text: str) -> str:
+    """`text` with what somebody else said taken out of its quotation marks; what an error's own report quotes stays."""
+    if '"' not in text and "`" not in text and "“" not in text:
+        return text
+
+    def blank(found: re.Match[str]) -> str:
+        return found[0] if _REPORTS.search(text[: found.start()]) else found[0][0] + found[0][-1]
+
+    return _QUOTATION.sub(blank, text)
 
 
 def _foreign(text: str) -> int:
@@ -79,7 +103,7 @@ def _is_quoted(before: str) -> bool:
     return re.search(r"(?:^|[\s(\[{=:,])'(?:[^']|(?<=\w)'(?=\w))*$", before) is not None
 
 
-def is_spoken_of(text: str, start: int) -> bool:
+def is_mentioned(text: str, start: int) -> bool:
     """Whether the error that begins at `start` is told of rather than reported: in quotes, in data, in a sentence."""
     before = text[:start]
     if key := _KEY.search(before):
@@ -101,7 +125,7 @@ def is_reported(text: str, start: int, end: int, *, quoted: bool = False) -> boo
     Strict, for what only hardware can say. `quoted` where the form itself puts the error between quotes.
     """
     before, behind = text[:start], text[end : end + 160]
-    if is_spoken_of(text, start) and not quoted:
+    if is_mentioned(text, start) and not quoted:
         return False
     if _SPEAKER.search(before) or "?" in before or not _ENDS.search(before):
         return False

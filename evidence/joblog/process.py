@@ -88,7 +88,7 @@ _NO_COMMAND = re.compile(
     r"|^\s{0,8}zsh: command not found: \S{1,200}$"
 )
 _DEATH = re.compile(r"\bReceived (?:15|2) death signal, shutting down workers")
-_TOLD_TO_END = "The launcher was told to end (SIGTERM or SIGINT); nothing here says by whom."
+_TERMINATED = "The launcher was told to end (SIGTERM or SIGINT); nothing here says by whom."
 _CAUGHT = re.compile(
     r"(?:\[(?P<host>[A-Za-z0-9][\w.-]{0,253}):(?P<pid>\d{1,10})(?: ?:[\d: ]{1,24})?\] )?(?:Caught signal (?P<signal>\d{1,3})\b|\*\*\* Process received signal \*\*\*|Signal: .* \((?P<mpi>\d{1,3})\)$)"
 )
@@ -228,7 +228,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if _GIL.search(text):
         return make(FACTS, "gil_deadlock", record)
     if _DEATH.search(text):
-        return make(FACTS, "process_terminated", record, role=Role.EXIT, meaning=_TOLD_TO_END)
+        return make(FACTS, "process_terminated", record, role=Role.EXIT, meaning=_TERMINATED)
     if _NO_COMMAND.match(text):
         return make(FACTS, "command_not_found", record)
     if _SIGHUP.search(text):

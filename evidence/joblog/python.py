@@ -200,6 +200,17 @@ def ungrouped(text: str) -> str:
     return _GROUP.sub("", text)
 
 
+_CUT_OFF = "A Python traceback began and the output ends inside it: the program ended, and the exception itself is not there."
+
+
+def cut_off(record: Record) -> JobFinding:
+    """The traceback that begins at `record` and in whose frames the whole output ends: weak, since a launcher has them, too."""
+    detail = {"cut_off": True}
+    return make(
+        FACTS, "python_exception", record, role=Role.EXIT, domains=ALL, meaning=_CUT_OFF, detail=detail
+    )
+
+
 def exception(record: Record) -> JobFinding | None:
     """The last line of a traceback; None when the line is not one, or only the sum of an exception group."""
     found = _EXCEPTION.match(record.text)

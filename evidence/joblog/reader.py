@@ -39,6 +39,8 @@ FAMILIES: tuple[Family, ...] = (
     process.FAMILY,
 )
 """The registration: the first family that understands a line speaks for it."""
+_JUDGE_PLACE = (cuda.FAMILY, python.FAMILY)
+"""Families that judge the place of an error in its line by themselves."""
 
 MAX_LINE_CHARS = 8192
 MAX_HELD = 4096
@@ -154,6 +156,10 @@ class JobLogReader:
         self._story = cause.Story()
         self._cut: _Cut | None = None
         self._tracebacks: dict[int | None, tuple[int, int]] = {}
+        self._cut_off: tuple[int, Record] | None = None
+        """The last line that was a frame, and where its traceback began: the log may end there."""
+        self._last_line = 0
+        """The last line with a word on it."""
         self._unraised: dict[int | None, int] = {}
         self._bare = bare.Bare()
         self._many = -_SAME_END_LINES
@@ -166,8 +172,15 @@ class JobLogReader:
             if not wanted and not any(t in record.text for t in family.triggers):
                 continue
             if found := family.read(record, self._context):
-                return found
+                return None if self._is_quotation(family, record) else found
         return None
+
+    def _is_quotation(self, family: Family, record: Record) -> bool:
+        """Whether the family understands only what stands between quotation marks: then somebody tells of the error."""
+        if family in _JUDGE_PLACE:
+            return False
+        rest = place.without_quotations(record.text)
+        return rest != record.text and family.read(replace(record, text=rest), JoblogContext()) is None
 
     def _join(self, record: Record) -> tuple[bool, JobFinding | None]:
         """Whether the line belongs to the message that was cut, and that message once it is whole."""
@@ -219,10 +232,12 @@ class JobLogReader:
             self._take_last()
         if rank not in self._tracebacks:
             return self._bare.read(record, known=known)
-        _, indented = self._tracebacks[rank]
+        began, indented = self._tracebacks[rank]
         if indented and _indent(record.text) >= indented:
             record = replace(record, text=record.text[indented:])
         if _FRAME.match(record.text) or _DEEP.match(record.text):
+            if record.text.strip():
+                self._cut_off = record.line, replace(record, line=began, text=f"{_TRACEBACK}:")
             return None
         if found := python.exception(record):
             del self._tracebacks[rank]
@@ -299,6 +314,7 @@ class JobLogReader:
             yield from self._settle()
 
     def _read(self, line: int, text: str, *, overwritten: bool = False) -> None:
+        self._last_line = line if text.strip() else self._last_line
         interesting = _ANY.search(text) is not None
         cut = _CUT.search(text) is not None and not _CHATTER.search(text)
         record = self._record(line, text)
@@ -331,6 +347,8 @@ class JobLogReader:
         """The findings still held, the first cause marked."""
         self._give_up()
         self._take_last()
+        if self._cut_off is not None and self._cut_off[0] == self._last_line:
+            self._story.add(python.cut_off(self._cut_off[1]))
         return self._settle()
 
 

@@ -93,13 +93,13 @@ _PHRASES = (
     (
         "health_fatal",
         re.compile(
-            r"synd 0x0*[1-9a-f][0-9a-f]*: |Fatal error (?:\d+ )?detected|PCI slot (?:\d+ )?is unavailable|starting health recovery flow|[Dd]evice is in fatal|health recovery (?:flow aborted|failed)|Health issue observed.*severity\([0-3]\)|Internal error detected|handling bad device here|mlx5_error_sw_reset:\d+:\(pid \d+\): start"
+            r"Critical temperature reached! Forcing device into freeze mode|synd 0x0*[1-9a-f][0-9a-f]*: |Fatal error (?:\d+ )?detected|PCI slot (?:\d+ )?is unavailable|starting health recovery flow|[Dd]evice is in fatal|health recovery (?:flow aborted|failed)|Health issue observed.*severity\([0-3]\)|Internal error detected|handling bad device here|mlx5_error_sw_reset:\d+:\(pid \d+\): start"
         ),
     ),
     (
         "init_failed",
         re.compile(
-            r"mlx[45]_(?:init_one|load_one) failed|probe_one[^'\"]{0,80} failed with error|Firmware over \d+ MS in (?:pre-)?initializing state, aborting|probe with driver mlx[45]_core failed"
+            r"8051 start timeout, current state|mlx[45]_(?:init_one|load_one) failed|probe_one[^'\"]{0,80} failed with error|Firmware over \d+ MS in (?:pre-)?initializing state, aborting|probe with driver mlx[45]_core failed"
         ),
     ),
     ("tx_timeout", re.compile(r"TX timeout (?:detected|on queue)")),
@@ -109,7 +109,7 @@ _PHRASES = (
     (
         "cqe_error",
         re.compile(
-            r"(?:dump error cqe|ERR CQE on|Error cqe on cqn|error CQE|WC error: \d+, Message|CQ error on CQN|\w{1,40}: CQ error)",
+            r"(?:\[QP\d{1,8}\] hfi1_tid_timeout \d|dump error cqe|ERR CQE on|Error cqe on cqn|error CQE|WC error: \d+, Message|CQ error on CQN|\w{1,40}: CQ error)",
             re.IGNORECASE,
         ),
     ),

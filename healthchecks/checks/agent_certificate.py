@@ -30,7 +30,7 @@ def _read(node: nodeview.NodeView, one: certificates.Named) -> Reading:
     try:
         ends_at = certificates.ends(Path(node.path(str(one.path))), authority=one.authority)
     except (errors.MalformedInput, OSError) as exc:
-        raise findings.CannotTell(f"{one.path}: {getattr(exc, 'strerror', None) or exc}") from exc
+        raise findings.Undetermined(f"{one.path}: {getattr(exc, 'strerror', None) or exc}") from exc
     left_days = (ends_at - node.now).total_seconds() / 86400
     return Reading(path=str(one.path), ends_at=ends_at, left_days=left_days, authority=one.authority)
 

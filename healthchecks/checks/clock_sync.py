@@ -23,7 +23,7 @@ def parse_chrony(text: str) -> Reading:
     """`chronyc -c tracking`: comma-separated; field 4 is the offset, the last one the leap status."""
     fields = text.strip().split(",")
     if len(fields) < 14:
-        raise findings.CannotTell(f"chronyc said {text.strip()[:100]!r}")
+        raise findings.Undetermined(f"chronyc said {text.strip()[:100]!r}")
     locked = fields[-1] in ("Normal", "Insert second", "Delete second") and fields[0] not in ("", "00000000")
     return Reading(keeper="chrony", locked=locked, offset_s=abs(float(fields[4])))
 
@@ -53,7 +53,7 @@ def read(node: nodeview.NodeView) -> Reading:
     if node.exists("/run/systemd/timesync"):
         return Reading(keeper="systemd-timesyncd", locked=node.exists(SYNCHRONISED_FILE))
     if node.which("chronyc") or node.which("ntpq"):
-        raise findings.CannotTell("no time daemon answers")
+        raise findings.Undetermined("no time daemon answers")
     raise findings.Absent("no time daemon (chrony, ntpd or systemd-timesyncd) on this node")
 
 

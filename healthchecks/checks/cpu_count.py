@@ -34,7 +34,7 @@ def read(node: nodeview.NodeView) -> Reading:
     if online is None:
         online = sum(line.startswith("processor") for line in (node.text("/proc/cpuinfo") or "").splitlines())
     if not online:
-        raise findings.CannotTell("neither sysfs nor /proc/cpuinfo lists the CPUs")
+        raise findings.Undetermined("neither sysfs nor /proc/cpuinfo lists the CPUs")
     return Reading(
         online=online, present=parse_list(node.text(f"{BASE}/present")), configured=node.expected.cpu_count
     )

@@ -18,7 +18,7 @@ def read(node: nodeview.NodeView) -> dict[str, str]:
     for name in names:
         answer = node.run("getent", "ahosts", name, deadline_s=node.limits["answer_s"])
         if answer.code not in (0, NOT_FOUND):
-            raise findings.CannotTell(f"getent ended with {answer.code}: {answer.err.strip()[:100]}")
+            raise findings.Undetermined(f"getent ended with {answer.code}: {answer.err.strip()[:100]}")
         found[name] = (answer.out.split() or [""])[0]
     return found
 

@@ -14,7 +14,7 @@ class Reading:
     """The ports, the best rate of each in this boot (Gb/s by port name), and how long each has waited for its subnet manager."""
 
     ports: tuple[ib.Port, ...]
-    seen_up: dict[str, float]
+    known_up: dict[str, float]
     waiting_s: dict[str, float]
 
 
@@ -29,7 +29,7 @@ def read(node: nodeview.NodeView) -> Reading:
     now = {p.name: p.rate_gbps or 0.0 for p in found if p.up}
     node.memory["seen_up"] = {k: max(before.get(k, 0.0), now.get(k, 0.0)) for k in before | now}
     waiting = procs.lasting(node, [p.name for p in found if p.waiting])
-    return Reading(ports=tuple(found), seen_up=before, waiting_s=waiting)
+    return Reading(ports=tuple(found), known_up=before, waiting_s=waiting)
 
 
 def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
@@ -39,7 +39,7 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     ]
     named = {p.name for p in ports}
     # Without a list of ports, those that were up in this boot are the ones that must be.
-    must = wanted or {name for name in reading.seen_up if not {name, name.partition(":")[0]} & ignored}
+    must = wanted or {name for name in reading.known_up if not {name, name.partition(":")[0]} & ignored}
     parts = [
         findings.fail(f"{name} is missing", device=name.partition(":")[0]) for name in sorted(must - named)
     ]
@@ -78,20 +78,20 @@ def _down(port: ib.Port, reading: Reading, limits: registry.Limits) -> findings.
     where = f"state {port.state}, physical state {port.phys_state}"
     if port.name in limits["ports"]:
         return findings.fail(f"{port.name} is down ({where})", device=port.hca)
-    if limits["ports"] or (limits["count"] is not None and port.name not in reading.seen_up):
+    if limits["ports"] or (limits["count"] is not None and port.name not in reading.known_up):
         return findings.ok(f"{port.name} is not in use", device=port.hca)
     if port.phys_state == ib.DISABLED:  # somebody switched it off
-        return (findings.warn if port.name in reading.seen_up else findings.ok)(
+        return (findings.warn if port.name in reading.known_up else findings.ok)(
             f"{port.name} is disabled", device=port.hca
         )
-    if port.name in reading.seen_up:
+    if port.name in reading.known_up:
         return findings.fail(f"{port.name} was up in this boot and is down ({where})", device=port.hca)
     text = f"{port.name} is down ({where}) and the site file does not say whether it should be up"
     return findings.warn(text, device=port.hca)
 
 
 def _rate(port: ib.Port, reading: Reading, limits: registry.Limits) -> findings.Finding:
-    rate = limits["rate_gbps"] if limits["rate_gbps"] is not None else reading.seen_up.get(port.name)
+    rate = limits["rate_gbps"] if limits["rate_gbps"] is not None else reading.known_up.get(port.name)
     if rate and port.rate_known and port.rate_gbps is not None and port.rate_gbps < rate:
         text, low = f"{port.name} runs at {port.rate_gbps:g} of {rate:g} Gb/s", records.Severity.LOW
         return findings.fail(

@@ -43,7 +43,7 @@ def read(node: nodeview.NodeView) -> tuple[list[sel.Entry], datetime]:
         raise findings.Absent("no BMC (no /dev/ipmi0)")
     answer = node.run(sel.TOOL, "sel", "elist")
     if answer.code != 0:
-        raise findings.CannotTell(f"{sel.TOOL}: {(answer.err or answer.out).strip()[:150]}")
+        raise findings.Undetermined(f"{sel.TOOL}: {(answer.err or answer.out).strip()[:150]}")
     entries = sel.parse(answer.out)
     # By entry and not by time: the BMC's clock is its own.
     node.memory["last"] = {e.identity: 1 for e in entries if _serious(e)}

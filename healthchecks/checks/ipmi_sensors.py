@@ -35,7 +35,7 @@ def read(node: nodeview.NodeView) -> list[tuple[str, str, str]]:
     answer = node.run("ipmitool", "sdr", "elist")
     sensors = parse(answer.out)
     if not sensors:
-        raise findings.CannotTell(f"ipmitool: {(answer.err or answer.out).strip()[:150] or 'no sensor'}")
+        raise findings.Undetermined(f"ipmitool: {(answer.err or answer.out).strip()[:150] or 'no sensor'}")
     return sensors
 
 

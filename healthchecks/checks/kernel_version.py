@@ -12,7 +12,7 @@ def read(node: nodeview.NodeView) -> str:
     """The kernel release."""
     release = node.text("/proc/sys/kernel/osrelease")
     if not release:
-        raise findings.CannotTell("no kernel release in /proc")
+        raise findings.Undetermined("no kernel release in /proc")
     return release
 
 

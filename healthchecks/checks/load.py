@@ -11,7 +11,7 @@ def read(node: nodeview.NodeView) -> tuple[float, int]:
     """(15-minute load average, CPUs online)."""
     words = (node.text("/proc/loadavg") or "").split()
     if len(words) < 3:
-        raise findings.CannotTell("no load average in /proc/loadavg")
+        raise findings.Undetermined("no load average in /proc/loadavg")
     return float(words[2]), cpu_count.read(node).online
 
 

@@ -31,7 +31,7 @@ def parse_meminfo(text: str) -> dict[str, int]:
 def read(node: nodeview.NodeView) -> Reading:
     info = parse_meminfo(node.text("/proc/meminfo") or "")
     if "MemTotal" not in info:
-        raise findings.CannotTell("no MemTotal in /proc/meminfo")
+        raise findings.Undetermined("no MemTotal in /proc/meminfo")
     base = "/sys/devices/system/edac/mc"
     dimms = [
         node.number(f"{base}/{mc}/{d}/size")

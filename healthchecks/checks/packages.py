@@ -18,7 +18,7 @@ def read(node: nodeview.NodeView) -> dict[str, str | None]:
         answer = node.run("rpm", "-q", "--qf", "installed %{NAME} %{VERSION}-%{RELEASE}\\n", *names)
         found = parse_dpkg(answer.out)
     if not found and answer.code not in (0, 1) and answer.err:
-        raise findings.CannotTell(answer.err.strip()[:200])
+        raise findings.Undetermined(answer.err.strip()[:200])
     return {name: found.get(name) for name in names}
 
 

@@ -54,7 +54,7 @@ def _link(node: nodeview.NodeView, function: pci.Function) -> Link | None:
         "gpu" if function.is_gpu else "hca" if function.is_hca else "nvme" if function.is_nvme else "nvswitch"
     )
     own = node.number(f"{base}/max_link_width")
-    tells = own is not None and 0 < own < UNKNOWN_WIDTH
+    width_known = own is not None and 0 < own < UNKNOWN_WIDTH
     port = nodeview.to_int(nodeview.read_text(f"{above}/max_link_width"))
     texts = (node.text(f"{base}/max_link_speed"), nodeview.read_text(f"{above}/max_link_speed"))
     speeds = [speed for text in texts if (speed := parse_speed(text)) is not None]
@@ -62,8 +62,10 @@ def _link(node: nodeview.NodeView, function: pci.Function) -> Link | None:
         address=function.address,
         kind=kind,
         answers=pci.on_bus(node, function.address),
-        width=node.number(f"{base}/current_link_width") if tells else None,
-        width_max=min(w for w in (own, port) if w is not None and 0 < w < UNKNOWN_WIDTH) if tells else None,
+        width=node.number(f"{base}/current_link_width") if width_known else None,
+        width_max=min(w for w in (own, port) if w is not None and 0 < w < UNKNOWN_WIDTH)
+        if width_known
+        else None,
         speed_gt=parse_speed(node.text(f"{base}/current_link_speed")),
         speed_max_gt=min(speeds, default=None),
     )

@@ -20,7 +20,7 @@ class Reading:
 def read(node: nodeview.NodeView) -> Reading:
     info = memory_size.parse_meminfo(node.text("/proc/meminfo") or "")
     if "SwapTotal" not in info or "SwapFree" not in info:
-        raise findings.CannotTell("no SwapTotal in /proc/meminfo")
+        raise findings.Undetermined("no SwapTotal in /proc/meminfo")
     if not info["SwapTotal"] and not node.limits["expected_bytes"]:
         raise findings.Absent("no swap on this node")
     return Reading(total_bytes=info["SwapTotal"], used_bytes=info["SwapTotal"] - info["SwapFree"])

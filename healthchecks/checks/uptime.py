@@ -9,7 +9,7 @@ from probing_cluster.healthchecks import findings, nodeview, registry
 def read(node: nodeview.NodeView) -> float:
     """Seconds since boot."""
     if node.uptime_s is None:
-        raise findings.CannotTell("no /proc/uptime")
+        raise findings.Undetermined("no /proc/uptime")
     return node.uptime_s
 
 

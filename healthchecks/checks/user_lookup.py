@@ -28,7 +28,7 @@ def read(node: nodeview.NodeView) -> dict[str, bool]:
     for user in users:
         answer = node.run("getent", "passwd", user, deadline_s=node.limits["answer_s"])
         if answer.code not in (0, NOT_FOUND):
-            raise findings.CannotTell(f"getent ended with {answer.code}: {answer.err.strip()[:100]}")
+            raise findings.Undetermined(f"getent ended with {answer.code}: {answer.err.strip()[:100]}")
         found[user] = answer.code == 0
     return found
 

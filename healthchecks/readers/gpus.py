@@ -9,23 +9,23 @@ from probing_cluster.healthchecks.readers import nvml, pci
 
 
 def reading(node: nodeview.NodeView) -> nvml.NvmlSnapshot | nvml.NvmlUnavailable:
-    """This sweep's NVML reading; raises TimedOut or CannotTell when reading it went wrong."""
+    """This sweep's NVML reading; raises TimedOut or Undetermined when reading it went wrong."""
     fact = node.facts.get("nvml")
     if fact is None:
-        raise findings.CannotTell("NVML was not read in this sweep")
+        raise findings.Undetermined("NVML was not read in this sweep")
     if "error" in fact:
-        kind = nodeview.TimedOut if fact["timed_out"] else findings.CannotTell
+        kind = nodeview.TimedOut if fact["timed_out"] else findings.Undetermined
         raise kind(f"NVML: {fact['error']}")
     return node.shared("nvml.reading", lambda: nvml.from_json(fact))
 
 
 def snapshot(node: nodeview.NodeView) -> nvml.NvmlSnapshot:
-    """The snapshot; raises Absent on a node without NVIDIA GPUs, CannotTell where they do not answer."""
+    """The snapshot; raises Absent on a node without NVIDIA GPUs, Undetermined where they do not answer."""
     value = reading(node)
     if isinstance(value, nvml.NvmlUnavailable):
         if value.kind is nvml.Lack.ABSENT and not on_pci(node):
             raise findings.Absent("no NVIDIA GPU on this node")
-        raise findings.CannotTell(value.message)
+        raise findings.Undetermined(value.message)
     if not value.gpus:
         raise findings.Absent("no NVIDIA GPU on this node")
     return value

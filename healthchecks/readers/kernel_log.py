@@ -30,7 +30,7 @@ class Line:
 def fresh(node: nodeview.NodeView) -> list[Line]:
     """Messages of the kernel itself since this check's last look (since boot at the first).
 
-    Raises Absent where the node has no kernel log, CannotTell where we may not read it.
+    Raises Absent where the node has no kernel log, Undetermined where we may not read it.
     """
     after = int(node.memory.get("seq", -1))
     try:
@@ -38,7 +38,7 @@ def fresh(node: nodeview.NodeView) -> list[Line]:
     except FileNotFoundError as exc:
         raise findings.Absent("no kernel log") from exc
     except PermissionError as exc:
-        raise findings.CannotTell(f"the kernel log may not be read: {exc.strerror}") from exc
+        raise findings.Undetermined(f"the kernel log may not be read: {exc.strerror}") from exc
     if found:
         node.memory["seq"] = found[-1].seq
     return found

@@ -28,17 +28,17 @@ _CONTRADICTION_AFTER = timedelta(seconds=2)
 _MAX_IDS = 8
 
 CONTRADICTED_BY = {
-    "ib_link": "infiniband",
-    "eth_link": "infiniband",
-    "gpu_lost": "nvml",
-    "nvlink": "nvml",
-    "nfs": "mounts",
-    "lustre": "mounts",
-    "gpfs": "mounts",
-    "beegfs": "mounts",
-    "filesystem": "mounts",
+    "ib_link": ("infiniband",),
+    "eth_link": ("infiniband",),
+    "gpu_lost": ("nvml", "amdsmi"),
+    "nvlink": ("nvml",),
+    "nfs": ("mounts",),
+    "lustre": ("mounts",),
+    "gpfs": ("mounts",),
+    "beegfs": ("mounts",),
+    "filesystem": ("mounts",),
 }
-"""Kind of a kernel line to the source whose healthy reading of the same part ends it."""
+"""Kind of a kernel line to the sources whose healthy reading of the same part ends it."""
 
 _NEVER_LATCHED = frozenset({"oom", "hung_task", "agent_overrun", "agent_dropped", "node_boot", "check"})
 
@@ -195,7 +195,7 @@ class Faults:
     def _contradicted(self, fault: Fault, source: str, judged: conditions.Judgement, at: datetime) -> bool:
         if fault.gpu_uuid is not None and fault.gpu_uuid in judged.reset:
             return True
-        if fault.code in records.ADAPTER_CODES or CONTRADICTED_BY.get(fault.kind) != source:
+        if fault.code in records.ADAPTER_CODES or source not in CONTRADICTED_BY.get(fault.kind, ()):
             return False
         if at - fault.confirmed_at < _CONTRADICTION_AFTER:
             return False

@@ -1,4 +1,4 @@
-"""Which GPU is meant: kernel lines say PCI addresses, NVML says UUIDs and indices, Slurm says numbers."""
+"""Which GPU is meant: kernel lines say PCI addresses, NVML and AMD SMI say UUIDs and indices, Slurm says numbers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from typing import Any
 from probing_cluster.core import digits
 from probing_cluster.probe_agent.faults import gres_conf
 
+NVIDIA, AMD = "nvidia", "amd"
+"""Makers, each with a library and a source of its own."""
+_ROCR = re.compile(r"gpu-([0-9a-f]{8,32})$")
+"""How ROCR_VISIBLE_DEVICES names an AMD GPU: by the number that its chip carries."""
 _PCI = re.compile(r"^(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.[0-7])?$")
 
 
@@ -23,16 +27,17 @@ def pci_key(address: str | None) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """One GPU as NVML named it when it last answered."""
+    """One GPU as its maker's library named it when it last answered."""
 
     uuid: str
     index: int
-    """NVML's index: the order of PCI addresses."""
+    """The library's index: of NVML the order of PCI addresses."""
     minor: int | None = None
-    """N of /dev/nvidiaN; differs from the index on some boards."""
+    """N of /dev/nvidiaN or of /dev/dri/renderDN; differs from the index on some boards."""
     pci_bus_id: str = ""
     serial: str = ""
     name: str = ""
+    maker: str = NVIDIA
 
     @property
     def device(self) -> str:
@@ -52,6 +57,14 @@ class Inventory:
 
     def to_state(self) -> list[dict[str, Any]]:
         return [asdict(gpu) for gpu in self.gpus]
+
+    def of_maker(self, maker: str) -> Inventory:
+        """The GPUs of one maker: those that its library can show."""
+        return Inventory(gpus=tuple(g for g in self.gpus if g.maker == maker))
+
+    def with_maker(self, maker: str, gpus: Inventory) -> Inventory:
+        """With `gpus` in place of those of `maker`; another maker's stay."""
+        return Inventory(gpus=(*(g for g in self.gpus if g.maker != maker), *gpus.gpus))
 
     def by_pci(self, address: str | None) -> Gpu | None:
         """The GPU at a PCI address, however written."""
@@ -78,7 +91,8 @@ class Inventory:
         """UUIDs behind SLURM_JOB_GPUS; None when they cannot be told for certain.
 
         Without a `numbering` a number counts only where the order of PCI addresses and the minor number
-        agree on the GPU. UUIDs pass through when the node has them.
+        agree on the GPU. UUIDs pass through when the node has them, and AMD's GPUs by their chip's number, as
+        ROCR_VISIBLE_DEVICES writes them.
         """
         words = [w.strip() for w in numbers.split(",") if w.strip()]
         found = [self._one(w, numbering) for w in words]
@@ -86,14 +100,32 @@ class Inventory:
             return None
         return tuple(g.uuid for g in found if g is not None)
 
+    def _place(self, gpu: Gpu) -> int | None:
+        """The number of its device file; AMD's render devices are counted from the node's first one."""
+        if gpu.maker == NVIDIA or gpu.minor is None:
+            return gpu.minor
+        minors = [g.minor for g in self.gpus if g.minor is not None]
+        return sorted(minors).index(gpu.minor) if len(minors) == len(self.gpus) else None
+
+    def _by_chip(self, number: str) -> Gpu | None:
+        wanted = number.lstrip("0")
+        return _only(
+            [
+                g
+                for g in self.gpus
+                if g.maker == AMD and g.serial.lower().removeprefix("0x").lstrip("0") == wanted
+            ]
+        )
+
     def _one(self, word: str, numbering: gres_conf.Numbering | None) -> Gpu | None:
         if not digits.is_number(word):
-            return self.by_uuid(word)
+            chip = _ROCR.match(word.lower())
+            return self.by_uuid(word) or (self._by_chip(chip[1]) if chip else None)
         number = int(word)
         ordered = sorted(self.gpus, key=lambda g: pci_key(g.pci_bus_id) or "")
         by_pci = ordered[number] if number < len(ordered) and all(g.pci_bus_id for g in ordered) else None
         if numbering is None:
-            return by_pci if by_pci is not None and by_pci.minor == number else None
+            return by_pci if by_pci is not None and self._place(by_pci) == number else None
         if numbering.by_pci:
             return by_pci
         minors = numbering.minors

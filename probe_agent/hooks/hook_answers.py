@@ -96,7 +96,7 @@ class Answers:
         spared = refused is not None and not await asyncio.to_thread(self._requeues, job.job_id)
         if refused is not None and not spared:
             reason = f"{refused.fault.kind} {refused.fault.code or ''} on {refused.fault.device}: {refused.fault.message}"
-            self._intake.take([self._refusal_seen(job, refused)])
+            self._intake.take([self._refusal_sighting(job, refused)])
             return {"fit": False, "reason": " ".join(reason.split())[:300]}
         job = self._book.start(job)
         self._intake.store([job.item(self._identity)], {"jobs": self._book.to_state()})
@@ -124,7 +124,7 @@ class Answers:
             found = fitness.suspects(job, self._faults, self._intake.inventory)
         return fitness.refusal(found, self._permissions, self._clock.now())
 
-    def _refusal_seen(self, job: jobs.Job, refused: fitness.Refusal) -> Sighting:
+    def _refusal_sighting(self, job: jobs.Job, refused: fitness.Refusal) -> Sighting:
         fault = refused.fault
         return Sighting(
             source="agent",

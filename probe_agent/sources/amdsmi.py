@@ -1,35 +1,60 @@
 """AMD's GPUs through AMD SMI: one that is lost, a driver that went away, errors that could not be corrected, heat.
 
 Asked only where the amdgpu driver is loaded (or was, when GPUs were last seen), so that other nodes pay nothing.
+The GPUs join the node's inventory, so that a kernel line's address and a number or a name of Slurm's mean one of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from probing_cluster.core import records
+from probing_cluster.core import digits, records
 from probing_cluster.probe_agent.faults import baseline, gpus
 from probing_cluster.probe_agent.faults.conditions import Condition, Edge, Judgement
-from probing_cluster.probe_agent.sources import polled
+from probing_cluster.probe_agent.sources import polled, sysfs
 
 HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.INFO
 DRIVER = "sys/module/amdgpu/initstate"
-HANGS_NEEDED = 3
-"""Readings in a row that must not return before the node counts as faulty."""
+DEVICES = "sys/bus/pci/devices"
+_RENDER = re.compile(rf"{DEVICES}/([^/]+)/drm/renderD\d+/dev")
 LASTING = 3
 """Readings in a row before heat counts, and before a GPU that refuses its own address counts as lost."""
 
 
-async def read(reach: polled.Reach, memory: Mapping[str, Any], context: polled.Context) -> Mapping[str, Any]:
-    """The answer of amdsmi_child; without the driver the library is not asked."""
-    del memory, context
+async def read(
+    reach: polled.Reach, memory: Mapping[str, Any], context: polled.PollContext
+) -> Mapping[str, Any]:
+    """The answer of amdsmi_child, and what sysfs says of GPUs met for the first time; without the driver the library is not asked."""
+    del context
     if not (await reach.files((DRIVER,)))["files"]:
         return {"lack": "driver", "message": "the amdgpu driver is not loaded"}
-    return await reach.amdsmi()
+    raw = await reach.amdsmi()
+    met = {str(g["pci_bus_id"]) for g in raw.get("gpus", ()) if g["pci_bus_id"] is not None}
+    fresh = sorted(met - memory.get("chips", {}).keys())
+    if not fresh:
+        return raw
+    found = await reach.files(
+        [f"{DEVICES}/{a}/{name}" for a in fresh for name in ("unique_id", "drm/renderD*/dev")]
+    )
+    return {**raw, "chips": chips(found, fresh)}
 
 
-def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Context) -> Judgement:
+def chips(raw: Mapping[str, Any], addresses: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Address to the number that its chip carries (`serial`, hexadecimal) and that of its render device (`minor`)."""
+    minors = {}
+    for path in raw["files"]:
+        if found := _RENDER.fullmatch(path):
+            number = (sysfs.text(raw, path) or "").rpartition(":")[2].strip()
+            minors[found[1]] = int(number) if digits.is_number(number) else None
+    return {
+        a: {"serial": (sysfs.text(raw, f"{DEVICES}/{a}/unique_id") or "").strip(), "minor": minors.get(a)}
+        for a in addresses
+    }
+
+
+def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.PollContext) -> Judgement:
     """Conditions, edges and what was learned."""
     known = {} if context.relearn else {str(k): dict(v) for k, v in memory.get("gpus", {}).items()}
     if "gpus" not in raw:
@@ -39,14 +64,15 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Con
     streaks = baseline.Streaks(counts=dict(memory.get("streaks", {})) if same_boot else {})
     present: list[Condition] = []
     edges: list[Edge] = []
-    answering: dict[str, Mapping[str, Any]] = {}
-    for gpu in raw["gpus"]:
-        if gpu["pci_bus_id"] is None:
-            continue
-        answering[gpu["pci_bus_id"]] = gpu
-        known[gpu["pci_bus_id"]] = {"index": gpu["index"], "uuid": gpu["uuid"]}
+    answering = _named([g for g in raw["gpus"] if g["pci_bus_id"] is not None], known)
+    reset: set[str] = set()
+    for address, gpu in answering.items():
+        known[address] = {"index": gpu["index"], "uuid": gpu["uuid"]}
         present += _heat(gpu, streaks)
-        edges += _ecc(gpu, counters)
+        found, was_reset = _ecc(gpu, counters)
+        edges += found
+        reset |= {gpu["uuid"]} if was_reset and gpu["uuid"] else set()
+    chips_of = {**memory.get("chips", {}), **raw.get("chips", {})}
     lost = [p for p in sorted(known) if streaks.at_least(f"{p}:lost", LASTING, holds=p not in answering)]
     present += [_lost(p, known[p], len(answering), len(known)) for p in lost]
     quiet = {_name(k) for p, k in known.items() if p not in answering and p not in lost}
@@ -61,8 +87,11 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Con
             for n in (_name(g), g["uuid"], p, gpus.pci_key(p))
             if n
         ),
+        reset=frozenset(reset),
+        inventory=context.inventory.with_maker(gpus.AMD, _inventory(known, chips_of)),
         memory={
             "boot_id": context.boot_id,
+            "chips": {a: chip for a, chip in chips_of.items() if a in known},
             "gpus": known,
             "counters": counters.values,
             "streaks": streaks.counts,
@@ -73,21 +102,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Con
 
 def hung(why: str, memory: Mapping[str, Any]) -> Judgement:
     """A reading that never returned; the third in a row is a fault of the node."""
-    hangs = int(memory.get("hangs", 0)) + 1
-    what = Condition(
-        kind="driver",
-        code="amdsmi_hang",
-        device="amdsmi",
-        severity=HIGH,
-        message=f"AMD SMI has not answered {hangs} times in a row: {why}",
-        measured=float(hangs),
-        unit="count",
-    )
-    return Judgement(
-        present=(what,) if hangs >= HANGS_NEEDED else (),
-        unknown=frozenset({"*"}),
-        memory={**memory, "hangs": hangs},
-    )
+    return polled.silent_library("amdsmi", "AMD SMI", why, memory)
 
 
 def _unavailable(
@@ -112,6 +127,38 @@ def _unavailable(
         unit="count",
     )
     return Judgement(present=(what,), unknown=unknown, memory=kept, state=f"{lack}: {message}")
+
+
+def _named(
+    listed: Iterable[Mapping[str, Any]], known: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Mapping[str, Any]]:
+    """The GPUs that answer, by address; while one is missing the library counts anew, and names stay as they were."""
+    answering = {str(g["pci_bus_id"]): g for g in listed}
+    if known.keys() <= answering.keys():
+        return answering
+    return {a: {**g, "index": known[a]["index"]} if a in known else g for a, g in answering.items()}
+
+
+def _inventory(
+    known: Mapping[str, Mapping[str, Any]], chips_of: Mapping[str, Mapping[str, Any]]
+) -> gpus.Inventory:
+    """Every GPU known, one that is gone too; one without a UUID is called by its chip's number, else by its address."""
+    made = []
+    for address, gpu in known.items():
+        chip = chips_of.get(address, {})
+        serial = str(chip.get("serial") or "")
+        uuid = gpu.get("uuid") or (f"GPU-{serial}" if serial else address)
+        made.append(
+            gpus.Gpu(
+                uuid=uuid,
+                index=gpu["index"],
+                minor=chip.get("minor"),
+                pci_bus_id=address,
+                serial=serial,
+                maker=gpus.AMD,
+            )
+        )
+    return gpus.Inventory(gpus=tuple(sorted(made, key=lambda g: (g.index, g.uuid))))
 
 
 def _name(gpu: Mapping[str, Any]) -> str:
@@ -154,9 +201,10 @@ def _heat(gpu: Mapping[str, Any], streaks: baseline.Streaks) -> list[Condition]:
     ]
 
 
-def _ecc(gpu: Mapping[str, Any], counters: baseline.Baseline) -> list[Edge]:
-    """Counts that rose since the last reading; one that fell began anew with the driver."""
+def _ecc(gpu: Mapping[str, Any], counters: baseline.Baseline) -> tuple[list[Edge], bool]:
+    """Counts that rose since the last reading; and whether one fell: then the GPU or its driver began anew."""
     found: list[Edge] = []
+    fell = False
     for name, code, severity in (
         ("uncorrectable", "uncorrectable", HIGH),
         ("deferred", "deferred", LOW),
@@ -165,6 +213,7 @@ def _ecc(gpu: Mapping[str, Any], counters: baseline.Baseline) -> list[Edge]:
         key = f"{gpu['pci_bus_id']}:{name}"
         before = counters.values.get(key, 0)
         moved = counters.move(key, (gpu["ecc"] or {}).get(name))
+        fell |= moved is not None and moved.was_reset
         if moved is None or moved.was_reset or not moved.delta:
             continue
         if severity is INFO and baseline.decade(before) == baseline.decade(moved.value):
@@ -184,7 +233,7 @@ def _ecc(gpu: Mapping[str, Any], counters: baseline.Baseline) -> list[Edge]:
         found.append(
             Edge(what=what, latches=severity is HIGH, value=f"{gpu['pci_bus_id']}:{name}:{moved.position}")
         )
-    return found
+    return found, fell
 
 
 SOURCE = polled.Polled(

@@ -18,7 +18,7 @@ _NTPQ_OFFSET = re.compile(r"\boffset=([-+]?[\d.]+)")
 _NTPQ_LEAP = re.compile(r"\bleap=(\d+)")
 
 
-async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.Context) -> Mapping[str, Any]:
+async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.PollContext) -> Mapping[str, Any]:
     """The first time daemon that answers."""
     for name, args in (
         ("chronyc", ("-c", "-n", "tracking")),
@@ -57,7 +57,7 @@ def _chronyc(text: str) -> tuple[float | None, bool | None]:
         return None, synchronised
 
 
-def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], _: polled.Context) -> Judgement:
+def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], _: polled.PollContext) -> Judgement:
     offset_s, synchronised = parse(raw)
     streaks = baseline.Streaks(counts=dict(memory.get("streaks", {})))
     present: list[Condition] = []

@@ -15,7 +15,7 @@ WATCHED = ("/", "/var", "/var/log", "/var/spool", "/var/lib", "/tmp", "/run", "/
 WARN_FRAC, FULL_FRAC = 0.95, 0.99
 
 
-async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.Context) -> Mapping[str, Any]:
+async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.PollContext) -> Mapping[str, Any]:
     """What the local mounts among the watched ones answer."""
     raw = await reach.files(mounts.TABLES)
     local = [m for m in mounts.parse(raw) if m.path in WATCHED and m.type in tables.REAL_LOCAL]
@@ -28,7 +28,7 @@ async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.Context) ->
     return answers
 
 
-def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], _: polled.Context) -> Judgement:
+def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], _: polled.PollContext) -> Judgement:
     """Nearly full is worth knowing; full stops the node's daemons."""
     present: list[Condition] = []
     unknown: set[str] = set()

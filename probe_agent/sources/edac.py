@@ -12,11 +12,11 @@ from probing_cluster.probe_agent.faults.conditions import Condition, Edge, Judge
 from probing_cluster.probe_agent.sources import polled
 
 
-async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.Context) -> Mapping[str, Any]:
+async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.PollContext) -> Mapping[str, Any]:
     return await reach.files(edac.FILES)
 
 
-def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Context) -> Judgement:
+def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.PollContext) -> Judgement:
     """A new uncorrected error is grave; corrected ones are told at 1, 10, 100 …"""
     counters = baseline.Baseline.of(memory, context.boot_id)
     edges: list[Edge] = []

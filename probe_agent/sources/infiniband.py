@@ -27,13 +27,15 @@ SYMBOL_ERRORS_PER_HOUR = 120
 """IBTA's 1e-12 at link speed; told as information only, since sources disagree whether it is before or after FEC."""
 
 
-async def read(reach: polled.Reach, memory: Mapping[str, Any], context: polled.Context) -> Mapping[str, Any]:
+async def read(
+    reach: polled.Reach, memory: Mapping[str, Any], context: polled.PollContext
+) -> Mapping[str, Any]:
     """The files of every port. What once answered EINVAL is left alone: reading it again only makes the driver complain."""
     skip = [*memory.get("unreadable", ()), *(f"{ib_ports.CLASS}/{name}/*" for name in context.exclude_hcas)]
     return await reach.files(ib_ports.READ, ib_ports.LINKS, skip)
 
 
-def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Context) -> Judgement:
+def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.PollContext) -> Judgement:
     """Conditions of ports that were once up, and the steps of their counters."""
     ports = ib_ports.parse(raw, context.exclude_hcas)
     desk = _Desk(memory, context)
@@ -47,7 +49,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Con
 class _Desk:
     """One reading on the judge's desk."""
 
-    def __init__(self, memory: Mapping[str, Any], context: polled.Context) -> None:
+    def __init__(self, memory: Mapping[str, Any], context: polled.PollContext) -> None:
         same_boot = memory.get("boot_id") == context.boot_id
         self.context = context
         self.expected: dict[str, dict[str, Any]] = {} if context.relearn else dict(memory.get("expected", {}))

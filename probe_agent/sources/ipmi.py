@@ -32,7 +32,7 @@ _WORDS: tuple[tuple[str, str, records.Severity], ...] = (
 """Words of an entry to its code and severity; the first that fits wins ("uncorrectable" before "correctable")."""
 
 
-async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.Context) -> Mapping[str, Any]:
+async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.PollContext) -> Mapping[str, Any]:
     """`ipmitool` in CSV form; nothing where there is no tool or no BMC."""
     result = await reach.command(sel.TOOL, "-c", "sel", "elist")
     if result is None:
@@ -52,7 +52,7 @@ def grade(entry: sel.Entry) -> tuple[str, records.Severity]:
     return "entry", INFO
 
 
-def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], _: polled.Context) -> Judgement:
+def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], _: polled.PollContext) -> Judgement:
     """Entries added since the last reading. The first reading is where counting begins: old entries are history."""
     if "absent" in raw:
         return Judgement(memory=memory, state=f"absent: {raw['absent']}")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from probing_cluster.core import clock, errors, records
+from probing_cluster.healthchecks import processes
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.sources import journal, kernel_log, kmsg
 from probing_cluster.probe_agent.spool import intake
@@ -17,7 +18,7 @@ from probing_cluster.probe_agent.spool import intake
 FILE_POLL_S = 0.1
 """Where inotify is not to be had, a regular file is looked at this often."""
 LOOK_S = 10.0
-TELL_S = 1.0
+REPORT_S = 1.0
 """How often a log in which nothing happens is said to have been read."""
 RETRY_S = 5.0
 
@@ -49,8 +50,8 @@ class KernelFollower:
         self._on_reboot = on_reboot
         self._on_high = on_high
         self._clock = clock
-        self._journal: children.Child | None = None
-        self._told_s = -TELL_S
+        self._journal: processes.Child | None = None
+        self._reported_s = -REPORT_S
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -90,9 +91,9 @@ class KernelFollower:
         """Take in what has arrived; how many lines that was."""
         lines = reader.read()
         now_s = self._clock.monotonic_s()
-        if not lines and now_s < self._told_s + TELL_S:
+        if not lines and now_s < self._reported_s + REPORT_S:
             return 0
-        self._told_s = now_s
+        self._reported_s = now_s
         sightings = self._kernel.take(lines, caught_up=waited, place=reader.place())
         if self._kernel.rebooted:
             self._kernel.rebooted = False

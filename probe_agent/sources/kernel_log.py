@@ -110,7 +110,7 @@ class KernelLog:
             self._last_at = None  # the wall clock was set
         self._booted_s = booted_s
         if caught_up and lines and self._identity.is_host:
-            self._tell_drift(uptime_s, uptime_s - lines[-1].ts_us / 1e6)
+            self._track_drift(uptime_s, uptime_s - lines[-1].ts_us / 1e6)
         times = _Times(now=now, zero_s=None if booted_s is None else booted_s + self.cursor.drift_s)
         sightings: list[Sighting] = []
         for line in lines:
@@ -118,15 +118,15 @@ class KernelLog:
         self.cursor.place = place
         return sightings
 
-    def _tell_drift(self, uptime_s: float, seen_s: float) -> None:
+    def _track_drift(self, uptime_s: float, lag_s: float) -> None:
         """Of what the kernel's clock is seen to lag, the least is nearest the truth: the rest is how long the line waited for us.
 
         A busy node would otherwise put a line read at once before one that was written before it and read late.
         """
         if self.cursor.drift_at_s is not None:
             most_s = self.cursor.drift_s + MOST_DRIFT * max(0.0, uptime_s - self.cursor.drift_at_s)
-            seen_s = seen_s if seen_s > most_s + STOOD_STILL_S else min(seen_s, most_s)
-        self.cursor.drift_s, self.cursor.drift_at_s = seen_s, uptime_s
+            lag_s = lag_s if lag_s > most_s + STOOD_STILL_S else min(lag_s, most_s)
+        self.cursor.drift_s, self.cursor.drift_at_s = lag_s, uptime_s
 
     def to_state(self) -> dict[str, Any]:
         """The cursor, to be committed with the sightings."""

@@ -17,7 +17,7 @@ SHRUNK_FRAC = 0.98
 _LINE = re.compile(r"^(\w+):\s+(\d+) kB$", re.MULTILINE)
 
 
-async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.Context) -> Mapping[str, Any]:
+async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.PollContext) -> Mapping[str, Any]:
     return await reach.files([FILE])
 
 
@@ -26,7 +26,7 @@ def parse(raw: Mapping[str, Any]) -> dict[str, int]:
     return {name: int(kib) * 1024 for name, kib in _LINE.findall(sysfs.text(raw, FILE) or "")}
 
 
-def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Context) -> Judgement:
+def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.PollContext) -> Judgement:
     meminfo = parse(raw)
     total = meminfo.get("MemTotal")
     if total is None:

@@ -24,7 +24,7 @@ BOOT_GRACE_S = 600.0
 """After a boot file systems come late: until first seen in this boot they are not missed."""
 
 
-async def read(reach: polled.Reach, memory: Mapping[str, Any], _: polled.Context) -> Mapping[str, Any]:
+async def read(reach: polled.Reach, memory: Mapping[str, Any], _: polled.PollContext) -> Mapping[str, Any]:
     """The mount table, fstab, and in its turn what each expected network mount answers."""
     raw = await reach.files([*TABLES, FSTAB])
     answers: dict[str, Mapping[str, Any]] = {}
@@ -42,7 +42,7 @@ def parse(raw: Mapping[str, Any]) -> list[mounts.Mount]:
     return mounts.parse(text)
 
 
-def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Context) -> Judgement:
+def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.PollContext) -> Judgement:
     """What is missing, read-only or silent of what should be there."""
     table = {m.path: m for m in parse(raw)}
     if not table:
@@ -138,7 +138,7 @@ def _expected(
     table: Mapping[str, mounts.Mount],
     raw: Mapping[str, Any],
     memory: Mapping[str, Any],
-    context: polled.Context,
+    context: polled.PollContext,
 ) -> dict[str, dict[str, Any]]:
     """The mounts that must be there: the site's list, or those found earlier that are meant to stay.
 

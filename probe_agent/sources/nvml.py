@@ -17,9 +17,6 @@ from probing_cluster.probe_agent.faults.conditions import Condition, Edge, Judge
 from probing_cluster.probe_agent.sources import amdsmi, nvml_gpu, polled
 
 HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.INFO
-HANGS_NEEDED = 3
-"""Readings in a row that must not return before the node counts as faulty: a driver may be slow once."""
-
 LINKS_EVERY = 6
 """Readings between two of the NVLinks: they are most of the calls, and a link that goes down is said by an Xid."""
 
@@ -27,11 +24,13 @@ _DRIVER_SEVERITY = {"LIB_RM_VERSION_MISMATCH": LOW}
 """Running jobs live on after a driver update without a reboot; new ones cannot start."""
 
 
-async def read(reach: polled.Reach, memory: Mapping[str, Any], context: polled.Context) -> Mapping[str, Any]:
+async def read(
+    reach: polled.Reach, memory: Mapping[str, Any], context: polled.PollContext
+) -> Mapping[str, Any]:
     """The snapshot and the Xids since the last reading; NVLinks in their turn, or when it matters."""
     turn = int(memory.get("round", 0)) % LINKS_EVERY == 0
     answer = await reach.nvml(links=turn or context.closely)
-    if context.expect_gpus and not context.inventory.gpus and _library_absent(answer):
+    if context.expect_gpus and not context.inventory.of_maker(gpus.NVIDIA).gpus and _library_absent(answer):
         # gres.conf counts GPUs of any maker: those of AMD are the amdsmi source's.
         return {**answer, "amd": bool((await reach.files((amdsmi.DRIVER,)))["files"])}
     return answer
@@ -47,7 +46,7 @@ def parse(raw: Mapping[str, Any]) -> tuple[nvml.NvmlSnapshot | nvml.NvmlUnavaila
     return nvml.from_json(raw["snapshot"]), list(raw["xids"])
 
 
-def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Context) -> Judgement:
+def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.PollContext) -> Judgement:
     """Conditions, edges and what was learned."""
     snapshot, xids = parse(raw)
     same_boot = memory.get("boot_id") == context.boot_id
@@ -69,21 +68,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Con
 
 def hung(why: str, memory: Mapping[str, Any]) -> Judgement:
     """A reading that never returned; the third in a row is a fault of the node."""
-    hangs = int(memory.get("hangs", 0)) + 1
-    what = Condition(
-        kind="driver",
-        code="nvml_hang",
-        device="nvml",
-        severity=HIGH,
-        message=f"NVML has not answered {hangs} times in a row: {why}",
-        measured=float(hangs),
-        unit="count",
-    )
-    return Judgement(
-        present=(what,) if hangs >= HANGS_NEEDED else (),
-        unknown=frozenset({"*"}),
-        memory={**memory, "hangs": hangs},
-    )
+    return polled.silent_library("nvml", "NVML", why, memory)
 
 
 def _available(
@@ -91,19 +76,18 @@ def _available(
     kept: dict[str, Any],
     edges: list[Edge],
     memory: Mapping[str, Any],
-    context: polled.Context,
+    context: polled.PollContext,
     *,
     links_read: bool,
 ) -> Judgement:
     counters = baseline.Baseline.of(memory, context.boot_id)
     streaks = baseline.Streaks(counts=kept["streaks"])
+    before = context.inventory.of_maker(gpus.NVIDIA)
     well = [g for g in snapshot.gpus if g.lost is None and g.uuid]
     expected = context.expect_gpus or (
-        len(well)
-        if context.relearn
-        else max(kept["expected"], len(context.inventory.gpus), len(snapshot.gpus))
+        len(well) if context.relearn else max(kept["expected"], len(before.gpus), len(snapshot.gpus))
     )
-    inventory = context.inventory.merged((_gpu(g) for g in well), complete=len(well) >= expected)
+    inventory = before.merged((_gpu(g) for g in well), complete=len(well) >= expected)
     present = _absent(snapshot, inventory, expected, well)
     reset: set[str] = set()
     for gpu in well:
@@ -122,7 +106,7 @@ def _available(
         reset=frozenset(reset),
         memory={**kept, "expected": expected, "counters": counters.values, "streaks": streaks.counts},
         state="ok" if snapshot.gpus or expected else "absent",
-        inventory=inventory,
+        inventory=context.inventory.with_maker(gpus.NVIDIA, inventory),
     )
 
 
@@ -186,11 +170,12 @@ def _unavailable(
     kept: dict[str, Any],
     edges: list[Edge],
     memory: Mapping[str, Any],
-    context: polled.Context,
+    context: polled.PollContext,
 ) -> Judgement:
     """No snapshot: on a node that has (or must have) GPUs that is a fault; elsewhere there is nothing to see."""
     kept["counters"] = dict(memory.get("counters", {})) if memory.get("boot_id") == context.boot_id else {}
-    expected = context.expect_gpus or max(kept["expected"], len(context.inventory.gpus))
+    before = context.inventory.of_maker(gpus.NVIDIA)
+    expected = context.expect_gpus or max(kept["expected"], len(before.gpus))
     if context.relearn:
         expected = context.expect_gpus
     kept["expected"] = expected
@@ -208,11 +193,11 @@ def _unavailable(
         unit="count",
     )
     # The GPUs' own conditions cannot be read either: they stay as they were.
-    unknown = frozenset(g.device for g in context.inventory.gpus)
+    unknown = frozenset(g.device for g in before.gpus)
     return Judgement(present=(what,), edges=tuple(edges), unknown=unknown, memory=kept, state=state)
 
 
-def _xid_edge(event: Mapping[str, Any], numbers: dict[str, int], context: polled.Context) -> Edge:
+def _xid_edge(event: Mapping[str, Any], numbers: dict[str, int], context: polled.PollContext) -> Edge:
     """One Xid of the event set; numbered per boot, GPU and code, since NVML keeps no position of its own."""
     code = int(event["code"])
     where = event.get("uuid") or event.get("pci_bus_id") or "unknown"

@@ -51,7 +51,7 @@ class Device:
     """AER severity to count: fatal, nonfatal, correctable."""
 
 
-async def read(reach: polled.Reach, memory: Mapping[str, Any], _: polled.Context) -> Mapping[str, Any]:
+async def read(reach: polled.Reach, memory: Mapping[str, Any], _: polled.PollContext) -> Mapping[str, Any]:
     """The links of the devices of interest; now and then (and at first) the whole bus is listed to find them."""
     known: dict[str, str] = dict(memory.get("known", {}))
     due = int(memory.get("round", 0)) % _RESCAN == 0
@@ -83,7 +83,7 @@ def parse(raw: Mapping[str, Any]) -> list[Device]:
     ]
 
 
-def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Context) -> Judgement:
+def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.PollContext) -> Judgement:
     """A link narrower or slower than it was, a device that is gone, uncorrected errors counted by the device itself."""
     same_boot = memory.get("boot_id") == context.boot_id
     counters = baseline.Baseline.of(memory, context.boot_id)
@@ -117,9 +117,9 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Con
     )
 
 
-def _by_nvml(what: str, context: polled.Context) -> bool:
+def _by_nvml(what: str, context: polled.PollContext) -> bool:
     """GPUs are NVML's business while the node has an inventory of them; an idle GPU narrows its link on purpose."""
-    return what == "gpu" and bool(context.inventory.gpus)
+    return what == "gpu" and bool(context.inventory.of_maker(gpus.NVIDIA).gpus)
 
 
 def _better(known: Mapping[str, Any], device: Device) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _better(known: Mapping[str, Any], device: Device) -> dict[str, Any]:
 
 
 def _link(
-    device: Device, best: Mapping[str, Any], streaks: baseline.Streaks, context: polled.Context
+    device: Device, best: Mapping[str, Any], streaks: baseline.Streaks, context: polled.PollContext
 ) -> list[Condition]:
     found: list[Condition] = []
     for code, value, was, severity, unit in (
@@ -148,7 +148,7 @@ def _link(
     return found
 
 
-def _errors(device: Device, counters: baseline.Baseline, context: polled.Context) -> list[Edge]:
+def _errors(device: Device, counters: baseline.Baseline, context: polled.PollContext) -> list[Edge]:
     found: list[Edge] = []
     for code, severity in (("fatal", HIGH), ("nonfatal", LOW), ("correctable", INFO)):
         before = counters.values.get(f"{device.address}:{code}")
@@ -180,7 +180,7 @@ def _condition(
     code: str,
     severity: records.Severity,
     message: str,
-    context: polled.Context,
+    context: polled.PollContext,
     **more: Any,
 ) -> Condition:
     gpu = context.inventory.by_pci(address)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
+from probing_cluster.core import records
 from probing_cluster.probe_agent import children
 from probing_cluster.probe_agent.faults import conditions, gpus
 
@@ -38,7 +39,7 @@ class Reach(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Context:
+class PollContext:
     """What a judge may know beside the reading."""
 
     now: datetime
@@ -57,8 +58,8 @@ class Context:
     """A person says the node is repaired: what happened before now no longer counts."""
 
 
-Read = Callable[[Reach, Mapping[str, Any], Context], Awaitable[Any]]
-Judge = Callable[[Any, Mapping[str, Any], Context], conditions.Judgement]
+Read = Callable[[Reach, Mapping[str, Any], PollContext], Awaitable[Any]]
+Judge = Callable[[Any, Mapping[str, Any], PollContext], conditions.Judgement]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,3 +83,26 @@ class Polled:
     """`every` in words, where a number of polls does not say it."""
     hung: Callable[[str, Mapping[str, Any]], conditions.Judgement] | None = None
     """What a reading that never returns means, where that is evidence in itself."""
+
+
+HANGS_NEEDED = 3
+"""Readings in a row that must not return before the node counts as faulty: a driver may be slow once."""
+
+
+def silent_library(name: str, title: str, why: str, memory: Mapping[str, Any]) -> conditions.Judgement:
+    """What it means that a maker's library (`title` for people) never returned; the third time in a row is a fault of the node."""
+    hangs = int(memory.get("hangs", 0)) + 1
+    what = conditions.Condition(
+        kind="driver",
+        code=f"{name}_hang",
+        device=name,
+        severity=records.Severity.HIGH,
+        message=f"{title} has not answered {hangs} times in a row: {why}",
+        measured=float(hangs),
+        unit="count",
+    )
+    return conditions.Judgement(
+        present=(what,) if hangs >= HANGS_NEEDED else (),
+        unknown=frozenset({"*"}),
+        memory={**memory, "hangs": hangs},
+    )

@@ -32,7 +32,7 @@ class _Quiet:
     boot_id: str
     until_s: float
 
-    def speaks_for(self, raw: Any, context: polled.Context, now_s: float) -> bool:
+    def speaks_for(self, raw: Any, context: polled.PollContext, now_s: float) -> bool:
         asked = context.closely or context.relearn or context.cleared
         return not asked and now_s < self.until_s and context.boot_id == self.boot_id and raw == self.raw
 
@@ -50,7 +50,7 @@ class Poller:
         faults: faults.Faults,
         spool: spool.Spool,
         watch: self_watch.SelfWatch,
-        context: Callable[[bool, bool, bool], polled.Context],
+        context: Callable[[bool, bool, bool], polled.PollContext],
         on_change: Callable[[], None],
         clock: clock.Clock = clock.SYSTEM,
     ) -> None:
@@ -87,7 +87,7 @@ class Poller:
                     group.create_task(self._one(source, context))
             self.first_round.set()
 
-    async def _one(self, source: polled.Polled, context: polled.Context) -> None:
+    async def _one(self, source: polled.Polled, context: polled.PollContext) -> None:
         memory = self._memory_of(source)
         began_s = self._clock.monotonic_s()
         try:
@@ -109,7 +109,7 @@ class Poller:
         self.settle(source, judged)
 
     def _judge(
-        self, source: polled.Polled, raw: Any, memory: Mapping[str, Any], context: polled.Context
+        self, source: polled.Polled, raw: Any, memory: Mapping[str, Any], context: polled.PollContext
     ) -> conditions.Judgement:
         """What the reading means; an idle node says the same for hours and is not parsed for it each time."""
         known, now_s = self._quiet.get(source.name), self._clock.monotonic_s()

@@ -30,7 +30,7 @@ _FIELDS = "Id,LoadState,ActiveState,SubState,NRestarts"
 _RUNNING = {"active", "reloading"}
 
 
-async def read(reach: polled.Reach, _: Mapping[str, Any], context: polled.Context) -> Mapping[str, Any]:
+async def read(reach: polled.Reach, _: Mapping[str, Any], context: polled.PollContext) -> Mapping[str, Any]:
     """The answer of systemd; without one the names of the running processes, where the site expects services."""
     wanted = context.expect_services or tuple(KNOWN)
     # The directory exists exactly where systemd is process 1 (sd_booted(3)).
@@ -79,7 +79,7 @@ def _by_name(runs: bool) -> tuple[bool, str, int | None]:
     return runs, "running" if runs else "not running", None
 
 
-def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Context) -> Judgement:
+def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.PollContext) -> Judgement:
     """A service that once ran (or that the site expects) and runs no more."""
     units = parse(raw, context.expect_services)
     streaks = baseline.Streaks(counts=dict(memory.get("streaks", {})))

@@ -31,7 +31,7 @@ class Intake:
         self._faults = faults
         self._clock = clock
         self._folds = coalesce.Coalescer()
-        self._drops_told_s = 0.0
+        self._drops_reported_s = 0.0
         self.inventory = gpus.Inventory.from_state(spool.state("gpus"))
         self.arrived = asyncio.Event()
         """Set when something waits for delivery."""
@@ -98,9 +98,9 @@ class Intake:
 
     def _report_drops(self) -> None:
         dropped, now_s = self._spool.dropped_unreported, self._clock.monotonic_s()
-        if not dropped or now_s - self._drops_told_s < DROP_REPORT_S:
+        if not dropped or now_s - self._drops_reported_s < DROP_REPORT_S:
             return
-        self._drops_told_s = now_s
+        self._drops_reported_s = now_s
         self._spool.dropped_unreported = 0
         event = self._drop_event(dropped)
         self._spool.commit(spool.Write(items=[coalesce.event_item(event)]))

@@ -40,7 +40,7 @@ def register(command: Callable[..., argparse.ArgumentParser]) -> None:
 def _demo(args: argparse.Namespace) -> int:
     began = time.monotonic()
 
-    def say(line: str) -> None:
+    def announce(line: str) -> None:
         print(f"[{time.monotonic() - began:5.1f} s] {line}" if line else "", flush=True)
 
     why = "asked to replay" if args.replay else requirements.missing()
@@ -48,14 +48,14 @@ def _demo(args: argparse.Namespace) -> int:
         from probing_cluster.sandbox.demo import recording, replay
 
         print(f"no real cluster here ({why}): this is a recorded incident", flush=True)
-        replay.run(args.dir, recording.DEMO, say=say)
+        replay.run(args.dir, recording.DEMO, announce=announce)
         return 0
     keep = args.keep or os.environ.get("KEEP", "0") not in {"", "0"}
-    demo.run(args.dir, keep=keep, say=say)
+    demo.run(args.dir, keep=keep, announce=announce)
     if keep:
         print(_KEPT.format(command=Path(sys.argv[0])))
     else:
-        say("everything is stopped; KEEP=1 make demo leaves it running")
+        announce("everything is stopped; KEEP=1 make demo leaves it running")
     return 0
 
 

@@ -20,19 +20,19 @@ _TRAINING = """
 srun --ntasks-per-node=1 {python} {script} {checkpoint} {steps} {every}
 """
 
-Say = Callable[[str], None]
+Announce = Callable[[str], None]
 
 
-def run(directory: Path, *, keep: bool, say: Say) -> int:
+def run(directory: Path, *, keep: bool, announce: Announce) -> int:
     """The whole story; everything is stopped at the end unless `keep`. Returns the job's id."""
-    clear(directory, say)
-    say(f"booting a real Slurm cluster of {NODES} nodes x {GPUS} GPUs on this machine, in {directory}")
-    box = cluster.Sandbox.up(directory, nodes=NODES, gpus=GPUS, say=lambda line: say(f"  {line}"))
+    clear(directory, announce)
+    announce(f"booting a real Slurm cluster of {NODES} nodes x {GPUS} GPUs on this machine, in {directory}")
+    box = cluster.Sandbox.up(directory, nodes=NODES, gpus=GPUS, announce=lambda line: announce(f"  {line}"))
     try:
-        job = _story(box, say)
+        job = _story(box, announce)
         _report(box, job)
-        say("")
-        say(f"HTML report: {html_file(directory, job)}")
+        announce("")
+        announce(f"HTML report: {html_file(directory, job)}")
     except BaseException:
         box.down()
         raise
@@ -41,12 +41,12 @@ def run(directory: Path, *, keep: bool, say: Say) -> int:
     return job
 
 
-def clear(directory: Path, say: Say) -> None:
+def clear(directory: Path, announce: Announce) -> None:
     """Ends and removes an earlier demo in the same place."""
     if not layout.exists(directory):
         return
     if processes.listing(directory.resolve()):
-        say("stopping the cluster of an earlier demo")
+        announce("stopping the cluster of an earlier demo")
     cluster.Sandbox.open(directory).down(purge=True)
 
 
@@ -55,39 +55,39 @@ def html_file(directory: Path, job: int) -> Path:
     return directory.resolve() / f"report-{job}.html"
 
 
-def _story(box: cluster.Sandbox, say: Say) -> int:
+def _story(box: cluster.Sandbox, announce: Announce) -> int:
     job = box.submit(_training(box), nodes=2, gres=f"gpu:{GPUS}", job_name="llama-70b-sft")
     box.wait(job, ["RUNNING"])
     nodes = _nodes(box, job)
-    say(f"sbatch: job {job} runs on {hostlist.compress(nodes)}, 2 nodes x {GPUS} GPUs")
-    output = _Output(box, job, say)
+    announce(f"sbatch: job {job} runs on {hostlist.compress(nodes)}, 2 nodes x {GPUS} GPUs")
+    output = _Output(box, job, announce)
     output.wait_for(f"checkpoint at step {2 * CHECKPOINT_EVERY}")
     # Right after a checkpoint: what is trained until the requeue is lost, whenever that comes.
     time.sleep(1)
-    _break_gpu(box, nodes[1], say)
+    _break_gpu(box, nodes[1], announce)
     _wait_for(lambda: _restarts(box, job) == 1, f"job {job} is not requeued", 60)
-    output.tell()
-    say(f"job {job} is requeued under the same id")
+    output.announce_new()
+    announce(f"job {job} is requeued under the same id")
     box.wait(job, ["RUNNING"], timeout_s=120)
-    say(f"job {job} runs again, on {hostlist.compress(_nodes(box, job))}")
+    announce(f"job {job} runs again, on {hostlist.compress(_nodes(box, job))}")
     output.wait_for(f"done after {STEPS} steps")
     box.wait(job, ["COMPLETED"], timeout_s=120)
-    say(f"job {job} is completed; waiting for the verdict")
+    announce(f"job {job} is completed; waiting for the verdict")
     _wait_for(lambda: _is_judged(box, job), "no verdict yet; the report shows what there is", 60, fatal=False)
     return job
 
 
-def _break_gpu(box: cluster.Sandbox, node: str, say: Say) -> None:
+def _break_gpu(box: cluster.Sandbox, node: str, announce: Announce) -> None:
     """Xid 79, and returns when the node is drained for it."""
     gpu = box.hardware(node).gpus[BROKEN_GPU]
-    say(f"breaking GPU {BROKEN_GPU} of {node} ({gpu.pci}): Xid 79, it has fallen off the bus")
+    announce(f"breaking GPU {BROKEN_GPU} of {node} ({gpu.pci}): Xid 79, it has fallen off the bus")
     box.fault(node, "xid", code=79, gpu=BROKEN_GPU)
 
     def sinfo(what: str) -> str:
         return box.run(["sinfo", "-hn", node, "-p", "gpu", "-o", what]).stdout.strip()
 
     _wait_for(lambda: sinfo("%T").startswith("drain"), f"{node} is not drained", 60)
-    say(f"{node} is drained: {sinfo('%E')}")
+    announce(f"{node} is drained: {sinfo('%E')}")
 
 
 def _training(box: cluster.Sandbox) -> str:
@@ -129,24 +129,24 @@ def _report(box: cluster.Sandbox, job: int) -> None:
 class _Output:
     """What the job prints, told once and in time."""
 
-    def __init__(self, box: cluster.Sandbox, job: int, say: Say) -> None:
+    def __init__(self, box: cluster.Sandbox, job: int, announce: Announce) -> None:
         self._path = box.layout.jobs / f"slurm-{job}.out"
         self._job = job
-        self._say = say
+        self._announce = announce
         self._n_printed = 0
 
-    def tell(self) -> list[str]:
+    def announce_new(self) -> list[str]:
         """Tells the lines that are new; returns all of them."""
         lines = self._read()
         for new in lines[self._n_printed :]:
-            self._say(f"  job {self._job}: {new}")
+            self._announce(f"  job {self._job}: {new}")
         self._n_printed = len(lines)
         return lines
 
     def wait_for(self, start: str) -> None:
         """Returns when the job has printed a line that begins so."""
         problem = f"job {self._job} does not say {start!r}; see {self._path}"
-        _wait_for(lambda: any(line.startswith(start) for line in self.tell()), problem, 180)
+        _wait_for(lambda: any(line.startswith(start) for line in self.announce_new()), problem, 180)
 
     def _read(self) -> list[str]:
         # Only what the script printed: Slurm's own words about the requeue stand between.

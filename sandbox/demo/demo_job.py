@@ -28,7 +28,7 @@ def main(checkpoint: Path, steps: int, every: int) -> None:
     """Trains from the last checkpoint to step `steps`."""
     rank = int(os.environ.get("SLURM_PROCID", "0"))
     first = load(checkpoint)
-    say(rank, f"resuming at step {first}" if first else "starting at step 0")
+    log_line(rank, f"resuming at step {first}" if first else "starting at step 0")
     train = torch_step() if torch else None
     for step in range(first, steps):
         began = time.monotonic()
@@ -37,8 +37,8 @@ def main(checkpoint: Path, steps: int, every: int) -> None:
         if (step + 1) % every == 0:
             if rank == 0:
                 save(checkpoint, step + 1)
-            say(rank, f"checkpoint at step {step + 1}  loss {loss:.3f}")
-    say(rank, f"done after {steps} steps")
+            log_line(rank, f"checkpoint at step {step + 1}  loss {loss:.3f}")
+    log_line(rank, f"done after {steps} steps")
 
 
 def load(path: Path) -> int:
@@ -78,7 +78,7 @@ def torch_step() -> Callable[[], float]:
     return step
 
 
-def say(rank: int, text: str) -> None:
+def log_line(rank: int, text: str) -> None:
     """Prints once per job, not once per rank."""
     if rank == 0:
         sys.stdout.write(f"{text}\n")

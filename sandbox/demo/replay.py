@@ -17,19 +17,19 @@ from probing_cluster.sandbox.machine import commands, configs, layout
 _MADE_BY_US = ("postgres", "etc")
 
 
-def run(directory: Path, path: Path, *, say: Callable[[str], None]) -> int:
+def run(directory: Path, path: Path, *, announce: Callable[[str], None]) -> int:
     """Replays `path`, prints the report and writes the HTML one; stops the database again. Returns the job's id."""
     incident = recording.load(path)
     directory = directory.resolve()
     layout.require_own(directory)
-    say(f"replaying a recorded incident: {incident.about}")
+    announce(f"replaying a recorded incident: {incident.about}")
     config = _fresh(directory, incident.cluster)
     try:
-        say("starting the embedded Postgres")
+        announce("starting the embedded Postgres")
         with db_store.Store.open(settings.load(config), upgrade=True) as database:
-            say(f"storing {len(incident.attempts)} attempts and {len(incident.events)} events")
+            announce(f"storing {len(incident.attempts)} attempts and {len(incident.events)} events")
             recording.put(incident, database)
-        _judge_and_report(directory, config, str(incident.job_id), say)
+        _judge_and_report(directory, config, str(incident.job_id), announce)
     finally:
         embedded.stop(directory / "postgres")
     return incident.job_id
@@ -47,14 +47,14 @@ def _fresh(directory: Path, cluster: str) -> Path:
     return config
 
 
-def _judge_and_report(directory: Path, config: Path, job: str, say: Callable[[str], None]) -> None:
+def _judge_and_report(directory: Path, config: Path, job: str, announce: Callable[[str], None]) -> None:
     env = {**os.environ, "PROBING_CONFIG": str(config)}
     tools = Path(sys.executable).parent
-    say("judging")
+    announce("judging")
     commands.run([str(tools / "probing-ctl"), "attribute", "--job", job], env=env, timeout_s=120)
     sys.stdout.write(f"\n$ probing-report {job}\n")
     sys.stdout.flush()
     html = directory / f"report-{job}.html"
     commands.call([str(tools / "probing-report"), job, "--html", str(html)], env=env)
-    say("")
-    say(f"HTML report: {html}")
+    announce("")
+    announce(f"HTML report: {html}")

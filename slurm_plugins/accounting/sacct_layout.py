@@ -126,9 +126,9 @@ class Layout:
 
     def _fits(self, parts: Sequence[str]) -> bool:
         """Stricter than `is_record`: lines put together must be right in every column that is used."""
-        telling = {0, *self.used}
+        checked = {0, *self.used}
         return all(
-            check is None or i not in telling or check(part)
+            check is None or i not in checked or check(part)
             for i, (check, part) in enumerate(zip(self.checks, parts, strict=True))
         )
 

@@ -60,7 +60,7 @@ class Event:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outage:
+class NodeOutage:
     """One stretch of one node out of service."""
 
     node: str
@@ -96,7 +96,7 @@ class NodeEvents:
         return judge(parse(output), since_s, ours, self._us)
 
 
-def outages(run: commands.Runner, since_s: int, until_s: int) -> list[Outage]:
+def outages(run: commands.Runner, since_s: int, until_s: int) -> list[NodeOutage]:
     """Every stretch in which any node was down or drained, that began in the span; raises SlurmUnavailable."""
     output = run(
         "sacctmgr",
@@ -116,7 +116,7 @@ def outages(run: commands.Runner, since_s: int, until_s: int) -> list[Outage]:
         if len(parts) == 4 and parts[0] and digits.is_number(parts[1]) and since_s <= int(parts[1]) < until_s:
             end_s = int(parts[2]) if digits.is_number(parts[2]) else None
             found.append(
-                Outage(node=parts[0], start_s=int(parts[1]), end_s=end_s, reason=sanitize.clean(parts[3]))
+                NodeOutage(node=parts[0], start_s=int(parts[1]), end_s=end_s, reason=sanitize.clean(parts[3]))
             )
     return found
 

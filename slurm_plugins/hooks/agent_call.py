@@ -22,7 +22,10 @@ _INTS = (
     ("het_job_id", b"SLURM_HET_JOB_ID"),
 )
 _TEXTS = (
-    ("gpus", (b"SLURM_JOB_GPUS",)),
+    (
+        "gpus",
+        (b"SLURM_JOB_GPUS", b"ROCR_VISIBLE_DEVICES"),
+    ),  # the second names chips of AMD where the first is missing
     ("stdout", (b"SLURM_JOB_STDOUT",)),
     ("stderr", (b"SLURM_JOB_STDERR",)),
     ("work_dir", (b"SLURM_JOB_WORK_DIR",)),
@@ -45,7 +48,7 @@ def main(op: str) -> int:
         reply = _ask(_request(op), socket_path, deadline_s)
         return _answer(op, reply)
     except Exception as exc:  # noqa: BLE001 - a hook fails open, whatever broke
-        _say(op, f"no answer from the agent ({type(exc).__name__}: {exc}); going on")
+        _print_line(op, f"no answer from the agent ({type(exc).__name__}: {exc}); going on")
         return 0
 
 
@@ -139,12 +142,12 @@ def _answer(op: str, reply: bytes) -> int:
     if not isinstance(answer, dict):
         raise TypeError("the answer is not an object")
     if answer.get("ok") is not True:
-        _say(op, f"the agent answered with an error ({_line(answer.get('error'))}); going on")
+        _print_line(op, f"the agent answered with an error ({_line(answer.get('error'))}); going on")
         return 0
     if "say" in answer:
-        _say(op, _line(answer["say"]))
+        _print_line(op, _line(answer["say"]))
     if op == "prolog" and answer.get("fit") is False:
-        _say(op, "node is not fit: " + _line(answer.get("reason")))
+        _print_line(op, "node is not fit: " + _line(answer.get("reason")))
         return 1
     return 0
 
@@ -153,7 +156,7 @@ def _line(value: object) -> str:
     return "".join(c if c.isprintable() else " " for c in str(value))[:500]
 
 
-def _say(op: str, text: str) -> None:
+def _print_line(op: str, text: str) -> None:
     """One line for Slurm's log; a closed or full standard error is no reason to fail."""
     try:
         posix.write(2, f"probing {op}: {text}\n".encode("utf-8", "replace"))

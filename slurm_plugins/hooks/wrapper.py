@@ -14,7 +14,7 @@ import posix
 import sys
 import time
 
-SEEN_BY_OURS = (b"PYTHONPATH", b"PROBING")
+READ_BY_OURS = (b"PYTHONPATH", b"PROBING")
 
 
 def main(words: "list[str]") -> int:
@@ -82,9 +82,9 @@ def _exports(output: bytes) -> "dict[bytes, bytes]":
     for line in output.split(b"\n"):
         word, _, rest = line.partition(b" ")
         name, equals, value = rest.partition(b"=")
-        if word == b"export" and equals and name.strip() in SEEN_BY_OURS:
+        if word == b"export" and equals and name.strip() in READ_BY_OURS:
             found[name.strip()] = value
-        elif word == b"unset" and rest.strip() in SEEN_BY_OURS:
+        elif word == b"unset" and rest.strip() in READ_BY_OURS:
             found[rest.strip()] = b""
     return found
 

@@ -82,3 +82,21 @@ def test_our_prefix_is_written_out_nowhere_else():
     ]
     assert found == []
     assert vocabulary.LEMON_PREFIX.startswith(vocabulary.OWN_PREFIX)
+
+
+def test_every_kind_that_is_read_or_judged_is_in_the_table():
+    """A kernel family's kind or a signature's that nobody entered would be in no group: it would act, hold and count for nothing."""
+    from probing_cluster.attribution.verdict import signatures
+    from probing_cluster.evidence.kernel import reader
+
+    names = [k.name for k in vocabulary.EVENT_KINDS]
+    assert len(names) == len(set(names))
+    assert {kind for kind, _ in reader.facts()} | set(signatures.kinds()) == set(names)
+
+
+def test_groups_of_kinds_are_what_their_readers_need():
+    """What acts at once, what waits and what a lemon is made of, each from one table."""
+    assert vocabulary.PASSING_KINDS == ("ib_link", "eth_link", "mount", "nfs", "lustre", "gpfs", "beegfs")
+    assert not set(vocabulary.PASSING_KINDS) & set(vocabulary.REBOOT_KINDS)
+    assert {"xid", "gpu_lost", "ecc"} <= vocabulary.GPU_KINDS & set(vocabulary.LEMON_KINDS)
+    assert all(k.meaning for k in vocabulary.EVENT_KINDS)

@@ -141,6 +141,55 @@ def test_a_bare_line_is_refuted_by_a_traceback_behind_it_and_an_exception_is_not
     assert first("RuntimeError: CUDA error: uncorrectable ECC error encountered") == ["cuda_ecc"]
 
 
+TIMEOUT = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600001 milliseconds before timing out."
+CANCELLED = "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2024-01-01T00:00:00 DUE TO TIME LIMIT ***"
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        (TIMEOUT, True),
+        (f"[rank0]: {TIMEOUT}", True),
+        (f'terminated with exception: "{TIMEOUT}"', True),  # a report that quotes what it caught
+        (f'level=error msg="{TIMEOUT}"', True),
+        (CANCELLED, True),
+        (f'5 steps done "as planned and foreseen" {CANCELLED}', True),
+        (f'the last one said "{TIMEOUT}"', False),
+        (f"| F11 | `{TIMEOUT}` | **PASS** |", False),
+        (f"see “{CANCELLED}” in the manual", False),
+        (f'step 20 sample: "{CANCELLED}" -> label: timeout', False),
+        (f"> {TIMEOUT}", False),
+        (f"old/slurm-81.out:77:{CANCELLED}", False),
+        (f"slurm-81.err:{CANCELLED}", False),
+        (f"tests/test_x.py::test_raises[{TIMEOUT}] PASSED", False),
+    ],
+)
+def test_what_is_quoted_is_no_cause_in_any_family(text: str, first: bool) -> None:
+    """Marks of quotation, searches in other files and names of tests: the guard is one for every family."""
+    assert any(f.first_cause for f in reader.read(["starting", text])) is first
+
+
+def test_an_error_behind_which_the_run_resumes_is_survived() -> None:
+    """The script says that it resumes, and steps follow: whatever stood before ended nothing."""
+    shown = [
+        "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB",
+        "=== resuming with batch size 16 ===",
+    ]
+    steps = [f"step {n}0 loss 2.{9 - n}" for n in range(1, 4)]
+    assert not [f for f in reader.read([*shown, *steps]) if f.first_cause]
+    assert [f.kind for f in reader.read(shown[:1]) if f.first_cause] == ["cuda_oom"]
+
+
+@pytest.mark.parametrize(
+    ("event", "kinds"),
+    [("client reregistration", []), ("port active", []), ("port error", ["net_ib_async_event"])],
+)
+def test_routine_events_of_a_fabric_are_no_cause(event: str, kinds: list[str]) -> None:
+    """The subnet manager asks its clients to register again; nothing is broken."""
+    line = f"n1:5021:5386 [0] transport/net_ib.cc:93 NCCL WARN NET/IB : Got async event : {event}"
+    assert [f.kind for f in reader.read([line]) if f.first_cause] == kinds
+
+
 @pytest.mark.parametrize(
     ("text", "spoken"),
     [
@@ -156,4 +205,4 @@ def test_a_bare_line_is_refuted_by_a_traceback_behind_it_and_an_exception_is_not
 )
 def test_how_a_place_is_judged(text: str, spoken: bool) -> None:
     """Three words of a sentence or an open quotation; a label, an apostrophe or a represented exception is neither."""
-    assert place.is_spoken_of(text, text.index("ERR")) is spoken
+    assert place.is_mentioned(text, text.index("ERR")) is spoken

@@ -58,6 +58,17 @@ FOUND = [
     ("ib_link/port_down", "0000:05:00.0", None, "hfi1 0000:05:00.0: hfi1_0: logical state changed to PORT_DOWN (0x1)"),
     ("ib_link/port_down", "0000:05:00.0", None, "hfi1 0000:05:00.0: hfi1_0: set_link_state: current ACTIVE, new OFFLINE "),
     ("none", None, None, "hfi1 0000:05:00.0: hfi1_0: Eager buffer size 8388608"),
+    ("ib_link/cqe_error", "0000:05:00.0", None, "hfi1 0000:05:00.0: hfi1_0: [QP7] hfi1_tid_timeout 4084"),
+    ("ib_link/health_fatal", "0000:05:00.0", None, "hfi1 0000:05:00.0: hfi1_0: Critical temperature reached! Forcing device into freeze mode!"),
+    ("ib_link/init_failed", "0000:05:00.0", None, "hfi1 0000:05:00.0: hfi1_0: 8051 start timeout, current state 0x0"),
+    # nouveau, old and new
+    ("nouveau/engine_fault", "0000:01:00.0", None, "nouveau 0000:01:00.0: fifo: SCHED_ERROR 0a [CTXSW_TIMEOUT]"),
+    ("nouveau/engine_fault", None, None, "nouveau: fifo: fault 00 [READ] at 0x46f000 engine 05 [BAR2] client 07 [HUB/HOST_CPU] reason 02 [PTE]"),
+    ("nouveau/engine_fault", "0000:01:00.0", None, "nouveau 0000:01:00.0: fifo: channel 5: killed"),
+    ("nouveau/lockup", "0000:01:00.0", None, "nouveau 0000:01:00.0: DRM: GPU lockup - switching to software fbcon"),
+    ("nouveau/lockup", "0000:02:00.0", None, "[drm] nouveau 0000:02:00.0: GPU lockup - switching to software fbcon"),
+    ("none", None, None, "nouveau 0000:01:00.0: DRM: VRAM: 2048 MiB"),
+    ("none", None, None, "nouveau 0000:01:00.0: fifo: 32 channels"),
     # lkml: watchdogs of 6.x, oopses of arm64
     ("hung_task/120", None, 34, "INFO: task jbd2/sda1-8:34 blocked in I/O wait for more than 120 seconds."),
     ("hung_task/hard_lockup", None, None, "watchdog: CPU 4 detected hard LOCKUP on other CPUs 5"),

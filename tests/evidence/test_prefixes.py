@@ -130,6 +130,8 @@ def test_repetition_is_counted() -> None:
         ("May  1 10:00:00 n1 kern.alert kernel: x", True),
         ("May  1 10:00:00 n1 user.notice kernel: x", False),
         ("May  1 10:00:00 kern.alert sudo: x", False),
+        ("May  1 10:00:00.123456 n1 INFO kernel: [   12.345678] x", True),
+        ("May  1 10:00:00.123456 n1 ERR sudo: x", False),
         ("2024-05-01 10:00:00 +0000 UTC local3.info kernel: x", False),
         ("May  1 10:00:00 src@n1 bob[12]: x", False),
         ("bob[12]: 4 printk messages dropped ** [   12.345678] x", None),

@@ -80,7 +80,7 @@ def test_tools_of_this_machine_are_not_run_for_a_directory(tmp_path: Path) -> No
 def test_a_tool_that_cannot_start(node: Any) -> None:
     """A file that is executable and no program is an error of the check."""
     node.put("tools/bad", "\x00\x01").chmod(0o755)
-    with pytest.raises(findings.CannotTell, match="cannot be started"):
+    with pytest.raises(findings.Undetermined, match="cannot be started"):
         view(node).run("bad")
 
 

@@ -78,5 +78,5 @@ def test_no_text_breaks_it(name: str, text: str) -> None:
 )
 def test_what_a_tool_must_answer_is_refused_politely(check: str, name: str, text: str) -> None:
     """Where a tool promises a format, another text is one of the errors the check turns into its outcome."""
-    with contextlib.suppress(findings.CannotTell, errors.MalformedInput, ValueError):
+    with contextlib.suppress(findings.Undetermined, errors.MalformedInput, ValueError):
         _of(check, name)(text)

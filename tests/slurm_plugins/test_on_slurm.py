@@ -469,7 +469,7 @@ def test_accounting_knows_every_outage(slurm: settings.SlurmSettings) -> None:
     began = int(time.time()) - 1
     assert helper_client.connect(slurm).drain("n2", REASON).state == "done"
 
-    def known() -> list[node_events.Outage]:
+    def known() -> list[node_events.NodeOutage]:
         return [
             o for o in node_events.outages(run, began, began + 3600) if o.node == "n2" and o.reason == REASON
         ]

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from probing_cluster.attribution.reliability.fleet import base
+
+
+def _share(row: Mapping[str, Any], total: int, gpu_s: float) -> dict[str, Any]:
+    """What a share says of its attempts: how many, their part of `total`, their GPU-hours, their part of `gpu_s`."""
+    return {
+        "n_attempts": row["n_attempts"],
+        "attempts_frac": row["n_attempts"] / total,
+        "gpu_h": row["gpu_s"] / 3600,
+        "gpu_time_frac": row["gpu_s"] / gpu_s if gpu_s else None,
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +60,8 @@ def state_breakdown(
         states=tuple(
             StateShare(
                 state=r["state"],
-                n_attempts=r["n_attempts"],
-                attempts_frac=r["n_attempts"] / total,
-                gpu_h=r["gpu_s"] / 3600,
-                gpu_time_frac=r["gpu_s"] / gpu_s if gpu_s else None,
                 n_infrastructure=r["n_infra"],
+                **_share(r, total, gpu_s),
             )
             for r in rows
         ),
@@ -100,10 +108,7 @@ def job_sizes(
         sizes=tuple(
             SizeShare(
                 n_gpus=r["size"],
-                n_attempts=r["n_attempts"],
-                attempts_frac=r["n_attempts"] / total,
-                gpu_h=r["gpu_s"] / 3600,
-                gpu_time_frac=r["gpu_s"] / gpu_s if gpu_s else None,
+                **_share(r, total, gpu_s),
             )
             for r in rows
         ),

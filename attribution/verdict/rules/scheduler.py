@@ -13,7 +13,7 @@ _REFUSAL = timedelta(seconds=120)
 _ROOT = frozenset({"0", "root"})
 _BESIDE_A_FAULT = 0.93
 """Who cancelled is known; why is not, where something else was wrong: likely at most."""
-_TELLING = frozenset({findings.FindingRole.OWN, findings.FindingRole.PROXIMAL, findings.FindingRole.HINT})
+_EXPLAINING = frozenset({findings.FindingRole.OWN, findings.FindingRole.PROXIMAL, findings.FindingRole.HINT})
 """Findings that speak of a failure; what Slurm writes of every cancellation does not."""
 
 
@@ -95,8 +95,8 @@ def _of(view: evidence_view.EvidenceView, cause: str, weight: float, words: str 
 def _time_limit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     # What says that the job hung is why this is less sure: the verdict shows it.
     hung = tuple(f.event for f in view.findings if f.signature.onset)
-    limit = _of(view, "time_limit", min(0.6 if hung else 0.97, _beside_lost_gpu(view)))
-    yield dataclasses.replace(limit, evidence=hung)
+    limit = _of(view, "time_limit", min(0.6 if hung else 0.97, _beside_lost_gpu(view), _beside_a_stall(view)))
+    yield dataclasses.replace(limit, evidence=(*hung, *view.case.stalls[:1]))
 
 
 def _cancelled(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
@@ -105,12 +105,18 @@ def _cancelled(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     hung = tuple(f.event for f in view.findings if f.signature.onset) if view.hung_since else ()
     # Slurm's own cancellations carry root's name, or none.
     person = by is not None and by not in _ROOT
-    weight = min(0.6 if hung else 0.97 if person else 0.85, _beside_lost_gpu(view))
-    if view.left_standing or any(f.signature.role in _TELLING for f in view.findings):
+    sure = 0.6 if hung else 0.97 if person else 0.85
+    weight = min(sure, _beside_lost_gpu(view), _beside_a_stall(view))
+    if view.left_standing or any(f.signature.role in _EXPLAINING for f in view.findings):
         # Who cancels a job whose node or log shows a fault may do so because of it.
         weight = min(weight, _BESIDE_A_FAULT)
     made = _of(view, "user_cancelled", weight, f"was cancelled by {by}" if by else "")
-    yield dataclasses.replace(made, evidence=hung)
+    yield dataclasses.replace(made, evidence=(*hung, *view.case.stalls[:1]))
+
+
+def _beside_a_stall(view: evidence_view.EvidenceView) -> float:
+    """Who ends a job that waits for a file server or in the kernel may do so because of it, however long ago that began."""
+    return _BESIDE_A_FAULT if view.case.stalls else 1.0
 
 
 def _beside_lost_gpu(view: evidence_view.EvidenceView) -> float:

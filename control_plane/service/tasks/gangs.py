@@ -49,7 +49,7 @@ def run(service: context.Context) -> str:
     new = [
         verdict
         for verdict in _verdicts(service, stalled, rows, now)
-        if _says_more(verdict, known.get(verdict.gang_id))
+        if _adds_evidence(verdict, known.get(verdict.gang_id))
     ]
     service.store.save_gang_verdicts([*(replace(v, ended_at=now) for v in over), *new])
     return "; ".join([*words, *(f"job {v.job_id}: {v.summary}" for v in new)])
@@ -173,7 +173,7 @@ def _is_over(
     return isinstance(steps, int) and max((r.steps for r in rows if r.alive), default=0) > steps
 
 
-def _says_more(new: records.GangVerdict, old: records.GangVerdict | None) -> bool:
+def _adds_evidence(new: records.GangVerdict, old: records.GangVerdict | None) -> bool:
     """It names something, and not what was named already."""
     if old is None:
         return True

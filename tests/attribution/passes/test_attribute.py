@@ -196,6 +196,41 @@ def test_a_fault_that_has_gone_does_not_stand(store, make, deliver):
 
 
 @pytest.mark.parametrize("many", [1, 1000])
+@pytest.mark.parametrize(
+    ("kind", "code", "began_min", "over_min", "word"),
+    [
+        ("nfs", "not_responding", 50, None, "likely"),
+        ("hung_task", "120", 50, None, "likely"),
+        ("nfs", "not_responding", 50, 30, "certain"),  # the server came back
+        ("nfs", "not_responding", 90, None, "certain"),  # before the job began: it ran well beside it
+        ("thermal", "cpu_throttle", 50, None, "certain"),  # no stall
+    ],
+)
+def test_a_cancellation_beside_a_stall_is_never_certain(
+    store, make, deliver, monkeypatch, many, kind, code, began_min, over_min, word
+):
+    """Whoever cancels a job that has waited for its file server for most of an hour may do so because of it."""
+    monkeypatch.setattr(attribute, "MANY", many)
+    low = records.Severity.INFO
+    stall = make.event(
+        at=make.end - timedelta(minutes=began_min), kind=kind, code=code, severity=low, device="nas2"
+    )
+    over = [
+        make.event(
+            at=make.end - timedelta(minutes=m), kind=kind, code="recovered", severity=low, device="nas2"
+        )
+        for m in (over_min,)
+        if m is not None
+    ]
+    deliver(stall, *over, at=make.end + timedelta(seconds=20))
+    started = make.end - timedelta(minutes=80)
+    store.upsert_attempts([make.attempt(state="CANCELLED", cancelled_by="1001", start_at=started)])
+    (verdict,) = attribute.attribute(store, at=later(make)).verdicts
+    assert (verdict.cause, str(verdict.confidence)) == ("user_cancelled", word)
+    assert (stall.event_id in verdict.evidence) == (word == "likely")
+
+
+@pytest.mark.parametrize("many", [1, 1000])
 @pytest.mark.parametrize(("before_end_min", "word"), [(5, "likely"), (-5, "possible")])
 def test_nobody_watched_before_the_first_agent(
     store, make, postgres_url, monkeypatch, many, before_end_min, word

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from probing_cluster.attribution.verdict import evidence_view, node_faults
+from probing_cluster.attribution.verdict import node_faults, view_builder
 from probing_cluster.core import records
 
 
@@ -71,7 +71,7 @@ def test_an_ended_attempts_faults_are_taken_alike(make: Any) -> None:
     """Of what its rules look at: not what was outlived, nor what may be a neighbour's."""
 
     def at_end(*events: records.HealthEvent, **over: Any) -> Any:
-        found = evidence_view.build(make.case(*events, attempt=make.attempt(**over)))
+        found = view_builder.build(make.case(*events, attempt=make.attempt(**over)))
         assert found is not None
         return node_faults.at_end(found, make.end - timedelta(seconds=60))
 

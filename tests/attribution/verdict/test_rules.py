@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from probing_cluster.attribution.verdict import evidence_view, rules, taxonomy
+from probing_cluster.attribution.verdict import rules, taxonomy, view_builder
 from probing_cluster.core import records, vocabulary
 
 LOW, INFO = records.Severity.LOW, records.Severity.INFO
@@ -151,9 +151,9 @@ def test_every_rule_says_something_and_something_only_about_its_business(make, n
     rule = rules.registered()[name]
     made = set()
     for events, attempt, more in build(make, None).values():
-        made |= {c.cause for c in rule(evidence_view.build(make.case(*events, attempt=attempt, **more)))}
+        made |= {c.cause for c in rule(view_builder.build(make.case(*events, attempt=attempt, **more)))}
     assert made
-    quiet = evidence_view.build(make.case(attempt=make.attempt(state="COMPLETED", exit_code=0)))
+    quiet = view_builder.build(make.case(attempt=make.attempt(state="COMPLETED", exit_code=0)))
     assert not list(rule(quiet))
 
 

@@ -65,7 +65,7 @@ class Watched:
         self.reach = DirectReach(who.root)
         self.memory: Mapping[str, Any] = {}
         self.clock = clock
-        self.context = polled.Context(now=clock.now(), boot_id=who.boot_id(), uptime_s=100_000.0)
+        self.context = polled.PollContext(now=clock.now(), boot_id=who.boot_id(), uptime_s=100_000.0)
 
     def look(self, times: int = 1, *, every_s: float = 10.0, **changed: Any) -> conditions.Judgement:
         judged = conditions.Judgement()

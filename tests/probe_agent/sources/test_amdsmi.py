@@ -13,6 +13,7 @@ import pytest
 
 from probing_cluster.core.records import Severity
 from probing_cluster.probe_agent import children, identity
+from probing_cluster.probe_agent.faults import gpus, gres_conf
 from probing_cluster.probe_agent.sources import amdsmi, node_reader, nvml, polled
 from probing_cluster.sandbox.c_libraries import amdsmi_build
 
@@ -36,7 +37,7 @@ class Desk:
     def __init__(self, clock: Any) -> None:
         self.gpus = {i: gpu(i) for i in range(2)}
         self.memory: dict[str, Any] = {}
-        self.context = polled.Context(now=clock.now(), boot_id="b")
+        self.context = polled.PollContext(now=clock.now(), boot_id="b")
 
     def look(self, times: int = 1, raw: dict[str, Any] | None = None, **changed: Any) -> Any:
         judged = None
@@ -96,6 +97,84 @@ def test_uncorrectable_errors_are_told_once_and_latch(desk: Desk) -> None:
     assert desk.look().edges == ()
     desk.gpus[0]["ecc"] = None
     assert desk.look().edges == ()
+
+
+CHIPS = {
+    "0000:c0:00.0": {"serial": "00a1b2c3d4e5f607", "minor": 128},
+    "0000:c1:00.0": {"serial": "f1b2c3d4e5f60718", "minor": 129},
+}
+
+
+def test_the_gpus_join_the_nodes_inventory_and_keep_their_names(desk: Desk) -> None:
+    """A kernel line's address means a GPU of AMD's; while one is gone the library counts anew, and names stay."""
+    both = {"gpus": list(desk.gpus.values()), "chips": CHIPS}
+    inventory = desk.look(raw=both).inventory
+    assert [(g.device, g.uuid, g.minor, g.maker) for g in inventory.gpus] == [
+        ("gpu0", "AMD-0", 128, "amd"),
+        ("gpu1", "AMD-1", 129, "amd"),
+    ]
+    assert inventory.by_pci("0000:c1:00.0").uuid == "AMD-1"
+    left = {"gpus": [gpu(0, pci_bus_id="0000:c1:00.0", uuid="AMD-1")]}
+    judged = desk.look(times=3, raw=left)
+    assert [c.device for c in judged.present] == ["gpu0"]
+    assert judged.inventory.by_pci("0000:c1:00.0").device == "gpu1"
+
+
+def test_a_makers_reading_leaves_the_other_makers_gpus(desk: Desk) -> None:
+    """Each library shows its own; the inventory is the node's."""
+    nvidia = gpus.Inventory(gpus=(gpus.Gpu(uuid="GPU-1", index=0, minor=0, pci_bus_id="0000:3b:00.0"),))
+    inventory = desk.look(inventory=nvidia).inventory
+    assert [g.uuid for g in inventory.of_maker(gpus.NVIDIA).gpus] == ["GPU-1"]
+    assert len(inventory.of_maker(gpus.AMD).gpus) == 2
+
+
+@pytest.mark.parametrize(
+    ("numbers", "numbering", "uuids"),
+    [
+        ("0,1", None, ("AMD-0", "AMD-1")),  # the order of addresses and of render devices agree
+        ("1", gres_conf.Numbering(minors=(128, 129)), ("AMD-1",)),  # File=/dev/dri/renderD[128-129]
+        ("GPU-f1b2c3d4e5f60718", None, ("AMD-1",)),  # as ROCR_VISIBLE_DEVICES names it
+        ("GPU-a1b2c3d4e5f607", None, ("AMD-0",)),
+        ("GPU-ffffffffffffffff", None, None),
+        ("2", None, None),
+    ],
+)
+def test_slurms_numbers_and_rocms_names_mean_gpus(
+    desk: Desk, numbers: str, numbering: Any, uuids: Any
+) -> None:
+    """SLURM_JOB_GPUS in any numbering that is settled, and the chips' numbers of ROCR_VISIBLE_DEVICES."""
+    inventory = desk.look(raw={"gpus": list(desk.gpus.values()), "chips": CHIPS}).inventory
+    assert inventory.of_job(numbers, numbering) == uuids
+
+
+def test_numbers_that_could_mean_two_gpus_mean_none(desk: Desk) -> None:
+    """Where addresses and render devices are in different orders only gres.conf can tell."""
+    turned = {a: {**c, "minor": 257 - c["minor"]} for a, c in CHIPS.items()}
+    inventory = desk.look(raw={"gpus": list(desk.gpus.values()), "chips": turned}).inventory
+    assert inventory.of_job("0", None) is None
+
+
+def test_what_sysfs_says_of_chips_is_read_once() -> None:
+    """The chip's number and that of its render device; what is missing is not made up."""
+    base = amdsmi.DEVICES
+    raw = {
+        "files": {
+            f"{base}/0000:c0:00.0/unique_id": "00a1b2c3d4e5f607\n",
+            f"{base}/0000:c0:00.0/drm/renderD128/dev": "226:128\n",
+        }
+    }
+    assert amdsmi.chips(raw, ["0000:c0:00.0", "0000:c1:00.0"]) == {
+        "0000:c0:00.0": {"serial": "00a1b2c3d4e5f607", "minor": 128},
+        "0000:c1:00.0": {"serial": "", "minor": None},
+    }
+
+
+def test_counts_that_fell_tell_of_a_reset(desk: Desk) -> None:
+    """A reset ends what its errors latched."""
+    desk.gpus[0]["ecc"] = {"correctable": 5, "uncorrectable": 7, "deferred": 0}
+    assert desk.look().reset == frozenset()
+    desk.gpus[0]["ecc"] = {"correctable": 0, "uncorrectable": 0, "deferred": 0}
+    assert desk.look().reset == {"AMD-0"}
 
 
 def test_heat_must_last(desk: Desk) -> None:
@@ -165,7 +244,7 @@ TWO = ("gpu.count=2", "gpu.0.bdf=0000:c1:00.0", "gpu.0.uuid=AMD-0", "gpu.1.bdf=0
 
 def test_the_child_reads_the_library(live: Live, clock: Any) -> None:
     """Address, UUID, counts and heat come out of the C structures as they went in; what fails is named."""
-    context = polled.Context(now=clock.now(), boot_id="b")
+    context = polled.PollContext(now=clock.now(), boot_id="b")
 
     async def run() -> list[Any]:
         said = []
@@ -230,7 +309,7 @@ def test_a_call_that_never_returns_costs_the_child_and_not_the_agent(live: Live)
 
 def test_gpus_of_gres_conf_are_not_missed_by_nvml_on_a_node_of_amd(live: Live, clock: Any) -> None:
     """gres.conf counts GPUs of any maker; where AMD's driver is loaded and NVIDIA's library is not, NVML misses none."""
-    context = polled.Context(now=clock.now(), boot_id="b", expect_gpus=2)
+    context = polled.PollContext(now=clock.now(), boot_id="b", expect_gpus=2)
 
     async def look() -> Any:
         raw = await nvml.read(live.reach, {}, context)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from probing_cluster.healthchecks import processes
 from probing_cluster.probe_agent import children, identity
 from probing_cluster.probe_agent.sources import node_reader
 
@@ -128,7 +129,7 @@ def test_healthy_remote_mounts_share_a_child_and_a_hang_parts_them(
     keys: list[str] = []
     start = started.start
 
-    def counted(key: str, *args: Any, **kwargs: Any) -> children.Child:
+    def counted(key: str, *args: Any, **kwargs: Any) -> processes.Child:
         keys.append(key)
         return start(key, *args, **kwargs)
 

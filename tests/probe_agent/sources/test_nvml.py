@@ -46,7 +46,7 @@ class Desk:
         self.gpus = {i: gpu(i) for i in range(4)}
         self.unavailable: values.NvmlUnavailable | None = None
         self.memory: dict[str, Any] = {}
-        self.context = polled.Context(now=clock.now(), boot_id="b")
+        self.context = polled.PollContext(now=clock.now(), boot_id="b")
 
     def set(self, index: int, **fields: Any) -> None:
         self.gpus[index] = dataclasses.replace(self.gpus[index], **fields)
@@ -327,7 +327,7 @@ def test_inventory_of_the_real_child_names_minor_numbers(live: Any) -> None:
     async def work() -> Any:
         raw = await made.nvml(links=True)
         await made.close()
-        return nvml.judge(raw, {}, polled.Context(now=datetime.now(UTC), boot_id="b"))
+        return nvml.judge(raw, {}, polled.PollContext(now=datetime.now(UTC), boot_id="b"))
 
     inventory: gpus.Inventory = asyncio.run(work()).inventory
     assert sorted(g.minor or 0 for g in inventory.gpus) == list(range(8))

@@ -39,7 +39,7 @@ class Scripted:
             raise self.fails
         return self.raw
 
-    def judge(self, raw: Any, memory: Mapping[str, Any], context: polled.Context) -> conditions.Judgement:
+    def judge(self, raw: Any, memory: Mapping[str, Any], context: polled.PollContext) -> conditions.Judgement:
         assert raw == self.raw
         self.given.append(memory)
         return conditions.Judgement(present=tuple(self.present), healthy=self.healthy, memory=self.memory)
@@ -67,7 +67,7 @@ class Rig:
             faults=self.faults,
             spool=self.spool,
             watch=self.watch,
-            context=lambda closely, relearn, cleared: polled.Context(
+            context=lambda closely, relearn, cleared: polled.PollContext(
                 now=datetime.now(UTC),
                 boot_id=who.boot_id(),
                 closely=closely,

@@ -21,7 +21,7 @@ def test_the_demo_tells_the_whole_story_and_leaves_a_report(
     monkeypatch.setattr(demo, "CHECKPOINT_EVERY", 4)
     directory = box_directory / "demo"
     said: list[str] = []
-    job = demo.run(directory, keep=False, say=said.append)
+    job = demo.run(directory, keep=False, announce=said.append)
     story = "\n".join(said)
     order = ("booting", "probing-ctl serve", "runs on", "breaking GPU 3", "is drained: probing:", "is requeued", "runs again",
              "resuming at step", "is completed", "HTML report")  # fmt: skip

@@ -15,7 +15,7 @@ def test_a_replay_judges_and_reports(
     """Without any cluster the recorded incident ends in the same verdict, on the terminal and as HTML; nothing keeps running."""
     with scratch.directory("probing-replay-") as directory:
         said: list[str] = []
-        job = replay.run(directory, recording.DEMO, say=said.append)
+        job = replay.run(directory, recording.DEMO, announce=said.append)
         printed = capfd.readouterr().out
         assert f"$ probing-report {job}" in printed
         assert "Xid 79" in printed

@@ -22,8 +22,8 @@ def test_outages_of_the_span_with_their_whole_reason() -> None:
         return OUTPUT
 
     assert node_events.outages(run, 1000, 2000) == [
-        node_events.Outage(node="n1", start_s=1000, end_s=1500, reason="Not responding"),
-        node_events.Outage(node="n2", start_s=1600, end_s=None, reason="eve: a|b"),
+        node_events.NodeOutage(node="n1", start_s=1000, end_s=1500, reason="Not responding"),
+        node_events.NodeOutage(node="n2", start_s=1600, end_s=None, reason="eve: a|b"),
     ]
     assert "start=1970-01-01T00:16:40" in asked[0]
     assert "format=NodeName,TimeStart,TimeEnd,Reason" in asked[0]

@@ -1,0 +1,217 @@
+"""From a case to its evidence view: each event placed in the attempt's life and tied (or not) to what it held."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime, timedelta
+
+from probing_cluster.attribution.verdict import case as cases
+from probing_cluster.attribution.verdict import findings, gpus, onset, signatures, window
+from probing_cluster.attribution.verdict.evidence_view import (
+    SLACK,
+    CaseFinding,
+    CaseSighting,
+    EvidenceView,
+    When,
+)
+from probing_cluster.core import records, vocabulary
+
+OWN_HANDLING = timedelta(seconds=30)
+"""A drain or requeue this long after the end still belongs to the attempt."""
+
+
+def means_gpu(event: records.HealthEvent, signature: signatures.Signature) -> bool:
+    """True for an event about one GPU; also one of the node as a whole that names the GPU it means."""
+    named = bool(event.gpu_uuid) or gpus.index_of(event.device) is not None
+    return signature.scope is signatures.Scope.GPU or (signature.scope is signatures.Scope.NODE and named)
+
+
+def build(case: cases.Case) -> EvidenceView | None:
+    """The evidence view of a case; None for an attempt that never started or has not ended."""
+    attempt = case.attempt
+    if attempt.start_at is None or attempt.end_at is None:
+        return None
+    every = {e.event_id: e for e in (*case.standing, *case.events)}
+    events = sorted(every.values(), key=lambda e: (e.at, e.event_id))
+    job_side = [e for e in events if findings.is_finding(e) and is_own(e, attempt, case.policy)]
+    began = onset.onset(attempt, job_side, None if case.policy.paper else case.last_progress_at)
+    stretch = window.window(attempt, began, case.policy)
+    handled = _own_handling(case)
+    answered = _answered(case, handled)
+    known = gpus.learn(events, case.allocations)
+    looker = _Looker(case, began, stretch, known, handled, answered)
+    sightings = [s for e in events if not findings.is_finding(e) and (s := looker.sighting(e)) is not None]
+    return EvidenceView(
+        case=case,
+        start_at=attempt.start_at,
+        end_at=attempt.end_at,
+        onset_at=began,
+        window=stretch,
+        sightings=tuple(sorted(sightings, key=lambda s: (s.at, s.event.event_id))),
+        findings=_findings([e for e in job_side if stretch.instant(e) is not None]),
+        handled=handled,
+        answered=answered,
+        not_held=tuple(looker.not_held),
+        outside=tuple(looker.outside),
+    )
+
+
+def _findings(job_side: list[records.HealthEvent]) -> tuple[CaseFinding, ...]:
+    """The findings of the job side; once one is marked as the first cause, the program's other errors are left out."""
+    # What the training went on after ended nothing.
+    caused = [e for e in job_side if e.detail.get("survived") is not True]
+    found = [CaseFinding(event=e, signature=findings.find(e)) for e in caused]
+    if not any(f.event.detail.get("first_cause") is True for f in found):
+        return tuple(found)
+    return tuple(
+        f
+        for f in found
+        if f.signature.role is not findings.FindingRole.OWN or f.event.detail.get("first_cause") is True
+    )
+
+
+def is_own(event: records.HealthEvent, attempt: records.JobAttempt, policy: cases.WindowPolicy) -> bool:
+    """A job-side event belongs to the attempt in whose life, or just after, it was written."""
+    assert attempt.start_at is not None
+    assert attempt.end_at is not None
+    if event.job_id != attempt.job_id:
+        return False
+    named = event.detail.get("restart_count")
+    if isinstance(named, int) and attempt.restart_count is not None and named != attempt.restart_count:
+        return False
+    # What the job's next start wrote is not this one's.
+    last = attempt.end_at + timedelta(seconds=policy.after_s)
+    return attempt.start_at - SLACK <= event.at <= last
+
+
+def _own_handling(case: cases.Case) -> tuple[records.Drain, ...]:
+    """What we did to the attempt or its nodes while it ran or just after, oldest first."""
+    attempt = case.attempt
+    assert attempt.start_at is not None
+    assert attempt.end_at is not None
+    mine = [
+        a
+        for a in case.actions
+        if a.owner == "probing"
+        and a.state == "done"
+        and a.action in ("drain", "requeue")
+        and (a.job_id == attempt.job_id or (a.job_id is None and a.node in attempt.nodes))
+        and attempt.start_at <= a.at <= attempt.end_at + OWN_HANDLING
+    ]
+    return tuple(sorted(mine, key=lambda a: (a.at, a.drain_id)))
+
+
+def _answered(case: cases.Case, handled: tuple[records.Drain, ...]) -> frozenset[uuid.UUID]:
+    """What the requeue that ended the attempt was decided on; nothing when something else ended it first."""
+    attempt = case.attempt
+    assert attempt.end_at is not None
+    if attempt.state != "REQUEUED":
+        return frozenset()
+    # Later ones are of the job's next start.
+    mine = [a for a in handled if a.action == "requeue" and a.at <= attempt.end_at + SLACK]
+    return frozenset(i for a in mine for i in a.event_ids)
+
+
+class _Looker:
+    """Turns one event into a sighting, knowing the case."""
+
+    def __init__(
+        self,
+        case: cases.Case,
+        began: datetime,
+        stretch: window.Window,
+        known: dict[str, gpus.GpuMap],
+        handled: tuple[records.Drain, ...],
+        answered: frozenset[uuid.UUID],
+    ) -> None:
+        self._case, self._began, self._stretch, self._known = case, began, stretch, known
+        self._acted_at = handled[0].at if handled else None
+        self._own_ids = frozenset(i for a in handled for i in a.event_ids)
+        assert case.attempt.start_at is not None
+        self._start_at = case.attempt.start_at
+        self._nodes = frozenset(case.attempt.nodes)
+        self._standing = answered.union(e.event_id for e in case.standing)
+        self._until_reset = frozenset(e.event_id for e in case.standing if signatures.is_until_reset(e))
+        self.not_held: list[records.HealthEvent] = []
+        self.outside: list[records.HealthEvent] = []
+        self._allocation = {a.node: a for a in case.allocations if a.job_id == case.attempt.job_id}
+
+    def sighting(self, event: records.HealthEvent) -> CaseSighting | None:
+        """None when the event lies outside the window or does not concern the attempt."""
+        if event.node not in self._nodes:
+            return None
+        signature = signatures.of(event)
+        attempt = self._case.attempt
+        assert attempt.end_at is not None
+        stretch = self._stretch
+        if not self._case.policy.paper:
+            stretch = window.widened(stretch, signature, self._began, attempt.end_at)
+        at = stretch.instant(event)
+        root = signature.role is signatures.Role.ROOT
+        standing = at is None and event.event_id in self._standing and event.at < stretch.start_at
+        if standing:
+            at = stretch.start_at
+        if event.event_id in self._until_reset:
+            standing, at = True, event.at
+        if at is None:
+            self.outside += [event] if root else []
+            return None
+        known = self._known.get(event.node, gpus.GpuMap())
+        # Of a part lost before the start it matters who had the node when the attempt ran.
+        hold = self._hold(event, signature, known, max(at, self._start_at) if standing else at)
+        if hold is gpus.Hold.NOT:
+            self.not_held += [event] if root and means_gpu(event, signature) else []
+            return None
+        is_gpu = means_gpu(event, signature) and known.is_gpu(event) is not False
+        gpu = gpus.gpu_key(event, known) if is_gpu else None
+        device = (known.device_of(event) if is_gpu else None) or event.device or event.gpu_uuid
+        return CaseSighting(
+            event=event,
+            signature=signature,
+            hold=hold,
+            when=When.RUNNING
+            if standing
+            else self._when(at, polled=event.source in vocabulary.POLLED_SOURCES),
+            at=at,
+            standing=standing,
+            ours=self._acted_at is not None and at > self._acted_at and event.event_id not in self._own_ids,
+            taken=not standing and self._taken(event, at),
+            gpu=gpu,
+            device=device or gpus.pci_key(event.pci_bus_id),
+        )
+
+    def _taken(self, event: records.HealthEvent, at: datetime) -> bool:
+        end = self._case.attempt.end_at
+        assert end is not None
+        since = [begin for begin, _ in self._case.shared.get(event.node, ()) if end - SLACK <= begin <= at]
+        return bool(since) and at > end + SLACK
+
+    def _when(self, at: datetime, *, polled: bool) -> When:
+        attempt = self._case.attempt
+        assert attempt.start_at is not None
+        assert attempt.end_at is not None
+        # What a look found was so before it; Slurm cuts a start to its second, which makes it earlier.
+        if at < attempt.start_at - (timedelta() if polled else SLACK):
+            return When.BEFORE_START
+        return When.AFTER_END if at > attempt.end_at + SLACK else When.RUNNING
+
+    def _hold(
+        self, event: records.HealthEvent, signature: signatures.Signature, known: gpus.GpuMap, at: datetime
+    ) -> gpus.Hold:
+        attempt = self._case.attempt
+        if event.job_id is not None:
+            return gpus.Hold.HELD if event.job_id == attempt.job_id else gpus.Hold.NOT
+        alone = not any(
+            since - SLACK <= at and (until is None or at <= until + SLACK)
+            for since, until in self._case.shared.get(event.node, ())
+        )
+        if means_gpu(event, signature):
+            if event.kind.startswith("pcie") and known.is_gpu(event) is False:
+                # A port or another device: whoever has the whole node sits behind it.
+                return gpus.Hold.HELD if alone else gpus.Hold.MAYBE
+            return gpus.hold_of_gpu(event, attempt, known, self._allocation.get(event.node), alone=alone)
+        if signature.scope is signatures.Scope.LINK and len(attempt.nodes) < 2:
+            return gpus.Hold.MAYBE
+        if event.kind == "oom" and event.job_id is None and not alone:
+            return gpus.Hold.MAYBE
+        return gpus.Hold.HELD

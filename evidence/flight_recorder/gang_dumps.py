@@ -1,0 +1,109 @@
+"""All dumps of one job together: who is in which group, how far each rank came, and who waits for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from probing_cluster.core.records import doc, record
+from probing_cluster.evidence.flight_recorder.model import Entry, RankDump
+
+
+@record
+class GangDumps:
+    """All dumps with the membership of every group, by rank and by group."""
+
+    dumps: Mapping[int, RankDump] = doc("rank to dump")
+    members: Mapping[str, frozenset[int]] = doc("group to global ranks")
+    p2p: frozenset[str] = doc("groups with point-to-point operations")
+    descriptions: Mapping[str, str] = doc("group to description")
+    expected: frozenset[int] = doc("ranks that should have a dump")
+
+    def enqueued(self, rank: int, group: str) -> int:
+        """The last collective this rank issued in `group`; 0 for none, -1 when its dump cannot tell."""
+        dump = self.dumps[rank]
+        recorded = [e.seq for e in dump.entries if e.group == group and not e.is_p2p]
+        status = dump.status.get(group)
+        best = max([*recorded, status.enqueued if status else -1])
+        return best if best >= 0 else 0 if dump.entries or not dump.status else -1
+
+    def is_gloo(self, group: str) -> bool:
+        """Whether what was recorded in `group` is Gloo's."""
+        return any(e.backend == "gloo" for d in self.dumps.values() for e in d.entries if e.group == group)
+
+    def last(self, rank: int) -> Entry | None:
+        """The rank's latest collective."""
+        entries = [e for e in self.dumps[rank].entries if not e.is_p2p]
+        return max(entries, key=lambda e: (e.created_ns, e.seq), default=None)
+
+    def outstanding(self, rank: int) -> list[Entry]:
+        """What the rank still waits for."""
+        return [e for e in self.dumps[rank].entries if e.outstanding]
+
+
+def _observed(dumps: Iterable[RankDump]) -> dict[str, set[int]]:
+    """Group to the ranks that recorded in it."""
+    ranks_of: dict[str, set[int]] = {}
+    for dump in dumps:
+        for entry in dump.entries:
+            ranks_of.setdefault(entry.group, set()).add(dump.rank)
+    return ranks_of
+
+
+def gather(
+    dumps: Mapping[int, RankDump], members: Mapping[str, Iterable[int]], world_size: int | None
+) -> GangDumps:
+    """Membership: the caller's, else the dumps' own, else whoever recorded in the group (all ranks for the first)."""
+    found: dict[str, frozenset[int]] = {}
+    for dump in dumps.values():
+        for name, ranks in dump.members.items():
+            found[name] = found.get(name, frozenset()) | ranks
+    everyone = frozenset(dumps) | frozenset(range(min(world_size or 0, 1 << 20)))
+    for ranks in found.values():
+        everyone |= ranks
+    descriptions = {n: d for dump in dumps.values() for n, d in dump.descriptions.items()}
+    for name, observed in _observed(dumps.values()).items():
+        whole = name == "0" or descriptions.get(name) == "default_pg"
+        found.setdefault(name, everyone if whole else frozenset(observed))
+    found.update({name: frozenset(ranks) for name, ranks in members.items()})
+    if any(e.backend == "gloo" for d in dumps.values() for e in d.entries[-1:]):
+        everyone |= frozenset(range(min(dumps), max(dumps)))  # Gloo names no members; ranks leave no gaps.
+    for ranks in found.values():
+        everyone |= ranks
+    p2p = frozenset(e.group for d in dumps.values() for e in d.entries if e.is_p2p)
+    return GangDumps(dumps=dumps, members=found, p2p=p2p, descriptions=descriptions, expected=everyone)
+
+
+def present(gang: GangDumps, group: str) -> list[int]:
+    """Ranks of a group that left a dump, ascending."""
+    return sorted(r for r in gang.members[group] if r in gang.dumps)
+
+
+def waits_for_others(gang: GangDumps, rank: int) -> bool:
+    """Whether the rank's own last collective lacks a peer, so that it is held up itself.
+
+    Work that is retired tells nothing (Gloo retires what timed out), so the peers' counts decide.
+    """
+    waiting = [e for e in gang.outstanding(rank) if not e.is_p2p]
+    if waiting:
+        return True
+    if any(e.outstanding for e in gang.dumps[rank].entries):
+        return True
+    last = gang.last(rank)
+    if last is None or last.group in gang.p2p or last.group not in gang.members:
+        return False
+    peers = [r for r in present(gang, last.group) if r != rank]
+    return any(0 <= gang.enqueued(r, last.group) < last.seq for r in peers)
+
+
+def behind(gang: GangDumps) -> dict[int, tuple[str, int]]:
+    """Ranks that issued less than a peer in some group, with the group and the number they did not issue."""
+    found: dict[int, tuple[str, int]] = {}
+    for group in sorted(gang.members, key=lambda g: (g != "0", g)):
+        if group in gang.p2p:
+            continue
+        counts = {r: n for r in present(gang, group) if (n := gang.enqueued(r, group)) >= 0}
+        top = max(counts.values(), default=0)
+        for rank, count in counts.items():
+            if count < top:
+                found.setdefault(rank, (group, count + 1))
+    return found
