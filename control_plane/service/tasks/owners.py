@@ -22,9 +22,10 @@ def run(service: context.Context) -> str:
 
 
 def _mails(service: context.Context) -> list[str]:
-    from probing_cluster.control_plane.owners import missing
+    from probing_cluster.control_plane.owners import held_mail, missing
 
     missing.run(service)
+    held_mail.run(service)
     if not (Path(service.config.mail.spool_directory) / "owed").is_dir():
         return []
     from probing_cluster.control_plane import delivery

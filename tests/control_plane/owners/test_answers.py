@@ -359,3 +359,27 @@ def test_what_is_kept_is_what_was_owed() -> None:
     owed = handover.read(request(), "c", fakes.NOW)
     assert handover.of_letter(handover.letter(owed)) == owed
     json.loads(handover.letter(owed).body)
+
+
+def test_the_owner_of_an_idle_job_is_told_once(mailing: context.Context, box: mail_server.Box) -> None:
+    """Where they asked Slurm for mail; another stretch of idleness is another mail."""
+    import psycopg
+    from psycopg.types.json import Jsonb
+
+    mailing.run_slurm.listing = LISTING.replace("FAILED", "RUNNING")  # type: ignore[attr-defined]
+    for job_id in (7, 10):
+        attempt(mailing, job_id=job_id, end_at=None, state="RUNNING", nodes=("n1",))
+    fakes.deliver(mailing.store, "n1")
+    told = {"since": (fakes.NOW - timedelta(hours=2)).isoformat(), "why": "no_load"}
+    with psycopg.connect(mailing.store.connection_uri()) as connection:
+        connection.execute(
+            "update probing.agent_heartbeat set sources = %s",
+            (Jsonb({"held": {"jobs": {"7": told, "10": told}}}),),
+        )
+    for _ in range(3):
+        owners.run(mailing)
+        later(mailing, 61)
+    delivery.flush(mailing.config, mailing.clock.now())
+    assert [recipients for recipients, _ in box.mails] == [["alice@site"]]
+    assert box.message()["Subject"] == "Job_id=7 holds GPUs idle"
+    assert "puts no load on its GPUs" in text_of(box)
