@@ -16,7 +16,7 @@ from probing_cluster.core import records, settings
 def facts(path: Path) -> list[fact.Fact]:
     lines = path.read_text().splitlines()
     return [
-        fact.Fact(fact_id=name, cause=name, at=datetime.fromisoformat(at), severity=records.Severity.HIGH, line=name)
+        fact.Fact(fact_id=name, cause=name, at=datetime.fromisoformat(at), severity=records.Severity.HIGH, line=name, stands=True)
         for name, at in map(json.loads, lines)
     ]  # fmt: skip
 
