@@ -458,7 +458,7 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
     origin = typing.get_origin(kind)
     if origin is tuple:
         inner = typing.get_args(kind)[0]
-        if is_dataclass(inner):
+        if isinstance(inner, type) and is_dataclass(inner):
             if isinstance(value, list) and all(isinstance(v, dict) for v in value):
                 return tuple(_section(inner, v, f"{where}[{n}]:") for n, v in enumerate(value))
             msg = f"{where} must be tables, each begun with [[{where.rpartition('[')[2].replace('] ', '.')}]]"

@@ -15,7 +15,7 @@ from probing_cluster.core import certificates, clock, errors, settings
 from probing_cluster.db import delivery
 from probing_cluster.probe_agent import node_state, report, sweep, textfile
 from probing_cluster.probe_agent.hooks import hook_answers, hook_socket, requests, requeue
-from probing_cluster.probe_agent.jobs import collect, jobs
+from probing_cluster.probe_agent.jobs import collect, held, jobs
 from probing_cluster.probe_agent.ranks import nic_traffic, rank_watch, stall
 from probing_cluster.probe_agent.sources import (
     kernel_follow,
@@ -157,6 +157,7 @@ class Agent:
             self._follow_kernel(),
             self.sweeper.run(),
             self._watch_ranks(),
+            self._watch_held(),
             self.collector.tidy_for_ever(),
         )
         return (*parts, self._write_textfile()) if self.config.agent.textfile else parts
@@ -296,6 +297,11 @@ class Agent:
         while True:
             await self.ranks.wait(self.config.agent.job_beat_s)
             await self.ranks.beat()
+
+    async def _watch_held(self) -> None:
+        while True:
+            await asyncio.sleep(held.EVERY_S)
+            self.node.held.look(self.poller.last.get(nvml.SOURCE.name))
 
     async def _write_textfile(self) -> None:
         written = textfile.Textfile(Path(self.config.agent.textfile))

@@ -9,7 +9,7 @@ from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.faults import faults, gres_conf, sighting
 from probing_cluster.probe_agent.hooks import fitness
-from probing_cluster.probe_agent.jobs import jobs, page_directories
+from probing_cluster.probe_agent.jobs import held, jobs, page_directories
 from probing_cluster.probe_agent.sources import node_reader, polled
 from probing_cluster.probe_agent.spool import intake, spool
 
@@ -36,6 +36,7 @@ class NodeState:
         boot_id = self.identity.boot_id()
         self.faults = faults.Faults(boot_id, self.spool.state("faults"))
         self.book = jobs.JobBook(boot_id, self.spool.state("jobs"))
+        self.held = held.HeldJobs(self.book, clock=clock)
         self.watch = self_watch.SelfWatch()
         self.intake = intake.Intake(identity=self.identity, spool=self.spool, faults=self.faults, clock=clock)
         self.children = children.Children()

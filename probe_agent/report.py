@@ -33,7 +33,7 @@ def heartbeat(
         hung_children=len(node.children.hung),
         rss_bytes=self_watch.rss_bytes(),
         cpu_s=round(self_watch.cpu_s(), 3),
-        sources={**node.watch.rows(), "spool": _spool(node), "delivery": _delivery(sent)},
+        sources={**node.watch.rows(), "spool": _spool(node), "delivery": _delivery(sent), **_held(node)},
         faults=node.faults.rows(),
         jobs=node.book.running,
         ranks=ranks.rows(),
@@ -86,6 +86,12 @@ def _spool(node: node_state.NodeState) -> dict[str, Any]:
     }
     facts = {"error": node.spool.error, "replaced_corrupt": node.spool.replaced_corrupt}
     return row | {k: v for k, v in facts.items() if v}
+
+
+def _held(node: node_state.NodeState) -> dict[str, Any]:
+    """Jobs that hold GPUs idle; nothing where there are none."""
+    found = node.held.rows()
+    return {"held": {"state": "ok", "jobs": found}} if found else {}
 
 
 def _delivery(sent: delivery_loop.DeliveryLoop) -> dict[str, Any]:

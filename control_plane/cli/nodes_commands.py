@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from probing_cluster.control_plane import held_jobs
 from probing_cluster.control_plane.cli import commands
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.terminal import fault_names, node_table
@@ -105,6 +106,8 @@ def _nodes(args: argparse.Namespace) -> int:
         print(json.dumps([_plain(row) for row in rows], indent=2, default=str))
     elif rows:
         print(node_table.text(rows))
+        for words in dict.fromkeys(line for row in rows for line in row["held"]):
+            print(f"GPUs held idle: {words}")
     elif known:
         asked = len(wanted or known)
         print(f"no fault, drain or silent agent on {asked} node{'s' if asked > 1 else ''}")
@@ -146,6 +149,7 @@ def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[st
     latest = {d.node: d for d in sorted(drains, key=lambda d: d.at)}
     standing = {d.node: d for d in store.drains(open_only=True) if d.action == "drain"}
     denied = view.denials(drains, beats)
+    held = held_jobs.read(store, config.cluster.name, config.policy.idle_s, clock.SYSTEM.now())
     acks = {n.subject.removeprefix("node:"): n for n in store.notes(action="ack")}  # the last one stays
     return [
         _node_row(
@@ -156,7 +160,14 @@ def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[st
             (_standing(standing.get(name), slurm.get(name), known=bool(slurm)), latest.get(name)),
             acks.get(name),
         )
-        | {"denied": _denied(denied.get(name))}
+        | {
+            "denied": _denied(denied.get(name)),
+            "held": [
+                f"job {h.job_id}{f' of {h.user}' if h.user else ''} {h.words}"
+                for h in held
+                if name in h.nodes
+            ],
+        }
         for name in sorted({*slurm, *beats, *standing})
     ]
 

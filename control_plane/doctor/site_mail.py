@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from probing_cluster.control_plane.doctor import site_rights
+from probing_cluster.control_plane.doctor import safe_fix, site_rights
 from probing_cluster.control_plane.notices import blind, kinds, routes
 from probing_cluster.control_plane.owners import write_back
 from probing_cluster.core import errors, settings
@@ -33,9 +33,10 @@ def mail_program(config: settings.Settings, slurm_config: Mapping[str, str]) -> 
     bad = site_rights.untrusted(path)
     if bad:
         why = "whoever can change it is SlurmUser"
-        yield doctor.Finding(
-            name="mail_program", level="fail", found=bad, why=why, fix=f"chown root {path}; chmod 755 {path}"
+        fix = safe_fix.for_program(
+            path, (p for p, _ in site_rights.open_parts(path)), "MailProg in slurm.conf"
         )
+        yield doctor.Finding(name="mail_program", level="fail", found=bad, why=why, fix=fix)
     elif not config.mail.host:
         why = "the service takes no mail, and the site's own program sends it without the verdict"
         yield doctor.Finding(

@@ -112,6 +112,7 @@ class Outbox:
 
     def done(self, letter: Letter) -> None:
         """Take a letter away and leave its name."""
+        self._make()
         self._write(dataclasses.replace(letter, recipients=(), state="sent", body=b""))
 
     def flush(self, deliver: Deliver, now: datetime, *, all_now: bool = False) -> list[Letter]:

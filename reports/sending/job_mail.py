@@ -30,7 +30,9 @@ class About:
     subject: str = records.doc("Slurm's own subject, which people's filters know")
     recipient: str = records.doc("whoever asked Slurm for it")
     mark: str = records.doc("identity of the mail: a second copy has the same")
-    stage: str = records.doc("verdict, follows (not yet) or never (not within a day)")
+    stage: str = records.doc(
+        "verdict, follows (not yet), never (not within a day) or held (it runs and does nothing)"
+    )
     again: bool = records.doc("true when a mail said before that the verdict follows", default=False)
     at: datetime = records.doc("when it was made, UTC")
 
@@ -58,10 +60,32 @@ def compose(
     about: About, report: model.ReportModel | rows.Rows | None, config: settings.Settings
 ) -> email.message.EmailMessage:
     """The mail; without a report it says that the verdict follows, or that none came."""
-    found = content(about, report, config)
+    headline = report is not None
+    return _message(about, content(about, report, config), config, headline=headline)
+
+
+def compose_held(about: About, words: str, config: settings.Settings) -> email.message.EmailMessage:
+    """The mail about a job that holds GPUs and does nothing with them; `words` say what it does not do, where, since when."""
+    found = Content(
+        title=f"job {about.job_id} holds GPUs idle",
+        severity="warn",
+        summary=f"The job {sanitize.clean(words, 500)}.",
+        steps=(
+            f"Nothing is done about it. If it waits for you, or its program has ended: scancel {about.job_id}.",
+        ),
+        command=f"probing-report {about.job_id}",
+        url=config.mail.report_url.replace("{job_id}", str(about.job_id)) if config.mail.report_url else "",
+        footer=_footer(about, config),
+    )
+    return _message(about, found, config, headline=False)
+
+
+def _message(
+    about: About, found: Content, config: settings.Settings, *, headline: bool
+) -> email.message.EmailMessage:
     made = email.message.EmailMessage(policy=email.policy.SMTP.clone(cte_type="7bit", max_line_length=300))
-    headline = f": {found.title}" if report is not None else ""
-    made["Subject"] = sanitize.clean(f"{about.subject}{headline}", _SUBJECT_CHARS)
+    behind = f": {found.title}" if headline else ""
+    made["Subject"] = sanitize.clean(f"{about.subject}{behind}", _SUBJECT_CHARS)
     made["From"] = config.mail.sender
     made["To"] = about.recipient
     made["Date"] = email.utils.format_datetime(about.at)
@@ -81,7 +105,7 @@ def content(about: About, report: model.ReportModel | rows.Rows | None, config: 
         title=f"job {about.job_id} has ended",
         command=f"probing-report {about.job_id}",
         url=url,
-        footer=f"You get this because the job asked Slurm for mail. Cluster {config.cluster.name}, {about.mark}",
+        footer=_footer(about, config),
     )
     if report is None:
         return _without(base, about)
@@ -89,6 +113,10 @@ def content(about: About, report: model.ReportModel | rows.Rows | None, config: 
         return _of_array(base, about, report)
     view = _view(about, report)
     return base if view is None else _of_attempt(base, report, view)
+
+
+def _footer(about: About, config: settings.Settings) -> str:
+    return f"You get this because the job asked Slurm for mail. Cluster {config.cluster.name}, {about.mark}"
 
 
 def _without(base: Content, about: About) -> Content:

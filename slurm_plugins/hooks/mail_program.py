@@ -1,4 +1,3 @@
-# ruff: noqa: PTH - the system's Python, 3.6 and later, standard library only
 """Slurm's MailProg: hands the mail about a job's end over to the service, which adds the verdict, and returns at once.
 
 Started by a small script in whose last line the site's own program stands, so that whatever goes wrong here ends there:
@@ -45,7 +44,7 @@ def main(words: "list[str]") -> int:
     try:
         split = words.index("--")
         options = dict(zip(words[0:split:2], words[1:split:2]))  # noqa: B905 - strict= is newer than 3.6
-        request = request_of(words[split + 1 :], os.environ)
+        request = request_of(words[split + 1 :], dict(os.environ))
         if request is None:
             return NOT_TAKEN
         return 0 if taken(options["--socket"], request) else NOT_TAKEN
@@ -60,7 +59,8 @@ def request_of(arguments: "list[str]", environment: "dict[str, str]") -> "dict[s
     kind, state = environment.get("SLURM_JOB_MAIL_TYPE", ""), environment.get("SLURM_JOB_STATE", "")
     if kind not in TYPES or state == "COMPLETED" or not environment.get("SLURM_JOB_ID"):
         return None
-    job = {name: int(environment[name]) for name in _NUMBERS if environment.get(name, "").isdigit()}
+    job = {}  # type: dict[str, object]
+    job.update({name: environment[name][:20] for name in _NUMBERS if environment.get(name)})
     job.update({name: environment[name][:200] for name in _WORDS if environment.get(name)})
     return {"v": 1, "op": "mail", "subject": arguments[1], "recipient": arguments[2], "environment": job}
 

@@ -35,15 +35,15 @@ OPERATOR_WRITES: dict[str, tuple[str, ...]] = {
     "stacks": ("7", "--wait", "0"),
 }
 """What a person says or asks, with words that do something on the site below."""
-SERVICE_WRITES = {"serve", "import", "attribute", "lemon report"}
-"""They judge, score and import: the service's account runs them."""
+SERVICE_WRITES = {"serve", "import", "attribute", "lemon report", "notices test"}
+"""They judge, score, import and send: the service's account runs them."""
 OWNER_WRITES = {
     "db upgrade", "db start", "db stop", "db add-agent", "db remove-agent", "db add-login", "db remove-login",
     "db logins", "db pgbouncer-users",
 }  # fmt: skip
 READS = {
     "alerts", "classify", "completion", "dashboards", "db status", "doctor", "fleet", "lemon exclude-list", "lemon list", "lemon outbox",
-    "lemon thresholds", "nodes", "policy show", "policy simulate", "query", "ranks", "watch",
+    "lemon thresholds", "nodes", "notices list", "policy show", "policy simulate", "query", "ranks", "watch",
 }  # fmt: skip
 
 Run = Callable[..., int]

@@ -12,7 +12,8 @@ def run(service: context.Context) -> str:
     """One look; what was sent and written."""
     words = []
     if service.config.mail.host:
-        words += _mails(service)
+        words += _answers(service)
+        _unasked(service)
     if service.config.service.write_back:
         from probing_cluster.control_plane.owners import write_back
 
@@ -21,10 +22,8 @@ def run(service: context.Context) -> str:
     return "; ".join(words)
 
 
-def _mails(service: context.Context) -> list[str]:
-    from probing_cluster.control_plane.owners import missing
-
-    missing.run(service)
+def _answers(service: context.Context) -> list[str]:
+    """What is owed, first: that the verdict follows is said with the database and Slurm away, too."""
     if not (Path(service.config.mail.spool_directory) / "owed").is_dir():
         return []
     from probing_cluster.control_plane import delivery
@@ -35,6 +34,14 @@ def _mails(service: context.Context) -> list[str]:
     if put:
         delivery.flush(service.config, now)
     return [f"{len(put)} mails"] if put else []
+
+
+def _unasked(service: context.Context) -> None:
+    """What Slurm hands over nothing about."""
+    from probing_cluster.control_plane.owners import held_mail, missing
+
+    missing.run(service)
+    held_mail.run(service)
 
 
 TASK = context.Task(

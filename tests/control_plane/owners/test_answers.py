@@ -171,7 +171,8 @@ def test_it_follows_also_while_the_database_is_away(mailing: context.Context, bo
     owe(mailing)
     later(mailing, 120)
     mailing.store, store = Away(), mailing.store  # type: ignore[assignment]
-    owners.run(mailing)
+    with pytest.raises(errors.DatabaseUnavailable):
+        owners.run(mailing)
     assert "The verdict follows" in text_of(box)
     mailing.store = store
     judge(mailing, attempt(mailing))
@@ -329,6 +330,7 @@ def test_later_releases_send_it_themselves(mailing: context.Context, box: mail_s
     mailing.run_slurm.listing = LISTING  # type: ignore[attr-defined]
     judge(mailing, attempt(mailing))
     owners.run(mailing)
+    owners.run(mailing)
     assert box.mails == []
 
 
@@ -350,6 +352,7 @@ def test_from_25_11_our_requeue_of_an_ended_job_is_mailed_by_us(
                       owner="probing", state="done", job_id=7)
     )  # fmt: skip
     owners.run(mailing)
+    owners.run(mailing)
     assert [recipients for recipients, _ in box.mails] == [["alice@site"]]
     assert "Requeued" in box.message()["Subject"]
 
@@ -359,3 +362,27 @@ def test_what_is_kept_is_what_was_owed() -> None:
     owed = handover.read(request(), "c", fakes.NOW)
     assert handover.of_letter(handover.letter(owed)) == owed
     json.loads(handover.letter(owed).body)
+
+
+def test_the_owner_of_an_idle_job_is_told_once(mailing: context.Context, box: mail_server.Box) -> None:
+    """Where they asked Slurm for mail; another stretch of idleness is another mail."""
+    import psycopg
+    from psycopg.types.json import Jsonb
+
+    mailing.run_slurm.listing = LISTING.replace("FAILED", "RUNNING")  # type: ignore[attr-defined]
+    for job_id in (7, 10):
+        attempt(mailing, job_id=job_id, end_at=None, state="RUNNING", nodes=("n1",))
+    fakes.deliver(mailing.store, "n1")
+    told = {"since": (fakes.NOW - timedelta(hours=2)).isoformat(), "why": "no_load"}
+    with psycopg.connect(mailing.store.connection_uri()) as connection:
+        connection.execute(
+            "update probing.agent_heartbeat set sources = %s",
+            (Jsonb({"held": {"jobs": {"7": told, "10": told}}}),),
+        )
+    for _ in range(3):
+        owners.run(mailing)
+        later(mailing, 61)
+    delivery.flush(mailing.config, mailing.clock.now())
+    assert [recipients for recipients, _ in box.mails] == [["alice@site"]]
+    assert box.message()["Subject"] == "Job_id=7 holds GPUs idle"
+    assert "puts no load on its GPUs" in text_of(box)

@@ -1,0 +1,92 @@
+"""For how long each job has held its GPUs here and done nothing with them: for its owner's eyes, never a reason to act.
+
+Told in the heartbeat; what is not known (no NVML, a GPU that does not answer) is no idleness.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.core import clock, digits
+from probing_cluster.probe_agent.jobs import jobs, processes
+
+EVERY_S = 15.0
+BUSY_FRAC = 0.01
+"""Load below this is none: NVML rounds to hundredths."""
+MAX_JOBS = 64
+_EXTERN = (b"sleep", b"100000000")
+"""What slurmstepd itself starts in the step `extern`."""
+
+
+class HeldJobs:
+    """The idle jobs of one node."""
+
+    def __init__(
+        self, book: jobs.JobBook, *, proc: Path = processes.PROC, clock: clock.Clock = clock.SYSTEM
+    ) -> None:
+        self._book = book
+        self._proc = proc
+        self._clock = clock
+        self._since: dict[int, tuple[datetime, datetime, str]] = {}
+        """Job to its start, since when it has been idle, and how."""
+
+    def look(self, reading: Mapping[str, Any] | None) -> None:
+        """One look at the GPUs of every running job in the last NVML reading."""
+        now, found = self._clock.now(), {}
+        idle = [(job, why) for job in self._jobs() if (why := self._gpus_idle(reading, job.gpu_uuids or ()))]
+        alive = self._alive({job.uid for job, _ in idle if job.uid is not None})
+        for job, why in idle[:MAX_JOBS]:
+            if job.uid is not None and job.job_id not in alive:
+                why = "no_program"
+            before = self._since.get(job.job_id)
+            since = before[1] if before is not None and before[0] == job.started_at else now
+            found[job.job_id] = (job.started_at, since, why)
+        self._since = found
+
+    def rows(self) -> dict[str, Any]:
+        """For the heartbeat: job to since when, and how."""
+        running = set(self._book.running)
+        return {
+            str(job_id): {"since": clock.iso_z(since), "why": why}
+            for job_id, (_, since, why) in self._since.items()
+            if job_id in running
+        }
+
+    def _jobs(self) -> Iterator[jobs.Job]:
+        for job_id in self._book.running:
+            job = self._book.get(job_id)
+            if job is not None and job.gpu_uuids:
+                yield job
+
+    @staticmethod
+    def _gpus_idle(reading: Mapping[str, Any] | None, uuids: Sequence[str]) -> str:
+        """How these GPUs are idle; empty when one of them is not, or cannot be told."""
+        rows = ((reading or {}).get("snapshot") or {}).get("gpus") or ()
+        mine = [row for row in rows if row.get("uuid") in set(uuids) and row.get("lost") is None]
+        if len(mine) < len(set(uuids)):
+            return ""
+        loads = [row.get("utilization_frac") for row in mine]
+        if any(load is None or load >= BUSY_FRAC for load in loads):
+            return ""
+        lists = [row.get("processes") for row in mine]
+        return "no_process" if all(listed == [] for listed in lists) else "no_load"
+
+    def _alive(self, uids: set[int]) -> set[int]:
+        """The jobs of which a process of these users runs here."""
+        if not uids:
+            return set()
+        sluids, found = self._book.sluids(), set()
+        for entry in os.scandir(self._proc):
+            try:
+                if not digits.is_number(entry.name) or entry.stat().st_uid not in uids:
+                    continue
+                words = (Path(entry.path) / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue  # it has just ended
+            if tuple(words[:2]) != _EXTERN and (job := processes.job_of(int(entry.name), self._proc, sluids)):
+                found.add(job)
+        return found
