@@ -117,7 +117,7 @@ GRANT UPDATE (state, why_state, ended_at) ON probing.drain TO probing_operator;
 GRANT SELECT ON ALL TABLES IN SCHEMA ops TO probing_service, probing_reader;
 GRANT SELECT ON
     probing.health_event, probing.check_now, probing.check_result, probing.job_attempt, probing.verdict,
-    probing.gang_verdict, probing.run_account, probing.lemon_score, probing.drain, probing.agent_heartbeat, probing.node_request, probing.operator_note
+    probing.gang_verdict, probing.run_account, probing.lemon_score, probing.drain, probing.slurm_drain, probing.agent_heartbeat, probing.node_request, probing.operator_note
     TO probing_reader;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ops TO probing_service, probing_operator, probing_reader;
 GRANT EXECUTE ON FUNCTION probing.readable(text)
