@@ -121,7 +121,9 @@ def test_a_crashed_node_fails_its_attempt_and_the_job_runs_again(bare: cluster.S
 
 def test_a_job_is_held_to_its_memory(bare: cluster.Sandbox) -> None:
     """What asks for 50 MB and takes more is ended before it endangers the machine, and is what the kernel would end first."""
-    code = "import time; taken = []\nwhile len(taken) < 60: taken.append(bytearray(10_000_000)); time.sleep(0.2)"
+    code = (
+        "import time; taken = []\nwhile len(taken) < 60: taken.append(bytearray(10_000_000)); time.sleep(0.2)"
+    )
     script = f"cat /proc/self/oom_score_adj; exec python3 -c '{code}'"
     job = bare.submit(script, nodes=1, mem="50M")
     assert bare.wait(job, ["COMPLETED", "FAILED", "OUT_OF_MEMORY", "CANCELLED"], timeout_s=60) != "COMPLETED"
