@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Tests mostly wait for Slurm and servers: more workers than cores, within reason.
-JOBS   ?= 3
+JOBS   ?= 4
 # One environment in two stages: the demo does not wait for what only the tests need.
 READY       := $(VENV)/.ready
 READY_TESTS := $(VENV)/.ready-tests

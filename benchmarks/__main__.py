@@ -107,6 +107,11 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         short=("--attempts", "40000", "--events", "200000"),
     ),
     Benchmark(
+        module="serve_memory",
+        about="memory of the service on a year's database: start, backlog, at rest",
+        short=("--attempts", "20000", "--events", "100000", "--backlog", "2000", "--rest", "15"),
+    ),
+    Benchmark(
         module="attribution_scale",
         about="attribution at fleet scale beside DuckDB, Polars and pandas",
         whole=("--scale", "full"),

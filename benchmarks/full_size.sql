@@ -165,7 +165,7 @@ INSERT INTO probing.agent_heartbeat SELECT r.* FROM generate_series(0, 1999) AS 
     '{"cluster": "bench", "boot_id": "7b0a3c1e-5a5e-4b7f-9f4e-0d5c1c2b3a49", "version": "1", "beat_s": 10, "spool_depth": 0, "spool_bytes": 0,
       "lag_s": 0, "dropped_total": 0, "coalesced_total": 0, "rejected_total": 0, "hung_children": 0, "rss_bytes": 60000000, "cpu_s": 100}'
     || jsonb_build_object('node', 'n' || n, 'at', now(), 'received_at', now() + interval '1 hour' - CASE WHEN n % 200 = 7 THEN interval '1 day' ELSE interval '0' END,
-        'jobs', to_jsonb(ARRAY[n]), 'faults',
+        'unwatched', '{}', 'jobs', to_jsonb(ARRAY[n]), 'faults',
         CASE WHEN n % 100 = 3 THEN '{"xid:gpu3": {"severity": "high", "since": "2026-11-20T00:00:00Z", "message": "GPU has fallen off the bus"}}'::jsonb ELSE '{}' END,
         'sources', (SELECT jsonb_object_agg('source' || s, jsonb_build_object('state', 'ok', 'last_read', now(), 'reads_total', 100000, 'failures_total', 0, 'duration_s', 0.01))
                     FROM generate_series(1, 18) AS s),

@@ -185,11 +185,13 @@ COMMENT ON VIEW ops.rejections IS 'Rows that delivery refused, per sender, reaso
 CREATE OR REPLACE VIEW ops.node_now WITH (security_invoker = true) AS
 SELECT
     h.cluster, h.node,
-    CASE WHEN h.silent THEN 'silent' WHEN h.n_faults > 0 THEN 'faulty' WHEN d.open THEN 'drained'
+    CASE WHEN h.silent THEN 'silent' WHEN h.n_faults > 0 THEN 'faulty' WHEN d.open OR o.node IS NOT NULL THEN 'drained'
          WHEN c.n_failing > 0 THEN 'failing checks' ELSE 'ok' END AS state,
     h.age_s, h.n_faults, f.faults, h.n_jobs, f.jobs, coalesce(c.n_failing, 0) AS n_failing, c.failing,
-    coalesce(d.open, false) AS drained, d.reason AS drain_reason, d.at AS drained_at,
-    l.score AS lemon_score, l.verdict AS lemon_verdict
+    d.open IS TRUE OR o.node IS NOT NULL AS drained, coalesce(d.reason, o.reason) AS drain_reason,
+    coalesce(d.at, o.since_at) AS drained_at,
+    l.score AS lemon_score, l.verdict AS lemon_verdict,
+    CASE WHEN d.open THEN 'us' WHEN o.node IS NOT NULL THEN 'another' END AS drained_by
 FROM ops.agent_health h
 JOIN probing.agent_heartbeat f ON f.cluster = h.cluster AND f.node = h.node
 LEFT JOIN LATERAL (
@@ -206,18 +208,21 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT s.score, s.verdict FROM probing.lemon_score s
     WHERE s.cluster = h.cluster AND s.node = h.node ORDER BY s.day DESC LIMIT 1
-) AS l ON true;
-COMMENT ON VIEW ops.node_now IS 'One row per node: heard or silent, its confirmed faults, failing checks, our drain, its lemon score.';
+) AS l ON true
+-- What Slurm showed at the last look; what we did since is in our own row already.
+LEFT JOIN probing.slurm_drain o ON o.cluster = h.cluster AND o.node = h.node;
+COMMENT ON VIEW ops.node_now IS 'One row per node: heard or silent, its confirmed faults, failing checks, whether it is drained, its lemon score.';
 COMMENT ON COLUMN ops.node_now.state IS 'silent, faulty, drained, failing checks or ok; the worst that holds';
 COMMENT ON COLUMN ops.node_now.age_s IS 'seconds since the database last heard from its agent';
 COMMENT ON COLUMN ops.node_now.n_faults IS 'faults its agent confirms right now';
 COMMENT ON COLUMN ops.node_now.n_jobs IS 'jobs on the node right now';
 COMMENT ON COLUMN ops.node_now.n_failing IS 'health checks whose latest outcome is fail or error';
 COMMENT ON COLUMN ops.node_now.failing IS 'their names';
-COMMENT ON COLUMN ops.node_now.drained IS 'true while a drain of ours stands';
+COMMENT ON COLUMN ops.node_now.drained IS 'true while it is drained, by us or by another, as Slurm showed it at the last look';
 COMMENT ON COLUMN ops.node_now.drain_reason IS 'the reason of that drain';
 COMMENT ON COLUMN ops.node_now.drained_at IS 'when it was drained, UTC';
 COMMENT ON COLUMN ops.node_now.lemon_score IS 'probability of being a lemon on the latest scored day, 0..1';
+COMMENT ON COLUMN ops.node_now.drained_by IS 'us or another; null while it is not drained';
 COMMENT ON COLUMN ops.node_now.lemon_verdict IS 'lemon, suspect, recovered or ok';
 
 -- Everything known about one node in a span, in order: events, check changes, attempts, drains, notes.

@@ -90,11 +90,18 @@ END
 $policies$;
 -- What an operator may write, each bounded by its policy; the columns are in the grants below.
 DROP POLICY IF EXISTS own_words ON probing.operator_note;
-CREATE POLICY own_words ON probing.operator_note FOR INSERT TO probing_operator WITH CHECK (author = session_user);
+CREATE POLICY own_words ON probing.operator_note FOR INSERT TO probing_operator WITH CHECK (author = session_user AND at BETWEEN '1970-01-01' AND '9000-01-01');
 -- A verdict of their own, which takes the place of the current one: the one before stays, and says when it was replaced.
 DROP POLICY IF EXISTS own_verdict ON probing.verdict;
 CREATE POLICY own_verdict ON probing.verdict FOR INSERT TO probing_operator
-    WITH CHECK (author = session_user AND author <> 'rules' AND superseded_at IS NULL);
+    WITH CHECK (author = session_user AND author <> 'rules' AND superseded_at IS NULL
+                -- What every reader of it can read.
+                AND domain IN ('hardware', 'system_software', 'user_program', 'unknown')
+                AND confidence IN ('certain', 'likely', 'possible', 'unknown')
+                AND made_at BETWEEN '1970-01-01' AND '9000-01-01' AND onset_at BETWEEN '1970-01-01' AND '9000-01-01'
+                AND window_start_at BETWEEN '1970-01-01' AND '9000-01-01' AND window_end_at BETWEEN '1970-01-01' AND '9000-01-01'
+                AND length(summary) <= 4096 AND length(next_step) <= 4096 AND length(cause) <= 200
+                AND pg_column_size(ruled_out) <= 8192 AND cardinality(evidence) <= 1000);
 DROP POLICY IF EXISTS replacing ON probing.verdict;
 CREATE POLICY replacing ON probing.verdict FOR UPDATE TO probing_operator
     USING (superseded_at IS NULL) WITH CHECK (superseded_at IS NOT NULL);
@@ -132,7 +139,7 @@ GRANT UPDATE (state, why_state, ended_at) ON probing.drain TO probing_operator;
 GRANT SELECT ON ALL TABLES IN SCHEMA ops TO probing_service, probing_reader;
 GRANT SELECT ON
     probing.health_event, probing.check_now, probing.check_result, probing.job_attempt, probing.verdict,
-    probing.gang_verdict, probing.run_account, probing.lemon_score, probing.drain, probing.agent_heartbeat, probing.node_request, probing.operator_note, probing.node_place
+    probing.gang_verdict, probing.run_account, probing.lemon_score, probing.drain, probing.slurm_drain, probing.agent_heartbeat, probing.node_request, probing.operator_note, probing.node_place
     TO probing_reader;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ops TO probing_service, probing_operator, probing_reader;
 GRANT EXECUTE ON FUNCTION probing.readable(text)

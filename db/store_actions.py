@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -41,6 +41,17 @@ class Asked(NamedTuple):
     job_id: int | None = None
     cluster: str | None = None
     """None = where the node's agent reports from."""
+
+
+class SlurmDrain(NamedTuple):
+    """A node that Slurm shows drained, by whomever."""
+
+    node: str
+    states: str
+    """Base state and flags, joined by +."""
+    reason: str
+    since_at: datetime | None
+    """When that reason was set, by Slurm."""
 
 
 class ActionRows(store_base.StoreBase):
@@ -159,6 +170,25 @@ class ActionRows(store_base.StoreBase):
                 insert = pg.insert(table).values(given[low : low + _AT_ONCE]).on_conflict_do_nothing()
                 new += len(connection.execute(insert.returning(table.c.job_id)).fetchall())
         return new
+
+    def slurm_drains(self, cluster: str) -> list[SlurmDrain]:
+        """The nodes of a cluster that Slurm showed drained at the last look."""
+        d = tables.slurm_drain.c
+        query = sa.select(d.node, d.states, d.reason, d.since_at).where(d.cluster == cluster)
+        with engines.translated(), self.engine.connect() as connection:
+            return [SlurmDrain(*row) for row in connection.execute(query)]
+
+    def save_slurm_drains(self, cluster: str, changed: Sequence[SlurmDrain], over: Sequence[str]) -> None:
+        """Keep what a look at Slurm showed: drains that are new or other than before, and nodes back in service."""
+        table = tables.slurm_drain
+        with engines.translated(), self.engine.begin() as connection:
+            if over:
+                gone = sa.delete(table).where(table.c.cluster == cluster)
+                connection.execute(gone.where(store_base.some(table.c.node, over)))
+            if changed:
+                insert = pg.insert(table).values([{"cluster": cluster, **d._asdict()} for d in changed])
+                new = {name: insert.excluded[name] for name in ("states", "reason", "since_at")}
+                connection.execute(insert.on_conflict_do_update(index_elements=["cluster", "node"], set_=new))
 
     def forget_exclusions(self, before: datetime) -> int:
         """Delete exclusions first seen before that moment; how many."""

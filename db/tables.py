@@ -281,6 +281,16 @@ node_request = sa.Table(
     sa.Index("node_request_open", "node", postgresql_where=sa.text("acknowledged_at IS NULL")),
     comment="What the control plane asks of a node; handed over with the acknowledgement of its next delivery.",
 )
+slurm_drain = sa.Table(
+    "slurm_drain",
+    metadata,
+    _text("cluster", "Slurm cluster name", primary_key=True),
+    _text("node", "node name", primary_key=True),
+    _text("states", "Slurm's base state and flags, joined by +"),
+    _text("reason", "Slurm's reason, empty for none"),
+    _at("since_at", "when that reason was set, by Slurm, UTC"),
+    comment="One node that Slurm shows drained, whoever drained it, as of the last look.",
+)
 arrival = sa.Table(
     "arrival",
     metadata,

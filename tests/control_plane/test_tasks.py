@@ -17,6 +17,7 @@ from probing_cluster.control_plane.service.tasks import (
     accounts,
     actions,
     attribution,
+    drained,
     export,
     maintenance,
     resume,
@@ -287,6 +288,35 @@ def test_a_recorded_drain_follows_what_slurm_shows(
     resume.run(service)
     (row,) = service.store.drains()
     assert (row.ended_at is None, row.why_state) == (not why, why)
+
+
+def test_what_slurm_shows_drained_is_known_within_one_look(
+    service: context.Context, hands: fakes.Hands
+) -> None:
+    """By whomever, with the reason's changes, until it is back; a Slurm that lists nothing says nothing."""
+
+    def known() -> dict[str, str]:
+        return {d.node: d.reason for d in service.store.slurm_drains("c")}
+
+    def slurm(node: str, *states: str, reason: str = "") -> None:
+        hands.state[node] = dataclasses.replace(hands.state[node], states=frozenset(states), reason=reason)
+
+    assert drained.run(service) == ""
+    slurm("n1", "IDLE", "DRAIN", reason="fan swap, ask Bob\x1b[31m")
+    slurm("n2", "DOWN", reason="Not responding")
+    assert drained.run(service) == "1 drains seen, 0 over"
+    assert known() == {"n1": "fan swap, ask Bob"}
+    assert drained.run(service) == ""
+    slurm("n1", "IDLE", "DRAIN", reason="fan swapped")
+    drained.run(service)
+    assert known() == {"n1": "fan swapped"}
+    everything, hands.state = hands.state, {}
+    drained.run(service)
+    assert known() == {"n1": "fan swapped"}
+    hands.state = everything
+    slurm("n1", "IDLE")
+    assert drained.run(service) == "0 drains seen, 1 over"
+    assert known() == {}
 
 
 def test_a_slurm_that_lists_no_node_ends_no_drain(service: context.Context, hands: fakes.Hands) -> None:

@@ -63,6 +63,7 @@ MAY_READ: dict[str, frozenset[str]] = {
     "probing.reader_scope": STAFF,
     "probing.rejection": STAFF,
     "probing.run_account": EVERYBODY,
+    "probing.slurm_drain": EVERYBODY,
     "probing.state": STAFF,
     "probing.verdict": EVERYBODY,
     "probing.web_key": frozenset({"owner", "service"}),

@@ -19,7 +19,7 @@ from benchmarks import db_full_size
 from probing_cluster.attribution.reliability import accounts
 from probing_cluster.control_plane.service import metrics
 from probing_cluster.core import clock, records
-from probing_cluster.db import bulk, delivery, migrate
+from probing_cluster.db import bulk, delivery, migrate, store_actions
 from probing_cluster.db import store as store_module
 from probing_cluster.db.server import embedded
 from probing_cluster.probe_agent import self_watch
@@ -119,6 +119,28 @@ def test_node_now(story: store_module.Store) -> None:
     assert (n2["n_faults"], n2["n_failing"], n2["failing"], n2["n_jobs"]) == (1, 1, ["gpu"], 1)
     assert (n2["drained"], n2["drain_reason"], n2["lemon_verdict"]) == (True, "probing: xid 79 gpu3", "lemon")
     assert found["n4"]["drained"] is False
+
+
+def test_a_drain_that_only_slurm_knows_is_one(story: store_module.Store) -> None:
+    """A person's scontrol drains as well as ours; ours keeps its own words, and both end when Slurm shows it."""
+    by_hand = store_actions.SlurmDrain("n4", "DRAIN+IDLE", "fan swap, ask Bob", NOW)
+    ours = store_actions.SlurmDrain("n2", "DRAIN+IDLE", "probing: xid 79 gpu3", NOW)
+    story.save_slurm_drains("c", [by_hand, ours], [])
+    story.save_slurm_drains("d", [by_hand], [])
+    assert story.slurm_drains("c") == [by_hand, ours]
+
+    def now(node: str) -> list[Any]:
+        columns = "state, drained, drain_reason, drained_by"
+        (row,) = _rows(story.url, f"SELECT {columns} FROM ops.node_now WHERE node = '{node}'")
+        return list(row.values())
+
+    assert now("n4") == ["drained", True, "fan swap, ask Bob", "another"]
+    assert now("n2") == ["faulty", True, "probing: xid 79 gpu3", "us"]
+    story.save_slurm_drains("c", [by_hand._replace(reason="fan swapped")], ["n2"])
+    assert now("n4")[2] == "fan swapped"
+    story.save_slurm_drains("c", [], ["n4"])
+    assert now("n4") == ["ok", False, None, None]
+    assert story.slurm_drains("d") == [by_hand]
 
 
 def test_failures(story: store_module.Store) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
 
 from probing_cluster.attribution.history import source as sources
 from probing_cluster.attribution.passes import attribute
-from probing_cluster.core import errors, records
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.service import lease
+from probing_cluster.core import errors, records, settings
 from probing_cluster.db import arrow, bulk, delivery, roles
 from probing_cluster.db import store as store_module
 from probing_cluster.db.server import embedded
@@ -184,3 +187,41 @@ def test_a_certificate_names_the_node_through_the_pool(
     finally:
         for name in (role, other):
             roles.remove(debian_server.owner_url, name)
+
+
+def test_turns_hold_through_it(store: store_module.Store, pgbouncer: Callable[..., str]) -> None:
+    """A turn is its transaction's, and a transaction keeps its server: of two services behind PgBouncer one acts, and then the other."""
+    url = re.sub(r"host=.*", pgbouncer(store.url, f'"{embedded.OWNER}" ""\n', default_pool_size=2), store.url)
+    acting = threading.Lock()
+    failures: list[str] = []
+    taken = {0: 0, 1: 0}
+
+    def service(number: int) -> None:
+        with store_module.Store.open(url) as mine:
+            turns = context.Context(
+                config=settings.Settings(), store=mine, run_slurm=_no_slurm, hands=cast("Any", None)
+            )
+            deadline = time.monotonic() + 60
+            while min(taken.values()) < 10 and time.monotonic() < deadline:
+                with lease.taken(turns, "actions") as held:
+                    if not held:
+                        continue
+                    if not acting.acquire(blocking=False):
+                        failures.append("two act at once")
+                        return
+                    mine.recall("something")  # the block's other work goes by another connection
+                    taken[number] += 1
+                    acting.release()
+                time.sleep(0.005)
+
+    threads = [threading.Thread(target=service, args=(n,)) for n in taken]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert min(taken.values()) >= 10
+
+
+def _no_slurm(*_: str, **__: Any) -> bytes:
+    raise errors.SlurmUnavailable("no Slurm here")

@@ -235,6 +235,19 @@ def test_operators_read_all_and_write_only_their_own_words(loaded: Site) -> None
     note = "INSERT INTO probing.operator_note VALUES (gen_random_uuid(), 'c', now(), '{}', 'node:n1', 'note', '', '{{}}')"
     assert _try(url, note.format("t_operator")) is None
     assert _try(url, note.format("root")) == REFUSED
+    for at in ("'infinity'", "'4713-01-01 BC'"):
+        assert _try(url, note.format("t_operator").replace("now()", at)) == REFUSED
+    verdict = (
+        "INSERT INTO probing.verdict (cluster, job_id, submit_at, attempt, cause, domain, confidence, summary, evidence, ruled_out,"
+        " next_step, author, rules_version, made_at, onset_at, window_start_at, window_end_at)"
+        " SELECT cluster, 4711, submit_at, 1, 'oom_host', {0}, {1}, {2}, '{{}}', '{{}}', '', session_user, '1', {3}, now(), now(), now()"
+        " FROM probing.job_attempt WHERE job_id = 1 LIMIT 1"
+    )
+    fine = ["'hardware'", "'certain'", "'s'", "now()"]
+    assert _try(url, verdict.format(*fine)) is None
+    for place, wrong in enumerate(("'no such'", "'sure'", "repeat('s', 5000)", "'infinity'")):
+        given = [*fine[:place], wrong, *fine[place + 1 :]]
+        assert _try(url, verdict.format(*given).replace("4711", "4712")) == REFUSED, wrong
     assert _try(url, "DELETE FROM probing.operator_note") == REFUSED
     assert _try(url, "UPDATE probing.verdict SET cause = 'x'") == REFUSED
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -109,6 +110,7 @@ class Cluster:
         )
 
 
+@contextlib.contextmanager
 def _booted() -> Iterator[Cluster]:
     if os.geteuid() != 0 or shutil.which("slurmctld") is None:
         pytest.skip("needs root and Debian's slurm packages")
@@ -119,25 +121,63 @@ def _booted() -> Iterator[Cluster]:
         yield found
 
 
+class Clusters:
+    """The clusters that tests of a module share, one at a time: asking for another ends the one before."""
+
+    def __init__(self) -> None:
+        self._open = contextlib.ExitStack()
+        self._name = ""
+        self._cluster: Cluster | None = None
+
+    def close(self) -> None:
+        """End the one there is."""
+        self._name, self._cluster = "", None
+        self._open.close()
+
+    def named(self, name: str) -> Cluster:
+        """The cluster of that name, booted if it is not the one there is."""
+        if self._cluster is None or name != self._name:
+            self.close()
+            self._name, self._cluster = name, self._open.enter_context(_booted())
+        return self._cluster
+
+
+@pytest.fixture(scope="module")
+def clusters() -> Iterator[Clusters]:
+    """One cluster at a time for all tests of a module."""
+    made = Clusters()
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def up() -> Iterator[Cluster]:
+def up(clusters: Clusters) -> Iterator[Cluster]:
     """Four nodes of eight GPUs, everything running; gone afterwards."""
-    yield from _booted()
+    clusters.close()
+    with _booted() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
 def gangs() -> Iterator[Cluster]:
     """The same for all gangs of a module, one after another."""
-    yield from _booted()
+    with _booted() as found:
+        yield found
 
 
-@pytest.fixture(scope="module")
-def calm() -> Iterator[Cluster]:
-    """The same for tests of a module that agree on their nodes (below), in the order of the file."""
-    yield from _booted()
+@pytest.fixture
+def calm(clusters: Clusters) -> Cluster:
+    """The same for tests that agree on its nodes, one after another: each module says which and how."""
+    return clusters.named("calm")
 
 
-@pytest.fixture(scope="module")
-def pair() -> Iterator[Cluster]:
-    """Another one for two tests of a module that take a node each: the budget has two."""
-    yield from _booted()
+@pytest.fixture
+def pair(clusters: Clusters) -> Cluster:
+    """Another one, for two tests that take a node each: the budget of a cluster is two."""
+    return clusters.named("pair")
+
+
+@pytest.fixture
+def last(clusters: Clusters) -> Cluster:
+    """A third one."""
+    return clusters.named("last")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-# One cluster (`calm`) serves 1, 4, 7, 8, 5 and 9 in this order, another (`pair`) 6 and 2: 1 and 4 find every node in service, 8 drains
-# n3 as a person, 5 and 9 lose a node each, and so do 6 and 2. The budget of a cluster is two nodes.
+# One cluster (`calm`) serves 1, 4, 7, 8 and 5 in this order, another (`pair`) 6 and 2, a third (`last`) 9 and 3: 1 and 4 find every node in
+# service, 8 drains n3 as a person, 5, 6, 2 and 9 each take a node, and 3 loses one. The budget of a cluster is two nodes.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 RESUMES = """
@@ -158,29 +158,6 @@ def test_5_the_database_is_away_when_it_happens(calm: Any) -> None:
     calm.sandbox.run(["scancel", str(later)])
 
 
-def test_9_one_gpu_of_two_jobs_on_a_node(calm: Any) -> None:
-    """Two 1-GPU jobs share a node: the fault of one's GPU has one victim, the other is left in peace."""
-    jobs = [calm.sandbox.submit(RESUMES, gres="gpu:1", job_name=f"one-{i}") for i in range(2)]
-    (node,), (same,) = (calm.running(job) for job in jobs)
-    assert node == same
-
-    def allocations() -> dict[int, str] | None:
-        rows = calm.rows("SELECT job_id, gpu_uuids FROM probing.job_allocation WHERE node = %s", node)
-        found = {r["job_id"]: r["gpu_uuids"][0] for r in rows if r["gpu_uuids"]}
-        return found if set(jobs) <= set(found) else None
-
-    held = calm.until("allocations", allocations, 30)
-    assert held[jobs[0]] != held[jobs[1]]
-    index = next(g.index for g in calm.sandbox.hardware(node).gpus if g.uuid == held[jobs[0]])
-    calm.sandbox.fault(node, "xid", code=79, gpu=index)
-    report = calm.reported(jobs[0], lambda r: ended(r) and len(r["attempts"]) == 2, 90)
-    assert report["attempts"][0]["verdict"]["cause"] == "gpu_lost"
-    assert calm.state(jobs[1]) == "RUNNING"
-    other = calm.report(jobs[1])
-    assert [a["verdict"] for a in other["attempts"]] == [None]
-    calm.sandbox.run(["scancel", str(jobs[1])])
-
-
 def test_6_an_unfit_node_at_job_start(pair: Any) -> None:
     """A job that would start on a node with a dead GPU runs elsewhere, with nothing lost."""
     victim = pair.sandbox.layout.node_names[0]
@@ -229,16 +206,39 @@ def test_2_a_gpu_falls_off_the_bus_under_a_job(pair: Any) -> None:
     assert (drain["node"], drain["owner"]) == (second, "probing")
 
 
-def test_3_a_node_crashes(up: Any) -> None:
+def test_9_one_gpu_of_two_jobs_on_a_node(last: Any) -> None:
+    """Two 1-GPU jobs share a node: the fault of one's GPU has one victim, the other is left in peace."""
+    jobs = [last.sandbox.submit(RESUMES, gres="gpu:1", job_name=f"one-{i}") for i in range(2)]
+    (node,), (same,) = (last.running(job) for job in jobs)
+    assert node == same
+
+    def allocations() -> dict[int, str] | None:
+        rows = last.rows("SELECT job_id, gpu_uuids FROM probing.job_allocation WHERE node = %s", node)
+        found = {r["job_id"]: r["gpu_uuids"][0] for r in rows if r["gpu_uuids"]}
+        return found if set(jobs) <= set(found) else None
+
+    held = last.until("allocations", allocations, 30)
+    assert held[jobs[0]] != held[jobs[1]]
+    index = next(g.index for g in last.sandbox.hardware(node).gpus if g.uuid == held[jobs[0]])
+    last.sandbox.fault(node, "xid", code=79, gpu=index)
+    report = last.reported(jobs[0], lambda r: ended(r) and len(r["attempts"]) == 2, 90)
+    assert report["attempts"][0]["verdict"]["cause"] == "gpu_lost"
+    assert last.state(jobs[1]) == "RUNNING"
+    other = last.report(jobs[1])
+    assert [a["verdict"] for a in other["attempts"]] == [None]
+    last.sandbox.run(["scancel", str(jobs[1])])
+
+
+def test_3_a_node_crashes(last: Any) -> None:
     """NODE_FAIL; the report says that the node was lost and what was or was not seen before."""
-    job, (_first, second) = two_node_job(up)
-    up.sandbox.fault(second, "node-crash")
+    job, (_first, second) = two_node_job(last)
+    last.sandbox.fault(second, "node-crash")
 
     def named(report: dict[str, Any]) -> bool:
         # Which node fell silent is known when it has been silent for a while.
         return explained(report, "node_lost") and report["attempts"][0]["verdict"]["node"] == second
 
-    report = up.reported(job, lambda r: len(r["attempts"]) == 2 and named(r), 150)
+    report = last.reported(job, lambda r: len(r["attempts"]) == 2 and named(r), 150)
     lost = report["attempts"][0]
     assert lost["state"] == "NODE_FAIL"
     assert (lost["verdict"]["cause"], lost["verdict"]["node"]) == ("node_lost", second)

@@ -174,3 +174,12 @@ def test_what_is_no_job_id_is_refused(text: str) -> None:
 def test_the_three_forms_of_a_job_id(text: str, name: str) -> None:
     """Bare, array task and het component; a step suffix people paste is ignored."""
     assert str(job_ref.parse(text)) == name
+
+
+def test_a_row_that_cannot_be_read_costs_nobody_the_others() -> None:
+    """A verdict that a person wrote by hand, of no domain there is or at no time, ends no report."""
+    good = {"job_id": 7, "state": "FAILED", "n_attempts": 1}
+    bad: list[dict[str, object]] = [{**good, "no": 1, "job_id": 8}]
+    verdicts = [{"domain": "no such"}, {"confidence": "sure"}, {"made_at": "infinity"}, {}]
+    found = rows.from_json({"siblings": [good, *bad], "verdicts": verdicts})
+    assert (found.verdicts, [s.job_id for s in found.siblings]) == ((), [7, 8])

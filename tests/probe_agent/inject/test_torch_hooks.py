@@ -68,6 +68,7 @@ def test_steps_checkpoints_and_phases(tmp_path: Path) -> None:
     assert page.recent_steps[-1].backward_ns > 0
 
 
+@pytest.mark.soak
 def test_evaluation_is_a_phase_of_its_own(tmp_path: Path) -> None:
     """Between eval() and the next step the job validates; eval() before any step changes nothing."""
     code = """
@@ -79,6 +80,7 @@ step(); print(layout.PHASES[page._phase])
     assert finish(start(tmp_path, code)).split() == ["loading", "validating", "training"]
 
 
+@pytest.mark.soak
 def test_a_failed_checkpoint_is_not_a_checkpoint(tmp_path: Path) -> None:
     """What raised cannot be resumed from; the user's exception is untouched."""
     code = """
@@ -116,6 +118,7 @@ dist.destroy_process_group()
     assert broadcast[0][0] != calls[0][0][0]
 
 
+@pytest.mark.soak
 def test_a_rank_inside_a_collective_is_seen_there(tmp_path: Path) -> None:
     """The rank that waits shows the call it entered and has not left, live and from outside."""
     code = """
@@ -222,6 +225,7 @@ for lost in (None, "/nonexistent"):
     assert len(list((tmp_path / "pages").glob("*.page"))) == 1
 
 
+@pytest.mark.soak
 def test_torchrun_and_its_workers(tmp_path: Path) -> None:
     """Each worker is the rank that torchrun made it; torchrun's own page makes no step, by which it is told apart."""
     code = (
@@ -251,6 +255,7 @@ run.main(["--standalone", "--nproc-per-node=2", {str(tmp_path / "train.py")!r}])
     ]
 
 
+@pytest.mark.soak
 def test_torch_compile_still_sees_whole_graphs(tmp_path: Path) -> None:
     """fullgraph=True raises on a graph break: neither a hooked call nor a collective may cause one."""
     code = """
