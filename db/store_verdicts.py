@@ -77,6 +77,8 @@ class VerdictRows(store_base.StoreBase):
         until: datetime | None = None,
         node: str | None = None,
         limit: int | None = None,
+        confidences: Iterable[records.Confidence] | None = None,
+        cluster: str | None = None,
     ) -> list[records.Verdict]:
         """Current verdicts; `since`/`until` bound the end of the attempt judged."""
         query = (
@@ -87,6 +89,10 @@ class VerdictRows(store_base.StoreBase):
         )
         if job_ids is not None:
             query = query.where(store_base.some(_V.job_id, job_ids))
+        if confidences is not None:
+            query = query.where(store_base.some(_V.confidence, confidences))
+        if cluster is not None:
+            query = query.where(_V.cluster == cluster)
         if node is not None:
             query = query.where(_V.node == node)
         if since is not None or until is not None:

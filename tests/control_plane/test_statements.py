@@ -41,6 +41,7 @@ AGO = fakes.NOW - timedelta(hours=1)
 FILLED = (
     "job_attempt", "health_event", "event_key", "agent_heartbeat", "drain", "verdict", "run_account", "arrival", "state",
     "gang_verdict", "node_request", "lemon_score", "operator_note", "job_exclusion",
+    "job_dependency",
 )  # fmt: skip
 
 
