@@ -81,10 +81,12 @@ class Job:
             body=codec.encode(self.allocation(identity)),
         )
 
-    def logs_item(self, identity: identity.Identity, logs: Sequence[Mapping[str, Any]]) -> spool.Item:
+    def logs_item(
+        self, identity: identity.Identity, logs: Sequence[Mapping[str, Any]], *, mark: str = "logs"
+    ) -> spool.Item:
         """The row once more, with what a report shows of its output files."""
         allocation = self.allocation(identity)
-        position = f"{self.job_id}:{self.restart_count}:{self.started_at.timestamp():.6f}:logs"
+        position = f"{self.job_id}:{self.restart_count}:{self.started_at.timestamp():.6f}:{mark}"
         return spool.Item(
             id=records.make_event_id(identity.cluster, identity.node, "allocation", position).bytes,
             lane="allocation",

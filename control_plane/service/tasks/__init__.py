@@ -14,6 +14,7 @@ from probing_cluster.control_plane.service.tasks import (
     lemon,
     mail,
     maintenance,
+    restarts,
     resume,
     sessions,
     silence,
@@ -22,6 +23,7 @@ from probing_cluster.control_plane.service.tasks import (
 
 REGISTER: tuple[context.Task, ...] = (
     actions.TASK,
+    restarts.TASK,
     accounting.TASK,
     attribution.TASK,
     accounts.TASK,
