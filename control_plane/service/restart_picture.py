@@ -47,7 +47,7 @@ class Past:
         mine = [
             r
             for r in self.rows
-            if r.action in {"restart", "requeue"}
+            if (r.action == "restart" or (r.action == "requeue" and r.state == "done"))
             and (r.job_id == attempt.job_id or r.detail.get("leader") == leader)
             and (r.submit_at == attempt.submit_at or (attempt.end_at is not None and r.at >= attempt.end_at))
         ]
