@@ -100,8 +100,8 @@ def _of_the_verdict(case: Ended, policy: settings.PolicySettings) -> Iterator[tu
     by = f" by {attempt.cancelled_by}" if attempt.cancelled_by else ""
     yield "skipped", f"it was cancelled{by}" if attempt.state == "CANCELLED" else ""
     yield "skipped", "" if verdict.node else "the verdict names no node to leave out"
-    seen = any(_by_the_node(e) for e in case.evidence)
-    yield "skipped", "" if seen else "no node saw it: the verdict rests on the job's own words"
+    witnessed = any(_by_the_node(e) for e in case.evidence)
+    yield "skipped", "" if witnessed else "no node saw it: the verdict rests on the job's own words"
     n, hours = policy.restarts_per_run, policy.restart_window_s / 3600
     spent = case.n_restarts >= n
     yield (

@@ -35,7 +35,7 @@ def kept(service: context.Context, attempt: records.JobAttempt, now: datetime) -
     state = service.store.request_states([request]).get(request)
     if state == "acknowledged":
         del memory[key]
-        return {"log": f"kept by {node}"}
+        return {"log": f"{node} was asked to keep it"}
     if now - since < PATIENCE:
         return None
     del memory[key]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from datetime import datetime
 
-from probing_cluster.core import errors, hostlist, sanitize
+from probing_cluster.core import digits, errors, hostlist, sanitize
 from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import outcome
 from probing_cluster.slurm_plugins.live import live, live_records
@@ -131,7 +131,7 @@ def depends_on(dependency: str) -> frozenset[int]:
     for part in re.split(r"[,?]", _STATUS.sub("", dependency)):
         for word in part.split(":")[1:]:
             number = re.split(r"[_+]", word, maxsplit=1)[0]  # `13_*` a task, `13+5` minutes after its start
-            if number.isascii() and number.isdigit():
+            if digits.is_number(number):
                 found.add(int(number))
     return frozenset(found)
 

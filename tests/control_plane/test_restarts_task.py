@@ -233,7 +233,7 @@ def test_the_log_was_kept(service: context.Context, hands: fakes.Hands) -> None:
                 break
             service.stopping.wait(0.1)
     assert [(r.verb, r.job_id) for r in asked] == [("keep_log", 7)]
-    assert rows(service)[0].detail["log"] == "kept by n1"
+    assert rows(service)[0].detail["log"] == "n1 was asked to keep it"
 
 
 def test_a_node_that_is_back_is_given_back(service: context.Context, hands: fakes.Hands) -> None:
