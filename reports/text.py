@@ -204,6 +204,7 @@ def _logs(view: model.AttemptView, width: int, brush: paint.Brush) -> Iterator[s
             yield from _wrap(f"{name}: log not read: {sanitize.clean(log.why)}", width, "  ", "    ")
             continue
         note = f" ({sanitize.clean(log.note)})" if log.note else ""
+        note += f", kept as {sanitize.clean(log.copy, 1024)}" if log.copy else ""
         yield from _wrap(
             f"{name} on {log.node}{note}{'' if any(log.tail) else ': empty'}", width, "  ", "    "
         )

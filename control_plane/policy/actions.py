@@ -69,8 +69,10 @@ class Hands(Protocol):
         """Every job that Slurm holds, those included that wait or have ended."""
         ...
 
-    def requeue_held(self, job_id: int, start_at: datetime, restart: int) -> slurm_nodes.Outcome:
-        """Put a job that has ended back into the queue, held."""
+    def requeue_held(
+        self, job_id: int, start_at: datetime, restart: int, *, running: bool = False
+    ) -> slurm_nodes.Outcome:
+        """Put a job that has ended, or that is `running`, back into the queue, held."""
         ...
 
     def exclude(

@@ -69,6 +69,8 @@ class Memory:
         default_factory=dict
     )
     """Per attempt whose log is to be kept: since when, by which request, on which node."""
+    looking: dict[uuid.UUID, tuple[datetime, list[uuid.UUID]]] = dataclasses.field(default_factory=dict)
+    """Per hang whose ranks are looked at once more: since when, by which requests."""
     lifted_s: float = float("-inf")
     """When exclusions were last looked at, by the monotonic clock."""
 
@@ -85,7 +87,10 @@ class Restarter:
         """Do a decision whose row is stored; the row as it stands then."""
         detail = row.detail
         start_at = datetime.fromisoformat(str(detail["start_at"]))
-        done = self._act(lambda: self.hands.requeue_held(_leader(row), start_at, _restart(row)))
+        running = row.action == "requeue"  # a hang's job runs; a restart's has ended
+        done = self._act(
+            lambda: self.hands.requeue_held(_leader(row), start_at, _restart(row), running=running)
+        )
         if done.state != "done":
             return self._finish(row, done.state, done.why)
         return self._place(row)
@@ -154,8 +159,9 @@ class Restarter:
 
 
 def is_begun(row: records.Drain) -> bool:
-    """Whether a restart was begun and has no outcome."""
-    return row.action == "restart" and row.state == "failed" and row.why_state.startswith(actions.BEGUN)
+    """Whether a restart, or the requeue of a hang, was begun and has no outcome."""
+    ours = row.action == "restart" or (row.action == "requeue" and "hang" in row.detail)
+    return ours and row.state == "failed" and row.why_state.startswith(actions.BEGUN)
 
 
 def exclusion(row: records.Drain, node: str) -> records.Drain:

@@ -78,9 +78,11 @@ class SlurmHands:
         """Every job that Slurm holds, in one question."""
         return self._live.jobs()
 
-    def requeue_held(self, job_id: int, start_at: datetime, restart: int) -> slurm_nodes.Outcome:
-        """Put a job that has ended back into the queue, held."""
-        return self._acts.requeue_held(job_id, start_at, restart)
+    def requeue_held(
+        self, job_id: int, start_at: datetime, restart: int, *, running: bool = False
+    ) -> slurm_nodes.Outcome:
+        """Put a job that has ended, or that is `running`, back into the queue, held."""
+        return self._acts.requeue_held(job_id, start_at, restart, running=running)
 
     def exclude(
         self, job_id: int, restart: int, add: Iterable[str], remove: Iterable[str]

@@ -22,7 +22,11 @@ def unrecorded(service: context.Context, now: datetime) -> list[records.Drain]:
         since=now - _LOOK_BACK, states=["failed"], actions=["drain", "requeue", "refuse", "resume"]
     )
     return [
-        d for d in begun if d.why_state == actions.BEGUN and (d.owner == "probing" or now - d.at > _BY_HAND)
+        d
+        for d in begun
+        if d.why_state == actions.BEGUN
+        and "hang" not in d.detail
+        and (d.owner == "probing" or now - d.at > _BY_HAND)
     ]
 
 

@@ -203,7 +203,16 @@ def job_of(request: Mapping[str, Any], now: datetime) -> Job:
         raise errors.MalformedInput("job_id is missing")
     extra = {
         k: v
-        for k in ("run_key", "user", "probing", "array_job_id", "array_task_id", "het_job_id", "sluid")
+        for k in (
+            "run_key",
+            "user",
+            "probing",
+            "on_hang",
+            "array_job_id",
+            "array_task_id",
+            "het_job_id",
+            "sluid",
+        )
         if (v := request.get(k)) or v == 0
     }
     return Job(**{**fields, "restart_count": fields.get("restart_count") or 0}, started_at=now, extra=extra)

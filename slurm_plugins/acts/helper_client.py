@@ -48,10 +48,13 @@ class HelperActions:
             | {"nodes": sorted(expect_nodes)}
         )
 
-    def requeue_held(self, job_id: int, expect_start_at: datetime, expect_restart: int) -> nodes.Outcome:
+    def requeue_held(
+        self, job_id: int, expect_start_at: datetime, expect_restart: int, *, running: bool = False
+    ) -> nodes.Outcome:
         start_at = clock.iso_z(expect_start_at)
         return self._ask(
             {"verb": "requeue_held", "job_id": job_id, "start_at": start_at, "restart": expect_restart}
+            | {"running": running}
         )
 
     def exclude(

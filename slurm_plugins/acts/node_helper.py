@@ -62,6 +62,7 @@ class Helper:
                 int(request["job_id"]),
                 datetime.fromisoformat(_text(request, "start_at")),
                 int(request["restart"]),
+                running=request.get("running") is True,
             ),
             "exclude": lambda: self._actions.exclude(
                 int(request["job_id"]),

@@ -42,8 +42,10 @@ class Actions(Protocol):
         """Requeues a batch job that allows it, if it is still this very attempt."""
         ...
 
-    def requeue_held(self, job_id: int, expect_start_at: datetime, expect_restart: int) -> Outcome:
-        """Puts a batch job that has ended back into the queue, held."""
+    def requeue_held(
+        self, job_id: int, expect_start_at: datetime, expect_restart: int, *, running: bool = False
+    ) -> Outcome:
+        """Puts a batch job that has ended, or that is `running`, back into the queue, held."""
         ...
 
     def exclude(self, job_id: int, expect_restart: int, add: Iterable[str], remove: Iterable[str]) -> Outcome:
@@ -92,11 +94,13 @@ class DirectActions:
             "requeue", str(job_id), lambda: self._requeue(job_id, expect_start_at, expect_restart, expected)
         )
 
-    def requeue_held(self, job_id: int, expect_start_at: datetime, expect_restart: int) -> Outcome:
+    def requeue_held(
+        self, job_id: int, expect_start_at: datetime, expect_restart: int, *, running: bool = False
+    ) -> Outcome:
         return self._act(
             "requeue_held",
             str(job_id),
-            lambda: self._restarts.requeue_held(job_id, expect_start_at, expect_restart),
+            lambda: self._restarts.requeue_held(job_id, expect_start_at, expect_restart, running=running),
         )
 
     def exclude(self, job_id: int, expect_restart: int, add: Iterable[str], remove: Iterable[str]) -> Outcome:

@@ -29,12 +29,14 @@ class RestartActs:
         self._run = run
         self._look = look
 
-    def requeue_held(self, job_id: int, expect_start_at: datetime, expect_restart: int) -> outcome.Outcome:
-        """Put a batch job that has ended back into the queue, held; a het job by its leader's id."""
+    def requeue_held(
+        self, job_id: int, expect_start_at: datetime, expect_restart: int, *, running: bool = False
+    ) -> outcome.Outcome:
+        """Put a batch job that has ended, or that is `running`, back into the queue, held; a het job by its leader's id."""
         job = self._job(job_id)
         if job.held_by_requeue and job.restart_count == expect_restart + 1:
             return outcome.Outcome(state="done")
-        why = why_not_requeued(job, expect_start_at, expect_restart)
+        why = why_not_requeued(job, expect_start_at, expect_restart, running=running)
         if why:
             return outcome.skipped(f"job {job_id} {why}")
         self._run("scontrol", "requeuehold", job.name_for_slurm)
@@ -111,10 +113,15 @@ class RestartActs:
         return found
 
 
-def why_not_requeued(job: live_records.LiveJob, start_at: datetime, restart: int) -> str:
+def why_not_requeued(
+    job: live_records.LiveJob, start_at: datetime, restart: int, *, running: bool = False
+) -> str:
     """Why this job must not be brought back as that start; empty when it may."""
+    state = f"is {job.state}{''.join(f'+{f}' for f in sorted(job.flags))}"
+    runs = job.state == "RUNNING" and "COMPLETING" not in job.flags
     reasons = (
-        (not job.ended, f"is {job.state}{''.join(f'+{f}' for f in sorted(job.flags))}: it has not ended"),
+        (running and not runs, f"{state}: it does not run"),
+        (not running and not job.ended, f"{state}: it has not ended"),
         (job.state in {"COMPLETED", "CANCELLED"}, f"is {job.state}"),
         (not job.batch, "is interactive"),
         (not job.requeue, "was submitted with --no-requeue"),

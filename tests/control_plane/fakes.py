@@ -102,7 +102,10 @@ class Hands:
         self._answer()
         return list(self.held.values())
 
-    def requeue_held(self, job_id: int, start_at: datetime, restart: int) -> slurm_nodes.Outcome:
+    def requeue_held(
+        self, job_id: int, start_at: datetime, restart: int, *, running: bool = False
+    ) -> slurm_nodes.Outcome:
+        assert (self.held[job_id].state == "RUNNING") is running
         del start_at
         for component in self._components(job_id):
             self._change(

@@ -41,8 +41,10 @@ class Recorder:
     ) -> nodes.Outcome:
         return self._note("requeue", job_id, expect_start_at, expect_restart, list(expect_nodes))
 
-    def requeue_held(self, job_id: int, expect_start_at: datetime, expect_restart: int) -> nodes.Outcome:
-        return self._note("requeue_held", job_id, expect_start_at, expect_restart)
+    def requeue_held(
+        self, job_id: int, expect_start_at: datetime, expect_restart: int, *, running: bool = False
+    ) -> nodes.Outcome:
+        return self._note("requeue_held", job_id, expect_start_at, expect_restart, running)
 
     def exclude(
         self, job_id: int, expect_restart: int, add: Iterable[str], remove: Iterable[str]
@@ -80,6 +82,7 @@ def test_the_eight_verbs_arrive_as_they_were_asked(helper: tuple[Recorder, nodes
         through.resume_own("n1"),
         through.requeue(7, START, 2, {"n2", "n1"}),
         through.requeue_held(7, START, 2),
+        through.requeue_held(7, START, 2, running=True),
         through.exclude(7, 3, {"n2", "n1"}, {"n3"}),
         through.depend(8, 7),
         through.release(7, 3),
@@ -90,7 +93,8 @@ def test_the_eight_verbs_arrive_as_they_were_asked(helper: tuple[Recorder, nodes
         ("adopt", "n1", "probing: b"),
         ("resume", "n1"),
         ("requeue", 7, START, 2, ["n1", "n2"]),
-        ("requeue_held", 7, START, 2),
+        ("requeue_held", 7, START, 2, False),
+        ("requeue_held", 7, START, 2, True),
         ("exclude", 7, 3, ["n1", "n2"], ["n3"]),
         ("depend", 8, 7),
         ("release", 7, 3),
