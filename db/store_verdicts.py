@@ -103,10 +103,14 @@ class VerdictRows(store_base.StoreBase):
 
     def verdict_history(self, job_id: int) -> list[records.Verdict]:
         """Every verdict ever given on a job's attempts, oldest first."""
+        return self.verdict_histories([job_id])
+
+    def verdict_histories(self, job_ids: Iterable[int]) -> list[records.Verdict]:
+        """Every verdict ever given on these jobs' attempts, by job and time."""
         query = (
             sa.select(tables.verdict)
-            .where(_V.job_id == job_id)
-            .order_by(_V.submit_at, _V.made_at, _V.verdict_id)
+            .where(store_base.some(_V.job_id, job_ids))
+            .order_by(_V.job_id, _V.submit_at, _V.made_at, _V.verdict_id)
         )
         return self._select(records.Verdict, query)
 

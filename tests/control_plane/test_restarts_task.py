@@ -198,8 +198,8 @@ def test_slurm_goes_away_while_the_job_is_held(
     died(service, hands)
     real = hands.requeue_held
 
-    def then_away(*given: Any) -> Any:
-        done = real(*given)
+    def then_away(*given: Any, **named: Any) -> Any:
+        done = real(*given, **named)
         hands.down = True
         return done
 
