@@ -9,21 +9,26 @@ from typing import Any
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import confirm
 from probing_cluster.core import records
+from probing_cluster.slurm_plugins.live import output_mode
 
 PATIENCE = timedelta(seconds=20)
 """How long a node is waited for that was asked to keep a log; a dead job waits no longer for its log."""
 _TTL_S = 60.0
 
 
-def kept(service: context.Context, attempt: records.JobAttempt, now: datetime) -> dict[str, Any] | None:
-    """What became of an attempt's log, for its restart's row; None while its node is at it."""
+def kept(
+    service: context.Context, attempt: records.JobAttempt, name: str, now: datetime
+) -> dict[str, Any] | None:
+    """What became of an attempt's log, for its restart's row; None while its node is at it. `name`: the job as scontrol is told of it."""
     key = (attempt.cluster, attempt.job_id, attempt.submit_at)
     memory = service.restarts.asked
     if key not in memory:
         node = _node(service, attempt)
         request = None
         if node is not None:
-            detail = {"most_bytes": service.config.policy.keep_log_bytes}
+            appends = output_mode.appends(service.run_slurm, attempt.job_id, name)
+            # With nothing to copy its tail is stored all the same.
+            detail = {"most_bytes": 0 if appends else service.config.policy.keep_log_bytes}
             request = service.store.request(
                 node, "keep_log", attempt.job_id, _TTL_S, detail, cluster=attempt.cluster
             )

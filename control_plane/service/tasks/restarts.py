@@ -5,14 +5,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import budget, restart, restart_acts, view
 from probing_cluster.control_plane.service import kept_logs, lease, restart_picture
+from probing_cluster.control_plane.service.tasks import accounting, attribution
 from probing_cluster.core import records
 from probing_cluster.slurm_plugins.live import live_records
 
+AGAIN_S = 3.0
+"""No sooner are accounting and attribution asked out of turn again, however much dies."""
+_RELEASED = timedelta(minutes=2)
+"""An Epilog longer ago than this has been accounted for by an ordinary poll."""
+_DEATHS = (Path(__file__).parents[1] / "deaths.sql").read_text(encoding="utf-8")
 LIFT_EVERY_S = 15.0
 """How often it is looked whether nodes that were left out of a job are back."""
 
@@ -20,6 +27,8 @@ LIFT_EVERY_S = 15.0
 def run(service: context.Context) -> str:
     """One look at what ended; what was decided, done, or gone on with."""
     now = service.clock.now()
+    if service.config.policy.restart_ended:
+        _judge_deaths(service, now)
     known = restart_picture.past(service, now)
     cases = restart_picture.ended(service, known, now) if service.config.policy.restart_ended else []
     lifting = bool(known.excluded) and service.clock.monotonic_s() - service.restarts.lifted_s >= LIFT_EVERY_S
@@ -75,7 +84,8 @@ def _decide(
             continue
         log: Mapping[str, Any] = {}
         if not decision.held and not policy.observe_only:
-            kept = kept_logs.kept(service, case.attempt, queue.now)
+            name = queue.jobs[decision.leader].name_for_slurm
+            kept = kept_logs.kept(service, case.attempt, name, queue.now)
             if kept is None:
                 continue  # its log is being copied: the next pass goes on
             log = kept
@@ -127,6 +137,29 @@ def _is_over(row: records.Drain, jobs: Mapping[int, live_records.LiveJob]) -> bo
 
 def _green_time(service: context.Context) -> timedelta:
     return timedelta(seconds=service.config.policy.resume_green_s)
+
+
+def _judge_deaths(service: context.Context, now: datetime) -> bool:
+    """Poll accounting, or judge what has ended, for jobs that left a node with a fresh hard fault; whether there were any."""
+    memory = service.restarts
+    if service.clock.monotonic_s() - memory.hurried_s < AGAIN_S:
+        return False
+    fresh = now - timedelta(seconds=service.config.policy.fresh_s)
+    given = {
+        "cluster": service.config.cluster.name,
+        "fresh": fresh,
+        "released": now - _RELEASED,
+        "settled": now - timedelta(seconds=service.config.service.settle_s),
+    }
+    found = service.store.rows(_DEATHS, given)
+    if not found:
+        return False
+    memory.hurried_s = service.clock.monotonic_s()
+    if any(row["unaccounted"] for row in found):
+        accounting.run(service)
+    if any(row["unjudged"] for row in found):
+        attribution.run(service)
+    return True
 
 
 TASK = context.Task(
