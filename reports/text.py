@@ -275,15 +275,18 @@ def _action(drain: records.Drain, days: bool, reason: str) -> str:
     at = phrase.clock_z(drain.at, with_day=days)
     if drain.state in {"done", "resumed"}:
         by = "" if drain.owner == "probing" else f" by {sanitize.clean(drain.owner, 40)}"
-        until = f" until {phrase.clock_z(drain.ended_at, with_day=days)}" if _given_back(drain) else ""
+        until = _given_back(drain, days)
         return f"{what} {verb}{by} {at}{until}" + (f" ({reason})" if reason else "")
     if drain.state == "simulated":
         return f"{what} would have been {verb} {at} ({reason}{'; ' if reason else ''}observe-only)"
     return f"{what} not {verb} {at} ({drain.state}: {sanitize.clean(drain.why_state, 200)})"
 
 
-def _given_back(drain: records.Drain) -> bool:
-    return drain.action == "exclude" and drain.ended_at is not None
+def _given_back(drain: records.Drain, days: bool) -> str:
+    """When a node that was left out of the job was given back to it."""
+    if drain.action != "exclude" or drain.ended_at is None:
+        return ""
+    return f" until {phrase.clock_z(drain.ended_at, with_day=days)}"
 
 
 def _ends(report: model.ReportModel, width: int, brush: paint.Brush) -> Iterator[str]:

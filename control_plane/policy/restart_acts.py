@@ -124,7 +124,7 @@ class Restarter:
             self.ledger.save_drain(mark)
             for job_id in row.detail.get("components", ()):
                 done = self._act(
-                    lambda job_id=job_id, node=node: self.hands.exclude(  # type: ignore[misc]
+                    lambda job_id=job_id, node=node: self.hands.exclude(
                         int(job_id), _restart(row) + 1, [str(node)], []
                     )
                 )
@@ -137,7 +137,7 @@ class Restarter:
 
     def _depend(self, row: records.Drain) -> Iterator[str]:
         for job_id, on in dict(row.detail.get("dependents", {})).items():
-            done = self._act(lambda job_id=job_id, on=on: self.hands.depend(int(job_id), int(on)))  # type: ignore[misc]
+            done = self._act(lambda job_id=job_id, on=on: self.hands.depend(int(job_id), int(on)))
             if done.state == "failed":
                 yield f"job {job_id} could not be set to wait for it again: {done.why}"
 

@@ -5,6 +5,7 @@ Of the past there is no queue: dependents, resubmissions and the place left are 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -31,7 +32,7 @@ class Restarts:
 def replay(
     attempts: Iterable[records.JobAttempt],
     verdicts: Iterable[records.Verdict],
-    events: Mapping[object, records.HealthEvent],
+    events: Mapping[uuid.UUID, records.HealthEvent],
     history: Mapping[int, Sequence[records.Verdict]],
     policy: settings.PolicySettings,
 ) -> Restarts:
@@ -83,7 +84,7 @@ def _first(
 def _against(
     attempt: records.JobAttempt,
     verdict: records.Verdict,
-    events: Mapping[object, records.HealthEvent],
+    events: Mapping[uuid.UUID, records.HealthEvent],
     policy: settings.PolicySettings,
     restarted: Mapping[tuple[str, str], Sequence[datetime]],
 ) -> str:

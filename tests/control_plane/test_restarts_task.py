@@ -236,6 +236,46 @@ def test_the_log_was_kept(service: context.Context, hands: fakes.Hands) -> None:
     assert rows(service)[0].detail["log"] == "n1 was asked to keep it"
 
 
+def test_a_death_is_not_left_to_the_next_poll(service: context.Context, hands: fakes.Hands) -> None:
+    """A job that left a node with a fresh hard fault: accounting is asked at once, and judges; without such a fault it is not."""
+    now = service.clock.now()
+    allocation = records.JobAllocation(
+        cluster="c",
+        node="n2",
+        job_id=9,
+        at=now - timedelta(minutes=5),
+        released_at=now - timedelta(seconds=8),
+    )
+    fakes.deliver(service.store, "n2", allocations=[allocation])
+    sacct = service.run_slurm
+    assert isinstance(sacct, fakes.Sacct)
+    restarts.run(service)
+    assert sacct.asked == []
+    fault = records.HealthEvent(
+        event_id=uuid.uuid4(), cluster="c", node="n2", at=now - timedelta(seconds=10), observed_at=now, kind="gpu_lost",
+        severity=records.Severity.HIGH, source="nvml", message="is lost", device="gpu3", gpu_uuid="GPU-3",
+    )  # fmt: skip
+    fakes.deliver(service.store, "n2", fault)
+    started, over = (str(int((now - timedelta(seconds=s)).timestamp())) for s in (300, 8))
+    sacct.rows = [
+        fakes.row(
+            9, State="FAILED", Submit=started, Eligible=started, Start=started, End=over, ExitCode="1:0"
+        )
+    ]
+    later(service, seconds=4)
+    restarts.run(service)
+    assert len(sacct.asked) > 0
+    hands.held[9] = fakes.live_job(9)
+    for _ in range(3):
+        later(service, seconds=4)
+        restarts.run(service)
+    assert [v.job_id for v in service.store.verdicts()] == [9]
+    n_asked = len(sacct.asked)
+    later(service, seconds=4)
+    restarts.run(service)
+    assert len(sacct.asked) == n_asked, "once it is judged nobody asks again"
+
+
 def test_a_node_that_is_back_is_given_back(service: context.Context, hands: fakes.Hands) -> None:
     """Only a waiting job's list can be changed, and only a node that has been green for long enough is back."""
     died(service, hands)
