@@ -76,7 +76,7 @@ def submit(
     words = [sys.executable, str(JOB), case, str(directory), str(_checkpoints(sandbox))]
     script = f"export OMP_NUM_THREADS=1 STEPS={steps}\nsrun --kill-on-bad-exit=1 {' '.join(words)}"
     gpus = {"gres": f"gpu:{sandbox.layout.gpus}"} if case in BROKEN else {}
-    own = {
+    own: dict[str, str | int | bool] = {
         "nodes": 4,
         "ntasks": 8,
         "ntasks_per_node": 2,
