@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from probing_cluster.control_plane import journal
 from probing_cluster.control_plane.gangs import gang_pace
-from probing_cluster.control_plane.policy import actions, resume_policy
+from probing_cluster.control_plane.policy import actions, restart_acts, resume_policy
 from probing_cluster.core import clock, settings
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins import commands
@@ -41,6 +41,8 @@ class Context:
     """Per job when its nodes were last asked for stacks on somebody's request, by the monotonic clock."""
     blind_since: dict[str, datetime] = field(default_factory=dict)
     """Per task since when it has not worked."""
+    restarts: restart_acts.Memory = field(default_factory=lambda: restart_acts.Memory())
+    """Logs that nodes have been asked to keep, and when exclusions were looked at."""
     apart: bool = False
     """Whether passes that take much memory run in a process of their own."""
     stopping: threading.Event = field(default_factory=threading.Event)

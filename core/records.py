@@ -368,15 +368,24 @@ class Drain(FromRow):
     cluster: str = doc("Slurm cluster name")
     node: str = doc("Slurm node name")
     at: datetime = doc("when it was decided, UTC")
-    action: str = doc("drain, requeue, resume, refuse")
+    action: str = doc(
+        "drain, requeue, resume, refuse, restart (of an attempt that ended), exclude (from one job)"
+    )
     reason: str = doc("the reason as written to Slurm, starting with probing:")
     owner: str = doc("probing, or the operator's name")
     state: str = doc("done, simulated, denied, failed, skipped or resumed")
     why_state: str = doc("why it was denied, skipped or failed", default="")
     severity: Severity = doc("severity of what caused it", default=Severity.HIGH)
-    job_id: int | None = doc("the job requeued or refused, when one was", default=None)
+    job_id: int | None = doc("the job requeued, restarted or refused, when one was", default=None)
     event_ids: tuple[uuid.UUID, ...] = doc("the evidence", default=())
-    ended_at: datetime | None = doc("when the drain was lifted, UTC", default=None)
+    ended_at: datetime | None = doc("when the drain or the exclusion was lifted, UTC", default=None)
+    submit_at: datetime | None = doc(
+        "submit time of the attempt that was requeued or restarted, UTC", default=None
+    )
+    detail: Mapping[str, Any] = doc(
+        "of a restart: cause, step, run_key, restart, dependents set again, copy of the log, loop",
+        default_factory=dict,
+    )
 
 
 @record
@@ -427,6 +436,17 @@ class JobAllocation(FromRow):
     gpu_indices: str = doc("SLURM_JOB_GPUS as given", default="")
     released_at: datetime | None = doc("when the Epilog ran, UTC", default=None)
     detail: Mapping[str, Any] = doc("stdout path, working directory, partition", default_factory=dict)
+
+
+@record
+class JobDependency(FromRow):
+    """One job that waits, or waited, for another; Slurm forgets it the moment the wait is over."""
+
+    cluster: str = doc("Slurm cluster name")
+    job_id: int = doc("the job that waits")
+    on_job_id: int = doc("the job it waits for: a raw id, or an array's number")
+    user: str = doc("owner of the job that waits", default="")
+    at: datetime = doc("when we first saw it, UTC")
 
 
 @record

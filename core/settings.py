@@ -137,6 +137,9 @@ class ServiceSettings:
     action_poll_s: float = doc(
         "interval at which fresh high-severity events are turned into actions, seconds", default=1.0
     )
+    queue_poll_s: float = doc(
+        "interval at which Slurm's queue is read for exclusions and dependencies, seconds", default=60.0
+    )
     settle_s: float = doc(
         "how long after its end an attempt is first judged, so that evidence can arrive, seconds", default=5.0
     )
@@ -242,6 +245,23 @@ class PolicySettings:
     budget_partition_frac: float = doc("most of one partition's nodes drained per window, 0..1", default=0.25)
     budget_window_s: float = doc("length of the budget window, seconds", default=3600.0)
     requeue: bool = doc("requeue the jobs of a node drained for a high-severity fault", default=True)
+    restart_ended: bool = doc(
+        "requeue a job that ended by itself because of hardware or its node, away from that node",
+        default=True,
+    )
+    restarts_per_run: int = doc("most times one run is restarted within `restart_window_s`", default=3)
+    restart_window_s: float = doc("length of that window, seconds", default=86400.0)
+    on_hang: str = doc(
+        "tell or requeue: what is done with a job whose ranks hang and whose culprit is named; "
+        "`--probing-on-hang=` says it per job",
+        default="tell",
+    )
+    hang_grace_s: float = doc(
+        "how long a hang stands, named and unchanged, before its job is requeued, seconds", default=60.0
+    )
+    keep_log_bytes: int = doc(
+        "of a log that the restart would truncate so much is copied, its end", default=268435456
+    )
     refusal_ttl_s: float = doc(
         "how long a permission lets a node's Prolog refuse jobs, seconds", default=60.0
     )

@@ -15,7 +15,7 @@ from probing_cluster.db import engines, plain, rows, store_base, tables
 
 _D = tables.drain.c
 _AT_ONCE = 1000
-REQUEST_VERBS = ("collect", "refusal_permission", "recheck")
+REQUEST_VERBS = ("collect", "refusal_permission", "recheck", "keep_log")
 
 
 _END_PLACES = """
@@ -189,6 +189,26 @@ class ActionRows(store_base.StoreBase):
                 insert = pg.insert(table).values([{"cluster": cluster, **d._asdict()} for d in changed])
                 new = {name: insert.excluded[name] for name in ("states", "reason", "since_at")}
                 connection.execute(insert.on_conflict_do_update(index_elements=["cluster", "node"], set_=new))
+
+    def save_dependencies(self, dependencies: Iterable[records.JobDependency]) -> int:
+        """Store which job waits for which; one that is known keeps its first time. How many were new."""
+        given = [rows.to_row(d) for d in dependencies]
+        table, new = tables.job_dependency, 0
+        with engines.translated(), self.engine.begin() as connection:
+            for low in range(0, len(given), _AT_ONCE):
+                insert = pg.insert(table).values(given[low : low + _AT_ONCE]).on_conflict_do_nothing()
+                new += len(connection.execute(insert.returning(table.c.job_id)).fetchall())
+        return new
+
+    def dependencies(self, on_job_ids: Iterable[int], cluster: str) -> list[records.JobDependency]:
+        """Who waited for these jobs."""
+        t = tables.job_dependency
+        query = sa.select(t).where(store_base.some(t.c.on_job_id, on_job_ids), t.c.cluster == cluster)
+        return self._select(records.JobDependency, query)
+
+    def forget_dependencies(self, before: datetime) -> int:
+        """Delete dependencies first seen before that moment; how many."""
+        return self._execute(sa.delete(tables.job_dependency).where(tables.job_dependency.c.at < before))
 
     def forget_exclusions(self, before: datetime) -> int:
         """Delete exclusions first seen before that moment; how many."""

@@ -28,6 +28,8 @@ _COMPARED = (
 )
 """Columns whose change means that the attempt must be judged again."""
 
+_TRUE_END = ("state", "end_at", "exit_code", "exit_signal", "derived_exit_code", "reason", "suspended_s")
+"""Columns that keep what was recorded of an attempt's own end when accounting later shows the end of the time until its requeue."""
 
 Key = tuple[str, int, datetime]
 """Cluster, job id and submit time: what makes an attempt this attempt."""
@@ -268,6 +270,15 @@ def merge_attempts(source: sa.Select[Any] | None = None) -> pg.Insert:
         elif name in ("run_key", "user", "account", "name"):
             given = sa.func.coalesce(sa.func.nullif(given, ""), known)
         new[name] = given
+    # Slurm up to 25.11.2 rewrites the first start when a job that has ended is requeued: state REQUEUED, end = the requeue.
+    rewritten = sa.and_(
+        _A.end_at.is_not(None),
+        _A.state != "REQUEUED",
+        insert.excluded.state == "REQUEUED",
+        insert.excluded.end_at > _A.end_at,
+    )
+    for name in _TRUE_END:
+        new[name] = sa.case((rewritten, _A[name]), else_=new[name])
     changed = sa.or_(*(new[name].is_distinct_from(_A[name]) for name in _COMPARED))
     new["judged_at"] = sa.case((changed, sa.null()), else_=_A.judged_at)
     return insert.on_conflict_do_update(index_elements=list(_KEY), set_=new)

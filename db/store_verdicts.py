@@ -77,6 +77,8 @@ class VerdictRows(store_base.StoreBase):
         until: datetime | None = None,
         node: str | None = None,
         limit: int | None = None,
+        confidences: Iterable[records.Confidence] | None = None,
+        cluster: str | None = None,
     ) -> list[records.Verdict]:
         """Current verdicts; `since`/`until` bound the end of the attempt judged."""
         query = (
@@ -87,6 +89,10 @@ class VerdictRows(store_base.StoreBase):
         )
         if job_ids is not None:
             query = query.where(store_base.some(_V.job_id, job_ids))
+        if confidences is not None:
+            query = query.where(store_base.some(_V.confidence, confidences))
+        if cluster is not None:
+            query = query.where(_V.cluster == cluster)
         if node is not None:
             query = query.where(_V.node == node)
         if since is not None or until is not None:
@@ -97,10 +103,14 @@ class VerdictRows(store_base.StoreBase):
 
     def verdict_history(self, job_id: int) -> list[records.Verdict]:
         """Every verdict ever given on a job's attempts, oldest first."""
+        return self.verdict_histories([job_id])
+
+    def verdict_histories(self, job_ids: Iterable[int]) -> list[records.Verdict]:
+        """Every verdict ever given on these jobs' attempts, by job and time."""
         query = (
             sa.select(tables.verdict)
-            .where(_V.job_id == job_id)
-            .order_by(_V.submit_at, _V.made_at, _V.verdict_id)
+            .where(store_base.some(_V.job_id, job_ids))
+            .order_by(_V.job_id, _V.submit_at, _V.made_at, _V.verdict_id)
         )
         return self._select(records.Verdict, query)
 

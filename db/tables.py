@@ -38,6 +38,7 @@ RECORDS: tuple[type[Any], ...] = (
     records.JobAllocation,
     records.JobExclusion,
     records.NodePlace,
+    records.JobDependency,
 )
 
 _UTC = sa.DateTime(timezone=True)
@@ -260,13 +261,16 @@ node_place = _of_record(records.NodePlace, ("cluster", "node", "kind", "place", 
 job_exclusion = _of_record(
     records.JobExclusion, ("job_id", "node", "cluster"), sa.Index("job_exclusion_at", "at")
 )
+job_dependency = _of_record(
+    records.JobDependency, ("on_job_id", "job_id", "cluster"), sa.Index("job_dependency_at", "at")
+)
 node_request = sa.Table(
     "node_request",
     metadata,
     sa.Column("request_id", sa.Uuid(), primary_key=True, comment="identity"),
     _text("cluster", "Slurm cluster name"),
     _text("node", "the node asked"),
-    _text("verb", "what is asked, from a fixed list: collect, refusal_permission, recheck"),
+    _text("verb", "what is asked, from a fixed list: collect, refusal_permission, recheck, keep_log"),
     sa.Column("job_id", sa.BigInteger(), comment="the job it is about, when it is about one"),
     sa.Column(
         "detail", pg.JSONB(), nullable=False, server_default=sa.text("'{}'::jsonb"), comment="further fields"
@@ -275,7 +279,9 @@ node_request = sa.Table(
     _at("expires_at", "after this nobody acts on it, UTC", nullable=False),
     _at("delivered_at", "when the node first received it, UTC"),
     _at("acknowledged_at", "when the node said it is done, UTC"),
-    sa.CheckConstraint("verb IN ('collect', 'refusal_permission', 'recheck')", name="node_request_verb"),
+    sa.CheckConstraint(
+        "verb IN ('collect', 'refusal_permission', 'recheck', 'keep_log')", name="node_request_verb"
+    ),
     sa.Index("node_request_made_at", "made_at"),
     sa.Index("node_request_expires", "expires_at", postgresql_where=sa.text("acknowledged_at IS NULL")),
     sa.Index("node_request_open", "node", postgresql_where=sa.text("acknowledged_at IS NULL")),

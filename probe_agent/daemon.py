@@ -136,6 +136,11 @@ class Agent:
             self.spawn(self.ranks.snapshot(job.job_id))
         self.spawn(self.collector.collect(job))
 
+    async def keep_log(self, job: jobs.Job, most_bytes: int) -> None:
+        """Copy the output of a job that has ended beside it: its restart would truncate it."""
+        await self.collector.keep_log(job, most_bytes)
+        self.delivery.beat_now()
+
     def began(self, job: jobs.Job) -> None:
         """Find out where a job that has begun writes: Slurm tells patterns only, and nothing of its steps."""
         self.spawn(self.collector.find_logs(job))

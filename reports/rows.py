@@ -45,6 +45,7 @@ class JobLog:
     tail: tuple[str, ...] = records.doc("its last lines", default=())
     why: str = records.doc("why it was not read; empty when it was", default="")
     note: str = records.doc("what of it was not read", default="")
+    copy: str = records.doc("its copy, made before a restart truncated it; empty for none", default="")
 
 
 @records.record
@@ -113,7 +114,7 @@ def _logs(found: Iterable[Mapping[str, Any]]) -> Iterator[JobLog]:
         for log in row["logs"]:
             if not isinstance(log, Mapping):
                 continue
-            words = {k: str(log[k])[:2000] for k in ("stream", "path", "why", "note") if log.get(k)}
+            words = {k: str(log[k])[:2000] for k in ("stream", "path", "why", "note", "copy") if log.get(k)}
             tail = log.get("tail")
             lines = tuple(str(line)[:500] for line in tail[:50]) if isinstance(tail, list) else ()
             yield JobLog(node=row["node"], at=datetime.fromisoformat(row["at"]), tail=lines, **words)

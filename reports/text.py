@@ -206,6 +206,7 @@ def _logs(view: model.AttemptView, width: int, brush: paint.Brush) -> Iterator[s
             yield from _wrap(f"{name}: log not read: {sanitize.clean(log.why)}", width, "  ", "    ")
             continue
         note = f" ({sanitize.clean(log.note)})" if log.note else ""
+        note += f", kept as {sanitize.clean(log.copy, 1024)}" if log.copy else ""
         yield from _wrap(
             f"{name} on {log.node}{note}{'' if any(log.tail) else ': empty'}", width, "  ", "    "
         )
@@ -259,19 +260,35 @@ def _done(view: model.AttemptView, days: bool) -> str:
     return "; ".join(words)
 
 
-_VERBS = {"drain": "drained", "requeue": "requeued", "resume": "resumed", "refuse": "allowed to refuse jobs"}
+_VERBS = {
+    "drain": "drained",
+    "requeue": "requeued",
+    "resume": "resumed",
+    "refuse": "allowed to refuse jobs",
+    "restart": "restarted after its end",
+    "exclude": "left out of the job",
+}
+_OF_THE_JOB = frozenset({"requeue", "restart"})
 
 
 def _action(drain: records.Drain, days: bool, reason: str) -> str:
-    what = "job" if drain.action == "requeue" else drain.node
+    what = "job" if drain.action in _OF_THE_JOB else drain.node
     verb = _VERBS.get(drain.action, drain.action)
     at = phrase.clock_z(drain.at, with_day=days)
     if drain.state in {"done", "resumed"}:
         by = "" if drain.owner == "probing" else f" by {sanitize.clean(drain.owner, 40)}"
-        return f"{what} {verb}{by} {at}" + (f" ({reason})" if reason else "")
+        until = _given_back(drain, days)
+        return f"{what} {verb}{by} {at}{until}" + (f" ({reason})" if reason else "")
     if drain.state == "simulated":
         return f"{what} would have been {verb} {at} ({reason}{'; ' if reason else ''}observe-only)"
-    return f"{what} not {verb} {at} ({drain.state}: {sanitize.clean(drain.why_state, 120)})"
+    return f"{what} not {verb} {at} ({drain.state}: {sanitize.clean(drain.why_state, 200)})"
+
+
+def _given_back(drain: records.Drain, days: bool) -> str:
+    """When a node that was left out of the job was given back to it."""
+    if drain.action != "exclude" or drain.ended_at is None:
+        return ""
+    return f" until {phrase.clock_z(drain.ended_at, with_day=days)}"
 
 
 def _ends(report: model.ReportModel, width: int, brush: paint.Brush) -> Iterator[str]:

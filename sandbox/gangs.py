@@ -63,15 +63,28 @@ def new_directory(sandbox: cluster.Sandbox, case: str) -> Path:
     return made
 
 
-def submit(sandbox: cluster.Sandbox, case: str, *, steps: int = 5000, directory: Path | None = None) -> int:
-    """A user's unchanged `sbatch` script with its `srun`; the job id."""
+def submit(
+    sandbox: cluster.Sandbox,
+    case: str,
+    *,
+    steps: int = 5000,
+    directory: Path | None = None,
+    **options: str | int | bool,
+) -> int:
+    """A user's unchanged `sbatch` script with its `srun`; the job id. `options` of sbatch go before ours."""
     directory = directory or new_directory(sandbox, case)
     words = [sys.executable, str(JOB), case, str(directory), str(_checkpoints(sandbox))]
     script = f"export OMP_NUM_THREADS=1 STEPS={steps}\nsrun --kill-on-bad-exit=1 {' '.join(words)}"
     gpus = {"gres": f"gpu:{sandbox.layout.gpus}"} if case in BROKEN else {}
-    return sandbox.submit(
-        script, nodes=4, ntasks=8, ntasks_per_node=2, cpus_per_task=1, job_name=case, no_requeue=True, **gpus
-    )
+    own: dict[str, str | int | bool] = {
+        "nodes": 4,
+        "ntasks": 8,
+        "ntasks_per_node": 2,
+        "cpus_per_task": 1,
+        "job_name": case,
+        "no_requeue": True,
+    }
+    return sandbox.submit(script, **(own | gpus | options))
 
 
 def hangs(directory: Path) -> bool:

@@ -29,7 +29,7 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _simulate(args: argparse.Namespace) -> int:
-    from probing_cluster.control_plane.policy import simulate, slurm_actions
+    from probing_cluster.control_plane.policy import restart, simulate, simulate_restarts, slurm_actions
     from probing_cluster.core import records
     from probing_cluster.db import store as db_store
     from probing_cluster.slurm_plugins import commands as slurm_commands
@@ -41,6 +41,12 @@ def _simulate(args: argparse.Namespace) -> int:
     with db_store.Store.open(config) as store:
         events = store.events(since=since, until=until, min_severity=records.Severity.LOW)
         attempts = store.attempts(since=since - timedelta(hours=1), until=until)
+        ended = [a for a in attempts if a.end_at is not None and since <= a.end_at < until]
+        jobs = sorted({a.job_id for a in ended if a.state in restart.CANDIDATES})
+        verdicts = store.verdicts(job_ids=jobs)
+        history = simulate_restarts.by_job(store.verdict_histories(jobs))
+        ids = {i for vs in history.values() for v in vs if restart.concerns(v) for i in v.evidence}
+        evidence = {e.event_id: e for e in store.events_by_id(ids)}
     try:
         runner = slurm_commands.SlurmCommands(settings=config.slurm)
         nodes = {n.name: n for n in simulate.in_service(slurm_actions.SlurmHands(config, runner).nodes())}
@@ -48,7 +54,11 @@ def _simulate(args: argparse.Namespace) -> int:
     except errors.SlurmUnavailable:
         nodes, asked = simulate.nodes_of(attempts), "the jobs' own nodes"
     found = simulate.replay(events, attempts, nodes, config.policy)
-    print(json.dumps(_json(found), indent=2) if args.json else _text(found, asked))
+    back = simulate_restarts.replay(ended, verdicts, evidence, history, config.policy)
+    if args.json:
+        print(json.dumps(_json(found) | {"restarts": simulate_restarts.to_json(back)}, indent=2))
+    else:
+        print(_text(found, asked), *simulate_restarts.sentences(back), sep="\n")
     return 0
 
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from probing_cluster.control_plane.policy import confirm, policy, view
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.slurm_plugins.acts import nodes as slurm_nodes
+from probing_cluster.slurm_plugins.live import live_records
 
 LOG = logging.getLogger("probing.actions")
 BEGUN = "begun; its outcome was not recorded"
@@ -40,10 +41,6 @@ class Hands(Protocol):
         """The job right now, None when it does not run."""
         ...
 
-    def exclusions(self) -> Iterable[view.Exclusion]:
-        """The nodes that jobs' users excluded."""
-        ...
-
     def outages(self, since: datetime, until: datetime) -> Iterable[view.Outage]:
         """Every node's stretches out of service that began in the span."""
         ...
@@ -66,6 +63,30 @@ class Hands(Protocol):
 
     def requeue(self, job: view.Job) -> slurm_nodes.Outcome:
         """Requeue one running job, if it is still this very attempt."""
+        ...
+
+    def queue(self) -> Iterable[live_records.LiveJob]:
+        """Every job that Slurm holds, those included that wait or have ended."""
+        ...
+
+    def requeue_held(
+        self, job_id: int, start_at: datetime, restart: int, *, running: bool = False
+    ) -> slurm_nodes.Outcome:
+        """Put a job that has ended, or that is `running`, back into the queue, held."""
+        ...
+
+    def exclude(
+        self, job_id: int, restart: int, add: Iterable[str], remove: Iterable[str]
+    ) -> slurm_nodes.Outcome:
+        """Leave nodes out of a waiting job, or give them back to it."""
+        ...
+
+    def depend(self, job_id: int, on: int) -> slurm_nodes.Outcome:
+        """Set a waiting job's stuck dependency again."""
+        ...
+
+    def release(self, job_id: int, restart: int) -> slurm_nodes.Outcome:
+        """Release what `requeue_held` holds."""
         ...
 
 

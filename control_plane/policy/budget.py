@@ -13,7 +13,7 @@ from datetime import timedelta
 from probing_cluster.control_plane.policy import view
 from probing_cluster.core import settings
 
-_TAKING = frozenset({"drain", "refuse"})
+_TAKING = frozenset({"drain", "refuse", "exclude"})
 
 
 class Ledger:

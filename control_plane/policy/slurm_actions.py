@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from probing_cluster.control_plane.policy import view
@@ -38,14 +39,6 @@ class SlurmHands:
         found = self._live.job(job_id)
         return job_of(found) if found and found.running else None
 
-    def exclusions(self) -> list[view.Exclusion]:
-        """What users excluded, by the jobs that the controller remembers, pending ones included."""
-        return [
-            view.Exclusion(job_id=j.job_id, user=j.user, nodes=j.excluded_nodes)
-            for j in self._live.jobs()
-            if j.excluded_nodes
-        ]
-
     def outages(self, since: datetime, until: datetime) -> list[view.Outage]:
         """Every stretch in which a node was out of service that began in the span, by slurmdbd."""
         found = node_events.outages(self._run, int(since.timestamp()), int(until.timestamp()))
@@ -80,6 +73,30 @@ class SlurmHands:
         if job.start_at is None:
             return slurm_nodes.Outcome(state="skipped", why="it has not started")
         return self._acts.requeue(job.job_id, job.start_at, job.restart_count, job.nodes)
+
+    def queue(self) -> list[live_records.LiveJob]:
+        """Every job that Slurm holds, in one question."""
+        return self._live.jobs()
+
+    def requeue_held(
+        self, job_id: int, start_at: datetime, restart: int, *, running: bool = False
+    ) -> slurm_nodes.Outcome:
+        """Put a job that has ended, or that is `running`, back into the queue, held."""
+        return self._acts.requeue_held(job_id, start_at, restart, running=running)
+
+    def exclude(
+        self, job_id: int, restart: int, add: Iterable[str], remove: Iterable[str]
+    ) -> slurm_nodes.Outcome:
+        """Leave nodes out of a waiting job, or give them back to it."""
+        return self._acts.exclude(job_id, restart, add, remove)
+
+    def depend(self, job_id: int, on: int) -> slurm_nodes.Outcome:
+        """Set a waiting job's stuck dependency again."""
+        return self._acts.depend(job_id, on)
+
+    def release(self, job_id: int, restart: int) -> slurm_nodes.Outcome:
+        """Release what `requeue_held` holds."""
+        return self._acts.release(job_id, restart)
 
 
 def node_of(live_node: live_records.LiveNode) -> view.Node:

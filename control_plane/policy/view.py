@@ -93,15 +93,6 @@ class Job:
 
 
 @records.record
-class Exclusion:
-    """The nodes that one job's user told Slurm to leave out."""
-
-    job_id: int = records.doc("raw job id")
-    user: str = records.doc("its owner")
-    nodes: tuple[str, ...] = records.doc("node names")
-
-
-@records.record
 class Outage:
     """One stretch of a node out of service, as Slurm's accounting has it."""
 

@@ -18,9 +18,15 @@ AFTER = "found so afterwards: the service ended before it recorded the outcome"
 
 def unrecorded(service: context.Context, now: datetime) -> list[records.Drain]:
     """Decisions that were begun and have no outcome. Of our own, under the turn, nobody can be at work on one."""
-    begun = service.store.drains(since=now - _LOOK_BACK, states=["failed"])
+    begun = service.store.drains(
+        since=now - _LOOK_BACK, states=["failed"], actions=["drain", "requeue", "refuse", "resume"]
+    )
     return [
-        d for d in begun if d.why_state == actions.BEGUN and (d.owner == "probing" or now - d.at > _BY_HAND)
+        d
+        for d in begun
+        if d.why_state == actions.BEGUN
+        and "hang" not in d.detail
+        and (d.owner == "probing" or now - d.at > _BY_HAND)
     ]
 
 

@@ -25,6 +25,10 @@ _log = logging.getLogger(__name__)
 class Outside(Protocol):
     """What answering needs of the rest of the agent."""
 
+    async def keep_log(self, job: jobs.Job, most_bytes: int) -> None:
+        """Copy the output of a job that has ended beside it, as its owner."""
+        ...
+
     async def recheck(self, *, clear: bool = False, relearn: bool = False) -> int:
         """Read every source now; how many latched faults an operator's word cleared."""
         ...

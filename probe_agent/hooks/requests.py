@@ -1,4 +1,4 @@
-"""What the service may ask of a node: three verbs, never a command or a path."""
+"""What the service may ask of a node: four verbs, never a command or a path."""
 
 from __future__ import annotations
 
@@ -52,11 +52,24 @@ class Requests:
         elif request.verb == "recheck":
             self._spawn(self._recheck(request))
             return
+        elif request.verb == "keep_log" and request.job_id is not None:
+            job = self._book.get(request.job_id)
+            if job is not None and job.released_at is not None:
+                self._spawn(self._keep_log(request, job))
+                return
         else:
             _log.warning(
                 "request %s has a verb this agent does not know: %s", request.request_id, request.verb
             )
         self._acknowledge(request.request_id)
+
+    async def _keep_log(self, request: delivery.Request, job: jobs.Job) -> None:
+        most = request.detail.get("most_bytes")
+        try:
+            await self._outside.keep_log(job, most if type(most) is int and most > 0 else 0)
+        finally:
+            # Whatever came of it is in the job's row; a restart waits for the word, not for the copy.
+            self._acknowledge(request.request_id)
 
     async def _recheck(self, request: delivery.Request) -> None:
         detail = request.detail

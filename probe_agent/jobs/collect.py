@@ -78,6 +78,27 @@ class Collector:
             if job.released_at is not None:
                 await asyncio.to_thread(self._remove, job.job_id)
 
+    async def keep_log(self, job: jobs.Job, most_bytes: int) -> None:
+        """Copy a batch job's output files beside themselves, as its owner, and note the copies in its row.
+
+        Also on a node that did not write them: the one that did may be the one that broke.
+        """
+        if job.uid is None:
+            return
+        async with self._turn:
+            _, shown = await self._logs(job, anywhere=True)
+            for row in shown if most_bytes else ():
+                if "tail" in row:
+                    asked = {
+                        "op": "keep",
+                        "path": row["path"],
+                        "start": job.restart_count + 1,
+                        "most": most_bytes,
+                    }
+                    row.update(_kept(await self._ask(job, asked)))
+            if shown:
+                self._intake.store([job.logs_item(self._identity, shown, mark="kept")])
+
     async def tidy_for_ever(self) -> None:
         """Keep page directories ready for the next jobs, and go on with removals that were cut short."""
         while True:
@@ -101,12 +122,14 @@ class Collector:
                 self._book.writes_to(job, logs, ids)
                 self._intake.store((), {"jobs": self._book.to_state()})
 
-    async def _logs(self, job: jobs.Job) -> tuple[list[Sighting], list[dict[str, Any]]]:
+    async def _logs(
+        self, job: jobs.Job, *, anywhere: bool = False
+    ) -> tuple[list[Sighting], list[dict[str, Any]]]:
         """The sightings in a job's output files on this node, and for each file what a report shows: its last lines, or why it was not read."""
         sightings: list[Sighting] = []
         shown: list[dict[str, Any]] = []
         read: set[Any] = set()
-        for stream, paths in self._to_read(job, shown):
+        for stream, paths in self._to_read(job, shown, anywhere=anywhere):
             for n, path in enumerate(paths):
                 asked: dict[str, Any] = {"op": "log", "path": path}
                 if job.restart_count:
@@ -122,14 +145,16 @@ class Collector:
                 break
         return sightings, shown[: jobs.MAX_LOGS]
 
-    def _to_read(self, job: jobs.Job, shown: list[dict[str, Any]]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    def _to_read(
+        self, job: jobs.Job, shown: list[dict[str, Any]], *, anywhere: bool
+    ) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Stream and the names it may have, each path once; what cannot be named goes to `shown` at once."""
         named: dict[str, tuple[str, ...]] = {}
-        for stream, pattern in (
-            log_names.patterns(job).items() if writes_here(job, self._identity.node) else ()
-        ):
+        writer = writing_node(job) or self._identity.node
+        here = anywhere or writer == self._identity.node
+        for stream, pattern in log_names.patterns(job).items() if here else ():
             try:
-                named[stream] = log_names.names(pattern, job, self._identity.node)
+                named[stream] = log_names.names(pattern, job, writer)
             except log_names.NotKnown as exc:
                 if not job.logs:
                     path = sanitize.clean(pattern, 1024)
@@ -221,12 +246,24 @@ class Collector:
 
 
 def writes_here(job: jobs.Job, node: str) -> bool:
-    """True on the node whose batch script writes the job's output (the first of its list), so that one node collects it."""
+    """True on the node whose batch script writes the job's output, so that one node collects it."""
+    return writing_node(job) in (None, node)
+
+
+def writing_node(job: jobs.Job) -> str | None:
+    """The first node of its list, where the batch script runs; None where the list is not known."""
     try:
         nodes = hostlist.expand(job.nodelist)
     except errors.MalformedInput:
-        return True
-    return not nodes or nodes[0] == node
+        return None
+    return nodes[0] if nodes else None
+
+
+def _kept(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the copy of a log is, or why there is none."""
+    if isinstance(answer.get("copy"), str):
+        return {"copy": sanitize.clean(answer["copy"], 1024)}
+    return {"no_copy": sanitize.clean(str(answer.get("refused", "its reader did not answer")), 200)}
 
 
 _WHY = {

@@ -46,7 +46,17 @@ def read_own(path: str, uid: int, *, most: int, tail: bool) -> tuple[bytes, int,
     The last part of the path is never followed if it is a link; opening never waits (not even on a FIFO);
     reading is by position, so a file that shrinks meanwhile gives less, never a signal.
     """
-    where = Path(path)
+    fd = _open_own(Path(path), uid)
+    try:
+        file_stat = os.fstat(fd)
+        start = max(0, file_stat.st_size - most) if tail else 0
+        return _read(fd, start, most), start, file_stat
+    finally:
+        os.close(fd)
+
+
+def _open_own(where: Path, uid: int) -> int:
+    """A descriptor of the regular file of one link that `uid` owns; raises Refused."""
     try:
         directory = os.open(where.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as exc:
@@ -59,12 +69,11 @@ def read_own(path: str, uid: int, *, most: int, tail: bool) -> tuple[bytes, int,
     finally:
         os.close(directory)
     try:
-        file_stat = os.fstat(fd)
-        _require(file_stat, uid)
-        start = max(0, file_stat.st_size - most) if tail else 0
-        return _read(fd, start, most), start, file_stat
-    finally:
+        _require(os.fstat(fd), uid)
+    except BaseException:
         os.close(fd)
+        raise
+    return fd
 
 
 def _require(file_stat: os.stat_result, uid: int) -> None:
@@ -101,9 +110,11 @@ def become(uid: int, gid: int) -> None:
     os.setresuid(uid, uid, uid)
 
 
-def limit(cpu_s: int | None = 60) -> None:
-    """No core, no file written, little memory and a minute of CPU (`cpu_s` None: as long as the job runs)."""
-    limits = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_AS, _MEMORY_BYTES)]
+def limit(cpu_s: int | None = 60, *, writes: bool = False) -> None:
+    """No core, no file written unless it `writes`, little memory and a minute of CPU (`cpu_s` None: as long as the job runs)."""
+    limits = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_AS, _MEMORY_BYTES)]
+    if not writes:
+        limits.append((resource.RLIMIT_FSIZE, 0))
     if cpu_s is not None:
         limits.append((resource.RLIMIT_CPU, cpu_s))
     for which, most in limits:
@@ -154,6 +165,44 @@ def _dumps(base: Path) -> list[str]:
     return sorted(n for n in os.listdir(base) if n.startswith("fr_rank_"))  # noqa: PTH208
 
 
+def keep_log(request: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of the job's output beside it, called after its start: `slurm-42.out.start1`; of a long one the end.
+
+    A copy that is there already is left as it is: it is of this start, made by an earlier request.
+    """
+    path, most = Path(request["path"]), int(request["most"])
+    copy = path.with_name(f"{path.name}.start{int(request['start'])}")
+    if os.path.lexists(copy):
+        return {"copy": str(copy)}
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    source = _open_own(path, request["uid"])
+    made = False
+    try:
+        known = os.fstat(source)
+        start = max(0, known.st_size - most)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        target = os.open(copy, flags, known.st_mode & 0o666)
+        made = True
+        try:
+            _copy(source, target, start, most)
+        finally:
+            os.close(target)
+    except OSError as exc:
+        if made:
+            copy.unlink(missing_ok=True)
+        raise Refused(f"it could not be copied: {_word(exc)}") from exc
+    finally:
+        os.close(source)
+    return {"copy": str(copy)}
+
+
+def _copy(source: int, target: int, start: int, most: int) -> None:
+    left = most
+    while left > 0 and (chunk := os.pread(source, min(1 << 20, left), start)):
+        os.write(target, chunk)
+        start, left = start + len(chunk), left - len(chunk)
+
+
 def nothing_there(request: Mapping[str, Any]) -> dict[str, Any] | None:
     """The answer where there is nothing to read; None where there is, or where only trying will tell.
 
@@ -164,7 +213,7 @@ def nothing_there(request: Mapping[str, Any]) -> dict[str, Any] | None:
         status = 0
         try:
             become(request["uid"], request["gid"])
-            if request["op"] == "log":
+            if request["op"] in {"log", "keep"}:
                 os.lstat(request["path"])
             elif not _dumps(Path(request["directory"])):
                 status = errno.ENODATA
@@ -244,7 +293,7 @@ def _word(exc: OSError) -> str:
 def main() -> int:
     """Answer one request."""
     request = json.loads(sys.stdin.buffer.read(1 << 20))
-    work = {"log": log_findings, "dumps": dump_findings, "find": find_logs}[request["op"]]
+    work = {"log": log_findings, "dumps": dump_findings, "find": find_logs, "keep": keep_log}[request["op"]]
     if request["op"] != "find":
         nothing = nothing_there(request)
         if nothing is not None:
@@ -254,7 +303,7 @@ def main() -> int:
         importlib.import_module("probing_cluster.probe_agent.jobs.collect_words")
     try:
         become(request["uid"], request["gid"])
-        limit()
+        limit(writes=request["op"] == "keep")
         answer = work(request)
     except Refused as exc:
         answer = {"refused": str(exc)}

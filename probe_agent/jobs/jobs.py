@@ -81,11 +81,13 @@ class Job:
             body=codec.encode(self.allocation(identity)),
         )
 
-    def logs_item(self, identity: identity.Identity, logs: Sequence[Mapping[str, Any]]) -> spool.Item:
+    def logs_item(
+        self, identity: identity.Identity, logs: Sequence[Mapping[str, Any]], *, mark: str = "logs"
+    ) -> spool.Item:
         """The row once more, with what a report shows of its output files."""
         allocation = self.allocation(identity)
         # Collected again once its array's numbers are known: another row, or the first would stand for both.
-        part = "logs:ids" if self.extra.get("ids_known") else "logs"
+        part = f"{mark}:ids" if self.extra.get("ids_known") else mark
         position = f"{self.job_id}:{self.restart_count}:{self.started_at.timestamp():.6f}:{part}"
         return spool.Item(
             id=records.make_event_id(identity.cluster, identity.node, "allocation", position).bytes,
@@ -211,7 +213,16 @@ def job_of(request: Mapping[str, Any], now: datetime) -> Job:
         raise errors.MalformedInput("job_id is missing")
     extra = {
         k: v
-        for k in ("run_key", "user", "probing", "array_job_id", "array_task_id", "het_job_id", "sluid")
+        for k in (
+            "run_key",
+            "user",
+            "probing",
+            "on_hang",
+            "array_job_id",
+            "array_task_id",
+            "het_job_id",
+            "sluid",
+        )
         if (v := request.get(k)) or v == 0
     }
     return Job(**{**fields, "restart_count": fields.get("restart_count") or 0}, started_at=now, extra=extra)

@@ -26,6 +26,7 @@ def service_toml(lay: layout.Layout) -> str:
                 "accounting_poll_s": 2.0,
                 "attribution_poll_s": 2.0,
                 "action_poll_s": 0.5,
+                "queue_poll_s": 3.0,
                 "settle_s": 3.0,
                 "socket": str(lay.run / "report.sock"),
                 "munge_socket": str(lay.munge_socket),

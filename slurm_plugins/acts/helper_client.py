@@ -48,6 +48,27 @@ class HelperActions:
             | {"nodes": sorted(expect_nodes)}
         )
 
+    def requeue_held(
+        self, job_id: int, expect_start_at: datetime, expect_restart: int, *, running: bool = False
+    ) -> nodes.Outcome:
+        start_at = clock.iso_z(expect_start_at)
+        return self._ask(
+            {"verb": "requeue_held", "job_id": job_id, "start_at": start_at, "restart": expect_restart}
+            | {"running": running}
+        )
+
+    def exclude(
+        self, job_id: int, expect_restart: int, add: Iterable[str], remove: Iterable[str]
+    ) -> nodes.Outcome:
+        lists = {"add": sorted(add), "remove": sorted(remove)}
+        return self._ask({"verb": "exclude", "job_id": job_id, "restart": expect_restart, **lists})
+
+    def depend(self, job_id: int, on: int) -> nodes.Outcome:
+        return self._ask({"verb": "depend", "job_id": job_id, "on": on})
+
+    def release(self, job_id: int, expect_restart: int) -> nodes.Outcome:
+        return self._ask({"verb": "release", "job_id": job_id, "restart": expect_restart})
+
     def _ask(self, request: Mapping[str, Any]) -> nodes.Outcome:
         try:
             with socket.socket(socket.AF_UNIX) as connection:

@@ -1,7 +1,7 @@
 """The one small process with the right to touch nodes; the service itself is only an operator.
 
 It runs as SlurmUser or root, listens on a Unix socket, knows the caller by the kernel's word, and accepts one JSON
-object a line of four verbs: drain, adopt, resume, requeue. Every act is one line of audit.
+object a line of eight verbs: drain, adopt, resume, requeue; requeue_held, exclude, depend, release. Every act is one line of audit.
 
     python -I -m probing_cluster.slurm_plugins.acts.node_helper --socket PATH --allow-user NAME
 """
@@ -56,8 +56,22 @@ class Helper:
                 int(request["job_id"]),
                 datetime.fromisoformat(_text(request, "start_at")),
                 int(request["restart"]),
-                [str(node) for node in request["nodes"]],
+                _names(request, "nodes"),
             ),
+            "requeue_held": lambda: self._actions.requeue_held(
+                int(request["job_id"]),
+                datetime.fromisoformat(_text(request, "start_at")),
+                int(request["restart"]),
+                running=request.get("running") is True,
+            ),
+            "exclude": lambda: self._actions.exclude(
+                int(request["job_id"]),
+                int(request["restart"]),
+                _names(request, "add"),
+                _names(request, "remove"),
+            ),
+            "depend": lambda: self._actions.depend(int(request["job_id"]), int(request["on"])),
+            "release": lambda: self._actions.release(int(request["job_id"]), int(request["restart"])),
         }
         verb = request["verb"]
         if verb not in verbs:
@@ -108,6 +122,13 @@ def _text(request: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise errors.UsageError(f"{key} must be text")
     return value
+
+
+def _names(request: Mapping[str, Any], key: str) -> list[str]:
+    value = request[key]
+    if not isinstance(value, list):
+        raise errors.UsageError(f"{key} must be a list")
+    return [str(name) for name in value]
 
 
 def main(argv: list[str] | None = None) -> int:

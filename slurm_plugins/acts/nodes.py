@@ -1,4 +1,4 @@
-"""What may be done to nodes and jobs: drain, adopt, resume our own, requeue. Nothing else, and nobody else's.
+"""What may be done to nodes and jobs: drain, adopt, resume our own, requeue, and what restarts take. Nothing else, and nobody else's.
 
 Slurm has no compare-and-set: each act reads just before, writes, reads back, and asks accounting whether a
 person's note was overwritten in between; such a note is put back and the act reported as failed.
@@ -7,28 +7,18 @@ person's note was overwritten in between; such a note is put back and the act re
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Protocol
 
-from probing_cluster.core import errors, records, sanitize, settings, vocabulary
+from probing_cluster.core import errors, sanitize, settings, vocabulary
 from probing_cluster.slurm_plugins import commands
-from probing_cluster.slurm_plugins.acts import node_events, note_guard
+from probing_cluster.slurm_plugins.acts import node_events, note_guard, outcome, restarts
 from probing_cluster.slurm_plugins.live import live, live_records
 
 LOG = logging.getLogger("probing.nodes")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}", re.ASCII)
-
-
-@records.record
-class Outcome:
-    """What became of one act."""
-
-    state: str = records.doc("done, skipped or failed")
-    why: str = records.doc("why it was skipped or failed; empty when done", default="")
-    alarm: bool = records.doc("true when a person should look: somebody's note was in the way", default=False)
+Outcome = outcome.Outcome
 
 
 class Actions(Protocol):
@@ -52,6 +42,24 @@ class Actions(Protocol):
         """Requeues a batch job that allows it, if it is still this very attempt."""
         ...
 
+    def requeue_held(
+        self, job_id: int, expect_start_at: datetime, expect_restart: int, *, running: bool = False
+    ) -> Outcome:
+        """Puts a batch job that has ended, or that is `running`, back into the queue, held."""
+        ...
+
+    def exclude(self, job_id: int, expect_restart: int, add: Iterable[str], remove: Iterable[str]) -> Outcome:
+        """Leaves nodes out of a job that waits, or gives them back to it."""
+        ...
+
+    def depend(self, job_id: int, on: int) -> Outcome:
+        """Sets the stuck dependency of a waiting job on `on` again."""
+        ...
+
+    def release(self, job_id: int, expect_restart: int) -> Outcome:
+        """Releases what `requeue_held` holds."""
+        ...
+
 
 class DirectActions:
     """The acts by this process, which needs Slurm's right to update nodes: SlurmUser, root or an administrator."""
@@ -67,6 +75,7 @@ class DirectActions:
         self._run = run or commands.SlurmCommands(settings=slurm)
         self._look = look or live.CommandLive(self._run)
         self._notes = note_guard.NoteGuard(self._run, self._look, sleep)
+        self._restarts = restarts.RestartActs(self._run, self._look)
 
     def drain(self, node: str, reason: str) -> Outcome:
         return self._act("drain", node, lambda: self._drain(node, reason))
@@ -85,82 +94,107 @@ class DirectActions:
             "requeue", str(job_id), lambda: self._requeue(job_id, expect_start_at, expect_restart, expected)
         )
 
+    def requeue_held(
+        self, job_id: int, expect_start_at: datetime, expect_restart: int, *, running: bool = False
+    ) -> Outcome:
+        return self._act(
+            "requeue_held",
+            str(job_id),
+            lambda: self._restarts.requeue_held(job_id, expect_start_at, expect_restart, running=running),
+        )
+
+    def exclude(self, job_id: int, expect_restart: int, add: Iterable[str], remove: Iterable[str]) -> Outcome:
+        more, less = frozenset(add), frozenset(remove)
+        return self._act(
+            "exclude", str(job_id), lambda: self._restarts.exclude(job_id, expect_restart, more, less)
+        )
+
+    def depend(self, job_id: int, on: int) -> Outcome:
+        return self._act("depend", str(job_id), lambda: self._restarts.depend(job_id, on))
+
+    def release(self, job_id: int, expect_restart: int) -> Outcome:
+        return self._act("release", str(job_id), lambda: self._restarts.release(job_id, expect_restart))
+
     def _act(self, verb: str, subject: str, work: Callable[[], Outcome]) -> Outcome:
         """Every act ends in an outcome and one line of audit, whatever Slurm did."""
         try:
             self._notes.recheck()
-            outcome = work()
+            done = work()
         except errors.ProbingError as exc:
-            outcome = Outcome(state="failed", why=str(exc))
-        level = logging.ERROR if outcome.alarm else logging.INFO
-        LOG.log(level, "%s %s: %s %s", verb, sanitize.clean(subject, 80), outcome.state, outcome.why)
-        return outcome
+            done = Outcome(state="failed", why=str(exc))
+        level = logging.ERROR if done.alarm else logging.INFO
+        LOG.log(level, "%s %s: %s %s", verb, sanitize.clean(subject, 80), done.state, done.why)
+        return done
 
     def _drain(self, node: str, reason: str) -> Outcome:
         _require_words(node, reason)
         before, since = self._read(node), self._notes.now_s()
         taken = sorted(before.states & vocabulary.UNTOUCHABLE_STATES)
         if taken:
-            return _skipped(f"{node} is {'+'.join(taken)} ({before.reason or 'no reason given'})")
+            return outcome.skipped(f"{node} is {'+'.join(taken)} ({before.reason or 'no reason given'})")
         if node_events.is_a_persons(before.reason):
-            return _skipped(f"{node} carries another's note: {before.reason}")
+            return outcome.skipped(f"{node} carries another's note: {before.reason}")
         self._run("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}")
         after = self._read(node)
         if "DRAIN" not in after.flags:
-            return _failed(f"Slurm accepted the drain of {node}, yet it is {'+'.join(sorted(after.states))}")
+            return outcome.failed(
+                f"Slurm accepted the drain of {node}, yet it is {'+'.join(sorted(after.states))}"
+            )
         if after.reason != reason:
-            return _failed(f"{node} was given another's note meanwhile: {after.reason}", alarm=True)
+            return outcome.failed(f"{node} was given another's note meanwhile: {after.reason}", alarm=True)
         return self._guarded(node, since, reason)
 
     def _adopt(self, node: str, reason: str) -> Outcome:
         _require_words(node, reason)
         before, since = self._read(node), self._notes.now_s()
         if "DRAIN" not in before.flags or not before.reason.lower().startswith("prolog error"):
-            return _skipped(f"{node} is not drained by a failed Prolog ({before.reason or 'no reason'})")
+            return outcome.skipped(
+                f"{node} is not drained by a failed Prolog ({before.reason or 'no reason'})"
+            )
         # With the state, though it is there already: 26.05 tells accounting of a new reason only beside a state.
         self._run("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}")
         after = self._read(node)
         if after.reason != reason:
-            return _failed(f"{node} was given another's note meanwhile: {after.reason}", alarm=True)
+            return outcome.failed(f"{node} was given another's note meanwhile: {after.reason}", alarm=True)
         return self._guarded(node, since, reason)
 
     def _resume_own(self, node: str) -> Outcome:
         _require_name(node)
         before, since = self._read(node), self._notes.now_s()
         if "DRAIN" not in before.flags:
-            return _skipped(f"{node} is not drained")
+            return outcome.skipped(f"{node} is not drained")
         if not before.reason.startswith(vocabulary.OWN_PREFIX):
-            return _skipped(f"{node} is drained by another: {before.reason or 'no reason given'}")
+            return outcome.skipped(f"{node} is drained by another: {before.reason or 'no reason given'}")
         taken = sorted(before.states & (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES))
         if taken:
-            return _skipped(f"{node} is also {'+'.join(taken)}")
+            return outcome.skipped(f"{node} is also {'+'.join(taken)}")
         self._run("scontrol", "update", f"NodeName={node}", "State=RESUME")
-        outcome = self._guarded(node, since, None)
-        if outcome.state == "done" and "DRAIN" in self._read(node).flags:
-            return _failed(f"Slurm accepted the resume of {node}, yet it is drained")
-        return outcome
+        lifted = self._guarded(node, since, None)
+        if lifted.state == "done" and "DRAIN" in self._read(node).flags:
+            return outcome.failed(f"Slurm accepted the resume of {node}, yet it is drained")
+        return lifted
 
     def _guarded(self, node: str, since_s: int, ours: str | None) -> Outcome:
         """Done, unless our write covered a person's note."""
         covered, why = self._notes.check(note_guard.Write(node=node, since_s=since_s, ours=ours))
-        return _failed(why, alarm=True) if covered else Outcome(state="done", why=why)
+        return outcome.failed(why, alarm=True) if covered else Outcome(state="done", why=why)
 
     def _requeue(self, job_id: int, start_at: datetime, restart: int, nodes: frozenset[str]) -> Outcome:
         job = self._look.job(job_id)
         if job is None:
-            return _skipped(f"job {job_id} is gone")
+            return outcome.skipped(f"job {job_id} is gone")
         why = _not_this_attempt(job, start_at, restart, nodes)
         if why:
-            return _skipped(f"job {job_id} {why}")
-        # Components of a het job are requeued by their leader.
-        self._run("scontrol", "requeue", str(job.het_job_id or job_id))
+            return outcome.skipped(f"job {job_id} {why}")
+        # Components of a het job are requeued by their leader; an array's last task has the array's own number.
+        self._run("scontrol", "requeue", str(job.het_job_id or job.name_for_slurm))
         after = self._look.job(job_id)
         if (
             after is not None
             and after.running
             and (after.start_at, after.restart_count) == (start_at, restart)
         ):
-            return _failed(f"Slurm accepted the requeue of job {job_id}, yet it runs on")
+            return outcome.failed(f"Slurm accepted the requeue of job {job_id}, yet it runs on")
         return Outcome(state="done")
 
     def _read(self, node: str) -> live_records.LiveNode:
@@ -189,7 +223,7 @@ def _not_this_attempt(
 
 
 def _require_name(node: str) -> None:
-    if _NAME.fullmatch(node) is None:
+    if restarts.NODE_NAME.fullmatch(node) is None:
         raise errors.UsageError(f"{sanitize.clean(node, 60)!r} is not one node's name")
 
 
@@ -203,11 +237,3 @@ def _require_words(node: str, reason: str) -> None:
         raise errors.UsageError(
             f"a reason is one clean line of at most 200 characters that begins with {vocabulary.OWN_PREFIX!r}"
         )
-
-
-def _skipped(why: str) -> Outcome:
-    return Outcome(state="skipped", why=why)
-
-
-def _failed(why: str, *, alarm: bool = False) -> Outcome:
-    return Outcome(state="failed", why=why, alarm=alarm)

@@ -37,6 +37,7 @@ _TEXTS = (
     # SPANK_ names are the user's words, put there by our plugin's --probing-run and --probing.
     ("run_key", (b"SPANK_PROBING_RUN_KEY",)),
     ("probing", (b"SPANK_PROBING",)),
+    ("on_hang", (b"SPANK_PROBING_ON_HANG",)),
 )
 
 

@@ -64,12 +64,29 @@ def job(fields: Mapping[str, Any], layout: Mapping[str, Any]) -> live_records.Li
         gpus=gpus if layout else None,
         requeue=bool(fields.get("is_requeueable")),
         batch=bool(fields.get("is_batch_job")),
+        priority=slurm_json.number(fields.get("priority")),
+        dependency=_dependency(fields.get("dependencies")),
+        description=slurm_json.text(fields.get("state_description")),
+        command=slurm_json.text(fields.get("command")),
+        end_at=slurm_json.instant(fields.get("end_time")),
         excluded_nodes=tuple(hostlist.expand(slurm_json.text(fields.get("excluded_nodes")))),
         work_dir=slurm_json.text(fields.get("working_directory")) or None,
         stdout_path=slurm_json.text(fields.get("standard_output")) or None,
         **_family(fields),
         **slurm_json.job_words(fields),
     )
+
+
+def _dependency(value: Any) -> str:
+    """pyslurm's table of dependencies as Slurm writes them: {"afterok": [12], "satisfy": "all"} is `afterok:12`."""
+    table = slurm_json.table(value)
+    parts = [
+        f"{kind}:{':'.join(str(job) for job in jobs)}"
+        for kind, jobs in table.items()
+        if isinstance(jobs, list) and jobs
+    ]
+    parts += ["singleton"] if table.get("singleton") is True else []
+    return ("?" if table.get("satisfy") == "any" else ",").join(parts)
 
 
 def _family(fields: Mapping[str, Any]) -> dict[str, Any]:

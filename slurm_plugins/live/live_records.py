@@ -21,6 +21,7 @@ JOB_BASES = frozenset(
     }
     | {"BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"}
 )
+ENDED_STATES = JOB_BASES - {"PENDING", "RUNNING", "SUSPENDED"}
 NODE_BASES = frozenset({"UNKNOWN", "DOWN", "IDLE", "ALLOCATED", "ERROR", "MIXED", "FUTURE"})
 
 _NODE_WORDS: Mapping[str, tuple[str, ...]] = {
@@ -80,6 +81,14 @@ class LiveJob:
     requeue: bool = records.doc("false with --no-requeue", default=False)
     batch: bool = records.doc("false for srun and salloc", default=False)
     reason: str = records.doc("pending or end reason", default="")
+    description: str = records.doc("Slurm's own words beside the reason", default="")
+    priority: int | None = records.doc("0 while held; null when Slurm does not say", default=None)
+    dependency: str = records.doc("what it waits for, as Slurm writes it: afterok:12(failed)", default="")
+    command: str = records.doc("path of its batch script; empty where it came through a pipe", default="")
+    expedite: bool = records.doc(
+        "true with --requeue=expedite: Slurm brings it back by itself", default=False
+    )
+    end_at: datetime | None = records.doc("when it ended, or would at its limit", default=None)
     failed_node: str | None = records.doc("node Slurm names as failed", default=None)
     excluded_nodes: tuple[str, ...] = records.doc("nodes its user excluded", default=())
     work_dir: str | None = records.doc("working directory", default=None)
@@ -89,6 +98,24 @@ class LiveJob:
     def running(self) -> bool:
         """True while it holds nodes."""
         return self.state in {"RUNNING", "SUSPENDED"}
+
+    @property
+    def ended(self) -> bool:
+        """True when it has ended and its nodes are free."""
+        return self.state in ENDED_STATES and "COMPLETING" not in self.flags
+
+    @property
+    def held_by_requeue(self) -> bool:
+        """True while `requeuehold` holds it; a person's hold has other words."""
+        words = f"{self.description} {self.reason}".lower().replace(" ", "_")
+        return self.state == "PENDING" and self.priority in (0, None) and "requeued_in_held_state" in words
+
+    @property
+    def name_for_slurm(self) -> str:
+        """The job as scontrol must be told of it: the raw id of an array's last task would mean the whole array."""
+        if self.array_job_id is not None and self.array_task_id is not None:
+            return f"{self.array_job_id}_{self.array_task_id}"
+        return str(self.job_id)
 
 
 @records.record

@@ -19,11 +19,11 @@ _REASON = re.compile(r"(.*?)\s*\[([^@\]]*)@([^\]]*)\]$", re.DOTALL)
 _OWNER = re.compile(r"(.*)\((\d+)\)", re.ASCII)
 _DETAIL = re.compile(r"(?:^| )Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)")
 _ONE_EACH = (
-    "JobId UserId JobState Requeue Restarts BatchFlag SubmitTime StartTime NodeList NumNodes".split()  # noqa: SIM905
+    "JobId UserId JobState Requeue Restarts BatchFlag SubmitTime StartTime NodeList NumNodes Priority Dependency".split()  # noqa: SIM905
 )
 _JOB_KEYS = (
-    "ArrayJobId ArrayTaskId ArrayTaskThrottle HetJobId HetJobOffset HetJobIdSet SLUID OriginalSLUID JobName Account QOS Reason EligibleTime TimeLimit Partition "
-    "ExcNodeList TRES FailedNode WorkDir StdOut Priority GroupId Dependency Command Comment AdminComment SystemComment "
+    "EndTime ArrayJobId ArrayTaskId ArrayTaskThrottle HetJobId HetJobOffset HetJobIdSet SLUID OriginalSLUID JobName Account QOS Reason EligibleTime TimeLimit Partition "
+    "ExcNodeList TRES FailedNode WorkDir StdOut GroupId Command Comment AdminComment SystemComment "
     "StdErr StdIn JOB_GRES Power TresPerJob TresPerNode TresPerSocket TresPerTask TresBind TresFreq MailUser MailType "
     "CpusPerTres MemPerTres NtasksPerTRES SubmitLine Container Extra Licenses Network"
 )
@@ -118,6 +118,9 @@ def job(line: str) -> live_records.LiveJob:
         gpus=_indices(names, line),
         requeue=fields["Requeue"].strip() == "1",
         batch=fields["BatchFlag"].strip() != "0",
+        priority=tres.number(fields.get("Priority", "")),
+        expedite="expedite" in fields["Requeue"].lower(),
+        end_at=_instant(fields.get("EndTime", "")),
         excluded_nodes=tuple(hostlist.expand(_text(fields.get("ExcNodeList", "")))),
         **_words(fields),
     )
@@ -133,6 +136,8 @@ def _words(fields: Mapping[str, str]) -> dict[str, Any]:
         "partition": _text(fields.get("Partition", "")),
         "qos": _text(fields.get("QOS", "")),
         "reason": _text(fields.get("Reason", "")),
+        "dependency": _text(fields.get("Dependency", "")),
+        "command": _text(fields.get("Command", "")),
         "failed_node": _text(fields.get("FailedNode", "")) or None,
         "work_dir": _text(fields.get("WorkDir", "")) or None,
         "stdout_path": _text(fields.get("StdOut", "")) or None,

@@ -2,7 +2,7 @@
  * SPANK plugin of Probing Cluster: puts the probe's environment into every task, and nothing else.
  *
  *   plugstack.conf:  optional /usr/lib/.../probing.so probe_dir=DIR page_base=DIR [default=on|off]
- *   sbatch, srun, salloc:  --probing=on|off   --probing-run=KEY
+ *   sbatch, srun, salloc:  --probing=on|off   --probing-run=KEY   --probing-on-hang=tell|requeue
  *
  * probe_dir   root-owned directory that goes to the front of PYTHONPATH, once
  * page_base   where the agent makes <job id>/ for the probe's pages; %n in it is the node's name
@@ -36,6 +36,7 @@ enum wish { UNSAID, ON, OFF };
 static enum wish asked = UNSAID;
 static enum wish site = ON;
 static char run_key[MAX_KEY + 1];
+static char on_hang[16];
 static char probe_dir[4096];
 static char page_base[4096];
 
@@ -85,10 +86,31 @@ static int on_probing_run(int val, const char *optarg, int remote)
 	return 0;
 }
 
+static bool is_on_hang(const char *word)
+{
+	return word != NULL && (!strcmp(word, "tell") || !strcmp(word, "requeue"));
+}
+
+static int on_probing_on_hang(int val, const char *optarg, int remote)
+{
+	(void)val;
+	if (!is_on_hang(optarg)) {
+		if (!remote)
+			slurm_error("--probing-on-hang takes tell or requeue");
+		return remote ? 0 : -1;
+	}
+	snprintf(on_hang, sizeof(on_hang), "%s", optarg);
+	return 0;
+}
+
 static struct spank_option probing_option = {
 	"probing", "on|off", "record what this job's training steps do, to say why it failed", 1, 0, on_probing};
 static struct spank_option probing_run_option = {
 	"probing-run", "KEY", "name of the logical training this job is part of", 1, 0, on_probing_run};
+
+static struct spank_option probing_on_hang_option = {
+	"probing-on-hang", "tell|requeue", "what is done when this job's ranks hang and it is known why", 1, 0,
+	on_probing_on_hang};
 
 static void read_arguments(int ac, char **av)
 {
@@ -109,6 +131,7 @@ int slurm_spank_init(spank_t sp, int ac, char **av)
 	read_arguments(ac, av);
 	spank_option_register(sp, &probing_option);
 	spank_option_register(sp, &probing_run_option);
+	spank_option_register(sp, &probing_on_hang_option);
 	return ESPANK_SUCCESS;
 }
 
@@ -139,6 +162,11 @@ int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
 	if (wish != UNSAID) {
 		setenv("PROBING", wish == ON ? "on" : "off", 1);
 		spank_job_control_setenv(sp, "PROBING", wish == ON ? "on" : "off", 1);
+	}
+	if (on_hang[0] || is_on_hang(getenv("PROBING_ON_HANG"))) {
+		const char *word = on_hang[0] ? on_hang : getenv("PROBING_ON_HANG");
+
+		spank_job_control_setenv(sp, "PROBING_ON_HANG", word, 1);
 	}
 	if (key != NULL && is_key(key)) {
 		char copy[MAX_KEY + 1];

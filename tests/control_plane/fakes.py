@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,8 +14,19 @@ from probing_cluster.core import errors, records
 from probing_cluster.db import delivery, load
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins.acts import nodes as slurm_nodes
+from probing_cluster.slurm_plugins.live import live_records
 
 NOW = datetime.now(UTC).replace(microsecond=0)
+
+
+def live_job(job_id: int, **changes: Any) -> live_records.LiveJob:
+    """A job of alice's as Slurm holds it: it ran on n1 and n2 and failed."""
+    values: dict[str, Any] = {
+        "job_id": job_id, "name": "train", "user": "alice", "partition": "gpu", "state": "FAILED", "batch": True,
+        "requeue": True, "command": "/home/alice/train.sh", "work_dir": "/home/alice", "nodes": ("n1", "n2"),
+        "submit_at": NOW - timedelta(minutes=11), "start_at": NOW - timedelta(minutes=10), "priority": 100,
+    }  # fmt: skip
+    return live_records.LiveJob(**(values | changes))
 
 
 class Clock:
@@ -40,7 +52,8 @@ class Hands:
         }
         self.running: dict[int, view.Job] = {}
         self.acts: list[tuple[str, ...]] = []
-        self.excluded: list[view.Exclusion] = []
+        self.held: dict[int, live_records.LiveJob] = {}
+        """Slurm's whole queue: jobs that wait, run or have ended."""
         self.out: list[view.Outage] = []
         self.switches: list[tuple[str, str, str]] = []
         self.down = False
@@ -61,10 +74,6 @@ class Hands:
     def job(self, job_id: int) -> view.Job | None:
         self._answer()
         return self.running.get(job_id)
-
-    def exclusions(self) -> list[view.Exclusion]:
-        self._answer()
-        return self.excluded
 
     def outages(self, since: datetime, until: datetime) -> list[view.Outage]:
         self._answer()
@@ -87,6 +96,49 @@ class Hands:
         self._answer()
         self.acts.append(("requeue", str(job.job_id)))
         del self.running[job.job_id]
+        return slurm_nodes.Outcome(state="done")
+
+    def queue(self) -> list[live_records.LiveJob]:
+        self._answer()
+        return list(self.held.values())
+
+    def requeue_held(
+        self, job_id: int, start_at: datetime, restart: int, *, running: bool = False
+    ) -> slurm_nodes.Outcome:
+        assert (self.held[job_id].state == "RUNNING") is running
+        del start_at
+        for component in self._components(job_id):
+            self._change(
+                component, "requeue_held", state="PENDING", priority=0, nodes=(), start_at=None,
+                restart_count=restart + 1, description="job_requeued_in_held_state",
+            )  # fmt: skip
+        return slurm_nodes.Outcome(state="done")
+
+    def exclude(
+        self, job_id: int, restart: int, add: Iterable[str], remove: Iterable[str]
+    ) -> slurm_nodes.Outcome:
+        assert self.held[job_id].restart_count == restart
+        nodes = (set(self.held[job_id].excluded_nodes) | set(add)) - set(remove)
+        return self._change(job_id, "exclude", excluded_nodes=tuple(sorted(nodes)))
+
+    def depend(self, job_id: int, on: int) -> slurm_nodes.Outcome:
+        return self._change(job_id, "depend", dependency=f"afterok:{on}(unfulfilled)", reason="Dependency")
+
+    def release(self, job_id: int, restart: int) -> slurm_nodes.Outcome:
+        assert self.held[job_id].restart_count == restart
+        for component in self._components(job_id):
+            self._change(component, "release", priority=100, description="")
+        return slurm_nodes.Outcome(state="done")
+
+    def _components(self, leader: int) -> list[int]:
+        return [j.job_id for j in self.held.values() if leader in (j.het_job_id, j.job_id)]
+
+    def _change(self, job_id: int, verb: str, **changes: Any) -> slurm_nodes.Outcome:
+        self._answer()
+        if self.says is not None:
+            return self.says
+        self.acts.append((verb, str(job_id)))
+        self.held[job_id] = dataclasses.replace(self.held[job_id], **changes)
         return slurm_nodes.Outcome(state="done")
 
     def _act(self, verb: str, name: str, reason: str, flags: set[str]) -> slurm_nodes.Outcome:
@@ -131,6 +183,8 @@ class Sacct:
             return b"AccountingStorageTRES = cpu,gres/gpu\n"
         if program == "sacctmgr":
             return (self.users if "user" in arguments else self.accounts).encode()
+        if "--format=SubmitLine" in arguments:
+            return b"sbatch train.sh\n"
         if arguments == ("-e",):
             return self.FIELDS.replace(",", " ").encode()
         self.asked.append(arguments)

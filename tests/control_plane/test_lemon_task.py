@@ -322,10 +322,10 @@ def test_the_webhook_gets_the_night_signed(night: context.Context, tmp_path: Pat
 def test_what_users_exclude_is_kept(night: context.Context, hands: fakes.Hands) -> None:
     """Polled while the job lives, counted once per job and node, in the night's score."""
     set_clock(night, fleet.at(0.5))
-    hands.excluded = [
-        view.Exclusion(job_id=70, user="eve", nodes=("n07", "n08", "n07")),
-        view.Exclusion(job_id=71, user="bob", nodes=("n07",)),
-    ]
+    hands.held = {
+        70: fakes.live_job(70, user="eve", excluded_nodes=("n07", "n08", "n07")),
+        71: fakes.live_job(71, user="bob", excluded_nodes=("n07",)),
+    }
     assert exclusions.run(night) == "3 exclusions"
     assert exclusions.run(night) == ""
     set_clock(night, DUE)

@@ -42,6 +42,7 @@ AGO = fakes.NOW - timedelta(hours=1)
 FILLED = (
     "job_attempt", "health_event", "event_key", "agent_heartbeat", "drain", "verdict", "run_account", "arrival", "state",
     "gang_verdict", "node_request", "lemon_score", "operator_note", "job_exclusion",
+    "job_dependency",
 )  # fmt: skip
 
 
@@ -190,9 +191,10 @@ def finished(service: context.Context, n: int) -> None:
 
 def excluding(service: context.Context, n: int) -> None:
     assert isinstance(service.hands, fakes.Hands)
-    service.hands.excluded = [
-        view.Exclusion(job_id=i, user="alice", nodes=(f"n{i}a",)) for i in range(1, n + 1)
-    ]
+    service.hands.held = {
+        i: fakes.live_job(i, excluded_nodes=(f"n{i}a",), dependency=f"afterok:{i + 1000}")
+        for i in range(1, n + 1)
+    }
 
 
 def judged_by_people(service: context.Context, n: int) -> None:

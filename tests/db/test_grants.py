@@ -56,6 +56,7 @@ MAY_READ: dict[str, frozenset[str]] = {
     "probing.job_allocation": STAFF,
     "probing.job_attempt": EVERYBODY,
     "probing.job_exclusion": STAFF,
+    "probing.job_dependency": STAFF,
     "probing.lemon_score": EVERYBODY,
     "probing.node_place": EVERYBODY,
     "probing.node_request": EVERYBODY,

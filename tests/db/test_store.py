@@ -94,7 +94,7 @@ def test_words_scores_and_cursors_are_kept(store: store_module.Store, make_event
 
 def test_requests_are_from_a_fixed_list(store: store_module.Store) -> None:
     """Nothing but the listed verbs can be asked of a node, and a withdrawn request is not handed out."""
-    with pytest.raises(errors.UsageError, match="collect, refusal_permission, recheck"):
+    with pytest.raises(errors.UsageError, match="collect, refusal_permission, recheck, keep_log"):
         store.request("n1", "rm -rf /")
     made = store.request("n1", "recheck", cluster="c")
     store.cancel_request(made)

@@ -340,3 +340,30 @@ def test_a_gang_judged_again_is_one_row(store: store_module.Store) -> None:
     assert store.gang_verdicts(job_ids=[7]) == store.gang_verdicts(standing_only=True) == [better]
     assert store.gang_verdicts(since=at + timedelta(seconds=1)) == []
     assert {v.job_id for v in store.gang_verdicts()} == {7, 8}
+
+
+@pytest.mark.parametrize("ended_state", ["FAILED", "NODE_FAIL", "TIMEOUT"])
+def test_a_rewritten_first_start_keeps_its_true_end(
+    store: store_module.Store, make_attempt: Make, ended_state: str
+) -> None:
+    """Requeued after its end: accounting then says REQUEUED and the moment of the requeue, also when it is asked again later."""
+    true = make_attempt(state=ended_state, exit_code=3, exit_signal=0)
+    assert true.end_at is not None
+    rewritten = dataclasses.replace(
+        true, state="REQUEUED", end_at=true.end_at + timedelta(minutes=4), exit_code=0, reason="requeued"
+    )
+    store.upsert_attempts([true])
+    for _ in range(2):
+        store.upsert_attempts([rewritten])
+    (kept,) = store.attempts(job_ids=[true.job_id])
+    assert (kept.state, kept.end_at, kept.exit_code) == (ended_state, true.end_at, 3)
+
+
+def test_a_requeue_of_a_running_attempt_ends_it(store: store_module.Store, make_attempt: Make) -> None:
+    """Where no end is recorded the requeue is the end; one that is later corrected by accounting stays the requeue's."""
+    running = make_attempt(state="RUNNING", end_at=None)
+    requeued = make_attempt(state="REQUEUED")
+    store.upsert_attempts([running])
+    store.upsert_attempts([requeued])
+    (kept,) = store.attempts(job_ids=[running.job_id])
+    assert (kept.state, kept.end_at) == ("REQUEUED", requeued.end_at)

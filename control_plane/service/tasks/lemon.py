@@ -123,6 +123,7 @@ def _night(service: context.Context, day: datetime) -> str:
     acted = _acted(service, night)
     new = message.put(config, night, store.drains(open_only=True), now)
     store.forget_exclusions(now - timedelta(days=config.database.retention_days))
+    store.forget_dependencies(now - timedelta(days=config.database.retention_days))
     words = [lemon_view.headline(night), *acted]
     return "; ".join([*words, *(f"{kind} queued" for kind in new)])
 

@@ -27,7 +27,7 @@ NOW = datetime.now(UTC)
 SOON = (NOW + timedelta(hours=1)).isoformat()
 _WORDS = st.one_of(
     st.none(), st.booleans(), st.integers(-(10**400), 10**400), st.floats(allow_nan=False, allow_infinity=False),
-    st.sampled_from(["", "collect", "recheck", "refusal_permission", "infinity", "1e131000", SOON, "10000-01-01T00:00:00+00:00",
+    st.sampled_from(["", "collect", "keep_log", "recheck", "refusal_permission", "infinity", "1e131000", SOON, "10000-01-01T00:00:00+00:00",
                      "2026-01-01T00:00:00", str(uuid.UUID(int=1)), "faults", "event_ids"]),
 )  # fmt: skip
 ANY = st.recursive(_WORDS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(
@@ -58,6 +58,10 @@ class Outside:
     def collect_from(self, job: Any) -> None:
         """Nothing runs here."""
         raise AssertionError(job)
+
+    async def keep_log(self, job: Any, most_bytes: int) -> None:
+        """Nothing has run here."""
+        raise AssertionError(job, most_bytes)
 
     async def recheck(self, *, clear: bool = False, relearn: bool = False) -> None:
         """Only flags arrive."""

@@ -306,6 +306,66 @@ def test_both_files_are_read_and_shown(collector: Any, queue: spool.Spool, tmp_p
     assert (err["stream"], err["tail"][-1]) == ("stderr", "ValueError: bad shape")
 
 
+def test_a_log_is_kept_beside_itself(collector: Any, queue: spool.Spool, tmp_path: Path) -> None:
+    """Before a restart truncates it: a copy named after the start, whose place the job's row tells, and no second one."""
+    (tmp_path / "out").write_text(TRACE)
+    ended = job(stdout=str(tmp_path / "out"), restart_count=1)
+
+    async def twice() -> None:
+        await collector.keep_log(ended, 1 << 20)
+        (tmp_path / "out").write_text("the next start")
+        await collector.keep_log(ended, 1 << 20)
+
+    asyncio.run(twice())
+    copy = tmp_path / "out.start2"
+    assert copy.read_text() == TRACE
+    assert {log["copy"] for log in shown(queue)} == {str(copy)}
+    assert sorted(p.name for p in tmp_path.glob("out*")) == ["out", "out.start2"]
+
+
+def test_of_a_long_log_the_end_is_kept(tmp_path: Path) -> None:
+    """Never more than is asked for, and with the log's own mode."""
+    (tmp_path / "out").write_bytes(b"a" * 5000 + b"the end")
+    (tmp_path / "out").chmod(0o640)
+    answer = child(
+        {"op": "keep", "path": str(tmp_path / "out"), "start": 1, "most": 1000, "uid": ME, "gid": os.getgid()}
+    )
+    copy = Path(answer["copy"])
+    assert copy.read_bytes() == b"a" * 993 + b"the end"
+    assert copy.stat().st_mode & 0o777 == 0o640
+
+
+@AS_ROOT
+def test_a_copy_is_made_with_the_owners_rights(tmp_path: Path) -> None:
+    """A directory that the owner may not write to gets no file of ours; nor is a link followed to what root could read."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "out").write_text(TRACE)
+    os.chown(tmp_path / "out", 65534, 65534)
+    asked = {
+        "op": "keep",
+        "path": str(tmp_path / "out"),
+        "start": 1,
+        "most": 1000,
+        "uid": 65534,
+        "gid": 65534,
+    }
+    assert child(asked)["refused"] in {"it could not be copied: EACCES", "EACCES"}
+    (tmp_path / "link").symlink_to("/etc/shadow")
+    assert child({**asked, "path": str(tmp_path / "link")})["refused"] in {"ELOOP", "EACCES"}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "out"]
+
+
+def test_another_node_keeps_the_log_of_the_one_that_broke(
+    collector: Any, queue: spool.Spool, tmp_path: Path
+) -> None:
+    """Asked for, it reads what the first node wrote, by the name that node gave it."""
+    (tmp_path / "out-n0").write_text(TRACE)
+    ended = job(stdout=str(tmp_path / "out-%N"), nodelist="n[0-1]")
+    asyncio.run(collector.keep_log(ended, 1 << 20))
+    assert (tmp_path / "out-n0.start1").read_text() == TRACE
+    assert [log["path"] for log in shown(queue)] == [str(tmp_path / "out-n0")]
+
+
 def test_every_file_of_its_steps_is_read_once(collector: Any, queue: spool.Spool, tmp_path: Path) -> None:
     """What /proc showed beside the batch script's own file; one under two names is one."""
     (tmp_path / "out").write_text("batch\n")

@@ -41,6 +41,22 @@ class Recorder:
     ) -> nodes.Outcome:
         return self._note("requeue", job_id, expect_start_at, expect_restart, list(expect_nodes))
 
+    def requeue_held(
+        self, job_id: int, expect_start_at: datetime, expect_restart: int, *, running: bool = False
+    ) -> nodes.Outcome:
+        return self._note("requeue_held", job_id, expect_start_at, expect_restart, running)
+
+    def exclude(
+        self, job_id: int, expect_restart: int, add: Iterable[str], remove: Iterable[str]
+    ) -> nodes.Outcome:
+        return self._note("exclude", job_id, expect_restart, list(add), list(remove))
+
+    def depend(self, job_id: int, on: int) -> nodes.Outcome:
+        return self._note("depend", job_id, on)
+
+    def release(self, job_id: int, expect_restart: int) -> nodes.Outcome:
+        return self._note("release", job_id, expect_restart)
+
 
 @pytest.fixture
 def helper(tmp_path: Path) -> Iterator[tuple[Recorder, nodes.Actions, Path]]:
@@ -57,7 +73,7 @@ def helper(tmp_path: Path) -> Iterator[tuple[Recorder, nodes.Actions, Path]]:
     listener.close()
 
 
-def test_the_four_verbs_arrive_as_they_were_asked(helper: tuple[Recorder, nodes.Actions, Path]) -> None:
+def test_the_eight_verbs_arrive_as_they_were_asked(helper: tuple[Recorder, nodes.Actions, Path]) -> None:
     """Every argument crosses the socket unchanged, and the outcome comes back whole."""
     recorder, through, _ = helper
     outcomes = [
@@ -65,6 +81,11 @@ def test_the_four_verbs_arrive_as_they_were_asked(helper: tuple[Recorder, nodes.
         through.adopt("n1", "probing: b"),
         through.resume_own("n1"),
         through.requeue(7, START, 2, {"n2", "n1"}),
+        through.requeue_held(7, START, 2),
+        through.requeue_held(7, START, 2, running=True),
+        through.exclude(7, 3, {"n2", "n1"}, {"n3"}),
+        through.depend(8, 7),
+        through.release(7, 3),
     ]
     assert set(outcomes) == {nodes.Outcome(state="skipped", why="said so", alarm=True)}
     assert recorder.asked == [
@@ -72,6 +93,11 @@ def test_the_four_verbs_arrive_as_they_were_asked(helper: tuple[Recorder, nodes.
         ("adopt", "n1", "probing: b"),
         ("resume", "n1"),
         ("requeue", 7, START, 2, ["n1", "n2"]),
+        ("requeue_held", 7, START, 2, False),
+        ("requeue_held", 7, START, 2, True),
+        ("exclude", 7, 3, ["n1", "n2"], ["n3"]),
+        ("depend", 8, 7),
+        ("release", 7, 3),
     ]
 
 
@@ -86,6 +112,10 @@ def test_the_four_verbs_arrive_as_they_were_asked(helper: tuple[Recorder, nodes.
         b'{"verb":"drain","node":"n1"}\n',
         b'{"verb":"drain","node":["n1"],"reason":"probing: x"}\n',
         b'{"verb":"requeue","job_id":"x","start_at":"now","restart":0,"nodes":[]}\n',
+        b'{"verb":"release","job_id":7}\n',
+        b'{"verb":"exclude","job_id":7,"restart":1,"add":"n1","remove":[]}\n',
+        b'{"verb":"depend","job_id":7,"on":"a job"}\n',
+        b'{"verb":"requeue_held","job_id":7,"start_at":7,"restart":0}\n',
         b'{"verb":"resume","node":"n1"' + b" " * 70000,
         b"[" * 60000 + b"\n",
     ],

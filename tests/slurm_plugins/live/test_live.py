@@ -24,7 +24,7 @@ def at(seconds: int) -> datetime:
 
 JOB_TEXT = (
     "JobId=7 ArrayJobId=5 ArrayTaskId=0 JobName=we ird UserId=alice(1000) GroupId=lab(1) MCS_label=N/A Priority=1 Nice=0 "
-    "Account=lab QOS=normal JobState=RUNNING Reason=None Dependency=(null) Requeue=1 Restarts=2 BatchFlag=1 Reboot=0 "
+    "Account=lab QOS=normal JobState=RUNNING Reason=None Dependency=afterok:12(failed) Requeue=1 Restarts=2 BatchFlag=1 Reboot=0 "
     "ExitCode=0:0 RunTime=00:00:04 TimeLimit=1-00:00:00 TimeMin=N/A SubmitTime=100 EligibleTime=101 AccrueTime=101 "
     "StartTime=110 EndTime=86510 Deadline=N/A SuspendTime=None SecsPreSuspend=0 LastSchedEval=110 Partition=gpu "
     "AllocNode:Sid=l:1 ReqNodeList=(null) ExcNodeList=n[8-9] NodeList=n[1-2] BatchHost=n1 NumNodes=2 NumCPUs=2 NumTasks=2 "
@@ -57,6 +57,10 @@ JOB = live_records.LiveJob(
     excluded_nodes=("n8", "n9"),
     work_dir="/home/a b",
     stdout_path="/home/a b/out",
+    priority=1,
+    dependency="afterok:12(failed)",
+    command="/a b/run.sh x=1",
+    end_at=at(86510),
 )
 
 
@@ -90,6 +94,11 @@ JOB_PLAIN: dict[str, Any] = {
     "current_working_directory": "/home/a b",
     "standard_output": "/home/a b/out",
     "het_job_id": 0,
+    "priority": 1,
+    "dependency": "afterok:12(failed)",
+    "state_description": None,
+    "command": "/a b/run.sh x=1",
+    "end_time": 86510,
 }
 _SET = (
     "array_job_id",
@@ -99,6 +108,8 @@ _SET = (
     "start_time",
     "time_limit",
     "het_job_id",
+    "priority",
+    "end_time",
 )
 JOB_SET = {
     **{key: some(value) if key in _SET else value for key, value in JOB_PLAIN.items()},
@@ -149,6 +160,10 @@ class PyslurmTwin:
             "excluded_nodes": "n[8-9]",
             "working_directory": "/home/a b",
             "standard_output": "/home/a b/out",
+            "priority": 1,
+            "dependencies": {"after": [], "afterok": ["12(failed)"], "singleton": False, "satisfy": "all"},
+            "command": "/a b/run.sh x=1",
+            "end_time": 86510,
         },
         {n: {"cpu_ids": "0", "gres": {"gpu:h100": {"count": "2", "indexes": "0,3"}}} for n in ("n1", "n2")},
     )
