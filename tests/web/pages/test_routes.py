@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
-import fakes
-import pytest
-import web_world
-from web_world import ACTOR, OPERATOR, OWNER, STRANGER, World
-
-from probing_cluster.core import records
+from web_world import OPERATOR, OWNER, STRANGER, World
 
 PAGES = ("/", "/jobs", "/jobs/7", "/search?q=7", "/search?q=nothing-there", "/sql")
 OPERATORS = ("/nodes", "/nodes/n1", "/fleet", "/lemons")
