@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from probing_cluster.control_plane.door import web_keys
 from probing_cluster.core import errors
-from probing_cluster.web import problems
+from probing_cluster.web import forms, problems
 from probing_cluster.web import site as web_site
 from probing_cluster.web.access import cross_site, sessions, viewers
 from probing_cluster.web.live import broadcast, now
@@ -61,7 +61,7 @@ def _shown(view: Callable[[Request], Response], *, operators: bool) -> Handler:
 
 def _form(view: Callable[[Request, Any], Response]) -> Handler:
     async def shown(request: Request) -> Response:
-        form = await request.form() if request.method == "POST" else None
+        form = await forms.read(request) if request.method == "POST" else None
 
         def made() -> Response:
             try:
@@ -100,7 +100,7 @@ async def login(request: Request) -> Response:
     if request.method != "POST":
         target = cross_site.own_path(request.query_params.get("next", "/"))
         return await run_in_threadpool(_door, request, target, "", 200)
-    form = await request.form()
+    form = await forms.read(request)
     target = cross_site.own_path(str(form.get("next", "/")))
     return await run_in_threadpool(_redeemed, request, str(form.get("key", "")), target)
 
