@@ -26,6 +26,7 @@ QUIET = [
     "--disable-dev-shm-usage",
     "--gaia-url=http://127.0.0.1:1/",
     "--component-updater=url-source=http://127.0.0.1:1/",
+    "--autofill-server-url=http://127.0.0.1:1/",
 ]
 PAGES = ("/", "/jobs", "/jobs/7", "/nodes", "/nodes/n1", "/fleet", "/lemons", "/search?q=zz", "/sql")
 pytestmark = [
