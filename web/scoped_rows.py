@@ -53,7 +53,7 @@ class Reader:
                     heads = [column.name for column in cursor.description or ()]
             except psycopg.errors.QueryCanceled as exc:
                 raise _too_long(deadline_s) from exc
-            except psycopg.errors.ReadOnlySqlTransaction as exc:
+            except (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.ActiveSqlTransaction) as exc:
                 raise errors.NotPermitted(f"only questions are answered: {engines.first_line(exc)}") from exc
             except psycopg.errors.InsufficientPrivilege as exc:
                 raise errors.NotPermitted(f"the database says: {engines.first_line(exc)}") from exc

@@ -1,14 +1,103 @@
-"""Login by an OpenID Connect provider; authlib does the protocol."""
+"""Login by an OpenID Connect provider; authlib does the protocol, with state, nonce and PKCE."""
 
 from __future__ import annotations
 
+import logging
+import secrets
+import time
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from authlib.common import errors as authlib_errors
+from authlib.integrations import starlette_client
+from joserfc import errors as jose_errors
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
+from probing_cluster.core import errors, secret_file
+from probing_cluster.web import problems
 from probing_cluster.web import site as web_site
+from probing_cluster.web.access import cross_site, sessions
+
+LOG = logging.getLogger("probing.web")
+COOKIE = "__Host-probing-oidc"
+PENDING_S = 600.0
+MOST_PENDING = 1000
 
 
-def routes(site: web_site.Site) -> list[Route]:
+class Login:
+    """The two addresses of one provider."""
+
+    def __init__(self, site: web_site.Site, **client: Any) -> None:
+        web = site.service.config.web
+        self._site = site
+        self._pending: OrderedDict[str, tuple[float, dict[str, Any]]] = OrderedDict()
+        registry = starlette_client.OAuth()
+        registry.register(
+            "provider",
+            client_id=web.oidc_client_id,
+            client_secret=secret_file.read(Path(web.oidc_secret_file)) if web.oidc_secret_file else None,
+            server_metadata_url=f"{web.oidc_issuer.rstrip('/')}/.well-known/openid-configuration",
+            client_kwargs={"scope": "openid profile", "code_challenge_method": "S256"} | client,
+        )
+        self._provider = registry.provider
+
+    async def begin(self, request: Request) -> Response:
+        """To the provider, remembering where the visitor wanted to go."""
+        target = cross_site.own_path(request.query_params.get("next", "/"))
+        session: dict[str, Any] = {"next": target}
+        request.scope["session"] = session
+        try:
+            made: Response = await self._provider.authorize_redirect(request, f"{self._site.base}/oidc/back")
+        except (httpx2.HTTPError, authlib_errors.AuthlibBaseError, ValueError, KeyError) as exc:
+            return _refused("the provider does not answer", exc)
+        key = secrets.token_urlsafe(24)
+        self._pending[key] = (time.monotonic() + PENDING_S, session)
+        while len(self._pending) > MOST_PENDING:
+            self._pending.popitem(last=False)
+        made.set_cookie(
+            COOKIE, key, max_age=int(PENDING_S), path="/", secure=True, httponly=True, samesite="lax"
+        )
+        return made
+
+    async def back(self, request: Request) -> Response:
+        """From the provider: the user it names, if its word holds."""
+        until_s, session = self._pending.pop(request.cookies.get(COOKIE, ""), (0.0, {}))
+        if time.monotonic() > until_s:
+            return problems.response(403, "this login was not begun here", "begin again at /login")
+        request.scope["session"] = session
+        try:
+            token = await self._provider.authorize_access_token(request)
+            user = str(token["userinfo"][self._site.service.config.web.oidc_claim])
+        except (
+            httpx2.HTTPError,
+            authlib_errors.AuthlibBaseError,
+            jose_errors.JoseError,
+            ValueError,
+            KeyError,
+            TypeError,
+        ) as exc:
+            return _refused("the provider's word does not hold", exc)
+        try:
+            key = await run_in_threadpool(request.state.viewers.log_in, user)
+        except errors.ProbingError as exc:
+            return problems.of(exc)
+        LOG.info("logged in", extra={"fields": {"user": user, "by": "oidc"}})
+        return sessions.let_in(request, key, session["next"])
+
+
+def _refused(title: str, exc: Exception) -> Response:
+    LOG.warning("a login by OpenID Connect failed", extra={"fields": {"why": repr(exc)[:300]}})
+    return problems.response(403, title, "begin again at /login; the server's log says more")
+
+
+def routes(site: web_site.Site, **client: Any) -> list[Route]:
     """Its two addresses; none without a provider."""
     if not site.service.config.web.oidc_issuer:
         return []
-    return []
+    login = Login(site, **client)
+    return [Route("/oidc/login", login.begin), Route("/oidc/back", login.back)]

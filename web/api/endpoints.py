@@ -140,8 +140,8 @@ def _begin(engine: sa.Engine, user: str, key: str, what: str) -> tuple[int, Any]
     row = {"user_name": user, "idempotency_key": key, "request_hash": what}
     with engines.translated(), engine.begin() as connection:
         connection.execute(sa.delete(r).where(r.c.made_at < sa.func.now() - sa.text(_KEPT)))
-        added = connection.execute(pg.insert(r).values(row).on_conflict_do_nothing()).rowcount
-        if added:
+        query = pg.insert(r).values(row).on_conflict_do_nothing().returning(r.c.user_name)
+        if connection.execute(query).first() is not None:
             return None
         found = connection.execute(
             sa.select(r).where(r.c.user_name == user, r.c.idempotency_key == key)

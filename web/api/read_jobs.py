@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -52,7 +53,7 @@ def jobs(ask: operation.Ask) -> documents.Page[documents.Job]:
     )
 
 
-_CURSOR = (operation.datetime, int, operation.datetime)
+_CURSOR = (datetime, int, datetime)
 
 
 def _job(row: dict[str, Any]) -> documents.Job:

@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from probing_cluster.control_plane.door import web_keys
 from probing_cluster.core import errors
 from probing_cluster.web import site as web_site
-from probing_cluster.web.live import now
+from probing_cluster.web.live import now as picture
 
 LOG = logging.getLogger("probing.web")
 LOOK_S = 1.0
@@ -29,7 +29,7 @@ MOST_OF_ONE = 16
 """Streams of one user: a browser shares one among its tabs."""
 MOST = 1000
 
-Render = Callable[[web_site.Site, now.Now, web_keys.Viewer], bytes]
+Render = Callable[[web_site.Site, picture.Now, web_keys.Viewer], bytes]
 Audience = tuple[bool, str, frozenset[str]]
 
 
@@ -53,12 +53,12 @@ class Broadcast:
         self._site = site
         self._subscribers: set[_Subscriber] = set()
         self._task: asyncio.Task[None] | None = None
-        self._whole: now.Now | None = None
+        self._whole: picture.Now | None = None
         self._whole_s = float("-inf")
         self._marks: object = None
         self._lock = threading.Lock()
 
-    def now(self) -> now.Now:
+    def now(self) -> picture.Now:
         """The whole picture, at most LOOK_S old; raises DatabaseUnavailable."""
         with self._lock:
             now_s = time.monotonic()
@@ -66,7 +66,7 @@ class Broadcast:
                 return self._whole
             marks = self._site.all_rows("marks")
             if self._whole is None or marks != self._marks or now_s - self._whole_s >= WHOLE_S:
-                self._whole = now.gather(self._site)
+                self._whole = picture.gather(self._site)
                 self._marks, self._whole_s = marks, now_s
             else:
                 self._whole = msgspec.structs.replace(self._whole, at=self._site.service.clock.now())
@@ -120,9 +120,9 @@ class Broadcast:
             subscriber.sent = b""
             subscriber.give(message)
 
-    def _share(self, whole: now.Now, *, beat: bool) -> None:
+    def _share(self, whole: picture.Now, *, beat: bool) -> None:
         """Give each audience its part if that has changed, else only a sign of life now and then."""
-        parts: dict[Audience, tuple[now.Now, bytes]] = {}
+        parts: dict[Audience, tuple[picture.Now, bytes]] = {}
         made: dict[tuple[Audience, Render], bytes] = {}
         alive = _event(
             "beat", msgspec.json.encode({"at": whole.at, "fresh": whole.fresh, "why": whole.why_stale})
@@ -131,7 +131,7 @@ class Broadcast:
             viewer = subscriber.viewer
             audience = (viewer.operator, "" if viewer.operator else viewer.user, viewer.accounts)
             if audience not in parts:
-                part = now.of(viewer, whole)
+                part = picture.of(viewer, whole)
                 parts[audience] = (part, part.content())
             part, content = parts[audience]
             if content == subscriber.sent:

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from probing_cluster.control_plane.door import web_keys
 from probing_cluster.core import errors
-from probing_cluster.web import problems
+from probing_cluster.web import forms, problems
 from probing_cluster.web import site as web_site
-from probing_cluster.web.access import cross_site, viewers
+from probing_cluster.web.access import cross_site, sessions, viewers
 from probing_cluster.web.live import broadcast, now
 from probing_cluster.web.pages import render, views
 
@@ -61,7 +61,7 @@ def _shown(view: Callable[[Request], Response], *, operators: bool) -> Handler:
 
 def _form(view: Callable[[Request, Any], Response]) -> Handler:
     async def shown(request: Request) -> Response:
-        form = await request.form() if request.method == "POST" else None
+        form = await forms.read(request) if request.method == "POST" else None
 
         def made() -> Response:
             try:
@@ -100,7 +100,7 @@ async def login(request: Request) -> Response:
     if request.method != "POST":
         target = cross_site.own_path(request.query_params.get("next", "/"))
         return await run_in_threadpool(_door, request, target, "", 200)
-    form = await request.form()
+    form = await forms.read(request)
     target = cross_site.own_path(str(form.get("next", "/")))
     return await run_in_threadpool(_redeemed, request, str(form.get("key", "")), target)
 
@@ -123,27 +123,14 @@ def _redeemed(request: Request, key: str, target: str) -> Response:
     except errors.ProbingError as exc:
         return problem(request, exc)
     LOG.info("logged in", extra={"fields": {"user": viewer.user}})
-    return let_in(request, key, target)
-
-
-def let_in(request: Request, key: str, target: str) -> Response:
-    """On to the page wanted, with the session's cookie."""
-    site = request.state.site
-    made = RedirectResponse(site.prefix + target, 303)
-    lasts_s = int(site.service.config.web.session_s)
-    made.set_cookie(
-        viewers.COOKIE, key, max_age=lasts_s, path="/", secure=True, httponly=True, samesite="lax"
-    )
-    return made
+    return sessions.let_in(request, key, target)
 
 
 async def logout(request: Request) -> Response:
     """The session's end, at the server and in the browser."""
     site, viewer = request.state.site, request.state.viewer
     await run_in_threadpool(site.keys.end, viewer.proof)
-    made = RedirectResponse(f"{site.prefix}/login", 303)
-    made.delete_cookie(viewers.COOKIE, path="/", secure=True, httponly=True, samesite="lax")
-    return made
+    return sessions.let_out(request)
 
 
 async def live(request: Request) -> Response:

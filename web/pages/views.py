@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
-from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -19,7 +18,7 @@ from probing_cluster.core import errors
 from probing_cluster.lemon import nightly
 from probing_cluster.reports import fleet_page, job_ref, model, page
 from probing_cluster.reports.lemon import lemon_view
-from probing_cluster.web import documents
+from probing_cluster.web import documents, forms
 from probing_cluster.web import site as web_site
 from probing_cluster.web.api import console, endpoints, operation, read_fleet, read_jobs, read_nodes, register
 from probing_cluster.web.live import broadcast, now
@@ -167,7 +166,7 @@ def search(request: Request) -> Response:
     return render.html(request, "search.html.j2", word=word, found=found, title="Search")
 
 
-def sql(request: Request, form: FormData | None) -> Response:
+def sql(request: Request, form: forms.Form | None) -> Response:
     """The console: one question, and its rows as table, chart, CSV or Parquet."""
     text = str(form.get("sql", "")) if form else ""
     if form is None or not text.strip():
@@ -191,7 +190,7 @@ def sql(request: Request, form: FormData | None) -> Response:
     )  # fmt: skip
 
 
-def act(request: Request, form: FormData) -> Response:
+def act(request: Request, form: forms.Form) -> Response:
     """A form's action: the API's own, done once, and back to the page with what became of it."""
     op = ACTS.get(request.path_params["act"])
     if op is None or op.body is None:
