@@ -103,6 +103,10 @@ CREATE POLICY asking ON probing.node_request FOR INSERT TO probing_operator
     WITH CHECK (verb IN ('collect', 'recheck') AND isfinite(expires_at) AND expires_at <= now() + interval '1 day'
                 AND jsonb_typeof(detail) = 'object' AND pg_column_size(detail) <= 8192);
 
+-- What a test found that they ran by hand. Taking a repair over, giving it back or ending it is a note.
+DROP POLICY IF EXISTS own_tests ON probing.diagnostic_result;
+CREATE POLICY own_tests ON probing.diagnostic_result FOR INSERT TO probing_operator WITH CHECK (incident_id IS NULL);
+
 GRANT USAGE ON SCHEMA probing TO probing_agent, probing_service, probing_operator, probing_reader;
 GRANT USAGE ON SCHEMA ops TO probing_service, probing_operator, probing_reader;
 
@@ -111,6 +115,7 @@ GRANT USAGE ON ALL SEQUENCES IN SCHEMA probing TO probing_service;
 REVOKE INSERT, UPDATE, DELETE ON probing.alembic_version, probing.agent_role, probing.reader_scope FROM probing_service;
 GRANT SELECT ON ALL TABLES IN SCHEMA probing, ops TO probing_operator;
 GRANT INSERT ON probing.operator_note, probing.verdict, probing.drain, probing.node_request TO probing_operator;
+GRANT INSERT ON probing.diagnostic_result TO probing_operator;
 GRANT UPDATE (superseded_at) ON probing.verdict TO probing_operator;
 GRANT UPDATE (judged_at) ON probing.job_attempt TO probing_operator;
 GRANT UPDATE (state, why_state, ended_at) ON probing.drain TO probing_operator;

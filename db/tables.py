@@ -37,6 +37,8 @@ RECORDS: tuple[type[Any], ...] = (
     records.AgentHeartbeat,
     records.JobAllocation,
     records.JobExclusion,
+    records.DiagnosticResult,
+    records.RepairIncident,
 )
 
 _UTC = sa.DateTime(timezone=True)
@@ -257,6 +259,24 @@ job_allocation = _of_record(
 )
 job_exclusion = _of_record(
     records.JobExclusion, ("job_id", "node", "cluster"), sa.Index("job_exclusion_at", "at")
+)
+diagnostic_result = _of_record(
+    records.DiagnosticResult,
+    ("node", "test", "at", "result_id"),
+    sa.Index("diagnostic_result_round", "round_id"),
+    sa.Index("diagnostic_result_at", "at"),
+)
+repair_incident = _of_record(
+    records.RepairIncident,
+    ("incident_id",),
+    sa.Index(
+        "repair_incident_open",
+        "cluster",
+        "node",
+        unique=True,
+        postgresql_where=sa.text("closed_at IS NULL"),
+    ),
+    sa.Index("repair_incident_node", "node", "opened_at"),
 )
 node_request = sa.Table(
     "node_request",
