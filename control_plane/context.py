@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from probing_cluster.control_plane import journal
 from probing_cluster.control_plane.gangs import gang_pace
 from probing_cluster.control_plane.policy import actions, resume_policy
+from probing_cluster.control_plane.repair import engine
 from probing_cluster.core import clock, settings
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins import commands
@@ -35,6 +36,10 @@ class Context:
     """Per running job what its steps take."""
     looked: dict[int, float] = field(default_factory=dict)
     """Per job when its nodes were last asked for stacks on somebody's request, by the monotonic clock."""
+    world: engine.World | None = None
+    """What the repair workflow touches, and the rounds of tests that run in this service."""
+    orphans_sought: bool = False
+    """Whether reservations of ours without a repair were looked for since the service began."""
     apart: bool = False
     """Whether passes that take much memory run in a process of their own."""
     stopping: threading.Event = field(default_factory=threading.Event)

@@ -259,6 +259,7 @@ class RepairSettings:
         "a drained node is tested before it returns; false = it returns after policy.resume_green_s without a fault, untested",
         default=True,
     )
+    quiet_s: float = doc("how long its agent must show no fault before a node is tested, seconds", default=30.0)
     steps_file: str = doc("TOML file of repair steps per cause; empty = the table in docs/repair.md", default="")
     reset_command: str = doc("run on the node to reset its GPUs; empty = the step is left out", default="")
     reload_command: str = doc("run on the node to reload the GPU driver; empty = the step is left out", default="")

@@ -42,7 +42,7 @@ def hold(measured: float, own: Sequence[float], model: Sequence[float], *, lower
     return next((one for one in found if one.slow), found[0])
 
 
-def _against(measured: float, values: Sequence[float], word: str, lower_is_better: bool) -> Held:  # noqa: FBT001
+def _against(measured: float, values: Sequence[float], word: str, lower_is_better: bool) -> Held:
     middle = median(values)
     margin = max(MADS * median(abs(v - middle) for v in values), FLOOR * middle)
     threshold = middle + margin if lower_is_better else middle - margin

@@ -61,6 +61,7 @@ class Case:
         self.every_link = every_link
         self.results: dict[Pair, bool] = {}
         self.seconds: dict[Pair, list[float]] = {}
+        self._void: set[Pair] = set()
 
     def add(self, results: Iterable[PairResult]) -> None:
         """Takes in results of this very round; raises MalformedInput for another's."""
@@ -75,6 +76,10 @@ class Case:
             if result.passed and result.seconds is not None:
                 self.seconds.setdefault(pair, []).append(result.seconds)
 
+    def void(self, pair: Pair) -> None:
+        """A pair that gave no answer: it says nothing, and is not asked again."""
+        self._void.add(key(*pair))
+
     @property
     def proven(self) -> set[str]:
         """Nodes that passed with somebody."""
@@ -86,13 +91,18 @@ class Case:
 
     def next_pairs(self) -> tuple[Pair, ...]:
         """The pairs to test now, side by side; empty when nothing that could be tested would tell more."""
-        if not self.results and len(self.nodes) > 1:
+        if not self.results and not self._void and len(self.nodes) > 1:
             return tuple((self.nodes[i], self.nodes[i + 1]) for i in range(0, len(self.nodes) - 1, 2))
         chosen = list(self._for_the_open())
         taken = {node for pair in chosen for node in pair}
         if self.every_link:
             chosen += _matching(
-                [p for p in combinations(self.nodes, 2) if key(*p) not in self.results], taken
+                [
+                    p
+                    for p in combinations(self.nodes, 2)
+                    if key(*p) not in self.results and key(*p) not in self._void
+                ],
+                taken,
             )
         return tuple(chosen)
 
@@ -109,6 +119,7 @@ class Case:
             met = set(self.fails_of(node))
             if len(met & proven) >= ENOUGH:
                 continue
+            met |= {partner(pair, node) for pair in self._void if node in pair}
             partners = [p for p in (*self.nodes, *self.references) if p in proven and p not in met]
             if not partners:
                 # Nobody is proven that it could be held against: any pair that passes proves two at once.

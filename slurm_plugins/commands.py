@@ -43,10 +43,14 @@ class SlurmCommands:
         return collect(command, self._environment({}), deadline_s, stdin)
 
     def _environment(self, extra: Mapping[str, str]) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-        if self.settings.conf:
-            kept["SLURM_CONF"] = self.settings.conf
-        return {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", **kept, "LC_ALL": "C", "TZ": "UTC", **extra}
+        conf = {"SLURM_CONF": self.settings.conf} if self.settings.conf else {}
+        return plain_environment() | conf | dict(extra)
+
+
+def plain_environment() -> dict[str, str]:
+    """What a program that we start may see of our environment."""
+    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    return {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", **kept, "LC_ALL": "C", "TZ": "UTC"}
 
 
 @dataclass(frozen=True, kw_only=True)

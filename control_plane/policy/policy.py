@@ -100,6 +100,9 @@ def _about(
     if node is None:
         yield held(base, "skipped", "Slurm knows no such node")
         return
+    if name in fleet_view.under_test:
+        yield held(base, "skipped", "it is being tested (probing-ctl repair show)")
+        return
     if node.hands_off:
         yield held(base, "skipped", node.hands_off)
         return
@@ -147,6 +150,7 @@ def _refusals(
         if (
             not faults
             or node is None
+            or name in fleet_view.under_test
             or node.hands_off
             or node.ours
             or _still_permitted(name, fleet_view, policy)

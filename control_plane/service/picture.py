@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from datetime import timedelta
 
 from probing_cluster.control_plane import context
@@ -37,6 +39,7 @@ def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
         heartbeats={b.node: b for b in beats if b.cluster == cluster},
         silent_s=store.heartbeat_ages_s(),
         drains=tuple(store.drains(since=window)),
+        under_test=store.nodes_under_test(cluster),
     )
 
 
@@ -58,8 +61,9 @@ def with_slurm(fleet_view: view.View, service: context.Context) -> view.View:
     since = min(starts) - timedelta(minutes=5) if starts else fleet_view.now
     running = {j.job_id for j in jobs}
     allocations = tuple(a for a in service.store.allocations(since=since) if a.job_id in running)
-    values = {
-        name: getattr(fleet_view, name)
-        for name in ("now", "events", "refusals", "heartbeats", "silent_s", "drains")
-    }
-    return view.View(**values, nodes=nodes, jobs=jobs, allocations=allocations)
+    return dataclasses.replace(fleet_view, nodes=nodes, jobs=jobs, allocations=allocations)
+
+
+def with_nodes(fleet_view: view.View, nodes: Mapping[str, view.Node]) -> view.View:
+    """The same picture with Slurm's nodes as they were read."""
+    return dataclasses.replace(fleet_view, nodes=nodes)
