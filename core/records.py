@@ -462,7 +462,9 @@ class RepairIncident(FromRow):
     why: str = doc("what it waits for, or why it is in that state", default="")
     steps_done: int = doc("repair steps of the cause that were taken", default=0)
     reservation: str = doc("name of its reservation; empty before there is one", default="")
-    reference_nodes: tuple[str, ...] = doc("idle nodes that joined the reservation to test against", default=())
+    reference_nodes: tuple[str, ...] = doc(
+        "idle nodes that joined the reservation to test against", default=()
+    )
     round_id: uuid.UUID | None = doc("the round of tests that counts now", default=None)
     n_rounds: int = doc("rounds begun since the last repair step", default=0)
     held_by: str = doc("who took it over; empty for nobody", default="")
@@ -470,4 +472,6 @@ class RepairIncident(FromRow):
     changed_at: datetime = doc("when its state last changed, UTC")
     acted_at: datetime | None = doc("when the latest repair step began, UTC", default=None)
     closed_at: datetime | None = doc("when it ended, UTC; null while it goes on", default=None)
-    detail: Mapping[str, Any] = doc("failing tests, the bundle's path, what became of steps", default_factory=dict)
+    detail: Mapping[str, Any] = doc(
+        "failing tests, the bundle's path, what became of steps", default_factory=dict
+    )

@@ -23,6 +23,8 @@ GROUPS = (
     "lemon",
     "nodes",
     "ranks",
+    "diagnose",
+    "repair",
     "policy",
     "query",
     "doctor",
