@@ -141,7 +141,8 @@ class Case:
     def outcome(self) -> Isolation:
         """What is proven by now."""
         proven = self.proven
-        bad, still_open = [], []
+        bad: list[str] = []
+        still_open: list[str] = []
         for node in self._involved():
             if node in proven:
                 continue

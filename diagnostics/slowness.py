@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import TypeVar
 
 from probing_cluster.diagnostics import isolation
+
+_Name = TypeVar("_Name")
 
 FLOOR = 0.03
 MADS = 5.0
@@ -43,7 +46,7 @@ def limit(values: Iterable[float]) -> Limit | None:
     return Limit(middle=middle, slow_from=middle + max(MADS * spread, FLOOR * middle))
 
 
-def slow(values: Mapping[str, float]) -> set[str]:
+def slow(values: Mapping[_Name, float]) -> set[_Name]:
     """The names whose figure lies above the limit."""
     found = limit(values.values())
     return set() if found is None else {name for name, value in values.items() if value > found.slow_from}

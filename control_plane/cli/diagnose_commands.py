@@ -1,4 +1,4 @@
-"""`probing-ctl diagnose`: tests of nodes, now, as a job of one's own; a plan first, progress, and whose fault it is."""
+"""`probing-ctl diagnose|swap-search`: tests of nodes, now, as a job of one's own; and which node makes a job slow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Probing Cluster drained are tested by its repair workflow, in a reservation: `pr
 
 
 def register(register: commands.Commands) -> None:
-    """Adds `diagnose`."""
+    """Adds `diagnose` and `swap-search`."""
     made = register.add(
         "diagnose", _diagnose, "test nodes now, and say which node or link is at fault", epilog=_EPILOG
     )
@@ -61,6 +61,33 @@ def register(register: commands.Commands) -> None:
     made.add_argument("--json", action="store_true", help="one JSON object")
     made.add_argument("--html", metavar="FILE", type=Path, help="write a self-contained page as well")
 
+    made = register.add(
+        "swap-search",
+        _swap_search,
+        "which node makes a job slow, by replacing some at a time (every test passes alone)",
+    )
+    made.add_argument("job_id", type=int, metavar="JOBID", help="the job that became slow")
+    made.add_argument(
+        "--spares", type=int, default=1, metavar="N", help="nodes that can be replaced at once (default 1)"
+    )
+    made.add_argument(
+        "--seen",
+        metavar="HOSTLIST=SECONDS",
+        action="append",
+        default=[],
+        help="a further stretch of the training: its nodes and its step time",
+    )
+    made.add_argument(
+        "--good",
+        type=float,
+        metavar="SECONDS",
+        help="step time before it slowed (default: from the run's earlier attempts)",
+    )
+    made.add_argument(
+        "--slow", type=float, metavar="SECONDS", help="step time since (default: the present one)"
+    )
+    made.add_argument("--json", action="store_true", help="one JSON object")
+
 
 def _diagnose(args: argparse.Namespace) -> int:
     from probing_cluster.control_plane.policy import slurm_actions
@@ -93,6 +120,25 @@ def _diagnose(args: argparse.Namespace) -> int:
         else diagnose_text.text(found, names)
     )
     return 1 if diagnose_text.at_fault(found, names) else 0
+
+
+def _swap_search(args: argparse.Namespace) -> int:
+    from probing_cluster.control_plane.repair import swap_search
+    from probing_cluster.db import store as db_store
+
+    config = settings.load(args.config)
+    with db_store.Store.open(config) as store:
+        found = swap_search.search(
+            store,
+            config.cluster.name,
+            args.job_id,
+            spares=args.spares,
+            seen=args.seen,
+            good_s=args.good,
+            slow_s=args.slow,
+        )
+    print(json.dumps(found.plain(), indent=2) if args.json else found.text())
+    return 0
 
 
 def _expanded(texts: Sequence[str]) -> list[str]:

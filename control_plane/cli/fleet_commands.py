@@ -30,6 +30,7 @@ FIGURES = {
     "what-if": "fewer failures, other checkpoints, faster restarts",
     "cooccurrence": "which faults come together",
     "requeue-storms": "jobs that failed again and again, and what they preempted",
+    "node-tests": "nodes by tests: how much slower than their model each is, what failed, what drifts",
 }
 """Every figure, by the name of its function in attribution.fleet."""
 

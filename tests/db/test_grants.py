@@ -80,6 +80,7 @@ MAY_WRITE: dict[str, dict[str, str]] = {
         "drain": "INSERT UPDATE",
         "job_attempt": "UPDATE",
         "node_request": "INSERT",
+        "diagnostic_result": "INSERT",
         "operator_note": "INSERT",
         "verdict": "INSERT UPDATE",
     },
