@@ -78,6 +78,11 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         about="a storm of 100,000 kernel lines, and a grave one in it",
         short=("--lines", "20000"),
     ),
+    Benchmark(
+        module="isolation",
+        about="bad and slow nodes on drawn fleets, ours beside DLRover's node check",
+        short=("--cases", "100", "--fleets", "30"),
+    ),
     Benchmark(module="hooks", about="wall time of Prolog, Epilog and TaskProlog", short=("--runs", "15")),
     Benchmark(
         module="probe_overhead",

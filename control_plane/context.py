@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from probing_cluster.control_plane import journal
 from probing_cluster.control_plane.gangs import gang_pace
 from probing_cluster.control_plane.policy import actions, restart_acts, resume_policy
+from probing_cluster.control_plane.repair import engine
 from probing_cluster.core import clock, settings
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins import commands
@@ -43,6 +44,10 @@ class Context:
     """Per task since when it has not worked."""
     restarts: restart_acts.Memory = field(default_factory=lambda: restart_acts.Memory())
     """Logs that nodes have been asked to keep, and when exclusions were looked at."""
+    world: engine.World | None = None
+    """What the repair workflow touches, and the rounds of tests that run in this service."""
+    orphans_sought: bool = False
+    """Whether reservations of ours without a repair were looked for since the service began."""
     apart: bool = False
     """Whether passes that take much memory run in a process of their own."""
     stopping: threading.Event = field(default_factory=threading.Event)

@@ -355,7 +355,7 @@ class OperatorNote(FromRow):
     at: datetime = doc("when it was said, UTC")
     author: str = doc("who said it")
     subject: str = doc("node:<name>, attempt:<job id>:<submit epoch> or gpu:<uuid>")
-    action: str = doc("confirm, deny, repaired, verdict, ack, ticket, note")
+    action: str = doc("confirm, deny, repaired, verdict, ack, ticket, note, hold, release, done")
     note: str = doc("their words, control characters removed", default="")
     detail: Mapping[str, Any] = doc("what was set, and what it replaced", default_factory=dict)
 
@@ -458,3 +458,60 @@ class JobExclusion(FromRow):
     job_id: int = doc("Slurm job id")
     at: datetime = doc("when we first saw it, UTC")
     user: str = doc("the job's owner", default="")
+
+
+@record
+class DiagnosticResult(FromRow):
+    """What one test found on one node, or between two."""
+
+    result_id: uuid.UUID = doc("identity: hash of the round, the test, the node, the peer and the device")
+    cluster: str = doc("Slurm cluster name")
+    round_id: uuid.UUID = doc("the round of tests; results of two rounds are never judged together")
+    node: str = doc("Slurm node name")
+    peer: str = doc("the other node of a test between two; empty for a test of one", default="")
+    test: str = doc("the test's registered name")
+    outcome: Outcome = doc("ok, warn, fail, error or absent")
+    device: str | None = doc("the part tested, when it is one: gpu3, cpu, /scratch", default=None)
+    measured: float | None = doc("the measured value, in `unit`", default=None)
+    threshold: float | None = doc("the limit it was held against, in `unit`", default=None)
+    baseline: float | None = doc("what this node, else its model, measured before, in `unit`", default=None)
+    unit: str | None = doc("unit of measured, threshold and baseline", default=None)
+    message: str = doc("one sentence: what was found", default="")
+    model: str = doc("model of the part tested; only equal models are compared", default="")
+    version: str = doc("version of the test and of what it ran on", default="")
+    job_id: int | None = doc("the Slurm job it ran in", default=None)
+    incident_id: uuid.UUID | None = doc("the repair it belongs to; null when a person asked", default=None)
+    duration_s: float = doc("wall time it took, seconds", default=0.0)
+    at: datetime = doc("when it ended, UTC")
+    detail: Mapping[str, Any] = doc("further figures of the test", default_factory=dict)
+
+
+@record
+class RepairIncident(FromRow):
+    """One node on its way from a drain of ours through tests and repair steps back into service, or to a ticket."""
+
+    incident_id: uuid.UUID = doc("identity")
+    cluster: str = doc("Slurm cluster name")
+    node: str = doc("Slurm node name")
+    drain_id: uuid.UUID = doc("the drain it began with")
+    reason: str = doc("that drain's reason, as written to Slurm")
+    cause: str = doc("the row of the table of repair steps (docs/repair.md) that applies")
+    state: str = doc(
+        "queued, reserving, opening, testing, judging, closing, acting, returning, ticketing; returned, ticket, lifted or closed at its end"
+    )
+    why: str = doc("what it waits for, or why it is in that state", default="")
+    steps_done: int = doc("repair steps of the cause that were taken", default=0)
+    reservation: str = doc("name of its reservation; empty before there is one", default="")
+    reference_nodes: tuple[str, ...] = doc(
+        "idle nodes that joined the reservation to test against", default=()
+    )
+    round_id: uuid.UUID | None = doc("the round of tests that counts now", default=None)
+    n_rounds: int = doc("rounds begun since the last repair step", default=0)
+    held_by: str = doc("who took it over; empty for nobody", default="")
+    opened_at: datetime = doc("when it was opened, UTC")
+    changed_at: datetime = doc("when its state last changed, UTC")
+    acted_at: datetime | None = doc("when the latest repair step began, UTC", default=None)
+    closed_at: datetime | None = doc("when it ended, UTC; null while it goes on", default=None)
+    detail: Mapping[str, Any] = doc(
+        "failing tests, the bundle's path, what became of steps", default_factory=dict
+    )

@@ -287,6 +287,69 @@ class PolicySettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DiagnosticsSettings:
+    """[diagnostics]: tests of nodes that are out of service."""
+
+    command: str = doc(
+        "the probing-diagnose of the nodes, an absolute path; empty = beside this service's own Python",
+        default="",
+    )
+    torch_python: str = doc(
+        "a Python with torch on the nodes, for tests of GPUs; empty = GPUs are tested by nccl-tests and dcgmi only",
+        default="",
+    )
+    tests: tuple[str, ...] = doc("tests run by default; empty = every one that is registered", default=())
+    test_s: float = doc("longest one test may take, seconds", default=120.0)
+    round_s: float = doc("longest one round of tests of one node may take, seconds", default=1200.0)
+    references: int = doc("idle nodes that join as references where two nodes accuse each other", default=2)
+    base_port: int = doc(
+        "first TCP port of the tests between nodes; each takes one of the next 4,000", default=42000
+    )
+    account: str = doc("Slurm account of the tests' jobs; empty = the user's default", default="")
+    disk_directory: str = doc(
+        "where the disk test writes on a node; empty = the system's temporary directory", default=""
+    )
+    mounts: tuple[str, ...] = doc(
+        "directories the mount test writes to and reads from, on every node", default=()
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairSettings:
+    """[repair]: what is done with a node that we drained (docs/repair.md)."""
+
+    test_before_return: bool = doc(
+        "a drained node is tested before it returns; false = it returns after policy.resume_green_s without a fault, untested",
+        default=True,
+    )
+    quiet_s: float = doc(
+        "how long its agent must show no fault before a node is tested, seconds", default=30.0
+    )
+    steps_file: str = doc(
+        "TOML file of repair steps per cause; empty = the table in docs/repair.md", default=""
+    )
+    reset_command: str = doc("run on the node to reset its GPUs; empty = the step is left out", default="")
+    reload_command: str = doc(
+        "run on the node to reload the GPU driver; empty = the step is left out", default=""
+    )
+    reboot: bool = doc("may reboot nodes by `scontrol reboot` (needs Slurm's RebootProgram)", default=False)
+    reboot_s: float = doc("longest a reboot may take, seconds", default=1800.0)
+    power_command: str = doc(
+        "run by the service with the node's name as its argument, to power-cycle it; empty = the step is left out",
+        default="",
+    )
+    ticket_command: str = doc(
+        "run by the service with the bundle's path as its argument, to open a ticket; empty = none",
+        default="",
+    )
+    ticket_webhook: str = doc("https URL that gets the ticket as JSON; empty = none", default="")
+    bundle_directory: str = doc(
+        "where bundles for tickets are kept", default="/var/lib/probing-cluster/bundles"
+    )
+    most_rounds: int = doc("rounds of tests that gave no answer, before a person is asked", default=3)
+
+
+@dataclass(frozen=True, kw_only=True)
 class AttributionSettings:
     """[attribution]: the evidence window and the engine."""
 
@@ -411,6 +474,8 @@ class Settings:
     web: WebSettings = field(default_factory=WebSettings)
     slurm: SlurmSettings = field(default_factory=SlurmSettings)
     policy: PolicySettings = field(default_factory=PolicySettings)
+    diagnostics: DiagnosticsSettings = field(default_factory=DiagnosticsSettings)
+    repair: RepairSettings = field(default_factory=RepairSettings)
     attribution: AttributionSettings = field(default_factory=AttributionSettings)
     lemon: LemonSettings = field(default_factory=LemonSettings)
     mail: MailSettings = field(default_factory=MailSettings)

@@ -37,6 +37,7 @@ SOURCES: tuple[Source, ...] = (
     Source(name="service", meaning="system services", polled=True, acts=True),
     Source(name="ipmi", meaning="the BMC's event log", polled=True, acts=True, latches=True),
     Source(name="agent", meaning="the agent, or the service, about the node's agent", polled=True),
+    Source(name="diagnostic", meaning="a test that we ran on nodes out of service (docs/diagnose.md)"),
     Source(name="import", meaning="a kernel log read from a file", kernel_log=True),
     Source(name="joblog", meaning="a job's output", job_side=True),
     Source(name="probe", meaning="the pages that a job's ranks write", job_side=True),
@@ -178,3 +179,6 @@ OWN_PREFIX = "probing: "
 
 LEMON_PREFIX = f"{OWN_PREFIX}lemon"
 """How the reason begins when a node is drained as a lemon: it passes every check, so only a person brings it back."""
+
+RESERVATION_PREFIX = "probing-"
+"""How the name of every reservation that we make begins, and no other: the nodes in it are out of service for a test of ours."""

@@ -123,6 +123,10 @@ CREATE POLICY asking ON probing.node_request FOR INSERT TO probing_operator
     WITH CHECK (verb IN ('collect', 'recheck') AND isfinite(expires_at) AND expires_at <= now() + interval '1 day'
                 AND jsonb_typeof(detail) = 'object' AND pg_column_size(detail) <= 8192);
 
+-- What a test found that they ran by hand. Taking a repair over, giving it back or ending it is a note.
+DROP POLICY IF EXISTS own_tests ON probing.diagnostic_result;
+CREATE POLICY own_tests ON probing.diagnostic_result FOR INSERT TO probing_operator WITH CHECK (incident_id IS NULL);
+
 GRANT USAGE ON SCHEMA probing TO probing_agent, probing_service, probing_operator, probing_reader;
 GRANT USAGE ON SCHEMA ops TO probing_service, probing_operator, probing_reader;
 
@@ -133,6 +137,7 @@ GRANT SELECT ON ALL TABLES IN SCHEMA probing, ops TO probing_operator;
 -- Who is logged in to the web, and what they asked of it, is the web server's business.
 REVOKE SELECT ON probing.web_key, probing.web_request FROM probing_operator;
 GRANT INSERT ON probing.operator_note, probing.verdict, probing.drain, probing.node_request TO probing_operator;
+GRANT INSERT ON probing.diagnostic_result TO probing_operator;
 GRANT UPDATE (superseded_at) ON probing.verdict TO probing_operator;
 GRANT UPDATE (judged_at) ON probing.job_attempt TO probing_operator;
 GRANT UPDATE (state, why_state, ended_at) ON probing.drain TO probing_operator;

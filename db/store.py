@@ -1,7 +1,7 @@
 """The control plane's reads and writes: records in, records out.
 
-`Store` is one object over four parts: attempts (`store_attempts`), why they ended (`store_verdicts`),
-what nodes delivered (`store_events`), decisions and their audit (`store_actions`).
+`Store` is one object over five parts: attempts (`store_attempts`), why they ended (`store_verdicts`),
+what nodes delivered (`store_events`), decisions and their audit (`store_actions`), tests and repairs (`store_repair`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,14 @@ from __future__ import annotations
 from typing import Self
 
 from probing_cluster.core import settings
-from probing_cluster.db import engines, store_actions, store_attempts, store_events, store_verdicts
+from probing_cluster.db import (
+    engines,
+    store_actions,
+    store_attempts,
+    store_events,
+    store_repair,
+    store_verdicts,
+)
 
 
 class Store(
@@ -17,6 +24,7 @@ class Store(
     store_verdicts.VerdictRows,
     store_events.EventRows,
     store_actions.ActionRows,
+    store_repair.RepairRows,
 ):
     """The database as the control plane sees it; a context manager that gives its connections back."""
 

@@ -39,6 +39,8 @@ RECORDS: tuple[type[Any], ...] = (
     records.JobExclusion,
     records.NodePlace,
     records.JobDependency,
+    records.DiagnosticResult,
+    records.RepairIncident,
 )
 
 _UTC = sa.DateTime(timezone=True)
@@ -263,6 +265,24 @@ job_exclusion = _of_record(
 )
 job_dependency = _of_record(
     records.JobDependency, ("on_job_id", "job_id", "cluster"), sa.Index("job_dependency_at", "at")
+)
+diagnostic_result = _of_record(
+    records.DiagnosticResult,
+    ("node", "test", "at", "result_id"),
+    sa.Index("diagnostic_result_round", "round_id"),
+    sa.Index("diagnostic_result_at", "at"),
+)
+repair_incident = _of_record(
+    records.RepairIncident,
+    ("incident_id",),
+    sa.Index(
+        "repair_incident_open",
+        "cluster",
+        "node",
+        unique=True,
+        postgresql_where=sa.text("closed_at IS NULL"),
+    ),
+    sa.Index("repair_incident_node", "node", "opened_at"),
 )
 node_request = sa.Table(
     "node_request",

@@ -232,6 +232,19 @@ def _together(figure: Figure) -> list[str]:
     return [f"Most often together: {top['cause']} with {top['other']}, {_jobs(top['n'], 'time')}."]
 
 
+def _tests(figure: Figure) -> list[str]:
+    if not figure["nodes"]:
+        return ["No node was tested."]
+    said = [f"{len(figure['nodes'])} nodes were tested."]
+    worse = [d for d in figure["drifts"] if d["worse"]]
+    if worse:
+        most = max(worse, key=lambda d: abs(d["change_frac"]))
+        said.append(
+            f"{most['node']} changed most: {most['test']} {abs(most['change_frac']):.1%} worse since {most['at'][:10]}."
+        )
+    return said
+
+
 def _storms(figure: Figure) -> list[str]:
     storms = figure["storms"]
     if not storms:
@@ -263,4 +276,5 @@ _SENTENCES: Mapping[str, Callable[[Figure], list[str]]] = {
     "what-if": _what_if,
     "cooccurrence": _together,
     "requeue-storms": _storms,
+    "node-tests": _tests,
 }

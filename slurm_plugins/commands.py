@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -35,19 +36,54 @@ class SlurmCommands:
         command = [str(Path(directory) / program) if directory else program, *arguments]
         return run(command, self._environment(environment or {}), self.settings.command_deadline_s)
 
+    def collect(self, program: str, *arguments: str, stdin: bytes, deadline_s: float) -> Collected:
+        """What a program printed by its end or by the deadline, whatever its exit code: the rest of the nodes have answered."""
+        directory = self.settings.bin_directory
+        command = [str(Path(directory) / program) if directory else program, *arguments]
+        return collect(command, self._environment({}), deadline_s, stdin)
+
     def _environment(self, extra: Mapping[str, str]) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-        if self.settings.conf:
-            kept["SLURM_CONF"] = self.settings.conf
-        return {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", **kept, "LC_ALL": "C", "TZ": "UTC", **extra}
+        conf = {"SLURM_CONF": self.settings.conf} if self.settings.conf else {}
+        return plain_environment() | conf | dict(extra)
+
+
+def plain_environment() -> dict[str, str]:
+    """What a program that we start may see of our environment."""
+    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    return {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", **kept, "LC_ALL": "C", "TZ": "UTC"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collected:
+    """What one program left behind."""
+
+    stdout: bytes
+    stderr: bytes
+    code: int | None
+    """Exit code; None when the deadline ended it."""
 
 
 def run(command: Sequence[str], environment: Mapping[str, str], deadline_s: float) -> bytes:
     """Standard output of `command`; raises SlurmUnavailable."""
+    done = collect(command, environment, deadline_s)
+    if done.code is None:
+        msg = f"{_shown(command)} did not end within {deadline_s:g} s"
+        raise errors.SlurmUnavailable(msg)
+    if done.code != 0:
+        shown = done.stderr.decode("utf-8", "replace").strip() or done.stdout.decode("utf-8", "replace")
+        msg = f"{_shown(command)} ended with {done.code}: {sanitize.clean(shown, 500)}"
+        raise errors.SlurmUnavailable(msg)
+    return done.stdout
+
+
+def collect(
+    command: Sequence[str], environment: Mapping[str, str], deadline_s: float, stdin: bytes = b""
+) -> Collected:
+    """Run `command` until its end or the deadline, then its whole group is killed; raises SlurmUnavailable where it cannot start."""
     try:
         process = subprocess.Popen(
             list(command),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=dict(environment),
@@ -58,17 +94,19 @@ def run(command: Sequence[str], environment: Mapping[str, str], deadline_s: floa
         raise errors.SlurmUnavailable(msg) from exc
     with process:
         try:
-            out, err = process.communicate(timeout=deadline_s)
+            out, err = process.communicate(stdin or None, timeout=deadline_s)
         except subprocess.TimeoutExpired as exc:
-            msg = f"{_shown(command)} did not end within {deadline_s:g} s"
-            raise errors.SlurmUnavailable(msg) from exc
+            _kill_group(process)
+            out, err = process.communicate()
+            return Collected(stdout=out or exc.stdout or b"", stderr=err or b"", code=None)
         finally:
             _end_group(process)
-    if process.returncode != 0:
-        output = sanitize.clean(err.decode("utf-8", "replace").strip() or out.decode("utf-8", "replace"), 500)
-        msg = f"{_shown(command)} ended with {process.returncode}: {output}"
-        raise errors.SlurmUnavailable(msg)
-    return out
+    return Collected(stdout=out, stderr=err, code=process.returncode)
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

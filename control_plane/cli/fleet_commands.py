@@ -33,6 +33,7 @@ FIGURES = {
     "check-coverage": "failures no check saw, and good jobs beside a failed check",
     "cooccurrence": "which faults come together",
     "requeue-storms": "jobs that failed again and again, and what they preempted",
+    "node-tests": "nodes by tests: how much slower than their model each is, what failed, what drifts",
 }
 """Every figure, by the name of its function in attribution.fleet."""
 

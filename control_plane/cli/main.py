@@ -24,6 +24,8 @@ GROUPS = (
     "nodes",
     "places",
     "ranks",
+    "diagnose",
+    "repair",
     "policy",
     "notices",
     "query",

@@ -85,7 +85,7 @@ def _known_names(
         known = {node.name for node in hands.nodes()}
     except errors.SlurmUnavailable:
         return names  # what cannot be checked is tried: each node says for itself what is wrong
-    _require_known(names, known | {beat.node for beat in store.heartbeats()})
+    require_known(names, known | {beat.node for beat in store.heartbeats()})
     return names
 
 
@@ -100,7 +100,7 @@ def _nodes(args: argparse.Namespace) -> int:
     with store:
         rows = _node_rows(config, store)
     known = {row["node"] for row in rows}
-    _require_known(wanted, known)
+    require_known(wanted, known)
     rows = [r for r in rows if (not wanted or r["node"] in wanted) and (not args.faulty or _faulty(r))]
     if args.json:
         print(json.dumps([_plain(row) for row in rows], indent=2, default=str))
@@ -116,7 +116,7 @@ def _nodes(args: argparse.Namespace) -> int:
     return 0
 
 
-def _require_known(names: Sequence[str], known: Collection[str]) -> None:
+def require_known(names: Sequence[str], known: Collection[str]) -> None:
     """Raises NotFound for names that neither Slurm nor an agent knows: a slip of the keyboard."""
     unknown = [name for name in names if name not in known]
     if unknown:

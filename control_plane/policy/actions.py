@@ -49,16 +49,20 @@ class Hands(Protocol):
         """Node, kind and name of every switch and block a node is under; empty where Slurm has no topology."""
         ...
 
-    def drain(self, name: str, reason: str) -> slurm_nodes.Outcome:
-        """Drain a node that is nobody else's."""
+    def drain(self, name: str, reason: str, reservation: str = "") -> slurm_nodes.Outcome:
+        """Drain a node that is nobody else's; one in a reservation of ours is ours."""
         ...
 
     def adopt(self, name: str, reason: str) -> slurm_nodes.Outcome:
         """Give Slurm's own `Prolog error` drain our reason."""
         ...
 
-    def resume(self, name: str) -> slurm_nodes.Outcome:
-        """Lift a drain of ours."""
+    def resume(self, name: str, reservation: str = "") -> slurm_nodes.Outcome:
+        """Lift a drain of ours, with `reservation` only inside it."""
+        ...
+
+    def reboot(self, name: str) -> slurm_nodes.Outcome:
+        """Reboot a node that is drained by us and stays so."""
         ...
 
     def requeue(self, job: view.Job) -> slurm_nodes.Outcome:

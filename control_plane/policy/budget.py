@@ -66,7 +66,8 @@ def taken_nodes(fleet_view: view.View, policy: settings.PolicySettings) -> set[s
     standing = {
         n.name for n in fleet_view.nodes.values() if n.ours and (n.reason_at is None or n.reason_at > since)
     }
-    return decided | standing
+    # Nodes under test are out, however long ago they were taken; so are the idle ones that joined as references.
+    return decided | standing | set(fleet_view.under_test)
 
 
 def _limit(share: float, size: int, most: int | None = None) -> int:

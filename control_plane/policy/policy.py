@@ -104,6 +104,9 @@ def _about(
     if all(spared) and not node.ours:
         yield held(base, "skipped", spared[0])
         return
+    if name in fleet_view.under_test:
+        yield held(base, "skipped", "it is being tested (probing-ctl repair show)")
+        return
     if node.hands_off:
         yield held(base, "skipped", node.hands_off)
         return
@@ -151,6 +154,7 @@ def _refusals(
         if (
             not faults
             or node is None
+            or name in fleet_view.under_test
             or node.hands_off
             or node.ours
             or _still_permitted(name, fleet_view, policy)

@@ -56,17 +56,21 @@ class SlurmHands:
         """Node, kind and name of every switch and block a node is under, where Slurm has a topology."""
         return topology.places(self._run)
 
-    def drain(self, name: str, reason: str) -> slurm_nodes.Outcome:
-        """Drain a node that is nobody else's."""
-        return self._acts.drain(name, reason)
+    def drain(self, name: str, reason: str, reservation: str = "") -> slurm_nodes.Outcome:
+        """Drain a node that is nobody else's; one in a reservation of ours is ours."""
+        return self._acts.drain(name, reason, reservation)
 
     def adopt(self, name: str, reason: str) -> slurm_nodes.Outcome:
         """Give Slurm's own `Prolog error` drain our reason."""
         return self._acts.adopt(name, reason)
 
-    def resume(self, name: str) -> slurm_nodes.Outcome:
-        """Lift a drain of ours."""
-        return self._acts.resume_own(name)
+    def resume(self, name: str, reservation: str = "") -> slurm_nodes.Outcome:
+        """Lift a drain of ours, with `reservation` only inside it."""
+        return self._acts.resume_own(name, reservation)
+
+    def reboot(self, name: str) -> slurm_nodes.Outcome:
+        """Reboot a node that is drained by us and stays so."""
+        return self._acts.reboot_own(name)
 
     def requeue(self, job: view.Job) -> slurm_nodes.Outcome:
         """Requeue one running job, if it is still this very attempt."""
@@ -109,6 +113,7 @@ def node_of(live_node: live_records.LiveNode) -> view.Node:
         partitions=live_node.partitions,
         boot_at=live_node.boot_at,
         n_gpus=live_node.n_gpus,
+        address=live_node.address or live_node.name,
     )
 
 

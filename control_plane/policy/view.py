@@ -21,6 +21,7 @@ class Node:
     partitions: tuple[str, ...] = records.doc("partitions it is in", default=())
     boot_at: datetime | None = records.doc("when it booted, by Slurm", default=None)
     n_gpus: int | None = records.doc("GPUs configured; null when unknown", default=None)
+    address: str = records.doc("where it is reached, by Slurm", default="")
 
     @property
     def ours(self) -> bool:
@@ -125,6 +126,9 @@ class View:
         default=None,
     )
     shared_nodes: frozenset[str] = records.doc("the nodes in that place", default=frozenset())
+    under_test: frozenset[str] = records.doc(
+        "nodes in reservations of ours: out of service, and the repair workflow's alone", default=frozenset()
+    )
     drains: tuple[records.Drain, ...] = records.doc(
         "our decisions, at least of the budget's window", default=()
     )

@@ -17,7 +17,7 @@ from probing_cluster.db import engines
 if TYPE_CHECKING:
     from probing_cluster.control_plane import context
 
-NAMES = ("actions", "attribution", "export", "lemon", "notices", "owners", "restarts", "resume")
+NAMES = ("actions", "attribution", "export", "lemon", "notices", "owners", "repair", "restarts", "resume")
 """Every turn there is."""
 _KEY = "turn:{}"
 _TAKE = sa.text("SELECT key FROM probing.state WHERE key = :key FOR UPDATE SKIP LOCKED")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from datetime import timedelta
 
 from probing_cluster.attribution.places import layout, scan
@@ -41,6 +42,7 @@ def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
         heartbeats={b.node: b for b in beats if b.cluster == cluster},
         silent_s=store.heartbeat_ages_s(),
         drains=tuple(store.drains(since=window)),
+        under_test=store.nodes_under_test(cluster),
     )
 
 
@@ -85,3 +87,8 @@ def _shared_place(
     if found is not None and found.odds > _SURE:
         found = None
     return found, frozenset() if found is None else where.members[found.kind, found.name]
+
+
+def with_nodes(fleet_view: view.View, nodes: Mapping[str, view.Node]) -> view.View:
+    """The same picture with Slurm's nodes as they were read."""
+    return dataclasses.replace(fleet_view, nodes=nodes)

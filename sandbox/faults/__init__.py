@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from probing_cluster.sandbox.faults import gpu, host, network, registry, services, storage
+from probing_cluster.sandbox.faults import diagnosed, gpu, host, network, registry, services, storage
 
-__all__ = ["gpu", "host", "network", "registry", "services", "storage"]
+__all__ = ["diagnosed", "gpu", "host", "network", "registry", "services", "storage"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from probing_cluster.sandbox import services
+from probing_cluster.sandbox import diagnosed, services
 from probing_cluster.sandbox.faults import registry
 from probing_cluster.sandbox.machine import daemons, hanging_mount, processes
 from probing_cluster.sandbox.nodetree import build, kmsg
@@ -67,3 +67,4 @@ def heal(target: registry.Target) -> None:
     """Everything on the node is as new again; its kernel log keeps what it said."""
     hanging_mount.stop(target.layout, target.node)
     build.heal(target.home, target.node, number=target.number, gpus=target.layout.gpus)
+    diagnosed.cure(target.home, "heal")

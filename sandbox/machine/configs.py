@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -41,6 +42,12 @@ def service_toml(lay: layout.Layout) -> str:
             },
             "attribution": _SHORT_JOBS,
             "mail": {"spool_directory": str(lay.directory / "mail")},
+            "diagnostics": {"command": str(lay.bin / "probing-diagnose"), "test_s": 60.0, "references": 1},
+            "repair": {
+                "quiet_s": 5.0,
+                "bundle_directory": str(lay.directory / "bundles"),
+                "reset_command": str(lay.bin / "reset-gpus"),
+            },
         }
     )
 
@@ -92,6 +99,11 @@ def replay_toml(cluster: str, postgres: Path) -> str:
 def write(lay: layout.Layout, nvml_library: Path) -> None:
     """Writes every file."""
     lay.probing_toml.write_text(service_toml(lay))
+    module = f"{sys.executable} -m probing_cluster.sandbox.diagnosed"
+    for name, option in (("probing-diagnose", ""), ("reset-gpus", "--reset ")):
+        path = lay.bin / name
+        path.write_text(f"#!/bin/sh\nexec {module} {option}{lay.directory}\n")
+        path.chmod(0o755)
     for node in lay.node_names:
         (lay.node(node) / "probing.toml").write_text(agent_toml(lay, node, nvml_library))
 

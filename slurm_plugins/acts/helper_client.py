@@ -30,14 +30,19 @@ class HelperActions:
         # The helper runs up to four commands and a few short waits for one act.
         self._deadline_s = 4 * slurm.command_deadline_s + 5
 
-    def drain(self, node: str, reason: str) -> nodes.Outcome:
-        return self._ask({"verb": "drain", "node": node, "reason": reason})
+    def drain(self, node: str, reason: str, reservation: str = "") -> nodes.Outcome:
+        within = {"reservation": reservation} if reservation else {}
+        return self._ask({"verb": "drain", "node": node, "reason": reason, **within})
 
     def adopt(self, node: str, reason: str) -> nodes.Outcome:
         return self._ask({"verb": "adopt", "node": node, "reason": reason})
 
-    def resume_own(self, node: str) -> nodes.Outcome:
-        return self._ask({"verb": "resume", "node": node})
+    def resume_own(self, node: str, reservation: str = "") -> nodes.Outcome:
+        within = {"reservation": reservation} if reservation else {}
+        return self._ask({"verb": "resume", "node": node, **within})
+
+    def reboot_own(self, node: str) -> nodes.Outcome:
+        return self._ask({"verb": "reboot", "node": node})
 
     def requeue(
         self, job_id: int, expect_start_at: datetime, expect_restart: int, expect_nodes: Iterable[str]

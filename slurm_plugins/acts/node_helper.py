@@ -1,7 +1,7 @@
 """The one small process with the right to touch nodes; the service itself is only an operator.
 
 It runs as SlurmUser or root, listens on a Unix socket, knows the caller by the kernel's word, and accepts one JSON
-object a line of eight verbs: drain, adopt, resume, requeue; requeue_held, exclude, depend, release. Every act is one line of audit.
+object a line of nine verbs: drain, adopt, resume, reboot, requeue; requeue_held, exclude, depend, release. Every act is one line of audit.
 
     python -I -m probing_cluster.slurm_plugins.acts.node_helper --socket PATH --allow-user NAME
 """
@@ -49,9 +49,12 @@ class Helper:
 
     def _do(self, request: Mapping[str, Any]) -> nodes.Outcome:
         verbs: dict[str, Callable[[], nodes.Outcome]] = {
-            "drain": lambda: self._actions.drain(_text(request, "node"), _text(request, "reason")),
+            "drain": lambda: self._actions.drain(
+                _text(request, "node"), _text(request, "reason"), _within(request)
+            ),
             "adopt": lambda: self._actions.adopt(_text(request, "node"), _text(request, "reason")),
-            "resume": lambda: self._actions.resume_own(_text(request, "node")),
+            "resume": lambda: self._actions.resume_own(_text(request, "node"), _within(request)),
+            "reboot": lambda: self._actions.reboot_own(_text(request, "node")),
             "requeue": lambda: self._actions.requeue(
                 int(request["job_id"]),
                 datetime.fromisoformat(_text(request, "start_at")),
@@ -115,6 +118,11 @@ def listen(path: Path, allowed_uid: int) -> socket.socket:
     os.chown(path, allowed_uid, -1)
     listener.listen(16)
     return listener
+
+
+def _within(request: Mapping[str, Any]) -> str:
+    """The reservation of ours in which the act is done; empty for none."""
+    return _text(request, "reservation") if "reservation" in request else ""
 
 
 def _text(request: Mapping[str, Any], key: str) -> str:

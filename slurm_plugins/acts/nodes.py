@@ -1,4 +1,4 @@
-"""What may be done to nodes and jobs: drain, adopt, resume our own, requeue, and what restarts take. Nothing else, and nobody else's.
+"""What may be done to nodes and jobs: drain, adopt, resume or reboot our own, requeue, and what restarts take. Nothing else, and nobody else's.
 
 Slurm has no compare-and-set: each act reads just before, writes, reads back, and asks accounting whether a
 person's note was overwritten in between; such a note is put back and the act reported as failed.
@@ -14,7 +14,7 @@ from typing import Protocol
 
 from probing_cluster.core import errors, sanitize, settings, vocabulary
 from probing_cluster.slurm_plugins import commands
-from probing_cluster.slurm_plugins.acts import node_events, note_guard, outcome, restarts
+from probing_cluster.slurm_plugins.acts import node_events, note_guard, outcome, reservations, restarts
 from probing_cluster.slurm_plugins.live import live, live_records
 
 LOG = logging.getLogger("probing.nodes")
@@ -24,16 +24,23 @@ Outcome = outcome.Outcome
 class Actions(Protocol):
     """The fixed vocabulary, in this process or through the helper."""
 
-    def drain(self, node: str, reason: str) -> Outcome:
-        """State=DRAIN with a reason of ours, unless anyone has already decided about the node."""
+    def drain(self, node: str, reason: str, reservation: str = "") -> Outcome:
+        """State=DRAIN with a reason of ours, unless anyone has already decided about the node.
+
+        The maintenance flags of `reservation`, when it is ours and covers the node, are no other's decision.
+        """
         ...
 
     def adopt(self, node: str, reason: str) -> Outcome:
         """Our reason on a drain that Slurm made because a Prolog failed."""
         ...
 
-    def resume_own(self, node: str) -> Outcome:
-        """Lifts a drain that is ours."""
+    def resume_own(self, node: str, reservation: str = "") -> Outcome:
+        """Lifts a drain that is ours; with `reservation` only while that one, ours, covers the node."""
+        ...
+
+    def reboot_own(self, node: str) -> Outcome:
+        """Asks Slurm to reboot a node that is drained by us, in a way that leaves it drained."""
         ...
 
     def requeue(
@@ -77,14 +84,17 @@ class DirectActions:
         self._notes = note_guard.NoteGuard(self._run, self._look, sleep)
         self._restarts = restarts.RestartActs(self._run, self._look)
 
-    def drain(self, node: str, reason: str) -> Outcome:
-        return self._act("drain", node, lambda: self._drain(node, reason))
+    def drain(self, node: str, reason: str, reservation: str = "") -> Outcome:
+        return self._act("drain", node, lambda: self._drain(node, reason, reservation))
 
     def adopt(self, node: str, reason: str) -> Outcome:
         return self._act("adopt", node, lambda: self._adopt(node, reason))
 
-    def resume_own(self, node: str) -> Outcome:
-        return self._act("resume", node, lambda: self._resume_own(node))
+    def resume_own(self, node: str, reservation: str = "") -> Outcome:
+        return self._act("resume", node, lambda: self._resume_own(node, reservation))
+
+    def reboot_own(self, node: str) -> Outcome:
+        return self._act("reboot", node, lambda: self._reboot_own(node))
 
     def requeue(
         self, job_id: int, expect_start_at: datetime, expect_restart: int, expect_nodes: Iterable[str]
@@ -126,10 +136,11 @@ class DirectActions:
         LOG.log(level, "%s %s: %s %s", verb, sanitize.clean(subject, 80), done.state, done.why)
         return done
 
-    def _drain(self, node: str, reason: str) -> Outcome:
+    def _drain(self, node: str, reason: str, reservation: str) -> Outcome:
         _require_words(node, reason)
+        own = self._own_flags(node, reservation)
         before, since = self._read(node), self._notes.now_s()
-        taken = sorted(before.states & vocabulary.UNTOUCHABLE_STATES)
+        taken = sorted((before.states & vocabulary.UNTOUCHABLE_STATES) - own)
         if taken:
             return outcome.skipped(f"{node} is {'+'.join(taken)} ({before.reason or 'no reason given'})")
         if node_events.is_a_persons(before.reason):
@@ -158,14 +169,17 @@ class DirectActions:
             return outcome.failed(f"{node} was given another's note meanwhile: {after.reason}", alarm=True)
         return self._guarded(node, since, reason)
 
-    def _resume_own(self, node: str) -> Outcome:
+    def _resume_own(self, node: str, reservation: str) -> Outcome:
         _require_name(node)
+        own = self._own_flags(node, reservation)
+        if reservation and not own:
+            return outcome.skipped(f"{node} is not in reservation {sanitize.clean(reservation, 80)}")
         before, since = self._read(node), self._notes.now_s()
         if "DRAIN" not in before.flags:
             return outcome.skipped(f"{node} is not drained")
         if not before.reason.startswith(vocabulary.OWN_PREFIX):
             return outcome.skipped(f"{node} is drained by another: {before.reason or 'no reason given'}")
-        taken = sorted(before.states & (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES))
+        taken = sorted((before.states & (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES)) - own)
         if taken:
             return outcome.skipped(f"{node} is also {'+'.join(taken)}")
         self._run("scontrol", "update", f"NodeName={node}", "State=RESUME")
@@ -173,6 +187,27 @@ class DirectActions:
         if lifted.state == "done" and "DRAIN" in self._read(node).flags:
             return outcome.failed(f"Slurm accepted the resume of {node}, yet it is drained")
         return lifted
+
+    def _reboot_own(self, node: str) -> Outcome:
+        _require_name(node)
+        before = self._read(node)
+        if not before.states & vocabulary.DRAINED_STATES or not before.reason.startswith(
+            vocabulary.OWN_PREFIX
+        ):
+            return outcome.skipped(f"{node} is not drained by us ({before.reason or 'no reason given'})")
+        if before.states & {"REBOOT", "REBOOT_REQUESTED", "REBOOT_ISSUED"}:
+            return Outcome(state="done", why="it is rebooting already")
+        # Never ASAP: with it Slurm resumes the node after the boot, untested, and erases the reason.
+        self._run("scontrol", "reboot", node)
+        return Outcome(state="done")
+
+    def _own_flags(self, node: str, reservation: str) -> frozenset[str]:
+        """The flags that a reservation of ours puts on the node; none where it is not ours or does not cover it."""
+        if not reservation.startswith(vocabulary.RESERVATION_PREFIX):
+            return frozenset()
+        found = reservations.Reservations(self._run, "").all()
+        covered = any(one.name == reservation and node in one.nodes for one in found)
+        return frozenset({"MAINT", "MAINTENANCE"}) if covered else frozenset()
 
     def _guarded(self, node: str, since_s: int, ours: str | None) -> Outcome:
         """Done, unless our write covered a person's note."""

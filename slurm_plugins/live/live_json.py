@@ -153,6 +153,7 @@ def node(item: Any) -> live_records.LiveNode:
         partitions=slurm_json.words(fields.get("partitions")),
         reservation=slurm_json.text(fields.get("reservation")),
         version=slurm_json.text(fields.get("version")) or slurm_json.text(fields.get("slurmd_version")),
+        address=slurm_json.text(fields.get("address")),
     )
 
 

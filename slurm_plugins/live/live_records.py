@@ -139,6 +139,7 @@ class LiveNode:
     partitions: tuple[str, ...] = records.doc("partitions", default=())
     reservation: str = records.doc("reservation it is in", default="")
     version: str = records.doc("slurmd version", default="")
+    address: str = records.doc("where it is reached (NodeAddr)", default="")
 
     @property
     def states(self) -> frozenset[str]:

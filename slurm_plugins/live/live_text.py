@@ -66,6 +66,7 @@ def node(line: str) -> live_records.LiveNode:
         partitions=_list(fields.get("Partitions", "")),
         reservation=_text(fields.get("ReservationName", "")),
         version=_text(fields.get("Version", "")),
+        address=_text(fields.get("NodeAddr", "")),
     )
 
 

@@ -83,13 +83,20 @@ class Hands:
         self._answer()
         return self.switches
 
-    def drain(self, name: str, reason: str) -> slurm_nodes.Outcome:
+    def drain(self, name: str, reason: str, reservation: str = "") -> slurm_nodes.Outcome:
+        del reservation
         return self._act("drain", name, reason, {"DRAIN"})
 
     def adopt(self, name: str, reason: str) -> slurm_nodes.Outcome:
         return self._act("adopt", name, reason, {"DRAIN"})
 
-    def resume(self, name: str) -> slurm_nodes.Outcome:
+    def reboot(self, name: str) -> slurm_nodes.Outcome:
+        self._answer()
+        self.acts.append(("reboot", name))
+        return slurm_nodes.Outcome(state="done")
+
+    def resume(self, name: str, reservation: str = "") -> slurm_nodes.Outcome:
+        del reservation
         return self._act("resume", name, "", set())
 
     def requeue(self, job: view.Job) -> slurm_nodes.Outcome:

@@ -33,6 +33,9 @@ OPERATOR_WRITES: dict[str, tuple[str, ...]] = {
     "lemon repaired": ("n1",),
     "lemon tickets": ("{tickets}",),
     "stacks": ("7", "--wait", "0"),
+    "repair hold": ("n3", "--note", "mine"),
+    "repair release": ("n3",),
+    "repair done": ("n3",),
 }
 """What a person says or asks, with words that do something on the site below."""
 SERVICE_WRITES = {"serve", "import", "attribute", "lemon report", "notices test"}
@@ -41,9 +44,11 @@ OWNER_WRITES = {
     "db upgrade", "db start", "db stop", "db add-agent", "db remove-agent", "db add-login", "db remove-login",
     "db logins", "db pgbouncer-users",
 }  # fmt: skip
+ON_SLURM = {"diagnose"}
+"""Its tests are jobs: tests/e2e/test_repair.py runs it; the rights to its rows are in tests/db/test_grants.py."""
 READS = {
     "alerts", "classify", "completion", "dashboards", "db status", "doctor", "fleet", "lemon exclude-list", "lemon list", "lemon outbox",
-    "lemon thresholds", "nodes", "notices list", "policy show", "policy simulate", "query", "ranks", "watch",
+    "lemon thresholds", "nodes", "notices list", "policy show", "policy simulate", "query", "ranks", "repair list", "repair show", "swap-search", "watch",
 }  # fmt: skip
 
 Run = Callable[..., int]
@@ -91,6 +96,12 @@ def site(url: str, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch) -> Itera
                 reason="probing: test (bob)", owner="bob", state="done",
             )
         )  # fmt: skip
+        service.open_incident(
+            records.RepairIncident(
+                incident_id=uuid.UUID(int=4), cluster="c", node="n3", drain_id=uuid.UUID(int=3), reason="probing: test (bob)",
+                cause="other", state="queued", opened_at=fakes.NOW, changed_at=fakes.NOW,
+            )
+        )  # fmt: skip
     beat = records.AgentHeartbeat(cluster="c", node="n1", at=fakes.NOW, jobs=(7,))
     delivery.Delivery(url, "c", "n1").deliver(heartbeat=beat)
     with db_store.Store.open(url) as store, fakes.answering(url, "n1", jobs=(7,)):
@@ -98,7 +109,7 @@ def site(url: str, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch) -> Itera
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
             "TRUNCATE probing.job_attempt, probing.verdict, probing.drain, probing.operator_note,"
-            " probing.node_request, probing.agent_heartbeat"
+            " probing.node_request, probing.agent_heartbeat, probing.repair_incident"
         )
 
 
@@ -122,7 +133,7 @@ def run(url: str, site: db_store.Store, tmp_path: Path) -> Run:
 
 def test_somebody_decided_of_every_command_who_may_run_it() -> None:
     """A new command of probing-ctl stands in one of the lists above, so that its rights were thought of."""
-    listed = [*OPERATOR_WRITES, *SERVICE_WRITES, *OWNER_WRITES, *READS]
+    listed = [*OPERATOR_WRITES, *SERVICE_WRITES, *OWNER_WRITES, *ON_SLURM, *READS]
     parser: argparse.ArgumentParser = main.parser()
     assert sorted(listed) == sorted(name for name, _ in commands(parser))
 

@@ -208,7 +208,10 @@ def test_slurms_drain_for_our_refusal_becomes_ours(service: context.Context, han
 def test_a_healed_node_is_resumed_only_after_its_time_and_its_reboot(
     service: context.Context, hands: fakes.Hands
 ) -> None:
-    """Green for long enough, enough beats, and a reboot seen since the drain: then, and only then, RESUME."""
+    """Without tests before the return: green for long enough, enough beats, and a reboot seen since the drain."""
+    service.config = dataclasses.replace(
+        service.config, repair=settings.RepairSettings(test_before_return=False)
+    )
     fakes.deliver(service.store, "n2", xid())
     actions.run(service)
     clock = service.clock

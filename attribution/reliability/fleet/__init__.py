@@ -4,6 +4,7 @@ from probing_cluster.attribution.reliability.fleet.composition import job_sizes,
 from probing_cluster.attribution.reliability.fleet.coverage import check_coverage
 from probing_cluster.attribution.reliability.fleet.expectations import ettr_by_size, ettr_grid
 from probing_cluster.attribution.reliability.fleet.losses import cooccurrence, goodput_loss, requeue_storms
+from probing_cluster.attribution.reliability.fleet.node_tests import node_tests
 from probing_cluster.attribution.reliability.fleet.rates import (
     failure_rates,
     failures_over_time,
@@ -24,6 +25,7 @@ __all__ = [
     "job_sizes",
     "large_job_rate",
     "mttf_by_size",
+    "node_tests",
     "requeue_storms",
     "run_ettr",
     "state_breakdown",

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import resume_policy, view
 from probing_cluster.control_plane.service import lease, reconcile
-from probing_cluster.core import errors, records
+from probing_cluster.core import errors, records, vocabulary
 
 _BEGUN = "resume begun; its outcome was not recorded"
 
@@ -19,6 +19,10 @@ def run(service: context.Context) -> str:
     """One look at every node of ours that is drained; what was done."""
     follow_beats(service)
     standing = [d for d in service.store.drains(open_only=True) if d.action == "drain"]
+    if service.config.repair.test_before_return:
+        # Of a node under test the drain is lifted and stands all the same: the repair workflow ends it.
+        mine = {incident.node for incident in service.store.incidents(open_only=True)}
+        standing = [d for d in standing if d.node not in mine]
     if not standing:
         return ""
     with lease.taken(service, "resume") as mine:
@@ -81,6 +85,12 @@ def _one(service: context.Context, drain: records.Drain, node: view.Node | None,
     past = [d for d in history.drains if d.node == drain.node and d.at >= since]
     if resume_policy.latest(past, drain.node) != drain:
         return _superseded(service, drain, now)
+    if (
+        service.config.repair.test_before_return
+        and service.config.policy.auto_resume
+        and not _is_lemon(drain)
+    ):
+        return ""  # it returns by its tests (tasks/repair.py)
     verdict, why = resume_policy.judge(
         _patient(service, drain, node, past, history), service.config.policy, now
     )
@@ -90,6 +100,10 @@ def _one(service: context.Context, drain: records.Drain, node: view.Node | None,
         service.store.update_drain(drain.drain_id, why_state=why)
         return f"{drain.node} {why}"
     return ""
+
+
+def _is_lemon(drain: records.Drain) -> bool:
+    return drain.reason.startswith(vocabulary.LEMON_PREFIX)
 
 
 def _superseded(service: context.Context, drain: records.Drain, now: datetime) -> str:

@@ -27,14 +27,17 @@ class Recorder:
         self.asked.append(what)
         return nodes.Outcome(state="skipped", why="said so", alarm=True)
 
-    def drain(self, node: str, reason: str) -> nodes.Outcome:
-        return self._note("drain", node, reason)
+    def drain(self, node: str, reason: str, reservation: str = "") -> nodes.Outcome:
+        return self._note("drain", node, reason, *([reservation] if reservation else []))
 
     def adopt(self, node: str, reason: str) -> nodes.Outcome:
         return self._note("adopt", node, reason)
 
-    def resume_own(self, node: str) -> nodes.Outcome:
-        return self._note("resume", node)
+    def resume_own(self, node: str, reservation: str = "") -> nodes.Outcome:
+        return self._note("resume", node, *([reservation] if reservation else []))
+
+    def reboot_own(self, node: str) -> nodes.Outcome:
+        return self._note("reboot", node)
 
     def requeue(
         self, job_id: int, expect_start_at: datetime, expect_restart: int, expect_nodes: Iterable[str]
@@ -73,13 +76,16 @@ def helper(tmp_path: Path) -> Iterator[tuple[Recorder, nodes.Actions, Path]]:
     listener.close()
 
 
-def test_the_eight_verbs_arrive_as_they_were_asked(helper: tuple[Recorder, nodes.Actions, Path]) -> None:
+def test_the_nine_verbs_arrive_as_they_were_asked(helper: tuple[Recorder, nodes.Actions, Path]) -> None:
     """Every argument crosses the socket unchanged, and the outcome comes back whole."""
     recorder, through, _ = helper
     outcomes = [
         through.drain("n1", "probing: a"),
         through.adopt("n1", "probing: b"),
         through.resume_own("n1"),
+        through.drain("n1", "probing: c", "probing-n1-x"),
+        through.resume_own("n1", "probing-n1-x"),
+        through.reboot_own("n1"),
         through.requeue(7, START, 2, {"n2", "n1"}),
         through.requeue_held(7, START, 2),
         through.requeue_held(7, START, 2, running=True),
@@ -92,6 +98,9 @@ def test_the_eight_verbs_arrive_as_they_were_asked(helper: tuple[Recorder, nodes
         ("drain", "n1", "probing: a"),
         ("adopt", "n1", "probing: b"),
         ("resume", "n1"),
+        ("drain", "n1", "probing: c", "probing-n1-x"),
+        ("resume", "n1", "probing-n1-x"),
+        ("reboot", "n1"),
         ("requeue", 7, START, 2, ["n1", "n2"]),
         ("requeue_held", 7, START, 2, False),
         ("requeue_held", 7, START, 2, True),

@@ -1,0 +1,102 @@
+"""What is tried for which cause: a table, which a site may replace by a TOML file of the same form.
+
+[[cause]]
+name = "gpu"
+kinds = ["xid", "gpu_lost"]
+steps = ["reset", "reboot"]
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+from probing_cluster.core import errors, records, settings
+
+STEPS = {
+    "reset": "reset the node's GPUs ([repair] reset_command), in the tests' job",
+    "reload": "reload the GPU driver ([repair] reload_command), in the tests' job",
+    "reboot": "`scontrol reboot`, without ASAP, which would resume the node untested ([repair] reboot)",
+    "power": "power-cycle it by the site's command ([repair] power_command)",
+}
+"""Every repair step there is."""
+
+
+@records.record
+class Cause:
+    """One row: kinds of fault, and what is tried for them in this order."""
+
+    name: str = records.doc("its name")
+    kinds: frozenset[str] = records.doc("kinds of events it is for; empty = every other", default=frozenset())
+    steps: tuple[str, ...] = records.doc("names of steps", default=())
+
+
+TABLE: tuple[Cause, ...] = (
+    Cause(
+        name="gpu",
+        kinds=frozenset(
+            {"xid", "sxid", "gpu_lost", "gsp", "ecc", "row_remap", "retired_pages", "nvlink", "amdgpu"}
+        ),
+        steps=("reset", "reboot", "power"),
+    ),
+    Cause(name="driver", kinds=frozenset({"driver"}), steps=("reload", "reboot")),
+    Cause(name="machine", kinds=frozenset({"mce", "edac", "pcie_aer"}), steps=("reboot", "power")),
+    # Links and mounts end by themselves or are mended elsewhere: such a node waits until its agent sees no fault, then is tested.
+    Cause(
+        name="outside", kinds=frozenset({"ib_link", "eth_link", "mount", "nfs", "lustre", "gpfs", "beegfs"})
+    ),
+    Cause(name="other", steps=("reboot",)),
+)
+"""The built-in table; the last row is for whatever no other names."""
+
+
+def load(config: settings.RepairSettings) -> tuple[Cause, ...]:
+    """The table in force; raises SettingsError naming file and row."""
+    if not config.steps_file:
+        return TABLE
+    path = Path(config.steps_file)
+    try:
+        rows = tomllib.loads(path.read_text(encoding="utf-8")).get("cause", [])
+        table = tuple(_cause(row) for row in rows)
+    except (OSError, UnicodeDecodeError) as exc:
+        raise errors.SettingsError(f"[repair] steps_file {path} cannot be read: {exc}") from exc
+    except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError) as exc:
+        raise errors.SettingsError(f"[repair] steps_file {path}: {exc}") from exc
+    unknown = sorted({step for cause in table for step in cause.steps} - set(STEPS))
+    if unknown or not table:
+        raise errors.SettingsError(
+            f"[repair] steps_file {path}: {f'no step {unknown[0]!r}' if unknown else 'no [[cause]]'}; steps: {', '.join(STEPS)}"
+        )
+    return table
+
+
+def _cause(row: dict[str, object]) -> Cause:
+    kinds, steps = row.get("kinds", []), row.get("steps", [])
+    if not isinstance(kinds, list) or not isinstance(steps, list):
+        raise TypeError("kinds and steps are lists")
+    return Cause(name=str(row["name"]), kinds=frozenset(map(str, kinds)), steps=tuple(map(str, steps)))
+
+
+def cause_of(kinds: Iterable[str], table: Iterable[Cause]) -> Cause:
+    """The first row that names one of these kinds, else the one that is for every other."""
+    wanted = set(kinds)
+    rows = list(table)
+    named = next((cause for cause in rows if cause.kinds & wanted), None)
+    return named or next((cause for cause in rows if not cause.kinds), Cause(name="none"))
+
+
+def possible(cause: Cause, config: settings.RepairSettings) -> tuple[str, ...]:
+    """Its steps that this site has switched on."""
+    switched = {
+        "reset": bool(config.reset_command),
+        "reload": bool(config.reload_command),
+        "reboot": config.reboot,
+        "power": bool(config.power_command),
+    }
+    return tuple(step for step in cause.steps if switched[step])
+
+
+def named(name: str, table: Iterable[Cause]) -> Cause:
+    """The row of that name; an empty one when the site has taken it away since."""
+    return next((cause for cause in table if cause.name == name), Cause(name=name))

@@ -1,0 +1,1 @@
+"""Active tests of nodes that are out of service, and who is at fault by their results; knows nothing of drains."""

@@ -1,0 +1,1 @@
+"""The tests: one file and one `TEST = registry.Test(...)` each."""

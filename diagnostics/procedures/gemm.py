@@ -1,0 +1,69 @@
+"""Matrix products give the right result, everywhere, and as quickly as on the others of this model."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+
+from probing_cluster.diagnostics import cpus, exact, gpus, machine, registry
+from probing_cluster.healthchecks import findings
+
+
+def run(node: machine.Machine) -> Sequence[findings.Finding]:
+    made = [_on_cpu(node)]
+    a, b = exact.factors(node.options.seed)
+    size = node.options.gpu_size
+    try:
+        version, parts = gpus.ask(
+            node, "gemm", TEST.deadline_s, size=size, a=a, b=b, expected=exact.checksums(a, b, size)
+        )
+        made += gpus.judged(parts, version, lambda part: (part["best_s"], "s", _speed(size, part["best_s"])))
+    except findings.Absent as exc:
+        made.append(findings.absent(f"no GPU was multiplied on: {exc}", device="gpu"))
+    return made
+
+
+def _on_cpu(node: machine.Machine) -> findings.Finding:
+    size = node.options.size
+    a, b = exact.factors(node.options.seed)
+    expected = exact.checksums(a, b, size)
+    left, right = exact.matrices(a, b, size)
+    best, wrong, broken = float("inf"), 0, 0
+    for _ in range(node.options.repeats):
+        began = node.cpu_s()
+        product = node.product(left, right)
+        best = min(best, node.cpu_s() - began)
+        wrong_now, broken_now = exact.wrong_elements(product, expected)
+        wrong, broken = wrong + wrong_now, broken + broken_now
+    detail = {
+        "model": cpus.model(),
+        "engine": f"python {platform.python_version()} n={size}",
+        "elements": size * size * node.options.repeats,
+    }
+    if wrong:
+        why = f", {broken} of them NaN or infinite" if broken else ""
+        return findings.fail(
+            f"{wrong} of {detail['elements']} elements are wrong{why}", device="cpu", detail=detail
+        )
+    return findings.ok(_speed(size, best), device="cpu", measured=best, unit="s", detail=detail)
+
+
+def _speed(size: int, seconds: float) -> str:
+    return f"{detail_flops(size, seconds) / 1e9:.3g} GFLOP/s, every element right"
+
+
+def detail_flops(size: int, seconds: float) -> float:
+    """Floating-point operations a second of one product."""
+    return 2 * size**3 / seconds if seconds > 0 else 0.0
+
+
+TEST = registry.Test(
+    name="gemm",
+    proves="Every element of matrix products is right, on the CPU and on each GPU, and they take no longer than on equal parts.",
+    needs="GPUs: [diagnostics] torch_python",
+    fails="an element is wrong, NaN or infinite",
+    next_step="A part that calculates wrongly spoils every job on it: reset it, and replace it when it does so again.",
+    run=run,
+    judged="compute",
+    deadline_s=120.0,
+)

@@ -1,0 +1,54 @@
+"""The node reaches itself through its own network address."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Sequence
+
+from probing_cluster.diagnostics import allreduce, machine, registry
+from probing_cluster.healthchecks import findings
+
+
+def run(node: machine.Machine) -> Sequence[findings.Finding]:
+    if node.group is None or node.node not in node.group.addresses:
+        raise findings.Absent("Slurm names no address of this node")
+    host = node.group.addresses[node.node][0]
+    size = node.options.bytes_moved
+    with socket.create_server((host, 0)) as listener:
+        listener.settimeout(10)
+        sent = allreduce.block(1, size)
+        with (
+            socket.create_connection(listener.getsockname()[:2], timeout=10) as near,
+            listener.accept()[0] as far,
+        ):
+            began = node.wall_s()
+            writer = threading.Thread(target=node.send, args=(node.node, near, sent), daemon=True)
+            writer.start()
+            got = allreduce.receive(far, size)
+            writer.join()
+            taken = node.wall_s() - began
+    if got != sent:
+        return [findings.fail(f"what came back over {host} differs from what was sent", device=host)]
+    return [
+        findings.ok(
+            f"{size / taken / 1e9:.3g} GB/s over {host}",
+            device=host,
+            measured=size / taken,
+            unit="bytes_s",
+            detail={"engine": f"tcp {size} bytes"},
+        )
+    ]
+
+
+TEST = registry.Test(
+    name="loopback",
+    proves="What the node sends to its own address comes back. (RDMA adapters to GPU memory: ib_write_bw, where it is installed.)",
+    needs="an address of the node in Slurm",
+    fails="what came back differs",
+    next_step="Look at the adapter's counters (probing-check run eth_link ib_link ib_counters).",
+    run=run,
+    unit="bytes_s",
+    lower_is_better=False,
+    deadline_s=60.0,
+)

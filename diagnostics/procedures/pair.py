@@ -1,0 +1,17 @@
+"""Two nodes all-reduce with each other: the results from which bad nodes and bad links are told."""
+
+from __future__ import annotations
+
+from probing_cluster.diagnostics import allreduce, registry
+
+TEST = registry.Test(
+    name="pair",
+    proves="An all-reduce between two nodes gives both the right sum, as quickly as other pairs do.",
+    needs="a second node: another one under test, or an idle one as reference",
+    fails="the other does not answer, the link breaks, or the sum is wrong",
+    next_step="See who is named: a bad node fails with every partner, a bad link only with one. Then cable, transceiver, switch port.",
+    run=allreduce.test,
+    scope="pair",
+    judged="network",
+    deadline_s=60.0,
+)

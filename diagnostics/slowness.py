@@ -1,0 +1,155 @@
+"""Slow nodes and links among passing ones: compute and network judged apart, by median + max(5 MAD, 3 %), twice.
+
+Of nodes each has one figure of compute. Of pairs each time belongs to two nodes and a link, so a node's is the least of its
+times with different partners. What stands out is measured again with others, and only what stands out again is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TypeVar
+
+from probing_cluster.diagnostics import isolation
+
+_Name = TypeVar("_Name")
+
+FLOOR = 0.03
+MADS = 5.0
+FEWEST = 4
+"""Fewer figures than this have no median worth the name: idle nodes join as references."""
+ROUNDS = 3
+"""Partners that every node is timed with."""
+_SMALL = 8
+"""Fewer nodes are timed with each other twice as often: so few figures have no steady median."""
+_FEWEST_TIMES = 3
+CONFIRMING = 5
+"""Further times that what stands out is timed, each with another partner where there is one; their median must stand out, too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """Where slow begins."""
+
+    middle: float
+    slow_from: float
+
+
+def limit(values: Iterable[float]) -> Limit | None:
+    """The limit of figures of which less is better; None for too few of them."""
+    given = sorted(values)
+    if len(given) < FEWEST:
+        return None
+    middle = median(given)
+    spread = median(abs(value - middle) for value in given)
+    return Limit(middle=middle, slow_from=middle + max(MADS * spread, FLOOR * middle))
+
+
+def slow(values: Mapping[_Name, float]) -> set[_Name]:
+    """The names whose figure lies above the limit."""
+    found = limit(values.values())
+    return set() if found is None else {name for name, value in values.items() if value > found.slow_from}
+
+
+class Timing:
+    """Network times of nodes that pass: which pairs to time next, and who is slow."""
+
+    def __init__(self, nodes: Sequence[str]) -> None:
+        self.nodes = tuple(nodes)
+        self.times: dict[isolation.Pair, list[float]] = {}
+        self._rounds = ROUNDS if len(nodes) >= _SMALL else 2 * ROUNDS
+        self._turn = 0
+        self._odd: isolation.Pair | None = None
+        self._accused: dict[str, list[float]] = {}
+        self._accused_links: dict[isolation.Pair, list[float]] = {}
+
+    def add(self, pair: isolation.Pair, seconds: float) -> None:
+        """One time of one pair."""
+        pair = isolation.key(*pair)
+        if self._turn > self._rounds:
+            for node in set(pair) & set(self._accused):
+                self._accused[node].append(seconds)
+            if pair in self._accused_links:
+                self._accused_links[pair].append(seconds)
+        else:
+            self.times.setdefault(pair, []).append(seconds)
+
+    def of_nodes(self) -> dict[str, float]:
+        """Each node's least time with any partner."""
+        found: dict[str, float] = {}
+        for pair, times in self.times.items():
+            for node in pair:
+                found[node] = min(found.get(node, float("inf")), *times)
+        return {node: found[node] for node in self.nodes if node in found}
+
+    def next_pairs(self) -> tuple[isolation.Pair, ...]:
+        """Pairs to time now, side by side; empty when the times are in."""
+        if len(self.nodes) < FEWEST:
+            return ()
+        if self._odd is not None:
+            odd, self._odd = self._odd, None
+            return (odd,)
+        self._turn += 1
+        if self._turn <= self._rounds:
+            return tuple(self._fast_with_slow())
+        if self._turn == self._rounds + 1:
+            self._accuse()
+        return tuple(self._again()) if self._turn <= self._rounds + CONFIRMING else ()
+
+    def _fast_with_slow(self) -> Iterable[isolation.Pair]:
+        """The slowest with the fastest that it has met least; at first as they stand."""
+        known = self.of_nodes()
+        order = sorted(self.nodes, key=lambda n: (known.get(n, 0.0), self.nodes.index(n)))
+        if not known:
+            order = [*self.nodes[::2], *reversed(self.nodes[1::2])]
+        left = list(order)
+        while len(left) > 1:
+            slowest = left.pop()
+            chosen = min(left, key=lambda n: len(self.times.get(isolation.key(n, slowest), ())))
+            left.remove(chosen)
+            yield isolation.key(slowest, chosen)
+        if left:
+            # The odd one out is timed with the fastest, after the others.
+            others = [n for n in order if n != left[0]]
+            other = min(others, key=lambda n: len(self.times.get(isolation.key(n, left[0]), ())))
+            self._odd = isolation.key(left[0], other)
+
+    def _accuse(self) -> None:
+        nodes = slow(self.of_nodes())
+        best = {pair: min(times) for pair, times in self.times.items() if not set(pair) & nodes}
+        self._accused = {node: [] for node in nodes}
+        self._accused_links = {pair: [] for pair in slow(best)}
+
+    def _again(self) -> Iterable[isolation.Pair]:
+        taken: set[str] = set()
+        known = self.of_nodes()
+        for pair in sorted(self._accused_links, key=lambda p: len(self._accused_links[p])):
+            if not taken & set(pair):
+                taken |= set(pair)
+                yield pair
+        healthy = [n for n in sorted(known, key=known.__getitem__) if n not in self._accused]
+        for node in sorted(self._accused, key=lambda n: len(self._accused[n])):
+            partners = [h for h in healthy if h not in taken]
+            if partners:
+                turn = (self._turn + len(taken)) % len(partners)
+                taken |= {partners[turn], node}
+                yield isolation.key(node, partners[turn])
+
+    def outcome(self) -> tuple[tuple[str, ...], tuple[isolation.Pair, ...]]:
+        """Nodes and links that stood out, and whose later times stand out among single times as well."""
+        if self._turn <= self._rounds:
+            return (), ()
+        single = [
+            t for pair, times in self.times.items() if not set(pair) & set(self._accused) for t in times
+        ]
+        found = limit(single)
+        if found is None:
+            return (), ()
+
+        def stays(times: Sequence[float]) -> bool:
+            return len(times) >= _FEWEST_TIMES and median(times) > found.slow_from
+
+        nodes = sorted(node for node, times in self._accused.items() if stays(times))
+        links = sorted(pair for pair, times in self._accused_links.items() if stays(times))
+        return tuple(nodes), tuple(links)

@@ -1,0 +1,120 @@
+"""Swap search: which node of a job makes it slow, when every test of every node passes alone.
+
+Nodes are replaced by spares, some at once, and the job's own step time says whether the slow one was among them. At
+most one node is taken to be at fault. Each observation is one stretch of the job on one set of nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from probing_cluster.core import errors
+
+NOBODY = ""
+"""Stands for: none of the nodes (the program, the file system, the network)."""
+PRIOR_NOBODY = 0.2
+LEAST_NOISE = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stretch:
+    """The job's step time while it ran on these nodes."""
+
+    nodes: frozenset[str]
+    step_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is known, and what to replace next."""
+
+    probabilities: Mapping[str, float]
+    """By node; under the empty name that it is none of them."""
+    replace: tuple[str, ...]
+    """Nodes to replace next; empty when it is settled."""
+    rounds_left: int
+    """Expected further replacements with these spares."""
+
+    @property
+    def suspect(self) -> tuple[str, float]:
+        """The likeliest (a node, or nobody) and how likely."""
+        return max(self.probabilities.items(), key=lambda item: (item[1], item[0]))
+
+
+def probabilities(
+    stretches: Sequence[Stretch], good_s: float, slow_s: float, noise_s: float = 0.0
+) -> dict[str, float]:
+    """How likely each node is the slow one, by the step times seen; raises UsageError where nothing can be told.
+
+    `good_s` is the step time before the job slowed, `slow_s` since then.
+    """
+    if not stretches or slow_s <= good_s or good_s <= 0:
+        raise errors.UsageError(
+            "swap search needs a step time before the job slowed that is less than the one since"
+        )
+    noise = max(noise_s, LEAST_NOISE * good_s)
+    nodes = sorted(set().union(*(s.nodes for s in stretches)))
+    prior = (1 - PRIOR_NOBODY) / len(nodes)
+    logs = {NOBODY: math.log(PRIOR_NOBODY), **dict.fromkeys(nodes, math.log(prior))}
+    for suspect in logs:
+        for stretch in stretches:
+            # Where nobody is at fault it stays slow, whoever is replaced.
+            expected = slow_s if suspect == NOBODY or suspect in stretch.nodes else good_s
+            # One odd stretch is not proof: beyond four deviations it counts no more.
+            logs[suspect] -= min(((stretch.step_s - expected) / noise) ** 2, 16.0) / 2
+    most = max(logs.values())
+    weights = {name: math.exp(value - most) for name, value in logs.items()}
+    total = sum(weights.values())
+    return {name: weight / total for name, weight in weights.items()}
+
+
+def plan(
+    stretches: Sequence[Stretch],
+    spares: int,
+    good_s: float,
+    slow_s: float,
+    *,
+    sure: float = 0.95,
+    noise_s: float = 0.0,
+) -> Plan:
+    """The nodes to replace next: as near to half of the doubt as the spares allow; nothing once one is likelier than `sure`."""
+    if spares < 1:
+        raise errors.UsageError("swap search needs a spare node at least (--spares)")
+    found = probabilities(stretches, good_s, slow_s, noise_s)
+    name, likely = max(found.items(), key=lambda item: (item[1], item[0]))
+    here = stretches[-1].nodes
+    if likely >= sure:
+        settled = (name,) if name in here else ()
+        return Plan(probabilities=found, replace=settled, rounds_left=1 if settled else 0)
+    ranked = sorted((n for n in here if found.get(n, 0.0) > 0.001), key=lambda n: (-found[n], n))
+    chosen: list[str] = []
+    doubt = 0.0
+    for node in ranked:
+        if len(chosen) == spares or (chosen and doubt + found[node] > 0.5):
+            break
+        chosen.append(node)
+        doubt += found[node]
+    doubtful = sum(p > 0.001 for n, p in found.items() if n)
+    halvings = (
+        math.ceil(math.log2(max(doubtful, 2)))
+        if spares * 2 >= doubtful
+        else math.ceil(doubtful / spares / 2) + math.ceil(math.log2(spares + 1))
+    )
+    return Plan(probabilities=found, replace=tuple(chosen), rounds_left=halvings)
+
+
+def levels(step_times: Sequence[float]) -> tuple[float, float] | None:
+    """The step time before and since a job slowed down, by the best split of its own history; None where it did not."""
+    best: tuple[float, int] | None = None
+    for cut in range(3, len(step_times) - 2):
+        left, right = step_times[:cut], step_times[cut:]
+        spread = sum(abs(x - median(left)) for x in left) + sum(abs(x - median(right)) for x in right)
+        if best is None or spread < best[0]:
+            best = (spread, cut)
+    if best is None:
+        return None
+    before, since = median(step_times[: best[1]]), median(step_times[best[1] :])
+    return (before, since) if since > before * 1.02 else None

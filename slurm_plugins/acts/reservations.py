@@ -1,0 +1,94 @@
+"""Reservations of ours: named by node and incident, maintenance flags, never over another's, never expiring by themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from probing_cluster.core import errors, hostlist, records, vocabulary
+from probing_cluster.slurm_plugins import commands
+
+_FIELD = re.compile(r"(\w+)=(\S*)")
+_NAME = re.compile(r"probing-[A-Za-z0-9._-]{1,100}", re.ASCII)
+_FLAGS = "maint,ignore_jobs"
+
+
+@records.record
+class Reservation:
+    """One reservation as Slurm shows it."""
+
+    name: str = records.doc("its name")
+    nodes: frozenset[str] = records.doc("nodes it covers")
+    state: str = records.doc("ACTIVE or INACTIVE", default="")
+
+    @property
+    def ours(self) -> bool:
+        """Whether we made it."""
+        return self.name.startswith(vocabulary.RESERVATION_PREFIX)
+
+
+class Reservations:
+    """Slurm's reservations; raises SlurmUnavailable. An Operator's rights are enough."""
+
+    def __init__(self, run: commands.Runner, user: str) -> None:
+        self._run = run
+        self._user = user
+
+    def all(self) -> list[Reservation]:
+        """Every reservation."""
+        return parse(self._run("scontrol", "-a", "-o", "show", "reservation").decode("utf-8", "replace"))
+
+    def create(self, name: str, nodes: Iterable[str]) -> None:
+        """Ours over these nodes, from now and for a year; one of that name that covers them is left as it is."""
+        _require(name)
+        wanted = frozenset(nodes)
+        found = {one.name: one for one in self.all()}
+        if name in found:
+            if found[name].nodes == wanted:
+                return
+            self.delete(name)
+        others = [one.name for one in found.values() if one.name != name and one.nodes & wanted]
+        if others:
+            raise errors.NotPermitted(
+                f"reservation {', '.join(sorted(others))} lies over {hostlist.compress(sorted(wanted))}"
+            )
+        self._run(
+            "scontrol",
+            "create",
+            "reservation",
+            f"reservationname={name}",
+            f"users={self._user}",
+            f"nodes={','.join(sorted(wanted))}",
+            "starttime=now",
+            "duration=UNLIMITED",
+            f"flags={_FLAGS}",
+        )
+        made = next((one for one in self.all() if one.name == name), None)
+        if made is None or made.nodes != wanted:
+            raise errors.SlurmUnavailable(
+                f"Slurm accepted reservation {name}, yet it does not cover its nodes"
+            )
+
+    def delete(self, name: str) -> None:
+        """Takes ours away; nothing to do where there is none."""
+        _require(name)
+        if any(one.name == name for one in self.all()):
+            self._run("scontrol", "delete", f"reservationname={name}")
+
+
+def parse(text: str) -> list[Reservation]:
+    """Reservations of `scontrol -o show reservation`."""
+    found = []
+    for line in text.splitlines():
+        fields = dict(_FIELD.findall(line))
+        if "ReservationName" not in fields:
+            continue
+        listed = fields.get("Nodes", "")
+        nodes = frozenset(hostlist.expand(listed)) if listed not in {"", "(null)"} else frozenset()
+        found.append(Reservation(name=fields["ReservationName"], nodes=nodes, state=fields.get("State", "")))
+    return found
+
+
+def _require(name: str) -> None:
+    if _NAME.fullmatch(name) is None:
+        raise errors.UsageError(f"{name!r} is not the name of a reservation of ours")

@@ -1,0 +1,42 @@
+"""Nodes by tests: who is slower than its model, what failed, who drifts."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from datetime import UTC, datetime, timedelta
+
+from probing_cluster.attribution.reliability import fleet
+from probing_cluster.core import records
+from probing_cluster.db import store as db_store
+from probing_cluster.reports import fleet_words
+
+START = datetime(2026, 10, 1, tzinfo=UTC)
+
+
+def test_the_map_and_the_drift(store: db_store.Store) -> None:
+    draw = random.Random(3)
+    rows = []
+    for day in range(24):
+        for node, level in (("n1", 1.0), ("n2", 1.0), ("n3", 1.0 if day < 12 else 1.06)):
+            rows.append(
+                records.DiagnosticResult(
+                    result_id=uuid.uuid4(), cluster="c", round_id=uuid.uuid4(), node=node, test="gemm", unit="s", model="m", version="1",
+                    outcome=records.Outcome.OK, measured=level * draw.gauss(1, 0.005), at=START + timedelta(days=day), device="cpu",
+                )
+            )  # fmt: skip
+    failed = records.DiagnosticResult(
+        result_id=uuid.uuid4(), cluster="c", round_id=uuid.uuid4(), node="n2", test="disk", outcome=records.Outcome.FAIL,
+        message="x", at=START + timedelta(days=3),
+    )  # fmt: skip
+    store.add_results([*rows, failed])
+    found = fleet.node_tests(store, START, START + timedelta(days=30))
+    by_node = {row["node"]: row for row in found.nodes}
+    assert 1.04 < by_node["n3"]["gemm"] < 1.08
+    assert by_node["n2"]["disk"] == "fail"
+    (drift,) = found.drifts
+    assert (drift.node, drift.worse, abs((drift.at - START).days - 12) <= 1) == ("n3", True, True)
+    said = " ".join(fleet_words.sentences("node-tests", found.to_json()))
+    assert "n3 changed most: gemm" in said
+    nothing = fleet.node_tests(store, START - timedelta(days=9), START).to_json()
+    assert fleet_words.sentences("node-tests", nothing) == ["No node was tested."]

@@ -1,0 +1,135 @@
+"""A round of tests over fake steps: who is at fault, who gave no answer, what is held against the past."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from probing_cluster.control_plane.repair import campaign
+from probing_cluster.control_plane.terminal import diagnose_text
+from probing_cluster.core import records, settings
+from probing_cluster.diagnostics import wire
+from probing_cluster.healthchecks import findings
+
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+class Steps:
+    """Nodes with their faults, answering as probing-diagnose does."""
+
+    def __init__(self) -> None:
+        self.dead: set[str] = set()
+        self.cut: set[str] = set()
+        self.wrong: set[str] = set()
+        self.silent: set[str] = set()
+        self.slow: dict[str, float] = {}
+        self.asked: list[wire.Step] = []
+
+    def step(self, job_id: int, nodes: Sequence[str], command: str, stdin: bytes, deadline_s: float) -> bytes:
+        step = wire.Step.decode(stdin)
+        self.asked.append(step)
+        lines = []
+        for label, node in enumerate(nodes):
+            if node in self.silent:
+                continue
+            group = next((g for g in step.groups if node in g), ())
+            lines += [f"{label}: {self._one(test, node, group)}" for test in step.tests]
+        return "\n".join(lines).encode()
+
+    def _one(self, test: str, node: str, group: Sequence[str]) -> str:
+        detail = {"model": "m", "engine": "e"}
+        found = findings.ok("fine", measured=self.slow.get(node, 1.0), unit="s", detail=detail)
+        if test == "gemm" and node in self.wrong:
+            found = findings.fail("3 elements are wrong", detail=detail)
+        if test == "pair" and node in self.cut:
+            found = findings.unseen("port taken")
+        elif group and self.dead & set(group):
+            found = findings.fail("no answer from the other")
+        return wire.line(test, node, found, 0.1, "1")
+
+
+@pytest.fixture
+def steps() -> Steps:
+    return Steps()
+
+
+def run(
+    steps: Steps, *nodes: str, history: Sequence[records.DiagnosticResult] = (), **asked: Any
+) -> campaign.Found:
+    runner = campaign.Campaign(
+        config=settings.Settings(cluster=settings.ClusterSettings(name="c")),
+        steps=steps,
+        command="x",
+        now=lambda: NOW,
+    )
+    question = campaign.Asked(
+        round_id=uuid.uuid4(), job_id=1, nodes=nodes, **{"tests": ("gemm", "pair", "ring"), **asked}
+    )
+    return runner.run(question, history)
+
+
+def test_a_healthy_set_passes_and_every_result_is_of_this_round(steps: Steps) -> None:
+    found = run(steps, "a", "b", "c", "d")
+    assert [campaign.against(found, n) + campaign.unanswered(found, n) for n in "abcd"] == [[]] * 4
+    assert len({r.round_id for r in found.results}) == 1
+    assert {r.test for r in found.results} == {"gemm", "pair", "ring"}
+
+
+def test_a_wrong_product_and_dead_links_are_told_apart(steps: Steps) -> None:
+    steps.wrong, steps.dead = {"a"}, {"b"}
+    found = run(steps, "a", "b", "c", "d")
+    assert campaign.against(found, "a") == ["gemm: 3 elements are wrong"]
+    assert campaign.against(found, "b") == ["pair: it fails with every node that is proven good"]
+    assert campaign.against(found, "c") == []
+    assert list(diagnose_text.at_fault(found, "abcd")) == ["a", "b"]
+    assert "2 of 4 nodes passed" in diagnose_text.text(found, list("abcd"))
+
+
+def test_a_node_that_says_nothing_is_not_judged_well(steps: Steps) -> None:
+    """Its partners say that it does not answer; by itself it is missing."""
+    steps.silent = {"d"}
+    found = run(steps, "a", "b", "c", "d", tests=("gemm",))
+    assert campaign.unanswered(found, "d") == ["gemm: the node gave no answer in time"]
+    assert campaign.unanswered(found, "a") == []
+
+
+def test_our_own_trouble_accuses_nobody(steps: Steps) -> None:
+    """A port that is taken on one end: the pair says nothing."""
+    steps.cut = {"a"}
+    found = run(steps, "a", references=("r",))
+    assert campaign.against(found, "a") == []
+    assert found.bad_nodes == ()
+
+
+def test_slow_compute_is_named_only_beside_others(steps: Steps) -> None:
+    steps.slow = {"b": 1.3}
+    assert run(steps, "a", "b", "c", "d", "e", tests=("gemm",)).slow_nodes == {"b": "compute"}
+    assert run(steps, "a", "b", tests=("gemm",)).slow_nodes == {}
+
+
+def test_a_figure_is_held_against_its_past_and_only_equal_ones(steps: Steps) -> None:
+    past = [
+        dataclasses.replace(r, result_id=uuid.uuid4())
+        for _ in range(6)
+        for r in run(steps, "a", tests=("gemm",)).results
+    ]
+    steps.slow = {"a": 1.3}
+    (slow,) = run(steps, "a", tests=("gemm",), history=past).results
+    assert (slow.outcome, slow.baseline) == (records.Outcome.WARN, 1.0)
+    other = [dataclasses.replace(r, version="2 e") for r in past]
+    (alone,) = run(steps, "a", tests=("gemm",), history=other).results
+    assert (alone.outcome, alone.baseline) == (records.Outcome.OK, None)
+
+
+def test_a_cancelled_round_judges_nobody(steps: Steps) -> None:
+    runner = campaign.Campaign(
+        config=settings.Settings(), steps=steps, command="x", now=lambda: NOW, stopped=lambda: True
+    )
+    found = runner.run(campaign.Asked(round_id=uuid.uuid4(), job_id=1, nodes=("a",), tests=("gemm",)))
+    assert steps.asked == []
+    assert campaign.unanswered(found, "a") == ["it was cancelled"]

@@ -1,0 +1,534 @@
+"""The repair workflow against a Slurm in memory and a real database, killed at every one of its steps.
+
+Two things are looked at after every single step: no node leaves our reservation undrained unless a round of tests of it
+passed, and no node is lost: once the killing stops, every repair ends where it must.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import fakes
+import pytest
+
+from probing_cluster.control_plane.policy import resume_policy, view
+from probing_cluster.control_plane.repair import campaign, engine, rounds
+from probing_cluster.core import errors, records, settings, vocabulary
+from probing_cluster.db import store as db_store
+from probing_cluster.slurm_plugins.acts import nodes as slurm_nodes
+from probing_cluster.slurm_plugins.acts import reservations
+
+NOW = fakes.NOW
+REASON = "probing: mount /scratch"
+
+
+FATES = ["well", "cured by reset", "cured by reboot", "incurable", "held", "ended"]
+STRIDE = 1 if "PROBING_KILL_ROUNDS" in os.environ else 6
+"""The gate kills at every sixth step, each fate from another one on; the soak at every single one."""
+
+
+class Killed(BaseException):
+    """The service is killed here."""
+
+
+class Slurm:
+    """Nodes, reservations and the hardware behind them; every call may be the one at which the service is killed."""
+
+    def __init__(self) -> None:
+        self.nodes = {
+            n: view.Node(name=n, states=frozenset({"IDLE"}), partitions=("gpu",), address=n)
+            for n in ("n1", "n2", "n3")
+        }
+        self.held: dict[str, frozenset[str]] = {}
+        self.broken: set[str] = set()
+        self.tested: set[str] = set()
+        """Nodes whose latest round passed since they were drained."""
+        self.drained: list[str] = []
+        self.calls = 0
+        self.kill_at = 0
+        self.cured_by: Mapping[str, str] = {}
+
+    def step(self) -> None:
+        """Half of the kills come before an act, half after it: each act calls this twice."""
+        self.calls += 1
+        if self.calls == self.kill_at:
+            raise Killed
+
+    def judge(self) -> None:
+        """No user's job may reach a node that is neither drained, reserved nor tested."""
+        reserved = frozenset().union(*self.held.values()) if self.held else frozenset()
+        for name, node in self.nodes.items():
+            drained = "DRAIN" in node.states
+            assert drained or name in reserved or name in self.tested, f"{name} is open to users untested"
+
+    def set(self, name: str, **changes: Any) -> None:
+        self.nodes[name] = dataclasses.replace(self.nodes[name], **changes)
+        self.judge()
+
+
+class Hands(fakes.Hands):
+    """The acts of the workflow on that Slurm."""
+
+    def __init__(self, slurm: Slurm, clock: fakes.Clock) -> None:
+        super().__init__()
+        self.slurm, self.clock = slurm, clock
+
+    def nodes(self) -> list[view.Node]:
+        return list(self.slurm.nodes.values())
+
+    def node(self, name: str) -> view.Node | None:
+        self.slurm.step()
+        return self.slurm.nodes.get(name)
+
+    def drain(self, name: str, reason: str, reservation: str = "") -> slurm_nodes.Outcome:
+        self.slurm.step()
+        self.slurm.tested.discard(name)
+        self.slurm.drained.append(name)
+        self.slurm.set(name, states=frozenset({"IDLE", "DRAIN"}), reason=reason)
+        self.slurm.step()
+        return slurm_nodes.Outcome(state="done")
+
+    def resume(self, name: str, reservation: str = "") -> slurm_nodes.Outcome:
+        self.slurm.step()
+        assert name in self.slurm.held.get(reservation, ()), "resumed outside its reservation"
+        self.slurm.set(name, states=frozenset({"IDLE"}), reason="")
+        self.slurm.step()
+        return slurm_nodes.Outcome(state="done")
+
+    def reboot(self, name: str) -> slurm_nodes.Outcome:
+        self.slurm.step()
+        assert "DRAIN" in self.slurm.nodes[name].states
+        if self.slurm.cured_by.get(name) == "reboot":
+            self.slurm.broken.discard(name)
+        self.slurm.set(name, boot_at=self.clock.now() + timedelta(seconds=20))
+        self.slurm.step()
+        return slurm_nodes.Outcome(state="done")
+
+
+class Bookings:
+    """Reservations."""
+
+    def __init__(self, slurm: Slurm) -> None:
+        self.slurm = slurm
+
+    def all(self) -> list[reservations.Reservation]:
+        self.slurm.step()
+        return [reservations.Reservation(name=n, nodes=covered) for n, covered in self.slurm.held.items()]
+
+    def create(self, name: str, nodes: Sequence[str]) -> None:
+        self.slurm.step()
+        self.slurm.held[name] = frozenset(nodes)
+        self.slurm.step()
+
+    def delete(self, name: str) -> None:
+        self.slurm.step()
+        self.slurm.held.pop(name, None)
+        self.slurm.judge()
+        self.slurm.step()
+
+
+class Running:
+    """Rounds: they end at once, and die with the service."""
+
+    def __init__(self, slurm: Slurm) -> None:
+        self.slurm = slurm
+        self.ended: dict[uuid.UUID, rounds.Ended] = {}
+        self.answer: Callable[[campaign.Asked], rounds.Ended] | None = None
+
+    def start(self, wanted: Any, asked: Callable[[int], campaign.Asked], round_id: uuid.UUID) -> None:
+        self.slurm.step()
+        question = asked(7)
+        assert set(wanted.nodes) <= self.slurm.held[wanted.reservation]
+        if question.command and self.slurm.cured_by.get(question.nodes[0]) == question.command:
+            self.slurm.broken.discard(question.nodes[0])
+        self.ended[round_id] = self.answer(question) if self.answer else self._found(question)
+        self.slurm.step()
+
+    def _found(self, asked: campaign.Asked) -> rounds.Ended:
+        (node,) = asked.nodes
+        bad = node in self.slurm.broken
+        outcome = records.Outcome.FAIL if bad else records.Outcome.OK
+        if not bad:
+            self.slurm.tested.add(node)
+        result = records.DiagnosticResult(
+            result_id=uuid.uuid4(), cluster="c", round_id=asked.round_id, node=node, test="gemm",
+            outcome=outcome, message="3 wrong results" if bad else "fine", at=NOW,
+        )  # fmt: skip
+        return rounds.Ended(found=campaign.Found(results=(result,)))
+
+    def state(self, round_id: uuid.UUID) -> rounds.Ended | None:
+        self.slurm.step()
+        if round_id not in self.ended:
+            raise errors.NotFound("not run by this service")
+        return self.ended[round_id]
+
+    def stop(self, name: str, round_id: uuid.UUID | None) -> None:
+        self.slurm.step()
+
+
+class KillingStore:
+    """The store, with a kill possible before and after every write."""
+
+    def __init__(self, store: db_store.Store, slurm: Slurm) -> None:
+        self._store, self._slurm = store, slurm
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if name not in {"update_incident", "update_drain", "request"}:
+            return found
+
+        def killing(*args: Any, **changes: Any) -> Any:
+            self._slurm.step()
+            answer = found(*args, **changes)
+            self._slurm.step()
+            return answer
+
+        return killing
+
+
+class Site:
+    """One cluster with n1 drained by us, and services that come and go."""
+
+    def __init__(self, store: db_store.Store, **repair: Any) -> None:
+        self.store, self.slurm, self.clock = store, Slurm(), fakes.Clock()
+        self.tickets: list[str] = []
+        self.clean = {"n1", "n2", "n3"}
+        policy = settings.PolicySettings(observe_only=False, budget_frac=1.0, budget_partition_frac=1.0)
+        self.config = settings.Settings(
+            cluster=settings.ClusterSettings(name="c"),
+            policy=policy,
+            repair=settings.RepairSettings(**{"quiet_s": 0.0, **repair}),
+        )
+        self.slurm.nodes["n1"] = dataclasses.replace(
+            self.slurm.nodes["n1"], states=frozenset({"IDLE", "DRAIN"}), reason=REASON
+        )
+        self.slurm.tested = {"n2", "n3"}
+        self.drain = records.Drain(
+            drain_id=uuid.uuid4(), cluster="c", node="n1", at=NOW, action="drain", reason=REASON,
+            owner="probing", state="done",
+        )  # fmt: skip
+        store.save_drain(self.drain)
+        self.incident = records.RepairIncident(
+            incident_id=uuid.uuid4(), cluster="c", node="n1", drain_id=self.drain.drain_id, reason=REASON,
+            cause="gpu", state="queued", opened_at=NOW, changed_at=NOW,
+        )  # fmt: skip
+        assert store.open_incident(self.incident)
+        self.running = Running(self.slurm)
+
+    def start(self) -> engine.World:
+        """A service begins: it knows of no round."""
+        answer = self.running.answer
+        self.running = Running(self.slurm)
+        self.running.answer = answer
+        self.world = engine.World(
+            config=self.config,
+            store=KillingStore(self.store, self.slurm),  # type: ignore[arg-type]
+            hands=Hands(self.slurm, self.clock),
+            bookings=Bookings(self.slurm),
+            running=self.running,
+            clock=self.clock,
+            green={
+                n: resume_policy.Green(since=NOW - timedelta(hours=1), beats=99, last_at=NOW)
+                for n in self.clean
+            },
+            power=lambda _: "",
+            ticket=self._ticket,
+        )
+        return self.world
+
+    def _ticket(self, incident: records.RepairIncident) -> Mapping[str, Any]:
+        self.slurm.step()
+        self.tickets.append(str(incident.incident_id))
+        return {"bundle": "/b"}
+
+    def look(self, faults: Mapping[str, Any] | None = None) -> None:
+        """One pass."""
+        self.clock.at += timedelta(seconds=30)
+        for node in ("n1", "n2", "n3"):
+            given = dict(faults or {}) if node == "n1" else {}
+            beat = records.AgentHeartbeat(cluster="c", node=node, at=self.clock.at, boot_id="b", faults=given)
+            self._beat(beat)
+        incidents = self.store.incidents(open_only=True)
+        beats = {b.node: b for b in self.store.heartbeats()}
+        notes = {n.subject.removeprefix("node:"): n for n in self.store.notes()}
+        fleet_view = view.View(
+            now=self.clock.at,
+            nodes=self.slurm.nodes,
+            heartbeats=beats,
+            under_test=self.store.nodes_under_test("c"),
+        )
+        one = engine.Pass(
+            world=self.world, nodes=self.slurm.nodes, beats=beats, ages=self.store.heartbeat_ages_s(), notes=notes,
+            fleet_view=fleet_view,
+        )  # fmt: skip
+        engine.orphans(self.world, incidents)
+        for incident in incidents:
+            one.one(incident)
+
+    def _beat(self, beat: records.AgentHeartbeat) -> None:
+        from probing_cluster.db import delivery
+
+        if not hasattr(self, "doors"):
+            self.doors: dict[str, delivery.Delivery] = {}
+        door = self.doors.setdefault(
+            beat.node, delivery.Delivery(self.store.connection_uri(), "c", beat.node)
+        )
+        asked = door.deliver(heartbeat=beat).requests
+        if asked:
+            door.deliver(heartbeat=beat, acknowledged=[r.request_id for r in asked])
+
+    def close(self) -> None:
+        """Gives the agents' connections back."""
+        for door in self.doors.values():
+            door.close()
+
+    def now(self) -> records.RepairIncident:
+        mine = self.incident.incident_id
+        return next(one for one in self.store.incidents(node="n1") if one.incident_id == mine)
+
+    def until(self, *states: str, passes: int = 30) -> records.RepairIncident:
+        for _ in range(passes):
+            if self.now().state in states:
+                return self.now()
+            self.look()
+        pytest.fail(f"n1 is still {self.now().state}: {self.now().why}")
+
+    def say(self, action: str) -> None:
+        self.clock.at += timedelta(seconds=1)
+        self.store.add_note(
+            records.OperatorNote(
+                note_id=uuid.uuid4(),
+                cluster="c",
+                at=self.clock.at,
+                author="eve",
+                subject="node:n1",
+                action=action,
+            )
+        )
+
+
+def test_a_node_that_passes_returns_and_its_drain_is_over(store: db_store.Store) -> None:
+    """Reserved, resumed inside, tested, freed; the drain's row says so."""
+    site = Site(store)
+    site.start()
+    assert site.until("returned").closed_at is not None
+    assert site.slurm.nodes["n1"].states == {"IDLE"}
+    assert site.slurm.held == {}
+    (drain,) = store.drains(node="n1")
+    assert (drain.state, drain.ended_at is not None) == ("resumed", True)
+
+
+def test_a_node_that_fails_for_good_stays_drained_with_a_ticket(store: db_store.Store) -> None:
+    site = Site(store, reset_command="reset", reboot=True)
+    site.slurm.broken = {"n1"}
+    site.start()
+    found = site.until("ticket")
+    assert found.steps_done == 2
+    assert "DRAIN" in site.slurm.nodes["n1"].states
+    assert site.slurm.nodes["n1"].reason == "probing: repair: gemm: 3 wrong results"
+    assert site.slurm.held == {}
+    assert site.tickets == [str(found.incident_id)]
+
+
+@pytest.mark.parametrize("step", ["reset", "reboot"])
+def test_the_step_that_cures_it_brings_it_back(store: db_store.Store, step: str) -> None:
+    site = Site(store, reset_command="reset", reboot=True)
+    site.slurm.broken, site.slurm.cured_by = {"n1"}, {"n1": step}
+    site.start()
+    assert site.until("returned").steps_done == (1 if step == "reset" else 2)
+
+
+def test_a_standing_fault_of_the_agent_keeps_it_out(store: db_store.Store) -> None:
+    """Every test passes, and the agent still confirms a hard fault: that is a failing test."""
+    site = Site(store)
+    site.start()
+    site.say("release")
+    fault = {"xid:gpu3": {"severity": "high", "message": "fell off the bus"}}
+    for _ in range(12):
+        site.look(fault)
+    assert site.now().state == "ticket"
+    assert "agent: xid:gpu3" in site.now().detail["failing"][0]
+
+
+def test_slow_once_is_tested_again_and_slow_twice_is_kept(store: db_store.Store) -> None:
+    site = Site(store)
+    answers = 0
+
+    def slow(asked: campaign.Asked) -> rounds.Ended:
+        nonlocal answers
+        answers += 1
+        found = site.running._found(asked).found
+        assert found is not None
+        return rounds.Ended(
+            found=dataclasses.replace(found, slow_nodes={"n1": "compute"} if answers < 3 else {})
+        )
+
+    site.running.answer = slow
+    site.start()
+    assert site.until("ticket").detail["failing"] == ["compute: slower than nodes of its kind, in two rounds"]
+    assert answers == 2
+
+
+def test_rounds_without_an_answer_end_at_a_person(store: db_store.Store) -> None:
+    site = Site(store)
+    site.running.answer = lambda _: rounds.Ended(why="the test's job did not start")
+    site.start()
+    found = site.until("ticket")
+    assert found.detail["failing"] == ["not tested: the test's job did not start"]
+    assert "DRAIN" in site.slurm.nodes["n1"].states
+
+
+def test_a_person_holds_releases_and_ends(store: db_store.Store) -> None:
+    """Held in the middle of its tests it is drained and out of the reservation; given back it goes on."""
+    site = Site(store)
+    site.running.answer = lambda _: None  # type: ignore[assignment,return-value]
+    site.start()
+    site.until("testing")
+    site.say("hold")
+    site.look()
+    assert (site.now().state, site.now().held_by) == ("queued", "eve")
+    assert site.slurm.held == {}
+    assert "DRAIN" in site.slurm.nodes["n1"].states
+    site.running.answer = None
+    site.look()
+    assert site.now().state == "queued"
+    site.say("release")
+    site.until("returned")
+
+
+def test_done_in_the_middle_leaves_it_drained_and_over(store: db_store.Store) -> None:
+    site = Site(store)
+    site.running.answer = lambda _: None  # type: ignore[assignment,return-value]
+    site.start()
+    site.until("testing")
+    site.say("done")
+    site.until("closed")
+    assert site.slurm.held == {}
+    assert "DRAIN" in site.slurm.nodes["n1"].states
+
+
+def test_a_reservation_that_somebody_deleted_drains_the_node_at_once(store: db_store.Store) -> None:
+    site = Site(store)
+    site.running.answer = lambda _: None  # type: ignore[assignment,return-value]
+    site.start()
+    site.until("testing")
+    site.slurm.held.clear()
+    site.slurm.drained.clear()
+    site.look()
+    assert site.slurm.drained == ["n1"]
+    assert site.now().state == "testing"
+    assert len(site.slurm.held) == 1
+
+
+def test_another_s_drain_is_theirs(store: db_store.Store) -> None:
+    site = Site(store)
+    site.running.answer = lambda _: None  # type: ignore[assignment,return-value]
+    site.start()
+    site.until("testing")
+    site.slurm.set("n1", states=frozenset({"IDLE", "DRAIN"}), reason="cable (eve)")
+    site.look()
+    assert site.now().state == "lifted"
+    assert site.slurm.nodes["n1"].reason == "cable (eve)"
+
+
+def test_observe_only_plans_and_does_nothing(store: db_store.Store) -> None:
+    site = Site(store)
+    site.config = dataclasses.replace(
+        site.config, policy=dataclasses.replace(site.config.policy, observe_only=True)
+    )
+    site.start()
+    before = dict(site.slurm.nodes)
+    site.look()
+    assert "observe-only: it would be reserved" in site.now().why
+    assert (site.slurm.nodes, site.slurm.held) == (before, {})
+
+
+def test_references_are_idle_nodes_that_count_in_the_budget(store: db_store.Store) -> None:
+    site = Site(store)
+    site.running.answer = lambda _: None  # type: ignore[assignment,return-value]
+    site.slurm.nodes["n2"] = dataclasses.replace(site.slurm.nodes["n2"], states=frozenset({"ALLOCATED"}))
+    site.start()
+    site.until("testing")
+    assert site.now().reference_nodes == ("n3",)
+    assert store.nodes_under_test("c") == {"n1", "n3"}
+
+
+def test_a_reservation_that_no_repair_knows_has_its_node_drained_first(store: db_store.Store) -> None:
+    """The database was lost while a node was under test."""
+    site = Site(store)
+    site.start()
+    site.until("returned")
+    site.slurm.held["probing-n2-lost"] = frozenset({"n2"})
+    site.slurm.tested.discard("n2")
+    site.look()
+    assert site.slurm.held == {}
+    assert site.slurm.nodes["n2"].reason == "probing: untested: its test was cut off"
+
+
+@pytest.mark.longer
+@pytest.mark.parametrize("fate", FATES)
+def test_a_kill_at_any_step_loses_no_node_and_resumes_none_untested(store: db_store.Store, fate: str) -> None:
+    """The service dies at its first step, its second …, and another one goes on: every kill of a whole repair, one by one."""
+    ends = {"incurable": "ticket", "held": "queued", "ended": "closed"}
+    kill_at = 1 - STRIDE + FATES.index(fate) % STRIDE
+    while True:
+        kill_at += STRIDE
+        site = _fresh(store, fate)
+        site.slurm.kill_at = kill_at
+        died = _live(site, fate)
+        assert site.now().state == ends.get(fate, "returned"), (kill_at, site.now())
+        drained = "DRAIN" in site.slurm.nodes["n1"].states
+        assert drained == (fate in {"incurable", "held", "ended"}), kill_at
+        assert site.slurm.held == {}, kill_at
+        site.slurm.judge()
+        site.close()
+        if not died:
+            break
+    assert kill_at > 15
+
+
+def _fresh(store: db_store.Store, fate: str) -> Site:
+    for old in store.incidents(open_only=True):
+        store.update_incident(old.incident_id, state="closed", closed_at=NOW)
+    for drain in store.drains(open_only=True):
+        store.update_drain(drain.drain_id, ended_at=NOW)
+    site = Site(store, reset_command="reset", reboot=True)
+    if fate not in {"well", "held", "ended"}:
+        site.slurm.broken = {"n1"}
+        site.slurm.cured_by = {"n1": fate.rpartition(" ")[2]}
+    return site
+
+
+def _live(site: Site, fate: str) -> bool:
+    """Passes until the end; a killed service is followed by another."""
+    died, said = False, False
+    site.start()
+    end = {"incurable": "ticket", "ended": "closed"}.get(fate, "returned")
+    for _ in range(40):
+        try:
+            if fate in {"held", "ended"} and not said and site.now().state == "testing":
+                said = True
+                site.say("hold" if fate == "held" else "done")
+            site.running.answer = (lambda _: None) if fate in {"held", "ended"} else None  # type: ignore[assignment,return-value]
+            site.look()
+        except Killed:
+            died = True
+            site.start()
+            continue
+        if site.now().state == end or (said and site.now().state == "queued" and site.now().held_by):
+            break
+    return died
+
+
+def test_every_state_of_the_manual_is_one_of_the_engine() -> None:
+    """A state that is added must be documented."""
+    from pathlib import Path
+
+    page = (Path(__file__).resolve().parents[3] / "docs/repair.md").read_text()
+    assert [s for s in engine.Pass._STATES if f"`{s}`" not in page] == []
+    assert vocabulary.RESERVATION_PREFIX == "probing-"

@@ -1,0 +1,45 @@
+"""The table of repair steps: a row per cause, only what the site switched on, and a site's own table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from probing_cluster.control_plane.repair import steps
+from probing_cluster.core import errors, settings
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs/repair.md").read_text(encoding="utf-8")
+
+
+def test_each_cause_gets_what_is_switched_on() -> None:
+    gpu = steps.cause_of({"xid"}, steps.TABLE)
+    assert steps.possible(gpu, settings.RepairSettings()) == ()
+    on = settings.RepairSettings(reset_command="x", reboot=True)
+    assert steps.possible(gpu, on) == ("reset", "reboot")
+    assert steps.cause_of({"never heard of"}, steps.TABLE).name == "other"
+    assert steps.possible(steps.cause_of({"mount"}, steps.TABLE), on) == ()
+
+
+def test_a_sites_table_replaces_ours_and_a_wrong_one_says_why(tmp_path: Path) -> None:
+    path = tmp_path / "steps.toml"
+    path.write_text('[[cause]]\nname = "all"\nsteps = ["power"]\n')
+    (row,) = steps.load(settings.RepairSettings(steps_file=str(path)))
+    assert (row.name, row.kinds, row.steps) == ("all", frozenset(), ("power",))
+    for text, words in (
+        ('[[cause]]\nname = "a"\nsteps = ["pray"]\n', "no step 'pray'"),
+        ("", "no \\[\\[cause\\]\\]"),
+        ("[[cause]]\nsteps = []\n", "name"),
+        ("[[cause", "steps.toml"),
+        ('[[cause]]\nname = "a"\nsteps = "reset"\n', "lists"),
+    ):
+        path.write_text(text)
+        with pytest.raises(errors.SettingsError, match=words):
+            steps.load(settings.RepairSettings(steps_file=str(path)))
+
+
+def test_the_manual_has_every_row_and_step() -> None:
+    for cause in steps.TABLE:
+        assert f"| `{cause.name}` |" in PAGE
+        assert sorted(cause.kinds) == sorted(k for k in cause.kinds if k in PAGE)
+    assert [s for s in steps.STEPS if f"| `{s}` |" not in PAGE] == []

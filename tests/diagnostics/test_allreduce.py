@@ -1,0 +1,114 @@
+"""The all-reduce on real sockets: the sum is right, a wrong one, a dead peer and a stranger are noticed."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import threading
+
+import pytest
+
+from probing_cluster.core import records
+from probing_cluster.diagnostics import allreduce, machine
+from probing_cluster.healthchecks import findings
+
+OPTIONS = machine.Options(bytes_moved=1 << 14, repeats=2, connect_s=1.5)
+
+
+def free_ports(n: int) -> list[int]:
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
+    ports = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+def together(n: int, **kinds: type[machine.Machine]) -> dict[str, findings.Finding]:
+    """Every member's finding; `kinds` are members with hardware of another sort."""
+    names = tuple(f"n{i}" for i in range(n))
+    ports = free_ports(n)
+    group = machine.Group(
+        members=names,
+        addresses={name: ("127.0.0.1", port) for name, port in zip(names, ports, strict=True)},
+        token=b"t" * 32,
+    )
+    found: dict[str, findings.Finding] = {}
+
+    def one(name: str) -> None:
+        node = kinds.get(name, machine.Machine)(node=name, options=OPTIONS, group=group)
+        found[name] = allreduce.test(node)[0]
+
+    threads = [threading.Thread(target=one, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return found
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_all_members_agree_on_the_right_sum(n: int) -> None:
+    found = together(n)
+    assert {one.outcome for one in found.values()} == {records.Outcome.OK}
+    assert all(one.measured and one.unit == "s" for one in found.values())
+
+
+class Flipping(machine.Machine):
+    """Sends one bit wrong."""
+
+    def send(self, peer: str, link: socket.socket, data: bytes | memoryview) -> None:
+        wrong = bytearray(data)
+        wrong[3] ^= 4
+        super().send(peer, link, bytes(wrong))
+
+
+class Dead(machine.Machine):
+    """Its links are dead."""
+
+    def answers(self) -> bool:
+        return False
+
+
+def test_a_flipped_bit_on_the_way_makes_the_sum_wrong() -> None:
+    found = together(2, n1=Flipping)
+    assert found["n0"].outcome is records.Outcome.FAIL
+    assert "wrong" in found["n0"].message
+
+
+def test_a_dead_peer_fails_the_pair_and_is_named() -> None:
+    found = together(2, n1=Dead)
+    assert found["n0"].outcome is records.Outcome.FAIL
+    assert "n1" in found["n0"].message
+
+
+def test_a_port_that_is_taken_is_nobodys_fault() -> None:
+    """Our own trouble is 'cannot tell'."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        group = machine.Group(
+            members=("a", "b"),
+            addresses={"a": taken.getsockname()[:2], "b": ("127.0.0.1", 1)},
+            token=b"t" * 32,
+        )
+        with pytest.raises(findings.CannotTell):
+            allreduce.test(machine.Machine(node="a", options=OPTIONS, group=group))
+
+
+def test_a_member_of_another_round_is_let_in_nowhere() -> None:
+    """The proof of the round is asked of whoever connects."""
+    (a, b) = free_ports(2)
+    group = machine.Group(
+        members=("a", "b"), addresses={"a": ("127.0.0.1", a), "b": ("127.0.0.1", b)}, token=b"t" * 32
+    )
+    other = dataclasses.replace(group, token=b"x" * 32)
+    found: dict[str, findings.Finding] = {}
+
+    def one(name: str, its: machine.Group) -> None:
+        found[name] = allreduce.test(machine.Machine(node=name, options=OPTIONS, group=its))[0]
+
+    threads = [threading.Thread(target=one, args=args) for args in (("a", group), ("b", other))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert found["a"].outcome is records.Outcome.FAIL
+    assert found["b"].outcome is records.Outcome.FAIL

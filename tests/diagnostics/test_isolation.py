@@ -1,0 +1,92 @@
+"""Bad nodes and links are named exactly on drawn fleets, nobody by guess, and rounds are never mixed."""
+
+from __future__ import annotations
+
+import random
+import uuid
+
+import pytest
+
+from benchmarks import isolation as drawn
+from probing_cluster.core import errors
+from probing_cluster.diagnostics import isolation
+
+ROUND = uuid.UUID(int=1)
+
+
+def test_one_bad_node_is_named_in_every_fleet_from_two_to_sixty_four() -> None:
+    """Exactly it, whatever the size; two need references."""
+    draw = random.Random(1)
+    for n in range(2, 65):
+        for _ in range(4):
+            fleet = drawn.drawn(n, 1, draw, references=2 if n == 2 else 0)
+            nodes, links, _ = drawn.ours(fleet)
+            assert (nodes, links) == (set(fleet.bad), set()), (n, fleet.bad)
+
+
+def test_up_to_a_quarter_bad_is_named_from_eight_nodes_on() -> None:
+    draw = random.Random(2)
+    for n in range(8, 65):
+        for _ in range(3):
+            fleet = drawn.drawn(n, draw.randint(0, n // 4), draw)
+            nodes, links, rounds = drawn.ours(fleet)
+            assert (nodes, links) == (set(fleet.bad), set())
+            assert rounds <= 4
+
+
+def test_one_bad_link_is_no_bad_node() -> None:
+    """Both its nodes are proven by others."""
+    draw = random.Random(3)
+    for n in range(2, 17):
+        for _ in range(5):
+            fleet = drawn.drawn(n, 0, draw, links=1, references=2 if n == 2 else 0)
+            nodes, links, _ = drawn.ours(fleet, every_link=True)
+            assert (nodes, links) == (set(), set(fleet.bad_links))
+
+
+def test_a_bad_reference_is_found_and_accuses_nobody() -> None:
+    """Of two references one is bad: the node under test is proven by the other."""
+    for bad in ("r0", "r1"):
+        fleet = drawn.Fleet(names=("a",), references=("r0", "r1"), bad=frozenset({bad}))
+        case = isolation.Case(ROUND, fleet.names, fleet.references)
+        while pairs := case.next_pairs():
+            case.add(isolation.PairResult(round_id=ROUND, pair=p, passed=fleet.passes(p)) for p in pairs)
+        assert case.outcome().bad_nodes in {(), (bad,)}
+        assert "a" in case.outcome().proven
+
+
+@pytest.mark.parametrize("references", [(), ("r0",)])
+def test_two_that_accuse_each_other_without_enough_references_stay_open(references: tuple[str, ...]) -> None:
+    """Nobody is accused by guess; what is missing is said."""
+    fleet = drawn.Fleet(names=("a", "b"), references=references, bad=frozenset({"a", "b"}))
+    case = isolation.Case(ROUND, fleet.names, references)
+    while pairs := case.next_pairs():
+        case.add(isolation.PairResult(round_id=ROUND, pair=p, passed=fleet.passes(p)) for p in pairs)
+    found = case.outcome()
+    assert found.bad_nodes == ()
+    assert set(found.open_nodes) >= {"a", "b"}
+    assert "reference" in found.why
+
+
+def test_a_pair_without_an_answer_accuses_nobody_and_is_not_asked_again() -> None:
+    case = isolation.Case(ROUND, ("a", "b"))
+    (pair,) = case.next_pairs()
+    case.void(pair)
+    assert case.next_pairs() == ()
+    assert case.outcome().bad_nodes == ()
+
+
+def test_results_of_another_round_are_refused() -> None:
+    case = isolation.Case(ROUND, ("a", "b", "c"))
+    other = isolation.PairResult(round_id=uuid.UUID(int=2), pair=("a", "b"), passed=True)
+    with pytest.raises(errors.MalformedInput, match="round"):
+        case.add([other])
+
+
+def test_dlrover_as_its_source_has_it_gives_up_at_three_and_errs_at_five() -> None:
+    """The baseline is the published one: never right up to three nodes, three in five cases at five."""
+    draw = random.Random(5)
+    assert all(drawn.dlrover(drawn.drawn(3, 1, draw)) == set() for _ in range(20))
+    fleets = [drawn.drawn(5, 1, draw) for _ in range(400)]
+    right = sum(drawn.dlrover(fleet) == set(fleet.bad) for fleet in fleets)
+    assert 200 < right < 280

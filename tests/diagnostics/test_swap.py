@@ -1,0 +1,56 @@
+"""Swap search names the slow node of a job in few replacements, and says when it is none of them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from probing_cluster.core import errors
+from probing_cluster.diagnostics import swap
+
+
+def search(n: int, spares: int, guilty: str, seed: int) -> tuple[str, float, int]:
+    draw = random.Random(seed)
+    nodes = {f"n{i}" for i in range(n)}
+    fresh = (f"s{i}" for i in range(1000))
+
+    def ran(here: set[str]) -> swap.Stretch:
+        level = 1.05 if guilty in here or guilty == swap.NOBODY else 1.0
+        return swap.Stretch(nodes=frozenset(here), step_s=level * draw.gauss(1, 0.005))
+
+    stretches = [ran(nodes)]
+    for turn in range(60):
+        plan = swap.plan(stretches, spares, 1.0, 1.05)
+        if plan.suspect[1] >= 0.95 or not plan.replace:
+            return *plan.suspect, turn
+        assert len(plan.replace) <= spares
+        nodes = (nodes - set(plan.replace)) | {next(fresh) for _ in plan.replace}
+        stretches.append(ran(nodes))
+    return *plan.suspect, turn
+
+
+@pytest.mark.parametrize(("n", "spares", "most"), [(8, 8, 6), (16, 4, 9), (64, 8, 14)])
+def test_the_slow_node_is_named(n: int, spares: int, most: int) -> None:
+    for seed in range(10):
+        name, likely, turns = search(n, spares, f"n{seed % n}", seed)
+        assert name == f"n{seed % n}"
+        assert likely >= 0.95
+        assert turns <= most
+
+
+def test_when_it_is_no_node_it_says_so() -> None:
+    for seed in range(5):
+        assert search(8, 8, swap.NOBODY, seed)[0] == swap.NOBODY
+
+
+def test_without_a_slowdown_or_spares_it_refuses() -> None:
+    with pytest.raises(errors.UsageError, match="before the job slowed"):
+        swap.plan([swap.Stretch(nodes=frozenset({"a"}), step_s=1.0)], 1, 1.0, 0.9)
+    with pytest.raises(errors.UsageError, match="spare"):
+        swap.plan([swap.Stretch(nodes=frozenset({"a"}), step_s=1.0)], 0, 1.0, 1.2)
+
+
+def test_the_two_levels_of_a_job_that_slowed() -> None:
+    assert swap.levels([1.0] * 20 + [1.1] * 20) == (1.0, 1.1)
+    assert swap.levels([1.0, 1.01] * 20) is None

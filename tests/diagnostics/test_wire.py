@@ -1,0 +1,78 @@
+"""What comes back from nodes: torn, labelled, hostile lines."""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probing_cluster.core import errors, records
+from probing_cluster.diagnostics import machine, wire
+from probing_cluster.healthchecks import findings
+
+GOOD = wire.line("gemm", "n1", findings.ok("fine", measured=1.0, unit="s"), 0.1, "1").encode()
+
+
+def test_a_step_arrives_as_it_was_sent() -> None:
+    step = wire.Step(
+        round_id=uuid.UUID(int=5), token=wire.new_token(), tests=("gemm", "pair"), groups=(("a", "b"),),
+        addresses={"a": ("h", 1)}, options=machine.Options(mounts=("/x",)), test_s=5.0, command="true",
+    )  # fmt: skip
+    assert wire.Step.decode(step.encode()) == step
+
+
+def test_lines_are_found_among_others_and_by_label() -> None:
+    output = b"1: noise\n0: " + GOOD + b"\nslurmstepd: error\n"
+    (one,) = wire.parse(output, ["n1"], ["gemm"])
+    assert (one.node, one.outcome, one.measured) == ("n1", records.Outcome.OK, 1.0)
+
+
+def test_a_label_speaks_for_one_node_and_nobody_for_strangers() -> None:
+    other = wire.line("gemm", "n2", findings.fail("bad"), 0.1, "1").encode()
+    output = b"0: " + GOOD + b"\n0: " + other + b"\n1: " + other.replace(b"n2", b"n2") + b"\n"
+    assert [one.node for one in wire.parse(output, ["n1", "n2"], ["gemm"])] == ["n1", "n2"]
+    assert wire.parse(b"0: " + GOOD, ["n9"], ["gemm"]) == []
+    assert wire.parse(b"0: " + GOOD, ["n1"], ["disk"]) == []
+
+
+@given(st.binary(max_size=400))
+def test_no_bytes_make_it_fail(data: bytes) -> None:
+    wire.parse(data, ["n1"], ["gemm"])
+    wire.parse(b"0: PROBING1 " + base64.b64encode(data), ["n1"], ["gemm"])
+    with pytest.raises(errors.MalformedInput):
+        wire.Step.decode(b"[" + data)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(max_size=5),
+        lambda x: (
+            st.lists(x)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "test",
+                        "node",
+                        "outcome",
+                        "message",
+                        "device",
+                        "measured",
+                        "unit",
+                        "duration_s",
+                        "version",
+                        "detail",
+                    ]
+                ),
+                x,
+            )
+        ),
+        max_leaves=12,
+    )
+)
+def test_no_json_makes_it_fail(value: object) -> None:
+    line = base64.b64encode(json.dumps(value).encode())
+    wire.parse(b"0: PROBING1 " + line, ["n1"], ["gemm"])
