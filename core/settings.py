@@ -254,6 +254,16 @@ class AttributionSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LiveSettings:
+    """[live]: `probing-ctl sql`."""
+
+    python: str = doc(
+        "Python with Probing Cluster on the compute nodes; empty = the path of the asker's own", default=""
+    )
+    timeout_s: float = doc("how long an answer is waited for, seconds", default=5.0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class LemonSettings:
     """[lemon]: the nightly search for nodes that keep killing jobs."""
 
@@ -313,6 +323,7 @@ class Settings:
     slurm: SlurmSettings = field(default_factory=SlurmSettings)
     policy: PolicySettings = field(default_factory=PolicySettings)
     attribution: AttributionSettings = field(default_factory=AttributionSettings)
+    live: LiveSettings = field(default_factory=LiveSettings)
     lemon: LemonSettings = field(default_factory=LemonSettings)
     mail: MailSettings = field(default_factory=MailSettings)
 

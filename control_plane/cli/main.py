@@ -25,6 +25,7 @@ GROUPS = (
     "ranks",
     "policy",
     "query",
+    "sql",
     "doctor",
     "dashboards",
     "completion",

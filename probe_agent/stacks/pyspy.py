@@ -7,24 +7,16 @@ that a stack may rarely be torn; then it is asked once more.
 from __future__ import annotations
 
 import json
-import shutil
-import sys
 from collections.abc import Container, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import sanitize
 from probing_cluster.probe_agent import children
+from probing_cluster.probe_agent.stacks import pyspy_program
 
 DEADLINE_S = 10.0
 MAX_FRAMES = 100
 MAX_THREADS = 32
-
-
-def program() -> str | None:
-    """Where py-spy is: beside our own interpreter, else on the system's path; None when it is not installed."""
-    beside = Path(sys.executable).with_name("py-spy")
-    return str(beside) if beside.exists() else shutil.which("py-spy", path="/usr/local/bin:/usr/bin:/bin")
 
 
 async def stacks(
@@ -35,7 +27,7 @@ async def stacks(
     Frames are innermost first: `{"function", "file", "line"}`. `inside` is the process's number in its own PID
     namespace, by which Python knows its threads there.
     """
-    tool = command or program()
+    tool = command or pyspy_program.program()
     if tool is None:
         return {"stack_error": "py-spy is not installed on this node"}
     argv = (tool, "dump", "--json", "--nonblocking", "--pid", str(int(pid)))
