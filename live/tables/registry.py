@@ -11,6 +11,12 @@ from probing_cluster.live.tables import (
     cluster_nodes,
     cluster_ranks,
     cpu_samples,
+    gpu_devices,
+    gpu_processes,
+    gpu_samples,
+    kernel_events,
+    nic_ports,
+    nic_samples,
     process_envs,
     process_io,
     process_memory,
@@ -34,7 +40,13 @@ TABLES: tuple[Registered, ...] = (
     process_threads.TABLE,
     process_io.TABLE,
     process_memory.TABLE,
+    gpu_devices.TABLE,
+    gpu_processes.TABLE,
+    gpu_samples.TABLE,
+    nic_ports.TABLE,
+    nic_samples.TABLE,
     cpu_samples.TABLE,
+    kernel_events.TABLE,
 )
 
 
