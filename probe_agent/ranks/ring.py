@@ -12,13 +12,14 @@ from typing import Any
 
 from probing_cluster.core import sanitize
 from probing_cluster.core.errors import MalformedInput
-from probing_cluster.probe_agent.inject.site._probing_probe import layout, tables
+from probing_cluster.probe_agent.inject.site._probing_probe import layout
+from probing_cluster.probe_agent.inject.site._probing_probe.tables import rings
 from probing_cluster.probe_agent.jobs import collect_child
 from probing_cluster.probe_agent.ranks import pages
 
 MAX_RINGS = 512
 """Rings read per job and node; a flood beyond them is counted, not read."""
-MAX_BYTES = tables.HEAD_BYTES + tables.RING_BYTES
+MAX_BYTES = rings.HEAD_BYTES + rings.RING_BYTES
 _NAME = re.compile(r"t[0-9]{1,10}-[0-9]{1,5}\.ring")
 _PAGE = re.compile(r"p[0-9]{1,10}(-[0-9]{1,20})?\.page")
 _MANY = 1 << 62
@@ -114,7 +115,7 @@ def read_ring(path: str, uid: int, *, names: Container[str] | None = None) -> Ri
 
     Raises Refused for a file that is not this user's own, MalformedInput for one that is no ring.
     """
-    first = _read(path, uid, tables.HEAD_BYTES)
+    first = _read(path, uid, rings.HEAD_BYTES)
     if first[:8] == bytes(8):
         return None
     if names is not None and _head(first).table.name not in names:
@@ -129,12 +130,12 @@ def parse(first: bytes, second: bytes) -> RingTable:
     it alike and both of its numbers are the same.
     """
     head = _head(second)
-    body, before = second[tables.HEAD_BYTES :], first[tables.HEAD_BYTES :]
+    body, before = second[rings.HEAD_BYTES :], first[rings.HEAD_BYTES :]
     if len(second) > MAX_BYTES or len(body) != head.rows * head.row.size:
         raise MalformedInput("a ring of another size than its header says")
     if body != before:
         body = _settled(before, body, head.row.size)
-    rows = tables.whole_rows(body, head.row)
+    rows = rings.whole_rows(body, head.row)
     stored = list(zip(*rows, strict=True)) or [()] * (len(head.types) + 3)
     columns = tuple(
         replace(column, values=_values(kind, values))
@@ -156,36 +157,36 @@ def _settled(first: bytes, second: bytes, size: int) -> bytes:
 
 
 def _values(kind: str, stored: Sequence[Any]) -> tuple[Any, ...]:
-    values = (tables.value_of(kind, value) for value in stored)
+    values = (rings.value_of(kind, value) for value in stored)
     if kind == "text":
-        return tuple(v if v is None else sanitize.clean(str(v), tables.TEXT_BYTES) for v in values)
+        return tuple(v if v is None else sanitize.clean(str(v), rings.TEXT_BYTES) for v in values)
     return tuple(values)
 
 
 def _head(raw: bytes) -> _Head:
-    if len(raw) < tables.HEAD_BYTES:
+    if len(raw) < rings.HEAD_BYTES:
         raise MalformedInput(f"a ring of {len(raw)} bytes")
-    magic, version, head_bytes, row_bytes, rows, length = tables.HEAD.unpack_from(raw)
-    if magic != tables.MAGIC or version != tables.VERSION or head_bytes != tables.HEAD_BYTES:
+    magic, version, head_bytes, row_bytes, rows, length = rings.HEAD.unpack_from(raw)
+    if magic != rings.MAGIC or version != rings.VERSION or head_bytes != rings.HEAD_BYTES:
         raise MalformedInput("a ring without magic or of another version")
-    if length > tables.HEAD_BYTES - tables.DESCRIPTION_AT:
+    if length > rings.HEAD_BYTES - rings.DESCRIPTION_AT:
         raise MalformedInput("a ring whose description is too long")
     try:
-        words = json.loads(raw[tables.DESCRIPTION_AT : tables.DESCRIPTION_AT + length])
-        table, types = _table(words, int.from_bytes(raw[tables.UNFIT_AT : tables.UNFIT_AT + 8], "little"))
+        words = json.loads(raw[rings.DESCRIPTION_AT : rings.DESCRIPTION_AT + length])
+        table, types = _table(words, int.from_bytes(raw[rings.UNFIT_AT : rings.UNFIT_AT + 8], "little"))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
         raise MalformedInput("a ring whose description is none") from exc
-    row = tables.row_struct(types)
-    if row.size != row_bytes or rows != tables.rows_for(row.size):
+    row = rings.row_struct(types)
+    if row.size != row_bytes or rows != rings.rows_for(row.size):
         raise MalformedInput("a ring whose rows are not as its columns say")
     return _Head(table=table, types=types, row=row, rows=rows)
 
 
 def _table(words: Mapping[str, Any], unfit: int) -> tuple[RingTable, list[str]]:
     named = [(_text(name), kind) for name, kind in words["columns"]]
-    if not 0 < len(named) <= tables.MAX_COLUMNS or len({n for n, _ in named}) != len(named):
+    if not 0 < len(named) <= rings.MAX_COLUMNS or len({n for n, _ in named}) != len(named):
         raise ValueError("columns")
-    types = [kind for _, kind in named if kind in tables.TYPES]
+    types = [kind for _, kind in named if kind in rings.TYPES]
     if len(types) != len(named):
         raise ValueError("types")
     return RingTable(
@@ -196,7 +197,7 @@ def _table(words: Mapping[str, Any], unfit: int) -> tuple[RingTable, list[str]]:
         rank=_number(words.get("rank"), 1 << 32),
         local_rank=_number(words.get("local_rank"), 1 << 32),
         world_size=_number(words.get("world_size"), 1 << 32),
-        node=sanitize.clean(str(words.get("node") or ""), tables.MAX_NAME_CHARS),
+        node=sanitize.clean(str(words.get("node") or ""), rings.MAX_NAME_CHARS),
         restart=_number(words.get("restart"), 1 << 32),
         appended=0,
         unfit=min(unfit, _MANY),
@@ -206,7 +207,7 @@ def _table(words: Mapping[str, Any], unfit: int) -> tuple[RingTable, list[str]]:
 
 
 def _text(word: Any) -> str:
-    text = sanitize.clean(word, tables.MAX_NAME_CHARS) if isinstance(word, str) else ""
+    text = sanitize.clean(word, rings.MAX_NAME_CHARS) if isinstance(word, str) else ""
     if not text:
         raise ValueError("name")
     return text

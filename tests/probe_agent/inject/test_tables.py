@@ -14,6 +14,7 @@ import pytest
 
 from probing_cluster.core import errors
 from probing_cluster.probe_agent import inject
+from probing_cluster.probe_agent.inject.site._probing_probe.tables import rings
 from probing_cluster.probe_agent.ranks import ring
 
 
@@ -175,8 +176,7 @@ def test_elsewhere_it_does_nothing(tmp_path: Path) -> None:
         "for wrong, kind in ((lambda: t.append(b=1), TypeError), (lambda: e.append([1, 2]), ValueError)):\n"
         "    try: wrong()\n    except kind: continue\n    raise AssertionError\n"
     )
-    sources = inject.SITE_DIRECTORY / "_probing_probe/tables.py"
-    shutil.copy(sources, tmp_path / "probing_tables.py")
+    shutil.copytree(inject.SITE_DIRECTORY / "_probing_probe/tables", tmp_path / "probing_tables")
     run(tmp_path, code, PROBING_PAGE_DIR="", PYTHONPATH=str(tmp_path))
     run(tmp_path, code, PROBING_PAGE_DIR=str(tmp_path / "none"))
     assert list((tmp_path / "pages").iterdir()) == []
@@ -286,9 +286,7 @@ def test_no_torn_row_is_shown_also_after_sigkill(tmp_path: Path, times: int) -> 
 
 def tables_rows(table: ring.RingTable) -> int:
     """Rows that a ring of these columns has."""
-    from probing_cluster.probe_agent.inject.site._probing_probe import tables as writer
-
-    return writer.rows_for(writer.row_struct([c.type for c in table.columns]).size)
+    return rings.rows_for(rings.row_struct([c.type for c in table.columns]).size)
 
 
 @pytest.mark.parametrize("version", ["3.8", "3.13"])
@@ -305,7 +303,7 @@ def test_on_other_pythons(tmp_path: Path, version: str) -> None:
 
 
 def test_the_wheel_is_the_same_module(tmp_path: Path) -> None:
-    """Built by hatchling from its own pyproject; it holds one module and works where the probe's directory is not on the path."""
+    """Built by hatchling from its own pyproject; it holds that package and works where the probe's directory is not on the path."""
     project = Path(inject.__file__).parent / "wheel"
     built = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")],
@@ -314,9 +312,9 @@ def test_the_wheel_is_the_same_module(tmp_path: Path) -> None:
     assert built.returncode == 0, built.stderr
     (wheel,) = (tmp_path / "dist").glob("probing_tables-*-py3-none-any.whl")
     with zipfile.ZipFile(wheel) as archive:
-        code = [n for n in archive.namelist() if ".dist-info" not in n]
-        assert code == ["probing_tables.py"]
-        assert archive.read(code[0]) == (inject.SITE_DIRECTORY / "_probing_probe/tables.py").read_bytes()
+        code = {n: archive.read(n) for n in archive.namelist() if ".dist-info" not in n}
+        ours = (inject.SITE_DIRECTORY / "_probing_probe/tables").glob("*.py")
+        assert code == {f"probing_tables/{p.name}": p.read_bytes() for p in ours}
         archive.extractall(tmp_path / "installed")
     run(
         tmp_path,

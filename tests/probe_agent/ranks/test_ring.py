@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probing_cluster.core import errors
-from probing_cluster.probe_agent.inject.site._probing_probe import layout, tables
+from probing_cluster.probe_agent.inject.site._probing_probe import layout
+from probing_cluster.probe_agent.inject.site._probing_probe.tables import rings
 from probing_cluster.probe_agent.jobs import collect_child
 from probing_cluster.probe_agent.ranks import ring
 
@@ -22,23 +23,23 @@ DESCRIPTION = {
     "rank": 2,
     "node": "n1",
 }
-ROW = tables.row_struct(["int", "float", "text", "bool"])
+ROW = rings.row_struct(["int", "float", "text", "bool"])
 
 
 def image(count: int = 3, description: object = DESCRIPTION, **head: int) -> bytes:
     """A ring's bytes with rows 1 to `count`; `head` changes words of its header."""
     words = json.dumps(description).encode()
     values = {
-        "magic": tables.MAGIC,
-        "version": tables.VERSION,
-        "head": tables.HEAD_BYTES,
+        "magic": rings.MAGIC,
+        "version": rings.VERSION,
+        "head": rings.HEAD_BYTES,
         "row": ROW.size,
-        "rows": tables.rows_for(ROW.size),
+        "rows": rings.rows_for(ROW.size),
         "length": len(words),
     } | head
-    raw = bytearray(tables.HEAD_BYTES + tables.rows_for(ROW.size) * ROW.size)
-    tables.HEAD.pack_into(raw, 0, *values.values())
-    raw[tables.DESCRIPTION_AT : tables.DESCRIPTION_AT + len(words)] = words
+    raw = bytearray(rings.HEAD_BYTES + rings.rows_for(ROW.size) * ROW.size)
+    rings.HEAD.pack_into(raw, 0, *values.values())
+    raw[rings.DESCRIPTION_AT : rings.DESCRIPTION_AT + len(words)] = words
     for n in range(1, count + 1):
         ROW.pack_into(raw, place(n), n, 10**18 + n, n, n / 2, b"x", 1, n)
     return bytes(raw)
@@ -46,7 +47,7 @@ def image(count: int = 3, description: object = DESCRIPTION, **head: int) -> byt
 
 def place(n: int) -> int:
     """Where row `n` is."""
-    return tables.HEAD_BYTES + n % tables.rows_for(ROW.size) * ROW.size
+    return rings.HEAD_BYTES + n % rings.rows_for(ROW.size) * ROW.size
 
 
 def steps(table: ring.RingTable) -> list[object]:
@@ -83,7 +84,7 @@ def test_a_torn_row_is_left_out(torn: str) -> None:
 
 def test_a_row_that_a_death_kept_from_being_overwritten_is_too_old() -> None:
     """Only rows of the last round count."""
-    rows = tables.rows_for(ROW.size)
+    rows = rings.rows_for(ROW.size)
     raw = bytearray(image(rows))
     ROW.pack_into(raw, place(rows + 2), rows + 2, 10**18, rows + 2, 0.0, b"", 1, rows + 2)
     found = steps(ring.parse(bytes(raw), bytes(raw)))
@@ -94,7 +95,7 @@ def test_a_row_that_a_death_kept_from_being_overwritten_is_too_old() -> None:
     "raw",
     [
         b"",
-        bytes(tables.HEAD_BYTES),
+        bytes(rings.HEAD_BYTES),
         image(magic=7),
         image(version=2),
         image(row=8),
@@ -168,7 +169,7 @@ def test_only_ones_own_plain_files_are_read(tmp_path: Path) -> None:
     (tmp_path / "t5-0.ring").write_bytes(image())
     os.chown(tmp_path / "t5-0.ring", 12345, 12345)
     with (tmp_path / "t6-0.ring").open("wb") as huge:
-        huge.write(image()[: tables.HEAD_BYTES])
+        huge.write(image()[: rings.HEAD_BYTES])
         huge.truncate(1 << 40)
     (tmp_path / "t7-0.ring").mkdir()
     (tmp_path / "t8-0.ringx").write_bytes(image())

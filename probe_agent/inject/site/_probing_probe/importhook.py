@@ -2,8 +2,8 @@
 
 Before torch loads it sets the flight-recorder switches by the names of the torch that is there;
 afterwards it opens the page and installs the hooks. Modules torch loads later (checkpoint,
-compiler) are met the same way. `import probing_tables` finds tables.py here, unless the user has a module of that name
-(the wheel, which is the same file): so nothing of theirs is ever shadowed.
+compiler) are met the same way. `import probing_tables` finds tables/ here, unless the user has a module of that name
+(the wheel, which is the same package): so nothing of theirs is ever shadowed.
 """
 
 import os
@@ -51,7 +51,8 @@ def _real_spec(name, path, target, ours):
 def _own_spec(name):
     from importlib.util import spec_from_file_location
 
-    return spec_from_file_location(name, os.path.join(os.path.dirname(__file__), "tables.py"))
+    path = os.path.join(os.path.dirname(__file__), "tables", "__init__.py")
+    return spec_from_file_location(name, path, submodule_search_locations=[os.path.dirname(path)])
 
 
 class Loader:

@@ -1,25 +1,15 @@
-"""Tables of a program's own numbers, readable from outside while it runs and after it has died.
+"""The ring behind a table: its file, which this process alone writes and anyone who may can read at any moment.
 
-    import probing_tables
-    train = probing_tables.table("train", step=int, loss=float)
-    train.append(step=1, loss=0.5)
-
-In a job of Probing Cluster each table is a bounded ring in a file of the job's own directory, mode 0600: this process
-alone writes it, the job's owner reads it (`SELECT * FROM python.train`). Elsewhere the same calls do nothing. A value
-that does not fit its column is stored as null and counted; once a table is made, no append raises for a value.
-
-This file is the whole module: the probe offers it as `probing_tables` in every job, and it is the wheel of that name.
-It runs on Python 3.8 and later, imports nothing but the standard library, and is imported by who wants a table.
+The file is a header, which never changes, and a fixed number of rows of a fixed size; row n lies in place n modulo that number.
+The agent reads it by the same constants and functions. Python 3.8 and later, standard library only.
 """
 
 import itertools
 import json
-import keyword
 import mmap
 import os
 import re
 import struct
-import sys
 import time
 from _thread import allocate_lock
 
@@ -46,8 +36,8 @@ NULL_FLOAT_BITS = 0x7FF850524F42524E
 """A not-a-number that no arithmetic makes."""
 NULL_FLOAT = struct.unpack("<d", struct.pack("<Q", NULL_FLOAT_BITS))[0]
 NULL_TEXT = b"\xff"
-_WORDS = {int: "int", bool: "bool", float: "float", str: "text"}
-_WORDS.update({kind.__name__: word for kind, word in list(_WORDS.items())})
+WORDS = {int: "int", bool: "bool", float: "float", str: "text"}
+WORDS.update({kind.__name__: word for kind, word in list(WORDS.items())})
 _NULLS = {"int": NULL_INT, "bool": NULL_INT, "float": NULL_FLOAT, "text": NULL_TEXT}
 
 
@@ -110,7 +100,7 @@ def _stored(kind, value):
     return _NULLS[kind], False
 
 
-_rings = {}
+made = {}
 _lock = allocate_lock()
 _hooked = False
 
@@ -119,7 +109,7 @@ def _after_fork():
     # The parent goes on writing its rings; a child that appends gets its own.
     global _lock
     _lock = allocate_lock()
-    for ring in _rings.values():
+    for ring in made.values():
         ring.let_go()
 
 
@@ -137,11 +127,11 @@ def make(pack, ring, number, now, slow):
             slow(_probing_n, ({raw},))
     return append, bind
 """
-_OURS = frozenset(re.findall(r"\w+", re.sub(r"{\w+}", "", _BODY)))
+RESERVED = frozenset(re.findall(r"\w+", re.sub(r"{\w+}", "", _BODY)))
 
 
-class _Ring:
-    # One table of this process: its columns, its file, and who appends to it.
+class Ring:
+    """One table of this process: its columns, its file, and the functions that append to it."""
 
     def __init__(self, name, columns, types):
         self.name, self.columns, self.types = name, list(columns), list(types)
@@ -164,15 +154,16 @@ class _Ring:
             before="pass" if by_name else "%s, = values" % ", ".join(raw),
             head=HEAD_BYTES, rows=self.rows, size=self.row.size, values=", ".join(quick), raw=", ".join(raw),
         )  # fmt: skip
-        made = {}
-        exec(compile(text, __file__, "exec"), {}, made)  # noqa: S102  # names of columns are identifiers
-        append, bind = made["make"](None, None, int, time.time_ns, self.put)
+        namespace = {}
+        exec(compile(text, __file__, "exec"), {}, namespace)  # noqa: S102  # names of columns are identifiers
+        append, bind = namespace["make"](None, None, int, time.time_ns, self.put)
         append.__doc__ = "Append one row; what is not given is null."
         self.binds.append(bind)
         self.bind()
         return append
 
     def bind(self):
+        """Have every appender write the file that there is now; none, where there is none."""
         for bind in self.binds:
             if self.map is None:
                 bind(_nothing, None, int)
@@ -180,7 +171,7 @@ class _Ring:
                 bind(self.row.pack_into, self.map, self.numbers.__next__)
 
     def let_go(self):
-        # After a fork. Of a map that is None the appenders come here once more, by `put`.
+        """After a fork: the file is the parent's. An appender without one comes back by `put`."""
         self.map, self.pid = None, 0
         for bind in self.binds:
             bind(None, None, int)
@@ -202,7 +193,7 @@ class _Ring:
             self.why = "%s: %s" % (type(exc).__name__, exc)
 
     def _make(self, directory):
-        if sum(ring.map is not None for ring in _rings.values()) >= MAX_TABLES:
+        if sum(ring.map is not None for ring in made.values()) >= MAX_TABLES:
             raise OSError("more than %d tables" % MAX_TABLES)
         words = json.dumps(_description(self), ensure_ascii=True).encode()
         if len(words) > HEAD_BYTES - DESCRIPTION_AT:
@@ -281,11 +272,12 @@ class _Ring:
         return found if limit is None else found[:limit]
 
     def drop(self):
+        """Remove the file; further rows go nowhere."""
         if self.map is not None and self.pid == os.getpid():
             os.unlink(self.path)
         self.dropped, self.map = True, None
         self.bind()
-        _rings.pop(self.name, None)
+        made.pop(self.name, None)
 
 
 def _nothing(*_):
@@ -333,203 +325,12 @@ def _number(*names):
     return None
 
 
-def _named(name, columns):
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_CHARS or not name.isprintable():
-        raise ValueError("a table's name is of 1 to %d printable characters" % MAX_NAME_CHARS)
-    if not 0 < len(columns) <= MAX_COLUMNS or len(set(columns)) != len(columns):
-        raise ValueError("a table has 1 to %d columns, each of its own name" % MAX_COLUMNS)
-    for column in columns:
-        if not isinstance(column, str) or not 0 < len(column) <= MAX_NAME_CHARS or not column.isprintable():
-            raise ValueError("a column's name is of 1 to %d printable characters" % MAX_NAME_CHARS)
-
-
-def _ring(name, columns, types):
+def ring_of(name, columns, types):
+    """The ring of that table, made if it is not there; raises ValueError where it has other columns."""
     with _lock:
-        ring = _rings.get(name)
+        ring = made.get(name)
         if ring is None:
-            ring = _rings[name] = _Ring(name, columns, types)
+            ring = made[name] = Ring(name, columns, types)
         elif (ring.columns, ring.types) != (list(columns), list(types)):
             raise ValueError("table %s has other columns: %s" % (name, ", ".join(ring.columns)))
         return ring
-
-
-class Table:
-    """A table whose columns have names and types; made by `table`."""
-
-    def __init__(self, name, columns):
-        self.name = name
-        self._ring = _ring(name, list(columns), list(columns.values()))
-        self.append = self._ring.appender(by_name=True)
-
-    @property
-    def why(self):
-        """Why nothing is kept; empty while rows are."""
-        return self._ring.why
-
-    def append_many(self, rows):
-        """Append rows, each a mapping of columns to values or a sequence of values."""
-        for row in rows:
-            self.append(**row) if hasattr(row, "keys") else self.append(*row)
-
-    def take(self, limit=None):
-        """The oldest rows kept, at most `limit`: (Unix microseconds, [values])."""
-        return _taken(self._ring, limit)
-
-    def names(self):
-        """The columns."""
-        return list(self._ring.columns)
-
-    def drop(self):
-        """Forget the table and its rows; further appends do nothing."""
-        self._ring.drop()
-
-
-def _taken(ring, limit):
-    return [
-        (row[1] // 1000, [value_of(t, stored) for t, stored in zip(ring.types, row[2:-1])])
-        for row in ring.taken(limit)
-    ]
-
-
-def table(name, /, **columns):
-    """The table `name` with the columns given as name=type (int, float, bool, str); made if it is not there.
-
-    Without columns it decorates a dataclass: `@table` or `@table("name")`. Raises ValueError for a name that cannot be
-    one, a type that is none of these, or a table of that name with other columns.
-    """
-    if isinstance(name, type):
-        return _decorated(name, None)
-    if not columns:
-        return lambda cls: _decorated(cls, name)
-    _named(name, list(columns))
-    types = {}
-    for column, kind in columns.items():
-        if not column.isidentifier() or keyword.iskeyword(column) or column in _OURS:
-            raise ValueError("column %s: its name cannot be a parameter's" % column)
-        if kind not in _WORDS:
-            raise ValueError("column %s: a type is int, float, bool or str" % column)
-        types[column] = _WORDS[kind]
-    return Table(name, types)
-
-
-class ExternalTable:
-    """Probing's own class: columns are given by name, their types are those of the first row.
-
-    Used as a decorator it gives a dataclass the table, like `table`. `chunk_size`, `discard_threshold` and
-    `discard_strategy` are taken and mean nothing: a ring's size is fixed.
-    """
-
-    def __new__(cls, name, *_, **__):
-        """The decorated class for a class, else a table."""
-        return _decorated(name, None) if isinstance(name, type) else object.__new__(cls)
-
-    def __init__(self, name, columns, chunk_size=10000, discard_threshold=20000000, discard_strategy=None):
-        columns = list(columns)
-        _named(name, columns)
-        self.name, self._columns, self._late = name, columns, None
-        before = _rings.get(name)
-        if before is not None:
-            if before.columns != columns:
-                raise ValueError("table %s has other columns: %s" % (name, ", ".join(before.columns)))
-            self._take_up(before)
-
-    def _take_up(self, ring):
-        self._late = ring
-        self.append = ring.appender(by_name=False)
-
-    @property
-    def why(self):
-        """Why nothing is kept; empty while rows are."""
-        return self._late.why if self._late is not None else ""
-
-    def append(self, values):
-        """Append one row, a sequence of as many values as columns; raises ValueError for another number."""
-        self._first(values)
-        self.append(values)
-
-    def _first(self, values):
-        values = list(values)
-        if len(values) != len(self._columns):
-            raise ValueError("%d values for %d columns" % (len(values), len(self._columns)))
-        if self._late is None:
-            before = _rings.get(self.name)
-            if before is None:
-                before = _ring(self.name, self._columns, [_kind(v) for v in values])
-                before.promotes = True
-            self._take_up(before)
-
-    def append_ts(self, t, values):
-        """Append one row with a time of its own, Unix microseconds."""
-        self._first(values)
-        if self._late.map is not None:
-            self._late.put(0, tuple(values), int(t) * 1000)
-
-    def append_many(self, rows):
-        """Append rows, each a sequence of values."""
-        for row in rows:
-            self.append(row)
-
-    def take(self, limit=None):
-        """The oldest rows kept, at most `limit`: (Unix microseconds, [values])."""
-        return _taken(self._late, limit) if self._late is not None else []
-
-    def names(self):
-        """The columns."""
-        return list(self._columns)
-
-    @classmethod
-    def get(cls, name):
-        """The table of that name; raises ValueError where there is none."""
-        ring = _rings.get(name)
-        if ring is None:
-            raise ValueError("table %s not found" % name)
-        return cls(name, ring.columns)
-
-    @classmethod
-    def get_or_create(cls, name, columns, *args, **kwargs):
-        """The table of that name, made if it is not there."""
-        return cls(name, columns, *args, **kwargs)
-
-    @classmethod
-    def drop(cls, name):
-        """Forget the table of that name and its rows; none is no error."""
-        ring = _rings.get(name)
-        if ring is not None:
-            ring.drop()
-
-
-def _kind(value):
-    for kind in (bool, int, str):
-        if isinstance(value, kind):
-            return _WORDS[kind]
-    return "int" if hasattr(value, "__index__") and not hasattr(value, "backward") else "float"
-
-
-def _kind_of(annotation):
-    # int, Optional[float], "str | None": the first of our types that it names; any other is kept as its text
-    for kind in (float, bool, int):
-        if re.search(r"\b%s\b" % kind.__name__, annotation):
-            return _WORDS[kind]
-    return "text"
-
-
-def _decorated(cls, name):
-    fields = getattr(cls, "__dataclass_fields__", None)
-    if fields is None:
-        raise TypeError("%r is not a dataclass" % (cls,))
-    snake = re.sub("([a-z0-9])([A-Z])", r"\1_\2", re.sub("(.)([A-Z][a-z]+)", r"\1_\2", cls.__name__)).lower()
-    kinds = {f: _kind_of(str(fields[f].type)) for f in fields}
-    _named(name or snake, list(kinds))
-    ring = _ring(name.lower() if name else snake, list(kinds), list(kinds.values()))
-    append = ring.appender(by_name=False)
-    values = lambda one: [getattr(one, f) for f in kinds]  # noqa: E731
-    cls.append = staticmethod(lambda one: append(values(one)))
-    cls.append_many = staticmethod(lambda many: [append(values(one)) for one in many] and None)
-    cls.take = staticmethod(lambda limit=None: _taken(ring, limit))
-    cls.drop = staticmethod(ring.drop)
-    cls.save = lambda self: append(values(self))
-    return cls
-
-
-if "_probing_probe.importhook" in sys.modules:  # in a job whose owner may ask this process
-    sys.modules["_probing_probe.importhook"].may_answer()
