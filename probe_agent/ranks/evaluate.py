@@ -95,7 +95,7 @@ def evaluate(
             f"uid {os.geteuid()} may not evaluate in a job of uid {uid}: only the job's owner may; "
             "tables can be read by operators, too"
         )
-    _check(expression)
+    check(expression)
     question = json.dumps({"expression": expression}).encode() + b"\n"
     end_s = time.monotonic() + deadline_s
     answers: dict[Process, Answer] = {}
@@ -114,7 +114,8 @@ def evaluate(
     return [answers[process] for process in targets]
 
 
-def _check(expression: str) -> None:
+def check(expression: str) -> None:
+    """Raises UsageError unless the text is an expression, and not a long one."""
     if len(expression.encode("utf-8", "replace")) > responder.MAX_QUESTION_BYTES // 8:
         raise errors.UsageError("the expression is longer than 8 KiB")
     try:
