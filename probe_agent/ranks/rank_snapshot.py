@@ -107,7 +107,9 @@ class SnapshotTaker:
                     stacks |= await cpu_sampling.look(
                         self._children, page.pid, owner, stacks, inside=page.pid_inside
                     )
-            entry |= stacks
+            entry |= {
+                key: value for key, value in stacks.items() if key != "gil_stack"
+            }  # one of those beside it
         return entry
 
     async def _add_native(

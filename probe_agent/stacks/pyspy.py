@@ -22,7 +22,7 @@ MAX_THREADS = 32
 async def stacks(
     started: children.Children, pid: int, *, inside: int | None = None, command: str | None = None
 ) -> dict[str, Any]:
-    """`{"stack": frames of the main thread, "other_stacks": …, "holds_gil": …}`; `{"stack_error": why}` without one.
+    """`{"stack": frames of the main thread, "other_stacks": …, "holds_gil": …, "gil_stack": …}`; `{"stack_error": why}` without one.
 
     Frames are innermost first: `{"function", "file", "line"}`. `inside` is the process's number in its own PID
     namespace, by which Python knows its threads there.
@@ -50,10 +50,12 @@ async def stacks(
 def _answer(threads: Sequence[Mapping[str, Any]], pids: Container[object]) -> dict[str, Any]:
     main = next((t for t in threads if t.get("os_thread_id") in pids), threads[0])
     others = [t for t in threads if t is not main][:MAX_THREADS]
+    holder = next((t for t in threads if t.get("owns_gil")), None)
     return {
         "stack": _frames(main),
         "holds_gil": bool(main.get("owns_gil")),
         "gil_elsewhere": any(t.get("owns_gil") for t in others),
+        "gil_stack": _frames(holder) if holder is not None else [],
         "other_stacks": [_frames(t) for t in others],
     }
 
