@@ -98,7 +98,7 @@ def _decider(condition: Condition, depth: int) -> Decide:
         if not isinstance(values, list) or len(values) > MAX_VALUES:
             raise errors.MalformedInput("a condition 'in' without a list of values")
         return _in(column, values)
-    if op in COMPARE and "value" in condition:
+    if isinstance(op, str) and op in COMPARE and "value" in condition:
         return _compare(column, COMPARE[op], condition["value"])
     raise errors.MalformedInput(f"no such condition: {op!r}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 Kind = Literal["int", "float", "text", "bool", "time"]
@@ -125,10 +125,11 @@ class LazySchema:
     schema: str
     meaning: str
     resolve: Callable[[Any, str, Scan], Columns | None]
-    """Of a node view, the table's name as the statement writes it, and the scan; None where the node has no such table."""
+    """Of a node view, the table's name as the statement writes it, and the scan; None where the node has no such table.
+
+    For the name `*`: one column `name` with the tables that this node knows now, for information_schema and completion.
+    """
     source: str
-    names: Callable[[Any], Iterable[str]] = field(default=lambda _view: ())
-    """The names that this node knows now, for information_schema and the console's completion."""
 
 
 Registered = Table | LazySchema

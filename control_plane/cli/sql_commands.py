@@ -65,11 +65,11 @@ def _sql(args: argparse.Namespace) -> int:
     try:
         from probing_cluster.live.session import session
 
-        asking = session.Session(nodes, timeout_s=timeout_s)
+        asking = session.Session(nodes, timeout_s=timeout_s, on_expression=_Warning())
         if query is None:
             from probing_cluster.live.session import console
 
-            return console.run(asking, args.job, lambda result: _show(args, result))
+            return console.run(asking, args.job, lambda result: _show(args, result), _say)
         if args.watch is not None:
             return _watch(args, asking, query)
         return _show(args, asking.sql(query))
@@ -77,16 +77,29 @@ def _sql(args: argparse.Namespace) -> int:
         nodes.close()
 
 
+class _Warning:
+    """Says once what an expression may do to the job."""
+
+    def __init__(self) -> None:
+        self._is_out = False
+
+    def __call__(self) -> None:
+        from probing_cluster.probe_agent.ranks import evaluate
+
+        if not self._is_out:
+            _say(evaluate.WARNING)
+        self._is_out = True
+
+
 def _watch(args: argparse.Namespace, asking: session.Session, query: str) -> int:
     """The same statement again and again, until Ctrl-C or the end of the job."""
+    from probing_cluster.live.session import console
+
     while True:
         began_s = time.monotonic()
         code = _show(args, asking.sql(query))
         if asking.over:
-            print(
-                "probing-ctl: no collector answers any more: the job is over, or its nodes are gone",
-                file=sys.stderr,
-            )
+            _say(console.OVER)
             return code
         time.sleep(max(0.0, args.watch - (time.monotonic() - began_s)))
         if args.format == "table":
@@ -100,11 +113,15 @@ def _show(args: argparse.Namespace, result: session.Result) -> int:
 
     output.write(result.rows, args.format, sys.stdout.buffer, table.render)
     if not result.rows.num_rows and args.format == "table":
-        print("probing-ctl: no rows", file=sys.stderr)
+        _say("no rows")
     words = missing_words(result.missing, result.n_ranks, result.world_size)
     for line in words:
-        print(f"probing-ctl: {line}", file=sys.stderr)
+        _say(line)
     return PARTIAL if words else 0
+
+
+def _say(line: str) -> None:
+    print(f"probing-ctl: {line}", file=sys.stderr)
 
 
 def missing_words(missing: Sequence[streams.Missing], n_ranks: int, world_size: int) -> list[str]:

@@ -1,6 +1,6 @@
 """The collector: one short-lived process per node of a job, run as the job's owner. Questions in, frames out.
 
-    python -I -m probing_cluster.live.collecting.collector [--directory DIR] [--job ID] [--node NAME] [--idle S]
+    python -I -m probing_cluster.live.collecting.collector [--directory DIR] [--job ID] [--node NAME] [--idle S] [--tables-only]
 
 Standard input: one JSON question per line: {"id", "deadline_s", "scans": [scan, …]}. Standard output, lines of ASCII short
 enough that Slurm hands each on whole: `ID +BASE64` (a part of a frame), `ID .` (the frame is whole), `ID !NODE` (the question is
@@ -60,6 +60,7 @@ class Place:
     node: str
     directory: Path
     step: str
+    may_evaluate: bool
 
     def view(self, deadline_s: float) -> node_view.NodeView:
         """A fresh look."""
@@ -72,6 +73,7 @@ class Place:
                 path=self.directory.parent / agent_client.SOCKET, job_id=self.job_id
             ),
             deadline_s=deadline_s,
+            may_evaluate=self.may_evaluate,
         )
 
 
@@ -86,6 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         node=args.node or os.environ.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0],
         directory=directory,
         step=os.environ.get("SLURM_STEP_ID", ""),
+        may_evaluate=not args.tables_only,
     )
     _say(b"0 !%b %b\n" % (place.node.encode(), place.step.encode()))
     for line in _lines(args.idle):
@@ -99,6 +102,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--job", default="")
     parser.add_argument("--node", default="")
     parser.add_argument("--idle", type=float, default=3600.0)
+    parser.add_argument(
+        "--tables-only", action="store_true", help="evaluate nothing: somebody else than the owner asks"
+    )
     return parser.parse_args(argv)
 
 

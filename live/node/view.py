@@ -57,6 +57,8 @@ class NodeView:
     agent: agent_client.AgentClient
     deadline_s: float
     """By the monotonic clock: later answers are not waited for."""
+    may_evaluate: bool = False
+    """The owner asks, not somebody who has become the owner."""
     proc: Path = processes.PROC
     at_ns: int = field(default_factory=time.time_ns)
     missing: list[tuple[int | None, str]] = field(default_factory=list)

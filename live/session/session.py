@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -50,12 +50,6 @@ class Beside(Protocol):
     """Schemas of another source, such as a database, in the same session."""
 
     @property
-    def over(self) -> bool:
-        """No node answered the last statement that asked them."""
-        silent = {m.node for m in self._last_missing if m.rank is None and m.table is None}
-        return bool(self._nodes.nodes) and silent.issuperset(self._nodes.nodes)
-
-    @property
     def schemas(self) -> tuple[str, ...]: ...
 
     def names(self, schema: str) -> Sequence[str]: ...
@@ -94,8 +88,17 @@ class _Statement:
 class Session:
     """For one job; not for several threads."""
 
-    def __init__(self, nodes: Nodes, *, timeout_s: float, beside: Beside | None = None) -> None:
+    def __init__(
+        self,
+        nodes: Nodes,
+        *,
+        timeout_s: float,
+        beside: Beside | None = None,
+        on_expression: Callable[[], None] | None = None,
+    ) -> None:
+        """`on_expression` is called before an expression goes to the processes."""
         self._nodes, self._beside = nodes, beside
+        self._on_expression = on_expression
         self.timeout_s = timeout_s
         self._planned: list[catalogue.Fragment] = []
         self._schemas: dict[str, pa.Schema] = {}
@@ -134,8 +137,7 @@ class Session:
     def _words(self, exc: Exception) -> str:
         text = sanitize.clean(str(exc).removeprefix("DataFusion error: "), 600)
         missing = {m.reason for m in self._statement.missing}
-        if missing and "not found" in text:
-            text += f" ({'; '.join(sorted(missing)[:3])})"
+        text += f" ({'; '.join(sorted(missing)[:3])})" if missing else ""
         return f"{text}; {HINT}"
 
     def _result(self, rows: pa.Table) -> Result:
@@ -173,6 +175,12 @@ class Session:
         return context
 
     @property
+    def over(self) -> bool:
+        """No node answered the last statement that asked them."""
+        silent = {m.node for m in self._last_missing if m.rank is None and m.table is None}
+        return bool(self._nodes.nodes) and silent.issuperset(self._nodes.nodes)
+
+    @property
     def schemas(self) -> tuple[str, ...]:
         """All schemas of the session."""
         ours = [t.schema for t in registry.TABLES]
@@ -207,6 +215,8 @@ class Session:
     def _resolve(self, schema: str, name: str) -> pa.Schema | None:
         """The columns of a table; asks the nodes for what only they know."""
         full = f"{schema}.{name}"
+        if schema == "python" and not name.isidentifier() and self._on_expression is not None:
+            self._on_expression()
         if full == MISSING:
             found: pa.Schema | None = _MISSING_SCHEMA
         elif self._beside is not None and schema in self._beside.schemas:
@@ -225,7 +235,7 @@ class Session:
             return None
         if all(f.whole for f in frames):
             self._statement.held[full] = frames
-        return unpacking.schema_of(f.rows.schema for f in frames)
+        return unpacking.schema_of(frames)
 
     def _ask(self, scans: Sequence[Scan]) -> list[unpacking.Frame]:
         reply = self._nodes.ask(scans, self.timeout_s)

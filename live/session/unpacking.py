@@ -98,13 +98,25 @@ def _slice(body: pa.Buffer, at: int, size: int) -> pa.Buffer:
     return body.slice(at, size)
 
 
-def schema_of(found: Iterable[pa.Schema]) -> pa.Schema:
-    """One schema for what several nodes know of a table: all columns; where types differ, the wider, else text."""
+def schema_of(frames: Iterable[Frame]) -> pa.Schema:
+    """One schema for what several nodes know of a table: all columns; where types differ, the wider, else text.
+
+    A column of rows that are all null says nothing about its type while another node knows better.
+    """
     fields: dict[str, pa.DataType] = {}
-    for schema in found:
-        for field in schema:
+    weak: set[str] = set()
+    for frame in frames:
+        for field in frame.rows.schema:
             known = fields.get(field.name)
-            fields[field.name] = field.type if known is None else _wider(known, field.type)
+            is_weak = frame.whole and frame.rows[field.name].null_count == frame.rows.num_rows
+            if known is None or (field.name in weak and not is_weak):
+                fields[field.name] = field.type
+            elif not is_weak:
+                fields[field.name] = _wider(known, field.type)
+            if not is_weak:
+                weak.discard(field.name)
+            elif known is None:
+                weak.add(field.name)
     return pa.schema(list(fields.items()))
 
 

@@ -36,18 +36,17 @@ def command(config: settings.Settings, directory: Path) -> streams.Command:
             "operators ask with --via service"
         )
     return streams.Command(
-        argv=argv,
+        argv=[*argv, "--tables-only"],
         nodes=(node,),
         environment=environment,
-        user=owner.st_uid,
-        group=owner.st_gid,
-        groups=groups_of(owner.st_uid, owner.st_gid),
+        become=account(owner.st_uid, owner.st_gid),
     )
 
 
-def groups_of(uid: int, gid: int) -> tuple[int, ...]:
-    """The groups of an account; its own where it has no name here."""
+def account(uid: int, gid: int) -> streams.Account:
+    """An account with its groups; with its own alone where it has no name here."""
     try:
-        return tuple(os.getgrouplist(pwd.getpwuid(uid).pw_name, gid))
+        groups = tuple(os.getgrouplist(pwd.getpwuid(uid).pw_name, gid))
     except KeyError:
-        return (gid,)
+        groups = (gid,)
+    return streams.Account(uid=uid, gid=gid, groups=groups)

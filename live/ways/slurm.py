@@ -9,7 +9,7 @@ import contextlib
 import os
 import pwd
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from probing_cluster.core import errors, settings
@@ -26,6 +26,7 @@ def open_streams(
 ) -> streams.Streams:
     """One step on every group of nodes; raises NotPermitted, UsageError where the job has made too many steps."""
     limits = jobs.limits(config.slurm)
+    become = _account(job)
     counter = step_count.StepCount(config.cluster.name, job.job_id)
     counter.require(limits.max_steps)
     found = [
@@ -33,7 +34,7 @@ def open_streams(
             argv=argv(config, job, part, nodes, idle_s),
             nodes=nodes,
             environment=environment(config),
-            **_user(job),
+            become=become,
         )
         for part in job.parts
         for nodes in groups(part.nodes, limits.tree_width)
@@ -76,6 +77,7 @@ def argv(
         *collector(config),
         "--idle",
         f"{idle_s:g}",
+        *(() if job.uid == os.geteuid() else ("--tables-only",)),
     ]
 
 
@@ -97,10 +99,10 @@ def environment(config: settings.Settings) -> dict[str, str]:
     return {"PATH": "/usr/bin:/bin", **kept, "LC_ALL": "C", "PROBING": "on"}
 
 
-def _user(job: jobs.RunningJob) -> Mapping[str, object]:
+def _account(job: jobs.RunningJob) -> streams.Account | None:
     """Whom to become: root may, others may not, and Slurm would refuse them with fewer words."""
     if job.uid == os.geteuid():
-        return {}
+        return None
     if os.geteuid() != 0:
         raise errors.NotPermitted(
             f"job {job.job_id} belongs to {job.user or job.uid}: Slurm lets nobody else into it; "
@@ -112,7 +114,7 @@ def _user(job: jobs.RunningJob) -> Mapping[str, object]:
         raise errors.NotPermitted(
             f"uid {job.uid}, whose job it is, has no account on this host: ask from one where it has"
         ) from exc
-    return {"user": job.uid, "group": group, "groups": local.groups_of(job.uid, group)}
+    return local.account(job.uid, group)
 
 
 def _cancel(config: settings.Settings, job: jobs.RunningJob, steps: set[str]) -> None:

@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from probing_cluster.core import errors, sanitize
 from probing_cluster.live.table import Scan
@@ -44,16 +45,23 @@ class Reply:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Account:
+    """An account to run as."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Command:
     """How one child with collectors is started."""
 
     argv: Sequence[str]
     nodes: tuple[str, ...]
     environment: Mapping[str, str]
-    user: int | None = None
-    """The uid to become first; None to stay who we are."""
-    group: int | None = None
-    groups: tuple[int, ...] = ()
+    become: Account | None = None
+    """Whom to become first; None to stay who we are."""
 
 
 @dataclass(kw_only=True)
@@ -139,9 +147,10 @@ class Streams:
         self._selector.close()
 
     def _start(self, command: Command) -> _Child:
-        switch = {}
-        if command.user is not None:
-            switch = {"user": command.user, "group": command.group, "extra_groups": list(command.groups)}
+        account = command.become
+        switch: dict[str, Any] = {}
+        if account is not None:
+            switch = {"user": account.uid, "group": account.gid, "extra_groups": list(account.groups)}
         try:
             process = subprocess.Popen(
                 list(command.argv),
@@ -152,7 +161,7 @@ class Streams:
                 start_new_session=True,
                 cwd="/",
                 bufsize=0,
-                **switch,  # type: ignore[call-overload]
+                **switch,
             )
         except OSError as exc:
             raise errors.SlurmUnavailable(f"{command.argv[0]} cannot be started: {exc.strerror}") from exc
