@@ -34,7 +34,7 @@ GROUPS = (
 """Command groups in the order of the help; each is `<name>_commands.py` and imports its tools when it runs."""
 
 _EPILOG = """exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 no such thing, 4 database unreachable,
-5 not permitted, 6 Slurm unreachable, 7 malformed input, 8 (eval) a rank did not answer"""
+5 not permitted, 6 Slurm unreachable, 7 malformed input, 8 (eval, sql) something did not answer and is named"""
 
 
 def parser() -> command_line.Parser:

@@ -12,22 +12,14 @@ import pyarrow as pa
 from datafusion.catalog import Catalog
 
 from probing_cluster.core import errors, sanitize
-from probing_cluster.live import plugins
+from probing_cluster.live import missing, plugins
 from probing_cluster.live.session import catalogue, pushdown, unpacking
 from probing_cluster.live.table import LazySchema, Scan
 from probing_cluster.live.tables import registry
 from probing_cluster.live.ways import streams
 
 CATALOG, DEFAULT_SCHEMA = "live", "cluster"
-MISSING = "cluster.missing"
-MISSING_COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
-    "node": (pa.string(), "Slurm's name of the node; null where it is not known which"),
-    "rank": (pa.int64(), "the rank; null for the whole node"),
-    "table": (pa.string(), "the table it is missing in; null for all"),
-    "reason": (pa.string(), "why"),
-    "at": (pa.timestamp("ns", tz="UTC"), "when it was asked"),
-}
-_MISSING_SCHEMA = pa.schema([(n, t) for n, (t, _) in MISSING_COLUMNS.items()])
+_MISSING_SCHEMA = pa.schema([(c.name, unpacking.TYPES[c.kind]) for c in missing.COLUMNS])
 HINT = "information_schema.tables lists the tables, information_schema.columns what they hold"
 NAMES_KEPT_S = 10.0
 MAX_RANKS = 1 << 17
@@ -136,8 +128,8 @@ class Session:
 
     def _words(self, exc: Exception) -> str:
         text = sanitize.clean(str(exc).removeprefix("DataFusion error: "), 600)
-        missing = {m.reason for m in self._statement.missing}
-        text += f" ({'; '.join(sorted(missing)[:3])})" if missing else ""
+        reasons = sorted({m.reason for m in self._statement.missing})
+        text += f" ({'; '.join(reasons[:3])})" if reasons else ""
         return f"{text}; {HINT}"
 
     def _result(self, rows: pa.Table) -> Result:
@@ -192,7 +184,7 @@ class Session:
         if self._beside is not None and schema in self._beside.schemas:
             return list(self._beside.names(schema))
         known = [n.partition(".")[2] for n in registry.built_in() if n.startswith(f"{schema}.")]
-        known += [MISSING.partition(".")[2]] if schema == DEFAULT_SCHEMA else []
+        known += [missing.NAME.partition(".")[2]] if schema == DEFAULT_SCHEMA else []
         known += [
             n.partition(".")[2] for n in plugins.names() if n.startswith(f"{schema}.") and not n.endswith("*")
         ]
@@ -217,7 +209,7 @@ class Session:
         full = f"{schema}.{name}"
         if schema == "python" and not name.isidentifier() and self._on_expression is not None:
             self._on_expression()
-        if full == MISSING:
+        if full == missing.NAME:
             found: pa.Schema | None = _MISSING_SCHEMA
         elif self._beside is not None and schema in self._beside.schemas:
             found = self._beside.resolve(schema, name)
@@ -278,8 +270,8 @@ class Session:
             if self._beside is not None and name.partition(".")[0] in beside:
                 data[name] = self._beside.fetch(scan)
         held = self._statement.held
-        live = [s for n, s in scans.items() if n not in data and n not in held and n != MISSING]
-        if not live and not held and MISSING in scans and not self._last_missing:
+        live = [s for n, s in scans.items() if n not in data and n not in held and n != missing.NAME]
+        if not live and not held and missing.NAME in scans and not self._last_missing:
             live = [Scan(table="cluster.ranks", columns=("rank", "world_size"))]
         frames = self._ask(live) if live else []
         for scan in live:
@@ -288,8 +280,8 @@ class Session:
         for name, kept in held.items():
             data[name] = unpacking.joined([f.rows for f in kept], self._schemas[name])
         self._miss_ranks()
-        if MISSING in scans:
-            data[MISSING] = missing_rows(
+        if missing.NAME in scans:
+            data[missing.NAME] = missing_rows(
                 self._statement.missing if self._statement.asked else self._last_missing
             )
         for fragment in self._planned:
@@ -320,10 +312,10 @@ class Session:
         return pa.concat_tables([rows, more])
 
 
-def missing_rows(missing: Sequence[streams.Missing]) -> pa.Table:
+def missing_rows(found: Sequence[streams.Missing]) -> pa.Table:
     """The rows of `cluster.missing`."""
     at = time.time_ns()
-    rows = [{"node": m.node, "rank": m.rank, "table": m.table, "reason": m.reason, "at": at} for m in missing]
+    rows = [{"node": m.node, "rank": m.rank, "table": m.table, "reason": m.reason, "at": at} for m in found]
     return pa.Table.from_pylist(rows, schema=_MISSING_SCHEMA)
 
 

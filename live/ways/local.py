@@ -16,7 +16,7 @@ COLLECTOR = "probing_cluster.live.collecting.collector"
 
 def directory_here(config: settings.Settings, job_id: int) -> Path | None:
     """The job's page directory on this node; None where it has none."""
-    found = Path(config.agent.job_directory) / str(job_id)
+    found = (Path(config.agent.job_directory) / str(job_id)).absolute()
     return found if found.is_dir() else None
 
 
