@@ -197,10 +197,8 @@ class Session:
         at_s, found = self._lazy_names
         if schema not in found or time.monotonic() - at_s > NAMES_KEPT_S:
             frames = self._ask([Scan(table=f"{schema}.*", describe=True)])
-            found = {
-                **found,
-                schema: [str(v) for f in frames for v in f.rows["name"].to_pylist()] if frames else [],
-            }
+            columns = [f.rows["name"] for f in frames if "name" in f.rows.column_names]
+            found = {**found, schema: sorted({str(v) for column in columns for v in column.to_pylist()})}
             self._lazy_names = (time.monotonic(), found)
         return found[schema]
 

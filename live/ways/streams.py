@@ -137,7 +137,7 @@ class Streams:
             while left and time.monotonic() < end_s:
                 left = [c for c in left if c.process.poll() is None]
                 time.sleep(0.005)
-        hung = set().union(*(c.steps for c in self._children if c.process.returncode not in (0, None)))
+        hung = set().union(*(c.steps for c in self._children if c.process.poll() != 0))
         if self._on_close is not None and hung:
             self._on_close(hung)
         for child in self._children:
