@@ -264,6 +264,21 @@ class LiveSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeptSettings:
+    """[kept]: what nodes keep of an ended attempt for its owner: the program's own tables, the last steps and collectives."""
+
+    directory: str = doc(
+        "the user's own directory for it, on a file system that nodes and login hosts share; %u is the user's name, %h the home, as in %h/.probing; empty = nothing is kept",
+        default="",
+    )
+    days: float = doc("days after which a user's attempts are removed", default=30.0)
+    job_bytes: int = doc("bytes that the nodes of one attempt may write together", default=67108864)
+    user_bytes: int = doc(
+        "bytes of all a user's attempts, beyond which the oldest are removed", default=1073741824
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class LemonSettings:
     """[lemon]: the nightly search for nodes that keep killing jobs."""
 
@@ -324,6 +339,7 @@ class Settings:
     policy: PolicySettings = field(default_factory=PolicySettings)
     attribution: AttributionSettings = field(default_factory=AttributionSettings)
     live: LiveSettings = field(default_factory=LiveSettings)
+    kept: KeptSettings = field(default_factory=KeptSettings)
     lemon: LemonSettings = field(default_factory=LemonSettings)
     mail: MailSettings = field(default_factory=MailSettings)
 

@@ -243,6 +243,7 @@ class Agent:
             pages=self.node.pages,
             watch=self.node.watch,
             page_reader=lambda job: self.ranks.last_words(job),
+            kept=self.config.kept,
             clock=self.clock,
         )
 

@@ -73,23 +73,10 @@ def _here(config: settings.Settings, job: str, question: Mapping[str, Any]) -> l
 def _by_step(config: settings.Settings, job: str, question: Mapping[str, Any]) -> list[dict[str, Any]]:
     from probing_cluster.probe_agent.ranks import evaluate_child
     from probing_cluster.slurm_plugins import commands as slurm_commands
-    from probing_cluster.slurm_plugins import job_ids
-    from probing_cluster.slurm_plugins.live import job_step, live
+    from probing_cluster.slurm_plugins.live import job_step
 
-    ref = job_ids.parse(job)
     run = slurm_commands.SlurmCommands(settings=config.slurm)
-    found = [
-        j
-        for j in live.connect(config.slurm, run).jobs()
-        if (ref.task is None or (j.array_job_id, j.array_task_id) == (ref.job, ref.task))
-        and (ref.offset is None or (j.het_job_id, j.het_offset) == (ref.job, ref.offset))
-        and (ref.task is not None or ref.offset is not None or ref.job in (j.job_id, j.het_job_id))
-    ]
-    running = [j for j in found if j.state == "RUNNING" and j.nodes]
-    if not running:
-        raise errors.NotFound(
-            f"job {job} does not run, as far as Slurm says: there is no process that could be asked"
-        )
+    running = job_step.running(run, job)
     if running[0].uid != os.geteuid():
         raise errors.NotPermitted(
             f"job {job} belongs to {running[0].user}: only a job's owner may evaluate in it, not even an operator"

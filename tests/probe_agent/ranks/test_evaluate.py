@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.core import errors
+from probing_cluster.core import digits, errors
 from probing_cluster.probe_agent import inject
 from probing_cluster.probe_agent.inject.site._probing_probe import responder
 from probing_cluster.probe_agent.jobs import processes
@@ -228,7 +228,7 @@ def test_a_forked_child_is_not_asked_for_its_parent(tmp_path: Path) -> None:
         process.wait()
         assert ask(tmp_path, process.pid, "1").missing in ("its process has ended", evaluate.NOT_LIVE)
         for entry in Path("/proc").iterdir():
-            if entry.name.isnumeric() and _environment(entry).find(str(tmp_path).encode()) >= 0:
+            if digits.is_number(entry.name) and _environment(entry).find(str(tmp_path).encode()) >= 0:
                 os.kill(int(entry.name), signal.SIGKILL)
 
 
