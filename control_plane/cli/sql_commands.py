@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from probing_cluster.control_plane.cli import commands
-from probing_cluster.core import errors, settings
+from probing_cluster.core import digits, errors, settings
 
 if TYPE_CHECKING:
     from probing_cluster.live.session import session
@@ -61,11 +61,16 @@ def _sql(args: argparse.Namespace) -> int:
         raise errors.UsageError("--timeout and --watch must be above 0")
     query = sys.stdin.read() if args.query == "-" else args.query
     # The collectors start while our own libraries load.
-    nodes = choosing.open_nodes(config, args.job, args.via)
     try:
-        from probing_cluster.live.session import session
+        nodes = choosing.open_nodes(config, args.job, args.via)
+    except errors.NotFound as exc:
+        return _kept(args, config, query, exc)
+    try:
+        from probing_cluster.live.session import postgres, session
 
-        asking = session.Session(nodes, timeout_s=timeout_s, on_expression=_Warning())
+        asking = session.Session(
+            nodes, timeout_s=timeout_s, beside=postgres.Postgres(config), on_expression=_Warning()
+        )
         if query is None:
             from probing_cluster.live.session import console
 
@@ -75,6 +80,31 @@ def _sql(args: argparse.Namespace) -> int:
         return _show(args, asking.sql(query))
     finally:
         nodes.close()
+
+
+def _kept(
+    args: argparse.Namespace, config: settings.Settings, query: str | None, over: errors.NotFound
+) -> int:
+    """The same statement over what the nodes kept of the job's last attempt; raises `over` where that is nothing."""
+    from probing_cluster.attribution.history import kept
+    from probing_cluster.live.session import session
+
+    directory = kept.directory_of(config.kept)
+    job_id = int(args.job) if digits.is_number(args.job) else None
+    found = kept.attempts(directory, config.cluster.name, job_id) if directory and job_id is not None else []
+    if not found:
+        where = (
+            f"nothing of it was kept in {directory}"
+            if directory
+            else "and nothing is kept here ([kept] directory)"
+        )
+        raise errors.NotFound(f"{over}; {where}") from over
+    if query is None:
+        raise errors.UsageError(
+            f"job {args.job} is over: a console is for running ones; ask one QUERY at a time"
+        )
+    _say(f"job {args.job} is over: what was kept of its start {found[-1].name.rpartition('-')[2]}")
+    return _show(args, session.of_tables(kept.context(kept.tables(found[-1])), query))
 
 
 class _Warning:

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from probing_cluster.core import digits
 from probing_cluster.live.collecting import answering
 from probing_cluster.live.node import agent_client
 from probing_cluster.live.node import view as node_view
@@ -84,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     directory = Path(args.directory or os.environ.get("PROBING_PAGE_DIR") or "/nonexistent/0")
     job = args.job or os.environ.get("SLURM_JOB_ID", "")
     place = Place(
-        job_id=int(directory.name) if directory.name.isdecimal() else int(job or 0),
+        job_id=int(directory.name) if digits.is_number(directory.name) else int(job or 0),
         node=args.node or os.environ.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0],
         directory=directory,
         step=os.environ.get("SLURM_STEP_ID", ""),

@@ -123,7 +123,9 @@ def _constant(expression: Any) -> Any:
         raise Unknown("no constant")
     value = expression.python_value()
     if type(value).__name__ == "TimestampScalar":
-        # The columns hold nanoseconds; a constant in another unit was cast for the comparison.
+        # The nodes' columns hold nanoseconds, the database's microseconds; a constant has its column's type.
+        if str(value.type) == "timestamp[us, tz=UTC]":
+            return value.as_py().isoformat()
         if str(value.type) != "timestamp[ns, tz=UTC]":
             raise Unknown(str(value.type))
         return value.value

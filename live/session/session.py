@@ -310,6 +310,15 @@ class Session:
         return pa.concat_tables([rows, more])
 
 
+def of_tables(context: Any, statement: str) -> Result:
+    """A statement over tables that are all there, such as those kept of a job that is over; raises UsageError."""
+    try:
+        return Result(rows=context.sql(statement).to_arrow_table(), missing=(), asked=False)
+    except Exception as exc:
+        text = sanitize.clean(str(exc).removeprefix("DataFusion error: "), 600)
+        raise errors.UsageError(f"{text}; {HINT}") from exc
+
+
 def missing_rows(found: Sequence[streams.Missing]) -> pa.Table:
     """The rows of `cluster.missing`."""
     at = time.time_ns()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from probing_cluster.core import digits
 from probing_cluster.live.node import view as node_view
 from probing_cluster.live.table import NODE_PLACE, Column, Row, Scan, Table
 
@@ -19,7 +20,7 @@ def counts(proc: Path) -> Counts:
     return {
         int(words[0][3:]): tuple(map(int, words[1:9]))
         for words in lines
-        if words and words[0].startswith("cpu") and words[0][3:].isdecimal()
+        if words and words[0].startswith("cpu") and digits.is_number(words[0][3:])
     }
 
 

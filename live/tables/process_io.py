@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from probing_cluster.core import digits
 from probing_cluster.live.node import view as node_view
 from probing_cluster.live.table import PLACE, Column, Row, Scan, Table
 
@@ -27,7 +28,9 @@ def rows(view: node_view.NodeView, _: Scan) -> Iterator[Row]:
             continue
         counted = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
         found = {
-            name: int(counted[key]) for key, (name, _) in _FIELDS.items() if counted.get(key, "").isdecimal()
+            name: int(counted[key])
+            for key, (name, _) in _FIELDS.items()
+            if digits.is_number(counted.get(key, ""))
         }
         yield {**view.place(process), **found}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from probing_cluster.core import digits
 from probing_cluster.live.node import view as node_view
 from probing_cluster.live.table import PLACE, Column, Row, Scan, Table
 
@@ -33,7 +34,7 @@ def rows(view: node_view.NodeView, _: Scan) -> Iterator[Row]:
         found = {
             name: int(words[key][0]) << 10
             for key, (name, _) in _FIELDS.items()
-            if words.get(key) and words[key][0].isdecimal()
+            if words.get(key) and digits.is_number(words[key][0])
         }
         yield {**view.place(process), **found, "oom_score": score}
 

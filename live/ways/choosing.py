@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from probing_cluster.core import errors, settings
+from probing_cluster.core import digits, errors, settings
 from probing_cluster.live.table import Scan
 from probing_cluster.live.ways import jobs, local, slurm, step_count, streams
 
@@ -83,7 +83,7 @@ def _local(
 
 
 def _directory(config: settings.Settings, text: str) -> Path | None:
-    return local.directory_here(config, int(text)) if text.isdecimal() else None
+    return local.directory_here(config, int(text)) if digits.is_number(text) else None
 
 
 def _may_read(directory: Path) -> bool:

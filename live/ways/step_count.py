@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from probing_cluster.core import errors
+from probing_cluster.core import digits, errors
 
 SHARE = 0.25
 """Of MaxStepCount: a job that has made more is not asked by steps of their own any more."""
@@ -40,7 +40,7 @@ class StepCount:
 
     def note(self, steps: Iterable[str]) -> None:
         """Remembers the numbers that the collectors named."""
-        numbers = [int(s) for s in steps if s.isdecimal()]
+        numbers = [int(s) for s in steps if digits.is_number(s)]
         if numbers and max(numbers) > self.last():
             # A home that cannot be written costs the count, not the answer.
             with contextlib.suppress(OSError):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from probing_cluster.core import errors, sanitize
+from probing_cluster.core import digits, errors, sanitize
 from probing_cluster.live.table import Scan
 
 MAX_LINE_BYTES = 1 << 16
@@ -204,9 +204,9 @@ class Streams:
     def _line(self, child: _Child, line: bytes, reply: Reply) -> None:
         """`[LABEL: ]ID +BASE64`, `ID .` or `ID !NODE STEP`; anything else is noise (a site's profile that prints)."""
         head, colon, tail = line.partition(b": ")
-        label, text = (head.strip(), tail) if colon and head.strip().isdigit() else (b"", line)
+        label, text = (head.strip(), tail) if colon and digits.is_number(head.strip()) else (b"", line)
         number, _, what = text.partition(b" ")
-        if not number.isdigit() or not what:
+        if not digits.is_number(number) or not what:
             return
         if what[:1] == b"!":
             node, _, step = what[1:].decode("ascii", "replace").partition(" ")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from probing_cluster.core import errors
+from probing_cluster.core import digits, errors
 from probing_cluster.live.collecting import answering
 from probing_cluster.live.session import unpacking
 from probing_cluster.live.table import Scan
@@ -182,7 +182,7 @@ def test_the_collector_is_small_and_the_first_to_go(job: Any, open_session: Call
     (pid,) = [
         int(p.name)
         for p in Path("/proc").iterdir()
-        if p.name.isdecimal()
+        if digits.is_number(p.name)
         and b"collecting.collector" in _cmdline(p)
         and str(job.directory).encode() in _cmdline(p)
         and p.joinpath("stat").read_text().split(") ")[1].split()[1] == str(os.getpid())

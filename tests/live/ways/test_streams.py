@@ -119,7 +119,9 @@ def test_noise_is_no_answer(start: Start) -> None:
 def test_closing_ends_what_will_not_end_and_reports_its_steps(start: Start) -> None:
     """SIGTERM does not end an srun that is launching; the step of a killed one is to be cancelled."""
     stubborn = (
-        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + LABELLED + "\nsys.stdout.flush(); time.sleep(60)"
+        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        + LABELLED
+        + "\nsys.stdout.flush(); time.sleep(60)"
     )
     cancelled: list[set[str]] = []
     opened = start((lines(stubborn, "n1"), ("n1",)), on_close=cancelled.append)
