@@ -7,6 +7,7 @@ import binascii
 import contextlib
 import json
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -20,6 +21,8 @@ from probing_cluster.live.table import Scan
 
 MAX_LINE_BYTES = 1 << 16
 MAX_FRAME_CHARS = 512 << 20
+_PREFIX = re.compile(r"^(?:[0-9]+: )?(?:srun: |slurmstepd[^ ]*: )?(?:error: )?")
+"""Who says it: the label, srun or a node's step daemon."""
 NODE_SHARE = 0.8
 """Of the asker's deadline; what a node has not read by then it reports as missing, in time to be heard."""
 END_S = 0.3
@@ -233,7 +236,7 @@ class Streams:
             why = f"no answer in {timeout_s:g} s"
             if ended:
                 noise = child.noise.decode("utf-8", "replace").strip().splitlines()
-                words = [line.removeprefix("srun: ").removeprefix("error: ") for line in noise]
+                words = [_PREFIX.sub("", line) for line in noise]
                 why = sanitize.clean(words[0], 200) if words else "its collector ended"
             elif child.command.nodes and not child.hello:
                 why = f"the step did not start in {timeout_s:g} s"
