@@ -33,6 +33,7 @@ from probing_cluster.live.collecting import answering
 from probing_cluster.live.node import agent_client
 from probing_cluster.live.node import view as node_view
 from probing_cluster.live.table import Columns, Scan
+from probing_cluster.probe_agent.jobs import collect_child
 
 LINE_BYTES = 720
 """Bytes of a frame per line: 960 characters, below the 1,024 in which srun passes on output."""
@@ -82,6 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Answer questions until standard input closes, or none came for `--idle` seconds."""
     args = _arguments(argv)
     _be_small()
+    if args.become:
+        collect_child.become(*args.become)
     directory = Path(args.directory or os.environ.get("PROBING_PAGE_DIR") or "/nonexistent/0")
     job = args.job or os.environ.get("SLURM_JOB_ID", "")
     place = Place(
@@ -102,6 +105,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--directory", default="")
     parser.add_argument("--job", default="")
     parser.add_argument("--node", default="")
+    parser.add_argument(
+        "--become", type=int, nargs=2, metavar=("UID", "GID"), help="of the job's owner; root's way"
+    )
     parser.add_argument("--idle", type=float, default=3600.0)
     parser.add_argument(
         "--tables-only", action="store_true", help="evaluate nothing: somebody else than the owner asks"
