@@ -60,6 +60,11 @@ NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     Benchmark(
+        module="live_sql",
+        about="SQL over a running job: an open console, 2,000 nodes at the asker",
+        short=("--nodes", "200", "--times", "20"),
+    ),
+    Benchmark(
         module="evidence_parse", about="lines per second through the readers", short=("--lines", "100000")
     ),
     Benchmark(
