@@ -58,10 +58,10 @@ def _threads(child: subprocess.Popen[bytes], timeout_s: float) -> tuple[list[Thr
     if child.returncode != 0:
         return None, sanitize.clean(err.decode("utf-8", "replace").strip(), 200) or "py-spy failed"
     try:
-        found = json.loads(out)
-        return [t for t in found if isinstance(t, dict)][:MAX_THREADS], ""
+        found: list[Thread] = [t for t in json.loads(out) if isinstance(t, dict)]
     except (ValueError, TypeError):
         return None, "py-spy's answer is no JSON"
+    return found[:MAX_THREADS], ""
 
 
 def frames(thread: Thread) -> Iterable[Mapping[str, Any]]:

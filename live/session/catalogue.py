@@ -57,7 +57,7 @@ Resolve = Callable[[str], pa.Schema | None]
 """The columns of the table of that name in one schema; None where there is none. May ask the nodes."""
 
 
-class LiveSchema(SchemaProvider):  # type: ignore[misc]
+class LiveSchema(SchemaProvider):
     """One schema of the catalogue."""
 
     def __init__(
@@ -66,7 +66,7 @@ class LiveSchema(SchemaProvider):  # type: ignore[misc]
         self._schema, self._resolve, self._names, self._planned = schema, resolve, names, planned
 
     @property
-    def table_names(self) -> list[str]:
+    def table_names(self) -> list[str]:  # type: ignore[override]  # as DataFusion calls it
         """For information_schema; a property, though the base class's hints say a method."""
         return list(self._names())
 

@@ -111,11 +111,7 @@ def _describe(table: str) -> str:
             "SELECT table_schema, table_name FROM information_schema.tables "
             "WHERE table_schema <> 'information_schema' ORDER BY 1, 2"
         )
-    schema, _, name = table.rpartition(".")
-    schema, name = (part.replace("'", "''") for part in (schema or session.DEFAULT_SCHEMA, name))
-    # In the caller's own session: there is nothing to inject into.
-    where = f"table_schema = '{schema}' AND table_name = '{name}'"
-    return f"SELECT column_name, data_type FROM information_schema.columns WHERE {where} ORDER BY ordinal_position"  # noqa: S608
+    return "DESCRIBE " + ".".join('"' + part.replace('"', '""') + '"' for part in table.split("."))
 
 
 def _statements(prompt: str, read: Callable[[str], str]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -159,8 +160,8 @@ class Session:
                 schema,
                 catalogue.LiveSchema(
                     schema,
-                    lambda name, schema=schema: self._resolve(schema, name),
-                    lambda schema=schema: self.names(schema),
+                    functools.partial(self._resolve, schema),
+                    functools.partial(self.names, schema),
                     self._planned,
                 ),
             )

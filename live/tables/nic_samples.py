@@ -30,7 +30,8 @@ def _rate(last: Row | None, now: Row, counter: str) -> float | None:
     """Per second since the reading before; null for the first, and where the counter was cleared or wrapped."""
     if last is None or now[counter] < last[counter] or now["at_ns"] <= last["at_ns"]:
         return None
-    return float(now[counter] - last[counter]) / ((now["at_ns"] - last["at_ns"]) / 1e9)
+    moved, over_ns = int(now[counter]) - int(last[counter]), int(now["at_ns"]) - int(last["at_ns"])
+    return moved / (over_ns / 1e9)
 
 
 TABLE = Table(

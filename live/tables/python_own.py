@@ -27,7 +27,7 @@ def resolve(view: node_view.NodeView, name: str, scan: Scan) -> Columns | None:
 def _table(view: node_view.NodeView, name: str, scan: Scan) -> Columns | None:
     tables = list(rings.of_job(view, {name}))
     if not tables:
-        return None
+        raise Missing(f"no process has written a table {name}; the value of a variable is python.`({name})`")
     kinds: dict[str, Kind] = {}
     for found, _ in tables:
         for column in found.columns:

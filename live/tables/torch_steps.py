@@ -6,17 +6,19 @@ from collections.abc import Iterator
 
 from probing_cluster.live.node import view as node_view
 from probing_cluster.live.table import PLACE, Column, Row, Scan, Table
+from probing_cluster.probe_agent.ranks import pages
 
 
 def rows(view: node_view.NodeView, _: Scan) -> Iterator[Row]:
     """At most 64 per rank, the page's ring."""
     for process in view.ranks:
-        page, before = process.page, None
+        page = process.page
+        before: pages.Step | None = None
         if page.steps_unseen:
             view.miss("this torch has no hook for optimizer steps (before 2.0)", rank=process.rank)
         for step in page.recent_steps:
             follows = before is not None and before.step + 1 == step.step
-            took_ns = step.end_ns - before.end_ns if follows and before is not None else None
+            took_ns = step.end_ns - before.end_ns if before is not None and follows else None
             yield {
                 **view.place(process),
                 "step": step.step,

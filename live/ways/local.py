@@ -33,7 +33,7 @@ def command(config: settings.Settings, directory: Path) -> streams.Command:
     if os.geteuid() != 0:
         raise errors.NotPermitted(
             f"job {directory.name} belongs to uid {owner.st_uid}: only its owner may ask its processes; "
-            "operators ask with --via service"
+            f"operators ask with probing-ctl ranks {directory.name} and stacks {directory.name}"
         )
     # It becomes the owner itself, once it is loaded: our Python need not be theirs to run.
     argv += ["--tables-only", "--become", str(owner.st_uid), str(owner.st_gid)]

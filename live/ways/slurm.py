@@ -106,7 +106,7 @@ def _account(job: jobs.RunningJob) -> streams.Account | None:
     if os.geteuid() != 0:
         raise errors.NotPermitted(
             f"job {job.job_id} belongs to {job.user or job.uid}: Slurm lets nobody else into it; "
-            "operators and coordinators ask with --via service"
+            f"operators and coordinators ask with probing-ctl ranks {job.job_id} and stacks {job.job_id}"
         )
     try:
         group = pwd.getpwuid(job.uid).pw_gid
