@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -29,10 +28,12 @@ def of_job(config: settings.Settings, cluster: str, job_id: int) -> list[Figure]
 
     Nothing is drawn on a host without pyarrow, and of files that are damaged.
     """
-    if importlib.util.find_spec("pyarrow") is None:
+    if not config.kept.directory:
         return []
-    from probing_cluster.attribution.history import kept
-
+    try:
+        from probing_cluster.attribution.history import kept
+    except ImportError:
+        return []
     directory = kept.directory_of(config.kept)
     try:
         found = kept.attempts(directory, cluster, job_id) if directory is not None else []
