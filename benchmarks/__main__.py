@@ -90,6 +90,11 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         short=("--runs", "12"),
     ),
     Benchmark(
+        module="user_tables",
+        about="a row of a user's table beside Probing's; kept tables beside Pco",
+        short=("--rounds", "2"),
+    ),
+    Benchmark(
         module="job_start",
         about="start of short jobs on a real Slurm, with us and without",
         short=("--jobs", "12", "--blocks", "2"),

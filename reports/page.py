@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import jinja2
 from markupsafe import Markup
 
 from probing_cluster.core import hostlist, sanitize
-from probing_cluster.reports import model, phrase, text
+from probing_cluster.reports import kept_figures, model, phrase, text
 from probing_cluster.reports.charts import drawing
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -40,8 +41,8 @@ def environment() -> jinja2.Environment:
     return made
 
 
-def render(report: model.ReportModel) -> str:
-    """The page."""
+def render(report: model.ReportModel, figures: Sequence[kept_figures.Figure] = ()) -> str:
+    """The page, with drawings of what was kept of the job."""
     page = environment().get_template("job.html.j2")
     # The drawing escapes its own values; everything else is escaped by the template.
     return page.render(
@@ -49,6 +50,7 @@ def render(report: model.ReportModel) -> str:
         stories=model.stories([v for v in report.attempts if _explained(v)]),
         drawing=Markup(drawing.timeline(report)),  # noqa: S704
         parts=_parts(report),
+        figures=[(figure.title, Markup(figure.drawing)) for figure in figures],  # noqa: S704
     )
 
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from probing_cluster.core import digits, errors, settings
@@ -78,13 +77,14 @@ def tables(attempt: Path) -> Tables:
         if int(match["part"]) not in whole:
             continue
         name = match["schema"], urllib.parse.unquote(match["name"])
-        parts.setdefault(name, []).append(pq.read_table(path, partitioning=None))
+        parts.setdefault(name, []).append(pq.ParquetFile(path).read())
     return {name: _joined(found) for name, found in sorted(parts.items())}
 
 
 def context(found: Tables) -> Any:
     """A DataFusion session with these tables under their schemas, as `probing-ctl sql` has them of a running job."""
     import datafusion as df
+    import pyarrow.dataset as ds
     from datafusion.catalog import Catalog, Schema, Table
 
     made = df.SessionContext(

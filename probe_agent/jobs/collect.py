@@ -34,7 +34,7 @@ PageReader = Callable[[jobs.Job], Awaitable[list[Sighting]]]
 """The seam for the probe's pages: what a job's page directory says, before it is removed."""
 
 _CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.jobs.collect_child")
-_KEEP_CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.jobs.keep_child")
+_KEEP_CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.ranks.keep_child")
 KEPT_LEAST_BYTES = 64 * 1024
 """A node may always keep so much of a job, however many nodes it has."""
 _log = logging.getLogger(__name__)

@@ -22,7 +22,8 @@ from probing_cluster.core import settings
 from probing_cluster.evidence import kept_file
 from probing_cluster.probe_agent import children, identity, inject, self_watch
 from probing_cluster.probe_agent.faults import faults
-from probing_cluster.probe_agent.jobs import collect, jobs, keep_child, page_directories
+from probing_cluster.probe_agent.jobs import collect, jobs, page_directories
+from probing_cluster.probe_agent.ranks import keep_child
 from probing_cluster.probe_agent.spool import intake, spool
 
 NOBODY = pwd.getpwnam("nobody")
