@@ -60,6 +60,11 @@ NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     Benchmark(
+        module="live_sql",
+        about="SQL over a running job: an open console, 2,000 nodes at the asker",
+        short=("--nodes", "200", "--times", "20"),
+    ),
+    Benchmark(
         module="evidence_parse", about="lines per second through the readers", short=("--lines", "100000")
     ),
     Benchmark(
@@ -88,6 +93,11 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         module="probe_overhead",
         about="start, memory, call-heavy code and hooks of the probe, beside PyPI probing",
         short=("--runs", "12"),
+    ),
+    Benchmark(
+        module="user_tables",
+        about="a row of a user's table beside Probing's; kept tables beside Pco",
+        short=("--rounds", "2"),
     ),
     Benchmark(
         module="job_start",

@@ -36,12 +36,28 @@ class Parser(argparse.ArgumentParser):
     def arranged(self, words: list[str]) -> list[str]:
         """`words` with the options that stand before a subcommand moved behind its name."""
         if self.subcommands is None:
-            return words
+            return self._positionals_first(words)
         front = self._front(words)
         rest = words[len(front) :]
         if not rest or rest[0] not in self.subcommands.choices:
             return words
         return [rest[0], *self.subcommands.choices[rest[0]].arranged([*front, *rest[1:]])]
+
+    def _positionals_first(self, words: list[str]) -> list[str]:
+        """`JOBID --format csv QUERY` as `JOBID QUERY --format csv`: argparse gives an optional QUERY up at the first option."""
+        several = any(a.nargs is not None and a.nargs not in (0, "?") for a in self.options.values())
+        if several or "--" in words:
+            return words
+        left, positionals, options = list(words), [], []
+        while left:
+            word = left.pop(0)
+            if not word.startswith("-") or word == "-":
+                positionals.append(word)
+                continue
+            options.append(word)
+            if "=" not in word and self.takes_value(word) and left:
+                options.append(left.pop(0))
+        return [*positionals, *options]
 
     def _front(self, words: list[str]) -> list[str]:
         """The options at the beginning that are none of this parser's own, each with its value."""

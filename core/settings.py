@@ -374,6 +374,31 @@ class AttributionSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LiveSettings:
+    """[live]: `probing-ctl sql`."""
+
+    python: str = doc(
+        "Python with Probing Cluster on the compute nodes; empty = the path of the asker's own", default=""
+    )
+    timeout_s: float = doc("how long an answer is waited for, seconds", default=5.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptSettings:
+    """[kept]: what nodes keep of an ended attempt for its owner: the program's own tables, the last steps and collectives."""
+
+    directory: str = doc(
+        "the user's own directory for it, on a file system that nodes and login hosts share; %u is the user's name, %h the home, as in %h/.probing; empty = nothing is kept",
+        default="",
+    )
+    days: float = doc("days after which a user's attempts are removed", default=30.0)
+    job_bytes: int = doc("bytes that the nodes of one attempt may write together", default=67108864)
+    user_bytes: int = doc(
+        "bytes of all a user's attempts, beyond which the oldest are removed", default=1073741824
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class LemonSettings:
     """[lemon]: the nightly search for nodes that keep killing jobs."""
 
@@ -477,6 +502,8 @@ class Settings:
     diagnostics: DiagnosticsSettings = field(default_factory=DiagnosticsSettings)
     repair: RepairSettings = field(default_factory=RepairSettings)
     attribution: AttributionSettings = field(default_factory=AttributionSettings)
+    live: LiveSettings = field(default_factory=LiveSettings)
+    kept: KeptSettings = field(default_factory=KeptSettings)
     lemon: LemonSettings = field(default_factory=LemonSettings)
     mail: MailSettings = field(default_factory=MailSettings)
     notices: NoticesSettings = field(default_factory=NoticesSettings)

@@ -14,7 +14,7 @@ from typing import Any
 from probing_cluster.core import certificates, clock, errors, settings
 from probing_cluster.db import delivery
 from probing_cluster.probe_agent import node_state, report, sweep, textfile
-from probing_cluster.probe_agent.hooks import hook_answers, hook_socket, requests, requeue
+from probing_cluster.probe_agent.hooks import hook_answers, hook_socket, owner_answers, requests, requeue
 from probing_cluster.probe_agent.jobs import collect, held, jobs
 from probing_cluster.probe_agent.ranks import nic_traffic, rank_watch, stall
 from probing_cluster.probe_agent.sources import (
@@ -27,6 +27,8 @@ from probing_cluster.probe_agent.sources import (
 )
 from probing_cluster.probe_agent.spool import delivery_loop, spool
 
+OWNERS_SOCKET = ".agent.sock"
+"""In the directory of the page directories: what owners of jobs ask of the agent (live.node.agent_client)."""
 DRAIN_S = 5.0
 """How long a stopping agent tries to empty its spool; what is left is delivered by the next one."""
 TICK_S = 1.0
@@ -58,9 +60,15 @@ class Agent:
         self.delivery = self._make_delivery()
         self.sweeper = self._make_sweeper()
         self.collector = self._make_collector()
+        self.nics = nic_traffic.NicTraffic(
+            self.node.reach, exclude=config.agent.exclude_hcas, clock=self.clock
+        )
         self.ranks = self._make_ranks()
         self.requests = self._make_requests()
         self.socket = hook_socket.HookSocket(Path(config.agent.socket), self._make_answers().answer)
+        self.owners = self._make_owner_answers()
+        owners_path = Path(config.agent.job_directory) / OWNERS_SOCKET
+        self.owners_socket = hook_socket.HookSocket(owners_path, self.owners.answer, everyone=True)
 
     async def run(self) -> None:
         """Live until SIGTERM or SIGINT, then drain within a deadline; raises PartFailed when a part of it dies."""
@@ -70,6 +78,7 @@ class Agent:
             loop.add_signal_handler(number, stopping.set)
         self.node.begin()
         await self.socket.start()
+        await self._start_owners()
         parts = [self.spawn(work) for work in self._parts()]
         for job in self.node.book.uncollected():
             self.collect_from(job)
@@ -97,6 +106,7 @@ class Agent:
     async def stop(self) -> None:
         """Take no more in, deliver what there is, and close."""
         await self.socket.stop()
+        await self.owners_socket.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -239,6 +249,7 @@ class Agent:
             pages=self.node.pages,
             watch=self.node.watch,
             page_reader=lambda job: self.ranks.last_words(job),
+            kept=self.config.kept,
             clock=self.clock,
         )
 
@@ -253,7 +264,7 @@ class Agent:
             watch=self.node.watch,
             limits=stall.Limits(least_s=agent.stall_least_s, startup_s=agent.stall_startup_s),
             gpus=lambda: self.poller.last.get(nvml.SOURCE.name),
-            nics=nic_traffic.NicTraffic(self.node.reach, exclude=agent.exclude_hcas, clock=self.clock),
+            nics=self.nics,
             clock=self.clock,
         )
 
@@ -281,6 +292,25 @@ class Agent:
             clock=self.clock,
         )
 
+    def _make_owner_answers(self) -> owner_answers.OwnerAnswers:
+        return owner_answers.OwnerAnswers(
+            book=self.node.book,
+            stacks=self.ranks.stacks,
+            recent=lambda: self.node.intake.recent,
+            last=self.poller.last,
+            nics=self.nics,
+            nvml_library=self.config.agent.nvml_library or None,
+            clock=self.clock,
+        )
+
+    async def _start_owners(self) -> None:
+        try:
+            self.node.pages.bound_bytes()  # makes the directory, which every user may enter
+            await self.owners_socket.start()
+        except (OSError, errors.ProbingError) as exc:
+            # Only `probing-ctl sql` has less to show for it.
+            _log.warning("owners of jobs cannot ask this agent: %s", exc)
+
     def _rebooted(self, boot_id: str) -> None:
         self.node.rebooted(boot_id)
         self.delivery.beat_now()
@@ -292,6 +322,7 @@ class Agent:
             looked = self._look_now.is_set()
             self._look_now.clear()
             await self.poller.poll(everything=looked)
+            self.owners.sampled(self.poller.last.get(nvml.SOURCE.name))
             left_s = self.config.agent.poll_s - (self.clock.monotonic_s() - began_s)
             with contextlib.suppress(TimeoutError):  # nothing grave was said: the next round is simply due
                 async with asyncio.timeout(max(0.1, left_s)):

@@ -81,7 +81,7 @@ def _print(args: argparse.Namespace) -> None:
         msg = f"job {ref} has no attempt {args.attempt}; it has {_numbers(report)}"
         raise errors.NotFound(msg)
     if args.html:
-        _write_html(args.html, report)
+        _write_html(args.html, report, config)
     if args.json:
         _write(json_out.dumps(json_out.document(report, args.attempt)))
     elif args.html != "-":
@@ -106,10 +106,10 @@ def _print_overview(args: argparse.Namespace, ref: job_ref.JobRef, found: rows.R
     _write(text.render_overview(str(ref), found, now=now, width=_width(), colour=colour))
 
 
-def _write_html(target: str, report: model.ReportModel) -> None:
-    from probing_cluster.reports import page
+def _write_html(target: str, report: model.ReportModel, config: settings.Settings) -> None:
+    from probing_cluster.reports import kept_figures, page
 
-    markup = page.render(report)
+    markup = page.render(report, kept_figures.of_job(config, report.cluster, report.job_id))
     if target == "-":
         _write(markup)
         return

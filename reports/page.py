@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import jinja2
 from markupsafe import Markup
 
 from probing_cluster.core import hostlist, sanitize
-from probing_cluster.reports import model, phrase, text
+from probing_cluster.reports import kept_figures, model, phrase, text
 from probing_cluster.reports.charts import drawing
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -41,12 +42,12 @@ def environment() -> jinja2.Environment:
     return made
 
 
-def render(report: model.ReportModel) -> str:
-    """The page."""
-    return environment().get_template("job.html.j2").render(parts_of(report))
+def render(report: model.ReportModel, figures: Sequence[kept_figures.Figure] = ()) -> str:
+    """The page, with drawings of what was kept of the job."""
+    return environment().get_template("job.html.j2").render(parts_of(report, figures))
 
 
-def parts_of(report: model.ReportModel) -> dict[str, Any]:
+def parts_of(report: model.ReportModel, figures: Sequence[kept_figures.Figure] = ()) -> dict[str, Any]:
     """What job_body.html.j2 is filled with, on a page of its own or on another."""
     return {
         "report": report,
@@ -54,6 +55,7 @@ def parts_of(report: model.ReportModel) -> dict[str, Any]:
         # The drawing escapes its own values; everything else is escaped by the template.
         "drawing": Markup(drawing.timeline(report)),  # noqa: S704
         "parts": _parts(report),
+        "figures": [(figure.title, Markup(figure.drawing)) for figure in figures],  # noqa: S704
     }
 
 

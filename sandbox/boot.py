@@ -33,10 +33,11 @@ def boot(lay: layout.Layout, env: Env, announce: Announce) -> None:
 
 def write_files(lay: layout.Layout) -> None:
     """Every directory, configuration file, simulated node and built library."""
-    for path in (lay.etc, lay.bin, lay.lib, lay.log, lay.run, lay.state, lay.jobs):
+    for path in (lay.etc, lay.bin, lay.lib, lay.log, lay.run, lay.state, lay.jobs, lay.kept):
         path.mkdir(parents=True, exist_ok=True)
     lay.save()
     lay.jobs.chmod(0o1777)
+    lay.kept.chmod(0o1777)
     for number, name in enumerate(lay.node_names, start=1):
         for sub in ("run/jobs", "spool", "slurmd"):
             (lay.node(name) / sub).mkdir(parents=True, exist_ok=True)

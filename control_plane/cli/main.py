@@ -26,9 +26,11 @@ GROUPS = (
     "ranks",
     "diagnose",
     "repair",
+    "eval",
     "policy",
     "notices",
     "query",
+    "sql",
     "doctor",
     "dashboards",
     "completion",
@@ -38,7 +40,7 @@ ABOVE = ("probing_cluster.web.web_commands",)
 """Groups of rooms above this one, which it must not import: found by name, where they are installed."""
 
 _EPILOG = """exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 no such thing, 4 database unreachable,
-5 not permitted, 6 Slurm unreachable, 7 malformed input"""
+5 not permitted, 6 Slurm unreachable, 7 malformed input, 8 (eval, sql) something did not answer and is named"""
 
 
 def parser() -> command_line.Parser:

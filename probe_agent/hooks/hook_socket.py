@@ -1,7 +1,7 @@
-"""The Unix socket that Slurm's hooks talk to: one JSON line in, one out, bounded in size, time and number.
+"""A Unix socket of the agent: one JSON line in, one out, bounded in size, time and number.
 
-It never waits for a source. Only root and the agent's own user may speak: the file's mode says so
-and the peer's credentials are checked again.
+The hooks' socket never waits for a source; only root and the agent's own user may speak: the file's mode says so and the
+peer's credentials are checked again. The owners' socket (`everyone`) takes any user, and tells the answering function which.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from probing_cluster.core import errors, peer
 
 MAX_REQUEST_BYTES = 65536
 MAX_CONNECTIONS = 256
+MAX_PER_USER = 16
 REQUEST_S = 2.0
 """A peer that has not finished its line by then is let go."""
 
@@ -30,12 +31,15 @@ _log = logging.getLogger(__name__)
 class HookSocket:
     """Serves one answering function on one socket path."""
 
-    def __init__(self, path: Path, answer: Answer, *, allowed: frozenset[int] | None = None) -> None:
+    def __init__(
+        self, path: Path, answer: Answer, *, allowed: frozenset[int] | None = None, everyone: bool = False
+    ) -> None:
         self._path = path
         self._answer = answer
         self._allowed = allowed if allowed is not None else frozenset({0, os.geteuid()})
         self._server: asyncio.Server | None = None
-        self._peers: set[asyncio.StreamWriter] = set()
+        self._everyone = everyone
+        self._peers: dict[asyncio.StreamWriter, int] = {}
         self.refused_total = 0
         """Peers turned away: not allowed, malformed, too slow or too many."""
 
@@ -45,7 +49,7 @@ class HookSocket:
         self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         self._path.unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        old = os.umask(0o177)
+        old = os.umask(0o111 if self._everyone else 0o177)
         try:
             listening.bind(address)
             listening.listen(128)
@@ -66,14 +70,12 @@ class HookSocket:
             await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._peers.add(writer)
+        uid = self._peers[writer] = peer.uid_of(writer.get_extra_info("socket"))
         try:
-            if len(self._peers) > MAX_CONNECTIONS:
-                raise errors.NotPermitted("too many connections")  # noqa: TRY301
-            self._check_peer(writer)
+            self._check_peer(uid)
             async with asyncio.timeout(REQUEST_S):
                 line = await reader.readline()
-            reply = await self._answer(_request(line))
+            reply = await self._answer({**_request(line), "peer_uid": uid})
         except (errors.ProbingError, ValueError, TimeoutError, OSError) as exc:
             self.refused_total += 1
             reply = {"v": 1, "ok": False, "error": str(exc) or type(exc).__name__}
@@ -81,11 +83,16 @@ class HookSocket:
             _log.exception("a hook's request could not be answered")
             reply = {"v": 1, "ok": False, "error": f"internal error: {type(exc).__name__}"}
         await _reply(writer, reply)
-        self._peers.discard(writer)
+        self._peers.pop(writer, None)
 
-    def _check_peer(self, writer: asyncio.StreamWriter) -> None:
-        uid = peer.uid_of(writer.get_extra_info("socket"))
-        if uid not in self._allowed:
+    def _check_peer(self, uid: int) -> None:
+        if len(self._peers) > MAX_CONNECTIONS:
+            raise errors.NotPermitted("too many connections")
+        if self._everyone:
+            # One user's connections must not be all there are.
+            if sum(u == uid for u in self._peers.values()) > MAX_PER_USER:
+                raise errors.NotPermitted(f"more than {MAX_PER_USER} connections of uid {uid}")
+        elif uid not in self._allowed:
             raise errors.NotPermitted(f"uid {uid} is neither root nor the agent's own user")
 
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from probing_cluster.core import clock, errors, hostlist, records, sanitize
+from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings
 from probing_cluster.healthchecks.readers import mounts
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.faults.sighting import Sighting
@@ -34,6 +34,9 @@ PageReader = Callable[[jobs.Job], Awaitable[list[Sighting]]]
 """The seam for the probe's pages: what a job's page directory says, before it is removed."""
 
 _CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.jobs.collect_child")
+_KEEP_CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.ranks.keep_child")
+KEPT_LEAST_BYTES = 64 * 1024
+"""A node may always keep so much of a job, however many nodes it has."""
 _log = logging.getLogger(__name__)
 
 
@@ -50,6 +53,7 @@ class Collector:
         pages: page_directories.PageDirectories,
         watch: self_watch.SelfWatch,
         page_reader: PageReader | None = None,
+        kept: settings.KeptSettings | None = None,
         clock: clock.Clock = clock.SYSTEM,
     ) -> None:
         self._identity = identity
@@ -59,6 +63,7 @@ class Collector:
         self._pages = pages
         self._watch = watch
         self._page_reader = page_reader
+        self._kept = kept or settings.KeptSettings()
         self._clock = clock
         self._turn = asyncio.Semaphore(AT_ONCE)
 
@@ -76,6 +81,7 @@ class Collector:
             if job.released_at is not None and shown:
                 self._intake.store([job.logs_item(self._identity, shown)])
             if job.released_at is not None:
+                await self._keep(job)
                 await asyncio.to_thread(self._remove, job.job_id)
 
     async def keep_log(self, job: jobs.Job, most_bytes: int) -> None:
@@ -181,7 +187,27 @@ class Collector:
         answer = await self._ask(job, {"op": "dumps", "directory": str(directory)})
         return [self._from_dump(job, n, f) for n, f in enumerate(answer.get("findings", ()))]
 
-    async def _ask(self, job: jobs.Job, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def _keep(self, job: jobs.Job) -> None:
+        """Has the job's tables written into its owner's history, where the site has one."""
+        directory = self._pages.path(job.job_id)
+        if not self._kept.directory or not directory.is_dir():
+            return
+        n_nodes = max(1, len(_nodes(job)))
+        request = {
+            "op": "keep",
+            "directory": str(directory),
+            "history": self._kept.directory,
+            "node": self._identity.node,
+            "attempt": f"{self._identity.cluster}-{job.job_id}-{job.restart_count}",
+            "most_bytes": max(self._kept.job_bytes // n_nodes, KEPT_LEAST_BYTES),
+            "most_bytes_in_all": self._kept.user_bytes,
+            "days": self._kept.days,
+        }
+        await self._ask(job, request, _KEEP_CHILD)
+
+    async def _ask(
+        self, job: jobs.Job, request: Mapping[str, Any], child: tuple[str, ...] = _CHILD
+    ) -> dict[str, Any]:
         if len([k for k in self._children.hung if k.startswith("collect ")]) >= MAX_STUCK:
             self._watch.failed(
                 NAME, f"job {job.job_id}: not read, {MAX_STUCK} earlier children are stuck", state="hung"
@@ -192,7 +218,7 @@ class Collector:
         asked = {**request, "uid": job.uid, "gid": job.gid if job.gid is not None else job.uid}
         try:
             done = await self._children.run(
-                f"collect {job.job_id}", _CHILD, deadline_s=DEADLINE_S, stdin=json.dumps(asked).encode()
+                f"collect {job.job_id}", child, deadline_s=DEADLINE_S, stdin=json.dumps(asked).encode()
             )
             answer: dict[str, Any] = json.loads(done.stdout)
         except (children.ChildFailed, ValueError) as exc:
@@ -252,10 +278,7 @@ def writes_here(job: jobs.Job, node: str) -> bool:
 
 def writing_node(job: jobs.Job) -> str | None:
     """The first node of its list, where the batch script runs; None where the list is not known."""
-    try:
-        nodes = hostlist.expand(job.nodelist)
-    except errors.MalformedInput:
-        return None
+    nodes = _nodes(job)
     return nodes[0] if nodes else None
 
 
@@ -264,6 +287,14 @@ def _kept(answer: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(answer.get("copy"), str):
         return {"copy": sanitize.clean(answer["copy"], 1024)}
     return {"no_copy": sanitize.clean(str(answer.get("refused", "its reader did not answer")), 200)}
+
+
+def _nodes(job: jobs.Job) -> list[str]:
+    """The job's nodes; none where Slurm's list is not to be read."""
+    try:
+        return hostlist.expand(job.nodelist)
+    except errors.MalformedInput:
+        return []
 
 
 _WHY = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +66,11 @@ class NicTraffic:
         except children.ChildFailed:
             return  # the poller tells of it
         self._readings.append(Reading(at_s=self._clock.monotonic_s(), counts=parse(raw, self._exclude)))
+
+    @property
+    def readings(self) -> Sequence[Reading]:
+        """Those remembered, oldest first."""
+        return tuple(self._readings)
 
     def since(self, at_s: float) -> dict[str, Any]:
         """Rates from the first reading at or after that moment to the last; empty where there are none.

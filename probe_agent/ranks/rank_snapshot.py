@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,14 @@ class SnapshotTaker:
         entries = await asyncio.gather(*(self._entry(r, owner) for r in ranks))
         await self._add_native(entries, slept, owner)
         return self._detail(watched, list(entries), last=False)
+
+    async def stacks(self, watched: Watched, pids: Collection[int]) -> dict[int, dict[str, Any]]:
+        """Of those of a job's ranks that run: states, Python stacks and C functions, by pid."""
+        ranks, owner = [r for r in watched.chosen() if r.page.pid in pids and r.alive], _owner(watched.job)
+        slept = {r.page.pid: sleeps.read(r.page.pid, self._proc) for r in ranks if not r.stalled}
+        entries = await asyncio.gather(*(self._entry(r, owner) for r in ranks))
+        await self._add_native(entries, slept, owner)
+        return {entry["pid"]: entry for entry in entries}
 
     def last(self, watched: Watched) -> dict[str, Any] | None:
         """The pages that an attempt left when it did not end in order: what each rank was inside of when it was torn down."""
@@ -99,7 +107,9 @@ class SnapshotTaker:
                     stacks |= await cpu_sampling.look(
                         self._children, page.pid, owner, stacks, inside=page.pid_inside
                     )
-            entry |= stacks
+            entry |= {
+                key: value for key, value in stacks.items() if key != "gil_stack"
+            }  # one of those beside it
         return entry
 
     async def _add_native(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +139,11 @@ class RankWatch:
             self._asking.add(asking)
             asking.add_done_callback(self._asking.discard)
         return True
+
+    async def stacks(self, job_id: int, pids: Collection[int]) -> dict[int, dict[str, Any]]:
+        """Stacks of some of a job's processes now, by pid; empty for a job that is not watched."""
+        watched = await self._pages.read(job_id)
+        return {} if watched is None else await self._snapshots.stacks(watched, pids)
 
     def rows(self) -> dict[str, Any]:
         """For the heartbeat; see rank_rows."""

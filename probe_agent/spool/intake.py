@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from probing_cluster.probe_agent import identity
 from probing_cluster.probe_agent.faults import faults, gpus, sighting
 from probing_cluster.probe_agent.spool import coalesce, spool
 
+RECENT = 512
 DROP_REPORT_S = 10.0
 """Drops are counted at once and told as an event at most this often."""
 
@@ -32,6 +34,8 @@ class Intake:
         self._clock = clock
         self._folds = coalesce.Coalescer()
         self._drops_reported_s = 0.0
+        self.recent: deque[records.HealthEvent] = deque(maxlen=RECENT)
+        """The events taken in last, for whom they concern on this node."""
         self.inventory = gpus.Inventory.from_state(spool.state("gpus"))
         self.arrived = asyncio.Event()
         """Set when something waits for delivery."""
@@ -55,6 +59,7 @@ class Intake:
             items += ready
             if event is not None:
                 events.append(event)
+                self.recent.append(event)
                 changed |= one.latches and self._faults.fold(event, now=now)
         stored = dict(states or {})
         if changed:

@@ -7,35 +7,27 @@ that a stack may rarely be torn; then it is asked once more.
 from __future__ import annotations
 
 import json
-import shutil
-import sys
 from collections.abc import Container, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import sanitize
 from probing_cluster.probe_agent import children
+from probing_cluster.probe_agent.stacks import pyspy_program
 
 DEADLINE_S = 10.0
 MAX_FRAMES = 100
 MAX_THREADS = 32
 
 
-def program() -> str | None:
-    """Where py-spy is: beside our own interpreter, else on the system's path; None when it is not installed."""
-    beside = Path(sys.executable).with_name("py-spy")
-    return str(beside) if beside.exists() else shutil.which("py-spy", path="/usr/local/bin:/usr/bin:/bin")
-
-
 async def stacks(
     started: children.Children, pid: int, *, inside: int | None = None, command: str | None = None
 ) -> dict[str, Any]:
-    """`{"stack": frames of the main thread, "other_stacks": …, "holds_gil": …}`; `{"stack_error": why}` without one.
+    """`{"stack": frames of the main thread, "other_stacks": …, "holds_gil": …, "gil_stack": …}`; `{"stack_error": why}` without one.
 
     Frames are innermost first: `{"function", "file", "line"}`. `inside` is the process's number in its own PID
     namespace, by which Python knows its threads there.
     """
-    tool = command or program()
+    tool = command or pyspy_program.program()
     if tool is None:
         return {"stack_error": "py-spy is not installed on this node"}
     argv = (tool, "dump", "--json", "--nonblocking", "--pid", str(int(pid)))
@@ -58,10 +50,12 @@ async def stacks(
 def _answer(threads: Sequence[Mapping[str, Any]], pids: Container[object]) -> dict[str, Any]:
     main = next((t for t in threads if t.get("os_thread_id") in pids), threads[0])
     others = [t for t in threads if t is not main][:MAX_THREADS]
+    holder = next((t for t in threads if t.get("owns_gil")), None)
     return {
         "stack": _frames(main),
         "holds_gil": bool(main.get("owns_gil")),
         "gil_elsewhere": any(t.get("owns_gil") for t in others),
+        "gil_stack": _frames(holder) if holder is not None else [],
         "other_stacks": [_frames(t) for t in others],
     }
 

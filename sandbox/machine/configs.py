@@ -113,6 +113,7 @@ def _shared(lay: layout.Layout) -> Sections:
         "cluster": {"name": layout.CLUSTER_NAME},
         # By URL and not by directory: a stopped database must stay stopped, as one on another host would.
         "database": {"url": embedded.url(lay.postgres)},
+        "kept": {"directory": str(lay.kept / "%u")},
     }
 
 

@@ -79,6 +79,11 @@ class Layout:
         return self.directory / "postgres"
 
     @property
+    def kept(self) -> Path:
+        """Where nodes keep what ended jobs left, each user's in a directory of their own."""
+        return self.directory / "kept"
+
+    @property
     def jobs(self) -> Path:
         """Where submitted scripts run and write their output unless told otherwise."""
         return self.directory / "jobs"

@@ -1,9 +1,10 @@
 # ruff: noqa: SLF001 - posix._exit is the one exit without teardown
 """Slurm TaskProlog: prints the environment that lets the probe ride in this task, and does nothing else.
 
-Started, as the user, as `/usr/bin/python3 -I -S <this file> --probe-dir DIR --job-dir DIR [--default on|off]`.
+Started, as the user, as `/usr/bin/python3 -I -S <this file> --probe-dir DIR --job-dir DIR [--default on|off|live]`.
 Standard library only, Python 3.6 and later. `--probe-dir` is a root-owned directory that goes to the front of
-PYTHONPATH, once; `--job-dir` holds the page directories that the Prolog made (%n in it is the node). A user opts out with PROBING=off.
+PYTHONPATH, once; `--job-dir` holds the page directories that the Prolog made (%n in it is the node). A user opts out with PROBING=off; with PROBING=live
+the processes answer their owner's questions.
 """
 
 import posix
@@ -24,7 +25,7 @@ def main(words: "list[str]", environment: "dict[bytes, bytes]") -> bytes:
     if wanted in OFF or not probe_dir.startswith(b"/") or b":" in probe_dir:
         # A step that says off inside a job that says on inherits the job's.
         return b"unset PROBING_PAGE_DIR\n" if b"PROBING_PAGE_DIR" in environment else b""
-    lines = [b"export PROBING=on"]
+    lines = [b"export PROBING=" + (b"live" if wanted == b"live" else b"on")]
     base = options["--job-dir"].encode().replace(b"%n", environment.get(b"SLURMD_NODENAME", b""))
     job_id = job_here(base, environment)
     if base and job_id:

@@ -1,8 +1,8 @@
 /*
  * SPANK plugin of Probing Cluster: puts the probe's environment into every task, and nothing else.
  *
- *   plugstack.conf:  optional /usr/lib/.../probing.so probe_dir=DIR page_base=DIR [default=on|off]
- *   sbatch, srun, salloc:  --probing=on|off   --probing-run=KEY   --probing-on-hang=tell|requeue
+ *   plugstack.conf:  optional /usr/lib/.../probing.so probe_dir=DIR page_base=DIR [default=on|off|live]
+ *   sbatch, srun, salloc:  --probing=on|off|live   --probing-run=KEY   --probing-on-hang=tell|requeue
  *
  * probe_dir   root-owned directory that goes to the front of PYTHONPATH, once
  * page_base   where the agent makes <job id>/ for the probe's pages; %n in it is the node's name
@@ -31,7 +31,8 @@ SPANK_PLUGIN(probing, 1)
 #define MAX_VALUE 131072 /* Linux refuses a longer environment string */
 #define MAX_KEY 128
 
-enum wish { UNSAID, ON, OFF };
+/* LIVE: on, and the processes answer their owner's questions (probing-ctl eval) */
+enum wish { UNSAID, ON, OFF, LIVE };
 
 static enum wish asked = UNSAID;
 static enum wish site = ON;
@@ -48,7 +49,14 @@ static enum wish wish_of(const char *word)
 		return ON;
 	if (!strcasecmp(word, "off") || !strcasecmp(word, "no") || !strcasecmp(word, "false") || !strcmp(word, "0"))
 		return OFF;
+	if (!strcasecmp(word, "live"))
+		return LIVE;
 	return UNSAID;
+}
+
+static const char *word_of(enum wish wish)
+{
+	return wish == OFF ? "off" : wish == LIVE ? "live" : "on";
 }
 
 static bool is_key(const char *text)
@@ -68,7 +76,7 @@ static int on_probing(int val, const char *optarg, int remote)
 	(void)val;
 	asked = wish_of(optarg);
 	if (asked == UNSAID && !remote) {
-		slurm_error("--probing takes on or off");
+		slurm_error("--probing takes on, off or live");
 		return -1;
 	}
 	return 0;
@@ -104,7 +112,7 @@ static int on_probing_on_hang(int val, const char *optarg, int remote)
 }
 
 static struct spank_option probing_option = {
-	"probing", "on|off", "record what this job's training steps do, to say why it failed", 1, 0, on_probing};
+	"probing", "on|off|live", "record what this job's training steps do, to say why it failed", 1, 0, on_probing};
 static struct spank_option probing_run_option = {
 	"probing-run", "KEY", "name of the logical training this job is part of", 1, 0, on_probing_run};
 
@@ -120,7 +128,7 @@ static void read_arguments(int ac, char **av)
 		else if (!strncmp(av[i], "page_base=", 10) && av[i][10] == '/')
 			snprintf(page_base, sizeof(page_base), "%s", av[i] + 10);
 		else if (!strncmp(av[i], "default=", 8))
-			site = wish_of(av[i] + 8) == OFF ? OFF : ON;
+			site = wish_of(av[i] + 8) == UNSAID ? ON : wish_of(av[i] + 8);
 		else
 			slurm_info("probing: argument %s in plugstack.conf is not understood", av[i]);
 	}
@@ -160,8 +168,8 @@ int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
 	if (wish == UNSAID && has_opt_out_file())
 		wish = OFF;
 	if (wish != UNSAID) {
-		setenv("PROBING", wish == ON ? "on" : "off", 1);
-		spank_job_control_setenv(sp, "PROBING", wish == ON ? "on" : "off", 1);
+		setenv("PROBING", word_of(wish), 1);
+		spank_job_control_setenv(sp, "PROBING", word_of(wish), 1);
 	}
 	if (on_hang[0] || is_on_hang(getenv("PROBING_ON_HANG"))) {
 		const char *word = on_hang[0] ? on_hang : getenv("PROBING_ON_HANG");
@@ -272,7 +280,7 @@ int slurm_spank_task_init(spank_t sp, int ac, char **av)
 		wish = site;
 	if (run_key[0])
 		spank_setenv(sp, "PROBING_RUN_KEY", run_key, 1);
-	spank_setenv(sp, "PROBING", wish == ON ? "on" : "off", 1);
+	spank_setenv(sp, "PROBING", word_of(wish), 1);
 	if (wish == OFF || probe_dir[0] == '\0') {
 		/* A step that says off inside a job that says on inherits the job's. */
 		spank_unsetenv(sp, "PROBING_PAGE_DIR");

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.probe_agent.stacks import pyspy
+from probing_cluster.probe_agent.stacks import pyspy_program
 from probing_cluster.sandbox.machine import scratch
 from tests.ansible import deeds
 from tests.ansible.test_units import AGENT_CAPABILITIES
@@ -58,7 +58,7 @@ def where() -> Iterator[Path]:
 
 
 def _skip_what_cannot_be(deed: str) -> None:
-    if deed == "look_into" and pyspy.program() is None:
+    if deed == "look_into" and pyspy_program.program() is None:
         pytest.skip("py-spy is not installed")
     if deed == "c_functions" and os.uname().machine != "x86_64":
         pytest.skip("stacks of C functions are followed on x86-64 only")

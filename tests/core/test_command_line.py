@@ -86,3 +86,31 @@ def test_a_source_tree_has_no_version(
     with pytest.raises(SystemExit):
         made.parse_args(["--version"])
     assert "not installed" in capsys.readouterr().out
+
+
+def test_an_optional_argument_may_follow_options() -> None:
+    """`sql 4242 --format csv "SELECT 1"`: argparse itself would give QUERY up at the first option."""
+    made = command_line.Parser(prog="p")
+    leaf = made.add_subparsers(dest="command").add_parser("sql")
+    leaf.add_argument("job")
+    leaf.add_argument("query", nargs="?")
+    leaf.add_argument("--format")
+    leaf.add_argument("--all", action="store_true")
+    for words in (
+        ["sql", "7", "--format", "csv", "q"],
+        ["sql", "--all", "7", "q", "--format=csv"],
+        ["sql", "--format", "csv", "7", "q"],
+    ):
+        args = made.read(words)
+        assert (args.job, args.query, args.format) == ("7", "q", "csv")
+    assert made.read(["sql", "7", "-"]).query == "-"
+    assert made.read(["sql", "7"]).query is None
+
+
+def test_options_of_several_values_stay_where_they_are() -> None:
+    made = command_line.Parser(prog="p")
+    leaf = made.add_subparsers(dest="command").add_parser("x")
+    leaf.add_argument("name")
+    leaf.add_argument("--many", nargs="+")
+    args = made.read(["x", "a", "--many", "b", "c"])
+    assert (args.name, args.many) == ("a", ["b", "c"])

@@ -25,7 +25,7 @@ from probing_cluster.probe_agent.faults.sighting import Sighting
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
 from probing_cluster.probe_agent.jobs import jobs, page_directories, processes
 from probing_cluster.probe_agent.ranks import deaths, page_child, rank_deaths, rank_watch, ranks, stall
-from probing_cluster.probe_agent.stacks import pyspy
+from probing_cluster.probe_agent.stacks import pyspy_program
 
 MALLORY, VICTIM = 61001, 61002
 """Numeric uids without accounts, as containers have them."""
@@ -244,7 +244,7 @@ def test_a_page_that_claims_anothers_process_gets_nothing_of_it(rig: Rig) -> Non
     assert [s for s in rig.taken if s.kind == "rank_dead"] == []
 
 
-@pytest.mark.skipif(pyspy.program() is None, reason="py-spy is not installed")
+@pytest.mark.skipif(pyspy_program.program() is None, reason="py-spy is not installed")
 def test_of_ones_own_process_the_stack_is_taken(rig: Rig) -> None:
     """The twin of the case before: what is refused there is given here."""
     pid, ticks = rig.sleeper(MALLORY)

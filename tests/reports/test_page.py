@@ -9,7 +9,7 @@ import conftest_story as told
 import pytest
 
 from probing_cluster.core import records
-from probing_cluster.reports import job_ref, model, page, rows
+from probing_cluster.reports import job_ref, kept_figures, model, page, rows
 from probing_cluster.reports.charts import drawing, svg
 
 NOW = told.at("15:00:00")
@@ -207,3 +207,12 @@ def test_what_came_after_the_end_does_not_stretch_the_axis(story: rows.Rows) -> 
     assert right > axis
     assert "later" in {t.text for t in root.iter(f"{space}text")}
     assert "later" not in {t.text for t in ET.fromstring(drawing.timeline(build(story))).iter(f"{space}text")}
+
+
+def test_what_was_kept_of_the_job_is_drawn(story: rows.Rows) -> None:
+    """A heading and a drawing each; without any the page has no such section."""
+    figure = kept_figures.Figure(title="train: loss <b>", drawing="<svg>drawn</svg>")
+    with_figures, without = page.render(build(story), [figure]), page.render(build(story))
+    assert "<h3>train: loss &lt;b&gt;</h3>" in with_figures
+    assert "<svg>drawn</svg>" in with_figures
+    assert "h-kept" not in without

@@ -248,6 +248,16 @@ def test_task_prolog_on_overrides_the_sites_off(hook: Hook) -> None:
     assert "export PYTHONPATH=/opt/p\n" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("site", "user", "said"), [("on", "live", "live"), ("live", None, "live"), ("live", "on", "on")]
+)
+def test_a_live_job_says_so_to_its_processes(hook: Hook, site: str, user: str | None, said: str) -> None:
+    """The user's word before the site's."""
+    environment = {} if user is None else {"PROBING": user}
+    done = hook("task_prolog", "--probe-dir", "/opt/p", "--default", site, environment=environment)
+    assert done.stdout.splitlines()[0] == f"export PROBING={said}"
+
+
 def test_task_prolog_cannot_be_made_to_write_other_lines(hook: Hook) -> None:
     """A line break in the user's PYTHONPATH adds no variable: it is left as it was."""
     done = hook("task_prolog", "--probe-dir", "/opt/p", environment={"PYTHONPATH": "/a\nexport EVIL=1"})

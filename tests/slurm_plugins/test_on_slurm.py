@@ -297,11 +297,11 @@ def test_spank_hears_no(box: cluster.Sandbox, spank: Path, tmp_path: Path) -> No
 def test_spank_in_batch_jobs_and_their_steps(box: cluster.Sandbox, spank: Path) -> None:
     """`#SBATCH --probing=off` holds for the script and its steps, and one step may say on."""
     out = box.directory / "batch.out"
-    script = "echo $PROBING; srun -n1 sh -c 'echo $PROBING'; srun -n1 --probing=on sh -c 'echo $PROBING $PYTHONPATH'"
+    script = "echo $PROBING; srun -n1 sh -c 'echo $PROBING'; srun -n1 --probing=on sh -c 'echo $PROBING $PYTHONPATH'; srun -n1 --probing=live sh -c 'echo $PROBING'"
     job_id = box.submit(script, probing="off", output=str(out))
     box.wait(job_id, ["COMPLETED"])
     told = [line for line in until(out.read_text).splitlines() if not line.startswith("srun: ")]
-    assert told == ["off", "off", "on /opt/probe"]  # srun itself may say that it waits for the node
+    assert told == ["off", "off", "on /opt/probe", "live"]  # srun itself may say that it waits for the node
 
 
 def test_parts_of_a_het_job_find_their_own_directories(box: cluster.Sandbox, spank: Path) -> None:
@@ -356,11 +356,11 @@ def test_the_prolog_is_told_the_jobs_sluid(box: cluster.Sandbox, tmp_path: Path)
 
 def test_spank_mistakes_are_seen_at_submission_only(box: cluster.Sandbox, spank: Path) -> None:
     """A misspelt option is refused with a reason; a missing plugin file never stops a job."""
-    for option, reason in (("--probing=maybe", "on or off"), ("--probing-run=a b", "letters")):
+    for option, reason in (("--probing=maybe", "on, off or live"), ("--probing-run=a b", "letters")):
         done = box.run(["srun", "-n1", option, "true"], check=False)
         assert done.returncode != 0
         assert reason in done.stderr
-    assert "--probing=on|off" in box.run(["srun", "--help"]).stdout
+    assert "--probing=on|off|live" in box.run(["srun", "--help"]).stdout
     spank.write_text("optional /nowhere/probing.so\n")
     assert box.run(["srun", "-n1", "echo", "ran"]).stdout == "ran\n"
 

@@ -215,5 +215,5 @@ def test_sitecustomize_parses_on_every_python() -> None:
     chained_raise = [n for n in ast.walk(tree) if isinstance(n, ast.Raise) and n.cause]
     annotated = [n for n in ast.walk(tree) if isinstance(n, ast.arg) and n.annotation]
     assert found + keyword_only + chained_raise + annotated == []
-    for path in (SITE / "_probing_probe").glob("*.py"):
+    for path in (SITE / "_probing_probe").rglob("*.py"):
         ast.parse(path.read_text(), feature_version=(3, 8))

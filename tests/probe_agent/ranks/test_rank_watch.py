@@ -11,7 +11,7 @@ import rank_rig
 from probing_cluster.probe_agent.faults.sighting import Sighting
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
 from probing_cluster.probe_agent.ranks import deaths
-from probing_cluster.probe_agent.stacks import pyspy
+from probing_cluster.probe_agent.stacks import pyspy_program
 
 
 def test_a_stopped_rank_is_told_once_with_everybodys_stacks(rig: rank_rig.Rig) -> None:
@@ -25,7 +25,7 @@ def test_a_stopped_rank_is_told_once_with_everybodys_stacks(rig: rank_rig.Rig) -
     assert (snapshot.source, snapshot.job_id, snapshot.detail["world_size"]) == ("probe", 7, 2)
     first, second = snapshot.detail["ranks"]
     assert (first["rank"], second["rank"], second["steps"], first["alive"]) == (0, 1, 21, True)
-    if pyspy.program() is None:
+    if pyspy_program.program() is None:
         assert "not installed" in first["stack_error"]
     else:
         assert [f["function"] for f in first["stack"]][:1] == ["dataloader"]

@@ -2,13 +2,15 @@
 
 Before torch loads it sets the flight-recorder switches by the names of the torch that is there;
 afterwards it opens the page and installs the hooks. Modules torch loads later (checkpoint,
-compiler) are met the same way.
+compiler) are met the same way. `import probing_tables` finds tables/ here, unless the user has a module of that name
+(the wheel, which is the same package): so nothing of theirs is ever shadowed.
 """
 
 import os
 import sys
 
 _LATER = ("torch.distributed.checkpoint.state_dict_saver", "torch._dynamo.callback")
+_TABLES = "probing_tables"
 
 
 class Finder:
@@ -19,11 +21,13 @@ class Finder:
 
     def find_spec(self, name, path=None, target=None):
         """The real spec of a watched module with its loader wrapped; None for all others."""
-        if name != "torch" and name not in _LATER or self.busy:
+        if name != "torch" and name != _TABLES and name not in _LATER or self.busy:
             return None
         self.busy = True
         try:
             spec = _real_spec(name, path, target, self)
+            if name == _TABLES:
+                return spec or _own_spec(name)
             if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
                 return None
             if name == "torch":
@@ -42,6 +46,13 @@ def _real_spec(name, path, target, ours):
         if spec is not None:
             return spec
     return None
+
+
+def _own_spec(name):
+    from importlib.util import spec_from_file_location
+
+    path = os.path.join(os.path.dirname(__file__), "tables", "__init__.py")
+    return spec_from_file_location(name, path, submodule_search_locations=[os.path.dirname(path)])
 
 
 class Loader:
@@ -94,6 +105,7 @@ def _after(name, module):
 
     if name == "torch":
         torchhooks.install(module)
+        may_answer()
     elif name == "torch._dynamo.callback":
         torchhooks.install_compiler(module)
     else:
@@ -104,6 +116,14 @@ def arm():
     """Puts the finder in front, once."""
     if "torch" not in sys.modules and not any(isinstance(f, Finder) for f in sys.meta_path):
         sys.meta_path.insert(0, Finder())
+
+
+def may_answer():
+    """A module that a program uses on purpose is there: from now on its owner may ask it, if the job is live."""
+    if os.environ.get("PROBING", "").lower() == "live":
+        from _probing_probe import responder
+
+        _quietly(responder.start)
 
 
 def page_directory():

@@ -1,0 +1,183 @@
+"""`probing-ctl sql`: SQL over the processes of a running job, for its owner."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from probing_cluster.control_plane.cli import commands
+from probing_cluster.core import digits, errors, settings
+
+if TYPE_CHECKING:
+    from probing_cluster.live.session import session
+    from probing_cluster.live.ways import streams
+
+_EPILOG = """The tables are in docs/live.md; SELECT table_schema, table_name FROM information_schema.tables lists them.
+Without QUERY a console opens. JOBID is 123, 123_4 (array task) or 123+1 (het component). What did not answer is named on
+standard error and is a row of cluster.missing; the exit code is then 8.
+example: probing-ctl sql 4242 "SELECT rank, node, step, inside, seconds_inside FROM cluster.ranks ORDER BY rank\""""
+PARTIAL = 8
+"""Exit code of an answer with something missing."""
+_SHOWN = 5
+
+
+def register(register: commands.Commands) -> None:
+    """Adds `sql`."""
+    made = register.add("sql", _sql, "SQL over the processes of a running job, for its owner", epilog=_EPILOG)
+    made.add_argument("job", metavar="JOBID")
+    made.add_argument("query", metavar="QUERY", nargs="?", help="one statement, or - for standard input")
+    made.add_argument(
+        "--format",
+        choices=("table", "json", "csv", "arrow", "parquet"),
+        default="table",
+        help="how to print the rows",
+    )
+    made.add_argument(
+        "--timeout",
+        type=float,
+        metavar="S",
+        help="what has not answered after S seconds is missing (default 5)",
+    )
+    made.add_argument(
+        "--watch", type=float, metavar="S", help="ask again every S seconds, through one open step"
+    )
+    made.add_argument(
+        "--via",
+        choices=("auto", "local", "slurm"),
+        default="auto",
+        help="how the nodes are asked: by a Slurm step, or only this one, without Slurm (default auto)",
+    )
+
+
+def _sql(args: argparse.Namespace) -> int:
+    from probing_cluster.live.ways import choosing
+
+    config = settings.load(args.config)
+    timeout_s = args.timeout if args.timeout is not None else config.live.timeout_s
+    if timeout_s <= 0 or (args.watch is not None and args.watch <= 0):
+        raise errors.UsageError("--timeout and --watch must be above 0")
+    query = sys.stdin.read() if args.query == "-" else args.query
+    # The collectors start while our own libraries load.
+    try:
+        nodes = choosing.open_nodes(config, args.job, args.via)
+    except errors.NotFound as exc:
+        return _kept(args, config, query, exc)
+    try:
+        from probing_cluster.live.session import postgres, session
+
+        asking = session.Session(
+            nodes, timeout_s=timeout_s, beside=postgres.Postgres(config), on_expression=_Warning()
+        )
+        if query is None:
+            from probing_cluster.live.session import console
+
+            return console.run(asking, args.job, lambda result: _show(args, result), _say)
+        if args.watch is not None:
+            return _watch(args, asking, query)
+        return _show(args, asking.sql(query))
+    finally:
+        nodes.close()
+
+
+def _kept(
+    args: argparse.Namespace, config: settings.Settings, query: str | None, over: errors.NotFound
+) -> int:
+    """The same statement over what the nodes kept of the job's last attempt; raises `over` where that is nothing."""
+    from probing_cluster.attribution.history import kept
+    from probing_cluster.live.session import session
+
+    directory = kept.directory_of(config.kept)
+    job_id = int(args.job) if digits.is_number(args.job) else None
+    found = kept.attempts(directory, config.cluster.name, job_id) if directory and job_id is not None else []
+    if not found:
+        where = (
+            f"nothing of it was kept in {directory}"
+            if directory
+            else "and nothing is kept here ([kept] directory)"
+        )
+        raise errors.NotFound(f"{over}; {where}") from over
+    if query is None:
+        raise errors.UsageError(
+            f"job {args.job} is over: a console is for running ones; ask one QUERY at a time"
+        )
+    _say(f"job {args.job} is over: what was kept of its start {found[-1].name.rpartition('-')[2]}")
+    return _show(args, session.of_tables(kept.context(kept.tables(found[-1])), query))
+
+
+class _Warning:
+    """Says once what an expression may do to the job."""
+
+    def __init__(self) -> None:
+        self._is_out = False
+
+    def __call__(self) -> None:
+        from probing_cluster.probe_agent.ranks import evaluate
+
+        if not self._is_out:
+            _say(evaluate.WARNING)
+        self._is_out = True
+
+
+def _watch(args: argparse.Namespace, asking: session.Session, query: str) -> int:
+    """The same statement again and again, until Ctrl-C or the end of the job."""
+    from probing_cluster.live.session import console
+
+    while True:
+        began_s = time.monotonic()
+        code = _show(args, asking.sql(query))
+        if asking.over:
+            _say(console.OVER)
+            return code
+        time.sleep(max(0.0, args.watch - (time.monotonic() - began_s)))
+        if args.format == "table":
+            print()
+
+
+def _show(args: argparse.Namespace, result: session.Result) -> int:
+    """Prints rows and what is missing; the exit code."""
+    from probing_cluster.control_plane.terminal import table
+    from probing_cluster.live.session import output
+
+    output.write(result.rows, args.format, sys.stdout.buffer, table.render)
+    if not result.rows.num_rows and args.format == "table":
+        _say("no rows")
+    words = missing_words(result.missing, result.n_ranks, result.world_size)
+    for line in words:
+        _say(line)
+    return PARTIAL if words else 0
+
+
+def _say(line: str) -> None:
+    print(f"probing-ctl: {line}", file=sys.stderr)
+
+
+def missing_words(missing: Sequence[streams.Missing], n_ranks: int, world_size: int) -> list[str]:
+    """What a person must know of an answer that is not whole: a line, and one for each reason; empty when it is whole."""
+    if not missing:
+        return []
+    by_reason: dict[tuple[str, str | None], list[Any]] = {}
+    for one in missing:
+        by_reason.setdefault((one.reason, one.table), []).append(one)
+    parts = [f"{_places(found)}: {reason}" for (reason, _), found in by_reason.items()]
+    more = [f"… {len(parts) - _SHOWN} more reasons in cluster.missing"] if len(parts) > _SHOWN else []
+    counted = f"{n_ranks} of {world_size} ranks; " if world_size > n_ranks else ""
+    return [f"{counted}{parts[0]}", *parts[1:_SHOWN], *more]
+
+
+def _places(found: Sequence[streams.Missing]) -> str:
+    nodes = list(dict.fromkeys(m.node for m in found if m.node))
+    ranks = sorted({m.rank for m in found if m.rank is not None})
+    words = []
+    if ranks:
+        words.append(
+            f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:8]))}{' …' if len(ranks) > 8 else ''}"
+        )
+    if nodes:
+        words.append(f"{', '.join(nodes[:8])}{f' and {len(nodes) - 8} more' if len(nodes) > 8 else ''}")
+    table = found[0].table
+    return (
+        " on ".join(words) + (f", {table}" if table and words else table or "" if not words else "") or "job"
+    )

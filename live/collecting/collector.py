@@ -1,0 +1,231 @@
+"""The collector: one short-lived process per node of a job, run as the job's owner. Questions in, frames out.
+
+    python -I -m probing_cluster.live.collecting.collector [--directory DIR] [--job ID] [--node NAME] [--idle S] [--tables-only]
+
+Standard input: one JSON question per line: {"id", "deadline_s", "scans": [scan, …]}. Standard output, lines of ASCII short
+enough that Slurm hands each on whole: `ID +BASE64` (a part of a frame), `ID .` (the frame is whole), `ID !NODE` (the question is
+answered). The first line is `0 !NODE` with the step's number: `0 !NODE STEP`.
+
+Each table is read in a forked process with the question's deadline: one that hangs, raises, is killed or eats its memory
+becomes a frame that says so. Standard library only; it counts against the job's own memory, so it is small, and the first
+that the kernel takes when memory runs out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.core import digits
+from probing_cluster.live.collecting import answering
+from probing_cluster.live.node import agent_client
+from probing_cluster.live.node import view as node_view
+from probing_cluster.live.table import Columns, Scan
+from probing_cluster.probe_agent.jobs import collect_child
+
+LINE_BYTES = 720
+"""Bytes of a frame per line: 960 characters, below the 1,024 in which srun passes on output."""
+MAX_FRAME_BYTES = 256 << 20
+MAX_SCANS = 64
+MEMORY_BYTES = 1 << 30
+"""Of address space, for each table's process."""
+MAX_QUESTION_BYTES = 1 << 20
+
+
+@dataclass(kw_only=True)
+class _Reading:
+    """One table's process."""
+
+    scan: Scan
+    pid: int
+    pipe: int
+    data: bytearray = field(default_factory=bytearray)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Which job on which node."""
+
+    job_id: int
+    node: str
+    directory: Path
+    step: str
+    may_evaluate: bool
+
+    def view(self, deadline_s: float) -> node_view.NodeView:
+        """A fresh look."""
+        return node_view.NodeView(
+            job_id=self.job_id,
+            node=self.node,
+            uid=os.geteuid(),
+            directory=self.directory,
+            agent=agent_client.AgentClient(
+                path=self.directory.parent / agent_client.SOCKET, job_id=self.job_id
+            ),
+            deadline_s=deadline_s,
+            may_evaluate=self.may_evaluate,
+        )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Answer questions until standard input closes, or none came for `--idle` seconds."""
+    args = _arguments(argv)
+    _be_small()
+    if args.become:
+        collect_child.become(*args.become)
+    directory = Path(args.directory or os.environ.get("PROBING_PAGE_DIR") or "/nonexistent/0")
+    job = args.job or os.environ.get("SLURM_JOB_ID", "")
+    place = Place(
+        job_id=int(directory.name) if digits.is_number(directory.name) else int(job or 0),
+        node=args.node or os.environ.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0],
+        directory=directory,
+        step=os.environ.get("SLURM_STEP_ID", ""),
+        may_evaluate=not args.tables_only,
+    )
+    _say(b"0 !%b %b\n" % (place.node.encode(), place.step.encode()))
+    for line in _lines(args.idle):
+        _answer(place, line)
+    return 0
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="collector", description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--directory", default="")
+    parser.add_argument("--job", default="")
+    parser.add_argument("--node", default="")
+    parser.add_argument(
+        "--become", type=int, nargs=2, metavar=("UID", "GID"), help="of the job's owner; root's way"
+    )
+    parser.add_argument("--idle", type=float, default=3600.0)
+    parser.add_argument(
+        "--tables-only", action="store_true", help="evaluate nothing: somebody else than the owner asks"
+    )
+    return parser.parse_args(argv)
+
+
+def _be_small() -> None:
+    # Whoever runs out of memory loses this process first, never a rank.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", "ascii")
+    with contextlib.suppress(OSError):
+        os.nice(10)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _lines(idle_s: float) -> Any:
+    """The questions as they come; ends with the input, after `idle_s` without one, or with one too long."""
+    kept = b""
+    while select.select([0], [], [], idle_s)[0]:
+        chunk = os.read(0, 65536)
+        kept += chunk
+        *whole, kept = kept.split(b"\n")
+        yield from whole
+        if not chunk or len(kept) > MAX_QUESTION_BYTES:
+            return
+
+
+def _answer(place: Place, line: bytes) -> None:
+    try:
+        question = json.loads(line)
+        number = int(question["id"])
+        scans = [Scan.of_json(s) for s in question["scans"][:MAX_SCANS]]
+        deadline = time.monotonic() + min(float(question["deadline_s"]), 600.0)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return  # no question of ours
+    readings = [_start(place, scan, deadline) for scan in scans]
+    _collect(place, number, readings, deadline)
+    _say(b"%d !%b %b\n" % (number, place.node.encode(), place.step.encode()))
+
+
+def _start(place: Place, scan: Scan, deadline: float) -> _Reading:
+    """A process that reads one table and writes its frame into a pipe."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(write_end)
+        return _Reading(scan=scan, pid=pid, pipe=read_end)
+    status = 1
+    try:
+        os.close(read_end)
+        os.setsid()  # its own children end with it
+        os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+        os.dup2(0, 1)  # what a plugin prints is not a row
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        with os.fdopen(write_end, "wb") as pipe:
+            pipe.write(answering.answer(place.view(deadline), scan))
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _collect(place: Place, number: int, readings: list[_Reading], deadline: float) -> None:
+    """Sends each table's frame once it is whole; past the deadline the others are ended."""
+    waiting = {r.pipe: r for r in readings}
+    while waiting:
+        ready = select.select(list(waiting), [], [], max(0.0, deadline - time.monotonic()))[0]
+        for pipe in ready:
+            reading = waiting[pipe]
+            chunk = os.read(pipe, 1 << 18)
+            reading.data += chunk
+            if not chunk or len(reading.data) > MAX_FRAME_BYTES:
+                del waiting[pipe]
+                _end(reading)
+                _send(number, bytes(reading.data) if not chunk and reading.data else _failed(place, reading))
+        if not ready:
+            break
+    for reading in waiting.values():
+        _end(reading)
+        _send(number, _failed(place, reading, "no answer before the deadline"))
+
+
+def _end(reading: _Reading) -> int:
+    """Ends a table's process with its children; how it ended. One that nothing ends is left to the step's end."""
+    os.close(reading.pipe)
+    for stop in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            stop(reading.pid, signal.SIGKILL)
+    for _ in range(20):
+        pid, _status = os.waitpid(reading.pid, os.WNOHANG)
+        if pid:
+            break
+        time.sleep(0.005)
+    return reading.pid
+
+
+def _failed(place: Place, reading: _Reading, reason: str = "its reader ended without an answer") -> bytes:
+    view = place.view(0.0)
+    view.miss(reason)
+    return answering.frame(view, reading.scan, Columns(names=(), kinds=(), values=()))
+
+
+def _send(number: int, frame: bytes) -> None:
+    lines = [
+        b"%d +%b\n" % (number, base64.b64encode(frame[at : at + LINE_BYTES]))
+        for at in range(0, len(frame), LINE_BYTES)
+    ]
+    _say(b"".join([*lines, b"%d .\n" % number]))
+
+
+def _say(text: bytes) -> None:
+    left = memoryview(text)
+    try:
+        while left:
+            left = left[os.write(1, left) :]
+    except BrokenPipeError:
+        os._exit(0)  # nobody listens any more
+
+
+if __name__ == "__main__":
+    sys.exit(main())

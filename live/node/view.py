@@ -1,0 +1,153 @@
+"""What a collector can see of one job on its node: the ranks with their pages and processes, read once per question."""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.core import errors
+from probing_cluster.live.node import agent_client
+from probing_cluster.live.table import Missing
+from probing_cluster.probe_agent.inject.site._probing_probe import layout
+from probing_cluster.probe_agent.jobs import processes
+from probing_cluster.probe_agent.ranks import page_child, pages
+
+MAX_MISSING = 64
+"""Reports of missing parts per table and node; more are counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankProcess:
+    """One training process: what its page says, and the process behind it while it lives."""
+
+    page: pages.ProbePage
+    facts: processes.Facts | None
+
+    @property
+    def alive(self) -> bool:
+        """The process that made the page still runs (a recycled pid has another start time)."""
+        return self.facts is not None and self.facts.state != "Z"
+
+    @property
+    def rank(self) -> int | None:
+        """Its number in the job."""
+        return self.page.rank
+
+    @property
+    def pid(self) -> int:
+        """Its number on the node."""
+        return self.page.pid
+
+
+@dataclass(kw_only=True)
+class NodeView:
+    """One job on one node during one question."""
+
+    job_id: int
+    node: str
+    uid: int
+    """Whose job it is; this process runs as that user."""
+    directory: Path
+    """The job's page directory."""
+    agent: agent_client.AgentClient
+    deadline_s: float
+    """By the monotonic clock: later answers are not waited for."""
+    may_evaluate: bool = False
+    """The owner asks, not somebody who has become the owner."""
+    proc: Path = processes.PROC
+    at_ns: int = field(default_factory=time.time_ns)
+    missing: list[tuple[int | None, str]] = field(default_factory=list)
+
+    def miss(self, reason: str, *, rank: int | None = None) -> None:
+        """Says that something of the table is not here."""
+        if len(self.missing) < MAX_MISSING:
+            self.missing.append((rank, reason))
+
+    def left_s(self) -> float:
+        """Seconds until the deadline, at least a tenth."""
+        return max(0.1, self.deadline_s - time.monotonic())
+
+    def place(self, process: RankProcess) -> dict[str, Any]:
+        """The first columns of a row about a process."""
+        return {"node": self.node, "rank": process.rank, "pid": process.pid, "at": self.at_ns}
+
+    def node_place(self) -> dict[str, Any]:
+        """The first columns of a row about the node."""
+        return {"node": self.node, "at": self.at_ns}
+
+    @functools.cached_property
+    def ranks(self) -> tuple[RankProcess, ...]:
+        """The job's training processes here, dead ones included, by rank; raises Missing where there can be none."""
+        try:
+            answer = page_child.read_pages(str(self.directory), self.uid)
+        except FileNotFoundError as exc:
+            raise Missing("the job has no page directory here: its Prolog did not reach an agent") from exc
+        except PermissionError as exc:
+            raise Missing(f"uid {os.geteuid()} may not read the job's page directory") from exc
+        if answer["refused"] or answer["more"]:
+            self.miss(f"{len(answer['refused']) + answer['more']} files of the page directory are no pages")
+        found = [RankProcess(page=page, facts=self._facts(page)) for page in self._pages(answer["pages"])]
+        return tuple(
+            sorted(_newest(_without_launchers(found, self.proc)), key=lambda p: (p.rank or 0, p.pid))
+        )
+
+    @property
+    def living(self) -> Iterable[RankProcess]:
+        """The training processes that run."""
+        return (p for p in self.ranks if p.alive)
+
+    def _pages(self, raw: Mapping[str, str]) -> list[pages.ProbePage]:
+        here = processes.namespace_of("self", self.proc)
+        found, torn = [], 0
+        for name, text in raw.items():
+            try:
+                page = pages.parse(bytes.fromhex(text))
+            except errors.MalformedInput:
+                torn += 1
+                continue
+            if name in layout.names_of(page.pid, page.pid_namespace or 0):
+                found.append(page)
+            else:
+                torn += 1
+        if torn:
+            self.miss(f"{torn} pages are torn or not what their names say")
+        if any(p.pid_namespace not in (None, here) for p in found):
+            outside = processes.inside(self.uid, self.proc)
+            found = [
+                p
+                if p.pid_namespace in (None, here)
+                else replace(p, pid=outside.get((p.pid_namespace or 0, p.pid_inside), 0))
+                for p in found
+            ]
+        return found
+
+    def _facts(self, page: pages.ProbePage) -> processes.Facts | None:
+        """The process of a page, which may name any: only one of this user, started when the page says, counts."""
+        found = processes.facts(page.pid, self.proc) if page.pid else None
+        same = found is not None and found.start_ticks == page.start_ticks and found.uid == self.uid
+        return found if same else None
+
+
+def _without_launchers(found: list[RankProcess], proc: Path) -> list[RankProcess]:
+    """Without what only starts ranks (torchrun): it has the number that Slurm gave its task, which is some rank's own."""
+    idle = {p.pid for p in found if p.alive and not p.page.steps and not p.page.recent_collectives}
+    above: set[int] = set()
+    if idle and len(found) > 1:
+        above = set().union(*(processes.ancestors(p.pid, proc) for p in found if p.alive))
+    return [p for p in found if p.rank is not None and not (p.pid in idle and p.pid in above)]
+
+
+def _newest(found: list[RankProcess]) -> list[RankProcess]:
+    """One process per step and rank, the last that started; of steps that are over only the last one."""
+    steps = {p.page.step_id for p in found if p.alive}
+    steps.add(max((p.page.step_id for p in found if p.page.step_id is not None), default=None))
+    chosen: dict[tuple[int | None, int | None], RankProcess] = {}
+    for process in sorted(found, key=lambda p: (p.alive, p.page.start_ticks or 0)):
+        if process.page.step_id in steps:
+            chosen[process.page.step_id, process.rank] = process
+    return list(chosen.values())

@@ -1,0 +1,349 @@
+"""One asker's session: statements over live tables, what was missing in each, and what was asked of the nodes."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import datafusion
+import pyarrow as pa
+from datafusion.catalog import Catalog
+
+from probing_cluster.core import errors, sanitize
+from probing_cluster.live import missing, plugins
+from probing_cluster.live.session import catalogue, pushdown, unpacking
+from probing_cluster.live.table import LazySchema, Scan
+from probing_cluster.live.tables import registry
+from probing_cluster.live.ways import streams
+
+CATALOG, DEFAULT_SCHEMA = "live", "cluster"
+_MISSING_SCHEMA = pa.schema([(c.name, unpacking.TYPES[c.kind]) for c in missing.COLUMNS])
+HINT = "information_schema.tables lists the tables, information_schema.columns what they hold"
+NAMES_KEPT_S = 10.0
+MAX_RANKS = 1 << 17
+
+
+class Nodes(Protocol):
+    """The nodes of a job, however they are asked."""
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """All that belong to the job."""
+        ...
+
+    def ask(self, scans: Sequence[Scan], timeout_s: float) -> streams.Reply:
+        """The frames that came before the time was over, and what did not answer."""
+        ...
+
+
+class Beside(Protocol):
+    """Schemas of another source, such as a database, in the same session."""
+
+    @property
+    def schemas(self) -> tuple[str, ...]: ...
+
+    def names(self, schema: str) -> Sequence[str]: ...
+
+    def resolve(self, schema: str, name: str) -> pa.Schema | None: ...
+
+    def fetch(self, scan: Scan) -> pa.Table: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What came of a statement."""
+
+    rows: pa.Table
+    missing: tuple[streams.Missing, ...]
+    asked: bool
+    """The nodes were asked: only then does `missing` mean something."""
+    n_ranks: int = 0
+    """Ranks that were found, dead ones included; 0 where no table of ranks was read."""
+    world_size: int = 0
+    """Ranks that the job has by their own word; 0 where none was found."""
+
+
+@dataclass(kw_only=True)
+class _Statement:
+    """What one statement has asked so far."""
+
+    missing: list[streams.Missing] = field(default_factory=list)
+    asked: bool = False
+    held: dict[str, list[unpacking.Frame]] = field(default_factory=dict)
+    """Tables whose rows came with their description."""
+    ranks: set[int] = field(default_factory=set)
+    world_size: int = 0
+
+
+class Session:
+    """For one job; not for several threads."""
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        *,
+        timeout_s: float,
+        beside: Beside | None = None,
+        on_expression: Callable[[], None] | None = None,
+    ) -> None:
+        """`on_expression` is called before an expression goes to the processes."""
+        self._nodes, self._beside = nodes, beside
+        self._on_expression = on_expression
+        self.timeout_s = timeout_s
+        self._planned: list[catalogue.Fragment] = []
+        self._schemas: dict[str, pa.Schema] = {}
+        self._statement = _Statement()
+        self._last_missing: tuple[streams.Missing, ...] = ()
+        self._lazy_names: tuple[float, dict[str, list[str]]] = (-NAMES_KEPT_S, {})
+        self._context = self._new_context()
+
+    def sql(self, statement: str) -> Result:
+        """Runs one statement; raises UsageError for one that is not understood, ProbingError for one that failed."""
+        self._planned.clear()
+        self._statement = _Statement()
+        try:
+            frame = self._context.sql(statement)
+            kind = type(frame.logical_plan().to_variant()).__name__
+            if kind == "Explain":
+                return self._result(self._explained(frame))
+            plan = frame.execution_plan()
+            if self._planned:
+                self._fetch(frame.optimized_logical_plan())
+            batches = [
+                batch.to_pyarrow()
+                for i in range(plan.partition_count)
+                for batch in self._context.execute(plan, i)
+            ]
+            schema = batches[0].schema if batches else frame.schema()
+            return self._result(pa.Table.from_batches(batches, schema=schema))
+        except errors.ProbingError:
+            raise
+        except MemoryError:
+            raise
+        except Exception as exc:
+            # DataFusion's errors have no class of their own.
+            raise errors.UsageError(self._words(exc)) from exc
+
+    def _words(self, exc: Exception) -> str:
+        text = sanitize.clean(str(exc).removeprefix("DataFusion error: "), 600)
+        reasons = sorted({m.reason for m in self._statement.missing})
+        text += f" ({'; '.join(reasons[:3])})" if reasons else ""
+        return f"{text}; {HINT}"
+
+    def _result(self, rows: pa.Table) -> Result:
+        found = self._statement
+        if found.asked:
+            self._last_missing = tuple(found.missing)
+        return Result(
+            rows=rows,
+            missing=tuple(found.missing),
+            asked=found.asked,
+            n_ranks=len(found.ranks),
+            world_size=found.world_size,
+        )
+
+    def _new_context(self) -> Any:
+        config = (
+            datafusion.SessionConfig()
+            .with_information_schema(enabled=True)
+            .with_default_catalog_and_schema(CATALOG, DEFAULT_SCHEMA)
+            .with_target_partitions(2)
+        )
+        context = datafusion.SessionContext(config)
+        live = Catalog.memory_catalog()
+        context.register_catalog_provider(CATALOG, live)
+        for schema in self.schemas:
+            live.register_schema(
+                schema,
+                catalogue.LiveSchema(
+                    schema,
+                    functools.partial(self._resolve, schema),
+                    functools.partial(self.names, schema),
+                    self._planned,
+                ),
+            )
+        return context
+
+    @property
+    def over(self) -> bool:
+        """No node answered the last statement that asked them."""
+        silent = {m.node for m in self._last_missing if m.rank is None and m.table is None}
+        return bool(self._nodes.nodes) and silent.issuperset(self._nodes.nodes)
+
+    @property
+    def schemas(self) -> tuple[str, ...]:
+        """All schemas of the session."""
+        ours = [t.schema for t in registry.TABLES]
+        others = [n.partition(".")[0] for n in plugins.names()]
+        return tuple(dict.fromkeys([*ours, *others, *(self._beside.schemas if self._beside else ())]))
+
+    def names(self, schema: str) -> list[str]:
+        """The tables of a schema that can be known without a statement; of lazy ones those that the nodes know now."""
+        if self._beside is not None and schema in self._beside.schemas:
+            return list(self._beside.names(schema))
+        known = [n.partition(".")[2] for n in registry.built_in() if n.startswith(f"{schema}.")]
+        known += [missing.NAME.partition(".")[2]] if schema == DEFAULT_SCHEMA else []
+        known += [
+            n.partition(".")[2] for n in plugins.names() if n.startswith(f"{schema}.") and not n.endswith("*")
+        ]
+        return sorted({*known, *self._resolved_names(schema)})
+
+    def _resolved_names(self, schema: str) -> list[str]:
+        lazy = any(isinstance(t, LazySchema) and t.schema == schema for t in registry.TABLES)
+        if not lazy and f"{schema}.*" not in plugins.names():
+            return []
+        at_s, found = self._lazy_names
+        if schema not in found or time.monotonic() - at_s > NAMES_KEPT_S:
+            frames = self._ask([Scan(table=f"{schema}.*", describe=True)])
+            columns = [f.rows["name"] for f in frames if "name" in f.rows.column_names]
+            found = {**found, schema: sorted({str(v) for column in columns for v in column.to_pylist()})}
+            self._lazy_names = (time.monotonic(), found)
+        return found[schema]
+
+    def _resolve(self, schema: str, name: str) -> pa.Schema | None:
+        """The columns of a table; asks the nodes for what only they know."""
+        full = f"{schema}.{name}"
+        if schema == "python" and not name.isidentifier() and self._on_expression is not None:
+            self._on_expression()
+        if full == missing.NAME:
+            found: pa.Schema | None = _MISSING_SCHEMA
+        elif self._beside is not None and schema in self._beside.schemas:
+            found = self._beside.resolve(schema, name)
+        elif (table := registry.built_in().get(full)) is not None:
+            found = pa.schema([(c.name, unpacking.TYPES[c.kind]) for c in table.columns])
+        else:
+            found = self._described(full)
+        if found is not None:
+            self._schemas[full] = found
+        return found
+
+    def _described(self, full: str) -> pa.Schema | None:
+        frames = [f for f in self._ask([Scan(table=full, describe=True)]) if f.rows.num_columns]
+        if not frames:
+            return None
+        if all(f.whole for f in frames):
+            self._statement.held[full] = frames
+        return unpacking.schema_of(frames)
+
+    def _ask(self, scans: Sequence[Scan]) -> list[unpacking.Frame]:
+        reply = self._nodes.ask(scans, self.timeout_s)
+        self._statement.asked = True
+        self._statement.missing += reply.missing
+        frames = []
+        for data in reply.frames:
+            try:
+                frame = unpacking.unpack(data)
+            except errors.MalformedInput as exc:
+                self._statement.missing.append(streams.Missing(node=None, reason=str(exc)))
+                continue
+            frames.append(frame)
+            self._statement.ranks |= frame.ranks
+            self._statement.world_size = max(self._statement.world_size, frame.world_size)
+            self._statement.missing += [
+                streams.Missing(node=frame.node, rank=rank, table=frame.table, reason=why)
+                for rank, why in frame.missing
+            ]
+        return frames
+
+    def _scans(self, plan: Any) -> dict[str, Scan]:
+        """One request per table that the statement reads."""
+        readings = pushdown.read(plan, DEFAULT_SCHEMA)
+        found = {}
+        for name in dict.fromkeys(f.name for f in self._planned):
+            planned = [f.columns for f in self._planned if f.name == name]
+            columns, condition, limit = pushdown.together(readings.get(name, ()), planned)
+            if columns is not None and not columns:
+                columns = (self._schemas[name].names[0],)  # count(*): some column has to be counted
+            found[name] = Scan(table=name, columns=columns, condition=condition, limit=limit)
+        return found
+
+    def _fetch(self, plan: Any) -> None:
+        """Asks for everything that the planned statement reads, and gives each reading its rows."""
+        scans = self._scans(plan)
+        data: dict[str, pa.Table] = {}
+        beside = self._beside.schemas if self._beside is not None else ()
+        for name, scan in scans.items():
+            if self._beside is not None and name.partition(".")[0] in beside:
+                data[name] = self._beside.fetch(scan)
+        held = self._statement.held
+        live = [s for n, s in scans.items() if n not in data and n not in held and n != missing.NAME]
+        if not live and not held and missing.NAME in scans and not self._last_missing:
+            live = [Scan(table="cluster.ranks", columns=("rank", "world_size"))]
+        frames = self._ask(live) if live else []
+        for scan in live:
+            came = [f.rows for f in frames if f.table == scan.table and f.rows.num_columns]
+            data[scan.table] = unpacking.joined(came, self._narrow(scan))
+        for name, kept in held.items():
+            data[name] = unpacking.joined([f.rows for f in kept], self._schemas[name])
+        self._miss_ranks()
+        if missing.NAME in scans:
+            data[missing.NAME] = missing_rows(
+                self._statement.missing if self._statement.asked else self._last_missing
+            )
+        for fragment in self._planned:
+            fragment.data = data[fragment.name]
+
+    def _narrow(self, scan: Scan) -> pa.Schema:
+        schema = self._schemas.get(scan.table)
+        if schema is None:
+            schema = self._resolve(*scan.table.split(".", 1))
+            assert schema is not None
+        return schema if scan.columns is None else pa.schema([f for f in schema if f.name in scan.columns])
+
+    def _miss_ranks(self) -> None:
+        """A row for every rank of the job that no node has a page of."""
+        found = self._statement
+        absent = sorted(set(range(min(found.world_size, MAX_RANKS))) - found.ranks)
+        silent = any(m.rank is None and m.table is None for m in found.missing)
+        why = "on none of the nodes that answered" if silent else "no node of the job has a page of it"
+        found.missing += [streams.Missing(node=None, rank=rank, reason=why) for rank in absent]
+
+    def _explained(self, frame: Any) -> pa.Table:
+        """DataFusion's plans, and what each node would be asked."""
+        batches = [b for b in frame.collect()]  # noqa: C416
+        rows = pa.Table.from_batches(batches, schema=batches[0].schema)
+        inner = frame.optimized_logical_plan()
+        asked = [_shown(s) for s in self._scans(inner).values()]
+        more = pa.table([["asked of every node"] * len(asked), asked], schema=rows.schema)
+        return pa.concat_tables([rows, more])
+
+
+def of_tables(context: Any, statement: str) -> Result:
+    """A statement over tables that are all there, such as those kept of a job that is over; raises UsageError."""
+    try:
+        return Result(rows=context.sql(statement).to_arrow_table(), missing=(), asked=False)
+    except Exception as exc:
+        text = sanitize.clean(str(exc).removeprefix("DataFusion error: "), 600)
+        raise errors.UsageError(f"{text}; {HINT}") from exc
+
+
+def missing_rows(found: Sequence[streams.Missing]) -> pa.Table:
+    """The rows of `cluster.missing`."""
+    at = time.time_ns()
+    rows = [{"node": m.node, "rank": m.rank, "table": m.table, "reason": m.reason, "at": at} for m in found]
+    return pa.Table.from_pylist(rows, schema=_MISSING_SCHEMA)
+
+
+def _shown(scan: Scan) -> str:
+    parts = [scan.table, f"columns: {', '.join(scan.columns) if scan.columns is not None else 'all'}"]
+    if scan.condition is not None:
+        parts.append(f"condition: {_words_of(scan.condition)}")
+    if scan.limit is not None:
+        parts.append(f"limit: {scan.limit}")
+    return "\n  ".join(parts)
+
+
+def _words_of(condition: Mapping[str, Any]) -> str:
+    op = condition["op"]
+    if op in ("and", "or"):
+        return "(" + f" {op} ".join(_words_of(c) for c in condition["of"]) + ")"
+    if op == "not":
+        return f"not {_words_of(condition['of'][0])}"
+    if op == "in":
+        return f"{condition['column']} in {condition['values']}"
+    if op in ("null", "not null"):
+        return f"{condition['column']} is {op}"
+    return f"{condition['column']} {op} {condition['value']!r}"

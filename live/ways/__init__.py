@@ -1,0 +1,1 @@
+"""How a question comes to the nodes of a job and the rows come back."""

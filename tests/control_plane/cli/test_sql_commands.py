@@ -1,0 +1,164 @@
+"""`probing-ctl sql` as a person calls it: formats, what is missing in words, exit codes, ways out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from probing_cluster.control_plane.cli import main, sql_commands
+from probing_cluster.live.ways import streams
+from probing_cluster.probe_agent import inject
+
+RANK = """
+import sys, time
+from _probing_probe import page
+page.open_page()
+page.write_identity(rank=int(sys.argv[1]), world=2, backend="gloo")
+for _ in range(3):
+    page.step_done()
+print("ready", flush=True)
+time.sleep(600)
+"""
+RANKS = "SELECT rank, step, started_at < at AS sane FROM ranks ORDER BY rank"
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The settings of a node with a job of one living rank of two."""
+    base = tmp_path_factory.mktemp("sql")
+    directory = base / "jobs/7"
+    directory.mkdir(parents=True)
+    environment = {"PROBING_PAGE_DIR": str(directory), "PYTHONPATH": str(inject.SITE_DIRECTORY)}
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-c", RANK, "0"], env=environment, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    path = base / "probing.toml"
+    path.write_text(
+        f'[cluster]\nname = "c"\n[agent]\nnode = "n1"\njob_directory = "{base}/jobs"\n[live]\ntimeout_s = 20.0\n'
+    )
+    yield path
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def run(config: Path, capfdbinary: pytest.CaptureFixture[bytes], *words: str) -> tuple[int, bytes, str]:
+    code = main.main(["sql", "7", "--config", str(config), "--via", "local", *words])
+    out, err = capfdbinary.readouterr()
+    return code, out, err.decode()
+
+
+def test_every_format(config: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """The same rows in each; standard output is the answer alone, what is missing stands on standard error, exit code 8."""
+    wanted = [{"rank": 0, "step": 3, "sane": True}]
+    for form in ("table", "json", "csv", "arrow", "parquet"):
+        code, out, err = run(config, capfdbinary, "--format", form, RANKS)
+        assert (code, err) == (
+            8,
+            "probing-ctl: 1 of 2 ranks; rank 1: no node of the job has a page of it\n",
+        ), form
+        if form == "json":
+            assert json.loads(out) == wanted
+        elif form == "csv":
+            assert list(csv.reader(io.StringIO(out.decode()))) == [
+                ["rank", "step", "sane"],
+                ["0", "3", "True"],
+            ]
+        elif form == "arrow":
+            assert pa.ipc.open_stream(out).read_all().to_pylist() == wanted
+        elif form == "parquet":
+            assert parquet.read_table(io.BytesIO(out)).to_pylist() == wanted
+        else:
+            assert out.decode().split() == ["rank", "step", "sane", "0", "3", "True"]
+
+
+def test_a_whole_answer_is_exit_code_0(config: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    code, out, err = run(config, capfdbinary, "SELECT 1 AS one", "--format", "csv")
+    assert (code, out, err) == (0, b"one\n1\n", "")
+
+
+def test_times_and_numbers_in_json(config: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """ISO in UTC; what JSON has no number for is null."""
+    statement = "SELECT TIMESTAMP '2026-11-20T12:00:00.25Z' AS t, 0.0/0.0 AS n, NULL AS z, [1, 2] AS l"
+    code, out, _ = run(config, capfdbinary, "--format", "json", statement)
+    assert code == 0
+    assert json.loads(out) == [{"t": "2026-11-20T12:00:00.250000Z", "n": None, "z": None, "l": [1, 2]}]
+
+
+def test_explain_is_readable(config: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    _, out, _ = run(config, capfdbinary, "EXPLAIN SELECT rank FROM ranks WHERE step > 2")
+    assert (
+        "asked of every node:\ncluster.ranks\n  columns: rank, step\n  condition: step > 2\n" in out.decode()
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("SELECT nope FROM ranks",), 2, "information_schema"),
+        (("SELECT 1", "--timeout", "0"), 2, "above 0"),
+        (("SELECT 1", "--watch", "-1"), 2, "above 0"),
+    ],
+)
+def test_wrong_usage_says_the_way_out(
+    config: Path, capfdbinary: pytest.CaptureFixture[bytes], words: tuple[str, ...], code: int, said: str
+) -> None:
+    found, _, err = run(config, capfdbinary, *words)
+    assert found == code
+    assert said in err
+
+
+def test_a_job_that_is_not_here(config: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Without Slurm and without pages: both are said."""
+    code = main.main(["sql", "9", "SELECT 1", "--via", "local", "--config", str(config)])
+    assert code == 3
+    err = capfdbinary.readouterr()[1].decode()
+    assert "no pages on this host" in err
+    assert "[kept] directory" in err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody else")
+def test_root_asks_as_the_owner_and_another_user_is_refused(
+    config: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    directory = config.parent / "jobs/11"
+    directory.mkdir()
+    os.chown(directory, 65534, 65534)
+    code = main.main(
+        ["sql", "11", "SELECT value FROM python.`1+1`", "--via", "local", "--config", str(config)]
+    )
+    assert code == 2
+    assert "only the job's owner may evaluate" in capfdbinary.readouterr()[1].decode()
+
+
+def missing(**fields: object) -> streams.Missing:
+    return streams.Missing(**{"node": None, "reason": "no answer in 2 s", **fields})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ([], []),
+        ([missing(node="n3")], ["7 of 8 ranks; n3: no answer in 2 s"]),
+        (
+            [missing(node=f"n{i}") for i in range(10)],
+            ["7 of 8 ranks; n0, n1, n2, n3, n4, n5, n6, n7 and 2 more: no answer in 2 s"],
+        ),
+        ([missing(rank=4, reason="x"), missing(rank=2, reason="x")], ["7 of 8 ranks; ranks 2, 4: x"]),
+        ([missing(node="n1", rank=1, table="a.b", reason="x")], ["7 of 8 ranks; rank 1 on n1, a.b: x"]),
+        ([missing(reason="Slurm does not answer")], ["7 of 8 ranks; job: Slurm does not answer"]),
+    ],
+)
+def test_what_is_missing_in_words(found: list[streams.Missing], words: list[str]) -> None:
+    assert sql_commands.missing_words(found, 7, 8) == words

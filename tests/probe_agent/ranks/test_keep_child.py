@@ -1,0 +1,184 @@
+"""What an ended job leaves is written by its owner's own hand, bounded, and read back as tables."""
+
+import asyncio
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probing_cluster.attribution.history import kept
+from probing_cluster.core import settings
+from probing_cluster.evidence import kept_file
+from probing_cluster.probe_agent import children, identity, inject, self_watch
+from probing_cluster.probe_agent.faults import faults
+from probing_cluster.probe_agent.jobs import collect, jobs, page_directories
+from probing_cluster.probe_agent.ranks import keep_child
+from probing_cluster.probe_agent.spool import intake, spool
+
+NOBODY = pwd.getpwnam("nobody")
+PROGRAM = """
+import probing_tables
+from _probing_probe import collectives, page
+page.open_page(); page.write_identity(rank=3, world=8)
+t = probing_tables.table("train", step=int, loss=float, rank=str)
+for i in range(10):
+    t.append(i, i / 2, "mine"); page.step_done()
+"""
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Path:
+    """A page directory as a job of root's leaves it."""
+    directory = tmp_path / "jobs" / "7"
+    directory.mkdir(parents=True)
+    run(directory)
+    return directory
+
+
+def run(directory: Path, code: str = PROGRAM, user: int | None = None) -> None:
+    """A training process with its pages in `directory`."""
+    env = {"PROBING_PAGE_DIR": str(directory), "PYTHONPATH": str(inject.SITE_DIRECTORY), "SLURM_PROCID": "3"}
+    python = "/usr/bin/python3" if user else sys.executable
+    subprocess.run(
+        [python, "-c", code], env=env, check=True, user=user, group=user, extra_groups=[] if user else None
+    )
+
+
+def request(directory: Path, history: Path | str, **more: Any) -> dict[str, Any]:
+    """What the agent asks."""
+    return {
+        "directory": str(directory),
+        "history": str(history),
+        "node": "n1",
+        "attempt": "c-7-0",
+        "uid": os.geteuid(),
+        "gid": os.getegid(),
+        "days": 30.0,
+        "most_bytes": 1 << 20,
+        "most_bytes_in_all": 1 << 30,
+    } | more
+
+
+def ask(asked: dict[str, Any]) -> dict[str, Any]:
+    """The child's answer."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-m", keep_child.__name__],
+        input=json.dumps(asked), capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    return dict(json.loads(done.stdout))
+
+
+def test_tables_and_page_histories_are_kept(left: Path, tmp_path: Path) -> None:
+    """With node, rank, pid and time; a column of the program's own called like one of ours gets an underscore."""
+    answer = ask(request(left, tmp_path / "history"))
+    assert (answer["tables"], answer["left_out"]) == (2, 0)
+    attempt = tmp_path / "history" / "c-7-0"
+    assert attempt.stat().st_mode & 0o777 == 0o700
+    assert (attempt / "n1.kept").stat().st_mode & 0o777 == 0o600
+    found = kept.tables(attempt)
+    train = found["python", "train"].to_pylist()
+    assert [(r["node"], r["rank"], r["step"], r["loss"], r["rank_"]) for r in train] == [
+        ("n1", 3, i, i / 2, "mine") for i in range(10)
+    ]
+    steps = found["torch", "steps"].to_pylist()
+    assert [s["step"] for s in steps] == list(range(1, 11))
+    assert steps[0]["duration_s"] is None
+    assert all(s["duration_s"] >= 0 for s in steps[1:])
+    assert abs(steps[-1]["end_at"] - datetime.now(UTC)).total_seconds() < 600
+
+
+def test_a_job_that_left_nothing_makes_no_directory(tmp_path: Path) -> None:
+    """Most jobs have no table and no page."""
+    (tmp_path / "jobs").mkdir()
+    assert ask(request(tmp_path / "jobs", tmp_path / "history"))["kept"] == 0
+    assert not (tmp_path / "history").exists()
+
+
+def test_bounded_and_pruned(left: Path, tmp_path: Path) -> None:
+    """What has no room is left out and counted; old attempts go, then the oldest of too many; nothing else does."""
+    history = tmp_path / "history"
+    ages = {"c-1-0": 40, "c-2-0": 3, "c-3-0": 2, "notes": 99}
+    for name, days in ages.items():
+        (history / name).mkdir(parents=True)
+        (history / name / "n1.kept").write_bytes(bytes(1000))
+        os.utime(history / name, (time.time() - days * 86400,) * 2)
+    answer = ask(request(left, history, most_bytes=10, most_bytes_in_all=1500))
+    assert (answer["left_out"], answer["tables"], answer["removed"]) == (2, 0, 2)
+    assert sorted(p.name for p in history.iterdir()) == ["c-3-0", "c-7-0", "notes"]
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A directory in which everybody may make their own, as on a scratch file system."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as made:
+        Path(made).chmod(0o1777)
+        yield Path(made)
+
+
+def test_it_is_written_with_the_owners_rights(shared: Path) -> None:
+    """As the owner, where only the owner may; never into what is another's, a link of theirs included."""
+    directory, target = shared / "7", shared / "target"
+    for made in (directory, target):
+        made.mkdir()
+        os.chown(made, NOBODY.pw_uid, NOBODY.pw_gid)
+    package = shared / "site"
+    shutil.copytree(inject.SITE_DIRECTORY, package, ignore=shutil.ignore_patterns("__pycache__"))
+    code = f"import sys; sys.path.insert(0, {str(package)!r})\nfrom _probing_probe import importhook; importhook.arm()\n"
+    run(directory, code + PROGRAM, NOBODY.pw_uid)
+    asked = request(directory, f"{shared}/%u", uid=NOBODY.pw_uid, gid=NOBODY.pw_gid)
+    assert ask(asked)["kept"] > 0
+    kept_at = shared / "nobody" / "c-7-0" / "n1.kept"
+    assert kept_at.stat().st_uid == NOBODY.pw_uid
+    assert [t.name for t in kept_file.read(kept_at.read_bytes())] == ["train", "steps"]
+    for base, why in (
+        (shared, "not a directory of uid"),
+        ("/proc/1/x", "Error"),
+        (shared / "link", "not a directory"),
+    ):
+        if base == shared / "link":
+            base.symlink_to(target)
+        answer = ask({**asked, "history": str(base)})
+        assert why in answer["refused"], answer
+    assert list(target.iterdir()) == []
+    assert "no account" in ask({**asked, "uid": 54321})["refused"]
+
+
+def test_the_agent_keeps_before_it_removes(
+    who: identity.Identity, queue: spool.Spool, left: Path, tmp_path: Path
+) -> None:
+    """At the end of the attempt, once; a job's share is divided among its nodes; without a directory nothing is kept."""
+
+    def collector(directory: str) -> collect.Collector:
+        return collect.Collector(
+            identity=who,
+            children=children.Children(),
+            intake=intake.Intake(identity=who, spool=queue, faults=faults.Faults("b")),
+            book=jobs.JobBook("b"),
+            pages=page_directories.PageDirectories(tmp_path / "jobs"),
+            watch=self_watch.SelfWatch(),
+            kept=settings.KeptSettings(directory=directory),
+        )
+
+    job = jobs.Job(
+        job_id=7, started_at=datetime.now(UTC), restart_count=2, uid=os.geteuid(), gid=os.getegid(), nodelist="n[1-2]"
+    )  # fmt: skip
+    asyncio.run(collector(f"{tmp_path}/history").collect(job))
+    assert not (tmp_path / "history").exists()  # it still runs
+    asyncio.run(collector(f"{tmp_path}/history").collect(replace(job, released_at=datetime.now(UTC))))
+    assert [p.name for p in (tmp_path / "history").iterdir()] == ["c-7-2"]
+    assert not left.exists()
+    left.mkdir()
+    run(left)
+    asyncio.run(collector("").collect(replace(job, released_at=datetime.now(UTC), restart_count=3)))
+    assert [p.name for p in (tmp_path / "history").iterdir()] == ["c-7-2"]
