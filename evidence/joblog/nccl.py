@@ -203,8 +203,8 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         )
     if event := _ASYNC_EVENT.search(text):
         name = (event["event"] or "").strip()
-        kind = "nccl_warning" if _ROUTINE_EVENT.search(name) else "net_ib_async_event"
-        return make(FACTS, kind, named, detail={"event": name})
+        routine = _ROUTINE_EVENT.search(name) is not None
+        return make(FACTS, "nccl_warning" if routine else "net_ib_async_event", named, detail={"event": name})
     if failed := _CUDA.search(text):
         specific = cuda.kind_of(failed["text"])
         if specific and not cuda.is_reported(specific, record.text, warning, quoted=True):
