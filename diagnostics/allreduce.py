@@ -44,7 +44,7 @@ def test(node: machine.Machine) -> Sequence[findings.Finding]:
         try:
             ring = stack.enter_context(Ring(node, group))
         except OSError as exc:
-            raise findings.CannotTell(f"{exc.strerror or exc}: {group.addresses[node.node]}") from exc
+            raise findings.Undetermined(f"{exc.strerror or exc}: {group.addresses[node.node]}") from exc
         try:
             ring.join()
             best = ring.timed()

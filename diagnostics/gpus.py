@@ -16,7 +16,7 @@ _SCRIPT = Path(__file__).with_name("torch_parts.py")
 def ask(
     node: machine.Machine, what: str, deadline_s: float, **given: Any
 ) -> tuple[str, list[dict[str, Any]]]:
-    """torch's version and one answer per GPU; raises Absent without GPUs or torch, CannotTell for no answer."""
+    """torch's version and one answer per GPU; raises Absent without GPUs or torch, Undetermined for no answer."""
     python = node.options.torch_python
     if not python:
         raise findings.Absent("[diagnostics] torch_python names no Python with torch")
@@ -24,12 +24,12 @@ def ask(
     code, output = node.run_tool([python, "-I", str(_SCRIPT), json.dumps(asked)], deadline_s)
     if code != 0:
         lines = output.strip().splitlines() or ["no output"]
-        raise findings.CannotTell(f"torch ended with {code}: {lines[-1][:200]}")
+        raise findings.Undetermined(f"torch ended with {code}: {lines[-1][:200]}")
     try:
         answer = json.loads(output.strip().splitlines()[-1])
         return str(answer["torch"]), list(answer["parts"])
     except (ValueError, KeyError, IndexError, TypeError) as exc:
-        raise findings.CannotTell(f"torch's answer is unreadable: {exc}") from exc
+        raise findings.Undetermined(f"torch's answer is unreadable: {exc}") from exc
 
 
 def judged(

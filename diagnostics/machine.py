@@ -95,7 +95,7 @@ class Machine:
         raise findings.Absent(f"{name} is not installed here")
 
     def run_tool(self, command: Sequence[str], deadline_s: float) -> tuple[int, str]:
-        """Exit code and output of a tool; raises CannotTell when it does not start or end."""
+        """Exit code and output of a tool; raises Undetermined when it does not start or end."""
         return run_tool(command, deadline_s)
 
 
@@ -105,7 +105,7 @@ def run_tool(command: Sequence[str], deadline_s: float) -> tuple[int, str]:
     try:
         done = processes.run(command, deadline_s=deadline_s, env=os.environ)
     except OSError as exc:
-        raise findings.CannotTell(f"{name} cannot be started: {exc.strerror}") from exc
+        raise findings.Undetermined(f"{name} cannot be started: {exc.strerror}") from exc
     if done.code is None:
-        raise findings.CannotTell(f"{name} did not end within {deadline_s:g} s")
+        raise findings.Undetermined(f"{name} did not end within {deadline_s:g} s")
     return done.code, done.out + done.err

@@ -60,7 +60,7 @@ def _repair(step: wire.Step, here: machine.Machine, say: Callable[[str], None]) 
         code, output = here.run_tool(["/bin/sh", "-c", step.command], step.test_s)
         last = (output.strip().splitlines() or ["no output"])[-1]
         found = findings.ok(last) if code == 0 else findings.warn(f"ended with {code}: {last}")
-    except findings.CannotTell as exc:
+    except findings.Undetermined as exc:
         found = findings.warn(str(exc))
     say(wire.line(REPAIR, here.node, found, 0.0, "1"))
 
@@ -79,7 +79,7 @@ def _isolated(
             return {"findings": [dataclasses.asdict(found) for found in test.run(here)]}
         except findings.Absent as exc:
             return {"findings": [dataclasses.asdict(findings.absent(str(exc.args[0])))]}
-        except findings.CannotTell as exc:
+        except findings.Undetermined as exc:
             return {"findings": [dataclasses.asdict(findings.unseen(str(exc.args[0])))]}
 
     lane = [lanes.Step(key=test.name, work=work, deadline_s=deadline_s)]

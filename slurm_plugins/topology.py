@@ -7,7 +7,7 @@ own printers since 23.11); with no topology plugin configured it prints none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from probing_cluster.core import errors, hostlist
 from probing_cluster.slurm_plugins import commands
@@ -42,3 +42,12 @@ def parse(text: str) -> Iterator[tuple[str, str, str]]:
             kind = "block" if named["kind"] == "Block" else "blocks"
         for node in members:
             yield node, kind, named["name"]
+
+
+def leaves(every: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    """Node to its leaf switch or block; of a node on several leaf switches the first one counts."""
+    found: dict[str, str] = {}
+    for node, kind, name in every:
+        if kind in ("leaf", "block"):
+            found.setdefault(node, name)
+    return found

@@ -94,6 +94,7 @@ def _diagnose(args: argparse.Namespace) -> int:
     from probing_cluster.db import store as db_store
     from probing_cluster.diagnostics import registry
     from probing_cluster.slurm_plugins import commands as slurm_commands
+    from probing_cluster.slurm_plugins import topology
 
     config = settings.load(args.config)
     tests = tuple(
@@ -108,7 +109,7 @@ def _diagnose(args: argparse.Namespace) -> int:
         print(plan, file=sys.stderr if args.json else sys.stdout, flush=True)
         if args.dry_run:
             return 0
-        found = _run(args, config, store, nodes, names, references, tests, hands.places())
+        found = _run(args, config, store, nodes, names, references, tests, topology.leaves(hands.places()))
         store.add_results(found.results)
     if args.html:
         _page(args.html, config.cluster.name, found, names)

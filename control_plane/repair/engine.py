@@ -20,6 +20,7 @@ from probing_cluster.control_plane.policy import actions, budget, confirm, resum
 from probing_cluster.control_plane.repair import campaign, rounds, steps
 from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings, vocabulary
 from probing_cluster.db import store as db_store
+from probing_cluster.slurm_plugins import topology
 from probing_cluster.slurm_plugins.acts import job_steps, reservations
 
 TRANSITIONS = 12
@@ -277,7 +278,7 @@ class Pass:
             gpus=node.n_gpus or 0,
             limit_s=config.diagnostics.round_s + 120,
         )
-        places, hosts = self.world.hands.places(), {n: self._address(n) for n in together}
+        places, hosts = topology.leaves(self.world.hands.places()), {n: self._address(n) for n in together}
         step = fresh.detail.get("step", "")
 
         def asked(job_id: int) -> campaign.Asked:

@@ -25,7 +25,7 @@ def judge(code: int, output: str) -> list[findings.Finding]:
         document = None
     if document is None:
         last = (output.strip().splitlines() or ["no output"])[-1]
-        raise findings.CannotTell(f"dcgmi ended with {code}: {sanitize.clean(last, 200)}")
+        raise findings.Undetermined(f"dcgmi ended with {code}: {sanitize.clean(last, 200)}")
     results = list(_results(document, ""))
     failed = [(name, words) for name, status, words in results if status == "fail"]
     if failed:
@@ -34,7 +34,7 @@ def judge(code: int, output: str) -> list[findings.Finding]:
         ]
     passed = sum(status == "pass" for _, status, _ in results)
     if not passed:
-        raise findings.CannotTell("dcgmi's answer holds no test that passed or failed")
+        raise findings.Undetermined("dcgmi's answer holds no test that passed or failed")
     return [findings.ok(f"{passed} of DCGM's tests passed", detail={"engine": "dcgmi diag -r 2"})]
 
 

@@ -34,7 +34,7 @@ def _of_adapter(node: machine.Machine, program: str, adapter: str, port: int) ->
 def _serve(node: machine.Machine, command: Sequence[str]) -> None:
     try:
         node.run_tool(command, 30.0)
-    except findings.CannotTell:
+    except findings.Undetermined:
         return  # the client says so, too
 
 

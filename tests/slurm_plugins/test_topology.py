@@ -42,6 +42,12 @@ def test_what_cannot_be_read_has_no_place() -> None:
     assert list(topology.parse("SwitchName=l1 Level=0 LinkSpeed=1\nSwitchName=l2 Level=0 Nodes=n[1-\n")) == []
     twice = "SwitchName=rail1 Level=0 Nodes=n1\nSwitchName=rail2 Level=0 Nodes=n[1-2]\n"
     assert len(list(topology.parse(twice))) == 3
+    assert topology.leaves(topology.parse(TREE + twice)) == {
+        "n1": "leaf1",
+        "n2": "leaf1",
+        "n3": "leaf2",
+        "n4": "leaf2",
+    }
 
 
 def test_slurm_is_asked_in_its_own_words() -> None:
