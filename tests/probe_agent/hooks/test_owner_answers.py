@@ -148,7 +148,7 @@ def test_the_socket_takes_every_user_and_knows_each(tmp_path: Path) -> None:
             one.setblocking(False)
             await asyncio.get_running_loop().sock_connect(one, str(path))
         await asyncio.sleep(0.2)
-        with pytest.raises(Missing, match="connections of uid|reset by peer"):
+        with pytest.raises(Missing, match=r"connections of uid|reset by peer"):
             await asyncio.to_thread(mine.ask, "hello", 5.0)
         for one in held:
             one.close()
