@@ -15,6 +15,7 @@ import pytest
 from pyarrow import parquet
 
 from probing_cluster.control_plane.cli import main, sql_commands
+from probing_cluster.evidence import kept_file
 from probing_cluster.live.ways import streams
 from probing_cluster.probe_agent import inject
 
@@ -162,3 +163,28 @@ def missing(**fields: object) -> streams.Missing:
 )
 def test_what_is_missing_in_words(found: list[streams.Missing], words: list[str]) -> None:
     assert sql_commands.missing_words(found, 7, 8) == words
+
+
+def test_a_job_that_is_over_is_asked_for_what_was_kept(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """The last start's tables, with the same SQL; standard error says so."""
+    for start, losses in ((0, [9.0]), (1, [0.5, 0.25])):
+        columns = (
+            kept_file.Column(name="step", kind="int", values=list(range(len(losses)))),
+            kept_file.Column(name="loss", kind="float", values=losses),
+        )
+        attempt = tmp_path / f"kept/c-9-{start}"
+        attempt.mkdir(parents=True)
+        table = kept_file.Table(schema="python", name="train", columns=columns)
+        (attempt / "n1.kept").write_bytes(kept_file.write([table], 1 << 20)[0])
+    config = tmp_path / "probing.toml"
+    config.write_text(
+        f'[cluster]\nname = "c"\n[agent]\njob_directory = "{tmp_path}/jobs"\n[kept]\ndirectory = "{tmp_path}/kept"\n'
+    )
+    words = ["sql", "9", "--via", "local", "--config", str(config), "--format", "csv"]
+    assert main.main([*words, "SELECT step, loss FROM python.train ORDER BY step"]) == 0
+    out, err = capfdbinary.readouterr()
+    assert out.decode() == "step,loss\n0,0.5\n1,0.25\n"
+    assert err.decode() == "probing-ctl: job 9 is over: what was kept of its start 1\n"
+    assert main.main([*words, "SELECT nope FROM python.train"]) == 2
