@@ -66,7 +66,7 @@ def seconds_to_training(up: Any, job: int) -> float:
         ]
         for i in (0, 1)
     )
-    assert report["attempts"][0]["state"] in {"FAILED", "NODE_FAIL"}
+    assert report["attempts"][0]["state"] in {"FAILED", "NODE_FAIL", "REQUEUED"}
     return float((second["start_at"] - first["end_at"]).total_seconds())
 
 
@@ -122,7 +122,10 @@ def test_every_death_by_hardware_comes_back(gangs: Any, fault: str) -> None:
     job, gate = train(up, f"train-{fault}")
     nodes = up.running(job)
     FAULTS[fault](up, nodes[1])
-    gate.touch()
+    if (
+        fault != "crash"
+    ):  # Slurm itself ends and requeues a job whose node is gone, when SlurmdTimeout has passed
+        gate.touch()
     took_s = seconds_to_training(up, job)
     up.reported(job, lambda r: r["state"] == "COMPLETED", 120)
     print(f"{fault}: {took_s:g} s")
