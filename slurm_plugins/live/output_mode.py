@@ -16,9 +16,9 @@ def appends(run: commands.Runner, job_id: int, name: str) -> bool:
         ("sacct", "-n", "-X", "-P", "-j", str(job_id), "--format=SubmitLine"),
         ("scontrol", "write", "batch_script", name, "-"),
     ):
-        said = _MODE.findall(_options(_text(run, *ask)))
-        if said:
-            return bool(said[-1] == "append")
+        modes = _MODE.findall(_options(_text(run, *ask)))
+        if modes:
+            return bool(modes[-1] == "append")
     config = _text(run, "scontrol", "show", "config")
     return re.search(r"^JobFileAppend\s*=\s*1\b", config, re.MULTILINE) is not None
 

@@ -33,9 +33,11 @@ def explained(report: dict[str, Any], cause: str) -> bool:
     return ended(report) and (report["attempts"][0]["verdict"] or {}).get("cause") == cause
 
 
-def two_node_job(up: Any, script: str = RESUMES) -> tuple[int, list[str]]:
+def two_node_job(up: Any, script: str = RESUMES, **options: Any) -> tuple[int, list[str]]:
     """A gang on all GPUs of two nodes, running."""
-    job = up.sandbox.submit(script, nodes=2, gres="gpu:8", ntasks_per_node=1, job_name="llama-70b-sft")
+    job = up.sandbox.submit(
+        script, nodes=2, gres="gpu:8", ntasks_per_node=1, job_name="llama-70b-sft", **options
+    )
     return job, up.running(job)
 
 
@@ -129,7 +131,7 @@ def test_8_an_administrators_drain_stays_as_it_was(calm: Any) -> None:
 
 def test_5_the_database_is_away_when_it_happens(calm: Any) -> None:
     """Nothing is done meanwhile; afterwards verdict and evidence are those of case 2, once each, and no later attempt is touched."""
-    job, (_first, second) = two_node_job(calm, FAILS_SOON)
+    job, (_first, second) = two_node_job(calm, FAILS_SOON, no_requeue=True)
     calm.sandbox.fault("-", "db-down")
     calm.sandbox.fault(second, "xid", code=79, gpu=3)
     calm.sandbox.wait(job, {"FAILED"}, 120)
