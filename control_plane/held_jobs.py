@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from probing_cluster.core import clock, digits, errors, hostlist, records
-from probing_cluster.db import store as db_store
 from probing_cluster.reports import phrase
+
+if TYPE_CHECKING:
+    from probing_cluster.db import store as db_store
 
 WHY = {
     "no_program": "runs no process of its own",
@@ -56,19 +58,19 @@ def _idle(
     """(job, node, since, why) of what has been idle for long enough; what an agent says is checked like a user's."""
     for row in rows:
         jobs = row["jobs"] if isinstance(row["jobs"], Mapping) else {}
-        for job_id, told in jobs.items():
+        for job_id, idle in jobs.items():
             if (
-                not isinstance(told, Mapping)
-                or told.get("why") not in WHY
+                not isinstance(idle, Mapping)
+                or idle.get("why") not in WHY
                 or not digits.is_number(str(job_id))
             ):
                 continue
             try:
-                since = clock.require_utc("since", datetime.fromisoformat(str(told.get("since"))))
+                since = clock.require_utc("since", datetime.fromisoformat(str(idle.get("since"))))
             except (ValueError, errors.MalformedInput):
                 continue
             if (now - since).total_seconds() >= idle_s:
-                yield int(job_id), str(row["node"]), since, str(told["why"])
+                yield int(job_id), str(row["node"]), since, str(idle["why"])
 
 
 def _held(attempt: records.JobAttempt, rows: list[tuple[str, datetime, str]]) -> HeldJob:

@@ -137,7 +137,7 @@ def _posts(
         wanted = list(named)
     gone = {r: f"{route.url_file} no longer has it" for r in wanted if r not in named}
     given = {r: named[r] for r in wanted if r in named}
-    answers = _told(config, given, content) if given else {}
+    answers = _answers(config, given, content) if given else {}
     return smtp.Outcome(
         sent=tuple(r for r in given if answers.get(r) == ""),
         later={r: answers.get(r, "no answer") for r in given if answers.get(r) != ""},
@@ -145,7 +145,7 @@ def _posts(
     )
 
 
-def _told(config: settings.Settings, given: dict[str, str], content: dict[str, Any]) -> dict[str, str]:
+def _answers(config: settings.Settings, given: dict[str, str], content: dict[str, Any]) -> dict[str, str]:
     """Address to why it did not get it, empty where it did."""
     deadline_s = config.notices.deadline_s
     try:

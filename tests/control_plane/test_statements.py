@@ -253,7 +253,7 @@ PASSES: dict[str, tuple[Callable[[context.Context, int], None], Callable[[contex
     "exclusions": (excluding, exclusions.run),
     "gangs": (stalled, gangs.run),
     "lemon night": (judged_by_people, _night),
-    "notices": (drained, lambda service: notices._told(service, service.clock.now())),
+    "notices": (drained, lambda service: notices._due(service, service.clock.now())),
     "metrics": (dead, lambda service: list(metrics.store_metrics(service))),
     "resume": (drained, resume.run),
     "silence": (dead, silence.run),

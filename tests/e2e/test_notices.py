@@ -15,12 +15,12 @@ import pytest
 
 sys.path.extend(str(Path(__file__).parents[1] / room) for room in ("control_plane", "reports"))
 
-import conftest
 import mail_server
 import web_sink
 
 from probing_cluster.sandbox import cluster, services
 from probing_cluster.sandbox.machine import processes, scratch
+from tests.e2e import conftest
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -27,22 +27,22 @@ def run(service: context.Context) -> str:
     found = blind.facts(service.journal.passes(), service.blind_since, config.notices.blind_s, now)
     put = blind.tell(config, found, now)
     try:
-        put += _told(service, now)
+        put += _due(service, now)
     finally:
         if put:
             delivery.flush(config, now)
     return ", ".join(f"{n} put on its way" for n in [len(put)] if n)
 
 
-def _told(service: context.Context, now: datetime) -> list[queue.Letter]:
+def _due(service: context.Context, now: datetime) -> list[queue.Letter]:
     from probing_cluster.control_plane.notices import kinds, picture
     from probing_cluster.control_plane.service import lease
 
     with lease.taken(service, "notices") as mine:
         if not mine:
             return []
-        seen = picture.read(service)
-        found = {kind.name: facts for kind in kinds.REGISTER if (facts := kind.find(seen)) is not None}
+        now_picture = picture.read(service)
+        found = {kind.name: facts for kind in kinds.REGISTER if (facts := kind.find(now_picture)) is not None}
         return book(service).tell({name: list(facts) for name, facts in found.items()}, now)
 
 

@@ -25,6 +25,9 @@ class Now:
     def now(self) -> datetime:
         return LATER
 
+    def monotonic_s(self) -> float:
+        return LATER.timestamp()
+
 
 @pytest.fixture
 def config(tmp_path: Path, store: db_store.Store, monkeypatch: pytest.MonkeyPatch) -> Path:
