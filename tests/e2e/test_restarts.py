@@ -168,34 +168,3 @@ def test_a_het_job_and_one_task_of_an_array_come_back_whole(gangs: Any) -> None:
     assert [up.state(o) for o in others] == ["RUNNING"]
     up.sandbox.run(["scancel", str(array)])
     mend(up, node)
-
-
-@pytest.mark.soak
-def test_a_stopped_gang_is_requeued_where_its_owner_asked(gangs: Any) -> None:
-    """SIGSTOP of one rank, policy on_hang by the job's own word: requeued within two minutes of its stall's bound."""
-    pytest.importorskip("torch", reason="needs torch (make setup installs it)")
-    from probing_cluster.sandbox import gangs as cases  # imports nothing of torch; the job does
-
-    up = gangs
-    third = cases.third_node(up.sandbox)
-    directory = cases.new_directory(up.sandbox, "rank_stopped")
-    job = cases.submit(
-        up.sandbox, "rank_stopped", directory=directory, probing_on_hang="requeue", no_requeue=False
-    )
-    named = up.until(
-        "the stopped rank",
-        lambda: up.rows(
-            "SELECT * FROM probing.gang_verdict WHERE job_id = %s AND kind = 'rank_stopped'", job
-        ),
-        240,
-    )
-    row = up.until(
-        "its requeue",
-        lambda: up.rows(
-            "SELECT * FROM probing.drain WHERE job_id = %s AND action = 'requeue' AND state = 'done'", job
-        ),
-        120,
-    )[0]
-    assert (row["at"] - named[0]["made_at"]).total_seconds() <= 120
-    assert third in named[0]["nodes"]
-    up.sandbox.run(["scancel", str(job)])
