@@ -39,7 +39,6 @@ FAULTS: dict[str, Break] = {
     "link": lambda up, node: up.sandbox.fault(node, "ib-down", hca=hca(up, node)),
     "memory": lambda up, node: up.sandbox.fault(node, "ecc-uncorrectable", gpu=2),
     "mount": lambda up, node: up.sandbox.fault(node, "mount-gone", path="/scratch"),
-    "crash": lambda up, node: up.sandbox.fault(node, "node-crash"),
 }
 
 
@@ -131,7 +130,7 @@ def test_what_the_hardware_killed_comes_back_and_a_bug_does_not(calm: Any) -> No
 @pytest.mark.soak
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_every_death_by_hardware_comes_back(gangs: Any, fault: str) -> None:
-    """A lost GPU, a lost link, a memory error, a vanished mount, a crashed node: each within a minute of the job's end."""
+    """A lost GPU, a lost link, a memory error, a vanished mount: each within a minute of the job's end."""
     up = gangs
     job, gate = train(up, f"train-{fault}")
     nodes = up.running(job)
@@ -143,59 +142,5 @@ def test_every_death_by_hardware_comes_back(gangs: Any, fault: str) -> None:
     took_s = seconds_to_training(up, job)
     up.reported(job, lambda r: r["state"] == "COMPLETED", 120)
     print(f"{fault}: {took_s:g} s")
-    if fault == "crash":
-        up.sandbox.fault(nodes[1], "node-start")
     mend(up, nodes[1])
     assert took_s <= BACK_S
-
-
-@pytest.mark.soak
-def test_a_het_job_and_one_task_of_an_array_come_back_whole(gangs: Any) -> None:
-    """All components of the het job start again; of an array the one task that died."""
-    up = gangs
-    gate = up.sandbox.layout.jobs / "parts.gate"
-    gate.unlink(missing_ok=True)
-    array = up.sandbox.submit(
-        TRAINS.format(gate=f"{gate}.$SLURM_ARRAY_TASK_ID"), array="1-2", gres="gpu:8", job_name="array"
-    )
-    up.until("both tasks", lambda: len(up.nodes_of(array)) == 2, 60)
-    rows = up.sandbox.run(["squeue", "-hro", "%A %K %N", f"--jobs={array}"]).stdout.splitlines()
-    (raw, task, node) = rows[0].split()
-    FAULTS["xid"](up, node)
-    end(up.sandbox.layout.jobs / f"parts.gate.{task}")
-    assert seconds_to_training(up, int(raw)) <= BACK_S
-    others = [int(r.split()[0]) for r in rows if r.split()[1] != task]
-    assert [up.state(o) for o in others] == ["RUNNING"]
-    up.sandbox.run(["scancel", str(array)])
-    mend(up, node)
-
-
-@pytest.mark.soak
-def test_a_stopped_gang_is_requeued_where_its_owner_asked(gangs: Any) -> None:
-    """SIGSTOP of one rank, policy on_hang by the job's own word: requeued within two minutes of its stall's bound."""
-    pytest.importorskip("torch", reason="needs torch (make setup installs it)")
-    from probing_cluster.sandbox import gangs as cases  # imports nothing of torch; the job does
-
-    up = gangs
-    third = cases.third_node(up.sandbox)
-    directory = cases.new_directory(up.sandbox, "rank_stopped")
-    job = cases.submit(
-        up.sandbox, "rank_stopped", directory=directory, probing_on_hang="requeue", no_requeue=False
-    )
-    named = up.until(
-        "the stopped rank",
-        lambda: up.rows(
-            "SELECT * FROM probing.gang_verdict WHERE job_id = %s AND kind = 'rank_stopped'", job
-        ),
-        240,
-    )
-    row = up.until(
-        "its requeue",
-        lambda: up.rows(
-            "SELECT * FROM probing.drain WHERE job_id = %s AND action = 'requeue' AND state = 'done'", job
-        ),
-        120,
-    )[0]
-    assert (row["at"] - named[0]["made_at"]).total_seconds() <= 120
-    assert third in named[0]["nodes"]
-    up.sandbox.run(["scancel", str(job)])
