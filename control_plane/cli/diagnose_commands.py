@@ -133,7 +133,7 @@ def _swap_search(args: argparse.Namespace) -> int:
             config.cluster.name,
             args.job_id,
             spares=args.spares,
-            seen=args.seen,
+            given=args.seen,
             good_s=args.good,
             slow_s=args.slow,
         )

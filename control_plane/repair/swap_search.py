@@ -74,7 +74,7 @@ def search(
     job_id: int,
     *,
     spares: int,
-    seen: Sequence[str] = (),
+    given: Sequence[str] = (),
     good_s: float | None = None,
     slow_s: float | None = None,
 ) -> Answer:
@@ -84,7 +84,7 @@ def search(
         raise errors.NotFound(f"no attempt of job {job_id} is known")
     latest = attempts[-1]
     remembered = _remembered(store, cluster, latest, job_id)
-    stretches = [*remembered, *map(_given, seen)]
+    stretches = [*remembered, *map(_given, given)]
     if not stretches:
         raise errors.UsageError(
             f"no step time of job {job_id} is known: the probe sees none; give them as --seen '{hostlist.compress(latest.nodes) or 'NODES'}=SECONDS'"
