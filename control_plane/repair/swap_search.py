@@ -87,7 +87,7 @@ def search(
     stretches = [*remembered, *map(_given, given)]
     if not stretches:
         raise errors.UsageError(
-            f"no step time of job {job_id} is known: the probe sees none; give them as --seen '{hostlist.compress(latest.nodes) or 'NODES'}=SECONDS'"
+            f"no step time of job {job_id} is known: the probe sees none; give them as --stretch '{hostlist.compress(latest.nodes) or 'NODES'}=SECONDS'"
         )
     since = slow_s if slow_s is not None else max(s.step_s for s in stretches)
     before = good_s if good_s is not None else min(s.step_s for s in stretches)
@@ -139,7 +139,7 @@ def _given(text: str) -> swap.Stretch:
     try:
         step_s, nodes = float(seconds), hostlist.expand(listed)
     except (ValueError, errors.MalformedInput) as exc:
-        raise errors.UsageError(f"--seen {text!r} is not HOSTLIST=SECONDS") from exc
+        raise errors.UsageError(f"--stretch {text!r} is not HOSTLIST=SECONDS") from exc
     if not nodes or not 0 < step_s < 1e6:
-        raise errors.UsageError(f"--seen {text!r} is not HOSTLIST=SECONDS")
+        raise errors.UsageError(f"--stretch {text!r} is not HOSTLIST=SECONDS")
     return swap.Stretch(nodes=frozenset(nodes), step_s=step_s)
