@@ -17,6 +17,7 @@ NOBODY = ""
 """Stands for: none of the nodes (the program, the file system, the network)."""
 PRIOR_NOBODY = 0.2
 LEAST_NOISE = 0.01
+_LEAST_DOUBT = 0.001
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +36,13 @@ class Plan:
     """By node; under the empty name that it is none of them."""
     replace: tuple[str, ...]
     """Nodes to replace next; empty when it is settled."""
+    put_back: tuple[str, ...]
+    """Replaced nodes that come back next, in place of nodes that are cleared; empty while the slow one is still in the job."""
     rounds_left: int
     """Expected further replacements with these spares."""
+
+    settled: bool = False
+    """Whether it is known which node it is, or that it is none."""
 
     @property
     def suspect(self) -> tuple[str, float]:
@@ -86,24 +92,44 @@ def plan(
     found = probabilities(stretches, good_s, slow_s, noise_s)
     name, likely = max(found.items(), key=lambda item: (item[1], item[0]))
     here = stretches[-1].nodes
-    if likely >= sure:
+    uncleared = any(p > _LEAST_DOUBT for n, p in found.items() if n)
+    # That it is nobody is said only once every node was replaced: the likeliest of many is not the likely one.
+    if likely >= sure and (name != NOBODY or not uncleared):
         settled = (name,) if name in here else ()
-        return Plan(probabilities=found, replace=settled, rounds_left=1 if settled else 0)
-    ranked = sorted((n for n in here if found.get(n, 0.0) > 0.001), key=lambda n: (-found[n], n))
+        return Plan(
+            probabilities=found, replace=settled, put_back=(), rounds_left=1 if settled else 0, settled=True
+        )
+    inside = {n: p for n, p in found.items() if n in here and p > _LEAST_DOUBT}
+    outside = {n: p for n, p in found.items() if n and n not in here and p > _LEAST_DOUBT}
+    if sum(outside.values()) > sum(inside.values()) + found[NOBODY]:
+        # It went with those that were replaced: some of them come back, in place of nodes that are cleared.
+        put_back = _half(outside, max(1, min(spares, len(outside) - 1)))
+        return Plan(probabilities=found, replace=(), put_back=put_back, rounds_left=_halvings(len(outside)))
+    chosen = _half(inside, spares)
+    doubtful = len(inside) + len(outside)
+    first = math.ceil(doubtful / spares / 2) if spares * 2 < doubtful else 0
+    return Plan(
+        probabilities=found,
+        replace=chosen,
+        put_back=(),
+        rounds_left=first + _halvings(min(doubtful, 2 * spares)),
+    )
+
+
+def _half(doubts: Mapping[str, float], most: int) -> tuple[str, ...]:
+    """The likeliest of these, one at least and `most` at most, up to half of their doubt."""
     chosen: list[str] = []
-    doubt = 0.0
-    for node in ranked:
-        if len(chosen) == spares or (chosen and doubt + found[node] > 0.5):
+    doubt, whole = 0.0, sum(doubts.values())
+    for node in sorted(doubts, key=lambda n: (-doubts[n], n)):
+        if len(chosen) == most or (chosen and doubt + doubts[node] > whole / 2 + 1e-9):
             break
         chosen.append(node)
-        doubt += found[node]
-    doubtful = sum(p > 0.001 for n, p in found.items() if n)
-    halvings = (
-        math.ceil(math.log2(max(doubtful, 2)))
-        if spares * 2 >= doubtful
-        else math.ceil(doubtful / spares / 2) + math.ceil(math.log2(spares + 1))
-    )
-    return Plan(probabilities=found, replace=tuple(chosen), rounds_left=halvings)
+        doubt += doubts[node]
+    return tuple(chosen)
+
+
+def _halvings(n: int) -> int:
+    return math.ceil(math.log2(max(n, 2)))
 
 
 def levels(step_times: Sequence[float]) -> tuple[float, float] | None:

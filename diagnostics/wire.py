@@ -48,7 +48,9 @@ class Step:
         """The step of a line; raises MalformedInput."""
         try:
             given = json.loads(line)
-            options = {k: tuple(v) if isinstance(v, list) else v for k, v in given["options"].items()}
+            options: dict[str, Any] = {
+                k: tuple(v) if isinstance(v, list) else v for k, v in given["options"].items()
+            }
             return cls(
                 round_id=uuid.UUID(given["round_id"]),
                 token=str(given["token"]),
@@ -111,7 +113,8 @@ class Reported:
 
 def parse(output: bytes, nodes: Sequence[str], tests: Iterable[str]) -> list[Reported]:
     """The findings in srun's output. A label speaks for one node, and no line for a node or test that was not asked."""
-    known, wanted, speakers = set(nodes), set(tests), {}
+    known, wanted = set(nodes), set(tests)
+    speakers: dict[bytes, str] = {}
     counts: dict[str, int] = {}
     found = []
     for raw in output.split(b"\n"):

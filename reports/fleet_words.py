@@ -235,14 +235,14 @@ def _together(figure: Figure) -> list[str]:
 def _tests(figure: Figure) -> list[str]:
     if not figure["nodes"]:
         return ["No node was tested."]
-    said = [f"{len(figure['nodes'])} nodes were tested."]
+    words = [f"{len(figure['nodes'])} nodes were tested."]
     worse = [d for d in figure["drifts"] if d["worse"]]
     if worse:
         most = max(worse, key=lambda d: abs(d["change_frac"]))
-        said.append(
+        words.append(
             f"{most['node']} changed most: {most['test']} {abs(most['change_frac']):.1%} worse since {most['at'][:10]}."
         )
-    return said
+    return words
 
 
 def _storms(figure: Figure) -> list[str]:

@@ -71,7 +71,7 @@ def register(register: commands.Commands) -> None:
         "--spares", type=int, default=1, metavar="N", help="nodes that can be replaced at once (default 1)"
     )
     made.add_argument(
-        "--seen",
+        "--stretch",
         metavar="HOSTLIST=SECONDS",
         action="append",
         default=[],
@@ -134,7 +134,7 @@ def _swap_search(args: argparse.Namespace) -> int:
             config.cluster.name,
             args.job_id,
             spares=args.spares,
-            seen=args.seen,
+            given=args.stretch,
             good_s=args.good,
             slow_s=args.slow,
         )

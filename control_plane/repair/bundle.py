@@ -96,14 +96,14 @@ def text(incident: records.RepairIncident, results: list[records.DiagnosticResul
 
 def _parts(store: db_store.Store, node: str) -> dict[str, Any]:
     """Which GPUs the node has or had: the UUIDs its events and jobs named, and when they were first and last seen."""
-    seen: dict[str, dict[str, str]] = {}
+    gpus: dict[str, dict[str, str]] = {}
     for event in store.events(nodes=[node]):
         if event.gpu_uuid:
-            one = seen.setdefault(
+            one = gpus.setdefault(
                 event.gpu_uuid, {"first": clock.iso_z(event.at), "device": event.device or ""}
             )
             one["last"] = clock.iso_z(event.at)
-    return {"gpus": seen}
+    return {"gpus": gpus}
 
 
 def _line(record: Any) -> str:

@@ -111,15 +111,15 @@ class _Round:
             slow_links = self._time(case)
         self._together(case)
         self._compare()
-        told = case.outcome() if case.results else None
+        isolated = case.outcome() if case.results else None
         return Found(
             results=tuple(self._results.values()),
-            bad_nodes=told.bad_nodes if told else (),
-            bad_links=told.bad_links if told else (),
-            open_nodes=told.open_nodes if told else (),
+            bad_nodes=isolated.bad_nodes if isolated else (),
+            bad_links=isolated.bad_links if isolated else (),
+            open_nodes=isolated.open_nodes if isolated else (),
             slow_nodes=dict(self._slow),
             slow_links=slow_links,
-            why=told.why if told else "",
+            why=isolated.why if isolated else "",
             cut=self._cut,
         )
 
@@ -129,11 +129,11 @@ class _Round:
         if self._asked.command:
             deadline_s += self._given.test_s
         reports = self._step(self._everyone, names, (), deadline_s, command=self._asked.command)
-        seen = {(r.node, r.test) for r in reports}
+        answered = {(r.node, r.test) for r in reports}
         self._keep(reports)
         for node in self._everyone:
             for name in names:
-                if (node, name) not in seen:
+                if (node, name) not in answered:
                     self._lost(node, name)
 
     def _lost(self, node: str, test: str) -> None:

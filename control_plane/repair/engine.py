@@ -539,7 +539,8 @@ class Pass:
         here = self.nodes.get(incident.node)
         if here is None:
             return ()
-        ledger, chosen = budget.Ledger(self.fleet_view, self.world.config.policy), []
+        ledger = budget.Ledger(self.fleet_view, self.world.config.policy)
+        chosen: list[str] = []
         for name, node in sorted(self.nodes.items()):
             if len(chosen) == self.world.config.diagnostics.references:
                 break

@@ -34,6 +34,7 @@ class Answer:
             "stretches": [{"nodes": sorted(s.nodes), "step_s": s.step_s} for s in self.stretches],
             "probabilities": {name or "none of them": round(p, 4) for name, p in ranked},
             "replace": list(self.plan.replace),
+            "put_back": list(self.plan.put_back),
             "rounds_left": self.plan.rounds_left,
         }
 
@@ -45,13 +46,19 @@ class Answer:
             f"job {self.job_id}: {self.slow_s:.4g} s a step, {self.good_s:.4g} s before it slowed; {len(self.stretches)} stretches known",
             "likeliest: " + ", ".join(f"{node or 'none of the nodes'} {p:.0%}" for node, p in ranked[:5]),
         ]
-        if likely >= 0.95 and name:
+        if self.plan.settled and name:
             lines.append(
                 f"it is {name} ({likely:.0%}): take it out (probing-ctl drain {name} --reason …) and go on without it"
             )
-        elif likely >= 0.95:
+        elif self.plan.settled:
             lines.append(
                 "it is none of the nodes: look at the program, the file system and the network (probing-ctl ranks)"
+            )
+        elif self.plan.put_back:
+            back = hostlist.compress(self.plan.put_back)
+            lines.append(
+                f"it went with those that were replaced: take {back} back at the next requeue, in place of nodes that are cleared, "
+                f"then ask again; about {self.plan.rounds_left} rounds to go"
             )
         else:
             lines.append(
@@ -67,7 +74,7 @@ def search(
     job_id: int,
     *,
     spares: int,
-    seen: Sequence[str] = (),
+    given: Sequence[str] = (),
     good_s: float | None = None,
     slow_s: float | None = None,
 ) -> Answer:
@@ -77,10 +84,10 @@ def search(
         raise errors.NotFound(f"no attempt of job {job_id} is known")
     latest = attempts[-1]
     remembered = _remembered(store, cluster, latest, job_id)
-    stretches = [*remembered, *map(_given, seen)]
+    stretches = [*remembered, *map(_given, given)]
     if not stretches:
         raise errors.UsageError(
-            f"no step time of job {job_id} is known: the probe sees none; give them as --seen '{hostlist.compress(latest.nodes) or 'NODES'}=SECONDS'"
+            f"no step time of job {job_id} is known: the probe sees none; give them as --stretch '{hostlist.compress(latest.nodes) or 'NODES'}=SECONDS'"
         )
     since = slow_s if slow_s is not None else max(s.step_s for s in stretches)
     before = good_s if good_s is not None else min(s.step_s for s in stretches)
@@ -94,7 +101,7 @@ def _remembered(
     """The run's stretches kept from earlier questions, with the present one added where its ranks say what a step takes."""
     key = _KEY.format(cluster, latest.run_key or job_id)
     kept = {row["at"]: row for row in store.recall(key, [])}
-    step_s = _present(store.heartbeats(latest.nodes), job_id)
+    step_s = _present(store.heartbeats(latest.nodes, with_ranks=True), job_id)
     if step_s is not None and latest.start_at is not None:
         kept[clock.iso_z(latest.start_at)] = {
             "at": clock.iso_z(latest.start_at),
@@ -132,7 +139,7 @@ def _given(text: str) -> swap.Stretch:
     try:
         step_s, nodes = float(seconds), hostlist.expand(listed)
     except (ValueError, errors.MalformedInput) as exc:
-        raise errors.UsageError(f"--seen {text!r} is not HOSTLIST=SECONDS") from exc
+        raise errors.UsageError(f"--stretch {text!r} is not HOSTLIST=SECONDS") from exc
     if not nodes or not 0 < step_s < 1e6:
-        raise errors.UsageError(f"--seen {text!r} is not HOSTLIST=SECONDS")
+        raise errors.UsageError(f"--stretch {text!r} is not HOSTLIST=SECONDS")
     return swap.Stretch(nodes=frozenset(nodes), step_s=step_s)

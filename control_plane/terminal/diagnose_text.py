@@ -12,10 +12,10 @@ from probing_cluster.core import clock, records
 
 def at_fault(found: campaign.Found, names: Sequence[str]) -> dict[str, list[str]]:
     """Node to what stands against it."""
-    said = {name: campaign.against(found, name) for name in names}
+    against = {name: campaign.against(found, name) for name in names}
     for name, by in found.slow_nodes.items():
-        said.setdefault(name, []).append(f"slow by {by}")
-    return {name: words for name, words in said.items() if words}
+        against.setdefault(name, []).append(f"slow by {by}")
+    return {name: words for name, words in against.items() if words}
 
 
 def text(found: campaign.Found, names: Sequence[str]) -> str:

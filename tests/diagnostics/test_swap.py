@@ -22,10 +22,13 @@ def search(n: int, spares: int, guilty: str, seed: int) -> tuple[str, float, int
     stretches = [ran(nodes)]
     for turn in range(60):
         plan = swap.plan(stretches, spares, 1.0, 1.05)
-        if plan.suspect[1] >= 0.95 or not plan.replace:
+        if plan.settled:
             return *plan.suspect, turn
+        assert plan.replace or plan.put_back
         assert len(plan.replace) <= spares
+        cleared = sorted(n for n in nodes if plan.probabilities.get(n, 0.0) < 0.001)
         nodes = (nodes - set(plan.replace)) | {next(fresh) for _ in plan.replace}
+        nodes = (nodes - set(cleared[: len(plan.put_back)])) | set(plan.put_back)
         stretches.append(ran(nodes))
     return *plan.suspect, turn
 

@@ -78,10 +78,10 @@ def _notes(
     if not incidents:
         return {}
     since = min(i.opened_at for i in incidents)
-    said = [
+    notes = [
         n for n in service.store.notes(since=since) if n.action in _WORDS and n.subject.startswith("node:")
     ]
-    return {n.subject.removeprefix("node:"): n for n in said}
+    return {n.subject.removeprefix("node:"): n for n in notes}
 
 
 def _opened(

@@ -21,8 +21,8 @@ def run(service: context.Context) -> str:
     standing = [d for d in service.store.drains(open_only=True) if d.action == "drain"]
     if service.config.repair.test_before_return:
         # Of a node under test the drain is lifted and stands all the same: the repair workflow ends it.
-        tested = {incident.node for incident in service.store.incidents(open_only=True)}
-        standing = [d for d in standing if d.node not in tested]
+        repaired = {incident.node for incident in service.store.incidents(open_only=True)}
+        standing = [d for d in standing if d.node not in repaired]
     if not standing:
         return ""
     with lease.taken(service, "resume") as mine:

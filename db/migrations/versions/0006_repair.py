@@ -162,8 +162,26 @@ def upgrade() -> None:
         schema="probing",
         postgresql_where=sa.text("closed_at IS NULL"),
     )
+    op.alter_column(
+        "operator_note",
+        "action",
+        existing_type=sa.Text(),
+        existing_nullable=False,
+        comment="confirm, deny, repaired, verdict, ack, ticket, note, hold, release, done",
+        existing_comment="confirm, deny, repaired, verdict, ack, ticket, note",
+        schema="probing",
+    )
 
 
 def downgrade() -> None:
+    op.alter_column(
+        "operator_note",
+        "action",
+        existing_type=sa.Text(),
+        existing_nullable=False,
+        comment="confirm, deny, repaired, verdict, ack, ticket, note",
+        existing_comment="confirm, deny, repaired, verdict, ack, ticket, note, hold, release, done",
+        schema="probing",
+    )
     op.drop_table("repair_incident", schema="probing")
     op.drop_table("diagnostic_result", schema="probing")

@@ -17,7 +17,7 @@ from probing_cluster.db import store as db_store
 
 def test_a_ticket_goes_once_and_its_bundle_has_what_failed(store: db_store.Store, tmp_path: Path) -> None:
     incident = records.RepairIncident(
-        incident_id=uuid.UUID(int=7), cluster="c", node="n1", drain_id=uuid.UUID(int=1), reason="probing: xid 79 gpu3",
+        incident_id=uuid.uuid4(), cluster="c", node="n1", drain_id=uuid.UUID(int=1), reason="probing: xid 79 gpu3",
         cause="gpu", state="ticketing", opened_at=fakes.NOW, changed_at=fakes.NOW, detail={"failing": ["gemm: wrong"]},
     )  # fmt: skip
     store.add_results(
@@ -49,6 +49,6 @@ def test_a_ticket_goes_once_and_its_bundle_has_what_failed(store: db_store.Store
     assert directory.stat().st_mode & 0o077 == 0
     assert json.loads((directory / "tests.jsonl").read_text())["message"] == "wrong"
     assert "probing-ctl repair release n1" in (directory / "ticket.txt").read_text()
-    failed = dataclasses.replace(incident, incident_id=uuid.UUID(int=8))
+    failed = dataclasses.replace(incident, incident_id=uuid.uuid4())
     wrote = bundle.ticket(config, store, lambda *_: "no such program", failed, fakes.NOW)
     assert wrote["ticket_command"] == "no such program"

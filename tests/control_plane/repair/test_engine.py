@@ -28,8 +28,8 @@ REASON = "probing: mount /scratch"
 
 
 FATES = ["well", "cured by reset", "cured by reboot", "incurable", "held", "ended"]
-STRIDE = 1 if "PROBING_KILL_ROUNDS" in os.environ else 6
-"""The gate kills at every sixth step, each fate from another one on; the soak at every single one."""
+STRIDE = 1 if "PROBING_KILL_ROUNDS" in os.environ else 9
+"""The gate kills at every ninth step, each fate from another one on; the soak at every single one."""
 
 
 class Killed(BaseException):
@@ -489,7 +489,7 @@ def test_a_kill_at_any_step_loses_no_node_and_resumes_none_untested(store: db_st
         site.close()
         if not died:
             break
-    assert kill_at > 15
+    assert kill_at > 9
 
 
 def _fresh(store: db_store.Store, fate: str) -> Site:
