@@ -147,6 +147,9 @@ def _answer(place: Place, line: bytes) -> None:
     readings = [_start(place, scan, deadline) for scan in scans]
     _collect(place, number, readings, deadline)
     _say(b"%d !%b %b\n" % (number, place.node.encode(), place.step.encode()))
+    # Said first: a process takes a moment to be gone.
+    for reading in readings:
+        _end(reading)
 
 
 def _start(place: Place, scan: Scan, deadline: float) -> _Reading:
@@ -181,12 +184,10 @@ def _collect(place: Place, number: int, readings: list[_Reading], deadline: floa
             reading.data += chunk
             if not chunk or len(reading.data) > MAX_FRAME_BYTES:
                 del waiting[pipe]
-                _end(reading)
                 _send(number, bytes(reading.data) if not chunk and reading.data else _failed(place, reading))
         if not ready:
             break
     for reading in waiting.values():
-        _end(reading)
         _send(number, _failed(place, reading, "no answer before the deadline"))
 
 
