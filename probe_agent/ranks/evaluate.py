@@ -227,11 +227,11 @@ def why_silent(pid: int, waited_s: float, look: StackOf) -> str:
         return f"no answer in {waited_s:g} s: the process is stopped by a signal"
     if found.state == "D":
         return f"no answer in {waited_s:g} s: its main thread sleeps uninterruptibly in the kernel ({found.wchan or 'unknown'})"
-    stacks = look(pid)
-    if "stack_error" in stacks:
-        return f"no answer in {waited_s:g} s; its stack could not be seen: {stacks['stack_error']}"
-    holder = stacks.get("gil_stack") or (stacks["stack"] if stacks.get("holds_gil") else ())
-    asking = any(_is_asking(stack) for stack in stacks.get("other_stacks") or ())
+    observed = look(pid)
+    if "stack_error" in observed:
+        return f"no answer in {waited_s:g} s; its stack could not be seen: {observed['stack_error']}"
+    holder = observed.get("gil_stack") or (observed["stack"] if observed.get("holds_gil") else ())
+    asking = any(_is_asking(stack) for stack in observed.get("other_stacks") or ())
     if holder and _is_asking(holder):
         return f"no answer: this expression, or one before it, has held the GIL for {waited_s:g} s; the rank stands still until it ends"
     if holder:
