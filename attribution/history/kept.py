@@ -15,7 +15,6 @@ import stat
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -79,25 +78,6 @@ def tables(attempt: Path) -> Tables:
         name = match["schema"], urllib.parse.unquote(match["name"])
         parts.setdefault(name, []).append(pq.ParquetFile(path).read())
     return {name: _joined(found) for name, found in sorted(parts.items())}
-
-
-def context(found: Tables) -> Any:
-    """A DataFusion session with these tables under their schemas, as `probing-ctl sql` has them of a running job."""
-    import datafusion as df
-    import pyarrow.dataset as ds
-    from datafusion.catalog import Catalog, Schema, Table
-
-    made = df.SessionContext(
-        df.SessionConfig().with_information_schema(True).with_default_catalog_and_schema("kept", "python")
-    )
-    catalog = Catalog.memory_catalog()
-    made.register_catalog_provider("kept", catalog)
-    for schema in ("python", "torch"):
-        catalog.register_schema(schema, Schema.memory_schema())
-    for (schema, name), table in found.items():
-        if schema in ("python", "torch"):
-            catalog.schema(schema).register_table(name, Table(ds.dataset(table)))
-    return made
 
 
 def _convert(attempt: Path) -> None:

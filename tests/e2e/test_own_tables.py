@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from probing_cluster.attribution.history import kept
+from probing_cluster.attribution.history import kept, kept_sql
 from probing_cluster.core import settings
 from probing_cluster.probe_agent.ranks import ring
 
@@ -85,7 +85,7 @@ def test_asked_killed_and_kept(calm: Any) -> None:
         return attempts if attempts and len(list(attempts[0].glob("*.kept"))) == 2 else None
 
     (attempt,) = calm.until("both nodes' files", over, 120)
-    asked = kept.context(kept.tables(attempt))
+    asked = kept_sql.context(kept.tables(attempt))
     rows = asked.sql(
         "SELECT rank, max(step) AS s, min(mine) AS m FROM python.train GROUP BY rank ORDER BY rank"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from probing_cluster.attribution.history import kept
+from probing_cluster.attribution.history import kept, kept_sql
 from probing_cluster.core import errors, settings
 from probing_cluster.evidence import kept_file
 from probing_cluster.evidence.kept_file import Column, Table
@@ -87,7 +87,7 @@ def test_an_interruption_loses_and_doubles_nothing(
 def test_the_same_sql_as_of_a_running_job(tmp_path: Path) -> None:
     """Tables under their schemas, names quoted where they must be."""
     keep(tmp_path / "a", "n1", 1, 2, 3)
-    asked = kept.context(kept.tables(tmp_path / "a"))
+    asked = kept_sql.context(kept.tables(tmp_path / "a"))
     rows = asked.sql('SELECT node, avg(loss) AS loss FROM python."a b/c.d" GROUP BY node').to_pylist()
     assert rows == [{"node": "n1", "loss": 1.0}]
 
