@@ -123,7 +123,7 @@ def pages(made: Any, cookie: str) -> dict[str, Any]:
 
 
 def heat() -> dict[str, Any]:
-    """A whole history of 16,000 ranks as bytes, ms; the browser's part is tests/web/test_in_browser.py's."""
+    """A whole history of 16,000 ranks as bytes at the server, ms; what the browser takes to draw it is not measured here."""
     history = rank_history.History()
     ranks = [
         rank_rows.RankNow(job_id=1, rank=n, node="n", pid=1, alive=True, step_age_s=n % 60 / 7)
