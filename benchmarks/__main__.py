@@ -151,6 +151,11 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     ),
     Benchmark(module="report_wall", about="wall time of probing-report", short=("--runs", "5")),
     Benchmark(
+        module="web_pages",
+        about="the web's pages over a year of 2,000 nodes, 16,000 ranks, 200 open pages",
+        short=("--attempts", "20000", "--seconds", "3"),
+    ),
+    Benchmark(
         module="spine",
         about="kernel line to row and to drain on a real Slurm",
         short=("--faults", "1", "--rest", "15"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import urllib.parse
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -73,7 +73,7 @@ def _as(connection: sa.Connection, proof: str, deadline_s: float) -> Any:
     raw.execute(
         "select set_config('probing.web_proof', %s, true), set_config('statement_timeout', %s, true),"
         " set_config('TimeZone', 'UTC', true), set_config('transaction_read_only', 'on', true),"
-        " set_config('search_path', 'ops,probing', true)",
+        " set_config('search_path', 'ops,probing', true), set_config('jit', 'off', true)",
         [proof, f"{int(deadline_s * 1000)}"],
     )
     return raw
@@ -87,12 +87,15 @@ def login_url(config: settings.Settings, owner_url: str) -> str:
     """The URL by which the web reads; made here for the embedded server, a setting elsewhere. Raises SettingsError."""
     if config.web.database_url:
         return config.web.database_url
-    if config.database.url:
+    # The embedded server is its owner's, whether the settings name its directory or its socket; another's roles are not ours to make.
+    parts = urllib.parse.urlsplit(owner_url)
+    if parts.username != embedded.OWNER:
         raise errors.SettingsError(
             "[web] database_url is needed where [database] url names a server: a login made with "
             "`probing-ctl db add-login NAME reader --scope web=*`"
         )
-    return made_login(owner_url, embedded.url(Path(config.database.directory), user=LOGIN))
+    host = parts.netloc.rpartition("@")[2]
+    return made_login(owner_url, parts._replace(netloc=f"{LOGIN}@{host}").geturl())
 
 
 def made_login(owner_url: str, url: str) -> str:

@@ -1,7 +1,7 @@
 """Makes the README's pictures: pages that the commands wrote, photographed by Debian's Chromium.
 
 `make pictures` (`python -m probing_cluster.sandbox.demo.pictures`) writes docs/job_page.png, the report of the recorded incident, and
-docs/fleet_page.png, the figures of a made-up month of 64 nodes that was imported and judged.
+docs/fleet_page.png and docs/web_jobs.png, the figures and the web's list of failed jobs of a made-up month of 64 nodes, imported and judged.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from probing_cluster.core import errors
-from probing_cluster.sandbox.demo import recording
+from probing_cluster.core import errors, settings
+from probing_cluster.sandbox.demo import recording, web_page
 from probing_cluster.sandbox.machine import commands, scratch
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -39,7 +39,10 @@ def main() -> None:
     if chromium is None:
         raise errors.UsageError("no chromium; install it with `apt-get install chromium`")
     with scratch.directory("probing-pictures-") as home:
-        for name, page in (("job_page", _job_page(home)), ("fleet_page", _fleet_page(home))):
+        pages = (
+            ("job_page", _job_page(home)), ("fleet_page", _fleet_page(home)), ("web_jobs", home / "web_jobs.html"),
+        )  # fmt: skip
+        for name, page in pages:
             photograph(chromium, page, DOCS / f"{name}.png", home)
 
 
@@ -82,6 +85,7 @@ def _fleet_page(home: Path) -> Path:
     try:
         _run(_tool("probing-ctl"), "attribute", *span, config=config)
         _run(_tool("probing-ctl"), "fleet", "--html", str(page), *span, config=config)
+        web_page.save(settings.load(config), "/jobs?state=FAILED&domain=hardware", home / "web_jobs.html")
     finally:
         _run(_tool("probing-ctl"), "db", "stop", config=config)
     return page

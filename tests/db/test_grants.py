@@ -170,6 +170,13 @@ def filled(url: str) -> None:
                 " VALUES (gen_random_uuid(), 'c', 'n1', 'recheck', now() + interval '1 hour')"
             )
         )
+        connection.execute(
+            sa.text(
+                "INSERT INTO probing.web_key (key_hash, kind, user_name, operator, accounts, acts, label, expires_at)"
+                " VALUES ('h', 'session', 'alice', true, '{}', true, '', now() + interval '1 hour');"
+                "INSERT INTO probing.web_request (user_name, idempotency_key, request_hash) VALUES ('alice', 'k', 'h')"
+            )
+        )
     engine.dispose()
 
 

@@ -85,7 +85,7 @@ def stored(ask: operation.Ask) -> rows.Rows:
     with engines.translated(), store.engine.connect() as connection:
         raw = connection.connection.driver_connection
         assert raw is not None
-        raw.execute("set local timezone = 'UTC'")
+        raw.execute("set local timezone = 'UTC'; set local jit = off")
         return rows.from_json(query.fetch(raw, ask.site.service.config.cluster.name, ref))
 
 

@@ -86,7 +86,6 @@ class Now(msgspec.Struct, kw_only=True):
     incidents: list[documents.Incident]
     budget: Budget | None
     n_more_jobs: int = 0
-    n_nodes_heard: int = 0
 
     def content(self) -> bytes:
         """What it says, apart from when it was read: equal bytes, nothing new."""
