@@ -88,6 +88,11 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         about="bad and slow nodes on drawn fleets, ours beside DLRover's node check",
         short=("--cases", "100", "--fleets", "30"),
     ),
+    Benchmark(
+        module="places",
+        about="which switch, rack or feed many faults share, on drawn clusters",
+        short=("--draws", "100"),
+    ),
     Benchmark(module="hooks", about="wall time of Prolog, Epilog and TaskProlog", short=("--runs", "15")),
     Benchmark(
         module="probe_overhead",

@@ -98,9 +98,9 @@ CREATE POLICY own_verdict ON probing.verdict FOR INSERT TO probing_operator
                 -- What every reader of it can read.
                 AND domain IN ('hardware', 'system_software', 'user_program', 'unknown')
                 AND confidence IN ('certain', 'likely', 'possible', 'unknown')
-                AND made_at BETWEEN '1970-01-01' AND '9000-01-01' AND onset_at BETWEEN '1970-01-01' AND '9000-01-01'
-                AND window_start_at BETWEEN '1970-01-01' AND '9000-01-01' AND window_end_at BETWEEN '1970-01-01' AND '9000-01-01'
-                AND length(summary) <= 4096 AND length(next_step) <= 4096 AND length(cause) <= 200
+                AND made_at BETWEEN '1970-01-01' AND '9000-01-01' AND coalesce(onset_at, made_at) BETWEEN '1970-01-01' AND '9000-01-01'
+                AND coalesce(window_start_at, made_at) BETWEEN '1970-01-01' AND '9000-01-01' AND coalesce(window_end_at, made_at) BETWEEN '1970-01-01' AND '9000-01-01'
+                AND length(summary) <= 4096 AND length(next_step) <= 4096 AND length(cause) <= 200 AND length(coalesce(place, '')) <= 4096
                 AND pg_column_size(ruled_out) <= 8192 AND cardinality(evidence) <= 1000);
 DROP POLICY IF EXISTS replacing ON probing.verdict;
 CREATE POLICY replacing ON probing.verdict FOR UPDATE TO probing_operator

@@ -86,7 +86,7 @@ def _kept(
     args: argparse.Namespace, config: settings.Settings, query: str | None, over: errors.NotFound
 ) -> int:
     """The same statement over what the nodes kept of the job's last attempt; raises `over` where that is nothing."""
-    from probing_cluster.attribution.history import kept
+    from probing_cluster.attribution.history import kept, kept_sql
     from probing_cluster.live.session import session
 
     directory = kept.directory_of(config.kept)
@@ -104,7 +104,7 @@ def _kept(
             f"job {args.job} is over: a console is for running ones; ask one QUERY at a time"
         )
     _say(f"job {args.job} is over: what was kept of its start {found[-1].name.rpartition('-')[2]}")
-    return _show(args, session.of_tables(kept.context(kept.tables(found[-1])), query))
+    return _show(args, session.of_tables(kept_sql.context(kept.tables(found[-1])), query))
 
 
 class _Warning:

@@ -38,7 +38,7 @@ OPERATOR_WRITES: dict[str, tuple[str, ...]] = {
     "repair done": ("n3",),
 }
 """What a person says or asks, with words that do something on the site below."""
-SERVICE_WRITES = {"serve", "web serve", "import", "attribute", "lemon report", "notices test"}
+SERVICE_WRITES = {"serve", "web serve", "import", "attribute", "lemon report", "notices test", "places load"}
 """They judge, score, import and send: the service's account runs them."""
 OWNER_WRITES = {
     "db upgrade", "db start", "db stop", "db add-agent", "db remove-agent", "db add-login", "db remove-login",
@@ -46,11 +46,13 @@ OWNER_WRITES = {
 }  # fmt: skip
 ON_SLURM = {"diagnose"}
 """Its tests are jobs: tests/e2e/test_repair.py runs it; the rights to its rows are in tests/db/test_grants.py."""
+AS_THE_OWNER = {"eval", "sql"}
+"""They ask Slurm and the nodes, which know who asks (tests/e2e/test_sql.py, tests/e2e/test_own_tables.py)."""
 THROUGH_THE_DOOR = {"web login", "web token", "web tokens", "web revoke", "web client"}
 """They ask the service, which knows who asks, and need no role (tests/web/access/test_gate.py)."""
 READS = {
     "alerts", "classify", "completion", "dashboards", "db status", "doctor", "fleet", "lemon exclude-list", "lemon list", "lemon outbox",
-    "lemon thresholds", "nodes", "notices list", "policy show", "policy simulate", "query", "ranks", "repair list", "repair show", "swap-search", "watch",
+    "lemon thresholds", "nodes", "notices list", "places list", "places scan", "policy show", "policy simulate", "query", "ranks", "repair list", "repair show", "swap-search", "watch",
 }  # fmt: skip
 
 Run = Callable[..., int]
@@ -135,7 +137,15 @@ def run(url: str, site: db_store.Store, tmp_path: Path) -> Run:
 
 def test_somebody_decided_of_every_command_who_may_run_it() -> None:
     """A new command of probing-ctl stands in one of the lists above, so that its rights were thought of."""
-    listed = [*OPERATOR_WRITES, *SERVICE_WRITES, *OWNER_WRITES, *ON_SLURM, *READS, *THROUGH_THE_DOOR]
+    listed = [
+        *OPERATOR_WRITES,
+        *SERVICE_WRITES,
+        *OWNER_WRITES,
+        *ON_SLURM,
+        *READS,
+        *THROUGH_THE_DOOR,
+        *AS_THE_OWNER,
+    ]
     parser: argparse.ArgumentParser = main.parser()
     assert sorted(listed) == sorted(name for name, _ in commands(parser))
 

@@ -172,6 +172,8 @@ def filled(url: str) -> None:
         )
         connection.execute(
             sa.text(
+                "INSERT INTO probing.slurm_drain (cluster, node, states, reason) VALUES ('c', 'n1', '{DRAIN}', 'fan');"
+                "UPDATE probing.node_place SET until_at = NULL;"
                 "INSERT INTO probing.web_key (key_hash, kind, user_name, operator, accounts, acts, label, expires_at)"
                 " VALUES ('h', 'session', 'alice', true, '{}', true, '', now() + interval '1 hour');"
                 "INSERT INTO probing.web_request (user_name, idempotency_key, request_hash) VALUES ('alice', 'k', 'h')"

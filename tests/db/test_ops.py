@@ -51,6 +51,7 @@ def story(
             make_attempt(job_id=3, state="CANCELLED", nodes=("n9",)),
         ]
     )
+    store.save_places("c", ["leaf"], [("n7", "leaf", "l1")], NOW)
     store.save_verdicts(
         [
             make_verdict(

@@ -228,7 +228,10 @@ def test_the_service_does_its_work_and_no_more(loaded: Site, make_attempt: Make,
 def test_operators_read_all_and_write_only_their_own_words(loaded: Site) -> None:
     """An operator sees every row of every table, and can add a note under no other name."""
     url = loaded.url("t_operator")
-    for name in _column(loaded.owner_url, TABLES):
+    for name in set(_column(loaded.owner_url, TABLES)) - {
+        "web_key",
+        "web_request",
+    }:  # nobody reads another's keys
         assert _column(url, f"SELECT count(*) FROM probing.{name}") == _column(
             loaded.owner_url, f"SELECT count(*) FROM probing.{name}"
         )

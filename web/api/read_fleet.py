@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 
 from probing_cluster.control_plane.cli import fleet_commands
-from probing_cluster.core import errors
+from probing_cluster.core import digits, errors
 from probing_cluster.web import documents
 from probing_cluster.web import site as web_site
 from probing_cluster.web.api import operation
@@ -104,7 +104,7 @@ def search(ask: operation.Ask) -> list[documents.Found]:
 
 
 def _jobs(ask: operation.Ask, word: str) -> list[documents.Found]:
-    number = int(word) if word.isdecimal() and int(word) < 2**40 else None
+    number = int(word) if digits.is_number(word) and int(word) < 2**40 else None
     rows = ask.site.rows(ask.viewer, "search_jobs", **ask.scope, job_id=number, word=word)
     made = []
     for row in rows:
