@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 COLUMNS: Mapping[str, str] = {
-    "at": "start of the stretch of time, UTC",
+    "at": "start of the stretch of time, or of a change, UTC",
     "attempts_frac": "share of all attempts, 0..1",
     "best_interval_s": "checkpoint interval with the highest renewal ETTR, seconds; null where what writing costs is not known",
     "cause": "cause the failures are attributed to",
     "causes": "the causes named, words of causes.md",
     "change": "ETTR against today's",
+    "change_frac": "lasting change of a test's figure, 0.05 = five percent",
     "component": "part that failed: gpu, ib, filesystem …",
     "counted": "what one failure is",
+    "device": "device tested; empty for the whole node",
     "ettr": "expected ETTR, 0..1",
     "expected": "mean ETTR that the model expects of the same runs, 0..1; null where nothing is expected",
     "failures": "failures (incidents) by component",
@@ -49,10 +51,12 @@ COLUMNS: Mapping[str, str] = {
     "n_infrastructure": "of the attempts, ended by hardware or system software",
     "n_nodes": "distinct nodes",
     "n_preempted": "attempts that it preempted on coming back",
+    "n_results": "results of tests that it rests on",
     "n_runs": "runs",
     "n_second": "attempts preempted when the victims came back",
     "n_without": "attempts of which only the job's own side or Slurm tells",
     "name": "the change",
+    "node": "node name",
     "node_days": "days of all nodes of these attempts together",
     "other": "another cause in the same failures' evidence",
     "per_gpu_h": "failures per GPU-hour; null without any hours",
@@ -68,7 +72,9 @@ COLUMNS: Mapping[str, str] = {
     "second_gpu_h": "GPU-hours lost by attempts preempted when the victims came back",
     "simulated": "expected ETTR by simulation, 0..1; null where not asked for",
     "state": "the attempt's final state in Slurm",
+    "test": "name of the test",
     "user": "the job's owner",
+    "worse": "whether the change is for the worse",
     "write_s": "time to write a checkpoint, seconds",
 }
 

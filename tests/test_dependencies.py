@@ -178,7 +178,7 @@ def test_a_node_stays_light() -> None:
 @pytest.mark.parametrize(
     ("library", "extra"),
     [
-        ("pyarrow", "service"),
+        ("pyarrow", "reports"),
         ("sqlalchemy", "service"),
         ("jinja2", "reports"),
         ("pynvml", "agent"),

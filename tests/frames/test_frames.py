@@ -183,7 +183,7 @@ def test_a_reader_sees_its_scope_alone(filled: store_module.Store) -> None:
 def test_slips_are_named(store: store_module.Store, tmp_path: Path) -> None:
     """A figure, an option, a time without a zone, a file that is not there."""
     with frames.connect(store.url) as cluster:
-        with pytest.raises(errors.UsageError, match="valid: cooccurrence"):
+        with pytest.raises(errors.UsageError, match="valid: check_coverage"):
             cluster.fleet("rates", **SPAN)
         with pytest.raises(errors.UsageError, match="min_gpus"):
             cluster.fleet("large_job_rate", **SPAN, gpus=3)
