@@ -31,14 +31,14 @@ def main(argv: Sequence[str] | None = None, make: MakeMachine = machine.Machine)
         return 0
     try:
         step = wire.Step.decode(sys.stdin.buffer.readline())
-        run(step, runner.local_node(), make, _say)
+        run(step, runner.local_node(), make, _write_line)
     except errors.ProbingError as exc:
         sys.stderr.write(f"probing-diagnose: {exc}\n")
         return exc.exit_code
     return 0
 
 
-def run(step: wire.Step, node: str, make: MakeMachine, say: Callable[[str], None]) -> None:
+def run(step: wire.Step, node: str, make: MakeMachine, write_line: Callable[[str], None]) -> None:
     """Every test of the step, here and now; one line per finding as soon as it is there."""
     group = next((members for members in step.groups if node in members), None)
     together = machine.Group(
@@ -46,15 +46,15 @@ def run(step: wire.Step, node: str, make: MakeMachine, say: Callable[[str], None
     )
     here = make(node=node, options=step.options, group=together)
     if step.command:
-        _repair(step, here, say)
+        _repair(step, here, write_line)
     for test in registry.chosen(step.tests):
         if test.scope != "node" and (group is None or len(group) < 2):
             continue
         for found, duration_s in _isolated(test, here, step.test_s):
-            say(wire.line(test.name, node, found, duration_s, test.version))
+            write_line(wire.line(test.name, node, found, duration_s, test.version))
 
 
-def _repair(step: wire.Step, here: machine.Machine, say: Callable[[str], None]) -> None:
+def _repair(step: wire.Step, here: machine.Machine, write_line: Callable[[str], None]) -> None:
     """The repair step first; a line says how it ended, and it fails no test by itself."""
     try:
         code, output = here.run_tool(["/bin/sh", "-c", step.command], step.test_s)
@@ -62,7 +62,7 @@ def _repair(step: wire.Step, here: machine.Machine, say: Callable[[str], None]) 
         found = findings.ok(last) if code == 0 else findings.warn(f"ended with {code}: {last}")
     except findings.Undetermined as exc:
         found = findings.warn(str(exc))
-    say(wire.line(REPAIR, here.node, found, 0.0, "1"))
+    write_line(wire.line(REPAIR, here.node, found, 0.0, "1"))
 
 
 REPAIR = "repair-step"
@@ -94,7 +94,7 @@ def _finding(row: dict[str, Any]) -> findings.Finding:
     return findings.Finding(**{**row, "outcome": records.Outcome(row["outcome"]), "severity": None})
 
 
-def _say(text: str) -> None:
+def _write_line(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

@@ -205,8 +205,8 @@ def _grid(figure: Figure) -> list[str]:
 
 
 def _coverage(figure: Figure) -> list[str]:
-    n, seen = (sum(c[k] for c in figure["causes"]) for k in ("n_attempts", "n_by_check"))
-    words = [f"A check saw {seen} of {n} attempts that infrastructure ended."] if n else []
+    n, n_detected = (sum(c[k] for c in figure["causes"]) for k in ("n_attempts", "n_by_check"))
+    words = [f"A check saw {n_detected} of {n} attempts that infrastructure ended."] if n else []
     if figure["good_with_failed_check_frac"] is not None:
         words.append(
             f"{_share(figure['good_with_failed_check_frac'])} of good jobs ran beside a failed check."

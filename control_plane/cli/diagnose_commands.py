@@ -241,10 +241,10 @@ def _run(
         limit_s=config.diagnostics.round_s + 60,
     )
 
-    def say(text: str) -> None:
+    def announce(text: str) -> None:
         print(f"  {text}", file=sys.stderr, flush=True)
 
-    say(f"waiting for {hostlist.compress(everyone)}")
+    announce(f"waiting for {hostlist.compress(everyone)}")
     try:
         job_id = steps.allocate(wanted, args.wait)
         asked = campaign.Asked(
@@ -258,7 +258,11 @@ def _run(
             every_link=args.every_link,
         )
         runner = campaign.Campaign(
-            config=config, steps=steps, command=rounds.command(config), now=clock.SYSTEM.now, say=say
+            config=config,
+            steps=steps,
+            command=rounds.command(config),
+            now=clock.SYSTEM.now,
+            announce=announce,
         )
         return runner.run(asked, rounds.history(store))
     finally:

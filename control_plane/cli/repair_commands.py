@@ -29,7 +29,7 @@ def register(register: commands.Commands) -> None:
     made.add_argument("node", metavar="NODE", help="the node")
     made.add_argument("--json", action="store_true", help="one JSON object")
     for word, meaning in _WORDS.items():
-        made = group.add(word, _say, meaning)
+        made = group.add(word, _record_action, meaning)
         made.add_argument("node", nargs="+", metavar="NODE", help="hostlists")
         made.add_argument("--note", default="", help="your words, kept with the node")
         made.set_defaults(word=word)
@@ -134,7 +134,7 @@ def _text(one: records.RepairIncident, left: tuple[str, ...], results: list[reco
     return "\n".join(lines)
 
 
-def _say(args: argparse.Namespace) -> int:
+def _record_action(args: argparse.Namespace) -> int:
     from probing_cluster.db import store as db_store
 
     config = settings.load(args.config)

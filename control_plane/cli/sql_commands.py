@@ -74,7 +74,7 @@ def _sql(args: argparse.Namespace) -> int:
         if query is None:
             from probing_cluster.live.session import console
 
-            return console.run(asking, args.job, lambda result: _show(args, result), _say)
+            return console.run(asking, args.job, lambda result: _show(args, result), _print_status)
         if args.watch is not None:
             return _watch(args, asking, query)
         return _show(args, asking.sql(query))
@@ -103,7 +103,7 @@ def _kept(
         raise errors.UsageError(
             f"job {args.job} is over: a console is for running ones; ask one QUERY at a time"
         )
-    _say(f"job {args.job} is over: what was kept of its start {found[-1].name.rpartition('-')[2]}")
+    _print_status(f"job {args.job} is over: what was kept of its start {found[-1].name.rpartition('-')[2]}")
     return _show(args, session.of_tables(kept_sql.context(kept.tables(found[-1])), query))
 
 
@@ -117,7 +117,7 @@ class _Warning:
         from probing_cluster.probe_agent.ranks import evaluate
 
         if not self._is_out:
-            _say(evaluate.WARNING)
+            _print_status(evaluate.WARNING)
         self._is_out = True
 
 
@@ -129,7 +129,7 @@ def _watch(args: argparse.Namespace, asking: session.Session, query: str) -> int
         began_s = time.monotonic()
         code = _show(args, asking.sql(query))
         if asking.over:
-            _say(console.OVER)
+            _print_status(console.OVER)
             return code
         time.sleep(max(0.0, args.watch - (time.monotonic() - began_s)))
         if args.format == "table":
@@ -143,14 +143,14 @@ def _show(args: argparse.Namespace, result: session.Result) -> int:
 
     output.write(result.rows, args.format, sys.stdout.buffer, table.render)
     if not result.rows.num_rows and args.format == "table":
-        _say("no rows")
+        _print_status("no rows")
     words = missing_words(result.missing, result.n_ranks, result.world_size)
     for line in words:
-        _say(line)
+        _print_status(line)
     return PARTIAL if words else 0
 
 
-def _say(line: str) -> None:
+def _print_status(line: str) -> None:
     print(f"probing-ctl: {line}", file=sys.stderr)
 
 

@@ -66,12 +66,12 @@ def book(config: settings.Settings) -> ledger.Ledger:
     )
 
 
-def tell(config: settings.Settings, found: Iterable[fact.Fact], now: datetime) -> list[queue.Letter]:
+def notify(config: settings.Settings, found: Iterable[fact.Fact], now: datetime) -> list[queue.Letter]:
     """Put what is due about the service itself into the outbox; the new letters. Nothing is written while all is well."""
     found = list(found)
     if not found and not (Path(config.mail.spool_directory) / _FILE).exists():
         return []
-    return book(config).tell({KIND.name: found}, now)
+    return book(config).notify({KIND.name: found}, now)
 
 
 def _load(path: Path) -> ledger.Document | None:

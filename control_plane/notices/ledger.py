@@ -30,7 +30,7 @@ class Ledger:
         document = self.load() or {}
         return grouping.from_rows(document.get("groups", ()))
 
-    def tell(self, found: Mapping[str, Sequence[fact.Fact] | None], now: datetime) -> list[queue.Letter]:
+    def notify(self, found: Mapping[str, Sequence[fact.Fact] | None], now: datetime) -> list[queue.Letter]:
         """Merge the facts of each kind (None: it cannot be said now) and put what is due into the outbox; the new letters."""
         before = self.load()
         document = dict(before or {"began_at": clock.iso_z(now), "groups": [], "rates": {}})

@@ -41,7 +41,7 @@ def replay(
     drains: list[records.Drain] = []
     gone: set[tuple[int, datetime | None]] = set()  # attempts requeued so far: in truth they ran on
     n_events = 0
-    known = [_as_seen(e) for e in events]
+    known = [_as_live(e) for e in events]
     recovered = _recoveries(known)
     for at, event in sorted(((_acts_at(e, config), e) for e in known), key=lambda x: (x[0], x[1].event_id)):
         if event.source not in vocabulary.ACTING_SOURCES or event.severity is records.Severity.INFO:
@@ -84,7 +84,7 @@ def _by_node(attempts: Iterable[records.JobAttempt]) -> dict[str, list[records.J
     return found
 
 
-def _as_seen(event: records.HealthEvent) -> records.HealthEvent:
+def _as_live(event: records.HealthEvent) -> records.HealthEvent:
     """An imported event as its source would have told it live."""
     return dataclasses.replace(event, source="kernel") if event.source == "import" else event
 

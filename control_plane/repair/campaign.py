@@ -16,7 +16,7 @@ from typing import Protocol
 from probing_cluster.core import records, settings
 from probing_cluster.diagnostics import baseline, isolation, machine, registry, slowness, wire, worker
 
-Say = Callable[[str], None]
+Announce = Callable[[str], None]
 _REPORTED = (records.Outcome.OK, records.Outcome.WARN)
 _MOST_STEPS = 200
 
@@ -72,7 +72,7 @@ class Campaign:
     command: str
     """probing-diagnose on the nodes."""
     now: Callable[[], datetime]
-    say: Say = lambda _: None
+    announce: Announce = lambda _: None
     """Told what is being done, in a few words."""
     stopped: Callable[[], bool] = lambda: False
 
@@ -124,7 +124,7 @@ class _Round:
         )
 
     def _alone(self, names: tuple[str, ...]) -> None:
-        self._c.say(f"{', '.join(names)} on {len(self._everyone)} nodes")
+        self._c.announce(f"{', '.join(names)} on {len(self._everyone)} nodes")
         deadline_s = sum(min(self._chosen[n].deadline_s, self._given.test_s) + 6 for n in names)
         if self._asked.command:
             deadline_s += self._given.test_s
@@ -142,7 +142,7 @@ class _Round:
 
     def _isolate(self, case: isolation.Case) -> None:
         while not self._cut and (pairs := case.next_pairs()):
-            self._c.say(f"{len(pairs)} pair{'s' if len(pairs) > 1 else ''}: {_names(pairs)}")
+            self._c.announce(f"{len(pairs)} pair{'s' if len(pairs) > 1 else ''}: {_names(pairs)}")
             case.add(self._pairs(case, pairs))
 
     def _pairs(self, case: isolation.Case, pairs: Sequence[isolation.Pair]) -> list[isolation.PairResult]:
@@ -178,7 +178,7 @@ class _Round:
         proven = case.outcome().proven
         timing = slowness.Timing(proven)
         while not self._cut and (pairs := timing.next_pairs()):
-            self._c.say(f"timing {len(pairs)} pair{'s' if len(pairs) > 1 else ''}")
+            self._c.announce(f"timing {len(pairs)} pair{'s' if len(pairs) > 1 else ''}")
             for result in self._pairs(case, pairs):
                 if result.passed and result.seconds is not None:
                     timing.add(result.pair, result.seconds)
@@ -200,7 +200,7 @@ class _Round:
 
     def _group(self, name: str, groups: Sequence[tuple[str, ...]]) -> None:
         nodes = tuple(node for group in groups for node in group)
-        self._c.say(f"{name} over {len(nodes)} nodes")
+        self._c.announce(f"{name} over {len(nodes)} nodes")
         deadline_s = min(self._chosen[name].deadline_s, self._given.test_s) + 6
         self._keep(self._step(nodes, (name,), groups, deadline_s))
 

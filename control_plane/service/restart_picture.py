@@ -20,7 +20,7 @@ AT_ONCE = 50
 """Restarts decided in one pass."""
 _MEMORY = timedelta(days=7)
 _LAST_STEP = "last_progress"
-_SAYS_WHY = ("joblog", "dump")
+_ERROR_SOURCES = ("joblog", "dump")
 
 Key = tuple[str, int, datetime]
 
@@ -152,7 +152,7 @@ def _death(
         and isinstance(n := e.detail.get("steps"), int)
     ]  # fmt: skip
     wanted = set(verdict.evidence)
-    errors = [e.code for e in evidence if e.event_id in wanted and e.source in _SAYS_WHY and e.code]
+    errors = [e.code for e in evidence if e.event_id in wanted and e.source in _ERROR_SOURCES and e.code]
     return restart_loop.Death(
         cause=verdict.cause, step=max(mine, default=None), word=errors[0] if errors else ""
     )

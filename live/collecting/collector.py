@@ -94,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         step=os.environ.get("SLURM_STEP_ID", ""),
         may_evaluate=not args.tables_only,
     )
-    _say(b"0 !%b %b\n" % (place.node.encode(), place.step.encode()))
+    _write(b"0 !%b %b\n" % (place.node.encode(), place.step.encode()))
     for line in _lines(args.idle):
         _answer(place, line)
     return 0
@@ -146,7 +146,7 @@ def _answer(place: Place, line: bytes) -> None:
         return  # no question of ours
     readings = [_start(place, scan, deadline) for scan in scans]
     _collect(place, number, readings, deadline)
-    _say(b"%d !%b %b\n" % (number, place.node.encode(), place.step.encode()))
+    _write(b"%d !%b %b\n" % (number, place.node.encode(), place.step.encode()))
     # Said first: a process takes a moment to be gone.
     for reading in readings:
         _end(reading)
@@ -216,10 +216,10 @@ def _send(number: int, frame: bytes) -> None:
         b"%d +%b\n" % (number, base64.b64encode(frame[at : at + LINE_BYTES]))
         for at in range(0, len(frame), LINE_BYTES)
     ]
-    _say(b"".join([*lines, b"%d .\n" % number]))
+    _write(b"".join([*lines, b"%d .\n" % number]))
 
 
-def _say(text: bytes) -> None:
+def _write(text: bytes) -> None:
     left = memoryview(text)
     try:
         while left:

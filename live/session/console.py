@@ -64,33 +64,39 @@ _KEYWORDS = [
 
 Show = Callable[[session.Result], int]
 """Prints a result; the exit code."""
-Say = Callable[[str], None]
+PrintStatus = Callable[[str], None]
 """Prints a line about the session, not of a result."""
 
 
-def run(asking: session.Session, title: str, show: Show, say: Say, read: Callable[[str], str] = input) -> int:
+def run(
+    asking: session.Session,
+    title: str,
+    show: Show,
+    print_status: PrintStatus,
+    read: Callable[[str], str] = input,
+) -> int:
     """Until the end of input; the exit code of the last statement. A wrong statement is named and forgotten."""
     code = 0
     with _line_editing(asking):
         for line in _statements(f"{title}> ", read):
             try:
-                code = _one(asking, line, show, say)
+                code = _one(asking, line, show, print_status)
             except errors.ProbingError as exc:
-                say(str(exc))
+                print_status(str(exc))
                 code = exc.exit_code
             except KeyboardInterrupt:
-                say("given up")
+                print_status("given up")
             if asking.over:
-                say(OVER)
+                print_status(OVER)
                 break
     return code
 
 
-def _one(asking: session.Session, line: str, show: Show, say: Say) -> int:
+def _one(asking: session.Session, line: str, show: Show, print_status: PrintStatus) -> int:
     word, _, rest = line.partition(" ")
     rest = rest.strip().rstrip(";")
     if line in ("help", "\\?", "\\h"):
-        say(HELP)
+        print_status(HELP)
     elif word == "\\timeout":
         try:
             asking.timeout_s = max(0.1, float(rest))

@@ -9,7 +9,7 @@ from probing_cluster.probe_agent.faults.sighting import Sighting
 from probing_cluster.probe_agent.ranks import deaths, rank_events
 from probing_cluster.probe_agent.ranks.ranks import Rank, Watched
 
-MAX_TOLD = 1024
+MAX_DEATH_EVENTS = 1024
 """Deaths told of one attempt on one node: a user may start and kill processes for ever."""
 
 
@@ -28,15 +28,15 @@ def judge(
         if rank.died_s is None:
             rank.died_s = watcher.died_s(rank.page.pid) or now_s
     sightings = []
-    for rank in (r for r in gone if not r.dead_told):
+    for rank in (r for r in gone if not r.death_reported):
         fate = _settle(watched, rank, now_s, settled=settled)
         if fate is None:
             continue
-        rank.dead_told = True
+        rank.death_reported = True
         if fate is not deaths.Fate.NOTHING:
             rank.died_first = True
             watched.deaths += 1
-            if watched.deaths <= MAX_TOLD:
+            if watched.deaths <= MAX_DEATH_EVENTS:
                 at_s = now_s - _ended(rank).died_s
                 when = clock.now() - timedelta(seconds=max(0.0, at_s))
                 together = fate is deaths.Fate.TOGETHER

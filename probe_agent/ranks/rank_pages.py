@@ -110,7 +110,7 @@ class RankPages:
             self._see(watched, name, page)
         if "pages" in answer:
             self._forget(watched, set(answer["pages"]))
-        _tell_launchers(list(watched.ranks.values()))
+        _unnumber_launchers(list(watched.ranks.values()))
         watched.refused = refused
 
     def _found(self, watched: Watched, by_name: Mapping[str, pages.ProbePage]) -> dict[str, pages.ProbePage]:
@@ -137,7 +137,7 @@ class RankPages:
         for name in [n for n in watched.ranks if n not in read]:
             rank = watched.ranks[name]
             rank.facts = self._facts(watched, rank.page)
-            if rank.alive or rank.dead_told or not rank.was_alive:
+            if rank.alive or rank.death_reported or not rank.was_alive:
                 self._deaths.forget(rank.page.pid)
                 del watched.ranks[name]
         for one in [s for s in watched.sought if s[0] not in read]:
@@ -167,7 +167,7 @@ class RankPages:
         rank.was_alive |= rank.alive
 
 
-def _tell_launchers(ranks: Sequence[Rank]) -> None:
+def _unnumber_launchers(ranks: Sequence[Rank]) -> None:
     """Takes their numbers from those that only start the others: Slurm's number of the task is some other rank's.
 
     Such a process has imported torch, too, but makes no steps and calls no collectives itself.

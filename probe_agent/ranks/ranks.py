@@ -20,7 +20,7 @@ class Rank:
     page: pages.ProbePage
     facts: processes.Facts | None
     progress: stall.Progress | None = None
-    dead_told: bool = False
+    death_reported: bool = False
     """Its death has been judged, and told if it was worth it."""
     was_alive: bool = False
     died_s: float | None = None

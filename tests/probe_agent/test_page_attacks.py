@@ -304,7 +304,7 @@ def test_ever_new_pages_fill_no_memory(rig: Rig) -> None:
 
 def test_deaths_are_told_so_often_and_no_more(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user who starts and kills processes for ever floods no spool."""
-    monkeypatch.setattr(rank_deaths, "MAX_TOLD", 3)
+    monkeypatch.setattr(rank_deaths, "MAX_DEATH_EVENTS", 3)
     monkeypatch.setattr(deaths, "SETTLE_S", 0.0)
     # Whoever spaces them out makes each death look like the first.
     monkeypatch.setattr(deaths, "fate", lambda *_: deaths.Fate.NEWS)

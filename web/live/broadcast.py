@@ -105,17 +105,17 @@ class Broadcast:
             try:
                 whole = await run_in_threadpool(self.now)
             except errors.ProbingError as exc:
-                self._tell(_event("stale", msgspec.json.encode({"why": str(exc)})))
+                self._give_all(_event("stale", msgspec.json.encode({"why": str(exc)})))
             except Exception:  # the stream outlives one bad look
                 LOG.exception("the live picture could not be made")
-                self._tell(_event("stale", b'{"why":"the server could not make it"}'))
+                self._give_all(_event("stale", b'{"why":"the server could not make it"}'))
             else:
                 beat = began - beat_s >= BEAT_S
                 beat_s = began if beat else beat_s
                 self._share(whole, beat=beat)
             await asyncio.sleep(max(0.1, LOOK_S - (time.monotonic() - began)))
 
-    def _tell(self, message: bytes) -> None:
+    def _give_all(self, message: bytes) -> None:
         for subscriber in self._subscribers:
             subscriber.sent = b""
             subscriber.give(message)

@@ -122,8 +122,8 @@ def gather(site: web_site.Site) -> Now:
     """Everything, for whoever may see everything; raises DatabaseUnavailable."""
     fresh = health(site)
     nodes = site.all_rows("now_nodes")
-    on_them = sorted({job for row in nodes for job in row["jobs"] or ()})
-    owners = {r["job_id"]: r for r in site.all_rows("now_jobs_on", {"job_ids": on_them})} if on_them else {}
+    job_ids = sorted({job for row in nodes for job in row["jobs"] or ()})
+    owners = {r["job_id"]: r for r in site.all_rows("now_jobs_on", {"job_ids": job_ids})} if job_ids else {}
     jobs = [msgspec.convert(row, NowJob) for row in site.all_rows("now_jobs")]
     return Now(
         at=fresh.at,

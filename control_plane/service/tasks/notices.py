@@ -25,7 +25,7 @@ def run(service: context.Context) -> str:
     routes.check(config, [k.name for k in (*kinds.REGISTER, blind.KIND)])
     now = service.clock.now()
     found = blind.facts(service.journal.passes(), service.blind_since, config.notices.blind_s, now)
-    put = blind.tell(config, found, now)
+    put = blind.notify(config, found, now)
     try:
         put += _due(service, now)
     finally:
@@ -43,7 +43,7 @@ def _due(service: context.Context, now: datetime) -> list[queue.Letter]:
             return []
         now_picture = picture.read(service)
         found = {kind.name: facts for kind in kinds.REGISTER if (facts := kind.find(now_picture)) is not None}
-        return book(service).tell({name: list(facts) for name, facts in found.items()}, now)
+        return book(service).notify({name: list(facts) for name, facts in found.items()}, now)
 
 
 def book(service: context.Context) -> ledger.Ledger:

@@ -26,7 +26,7 @@ def main() -> None:
     print("ready", flush=True)
     while True:
         now = datetime.now(UTC)
-        blind.tell(config, facts(Path(sys.argv[2])), now)
+        blind.notify(config, facts(Path(sys.argv[2])), now)
         delivery.flush(config, now)
         if len(sys.argv) > 3:
             return

@@ -48,7 +48,7 @@ def test_dcgmi_names_the_gpu_that_failed() -> None:
     assert "GPU Memory gpu3" in found.message
     (well,) = dcgmi.judge(0, DCGM.replace("Fail", "Pass"))
     assert well.outcome is records.Outcome.OK
-    with pytest.raises(findings.CannotTell):
+    with pytest.raises(findings.Undetermined):
         dcgmi.judge(1, "Error: cannot connect to the host engine")
 
 
@@ -57,5 +57,5 @@ def test_no_output_makes_a_judge_fail_otherwise(text: str, code: int) -> None:
     for output in (text, NCCL + text, "{" + text + "}", DCGM[:100] + text):
         nccl_tests.judge(code, output)
         ib_write_bw.judge("x", code, output)
-        with contextlib.suppress(findings.CannotTell):
+        with contextlib.suppress(findings.Undetermined):
             dcgmi.judge(code, output)

@@ -181,7 +181,7 @@ def _distributed(torch):
             originals[inner] = outer
             if getattr(dist, name, None) is inner:
                 setattr(dist, name, outer)
-    _tell_dynamo(originals)
+    _register_with_dynamo(originals)
     outer = _wrap(c10d, "init_process_group", functools.partial(_timed_init, c10d))
     if outer is not None:
         dist.init_process_group = outer
@@ -190,7 +190,7 @@ def _distributed(torch):
         dist.destroy_process_group = outer
 
 
-def _tell_dynamo(originals):
+def _register_with_dynamo(originals):
     # torch.compile rewrites collectives it recognises by identity; it must recognise ours as well.
     functional = sys.modules.get("torch.distributed._functional_collectives")
     table = getattr(functional, "traceable_collective_remaps", None)
