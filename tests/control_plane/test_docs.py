@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-import argparse
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
+from command_tree import commands
 from prometheus_client import CollectorRegistry
 
 from probing_cluster.control_plane import context, journal
@@ -12,16 +11,6 @@ from probing_cluster.control_plane.cli import main
 from probing_cluster.control_plane.service import metrics, tasks
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-
-
-def commands(
-    parser: argparse.ArgumentParser, above: str = ""
-) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, made in action.choices.items():
-                inner = list(commands(made, f"{above}{name} "))
-                yield from inner or [(f"{above}{name}", made)]
 
 
 def test_every_command_and_option_is_documented() -> None:

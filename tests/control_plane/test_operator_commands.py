@@ -11,7 +11,7 @@ from pathlib import Path
 import fakes
 import psycopg
 import pytest
-from test_docs import commands
+from command_tree import commands
 
 from probing_cluster.control_plane.cli import main, nodes_commands
 from probing_cluster.core import records
