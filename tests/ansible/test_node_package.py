@@ -97,5 +97,7 @@ def test_every_role_installs_its_extra() -> None:
         tasks = (conftest.ROOT / f"ansible/roles/{role}/tasks/present.yml").read_text(encoding="utf-8")
         assert [line.strip() for line in tasks.splitlines() if "probing_extra:" in line] == [
             f"probing_extra: {extra}"
+            if role != "control_plane"
+            else "probing_extra: \"{{ 'web' if probing_web else 'service' }}\""
         ]
         assert extra in PROJECT["optional-dependencies"]

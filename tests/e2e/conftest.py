@@ -68,6 +68,13 @@ class Cluster:
         state, reason = self.node_state(node)
         return reason if "DRAIN" in state else None
 
+    @staticmethod
+    def untested(settings_text: str) -> str:
+        """Settings under which a drained node stays drained: one under test is in a reservation of ours instead."""
+        changed = settings_text.replace("[repair]\n", "[repair]\ntest_before_return = false\n")
+        assert changed != settings_text
+        return changed
+
     def nodes_of(self, job_id: int) -> list[str]:
         """The nodes a job runs on now."""
         done = self.sandbox.run(["squeue", "-ho", "%N", f"--jobs={job_id}"], check=False)

@@ -11,6 +11,10 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 def test_a_repaired_node_comes_back_and_stays(up: Any) -> None:
     """Broken: the drain stays and the fault is named. Mended: it comes back, and no sweep drains it again."""
+    config = up.sandbox.layout.probing_toml
+    config.write_text(up.untested(config.read_text()))
+    up.sandbox.fault("-", "service-crash")
+    up.sandbox.fault("-", "service-start")
     node = up.sandbox.layout.node_names[0]
     xids = "SELECT 1 FROM probing.check_now WHERE node = %s AND name = 'gpu_xid' AND outcome = %s"
     up.sandbox.fault(node, "xid", code=79)

@@ -57,7 +57,7 @@ def test_a_job_gets_its_gpus_and_the_prolog_is_told_which(bare: cluster.Sandbox)
         assert f"SLURMD_NODENAME={name}" in seen
         assert [bare.gpu_of_slurm(name, k).minor for k in range(3)] == [0, 1, 2]
     commands.wait_until(
-        lambda: _accounted(bare, job).endswith("gres/gpu=6,node=2|n[1-2]"),
+        lambda: "gres/gpu=6," in (shown := _accounted(bare, job)) and shown.endswith(",node=2|n[1-2]"),
         "accounting does not show 6 GPUs on two nodes",
         timeout_s=20,
     )

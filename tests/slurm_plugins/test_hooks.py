@@ -272,7 +272,9 @@ def test_hooks_are_written_for_python_3_6() -> None:
         for node in ast.walk(tree):
             assert not isinstance(node, ast.NamedExpr), path
             if isinstance(node, ast.Import):
-                assert {alias.name for alias in node.names} <= allowed, path
+                # Mail waits for nobody: its hook may take the larger modules.
+                more = {"os", "socket"} if path.name == "mail_program.py" else set()
+                assert {alias.name for alias in node.names} <= allowed | more, path
             elif isinstance(node, ast.ImportFrom):
                 assert (node.module or "").partition(".")[0] in allowed, path
             elif isinstance(node, ast.FunctionDef):

@@ -15,6 +15,8 @@ from probing_cluster.core import records, settings
 from probing_cluster.db import delivery
 
 T0 = datetime(2026, 3, 1, tzinfo=UTC)
+FROM_A_STORE = ("run_ettr", "ettr_by_size", "node_tests")
+"""Figures of rows that only a database has."""
 SINCE, UNTIL = T0, T0 + timedelta(days=14)
 H = 3600.0
 
@@ -333,7 +335,7 @@ def test_what_if(memory):
     assert got.scenarios[2].failures_per_node_day == 0
 
 
-@pytest.mark.parametrize("name", [n for n in fleet.__all__ if n not in ("run_ettr", "ettr_by_size")])
+@pytest.mark.parametrize("name", [n for n in fleet.__all__ if n not in FROM_A_STORE])
 def test_every_figure_becomes_json(memory, name):
     """And says which span it is about."""
     got = getattr(fleet, name)(memory, SINCE, UNTIL, partition="gpu", users=["alice"])
@@ -342,7 +344,7 @@ def test_every_figure_becomes_json(memory, name):
     assert plain["users"] == ["alice"]
 
 
-@pytest.mark.parametrize("name", [n for n in fleet.__all__ if n not in ("run_ettr", "ettr_by_size")])
+@pytest.mark.parametrize("name", [n for n in fleet.__all__ if n not in FROM_A_STORE])
 def test_an_empty_cluster_has_figures_without_numbers(name):
     """No division by zero, no invented zeros."""
     got = getattr(fleet, name)(InMemory(Cluster()), SINCE, UNTIL)
@@ -356,7 +358,7 @@ def test_postgres_gives_the_same_figures(toy, memory, store, postgres_url):
     store.upsert_attempts(toy.attempts)
     store.save_verdicts(toy.verdicts)
     for name in fleet.__all__:
-        if name not in ("run_ettr", "ettr_by_size"):
+        if name not in FROM_A_STORE:
             figure = getattr(fleet, name)
             assert figure(store, SINCE, UNTIL) == figure(memory, SINCE, UNTIL), name
 

@@ -12,7 +12,7 @@ from probing_cluster.core import errors, settings
 from probing_cluster.live.ways import jobs, slurm, step_count
 
 LINE = (
-    "JobId={job} {extra}JobName=train UserId=ada({uid}) GroupId=ada(1000) Priority=1 Account=ml QOS=normal JobState={state} Reason=None "
+    "JobId={job} {extra}JobName=train UserId=ada({uid}) GroupId=ada(1000) Priority=1 Account=ml QOS=normal JobState={state} Reason=None Dependency=(null) "
     "Requeue=0 Restarts=0 BatchFlag=1 ExitCode=0:0 TimeLimit=01:00:00 SubmitTime=1700000000 EligibleTime=1700000000 StartTime=1700000001 "
     "Partition=gpu ReqNodeList=(null) NodeList={nodes} BatchHost=n1 NumNodes=2 NumCPUs=2 WorkDir=/home/ada StdOut=/home/ada/out\n"
 )

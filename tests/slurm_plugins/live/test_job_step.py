@@ -9,7 +9,7 @@ from probing_cluster.core import errors
 from probing_cluster.slurm_plugins.live import job_step, live_records
 
 JOB = (
-    "JobId={id} {more}JobName=x UserId=eva(1001) GroupId=eva(1001) JobState={state} Reason=None Requeue=1 Restarts=0 BatchFlag=1 "
+    "JobId={id} {more}JobName=x UserId=eva(1001) GroupId=eva(1001) Priority=1 Account=ml QOS=normal JobState={state} Reason=None Dependency=(null) Requeue=1 Restarts=0 BatchFlag=1 "
     "SubmitTime=1 EligibleTime=1 StartTime=1 EndTime=2 TimeLimit=01:00:00 NodeList=n[1-2] NumNodes=2 NumCPUs=4 Partition=gpu\n"
 )
 

@@ -213,7 +213,7 @@ class PyslurmTwin:
 
 NODE_TEXT = (
     "NodeName=n1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=64 CPUTot=64 CPULoad=0.94 AvailableFeatures=a,b "
-    "ActiveFeatures=a Gres=gpu:h100:8 NodeAddr=127.0.0.1 NodeHostName=vm Port=28634 Version=22.05.8 OS=Linux 6.1 #1 SMP "
+    "ActiveFeatures=a Gres=gpu:h100:8 NodeHostName=vm Port=28634 Version=22.05.8 OS=Linux 6.1 #1 SMP "
     "RealMemory=512000 AllocMem=0 FreeMem=21350 Sockets=64 Boards=1 State=IDLE+DRAIN ThreadsPerCore=1 TmpDisk=0 Weight=1 "
     "Owner=N/A MCS_label=N/A Partitions=gpu,low  BootTime=300 SlurmdStartTime=400 LastBusyTime=400 "
     "CfgTRES=cpu=64,mem=500G,billing=64,gres/gpu=8 AllocTRES= CapWatts=n/a ExtSensorsJoules=n/s "
@@ -519,3 +519,12 @@ def test_no_text_breaks_the_readers(text: str) -> None:
     data = ("NodeName=n1 " + text + "\nJobId=1 " + text).encode()
     live_text.nodes(data)
     live_text.trusted_jobs(data)
+
+
+def test_where_a_node_is_reached() -> None:
+    """Its address, from text and from JSON; a Slurm that does not say it leaves it empty."""
+    assert (
+        live_text.node(NODE_TEXT.replace("NodeHostName", "NodeAddr=10.0.0.7 NodeHostName")).address
+        == "10.0.0.7"
+    )
+    assert live_text.node(NODE_TEXT).address == ""
