@@ -297,6 +297,16 @@ def client_certificate(debian_server: Server) -> Callable[[str], tuple[Path, Pat
 PGBOUNCER = "/usr/sbin/pgbouncer"
 
 
+def _accepts(path: Path) -> bool:
+    """Whether somebody listens there: the file is there a moment before."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        try:
+            sock.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
 @pytest.fixture
 def pgbouncer() -> Iterator[Callable[..., str]]:
     """Starts a PgBouncer in transaction mode before a database's URL; gives the `host=…&port=…` to reach it by."""
@@ -340,7 +350,7 @@ def pgbouncer() -> Iterator[Callable[..., str]]:
         )
         log.close()
         deadline = time.monotonic() + 20
-        while not (directory / f".s.PGSQL.{port}").exists():
+        while not _accepts(directory / f".s.PGSQL.{port}"):
             assert started[-1].poll() is None, (directory / "log").read_text()
             assert time.monotonic() < deadline
             time.sleep(0.02)

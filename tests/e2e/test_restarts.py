@@ -102,8 +102,9 @@ def test_what_the_hardware_killed_comes_back_and_a_bug_does_not(calm: Any) -> No
     dependent = up.sandbox.submit("sleep 1", dependency=f"afterok:{job}", job_name="eval")
     nodes = up.running(job)
     stays, _ = train(
-        up, "stays", nodes=1, gres="gpu:0", nodelist=nodes[1], no_requeue=True, open_mode="append"
+        up, "stays", nodes=1, gres="gpu:0", mem="100", nodelist=nodes[1], no_requeue=True, open_mode="append"
     )
+    up.running(stays)
     FAULTS["xid"](up, nodes[1])
     end(gate)
     end(up.sandbox.layout.jobs / "stays.gate")
