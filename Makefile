@@ -8,9 +8,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # Tests mostly wait for Slurm and servers: more workers than cores, within reason.
 JOBS   ?= 4
-# One environment in two stages: the demo does not wait for what only the tests need.
+# One environment, ready for the demo or for the tests as well: the demo does not wait for what only the tests need.
 READY       := $(VENV)/.ready
 READY_TESTS := $(VENV)/.ready-tests
+
+# Where the machine says that Python shall keep no bytecode, every one of the tests' thousands of Pythons compiles the project anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
 .PHONY: help setup demo test lint unit soak pictures bench campaign clean
@@ -22,9 +25,10 @@ $(READY): pyproject.toml
 	@sh sandbox/make_venv.sh "$(PYTHON)" "$(VENV)" product
 	@touch $@
 
-$(READY_TESTS): $(READY)
+# All at once: what the tests need holds what the product needs, and pip resolves it once.
+$(READY_TESTS): pyproject.toml
 	@sh sandbox/make_venv.sh "$(PYTHON)" "$(VENV)" tests
-	@touch $@
+	@touch $(READY) $@
 
 setup:
 	@sh sandbox/install_debian.sh tests

@@ -65,6 +65,11 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         short=("--nodes", "200", "--times", "20"),
     ),
     Benchmark(
+        module="live_training",
+        about="what a training loop loses by being asked every second",
+        short=("--pairs", "5"),
+    ),
+    Benchmark(
         module="evidence_parse", about="lines per second through the readers", short=("--lines", "100000")
     ),
     Benchmark(
@@ -122,6 +127,12 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         needs=("pgbouncer",),
     ),
     Benchmark(
+        module="node_door",
+        about="2,000 agents through the door, beside those that come to the database themselves",
+        short=("--agents", "100,200", "--direct-agents", "80", "--seconds", "6"),
+        needs=("pgbouncer",),
+    ),
+    Benchmark(
         module="db_full_size",
         about="the store and the ops views on a full-size database",
         short=("--attempts", "40000", "--events", "200000"),
@@ -130,6 +141,11 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         module="serve_memory",
         about="memory of the service on a year's database: start, backlog, at rest",
         short=("--attempts", "20000", "--events", "100000", "--backlog", "2000", "--rest", "15"),
+    ),
+    Benchmark(
+        module="service_cost",
+        about="each task of the service at 250 to 2,000 nodes, with fitted exponents",
+        short=("--nodes", "100,200", "--rounds", "1"),
     ),
     Benchmark(
         module="attribution_scale",

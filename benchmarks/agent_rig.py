@@ -28,7 +28,7 @@ class Rig:
     home: Path
     url: str
     agent: subprocess.Popen[bytes]
-    hardware: identity.Identity
+    hardware: identity.TreeIdentity
 
     @property
     def root(self) -> Path:

@@ -17,7 +17,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, LiteralString, cast
@@ -83,6 +83,20 @@ def panels() -> Iterator[tuple[str, str]]:
 
 
 @contextlib.contextmanager
+def without_triggers(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """What the service wants to be told of at each new row is of no use to rows that were made whole; with no index yet it reads everything."""
+    tables = connection.execute(
+        "SELECT DISTINCT tgrelid::regclass::text FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
+        "WHERE NOT t.tgisinternal AND c.relnamespace = 'probing'::regnamespace"
+    ).fetchall()
+    for (table,) in tables:
+        _run(connection, f"ALTER TABLE {table} DISABLE TRIGGER USER")
+    yield
+    for (table,) in tables:
+        _run(connection, f"ALTER TABLE {table} ENABLE TRIGGER USER")
+
+
+@contextlib.contextmanager
 def without_indexes(connection: psycopg.Connection[Any]) -> Iterator[None]:
     """Rows first, indexes after: a fifth of the time."""
     keys = connection.execute(
@@ -106,8 +120,17 @@ def without_indexes(connection: psycopg.Connection[Any]) -> Iterator[None]:
         _run(connection, definition)
 
 
-def fill(url: str, n_attempts: int, n_events: int) -> None:
-    """Make the rows, in steps that show progress."""
+def fill(
+    url: str,
+    n_attempts: int,
+    n_events: int,
+    *,
+    n_nodes: int = 2000,
+    n_days: int = 330,
+    only: Collection[str] = (),
+    show: bool = True,
+) -> None:
+    """Make the rows, in steps that show progress; `only` these sections of full_size.sql, or all."""
     now = datetime.now(UTC)
     for month in range(12):
         with psycopg.connect(url) as connection:
@@ -116,8 +139,12 @@ def fill(url: str, n_attempts: int, n_events: int) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET maintenance_work_mem = '1GB'")
         connection.execute("SET work_mem = '256MB'")
-        with without_indexes(connection):
+        # What a crash would lose is made again.
+        connection.execute("SET synchronous_commit = off")
+        with without_triggers(connection), without_indexes(connection):
             for name, statement in sections().items():
+                if only and name not in only:
+                    continue
                 began = time.perf_counter()
                 count = n_events if name == "events" else n_attempts
                 for low in range(1, count + 1, _STEP) if ":low" in statement else [1]:
@@ -126,16 +153,21 @@ def fill(url: str, n_attempts: int, n_events: int) -> None:
                         "high": min(low + _STEP - 1, count),
                         "attempts": n_attempts,
                         "events": n_events,
+                        "nodes": n_nodes,
+                        "days": n_days,
                     }
                     text = statement
                     for word, value in given.items():
                         text = re.sub(rf"(?<!:):{word}\b", str(value), text)
                     _run(connection, text)
-                print(f"{time.perf_counter() - began:9.1f} s    {name}", flush=True)
+                if show:
+                    print(f"{time.perf_counter() - began:9.1f} s    {name}", flush=True)
             began = time.perf_counter()
-        print(f"{time.perf_counter() - began:9.1f} s    indexes", flush=True)
+        indexed = time.perf_counter()
         connection.execute("VACUUM ANALYZE")
-        print(f"{time.perf_counter() - began:9.1f} s    with VACUUM ANALYZE", flush=True)
+        if show:
+            print(f"{indexed - began:9.1f} s    indexes", flush=True)
+            print(f"{time.perf_counter() - indexed:9.1f} s    VACUUM ANALYZE", flush=True)
 
 
 def _run(connection: psycopg.Connection[Any], text: str) -> psycopg.Cursor[Any]:

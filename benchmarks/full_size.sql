@@ -1,24 +1,24 @@
--- Eleven months of a 2,000-node cluster, made inside the server by benchmarks/db_full_size.py.
+-- Eleven months of a 2,000-node cluster (or less), made inside the server by benchmarks/db_full_size.py.
 -- Sizes, states and the sorts of events follow benchmarks/attribution/generate.py. Every number is a hash of the row's own, so that two
 -- fills are alike. Sections begin with `-- name`; `:low`, `:high` are the first and last row of a step, `:attempts` and `:events` how many
--- there are in all. Where a section names neither, it is asked once.
+-- there are in all, `:nodes` and `:days` how large the cluster is and how long it was watched. Where a section names neither, it is asked once.
 
 -- helpers
 -- A number from 0 to p_below - 1 that depends on the row and on what it is for.
 CREATE OR REPLACE FUNCTION pg_temp.pick(p_row bigint, p_for int, p_below int) RETURNS int LANGUAGE sql IMMUTABLE
 RETURN ((hashint8extended(p_row, p_for) & 2147483647) % p_below)::int;
 CREATE OR REPLACE FUNCTION pg_temp.moment(p_row bigint, p_of bigint) RETURNS timestamptz LANGUAGE sql STABLE
-RETURN date_trunc('second', now()) - interval '330 days' * (1 - p_row::double precision / p_of);
+RETURN date_trunc('second', now()) - interval '1 day' * :days * (1 - p_row::double precision / p_of);
 -- A node; twenty of them ten times as often as the others.
 CREATE OR REPLACE FUNCTION pg_temp.node(p_row bigint, p_for int) RETURNS text LANGUAGE sql IMMUTABLE
-RETURN 'n' || CASE WHEN pg_temp.pick(p_row, p_for, 11) = 0 THEN pg_temp.pick(p_row, p_for + 1, 20) * 97 ELSE pg_temp.pick(p_row, p_for + 2, 2000) END;
+RETURN 'n' || CASE WHEN pg_temp.pick(p_row, p_for, 11) = 0 THEN pg_temp.pick(p_row, p_for + 1, 20) * 97 % :nodes ELSE pg_temp.pick(p_row, p_for + 2, :nodes) END;
 
 -- attempts
 INSERT INTO probing.job_attempt (cluster, job_id, submit_at, attempt, eligible_at, start_at, end_at, suspended_s, state, exit_code,
     nodes, n_gpus, n_cpus, "user", account, partition, qos, name, time_limit_s, reason, run_key, judged_at)
 SELECT 'bench', n - again, ended - took - waited, 1 + again, ended - took - waited, ended - took, ended, 0, state,
     CASE state WHEN 'COMPLETED' THEN 0 ELSE 1 END,
-    ARRAY(SELECT 'n' || (pg_temp.pick(n, 5, 2000) + i) % 2000 FROM generate_series(0, (gpus + 7) / 8 - 1) AS i),
+    ARRAY(SELECT 'n' || (pg_temp.pick(n, 5, :nodes) + i) % :nodes FROM generate_series(0, (gpus + 7) / 8 - 1) AS i),
     gpus, gpus * 12, 'u' || pg_temp.pick((n - again) / 40, 6, 300), 'a' || pg_temp.pick((n - again) / 40, 6, 300) % 20,
     CASE WHEN gpus < 8 THEN 'small' ELSE 'gpu' END, 'normal', 'train-' || pg_temp.pick((n - again) / 40, 7, 1000), 86400, '',
     -- One in four belongs to a training that its user named; the others are each a run of its own.
@@ -30,9 +30,9 @@ FROM (
         (pg_temp.pick(n - 1, 1, 1000) BETWEEN 972 AND 991)::int AS again,
         CASE WHEN s < 600 THEN 'COMPLETED' WHEN s < 840 THEN 'FAILED' WHEN s < 940 THEN 'PREEMPTED' WHEN s < 972 THEN 'CANCELLED'
              WHEN s < 992 THEN 'REQUEUED' WHEN s < 998 THEN 'TIMEOUT' WHEN s < 999 THEN 'NODE_FAIL' ELSE 'OUT_OF_MEMORY' END AS state,
-        CASE WHEN g < 4200 THEN 1 WHEN g < 5200 THEN 2 WHEN g < 6200 THEN 4 WHEN g < 8630 THEN 8 WHEN g < 8930 THEN 16 WHEN g < 9130 THEN 32
+        least(:nodes * 8, CASE WHEN g < 4200 THEN 1 WHEN g < 5200 THEN 2 WHEN g < 6200 THEN 4 WHEN g < 8630 THEN 8 WHEN g < 8930 THEN 16 WHEN g < 9130 THEN 32
              WHEN g < 9280 THEN 64 WHEN g < 9568 THEN 128 WHEN g < 9784 THEN 256 WHEN g < 9904 THEN 512 WHEN g < 9964 THEN 1024
-             WHEN g < 9986 THEN 2048 ELSE 4096 END AS gpus,
+             WHEN g < 9986 THEN 2048 ELSE 4096 END) AS gpus,
         interval '20 s' + interval '50 minutes' * -ln((1 + pg_temp.pick(n, 3, 100000)) / 100001.0) AS took,
         interval '1 s' * pg_temp.pick(n, 4, 3600) AS waited
     FROM generate_series(:low::bigint, :high::bigint) AS n,
@@ -112,10 +112,10 @@ FROM probing.job_attempt WHERE n_gpus >= 16 AND pg_temp.pick(job_id, 31, 25) = 0
 
 -- drains
 -- Done, lifted after hours; about sixty stand. One in five was denied, skipped or only simulated.
-INSERT INTO probing.drain (drain_id, cluster, node, at, action, reason, owner, state, why_state, severity, job_id, event_ids, ended_at)
+INSERT INTO probing.drain (drain_id, cluster, node, at, action, reason, owner, state, why_state, severity, job_id, event_ids, detail, ended_at)
 SELECT md5('d' || n)::uuid, 'bench', pg_temp.node(n, 41), t, action, 'probing: gpu_lost on gpu3', 'probing',
     CASE pg_temp.pick(n, 44, 10) WHEN 0 THEN 'denied' WHEN 1 THEN 'simulated' ELSE 'done' END, CASE pg_temp.pick(n, 44, 10) WHEN 0 THEN 'the budget is spent' ELSE '' END,
-    'high', CASE action WHEN 'requeue' THEN n * :attempts / 30000 END, ARRAY[md5(n::text)::uuid],
+    'high', CASE action WHEN 'requeue' THEN n * :attempts / 30000 END, ARRAY[md5(n::text)::uuid], '{}',
     CASE WHEN action IN ('drain', 'refuse') AND t < now() - interval '20 hours' THEN t + interval '1 minute' * (30 + pg_temp.pick(n, 45, 1100)) END
 FROM (
     SELECT n, pg_temp.moment(n, 30000) AS t, (ARRAY['drain', 'drain', 'resume', 'resume', 'requeue', 'refuse'])[1 + pg_temp.pick(n, 43, 6)] AS action
@@ -148,19 +148,19 @@ FROM (
 -- checks
 -- A row per change: four per node and day.
 INSERT INTO probing.check_result (cluster, node, name, outcome, severity, message, duration_s, timed_out, version, at, detail)
-SELECT 'bench', 'n' || n % 2000, 'check' || pg_temp.pick(n, 81, 15), (ARRAY['ok', 'ok', 'warn', 'fail'])[1 + pg_temp.pick(n, 82, 4)], 'low', 'what was found', 0.01,
+SELECT 'bench', 'n' || n % :nodes, 'check' || pg_temp.pick(n, 81, 15), (ARRAY['ok', 'ok', 'warn', 'fail'])[1 + pg_temp.pick(n, 82, 4)], 'low', 'what was found', 0.01,
     false, '1', pg_temp.moment(n, 2640000), '{}'
 FROM generate_series(1::bigint, 2640000) AS n;
 
 -- states
-INSERT INTO probing.check_now SELECT r.* FROM generate_series(0, 1999) AS n, generate_series(1, 15) AS c, LATERAL jsonb_populate_record(
+INSERT INTO probing.check_now SELECT r.* FROM generate_series(0, :nodes - 1) AS n, generate_series(1, 15) AS c, LATERAL jsonb_populate_record(
     NULL::probing.check_now,
     '{"cluster": "bench", "severity": "low", "message": "", "duration_s": 0, "timed_out": false, "version": "1", "detail": {}}'
     || jsonb_build_object('node', 'n' || n, 'name', 'check' || c, 'at', now(), 'outcome', CASE WHEN (n * 15 + c) % 400 = 0 THEN 'fail' ELSE 'ok' END)) AS r;
 
 -- heartbeats
 -- 18 sources and eight ranks each; one node in a hundred confirms a fault, one in two hundred is silent.
-INSERT INTO probing.agent_heartbeat SELECT r.* FROM generate_series(0, 1999) AS n, LATERAL jsonb_populate_record(
+INSERT INTO probing.agent_heartbeat SELECT r.* FROM generate_series(0, :nodes - 1) AS n, LATERAL jsonb_populate_record(
     NULL::probing.agent_heartbeat,
     '{"cluster": "bench", "boot_id": "7b0a3c1e-5a5e-4b7f-9f4e-0d5c1c2b3a49", "version": "1", "beat_s": 10, "spool_depth": 0, "spool_bytes": 0,
       "lag_s": 0, "dropped_total": 0, "coalesced_total": 0, "rejected_total": 0, "hung_children": 0, "rss_bytes": 60000000, "cpu_s": 100}'
@@ -183,5 +183,5 @@ SELECT 'bench', 'n' || n, day, 0, n % 5, 0, n % 3, n % 4, n % 2, 0.01, CASE WHEN
         jsonb_build_object('since', '2026-10-01T00:00:00Z', 'cost', '{"gpu_h": 512.5, "jobs": 9, "users": 5, "unknown_gpus": 0}'::jsonb,
             'failures', (SELECT jsonb_agg(jsonb_build_object('job_id', i, 'at', day, 'cause', 'gpu_lost', 'device', 'gpu3')) FROM generate_series(1, 20) AS i)) ELSE '{}' END,
     day + interval '4 hours'
-FROM generate_series(0, 1999) AS n, generate_series(date_trunc('day', now(), 'UTC') - interval '329 days', date_trunc('day', now(), 'UTC'), interval '1 day') AS day,
+FROM generate_series(0, :nodes - 1) AS n, generate_series(date_trunc('day', now(), 'UTC') - interval '1 day' * (:days - 1), date_trunc('day', now(), 'UTC'), interval '1 day') AS day,
     LATERAL (SELECT pg_temp.pick(n + extract(epoch FROM day)::bigint / 2592000 * 7919, 91, 100) = 0 AS bad) AS drawn;

@@ -1,6 +1,6 @@
 """`probing-ctl sql`: an open console on a node with eight ranks, and 2,000 simulated nodes of eight ranks at the asker.
 
-    python -m benchmarks.live_sql [--nodes 2000] [--times 200] [--cold CLUSTER_DIRECTORY JOBID]
+    python -m benchmarks.live_sql [--nodes 2000] [--times 200] [--asked 20] [--cold CLUSTER_DIRECTORY JOBID]
 
 Figures are medians. `--cold` adds the whole command over Slurm on the nodes of a running job of a sandbox.
 """
@@ -8,6 +8,7 @@ Figures are medians. `--cold` adds the whole command over Slurm on the nodes of 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import resource
 import statistics
@@ -19,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import settings
+from probing_cluster.core import digits, settings
 from probing_cluster.live import packing
 from probing_cluster.live.session import session
 from probing_cluster.live.table import Columns, Scan
@@ -54,7 +55,43 @@ def timed(work: Callable[[], object], times: int) -> str:
     )
 
 
-def open_console(times: int) -> None:
+def collector_cpu_s(pid: int) -> float:
+    """Processor time of a collector, of the readers it has had and of those it has."""
+    ticks = 0
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if digits.is_number(process.name):
+                fields = (process / "stat").read_text().rpartition(")")[2].split()
+                if str(pid) in (process.name, fields[1]):
+                    ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def asked_every_second(asking: session.Session, seconds: int) -> None:
+    """What asking once a second costs on the node: the most that it can take from the ranks, wherever they run."""
+    (collector,) = (
+        int(p.name) for p in Path("/proc").iterdir() if digits.is_number(p.name) and is_collector(p)
+    )
+    before_s = collector_cpu_s(collector)
+    for _ in range(seconds):
+        asking.sql("SELECT * FROM cluster.ranks")
+        time.sleep(1)
+    each_ms = (collector_cpu_s(collector) - before_s) * 1000 / seconds
+    print(
+        f"asked every second, {RANKS} ranks: {each_ms:.1f} ms of CPU a second on the node: {each_ms / 10:.2f} % of one core"
+    )
+
+
+def is_collector(process: Path) -> bool:
+    """Our own child that runs the collector."""
+    try:
+        parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+        return int(parent) == os.getpid() and b"collector" in (process / "cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def open_console(times: int, seconds: int) -> None:
     """Eight real processes with pages, one collector, statements one after another."""
     with tempfile.TemporaryDirectory() as base:
         directory = Path(base) / "jobs/7"
@@ -79,6 +116,7 @@ def open_console(times: int) -> None:
             print(
                 f"open console, {RANKS} ranks: {statement}: {timed(lambda s=statement: asking.sql(s), times)}"
             )
+        asked_every_second(asking, seconds)
         nodes.close()
         for process in started:
             process.kill()
@@ -137,11 +175,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=2000)
     parser.add_argument("--times", type=int, default=200)
+    parser.add_argument(
+        "--asked", type=int, default=20, metavar="S", help="seconds of being asked every second"
+    )
     parser.add_argument("--cold", nargs=2, metavar=("CLUSTER_DIRECTORY", "JOBID"))
     args = parser.parse_args()
     # First, in a process that has loaded nothing yet: the peak is this one's.
     many_nodes(args.nodes, max(3, args.times // 20))
-    open_console(args.times)
+    open_console(args.times, args.asked)
     if args.cold:
         cold(*args.cold, max(3, args.times // 20))
 

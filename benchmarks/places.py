@@ -17,7 +17,7 @@ KINDS = ("leaf", "rack", "pdu", "spine", "storage")
 _STORES = 4
 
 
-def draw_layout(rng: random.Random) -> layout.Layout:
+def draw_layout(rng: random.Random) -> layout.NodeLayout:
     """A cluster of 64 to 2,000 nodes; racks, feeds and leaves overlap, file servers lie anywhere."""
     n, leaf, rack = rng.choice((64, 256, 512, 2000)), rng.choice((8, 16, 18, 32)), rng.choice((4, 8))
     pdu, row = rng.choice((6, 12)), rng.choice((64, 128))
@@ -31,10 +31,12 @@ def draw_layout(rng: random.Random) -> layout.Layout:
         ]
         pairs += [(node, ("pdu", f"pdu{(i + 3) // pdu}")), (node, ("spine", f"s{i // (leaf * 8)}"))]
         pairs.append((node, ("storage", f"fs{rng.randrange(_STORES)}")))
-    return layout.Layout(pairs)
+    return layout.NodeLayout(pairs)
 
 
-def draw_fault(rng: random.Random, where: layout.Layout, kind: str) -> tuple[set[str], layout.Place | None]:
+def draw_fault(
+    rng: random.Random, where: layout.NodeLayout, kind: str
+) -> tuple[set[str], layout.Place | None]:
     """Failed nodes and the place at fault; None for nothing."""
     nodes = sorted(where.of_node)
     noise = set(rng.sample(nodes, rng.choice((0, 0, 1, 2))))

@@ -6,31 +6,31 @@ The settings go through a pipe, for they may hold a password; what the pass says
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import pickle
-import subprocess
 import sys
 from typing import Any
 
-from probing_cluster.core import errors, logs, settings
+from probing_cluster.core import errors, logs, processes, settings
 
 
 def run(task: str, config: settings.Settings, *given: Any, timeout_s: float | None = None) -> Any:
-    """What `apart(config, *given)` of the module of that task gives; raises what it raises."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "probing_cluster.control_plane.apart", task],
-            input=pickle.dumps((config, given)),
-            stdout=subprocess.PIPE,
-            check=False,
-            timeout=timeout_s,
-        )
-    except subprocess.TimeoutExpired as exc:
-        raise errors.ProbingError(f"the {task} pass was ended after {timeout_s:g} s") from exc
-    if done.returncode != 0:
-        raise errors.ProbingError(
-            f"the {task} pass ended with status {done.returncode}; the log above says why"
-        )
+    """What `apart(config, *given)` of the module of that task (its name, or a module's whole name) gives; raises what it raises."""
+    words = task.rpartition(".")[2]
+    done = processes.run(
+        [sys.executable, "-m", "probing_cluster.control_plane.apart", task],
+        deadline_s=math.inf if timeout_s is None else timeout_s,
+        env=os.environ,
+        stdin=pickle.dumps((config, given)),
+        max_bytes=None,
+        directory=None,
+        own_stderr=False,
+    )
+    if done.code is None:
+        raise errors.ProbingError(f"the {words} pass was ended after {timeout_s:g} s")
+    if done.code != 0:
+        raise errors.ProbingError(f"the {words} pass ended with status {done.code}; the log above says why")
     raised, answer = pickle.loads(done.stdout)  # noqa: S301 - our own child's words
     if raised:
         raise answer
@@ -43,7 +43,9 @@ def main() -> int:
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)  # what anybody prints is no answer
         logs.configure()
-        module = importlib.import_module(f"probing_cluster.control_plane.service.tasks.{sys.argv[1]}")
+        name = sys.argv[1]
+        whole = name if "." in name else f"probing_cluster.control_plane.service.tasks.{name}"
+        module = importlib.import_module(whole)
         try:
             answer = (False, module.apart(config, *given))
         except errors.ProbingError as exc:

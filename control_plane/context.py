@@ -12,12 +12,26 @@ from typing import Any, TypeVar
 from probing_cluster.control_plane import journal
 from probing_cluster.control_plane.gangs import gang_pace
 from probing_cluster.control_plane.policy import actions, restart_acts, resume_policy
-from probing_cluster.control_plane.repair import engine
+from probing_cluster.control_plane.repair import workflow
 from probing_cluster.core import clock, settings
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins import commands
 
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listening:
+    """Since when the service has been able to hear agents."""
+
+    since_s: float = float("-inf")
+    """By the monotonic clock; before it nobody is called silent."""
+    looked_s: float = 0.0
+    """The last look, by the monotonic clock."""
+    looked_at: datetime | None = None
+    """The same by the wall clock; None before the first."""
+    doubted: bool = False
+    """Whether most agents were silent together, and are given the time to be heard."""
 
 
 @dataclass(kw_only=True)
@@ -34,18 +48,27 @@ class Context:
     looked_everywhere_s: float = float("-inf")
     """When actions last looked at every node, by the monotonic clock."""
     silent: set[str] = field(default_factory=set)
+    down: set[str] = field(default_factory=set)
+    """Silent nodes of which it is written that Slurm does not reach them either."""
+    listening: Listening = field(default_factory=Listening)
     stalls: dict[int, uuid.UUID] = field(default_factory=dict)
     """Per job the last stall for which its nodes have been asked."""
     paces: dict[int, gang_pace.GangPace] = field(default_factory=dict)
     """Per running job what its steps take."""
     looked: dict[int, float] = field(default_factory=dict)
     """Per job when its nodes were last asked for stacks on somebody's request, by the monotonic clock."""
+    questions: list[tuple[float, str]] = field(default_factory=list)
+    """When, by the monotonic clock, and by whom running jobs were asked for tables in the last minute."""
     blind_since: dict[str, datetime] = field(default_factory=dict)
     """Per task since when it has not worked."""
-    restarts: restart_acts.Memory = field(default_factory=lambda: restart_acts.Memory())
+    restarts: restart_acts.RestartMemory = field(default_factory=lambda: restart_acts.RestartMemory())
     """Logs that nodes have been asked to keep, and when exclusions were looked at."""
-    world: engine.World | None = None
+    world: workflow.World | None = None
     """What the repair workflow touches, and the rounds of tests that run in this service."""
+    tests_read: bool = False
+    """Whether failed tests of the days before the service began were made events."""
+    tests_reported: set[uuid.UUID] = field(default_factory=set)
+    """Events of failed tests that are stored."""
     orphans_sought: bool = False
     """Whether reservations of ours without a repair were looked for since the service began."""
     apart: bool = False

@@ -16,7 +16,7 @@ def flush(config: settings.Settings, now: datetime, *, all_now: bool = False) ->
     return queue.of(config).flush(lambda letter: deliver(config, letter, now), now, all_now=all_now)
 
 
-def deliver(config: settings.Settings, letter: queue.Letter, now: datetime) -> smtp.Outcome:
+def deliver(config: settings.Settings, letter: queue.Letter, now: datetime) -> smtp.SendOutcome:
     """One attempt to deliver a letter."""
     if letter.kind == letters.KIND:
         return letters.deliver(config, letter, now)

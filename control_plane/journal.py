@@ -15,7 +15,7 @@ MISSED_TURNS = 2
 
 
 @records.record
-class Pass:
+class JournalPass:
     """The latest pass of one task, and its totals since the service started."""
 
     task: str = records.doc("its name")
@@ -32,18 +32,18 @@ class Journal:
     """Thread-safe: tasks report, others read."""
 
     def __init__(self) -> None:
-        self._passes: dict[str, Pass] = {}
+        self._passes: dict[str, JournalPass] = {}
         self._turns: dict[str, _Turn] = {}
         self._lock = threading.Lock()
 
-    def passes(self) -> dict[str, Pass]:
+    def passes(self) -> dict[str, JournalPass]:
         """The latest pass of every task that ran."""
         with self._lock:
             return dict(self._passes)
 
     def note(
         self, task: str, at: datetime, duration_s: float, message: str, error: Exception | None = None
-    ) -> Pass:
+    ) -> JournalPass:
         """Record one pass; log it when it did something, failed, or recovered."""
         outcome = _outcome(error)
         with self._lock:
@@ -53,7 +53,9 @@ class Journal:
             }
             totals[f"n_{outcome}"] += 1
             words = message if error is None else str(error) or type(error).__name__
-            now = Pass(task=task, at=at, duration_s=duration_s, outcome=outcome, message=words, **totals)
+            now = JournalPass(
+                task=task, at=at, duration_s=duration_s, outcome=outcome, message=words, **totals
+            )
             self._passes[task] = now
         _log(before, now, error)
         return now
@@ -91,7 +93,7 @@ def _outcome(error: Exception | None) -> str:
     return "unavailable" if isinstance(error, away) else "failed"
 
 
-def _log(before: Pass | None, now: Pass, error: Exception | None) -> None:
+def _log(before: JournalPass | None, now: JournalPass, error: Exception | None) -> None:
     same = before is not None and (before.outcome, before.message) == (now.outcome, now.message)
     # The log's readers know the message as `said`: `message` is the log line's own.
     names = {f.name: "said" if f.name == "message" else f.name for f in dataclasses.fields(now)}
@@ -106,7 +108,7 @@ def _log(before: Pass | None, now: Pass, error: Exception | None) -> None:
         LOG.info("task", extra={"fields": fields})
 
 
-def one_pass(journal: Journal, task: str, run: object, the_clock: clock.Clock) -> Pass:
+def one_pass(journal: Journal, task: str, run: object, the_clock: clock.Clock) -> JournalPass:
     """Run `run()` once, isolated: whatever it raises is recorded and ends nothing else."""
     began = the_clock.monotonic_s()
     message, error = "", None

@@ -34,13 +34,16 @@ class Named:
 
 
 def named(config: settings.Settings) -> list[Named]:
-    """Every certificate file that these settings name, each once: what comes in to the database, and the service's door."""
+    """Every certificate file that these settings name, each once: what comes in to the database, and the doors."""
     service = config.service
     settings_paths = [
         *_in_url("[database] url", config.database.url),
         *_in_url("[agent] database_url", config.agent.database_url),
         ("[service] tls_certificate", service.tls_certificate, False),
         ("[service] tls_ca", service.tls_ca, True),
+        ("[door] tls_certificate", config.door.tls_certificate, False),
+        ("[door] tls_ca", config.door.tls_ca, True),
+        *_in_url("[door] database_url", config.door.database_url),
     ]
     once: dict[str, Named] = {}
     for key, path, authority in settings_paths:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from importlib import metadata
 
 from probing_cluster.core import command_line
 
@@ -22,6 +21,8 @@ def distribution(library: str) -> str:
 
 def extra_of(library: str) -> str | None:
     """The extra that brings a library; None for one that every install has, and for one that is none of ours."""
+    from importlib import metadata  # 20 ms that only a missing library costs
+
     try:
         requirements = metadata.requires(command_line.DISTRIBUTION) or []
     except metadata.PackageNotFoundError:

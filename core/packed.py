@@ -1,9 +1,11 @@
-"""Files as log rotation leaves them: plain, or packed with gzip, xz or bzip2; told by their first bytes."""
+"""Files as log rotation leaves them: plain, or packed with gzip, xz or bzip2, in UTF-8 or UTF-16; told by their first bytes."""
 
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
+import io
 import lzma
 import os
 import zlib
@@ -25,9 +27,36 @@ _OTHER = {
     b"7z\xbc\xaf": "7-zip",
     b"LPKSHHRH": "a binary journal",
 }
+_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+"""What text begins with that says how it is encoded, as Windows writes it."""
 _CUT = 1 << 20
 """Bytes of a line that are read; no log's line means anything behind them."""
+_BLOCK = 1 << 16
 _HEAD = max(len(magic) for magic in (*_READERS, *_OTHER))
+
+
+class _AsUtf8(io.RawIOBase):
+    """A stream of another encoding as UTF-8, without its mark; what cannot be decoded is replaced."""
+
+    def __init__(self, stream: IO[bytes], encoding: str) -> None:
+        self._stream, self._rest = stream, b""
+        self._decoder = codecs.getincrementaldecoder(encoding)("replace")
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """The next bytes; 0 at the end."""
+        ended = False
+        while not self._rest and not ended:
+            read = self._stream.read(_BLOCK)
+            ended = not read
+            self._rest = self._decoder.decode(read, final=ended).encode()
+        given = self._rest[: len(buffer)]
+        self._rest = self._rest[len(buffer) :]
+        buffer[: len(given)] = given
+        return len(given)
 
 
 @contextmanager
@@ -44,7 +73,11 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
             raise errors.MalformedInput(msg)
         unpack = next((reader for magic, reader in _READERS.items() if head.startswith(magic)), None)
         try:
-            yield unpack(stream, "rb") if unpack else stream
+            encoding = next((name for mark, name in _MARKS.items() if head.startswith(mark)), None)
+            if encoding:
+                yield io.BufferedReader(_AsUtf8(stream, encoding))
+            else:
+                yield unpack(stream, "rb") if unpack else stream
         except (EOFError, OSError, lzma.LZMAError, zlib.error) as exc:
             if unpack is None or getattr(exc, "errno", None) is not None:
                 raise

@@ -131,10 +131,21 @@ EVENT_KINDS: tuple[EventKind, ...] = (
     EventKind(name="panic", meaning="the kernel stopped or lost a task"),
     EventKind(name="service", meaning="a system service"),
     EventKind(name="check", meaning="a health check of the sweep"),
+    EventKind(
+        name="gpu_test", meaning="a GPU failed a test of ours (docs/diagnose.md)", gpu=True, lemon=True
+    ),
+    EventKind(name="node_test", meaning="a node failed a test of ours", lemon=True),
+    EventKind(
+        name="link_test",
+        meaning="a node or a link failed a test of ours between nodes",
+        link=True,
+        lemon=True,
+    ),
     EventKind(name="clock_skew", meaning="the node's clock is off"),
     EventKind(name="driver_load", meaning="a GPU driver was loaded anew"),
     EventKind(name="node_boot", meaning="the node booted"),
     EventKind(name="agent_silent", meaning="the agent fell silent"),
+    EventKind(name="node_down", meaning="the agent fell silent and Slurm does not reach the node either"),
     EventKind(name="agent_overrun", meaning="the agent could not keep up with a log"),
     EventKind(name="agent_dropped", meaning="the agent's spool dropped events"),
 )
@@ -146,6 +157,16 @@ STORAGE_KINDS = frozenset(k.name for k in EVENT_KINDS if k.storage)
 PASSING_KINDS = tuple(k.name for k in EVENT_KINDS if k.passes)
 REBOOT_KINDS = tuple(k.name for k in EVENT_KINDS if k.needs_reboot)
 LEMON_KINDS = tuple(k.name for k in EVENT_KINDS if k.lemon)
+LEMON_SIGNALS = (
+    "excl_jobid_count",
+    "xid_cnt",
+    "tickets",
+    "out_count",
+    "multi_node_node_fails",
+    "single_node_node_fails",
+    "single_node_node_failure_rate",
+)
+"""The paper's seven signals of a lemon node (arXiv 2410.21680), by their columns."""
 
 DRAINED_STATES = frozenset({"DRAIN", "DRAINED", "DRAINING"})
 """A drained node, as Slurm's flags (DRAIN) and as sinfo's words for people."""

@@ -126,7 +126,7 @@ def transaction(connection: Any) -> Iterator[None]:
     handle.set_autocommit(True)
 
 
-class Reader:
+class ArrowReader:
     """One ADBC connection kept for many queries: opening one asks the server for every type it has."""
 
     def __init__(self, uri: str) -> None:

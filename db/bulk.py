@@ -15,7 +15,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql as pg
 
 from probing_cluster.core import records
-from probing_cluster.db import arrow, rows, store_attempts, store_base, tables
+from probing_cluster.db import arrow, rows, tables
+from probing_cluster.db.store import attempts as store_attempts
+from probing_cluster.db.store import base as store_base
 
 BATCH_ROWS = 50_000
 _MERGE_EVENTS = (Path(__file__).parent / "bulk_events.sql").read_text(encoding="utf-8")

@@ -4,7 +4,8 @@
 --          probing.agent_role knows. e_*: the events, one array per column of probing.health_event, all
 --          of one length (times UTC, e_detail JSON text). p_checks, p_allocations: JSON arrays of records;
 --          p_heartbeat: one record. p_acks: requests the node has dealt with. p_refused: rows the agent's
---          side could not even send, [{reason, n_rows, sample}].
+--          side could not even send, [{reason, n_rows, sample}]. p_answered, p_answers: what the node answers to requests of
+--          verb ask, which it has dealt with thereby; kept ten minutes.
 -- Output   jsonb {accepted, duplicates, rejected, requests: [{request_id, verb, job_id, expires_at, detail}]}
 --          in rows; accepted + duplicates + the events among the rejected = events given.
 -- Null is an argument left out. A row that does not fit (fit.sql) is refused and counted; an argument that is no list, lists of
@@ -50,7 +51,9 @@ CREATE FUNCTION probing.deliver(
     p_allocations jsonb DEFAULT '[]',
     p_heartbeat jsonb DEFAULT NULL,
     p_acks uuid[] DEFAULT '{}',
-    p_refused jsonb DEFAULT '[]'
+    p_refused jsonb DEFAULT '[]',
+    p_answered uuid[] DEFAULT '{}',
+    p_answers bytea[] DEFAULT '{}'
 ) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -58,6 +61,7 @@ SET timezone = 'UTC'
 SET enable_nestloop = off -- arrays are taken for short; a thousand rows joined by loops take a second
 AS $deliver$
 DECLARE
+    v_role text := session_user;
     v_cluster text;
     v_node text;
     v_given bigint := coalesce(cardinality(e_event_id), 0);
@@ -77,8 +81,16 @@ DECLARE
     v_n_refused bigint := 0; -- rows other than events
     v_bytes bigint;
 BEGIN
-    SELECT a.cluster, a.node, a.rows_per_hour INTO v_cluster, v_node, v_quota FROM probing.agent_role a WHERE a.role_name = session_user;
-    IF NOT FOUND THEN
+    SELECT a.cluster, a.node, a.rows_per_hour INTO v_cluster, v_node, v_quota FROM probing.agent_role a WHERE a.role_name = v_role;
+    IF NOT FOUND AND current_setting('probing.speaks_for', true) <> '' AND pg_has_role(session_user, 'probing_door', 'MEMBER') THEN
+        -- The door has checked the node's certificate and names its role; an agent's own role is found above, whatever it sets.
+        v_role := current_setting('probing.speaks_for');
+        SELECT a.cluster, a.node, a.rows_per_hour INTO v_cluster, v_node, v_quota FROM probing.agent_role a WHERE a.role_name = v_role;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'role % speaks for no node', v_role
+                USING ERRCODE = 'insufficient_privilege', HINT = 'probing-ctl db add-agent makes one login role per node.';
+        END IF;
+    ELSIF v_cluster IS NULL THEN
         IF NOT (pg_has_role(session_user, current_user, 'MEMBER')
                 OR pg_has_role(session_user, 'probing_service', 'MEMBER')) THEN
             RAISE EXCEPTION 'role % speaks for no node', session_user
@@ -92,6 +104,8 @@ BEGIN
     p_allocations := coalesce(p_allocations, '[]');
     p_refused := coalesce(p_refused, '[]');
     p_acks := coalesce(p_acks, '{}');
+    p_answered := coalesce(p_answered, '{}');
+    p_answers := coalesce(p_answers, '{}');
     IF jsonb_typeof(p_checks) <> 'array' OR jsonb_typeof(p_allocations) <> 'array' OR jsonb_typeof(p_refused) <> 'array' THEN
         RAISE EXCEPTION 'checks, allocations and refusals are JSON arrays' USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -114,6 +128,11 @@ BEGIN
        OR cardinality(p_acks) > 5000 OR jsonb_array_length(p_refused) > 5000
        OR v_bytes > 8388608 OR coalesce(pg_column_size(p_heartbeat), 0) > 1048576 THEN
         RAISE EXCEPTION 'a delivery holds at most 20000 events, 5000 checks, 5000 allocations and 8 MiB'
+            USING ERRCODE = 'program_limit_exceeded';
+    END IF;
+    IF cardinality(p_answered) > 16 OR cardinality(p_answers) <> cardinality(p_answered)
+       OR (SELECT coalesce(max(octet_length(a)), 0) FROM unnest(p_answers) AS a) > 4194304 THEN
+        RAISE EXCEPTION 'a delivery holds at most 16 answers of 4 MiB, one to each request answered'
             USING ERRCODE = 'program_limit_exceeded';
     END IF;
     -- Text is stored shortened; what remains of it is bounded by the events.
@@ -141,10 +160,8 @@ BEGIN
         SELECT array_agg(x.fits ORDER BY x.n), count(*) FILTER (WHERE x.fits) INTO v_fits, v_fit
         FROM (
             SELECT u.n,
-                   (u.event_id IS NOT NULL AND u.cluster = v_cluster AND u.node = v_node
-                    AND u.severity IN ('info', 'low', 'high') AND probing.is_time(u.at)
-                    AND u.kind IS NOT NULL AND u.source IS NOT NULL
-                    AND (u.detail IS NULL OR length(u.detail) > 65536 OR probing.is_detail(u.detail))) IS TRUE AS fits
+                   (u.cluster = v_cluster AND u.node = v_node
+                    AND probing.is_event(u.event_id, u.at, u.severity, u.kind, u.source, u.detail)) IS TRUE AS fits
             FROM unnest(e_event_id, e_cluster, e_node, e_at, e_severity, e_kind, e_source, e_detail) WITH ORDINALITY
                  AS u(event_id, cluster, node, at, severity, kind, source, detail, n)
         ) AS x;
@@ -175,25 +192,12 @@ BEGIN
             event_id, cluster, node, at, observed_at, kind, code, severity, device, pci_bus_id, gpu_uuid,
             pid, process, job_id, count, last_at, source, message, measured, threshold, unit, detail
         )
-        SELECT
-            u.event_id, v_cluster, v_node, u.at,
-            CASE WHEN probing.is_time(u.observed_at) THEN u.observed_at ELSE now() END,
-            left(u.kind, 100), left(u.code, 200), u.severity,
-            left(u.device, 500), left(u.pci_bus_id, 100), left(u.gpu_uuid, 100), u.pid, left(u.process, 500), u.job_id,
-            greatest(u.count, 1),
-            CASE WHEN probing.is_time(u.last_at) THEN u.last_at END,
-            left(u.source, 100), left(coalesce(u.message, ''), 4096),
-            CASE WHEN probing.is_measure(u.measured) THEN u.measured END,
-            CASE WHEN probing.is_measure(u.threshold) THEN u.threshold END,
-            left(u.unit, 50),
-            CASE WHEN length(u.detail) > 65536 THEN '{"truncated": true}' ELSE coalesce(u.detail, '{}') END::jsonb
-        FROM unnest(
+        SELECT u.event_id, v_cluster, v_node, u.at, u.observed_at, u.kind, u.code, u.severity, u.device, u.pci_bus_id, u.gpu_uuid,
+            u.pid, u.process, u.job_id, u.count, u.last_at, u.source, u.message, u.measured, u.threshold, u.unit, u.detail
+        FROM probing.shortened_events(
             e_event_id, e_at, e_observed_at, e_kind, e_code, e_severity, e_device, e_pci_bus_id, e_gpu_uuid, e_pid,
             e_process, e_job_id, e_count, e_last_at, e_source, e_message, e_measured, e_threshold, e_unit, e_detail
-        ) WITH ORDINALITY AS u(
-            event_id, at, observed_at, kind, code, severity, device, pci_bus_id, gpu_uuid, pid,
-            process, job_id, count, last_at, source, message, measured, threshold, unit, detail, n
-        )
+        ) AS u
         -- Null when all are new: no comparison then. A row given twice is taken where it stands first.
         WHERE v_fresh IS NULL OR u.n IN (
             SELECT min(g.n) FROM unnest(e_event_id, e_at, v_fits) WITH ORDINALITY AS g(event_id, at, fits, n)
@@ -210,7 +214,7 @@ BEGIN
         END IF;
         IF v_fit < v_given THEN
             INSERT INTO probing.rejection AS r (role_name, node, reason, day, n_rows, last_at, sample)
-            SELECT session_user, v_node, reason, date_trunc('day', now()), count(*), now(), left(min(what), 500)
+            SELECT v_role, v_node, reason, date_trunc('day', now()), count(*), now(), left(min(what), 500)
             FROM (
                 SELECT CASE WHEN u.cluster IS DISTINCT FROM v_cluster OR u.node IS DISTINCT FROM v_node
                             THEN 'another node' ELSE 'malformed' END AS reason,
@@ -225,7 +229,7 @@ BEGIN
     END IF;
 
     IF v_given + cardinality(p_acks) + jsonb_array_length(p_checks) + jsonb_array_length(p_allocations)
-       + jsonb_array_length(p_refused) = 0 THEN
+       + jsonb_array_length(p_refused) + cardinality(p_answered) = 0 THEN
         -- A heartbeat alone need not be on the disk when it is acknowledged: the next one is seconds away, and two
         -- thousand agents at rest would ask for hundreds of syncs a second.
         PERFORM set_config('synchronous_commit', 'off', true);
@@ -239,9 +243,16 @@ BEGIN
     IF jsonb_array_length(p_allocations) > 0 THEN
         v_written := v_written + probing.deliver_allocations(v_cluster, v_node, p_allocations);
     END IF;
+    -- A heartbeat is free at an agent's own pace. Faster than that it counts, for it writes a row anew and may reopen verdicts.
+    IF p_heartbeat IS NOT NULL AND v_quota IS NOT NULL AND EXISTS (
+        SELECT FROM probing.agent_heartbeat h
+        WHERE h.cluster = v_cluster AND h.node = v_node AND h.received_at > now() - interval '1 second'
+    ) THEN
+        v_written := v_written + 1 + pg_column_size(p_heartbeat) / 4096;
+    END IF;
     IF v_written > 0 AND v_quota IS NOT NULL THEN
         INSERT INTO probing.intake AS i (role_name, hour, n_rows)
-        VALUES (session_user, date_trunc('hour', now()), v_written)
+        VALUES (v_role, date_trunc('hour', now()), v_written)
         ON CONFLICT (role_name, hour) DO UPDATE SET n_rows = i.n_rows + excluded.n_rows
         RETURNING i.n_rows INTO v_this_hour;
         IF v_this_hour > v_quota THEN
@@ -250,11 +261,11 @@ BEGIN
         END IF;
     END IF;
     IF p_heartbeat IS NOT NULL THEN
-        PERFORM probing.deliver_heartbeat(v_cluster, v_node, p_heartbeat);
+        PERFORM probing.deliver_heartbeats(ARRAY[v_cluster], ARRAY[v_node], ARRAY[p_heartbeat]);
     END IF;
     IF jsonb_array_length(p_refused) > 0 THEN
         INSERT INTO probing.rejection AS r (role_name, node, reason, day, n_rows, last_at, sample)
-        SELECT session_user, v_node, x.reason, date_trunc('day', now()), sum(x.n_rows)::bigint, now(), left(min(x.sample), 500)
+        SELECT v_role, v_node, x.reason, date_trunc('day', now()), sum(x.n_rows)::bigint, now(), left(min(x.sample), 500)
         FROM (
             SELECT left(coalesce(e.one ->> 'reason', 'unknown'), 80) AS reason, coalesce(e.one ->> 'sample', '') AS sample,
                    CASE WHEN jsonb_typeof(e.one -> 'n_rows') = 'number'
@@ -266,6 +277,10 @@ BEGIN
         DO UPDATE SET n_rows = least(r.n_rows, 1e18::bigint) + excluded.n_rows, last_at = excluded.last_at;
     END IF;
 
+    IF cardinality(p_answered) > 0 THEN
+        PERFORM probing.deliver_answers(v_cluster, v_node, p_answered, p_answers);
+        p_acks := p_acks || p_answered;
+    END IF;
     IF cardinality(p_acks) > 0 THEN
         UPDATE probing.node_request q SET acknowledged_at = now()
         WHERE q.request_id = ANY (p_acks) AND q.cluster = v_cluster AND q.node = v_node AND q.acknowledged_at IS NULL;
@@ -281,8 +296,9 @@ BEGIN
             SELECT q.* FROM probing.node_request q
             WHERE q.cluster = v_cluster AND q.node = v_node AND q.acknowledged_at IS NULL AND q.expires_at > now()
               AND probing.is_time(q.expires_at) AND jsonb_typeof(q.detail) = 'object' AND pg_column_size(q.detail) <= 65536
-              AND probing.is_plain(q.detail)
-            ORDER BY q.made_at LIMIT 100
+              AND probing.is_plain(q.detail) AND (q.verb <> 'ask' OR probing.is_question(q.detail))
+            -- Whoever asks a thousand questions holds up no permission and no collection.
+            ORDER BY q.verb = 'ask', q.made_at LIMIT 100
         ), noted AS (
             UPDATE probing.node_request q SET delivered_at = now()
             FROM handed h WHERE q.request_id = h.request_id AND q.delivered_at IS NULL
@@ -299,6 +315,38 @@ BEGIN
     );
 END
 $deliver$;
+
+-- A question about a job's tables: names of tables, never an expression to evaluate, a command or a path.
+-- Inputs   p_detail: a request's. Output   true when an agent may be handed it.
+CREATE OR REPLACE FUNCTION probing.is_question(p_detail jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $question$
+    SELECT CASE WHEN jsonb_typeof(p_detail -> 'scans') IS DISTINCT FROM 'array' THEN false
+                WHEN jsonb_array_length(p_detail -> 'scans') NOT BETWEEN 1 AND 16 THEN false
+                ELSE NOT EXISTS (
+                    SELECT FROM jsonb_array_elements(p_detail -> 'scans') AS s(scan)
+                    WHERE (s.scan ->> 'table' ~ '^[a-z_][a-z0-9_]*[.]([[:alpha:]_][[:alnum:]_]*|[*])$') IS NOT TRUE
+                       OR length(s.scan ->> 'table') > 200
+                ) END
+$question$;
+
+-- What a node answers to questions, for whoever asked; each once, and only to one that was put to this node and is still open.
+-- A node's answers of the last ten minutes hold at most 64 MiB: an answer beyond is not kept, and its asker names the node.
+CREATE OR REPLACE FUNCTION probing.deliver_answers(p_cluster text, p_node text, p_answered uuid[], p_answers bytea[]) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $answers$
+    DELETE FROM probing.node_answer a
+    WHERE a.cluster = p_cluster AND a.node = p_node AND a.made_at < clock_timestamp() - interval '10 minutes';
+    INSERT INTO probing.node_answer (request_id, cluster, node, body, made_at)
+    SELECT u.request_id, p_cluster, p_node, u.body, clock_timestamp()
+    FROM unnest(p_answered, p_answers) AS u(request_id, body)
+    JOIN probing.node_request q ON q.request_id = u.request_id
+    WHERE q.verb = 'ask' AND q.cluster = p_cluster AND q.node = p_node
+      AND q.acknowledged_at IS NULL AND q.expires_at > now() AND u.body IS NOT NULL
+      AND (SELECT coalesce(sum(octet_length(a.body)), 0) FROM probing.node_answer a
+           WHERE a.cluster = p_cluster AND a.node = p_node) <= 67108864
+    ON CONFLICT (request_id) DO NOTHING;
+$answers$;
 
 -- The check results of one node: the latest of each check, and a row of history per change.
 -- Output   new rows of history. A changed number in the message is no change; a changed outcome is.
@@ -401,26 +449,30 @@ $gap$;
 -- After a silence, what ended in it was judged as on a node that nobody watched: that is noted as late evidence. (A minute:
 -- as attribution's `unwatched_nodes`.) An agent that was only not heard has watched all the same: where another process speaks
 -- now, nobody did from the last word of the one before to its start, which a node's clock may put anywhere: at most until now.
-CREATE OR REPLACE FUNCTION probing.deliver_heartbeat(p_cluster text, p_node text, p_heartbeat jsonb) RETURNS void
+-- Inputs   of each node its cluster, its name and its heartbeat; no node twice.
+DROP FUNCTION IF EXISTS probing.deliver_heartbeat(text, text, jsonb); -- until 0.1.0
+CREATE OR REPLACE FUNCTION probing.deliver_heartbeats(p_clusters text[], p_nodes text[], p_heartbeats jsonb[]) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp
+SET enable_nestloop = on -- a few nodes of thousands, by the table's key
 AS $heartbeat$
     WITH given AS (
-        SELECT r.* FROM jsonb_populate_record(
+        SELECT r.* FROM unnest(p_clusters, p_nodes, p_heartbeats) AS g(cluster, node, beat),
+        LATERAL jsonb_populate_record(
             NULL::probing.agent_heartbeat,
             probing.usual_row('heartbeat')
-            || p_heartbeat
-            || jsonb_build_object('cluster', p_cluster, 'node', p_node, 'received_at', now(),
-                                  'unwatched', CASE WHEN p_heartbeat ->> 'started_at' IS NULL THEN '{}'
-                                                    ELSE tstzmultirange(tstzrange(NULL, least((p_heartbeat ->> 'started_at')::timestamptz, now()))) END)
+            || g.beat
+            || jsonb_build_object('cluster', g.cluster, 'node', g.node, 'received_at', now(),
+                                  'unwatched', CASE WHEN g.beat ->> 'started_at' IS NULL THEN '{}'
+                                                    ELSE tstzmultirange(tstzrange(NULL, least((g.beat ->> 'started_at')::timestamptz, now()))) END)
         ) AS r
     ), late AS (
         INSERT INTO probing.arrival (cluster, node, first_at, last_at, n_events)
-        SELECT p_cluster, p_node, known.at, given.at, 0
-        FROM given, probing.agent_heartbeat known
-        WHERE known.cluster = p_cluster AND known.node = p_node AND given.at > known.at + interval '1 minute'
+        SELECT given.cluster, given.node, known.at, given.at, 0
+        FROM given JOIN probing.agent_heartbeat known ON known.cluster = given.cluster AND known.node = given.node
+        WHERE given.at > known.at + interval '1 minute'
     )
     INSERT INTO probing.agent_heartbeat AS h
-    SELECT * FROM given
+    SELECT * FROM given ORDER BY cluster, node -- two batches wait for each other instead of deadlocking
     ON CONFLICT (cluster, node) DO UPDATE SET
         at = excluded.at, boot_id = excluded.boot_id, version = excluded.version, started_at = excluded.started_at,
         beat_s = excluded.beat_s, spool_depth = excluded.spool_depth, spool_bytes = excluded.spool_bytes,

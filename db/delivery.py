@@ -24,7 +24,7 @@ from psycopg.types.json import Jsonb, set_json_loads
 from probing_cluster.core import clock, errors, records
 from probing_cluster.db import binary_arrays, network, plain, unreadable
 from probing_cluster.db import load as load_module
-from probing_cluster.db.load import Ack, Load, Request
+from probing_cluster.db.load import Ack, DatabaseLoad, Request
 
 LOG = logging.getLogger(__name__)
 __all__ = ["EVENT_FIELDS", "Ack", "Delivery", "Request"]
@@ -64,6 +64,11 @@ _CALL = (
     + ", p_checks => %(p_checks)s, p_allocations => %(p_allocations)s, p_heartbeat => %(p_heartbeat)s::jsonb,"
     " p_acks => %(p_acks)b::uuid[], p_refused => %(p_refused)s)"
 )
+
+_CALL_WITH_ANSWERS = (
+    _CALL.removesuffix(")") + ", p_answered => %(p_answered)b::uuid[], p_answers => %(p_answers)b::bytea[])"
+)
+"""Only a database that hands out questions knows of answers: an older one is never sent these arguments."""
 
 _ROW_FAULT = (
     psycopg.DataError,
@@ -113,7 +118,7 @@ class Delivery:
         self._call_timeout_s = call_timeout_s
         self._keep_open = keep_open
         self._adapters = _adapters()
-        self._connection: _Connection | None = None
+        self._connection: PatientConnection | None = None
 
     def deliver(
         self,
@@ -123,22 +128,25 @@ class Delivery:
         allocations: Sequence[records.JobAllocation] = (),
         heartbeat: records.AgentHeartbeat | None = None,
         acknowledged: Sequence[uuid.UUID] = (),
+        answers: Sequence[tuple[uuid.UUID, bytes]] = (),
     ) -> Ack:
         """Store everything given, once, and bring back the node's open requests.
 
-        `acknowledged` names requests dealt with, which are not handed out again. When it returns,
+        `acknowledged` names requests dealt with, which are not handed out again, nor are those of `answers`. When it returns,
         every row is stored or refused for good; when it raises DatabaseUnavailable, nothing may
         be assumed and the caller delivers the same again later.
         """
         loads = [
-            Load(events=events[at : at + CALL_EVENTS_MAX]) for at in range(0, len(events), CALL_EVENTS_MAX)
+            DatabaseLoad(events=events[at : at + CALL_EVENTS_MAX])
+            for at in range(0, len(events), CALL_EVENTS_MAX)
         ]
-        first = loads[0] if loads else Load()
+        first = loads[0] if loads else DatabaseLoad()
         rest = {
             "checks": checks,
             "allocations": allocations,
             "heartbeat": heartbeat,
             "acknowledged": acknowledged,
+            "answers": answers,
         }
         loads[:1] = [dataclasses.replace(first, **rest)]  # type: ignore[arg-type]
         burst = self._keep_open or len(events) >= FULL_BATCH
@@ -149,8 +157,12 @@ class Delivery:
             raise errors.DatabaseUnavailable(f"the database cannot be reached: {_first_line(exc)}") from exc
         finally:
             if not burst:
-                self.close()
+                self._rest()
         return ack
+
+    def _rest(self) -> None:
+        """What is not kept between deliveries."""
+        self.close()
 
     def close(self) -> None:
         """Give the connection back; the next delivery opens another."""
@@ -164,7 +176,7 @@ class Delivery:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _send(self, load: Load) -> Ack:
+    def _send(self, load: DatabaseLoad) -> Ack:
         try:
             return self._call(load)
         except _ROW_FAULT as exc:
@@ -173,7 +185,7 @@ class Delivery:
                 return load_module.total([self._send(part) for part in parts])
             return self._mend_or_refuse(load, exc)
 
-    def _mend_or_refuse(self, load: Load, exc: Exception) -> Ack:
+    def _mend_or_refuse(self, load: DatabaseLoad, exc: Exception) -> Ack:
         """A row Postgres cannot hold: stored with its text mended, else refused, counted and noted."""
         if load.sort() == "note":
             raise errors.DatabaseUnavailable(f"the delivery function failed: {_first_line(exc)}") from exc
@@ -182,17 +194,18 @@ class Delivery:
         except _ROW_FAULT as still:
             reason = f"{load.sort()}: {getattr(still, 'sqlstate', None) or type(still).__name__}"
             sample = ascii(_first_line(still))[:400]
-            ack = self._call(Load(refused=[{"reason": reason, "n_rows": 1, "sample": sample}]))
+            ack = self._call(DatabaseLoad(refused=[{"reason": reason, "n_rows": 1, "sample": sample}]))
             return dataclasses.replace(ack, rejected=1, reasons={reason: 1})
 
-    def _call(self, load: Load) -> Ack:
+    def _call(self, load: DatabaseLoad) -> Ack:
         connection = self._open()
         connection.end_at = time.monotonic() + self._call_timeout_s
-        row = connection.execute(_CALL, self._arguments(load)).fetchone()
+        call = _CALL_WITH_ANSWERS if load.answers else _CALL
+        row = connection.execute(call, self._arguments(load)).fetchone()
         assert row is not None
-        return _ack(row[0])
+        return ack(row[0])
 
-    def _arguments(self, load: Load) -> dict[str, Any]:
+    def _arguments(self, load: DatabaseLoad) -> dict[str, Any]:
         columns: dict[str, Sequence[Any]] = dict(
             zip(_NAMES, zip(*map(_FIELDS, load.events), strict=True), strict=False)
         )
@@ -207,11 +220,14 @@ class Delivery:
         arguments["p_heartbeat"] = None if load.heartbeat is None else _jsonb(_jsonable(load.heartbeat))
         arguments["p_acks"] = list(load.acknowledged)
         arguments["p_refused"] = _jsonb(list(load.refused))
+        if load.answers:
+            arguments["p_answered"] = [request_id for request_id, _ in load.answers]
+            arguments["p_answers"] = [body for _, body in load.answers]
         return arguments
 
-    def _open(self) -> _Connection:
+    def _open(self) -> PatientConnection:
         if self._connection is None or self._connection.closed:
-            opened = _Connection.connect(
+            opened = PatientConnection.connect(
                 self._url,
                 autocommit=True,
                 prepare_threshold=None,
@@ -226,7 +242,7 @@ class Delivery:
         return self._connection
 
 
-class _Connection(psycopg.Connection[Any]):
+class PatientConnection(psycopg.Connection[Any]):
     """A connection whose waits end: a server that hangs must not hang the agent."""
 
     end_at: float = float("inf")
@@ -263,7 +279,7 @@ def _jsonable(record: Any) -> dict[str, Any]:
     return {item.name: getattr(record, item.name) for item in dataclasses.fields(record)}
 
 
-def _ack(answer: Any) -> Ack:
+def ack(answer: Any) -> Ack:
     """What the database answered; a request that cannot be read is left out, and asked for again until it expires."""
     if not isinstance(answer, Mapping):
         raise errors.DatabaseUnavailable(

@@ -93,7 +93,10 @@ def meaning(exc: BaseException | None) -> Exception:
     if isinstance(exc, psycopg.errors.InsufficientPrivilege):
         return errors.NotPermitted(f"the database says: {first_line(exc)}")
     if isinstance(exc, psycopg.OperationalError) and _REFUSED.search(str(exc)):
-        return errors.DatabaseRefused(f"the database does not let you in: {first_line(exc)}")
+        return errors.DatabaseRefused(
+            f"the database does not let you in: {first_line(exc)}; ask as the service's account, or with a login of your own "
+            "(docs/database.md); of your own jobs probing-report and the pages tell without one"
+        )
     if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError):
         return errors.DatabaseUnavailable(f"the database cannot be reached: {first_line(exc)}")
     if isinstance(

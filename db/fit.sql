@@ -38,6 +38,51 @@ CREATE OR REPLACE FUNCTION probing.is_measure(p double precision) RETURNS boolea
 LANGUAGE sql IMMUTABLE
 AS $measure$ SELECT p IS NULL OR p BETWEEN -1e300 AND 1e300 $measure$;
 
+-- An event whose words are the node's own; whose cluster and node they are is the caller's business.
+CREATE OR REPLACE FUNCTION probing.is_event(
+    p_event_id uuid, p_at timestamptz, p_severity text, p_kind text, p_source text, p_detail text
+) RETURNS boolean
+LANGUAGE sql STABLE
+AS $event$
+    SELECT p_event_id IS NOT NULL AND p_severity IN ('info', 'low', 'high') AND probing.is_time(p_at)
+       AND p_kind IS NOT NULL AND p_source IS NOT NULL
+       AND (p_detail IS NULL OR length(p_detail) > 65536 OR probing.is_detail(p_detail))
+$event$;
+
+-- Events as they are stored: text no longer than anybody reads, numbers that every reader can hold. One row per element, n from 1.
+CREATE OR REPLACE FUNCTION probing.shortened_events(
+    e_event_id uuid[], e_at timestamptz[], e_observed_at timestamptz[], e_kind text[], e_code text[], e_severity text[], e_device text[],
+    e_pci_bus_id text[], e_gpu_uuid text[], e_pid bigint[], e_process text[], e_job_id bigint[], e_count bigint[],
+    e_last_at timestamptz[], e_source text[], e_message text[], e_measured double precision[], e_threshold double precision[],
+    e_unit text[], e_detail text[]
+) RETURNS TABLE (
+    event_id uuid, at timestamptz, observed_at timestamptz, kind text, code text, severity text, device text, pci_bus_id text,
+    gpu_uuid text, pid bigint, process text, job_id bigint, count bigint, last_at timestamptz, source text, message text,
+    measured double precision, threshold double precision, unit text, detail jsonb, n bigint
+)
+LANGUAGE sql STABLE -- without settings of its own, so that the query that calls it takes it in
+AS $shortened$
+    SELECT
+        u.event_id, u.at, CASE WHEN probing.is_time(u.observed_at) THEN u.observed_at ELSE now() END,
+        left(u.kind, 100), left(u.code, 200), u.severity,
+        left(u.device, 500), left(u.pci_bus_id, 100), left(u.gpu_uuid, 100), u.pid, left(u.process, 500), u.job_id,
+        greatest(u.count, 1),
+        CASE WHEN probing.is_time(u.last_at) THEN u.last_at END,
+        left(u.source, 100), left(coalesce(u.message, ''), 4096),
+        CASE WHEN probing.is_measure(u.measured) THEN u.measured END,
+        CASE WHEN probing.is_measure(u.threshold) THEN u.threshold END,
+        left(u.unit, 50),
+        CASE WHEN length(u.detail) > 65536 THEN '{"truncated": true}' ELSE coalesce(u.detail, '{}') END::jsonb,
+        u.n
+    FROM unnest(
+        e_event_id, e_at, e_observed_at, e_kind, e_code, e_severity, e_device, e_pci_bus_id, e_gpu_uuid, e_pid,
+        e_process, e_job_id, e_count, e_last_at, e_source, e_message, e_measured, e_threshold, e_unit, e_detail
+    ) WITH ORDINALITY AS u(
+        event_id, at, observed_at, kind, code, severity, device, pci_bus_id, gpu_uuid, pid,
+        process, job_id, count, last_at, source, message, measured, threshold, unit, detail, n
+    )
+$shortened$;
+
 -- One fault of a heartbeat: words where words belong, and times that Python reads as well as Postgres.
 CREATE OR REPLACE FUNCTION probing.is_fault(p jsonb) RETURNS boolean
 LANGUAGE sql STABLE

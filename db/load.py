@@ -39,7 +39,7 @@ class Ack:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Load:
+class DatabaseLoad:
     """What one call carries."""
 
     events: Sequence[records.HealthEvent] = ()
@@ -48,42 +48,45 @@ class Load:
     heartbeat: records.AgentHeartbeat | None = None
     acknowledged: Sequence[uuid.UUID] = ()
     refused: Sequence[Mapping[str, Any]] = ()
+    answers: Sequence[tuple[uuid.UUID, bytes]] = ()
+    """What the node answers to requests, which are dealt with thereby."""
 
     def __len__(self) -> int:
-        lists = (self.events, self.checks, self.allocations, self.acknowledged, self.refused)
+        lists = (self.events, self.checks, self.allocations, self.acknowledged, self.refused, self.answers)
         return sum(len(rows) for rows in lists) + (self.heartbeat is not None)
 
-    def parts(self) -> list[Load]:
+    def parts(self) -> list[DatabaseLoad]:
         """The load in smaller ones; a single row comes back alone."""
-        lists = ("events", "checks", "allocations", "acknowledged", "refused")
-        alone = [Load(**{name: getattr(self, name)}) for name in lists]
-        alone.append(Load(heartbeat=self.heartbeat))
+        lists = ("events", "checks", "allocations", "acknowledged", "refused", "answers")
+        alone = [DatabaseLoad(**{name: getattr(self, name)}) for name in lists]
+        alone.append(DatabaseLoad(heartbeat=self.heartbeat))
         full = [load for load in alone if len(load)]
         return full if len(full) > 1 else [half for load in full for half in load.halves()]
 
-    def halves(self) -> list[Load]:
+    def halves(self) -> list[DatabaseLoad]:
         """Both halves of a load of one sort of rows."""
-        for name in ("events", "checks", "allocations", "acknowledged", "refused"):
+        for name in ("events", "checks", "allocations", "acknowledged", "refused", "answers"):
             rows = getattr(self, name)
             if len(rows) > 1:
                 middle = len(rows) // 2
-                return [Load(**{name: rows[:middle]}), Load(**{name: rows[middle:]})]
+                return [DatabaseLoad(**{name: rows[:middle]}), DatabaseLoad(**{name: rows[middle:]})]
         return [self]
 
-    def mended(self) -> Load:
+    def mended(self) -> DatabaseLoad:
         """The same with its text as Postgres can hold it."""
-        return Load(
+        return DatabaseLoad(
             events=[_mended(row) for row in self.events],
             checks=[_mended(row) for row in self.checks],
             allocations=[_mended(row) for row in self.allocations],
             heartbeat=None if self.heartbeat is None else _mended(self.heartbeat),
             acknowledged=self.acknowledged,
             refused=self.refused,
+            answers=self.answers,
         )
 
     def sort(self) -> str:
         """What a load of one row holds: event, check, allocation, heartbeat …"""
-        for name in ("events", "checks", "allocations"):
+        for name in ("events", "checks", "allocations", "answers"):
             if getattr(self, name):
                 return name[:-1]
         return "heartbeat" if self.heartbeat is not None else "note"

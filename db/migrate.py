@@ -26,6 +26,7 @@ REPEATABLE = (
     "roles.sql",
     "fit.sql",
     "deliver.sql",
+    "deliver_batch.sql",
     "drain_noted.sql",
     "displaced_noted.sql",
     "partitions.sql",
@@ -49,7 +50,7 @@ OLDEST_SERVER = 150000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Status:
+class SchemaStatus:
     """How far a database is from this version's schema."""
 
     current: str | None
@@ -62,7 +63,7 @@ class Status:
         return self.current == self.head and self.repeatable_current
 
 
-def upgrade(url: str) -> Status:
+def upgrade(url: str) -> SchemaStatus:
     """Make the schema this version's, in one transaction; safe to call from several processes at once."""
     engine = engines.make(url)
     try:
@@ -84,7 +85,7 @@ def upgrade(url: str) -> Status:
         engine.dispose()
 
 
-def status(url: str) -> Status:
+def status(url: str) -> SchemaStatus:
     """What `upgrade` would find; changes nothing."""
     engine = engines.make(url)
     try:
@@ -138,7 +139,7 @@ def _check_server(connection: sa.Connection) -> None:
         raise errors.DatabaseUnavailable(f"the server is Postgres {version // 10000}; 15 or newer is needed")
 
 
-def _status(connection: sa.Connection) -> Status:
+def _status(connection: sa.Connection) -> SchemaStatus:
     head = alembic.script.ScriptDirectory.from_config(config(connection)).get_current_head()
     assert head is not None
     context = alembic.migration.MigrationContext.configure(
@@ -148,7 +149,7 @@ def _status(connection: sa.Connection) -> Status:
     stored = None
     if current is not None:
         stored = connection.scalar(sa.select(tables.state.c.value).where(tables.state.c.key == "repeatable"))
-    return Status(current=current, head=head, repeatable_current=stored == _digest())
+    return SchemaStatus(current=current, head=head, repeatable_current=stored == _digest())
 
 
 def _digest() -> str:

@@ -32,6 +32,8 @@ _AGED = (
     "DELETE FROM probing.check_result WHERE at < :before",
     "DELETE FROM probing.job_allocation WHERE at < :before",
     "DELETE FROM probing.node_request WHERE expires_at < :before",
+    # Each node's delivery removes its own; these are of nodes that have not answered since.
+    "DELETE FROM probing.node_answer WHERE made_at < least(:before, now() - interval '10 minutes')",
     "DELETE FROM probing.rejection WHERE day < :before",
     "DELETE FROM probing.intake WHERE hour < :before",
 )

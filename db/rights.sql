@@ -25,6 +25,18 @@ BEGIN
                                  'pg_logical_emit_message')
                    OR p.proname LIKE 'pg\_advisory\_%' OR p.proname LIKE 'pg\_try\_advisory\_%')
         );
+        -- Many people share one login of ours, the web's and each dashboard's: what one of them asks is no other's to read or to end.
+        -- (Whoever may look at or end others' sessions by a role of PostgreSQL's own still may.)
+        EXECUTE (
+            SELECT string_agg(format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC; '
+                                     'GRANT EXECUTE ON FUNCTION %1$s TO probing_service, probing_operator, %s',
+                                     p.oid::regprocedure,
+                                     CASE WHEN p.proname LIKE 'pg\_stat%' THEN 'pg_monitor, pg_read_all_stats'
+                                          ELSE 'pg_signal_backend' END), '; ')
+            FROM pg_proc p
+            WHERE p.pronamespace = 'pg_catalog'::regnamespace
+              AND p.proname IN ('pg_terminate_backend', 'pg_cancel_backend', 'pg_stat_get_activity', 'pg_stat_get_backend_activity')
+        );
     END IF;
 END
 $database$;
@@ -116,18 +128,21 @@ CREATE POLICY outcome ON probing.drain FOR UPDATE TO probing_operator
     -- One lifted this minute may be the operator's own act, which the service saw first.
     USING (action = 'drain' AND (owner = session_user OR state = 'done' OR ended_at > now() - interval '1 minute'))
     WITH CHECK (action = 'drain' AND (owner = session_user OR state = 'resumed'));
--- To look again and to collect; a permission to refuse jobs is the service's alone.
+-- To look again, to collect and to read a job's tables; a permission to refuse jobs is the service's alone.
 DROP POLICY IF EXISTS asking ON probing.node_request;
 CREATE POLICY asking ON probing.node_request FOR INSERT TO probing_operator
     -- Within a day, and of a size that an agent is handed.
-    WITH CHECK (verb IN ('collect', 'recheck') AND isfinite(expires_at) AND expires_at <= now() + interval '1 day'
-                AND jsonb_typeof(detail) = 'object' AND pg_column_size(detail) <= 8192);
+    WITH CHECK (verb IN ('collect', 'recheck', 'ask') AND isfinite(expires_at) AND expires_at <= now() + interval '1 day'
+                AND jsonb_typeof(detail) = 'object' AND pg_column_size(detail) <= 8192
+                -- A question is one about tables, under the asker's own name, and for minutes.
+                AND (verb <> 'ask' OR (probing.is_question(detail) AND detail ->> 'by' = session_user
+                                       AND job_id IS NOT NULL AND expires_at <= now() + interval '10 minutes')));
 
 -- What a test found that they ran by hand. Taking a repair over, giving it back or ending it is a note.
 DROP POLICY IF EXISTS own_tests ON probing.diagnostic_result;
 CREATE POLICY own_tests ON probing.diagnostic_result FOR INSERT TO probing_operator WITH CHECK (incident_id IS NULL);
 
-GRANT USAGE ON SCHEMA probing TO probing_agent, probing_service, probing_operator, probing_reader;
+GRANT USAGE ON SCHEMA probing TO probing_agent, probing_service, probing_operator, probing_reader, probing_door;
 GRANT USAGE ON SCHEMA ops TO probing_service, probing_operator, probing_reader;
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA probing TO probing_service;
@@ -144,14 +159,19 @@ GRANT UPDATE (state, why_state, ended_at) ON probing.drain TO probing_operator;
 GRANT SELECT ON ALL TABLES IN SCHEMA ops TO probing_service, probing_reader;
 GRANT SELECT ON
     probing.health_event, probing.check_now, probing.check_result, probing.job_attempt, probing.verdict,
-    probing.gang_verdict, probing.run_account, probing.lemon_score, probing.drain, probing.slurm_drain, probing.agent_heartbeat, probing.node_request, probing.operator_note, probing.node_place
+    probing.gang_verdict, probing.run_account, probing.lemon_score, probing.drain, probing.slurm_drain, probing.agent_heartbeat, probing.node_request, probing.operator_note, probing.node_place,
+    probing.diagnostic_result, probing.repair_incident, probing.job_allocation
     TO probing_reader;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ops TO probing_service, probing_operator, probing_reader;
 GRANT EXECUTE ON FUNCTION probing.readable(text)
     TO probing_service, probing_operator, probing_reader;
+GRANT EXECUTE ON FUNCTION probing.is_question(jsonb) TO probing_service, probing_operator;
 GRANT EXECUTE ON FUNCTION probing.make_month(date), probing.drop_month(date) TO probing_service;
 GRANT EXECUTE ON FUNCTION probing.end_long_work(double precision, double precision, double precision, double precision)
     TO probing_service;
+
+-- The door speaks for every node that has a role, through the batches alone.
+GRANT EXECUTE ON FUNCTION probing.deliver_batch(text[], text[]) TO probing_door;
 
 DO $deliver$
 BEGIN

@@ -19,14 +19,20 @@ from psycopg import sql
 from probing_cluster.core import errors
 from probing_cluster.db import engines
 
-GROUPS = ("probing_agent", "probing_service", "probing_reader", "probing_operator")
+GROUPS = ("probing_agent", "probing_service", "probing_reader", "probing_operator", "probing_door")
 SCOPE_KINDS = ("cluster", "account", "user", "web")
 _NAME_MAX = 63  # Postgres cuts longer identifiers, silently
-_CONNECTIONS = {"probing_agent": 4, "probing_reader": 20, "probing_operator": 10}
-_TEMP_FILES = {"probing_agent": "512MB", "probing_reader": "4GB", "probing_operator": "16GB"}
+_CONNECTIONS = {"probing_agent": 4, "probing_reader": 20, "probing_operator": 10, "probing_door": 40}
+_TEMP_FILES = {
+    "probing_agent": "512MB",
+    "probing_reader": "4GB",
+    "probing_operator": "16GB",
+    "probing_door": "512MB",
+}
 """What a session's sorts may write to the disk; a role cannot lift it, and only a superuser may set it."""
 _SETTINGS = {
     "probing_agent": {"statement_timeout": "60s", "idle_in_transaction_session_timeout": "60s"},
+    "probing_door": {"statement_timeout": "60s", "idle_in_transaction_session_timeout": "60s"},
     "probing_reader": {"statement_timeout": "120s", "default_transaction_read_only": "on"},
 }
 
@@ -90,7 +96,7 @@ def add_login(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Login:
+class RoleLogin:
     """One login role of ours."""
 
     name: str
@@ -105,12 +111,12 @@ class Login:
     """What a reader may see, `kind=value` each."""
 
 
-def logins(url: str) -> list[Login]:
+def logins(url: str) -> list[RoleLogin]:
     """Every login role in our groups, agents by node first."""
     with _connection(url) as connection:
         rows = connection.execute(_LOGINS, [list(GROUPS)]).fetchall()
-    names = [item.name for item in dataclasses.fields(Login)]
-    return [Login(**(dict(zip(names, row, strict=True)) | {"scopes": tuple(row[-1])})) for row in rows]
+    names = [item.name for item in dataclasses.fields(RoleLogin)]
+    return [RoleLogin(**(dict(zip(names, row, strict=True)) | {"scopes": tuple(row[-1])})) for row in rows]
 
 
 _LOGINS = """

@@ -4,7 +4,7 @@ DO $roles$
 DECLARE
     wanted text;
 BEGIN
-    FOREACH wanted IN ARRAY ARRAY['probing_agent', 'probing_service', 'probing_reader', 'probing_operator'] LOOP
+    FOREACH wanted IN ARRAY ARRAY['probing_agent', 'probing_service', 'probing_reader', 'probing_operator', 'probing_door'] LOOP
         BEGIN
             IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = wanted) THEN
                 EXECUTE format('CREATE ROLE %I NOLOGIN', wanted);

@@ -42,7 +42,7 @@ def test(node: machine.Machine) -> Sequence[findings.Finding]:
         raise findings.Absent("there is no other node to test with")
     with contextlib.ExitStack() as stack:
         try:
-            ring = stack.enter_context(Ring(node, group))
+            ring = stack.enter_context(AllreduceRing(node, group))
         except OSError as exc:
             raise findings.Undetermined(f"{exc.strerror or exc}: {group.addresses[node.node]}") from exc
         try:
@@ -59,7 +59,7 @@ def test(node: machine.Machine) -> Sequence[findings.Finding]:
     ]
 
 
-class Ring:
+class AllreduceRing:
     """One member's two links: to the next, and from the one before."""
 
     def __init__(self, node: machine.Machine, group: machine.Group) -> None:

@@ -1,4 +1,4 @@
-"""GPUs as tests see them: what `torch_parts.py` answers, run by the site's Python with torch."""
+"""GPUs as tests see them, and the CPU through torch where there is none: what `torch_parts.py` answers, run by the site's Python with torch."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SCRIPT = Path(__file__).with_name("torch_parts.py")
 def ask(
     node: machine.Machine, what: str, deadline_s: float, **given: Any
 ) -> tuple[str, list[dict[str, Any]]]:
-    """torch's version and one answer per GPU; raises Absent without GPUs or torch, Undetermined for no answer."""
+    """torch's version and one answer per GPU, or one of its CPU where there is no GPU; raises Absent without torch, Undetermined for no answer."""
     python = node.options.torch_python
     if not python:
         raise findings.Absent("[diagnostics] torch_python names no Python with torch")
-    asked = {"what": what, "device": "cuda", "repeats": node.options.repeats, **given}
+    asked = {"what": what, "repeats": node.options.repeats, **given}
     code, output = node.run_tool([python, "-I", str(_SCRIPT), json.dumps(asked)], deadline_s)
     if code != 0:
         lines = output.strip().splitlines() or ["no output"]

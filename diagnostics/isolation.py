@@ -42,7 +42,7 @@ class Isolation:
     why: str = ""
 
 
-class Case:
+class IsolationCase:
     """One question: which of `nodes` (and links between them) is bad; `references` are idle nodes that may be asked along."""
 
     def __init__(

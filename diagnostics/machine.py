@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from operator import mul
 from pathlib import Path
 
-from probing_cluster.healthchecks import findings, processes
+from probing_cluster.core import processes
+from probing_cluster.healthchecks import findings
 
 Matrix = list[list[float]]
+_STUCK = processes.StuckChildren()
+"""Tools that would not die, by name: the tests that follow do not start another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +36,8 @@ class Options:
     size: int = 128
     """Order of the matrices multiplied on a CPU."""
     gpu_size: int = 8192
+    torch_cpu_size: int = 1024
+    """Order of the matrices that torch multiplies where there is no GPU."""
     repeats: int = 5
     bytes_moved: int = 1 << 22
     torch_python: str = ""
@@ -103,7 +108,9 @@ def run_tool(command: Sequence[str], deadline_s: float) -> tuple[int, str]:
     """Exit code and output of a program, its whole group killed at the deadline."""
     name = Path(command[0]).name
     try:
-        done = processes.run(command, deadline_s=deadline_s, env=os.environ)
+        done = _STUCK.run(name, command, deadline_s=deadline_s, env=os.environ)
+    except processes.ChildStuck as exc:
+        raise findings.Undetermined(str(exc)) from exc
     except OSError as exc:
         raise findings.Undetermined(f"{name} cannot be started: {exc.strerror}") from exc
     if done.code is None:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from probing_cluster.diagnostics import machine
     from probing_cluster.healthchecks import findings
 
-SCOPES = ("node", "pair", "group")
-"""What a test needs: one node, two, or all of a group at once."""
+SCOPES = ("node", "pair", "group", "after")
+"""What a test needs: one node, two, or all of a group at once; `after` collects for a ticket on nodes that failed, and proves nothing."""
 _PACKAGE, _FOLDER = "probing_cluster.diagnostics.procedures", Path(__file__).parent / "procedures"
 
 

@@ -1,7 +1,9 @@
-"""Slow nodes and links among passing ones: compute and network judged apart, by median + max(5 MAD, 3 %), twice.
+"""Slow nodes and links among passing ones: compute and network judged apart, by median + max(5 MAD, 3 %), and again.
 
 Of nodes each has one figure of compute. Of pairs each time belongs to two nodes and a link, so a node's is the least of its
-times with different partners. What stands out is measured again with others, and only what stands out again is named.
+times with different partners. What stands out is measured again with others, and only what stands out again and again is
+named. Where the figures of the round itself are spread more widely the limit lies higher, and where it lies so high that a
+node of 1.2 times would not show, speed is not judged at all: nodes that share processors are not slow for it.
 """
 
 from __future__ import annotations
@@ -23,9 +25,13 @@ ROUNDS = 3
 """Partners that every node is timed with."""
 _SMALL = 8
 """Fewer nodes are timed with each other twice as often: so few figures have no steady median."""
-_FEWEST_TIMES = 3
-CONFIRMING = 5
-"""Further times that what stands out is timed, each with another partner where there is one; their median must stand out, too."""
+_FEWEST_TIMES = 7
+CONFIRMING = 9
+"""Further times that what stands out is timed, each with another partner where there is one; all but one must stand out, too."""
+_QUARTERS = 4.0
+"""Distances of the upper quartile from the median: above the 3 % and the 5 MAD only where the figures have a heavy tail."""
+TOO_NOISY = 0.20
+"""A limit further above the median than this judges nobody: what it would name cannot be told from noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +41,11 @@ class Limit:
     middle: float
     slow_from: float
 
+    @property
+    def noisy(self) -> bool:
+        """Whether the figures' own spread is wider than what is looked for."""
+        return self.slow_from > (1 + TOO_NOISY) * self.middle
+
 
 def limit(values: Iterable[float]) -> Limit | None:
     """The limit of figures of which less is better; None for too few of them."""
@@ -43,13 +54,17 @@ def limit(values: Iterable[float]) -> Limit | None:
         return None
     middle = median(given)
     spread = median(abs(value - middle) for value in given)
-    return Limit(middle=middle, slow_from=middle + max(MADS * spread, FLOOR * middle))
+    # Up to a quarter of the figures may be slow nodes' own: those do not move this quartile.
+    tail = given[(3 * len(given) - 1) // 4] - middle if len(given) > FEWEST else 0.0
+    return Limit(middle=middle, slow_from=middle + max(MADS * spread, _QUARTERS * tail, FLOOR * middle))
 
 
 def slow(values: Mapping[_Name, float]) -> set[_Name]:
-    """The names whose figure lies above the limit."""
+    """The names whose figure lies above the limit; none where the figures are too noisy."""
     found = limit(values.values())
-    return set() if found is None else {name for name, value in values.items() if value > found.slow_from}
+    if found is None or found.noisy:
+        return set()
+    return {name for name, value in values.items() if value > found.slow_from}
 
 
 class Timing:
@@ -63,6 +78,7 @@ class Timing:
         self._odd: isolation.Pair | None = None
         self._accused: dict[str, list[float]] = {}
         self._accused_links: dict[isolation.Pair, list[float]] = {}
+        self._controls: list[float] = []
 
     def add(self, pair: isolation.Pair, seconds: float) -> None:
         """One time of one pair."""
@@ -72,6 +88,8 @@ class Timing:
                 self._accused[node].append(seconds)
             if pair in self._accused_links:
                 self._accused_links[pair].append(seconds)
+            elif not set(pair) & set(self._accused):
+                self._controls.append(seconds)
         else:
             self.times.setdefault(pair, []).append(seconds)
 
@@ -135,21 +153,46 @@ class Timing:
                 turn = (self._turn + len(taken)) % len(partners)
                 taken |= {partners[turn], node}
                 yield isolation.key(node, partners[turn])
+        if taken:
+            # Timed in the same moments: how much the times of healthy ones differ just then.
+            yield from self._controls_beside([h for h in healthy if h not in taken])
+
+    @staticmethod
+    def _controls_beside(healthy: Sequence[str]) -> Iterable[isolation.Pair]:
+        for first, second in zip(healthy[::2], healthy[1::2], strict=False):
+            yield isolation.key(first, second)
 
     def outcome(self) -> tuple[tuple[str, ...], tuple[isolation.Pair, ...]]:
         """Nodes and links that stood out, and whose later times stand out among single times as well."""
-        if self._turn <= self._rounds:
-            return (), ()
-        single = [
-            t for pair, times in self.times.items() if not set(pair) & set(self._accused) for t in times
-        ]
-        found = limit(single)
-        if found is None:
+        found = self._single()
+        if found is None or found.noisy:
             return (), ()
 
         def stays(times: Sequence[float]) -> bool:
-            return len(times) >= _FEWEST_TIMES and median(times) > found.slow_from
+            above = sum(time > found.slow_from for time in times)
+            return above >= _FEWEST_TIMES and above >= len(times) - (len(times) == CONFIRMING)
 
         nodes = sorted(node for node, times in self._accused.items() if stays(times))
         links = sorted(pair for pair, times in self._accused_links.items() if stays(times))
         return tuple(nodes), tuple(links)
+
+    def noise(self) -> str:
+        """Why speed was not judged, in words; empty when it was, or when there was too little to judge by."""
+        found = self._single()
+        return noise_of(found) if found is not None else ""
+
+    def _single(self) -> Limit | None:
+        if self._turn <= self._rounds:
+            return None
+        single = [
+            t for pair, times in self.times.items() if not set(pair) & set(self._accused) for t in times
+        ]
+        return limit([*single, *self._controls])
+
+
+def noise_of(found: Limit) -> str:
+    """What is said of a limit that judges nobody; empty for one that judges."""
+    if not found.noisy:
+        return ""
+    above = found.slow_from / found.middle - 1
+    return f"too noisy to judge speed: less than {above:.0%} above the median is noise of this round"

@@ -17,6 +17,8 @@ NOBODY = ""
 """Stands for: none of the nodes (the program, the file system, the network)."""
 PRIOR_NOBODY = 0.2
 LEAST_NOISE = 0.01
+LEAST_OF_GAP = 0.1
+"""A stretch that is a tenth of the slow-down off says all the same which of both levels it is at."""
 _LEAST_DOUBT = 0.001
 
 
@@ -29,7 +31,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class SwapPlan:
     """What is known, and what to replace next."""
 
     probabilities: Mapping[str, float]
@@ -61,7 +63,7 @@ def probabilities(
         raise errors.UsageError(
             "swap search needs a step time before the job slowed that is less than the one since"
         )
-    noise = max(noise_s, LEAST_NOISE * good_s)
+    noise = max(noise_s, LEAST_NOISE * good_s, LEAST_OF_GAP * (slow_s - good_s))
     nodes = sorted(set().union(*(s.nodes for s in stretches)))
     prior = (1 - PRIOR_NOBODY) / len(nodes)
     logs = {NOBODY: math.log(PRIOR_NOBODY), **dict.fromkeys(nodes, math.log(prior))}
@@ -85,7 +87,7 @@ def plan(
     *,
     sure: float = 0.95,
     noise_s: float = 0.0,
-) -> Plan:
+) -> SwapPlan:
     """The nodes to replace next: as near to half of the doubt as the spares allow; nothing once one is likelier than `sure`."""
     if spares < 1:
         raise errors.UsageError("swap search needs a spare node at least (--spares)")
@@ -96,7 +98,7 @@ def plan(
     # That it is nobody is said only once every node was replaced: the likeliest of many is not the likely one.
     if likely >= sure and (name != NOBODY or not uncleared):
         settled = (name,) if name in here else ()
-        return Plan(
+        return SwapPlan(
             probabilities=found, replace=settled, put_back=(), rounds_left=1 if settled else 0, settled=True
         )
     inside = {n: p for n, p in found.items() if n in here and p > _LEAST_DOUBT}
@@ -104,11 +106,13 @@ def plan(
     if sum(outside.values()) > sum(inside.values()) + found[NOBODY]:
         # It went with those that were replaced: some of them come back, in place of nodes that are cleared.
         put_back = _half(outside, max(1, min(spares, len(outside) - 1)))
-        return Plan(probabilities=found, replace=(), put_back=put_back, rounds_left=_halvings(len(outside)))
+        return SwapPlan(
+            probabilities=found, replace=(), put_back=put_back, rounds_left=_halvings(len(outside))
+        )
     chosen = _half(inside, spares)
     doubtful = len(inside) + len(outside)
     first = math.ceil(doubtful / spares / 2) if spares * 2 < doubtful else 0
-    return Plan(
+    return SwapPlan(
         probabilities=found,
         replace=chosen,
         put_back=(),

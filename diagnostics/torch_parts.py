@@ -1,14 +1,21 @@
-"""What a Python with torch runs to test GPUs: one JSON object in, one out. It imports nothing of ours.
+"""What a Python with torch runs to test GPUs, or the CPU where there is none: one JSON object in, one out. It imports nothing of ours.
 
-python torch_parts.py '{"what": "gemm", "device": "cuda", "size": 8192, ...}'
+python torch_parts.py '{"what": "gemm", "sizes": {"cuda": 8192, "cpu": 1024}, ...}'
 """
 
 from __future__ import annotations
 
+import datetime as dt
+import fcntl
 import json
+import os
+import socket
+import struct
 import sys
 import time
 from typing import Any
+
+_SIOCGIFADDR = 0x8915
 
 
 def main() -> int:
@@ -16,18 +23,78 @@ def main() -> int:
     import torch
 
     asked = json.loads(sys.argv[1])
-    kind = asked["device"]
-    count = torch.cuda.device_count() if kind == "cuda" else 1
-    parts = [_part(torch, asked, kind, index) for index in range(count)]
+    kind = "cuda" if torch.cuda.device_count() else "cpu"
+    if asked["what"] == "allreduce":
+        parts = [_allreduce(torch, asked, kind)]
+    elif asked["what"] == "pcie" and kind == "cpu":
+        parts = []
+    else:
+        count = torch.cuda.device_count() if kind == "cuda" else 1
+        parts = [_part(torch, asked, kind, index) for index in range(count)]
     print(json.dumps({"torch": torch.__version__, "parts": parts}))  # noqa: T201 - it is the answer
     return 0
 
 
 def _part(torch: Any, asked: dict[str, Any], kind: str, index: int) -> dict[str, Any]:
     device = torch.device(kind, index) if kind == "cuda" else torch.device("cpu")
-    name = torch.cuda.get_device_name(index) if kind == "cuda" else "cpu"
     work = {"gemm": _gemm, "memory": _memory, "pcie": _pcie}[asked["what"]]
-    return {"device": f"gpu{index}" if kind == "cuda" else "cpu", "model": name, **work(torch, asked, device)}
+    return {**_named(torch, kind, index), **work(torch, asked, device)}
+
+
+def _named(torch: Any, kind: str, index: int) -> dict[str, Any]:
+    if kind == "cuda":
+        return {"device": f"gpu{index}", "model": torch.cuda.get_device_name(index)}
+    return {"device": "torch-cpu", "model": f"cpu, {torch.get_num_threads()} threads"}
+
+
+def _allreduce(torch: Any, asked: dict[str, Any], kind: str) -> dict[str, Any]:
+    """This rank's part of an all-reduce of whole numbers: elements that are wrong, and the best time; `failed` says why there is none."""
+    from torch import distributed
+
+    backend = "nccl" if kind == "cuda" else "gloo"
+    interface = _interface(asked["own_host"])
+    if interface:
+        os.environ.update(GLOO_SOCKET_IFNAME=interface, NCCL_SOCKET_IFNAME=interface)
+    rank, members = asked["rank"], asked["members"]
+    named = {**_named(torch, kind, 0), "backend": backend, "wrong": 0, "broken": 0}
+    try:
+        distributed.init_process_group(
+            backend,
+            init_method=f"tcp://{asked['host']}:{asked['port']}",
+            rank=rank,
+            world_size=members,
+            timeout=dt.timedelta(seconds=asked["timeout_s"]),
+        )
+        device = torch.device("cuda", 0) if kind == "cuda" else torch.device("cpu")
+        line = torch.arange(max(asked["bytes"] // 8, 1), dtype=torch.int64, device=device)
+        right = line * members + members * (members - 1) // 2
+        best, wrong = float("inf"), 0
+        for _ in range(asked["repeats"] + 1):
+            mine = line + rank
+            best = min(best, _timed(torch, device, 1, lambda mine=mine: distributed.all_reduce(mine)))
+            wrong += int((mine != right).sum())
+        distributed.destroy_process_group()
+    except (RuntimeError, ValueError) as exc:
+        lines = str(exc).strip().splitlines() or [type(exc).__name__]
+        return {**named, "failed": lines[0][:200]}
+    return {**named, "wrong": wrong, "best_s": best}
+
+
+def _interface(host: str) -> str:
+    """The interface that has this host's address; empty when none has, and the library chooses."""
+    try:
+        wanted = socket.inet_aton(socket.gethostbyname(host))
+    except OSError:
+        return ""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(asker, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue  # it has no address of version 4
+            if answer[20:24] == wanted:
+                return name
+    return ""
 
 
 def _timed(torch: Any, device: Any, repeats: int, work: Any) -> float:
@@ -46,12 +113,13 @@ def _timed(torch: Any, device: Any, repeats: int, work: Any) -> float:
 def _gemm(torch: Any, asked: dict[str, Any], device: Any) -> dict[str, Any]:
     """Products in TF32 (exact for small integers): elements that are wrong, that are NaN, and the best time."""
     torch.backends.cuda.matmul.allow_tf32 = True
-    size, period = asked["size"], len(asked["a"])
+    size, period = asked["sizes"][device.type], len(asked["a"])
     line = torch.arange(size, device=device)
     both = (line[:, None] + line[None, :]) % period
     a = torch.tensor(asked["a"], dtype=torch.float32, device=device)[both]
     b = torch.tensor(asked["b"], dtype=torch.float32, device=device)[both]
-    right = torch.tensor(asked["expected"], dtype=torch.float32, device=device)[
+    expected = [value * (size // period) for value in asked["expected"]]
+    right = torch.tensor(expected, dtype=torch.float32, device=device)[
         (line[None, :] - line[:, None]) % period
     ]
     product = torch.empty((size, size), dtype=torch.float32, device=device)
@@ -61,7 +129,7 @@ def _gemm(torch: Any, asked: dict[str, Any], device: Any) -> dict[str, Any]:
         best = min(best, _timed(torch, device, 1, lambda: torch.mm(a, b, out=product)))
         wrong += int((product != right).sum())
         broken += int((~torch.isfinite(product)).sum())
-    return {"wrong": wrong, "broken": broken, "best_s": best}
+    return {"wrong": wrong, "broken": broken, "best_s": best, "size": size}
 
 
 def _memory(torch: Any, asked: dict[str, Any], device: Any) -> dict[str, Any]:

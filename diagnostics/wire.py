@@ -17,13 +17,13 @@ from probing_cluster.diagnostics import machine
 from probing_cluster.healthchecks import findings
 
 MARK = "PROBING1"
-_LINE = re.compile(rb"^\s*(?:(\d+):\s)?" + MARK.encode() + rb" ([A-Za-z0-9+/=]+)\s*$")
+_LINE = re.compile(rb"^\s*(?:(\d{1,7}):\s)?" + MARK.encode() + rb" ([A-Za-z0-9+/=]+)\s*$")
 MOST_LINES_PER_NODE = 4096
 _SPAN = 4000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class WireStep:
     """One step of a round, as every node of it is told."""
 
     round_id: uuid.UUID
@@ -44,7 +44,7 @@ class Step:
         return json.dumps(plain, separators=(",", ":")).encode() + b"\n"
 
     @classmethod
-    def decode(cls, line: bytes) -> Step:
+    def decode(cls, line: bytes) -> WireStep:
         """The step of a line; raises MalformedInput."""
         try:
             given = json.loads(line)
@@ -112,26 +112,30 @@ class Reported:
 
 
 def parse(output: bytes, nodes: Sequence[str], tests: Iterable[str]) -> list[Reported]:
-    """The findings in srun's output. A label speaks for one node, and no line for a node or test that was not asked."""
-    known, wanted = set(nodes), set(tests)
-    speakers: dict[bytes, str] = {}
+    """The findings in srun's output, whose task n ran on the n-th of `nodes`: no line counts but a node's about itself.
+
+    The label is srun's word, the node in the line its own: root of one node must not let another fail. A line without a
+    label can only be of the one node there is.
+    """
+    wanted = set(tests)
     counts: dict[str, int] = {}
     found = []
     for raw in output.split(b"\n"):
         match = _LINE.match(raw)
         if match is None:
             continue
+        task = int(match[1] or 0)
+        if task >= len(nodes) or (match[1] is None and len(nodes) > 1):
+            continue
         try:
             one = _reported(json.loads(base64.b64decode(match[2], validate=True)))
         except (ValueError, KeyError, TypeError, binascii.Error, RecursionError, OverflowError):
             continue
+        if one.node != nodes[task] or one.test not in wanted:
+            continue
         counts[one.node] = counts.get(one.node, 0) + 1
-        label = match[1]
-        if one.node not in known or one.test not in wanted or counts[one.node] > MOST_LINES_PER_NODE:
-            continue
-        if label is not None and speakers.setdefault(label, one.node) != one.node:
-            continue
-        found.append(one)
+        if counts[one.node] <= MOST_LINES_PER_NODE:
+            found.append(one)
     return found
 
 

@@ -1,13 +1,14 @@
 """`probing-diagnose`: what runs on each node of a test's job step.
 
-It reads one step from standard input and prints a line per finding. Every test runs in a child of its own under a
-deadline, so that one that hangs or dies costs only itself.
+It reads one step from standard input and prints a line per finding; with `--here` it runs tests of this node alone, for
+a person at the node. Every test runs in a child of its own under a deadline, so that one that hangs or dies costs only itself.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,6 +24,12 @@ def main(argv: Sequence[str] | None = None, make: MakeMachine = machine.Machine)
     """Runs the step on standard input; the exit status of the process."""
     parser = argparse.ArgumentParser(prog="probing-diagnose", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--list", action="store_true", help="list the tests and end")
+    parser.add_argument(
+        "--here", metavar="TESTS", help="run these tests on this node, now, beside whatever runs (a,b or all)"
+    )
+    parser.add_argument(
+        "--torch-python", default="", metavar="PATH", help="with --here: a Python with torch, for GPUs"
+    )
     command_line.add_version(parser)
     options = parser.parse_args(argv)
     if options.list:
@@ -30,7 +37,9 @@ def main(argv: Sequence[str] | None = None, make: MakeMachine = machine.Machine)
             print(f"{test.name:<12} {test.scope:<6} {test.proves}")  # noqa: T201 - it is the answer
         return 0
     try:
-        step = wire.Step.decode(sys.stdin.buffer.readline())
+        if options.here is not None:
+            return here(options.here, machine.Options(torch_python=options.torch_python), make)
+        step = wire.WireStep.decode(sys.stdin.buffer.readline())
         run(step, runner.local_node(), make, _write_line)
     except errors.ProbingError as exc:
         sys.stderr.write(f"probing-diagnose: {exc}\n")
@@ -38,7 +47,26 @@ def main(argv: Sequence[str] | None = None, make: MakeMachine = machine.Machine)
     return 0
 
 
-def run(step: wire.Step, node: str, make: MakeMachine, write_line: Callable[[str], None]) -> None:
+def here(names: str, options: machine.Options, make: MakeMachine) -> int:
+    """Tests of one node, run and printed; 2 when one fails, as `probing-check` has it. Raises UsageError."""
+    wanted = registry.chosen([] if names == "all" else [name for name in names.split(",") if name])
+    if names != "all" and (others := [test.name for test in wanted if test.scope != "node"]):
+        raise errors.UsageError(
+            f"{', '.join(others)} is no test of one node by itself: probing-ctl diagnose NODES runs it in a job"
+        )
+    node = runner.local_node()
+    alone = machine.Group(members=(node,), addresses={node: (socket.gethostname(), 0)}, token=b"")
+    this = make(node=node, options=options, group=alone)
+    worst = 0
+    for test in wanted:
+        for found, duration_s in _isolated(test, this, test.deadline_s) if test.scope == "node" else ():
+            part = f"{test.name} {found.device or ''}".strip()
+            _write_line(f"{found.outcome.value:<7} {part:<22} {duration_s:5.1f} s  {found.message}")
+            worst = max(worst, 2 * (found.outcome is records.Outcome.FAIL))
+    return worst
+
+
+def run(step: wire.WireStep, node: str, make: MakeMachine, write_line: Callable[[str], None]) -> None:
     """Every test of the step, here and now; one line per finding as soon as it is there."""
     group = next((members for members in step.groups if node in members), None)
     together = machine.Group(
@@ -48,13 +76,13 @@ def run(step: wire.Step, node: str, make: MakeMachine, write_line: Callable[[str
     if step.command:
         _repair(step, here, write_line)
     for test in registry.chosen(step.tests):
-        if test.scope != "node" and (group is None or len(group) < 2):
+        if test.scope in ("pair", "group") and (group is None or len(group) < 2):
             continue
         for found, duration_s in _isolated(test, here, step.test_s):
             write_line(wire.line(test.name, node, found, duration_s, test.version))
 
 
-def _repair(step: wire.Step, here: machine.Machine, write_line: Callable[[str], None]) -> None:
+def _repair(step: wire.WireStep, here: machine.Machine, write_line: Callable[[str], None]) -> None:
     """The repair step first; a line says how it ended, and it fails no test by itself."""
     try:
         code, output = here.run_tool(["/bin/sh", "-c", step.command], step.test_s)

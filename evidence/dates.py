@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 # `journalctl -o short-full` names the zone; a word in capitals that stands where the host does is the host.
 _ZONE = r"[A-Z]{3,5}(?=\s+[\w.@-]+\s+(?:[a-z]+\d?\.[a-z]+\s+)?[\w./@-]+(?:\[\d+\])?:)"
 _ISO = rf"\d{{4}}-\d\d-\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?(?:\s?(?:Z|UTC|[+-]\d\d(?::?\d\d)?(?:\sUTC\b|\s{_ZONE})?)|\s{_ZONE})?"
-_RFC3164 = r"(?:\d{4}\s+)?[^\W\d_]{3,10}\.?\s+\d{1,2}\s+(?:\d{4}\s+)?\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:\s+(?:[A-Z]{3,5}\s+)?\d{4}(?=[\s\]]|$))?"
+_RFC3164 = r"(?:\d{4}\s+)?(?:[^\W\d_]{3,10}\.?|\d{1,2}\s?[月월])\s+\d{1,2}[日일]?\s+(?:\d{4}\s+)?\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:\s+(?:[A-Z]{3,5}\s+)?\d{4}(?=[\s\]]|$))?"
 _WEEKDAY = r"(?:[^\W\d_]{2,4}\.?,?\s+)?"
 _FORMS = re.compile(
     rf"\s*(?:{_WEEKDAY}{_ISO}|{_WEEKDAY}{_RFC3164}|\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?|\d{{9,10}}\.\d{{6}})(?=[\s\]:,]|$)"
@@ -17,34 +17,31 @@ _ISO_PARTS = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?\s?(?:(Z|UTC)|([+-])(\d\d):?(\d\d)?(?!\d))?"
 )
 _NAMED_PARTS = re.compile(
-    r"(?:(\d{4})\s+)?([^\W\d_]{3,10})\.?\s+(\d{1,2})\s+(?:(\d{4})\s+)?(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:\s+(?:[A-Z]{3,5}\s+)?(\d{4}))?"
+    r"(?:(\d{4})\s+)?([^\W\d_]{3,10}|\d{1,2}\s?[月월])\.?\s+(\d{1,2})[日일]?\s+(?:(\d{4})\s+)?(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:\s+(?:[A-Z]{3,5}\s+)?(\d{4}))?"
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _OTHER_MONTHS = {
-    "mai": 5,
-    "okt": 10,
-    "dez": 12,
-    "mrz": 3,
-    "mär": 3,
-    "maj": 5,
-    "mei": 5,
-    "fév": 2,
-    "fev": 2,
-    "avr": 4,
+    name: month
+    for month, names in enumerate(
+        (
+            "ene gen sty led янв січ oca led tam",
+            "fév fev févr lut úno фев лют şub hel",
+            "mär mrz mrt mars bře мар бер maa márc",
+            "avr abr kwi dub апр кві nis huh ápr",
+            "mai maj mei mag май мая тра may tou kvě máj",
+            "juin giu cze čen чер июн haz kes jún",
+            "juil lug lip čec лип июл tem hei júl",
+            "aoû ago sie srp авг сер ağu elo",
+            "set wrz zář сен вер eyl syy",
+            "okt out ott paź říj окт жов eki lok",
+            "lis noy ноя kas marr",
+            "déc dez dic gru pro дек гру ara jou",
+        ),
+        1,
+    )
+    for name in names.split()
 }
-_OTHER_MONTHS |= {
-    "aoû": 8,
-    "déc": 12,
-    "abr": 4,
-    "ago": 8,
-    "set": 9,
-    "out": 10,
-    "ene": 1,
-    "dic": 12,
-    "mag": 5,
-    "giu": 6,
-}
-_OTHER_MONTHS |= {"lug": 7, "ott": 10, "gen": 1, "mrt": 3}
+"""How glibc's locales shorten the months where that is not English; a longer name is looked up by its first letters."""
 
 
 def match_length(text: str) -> int:
@@ -88,8 +85,13 @@ def from_epoch_us(micro: int) -> datetime | None:
 
 
 def _month(name: str) -> int | None:
-    short = name.lower()[:3]
-    return _MONTHS.index(short) + 1 if short in _MONTHS else _OTHER_MONTHS.get(short)
+    if name[-1] in "月월":
+        number = int(name[:-1])
+        return number if 1 <= number <= 12 else None
+    name = name.lower()
+    if name[:3] in _MONTHS:
+        return _MONTHS.index(name[:3]) + 1
+    return _OTHER_MONTHS.get(name[:4]) or _OTHER_MONTHS.get(name[:3])
 
 
 def _named(text: str, reference: datetime | None) -> datetime | None:

@@ -33,7 +33,7 @@ _LEVEL = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class KeptColumn:
     """One column."""
 
     name: str
@@ -43,12 +43,12 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class KeptTable:
     """One table of one node."""
 
     schema: str
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[KeptColumn, ...]
     note: Mapping[str, int] = field(default_factory=dict)
     """Counts that belong to it, such as rows dropped."""
 
@@ -58,7 +58,7 @@ class Table:
         return len(self.columns[0].values) if self.columns else 0
 
 
-def write(tables: Sequence[Table], most_bytes: int) -> tuple[bytes, int]:
+def write(tables: Sequence[KeptTable], most_bytes: int) -> tuple[bytes, int]:
     """(the file of these tables, how many of them were left out because it would have exceeded `most_bytes`)."""
     body, header, left_out = bytearray(), [], 0
     for table in tables:
@@ -81,12 +81,12 @@ def write(tables: Sequence[Table], most_bytes: int) -> tuple[bytes, int]:
     return MAGIC + len(words).to_bytes(8, "little") + words + bytes(body), left_out
 
 
-def _packed_nulls(column: Column) -> bytes:
+def _packed_nulls(column: KeptColumn) -> bytes:
     nulls = bytes(value is None for value in column.values)
     return zlib.compress(nulls, _LEVEL) if any(nulls) else b""
 
 
-def _packed(column: Column) -> bytes:
+def _packed(column: KeptColumn) -> bytes:
     if column.kind == "text":
         raw = json.dumps(["" if v is None else v for v in column.values]).encode()
     elif column.kind == "float":
@@ -102,7 +102,7 @@ def _little(values: array[Any]) -> bytes:
     return values.tobytes()
 
 
-def read(data: bytes) -> list[Table]:
+def read(data: bytes) -> list[KeptTable]:
     """The tables of a file; raises MalformedInput for anything that `write` would not have written."""
     try:
         return _read(data)
@@ -110,7 +110,7 @@ def read(data: bytes) -> list[Table]:
         raise MalformedInput("a file of kept tables is damaged, or is none") from exc
 
 
-def _read(data: bytes) -> list[Table]:
+def _read(data: bytes) -> list[KeptTable]:
     start = len(MAGIC) + 8
     size = int.from_bytes(data[len(MAGIC) : start], "little")
     if not data.startswith(MAGIC) or size > MAX_HEADER_BYTES:
@@ -128,13 +128,15 @@ def _read(data: bytes) -> list[Table]:
             nulls = _inflated(data[at:middle], n_rows, n_rows) if middle > at else bytes(n_rows)
             values = _values(kind, data[middle:end], n_rows)
             kept = [None if null else value for null, value in zip(nulls, values, strict=True)]
-            columns.append(Column(name=_name(name), kind=kind, values=kept))
+            columns.append(KeptColumn(name=_name(name), kind=kind, values=kept))
             at = end
         if not 0 < len(columns) <= MAX_COLUMNS or len({c.name for c in columns}) != len(columns):
             raise ValueError("columns")
         note = {_name(k): _count(v, 1 << 63) for k, v in table["note"].items()}
         found.append(
-            Table(schema=_name(table["schema"]), name=_name(table["name"]), columns=tuple(columns), note=note)
+            KeptTable(
+                schema=_name(table["schema"]), name=_name(table["name"]), columns=tuple(columns), note=note
+            )
         )
     return found
 

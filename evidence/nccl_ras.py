@@ -29,7 +29,7 @@ _VERSION = re.compile(r"NCCL version (?P<version>\S+)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
+class RasProblem:
     """One thing RAS found wrong."""
 
     kind: str
@@ -45,28 +45,28 @@ class Problem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Status:
+class RasStatus:
     """What RAS says of a job."""
 
     version: str
-    problems: tuple[Problem, ...]
+    problems: tuple[RasProblem, ...]
 
     @property
-    def grave(self) -> tuple[Problem, ...]:
+    def grave(self) -> tuple[RasProblem, ...]:
         """Dead, missing or failed; a mismatch of counts is normal while the job gets on."""
         return tuple(p for p in self.problems if p.kind in {"dead", "incomplete", "error"})
 
 
-def parse(text: str) -> Status | None:
+def parse(text: str) -> RasStatus | None:
     """The status in RAS's answer; None when it is none. Never raises, whatever is given."""
     if "Job summary" not in text and "Communicators..." not in text:
         return None
     found = _VERSION.search(text)
     problems = [p for _, p in zip(range(MAX_PROBLEMS), _problems(text.splitlines()), strict=False)]
-    return Status(version=found["version"][:40] if found else "", problems=tuple(problems))
+    return RasStatus(version=found["version"][:40] if found else "", problems=tuple(problems))
 
 
-def _problems(lines: Iterable[str]) -> Iterator[Problem]:
+def _problems(lines: Iterable[str]) -> Iterator[RasProblem]:
     head: re.Match[str] | None = None
     body: list[str] = []
     for line in (*lines, ""):
@@ -79,7 +79,7 @@ def _problems(lines: Iterable[str]) -> Iterator[Problem]:
         head, body = started, []
 
 
-def _problem(head: re.Match[str], body: Iterable[str]) -> Problem:
+def _problem(head: re.Match[str], body: Iterable[str]) -> RasProblem:
     ranks: list[int] = []
     processes: list[tuple[str, int]] = []
     words = ""
@@ -94,7 +94,7 @@ def _problem(head: re.Match[str], body: Iterable[str]) -> Problem:
             ranks += [_number(r) for r in missing["ranks"].replace(" ", "").split(",") if r]
         elif not words and (sentence := _WORDS.fullmatch(line)):
             words = sentence["words"][:200]
-    return Problem(
+    return RasProblem(
         kind=head["kind"].lower(),
         communicator=head["comm"] or "",
         ranks=tuple(sorted(set(ranks))[:MAX_RANKS]),

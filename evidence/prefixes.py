@@ -92,7 +92,7 @@ _PROGRAMS = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
+class PrefixedLine:
     """A message and what its prefixes said about it."""
 
     message: str
@@ -150,6 +150,8 @@ _DMESG_X = _pattern(
 _UPTIME = _pattern(
     r"\s*\[\s*\+?(?P<up>\d{1,12}(?:\.\d{1,9})?)\](?:\s*\[\s*[TC]\d{1,9}(?:@\d+)?\])?:?[ ]{0,2}"
 )
+_ELIDED = _pattern(r"\s*\[\s*(?:\.{2,6}|…|[xX]{2,12}\.[xX]{2,12})\s*\][ ]{1,2}")
+"""Where somebody who shows a log to others took the times out."""
 _STAMP = _pattern(r"\s*\[(?P<when>[A-Za-z0-9][^\]\[]{7,40}[\dZ])\]:?[ ]?")
 _HUMAN = _pattern(r"\s*\[[A-Z][a-z]{2}[ ]{0,2}\d{1,2}\ \d\d:\d\d\][ ]?")
 """`dmesg -H` gives the first line of each minute its date without a year, the others how much later they came."""
@@ -158,7 +160,7 @@ _KLOG = _pattern(r"[IWEF]\d{4}\ \d\d:\d\d:\d\d\.\d+\s+\d+\ \S+:\d+\]\ ")
 _HOST_TAG = _pattern(
     r"\s*(?:(?!kernel:)(?:[\w.-]{1,64}@)?(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+)?(?:(?:EMERG|ALERT|CRIT|ERR|WARNING|NOTICE|INFO|DEBUG)\s+)?(?P<tag>kernel|[A-Za-z_][\w./@-]{0,63})(?:\[(?P<pid>\d{1,18})\])?:(?:\s|$)"
 )
-_KERNEL = _pattern(r"\s*(?:(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+)?(?P<tag>kernel)(?:\[\d+\])?:\s?")
+_KERNEL = _pattern(r"\s*(?:(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+)?(?P<tag>kernel)(?:\[0+\])?:\s?")
 _PEER = _pattern(
     r"(?:(?!mmfs\w*:)(?P<host>[A-Za-z0-9_][\w.-]{0,253}):\s+|(?P<pipe>[A-Za-z0-9_][\w.-]{0,253})\s*\|\s*|\[(?:pod|container)/[^\]\s]{1,300}\]\s)(?=\[\s*[\dA-Z]|<\d|\{\"|\d{4}-\d\d-\d\d|kern(?:el)?\s*:|NVRM:|nvidia-nvswitch|mlx5_core\s|ERROR:\ nhc:|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s)"
 )
@@ -190,12 +192,12 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
 _HEX = re.compile(r"\\x([0-9a-f]{2})")
 
 
-def _priority(line: Line, value: str, rest: str) -> Line:
+def _priority(line: PrefixedLine, value: str, rest: str) -> PrefixedLine:
     number = int(value)
     return replace(line, facility=number >> 3, priority=number & 7, message=rest)
 
 
-def _kmsg(line: Line, text: str) -> Line | None:
+def _kmsg(line: PrefixedLine, text: str) -> PrefixedLine | None:
     if not (found := _KMSG.match(text)):
         return None
     rest = (
@@ -205,7 +207,7 @@ def _kmsg(line: Line, text: str) -> Line | None:
     return replace(line, sequence=int(found["seq"]), uptime_s=int(found["us"]) / 1e6, stamped=True)
 
 
-def _syslog_priority(line: Line, text: str) -> Line | None:
+def _syslog_priority(line: PrefixedLine, text: str) -> PrefixedLine | None:
     if found := _PRI5424.match(text):
         line = _priority(line, found["pri"], text[found.end() :])
         host = None if found["host"] == "-" else found["host"]
@@ -215,31 +217,31 @@ def _syslog_priority(line: Line, text: str) -> Line | None:
     return None
 
 
-def _dmesg(line: Line, text: str) -> Line | None:
+def _dmesg(line: PrefixedLine, text: str) -> PrefixedLine | None:
     if found := _UPTIME.match(text):
         return replace(line, uptime_s=float(found["up"]), message=text[found.end() :], stamped=True)
     if (found := _STAMP.match(text)) and dates.looks_like(found["when"]):
         at = dates.parse(found["when"], None) or line.at
         return replace(line, at=at, message=text[found.end() :], stamped=True)
-    if found := _HUMAN.match(text):
+    if found := _HUMAN.match(text) or _ELIDED.match(text):
         return replace(line, message=text[found.end() :], stamped=True)
     return None
 
 
-def _level(line: Line, text: str) -> Line | None:
+def _level(line: PrefixedLine, text: str) -> PrefixedLine | None:
     if not (found := _DMESG_X.match(text)):
         return None
     return replace(_graded(line, found), message=text[found.end() :])
 
 
-def _graded(line: Line, found: re.Match[str]) -> Line:
+def _graded(line: PrefixedLine, found: re.Match[str]) -> PrefixedLine:
     """The facility and level that are spelled out."""
     name = found["fac"]
     facility = 16 + int(name[5]) if name.startswith("local") else _FACILITIES.index(name)
     return replace(line, facility=facility, priority=_LEVELS.index(found["lev"]))
 
 
-def _dated(line: Line, text: str, reference: datetime | None) -> Line | None:
+def _dated(line: PrefixedLine, text: str, reference: datetime | None) -> PrefixedLine | None:
     """A date, then (syslog) perhaps a host and a tag."""
     if found := _CRI.match(text):
         return replace(line, at=dates.iso(found["iso"]) or line.at, message=text[found.end() :], stamped=True)
@@ -264,18 +266,20 @@ def _dated(line: Line, text: str, reference: datetime | None) -> Line | None:
     if found := _HOST_TAG.match(rest):
         if found["host"] is None and found["tag"] not in KERNEL_TAGS and not selected:
             return line
-        line = replace(line, host=found["host"] or line.host, tag=found["tag"], message=rest[found.end() :])
+        # The kernel has no process: `logger -i -t kernel` has one.
+        tag = "program" if (found["pid"] or "").strip("0") and found["tag"] in KERNEL_TAGS else found["tag"]
+        line = replace(line, host=found["host"] or line.host, tag=tag, message=rest[found.end() :])
     return line
 
 
-def _repeated(line: Line) -> Line | None:
+def _repeated(line: PrefixedLine) -> PrefixedLine | None:
     if not (found := _REPEATED.match(line.message)):
         return None
     repeat = min(line.repeat * max(int(found["n"]), 1), _MAX_REPEAT)
     return replace(line, repeat=repeat, message=found["inner"])
 
 
-def _wrapped(line: Line, text: str) -> Line | None:
+def _wrapped(line: PrefixedLine, text: str) -> PrefixedLine | None:
     """Names of hosts, pods, files and programs that say nothing but where the text was."""
     if found := _KERNEL.match(text):
         return replace(line, host=found["host"] or line.host, tag="kernel", message=text[found.end() :])
@@ -315,7 +319,7 @@ _TAG_FIELDS = ("SYSLOG_IDENTIFIER", "programname", "syslogtag", "appname", "app-
 """Where journald, rsyslog's JSON templates and fluentd name the program."""
 
 
-def _json(line: Line, text: str) -> Line | None:
+def _json(line: PrefixedLine, text: str) -> PrefixedLine | None:
     """journald -o json, docker json-file, fluentd and friends."""
     try:
         fields = json.loads(text)
@@ -352,7 +356,7 @@ def _json(line: Line, text: str) -> Line | None:
     )
 
 
-def _peel(line: Line, reference: datetime | None) -> Line | None:
+def _peel(line: PrefixedLine, reference: datetime | None) -> PrefixedLine | None:
     """One layer less, or None when the text starts with the message itself."""
     text = line.message
     first = text.lstrip(" \t")[:1]
@@ -367,14 +371,14 @@ def _peel(line: Line, reference: datetime | None) -> Line | None:
     return _level(line, text) or _dated(line, text, reference) or _wrapped(line, text)
 
 
-def parse(text: str, reference: datetime | None = None) -> Line:
+def parse(text: str, reference: datetime | None = None) -> PrefixedLine:
     """The message of `text` without its prefixes, and what they said.
 
     `reference` (UTC) is what a year-less date is placed against: the latest year that does not put it
     more than a day after it.
     """
     text = plain(text[:MAX_LINE_CHARS].rstrip("\r\n"))
-    line = Line(message=text)
+    line = PrefixedLine(message=text)
     for _ in range(_MAX_LAYERS):
         if line.tag is not None and line.tag not in KERNEL_TAGS:
             return _repeated(line) or line
@@ -387,7 +391,7 @@ def parse(text: str, reference: datetime | None = None) -> Line:
     return line
 
 
-def boot_time(line: Line, boot_at: datetime) -> datetime | None:
+def boot_time(line: PrefixedLine, boot_at: datetime) -> datetime | None:
     """When the line was logged, from its uptime and the node's boot instant."""
     if line.uptime_s is None:
         return None

@@ -86,10 +86,16 @@ def _fields(cls: type[Any], prefix: str = "", *, about_span: bool = True) -> Ite
         metadata: dict[bytes, str | bytes] = {
             b"doc": field.metadata.get("doc") or meanings.of_figure_column(name)
         }
-        if typing.get_origin(kind) is dict:
+        if typing.get_origin(kind) is dict or _is_of_mappings(kind):
             yield pa.field(name, pa.string(), metadata={**metadata, _JSON: b""})
         else:
             yield pa.field(name, arrow.arrow_type(kind), nullable=optional or bool(prefix), metadata=metadata)
+
+
+def _is_of_mappings(kind: Any) -> bool:
+    """Whether it is a tuple of rows whose columns only the rows know."""
+    inner = typing.get_args(kind)[:1]
+    return bool(inner) and typing.get_origin(inner[0]) is Mapping
 
 
 def _flat(row: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

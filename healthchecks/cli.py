@@ -125,7 +125,7 @@ def _run(args: argparse.Namespace) -> int:
     names = [registry.get(n).name for n in args.names] or None
     site_file = site.SiteFile(_site_path(args, settings))
     state = Path(args.state) if args.state else None
-    engine = runner.Runner(
+    engine = runner.CheckRunner(
         _spec(args, settings), site_file, state_file=state, watchdog_s=settings.checks.watchdog_s
     )
     swept = engine.run(names, force=True)

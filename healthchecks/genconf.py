@@ -19,12 +19,12 @@ class Made:
     problems: tuple[str, ...]
 
 
-def make(spec: nodeview.NodeSpec, present: site.Site, *, match: str | None = None) -> Made:
+def make(spec: nodeview.NodeSpec, present: site.CheckSite, *, match: str | None = None) -> Made:
     """Run every check that can learn, once, and write down what it saw.
 
     A check that fails or errs here teaches nothing: its section is left out and named in `problems`.
     """
-    engine = runner.Runner(spec, site.SiteFile(None))
+    engine = runner.CheckRunner(spec, site.SiteFile(None))
     plans = {n: p for n, p in present.plan(spec.node).items() if p.check.learn is not None}
     answers = engine.learn(plans)
     sections: list[str] = []
@@ -47,7 +47,7 @@ def make(spec: nodeview.NodeSpec, present: site.Site, *, match: str | None = Non
     return Made(text="\n".join(head) + "\n" + "\n\n".join(sections) + "\n", problems=tuple(problems))
 
 
-def _section(plan: site.Plan, learnt: Mapping[str, Any], table: str) -> str:
+def _section(plan: site.CheckPlan, learnt: Mapping[str, Any], table: str) -> str:
     meanings = {t.key: t.meaning for t in plan.check.thresholds}
     lines = [f"[{table}.{plan.check.name}]  # {plan.check.proves}"]
     lines += [f"{key} = {toml(value)}  # {meanings[key]}" for key, value in learnt.items()]

@@ -7,7 +7,6 @@ and its family is not started again while it lives. Call from a single-threaded 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import resource
@@ -20,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from probing_cluster.healthchecks import processes
+from probing_cluster.core import processes
 
 MAX_CHILDREN = 8
 """Children alive at once; after a hang the rest of a lane is spread over this many."""
@@ -43,7 +42,7 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class StepAnswer:
     """What became of a step: a value, or why there is none."""
 
     key: str
@@ -51,28 +50,6 @@ class Answer:
     error: str | None = None
     timed_out: bool = False
     duration_s: float = 0.0
-
-
-@dataclass(kw_only=True)
-class Stuck:
-    """A process that outlived SIGKILL."""
-
-    identity: processes.Identity
-    what: str
-    since_s: float
-    """Monotonic time at which it was killed in vain."""
-    waits_in: str = ""
-
-    def to_state(self) -> dict[str, Any]:
-        """The row of the state file, which another version may read: its key for the process is `who`."""
-        row = dataclasses.asdict(self)
-        return {"who": row.pop("identity"), **row}
-
-    @classmethod
-    def from_state(cls, row: Mapping[str, Any]) -> Stuck:
-        """The process of a row; raises KeyError or TypeError when the row is not one of `to_state`."""
-        rest = {key: value for key, value in row.items() if key != "who"}
-        return cls(identity=processes.Identity(**row["who"]), **rest)
 
 
 @dataclass(kw_only=True)
@@ -89,15 +66,15 @@ class Lanes:
     """Runs lanes of steps; remembers stuck children from one call to the next."""
 
     def __init__(self, edge: processes.Edge = processes.EDGE) -> None:
-        self.edge = edge
-        self.stuck: dict[str, Stuck] = {}
-        self._answers: dict[str, Answer] = {}
+        self.stuck = processes.StuckChildren(edge)
+        self._answers: dict[str, StepAnswer] = {}
         self._facts: Facts = {}
 
-    def run(self, lanes: Iterable[Sequence[Step]], *, watchdog_s: float) -> tuple[dict[str, Answer], Facts]:
+    def run(
+        self, lanes: Iterable[Sequence[Step]], *, watchdog_s: float
+    ) -> tuple[dict[str, StepAnswer], Facts]:
         """Every step's answer and the facts. Always returns within about `watchdog_s`."""
         self._answers, self._facts = {}, {}
-        self.forget_gone()
         waiting = deque(deque(lane) for lane in lanes if lane)
         running: dict[int, _Lane] = {}
         end = time.monotonic() + watchdog_s
@@ -111,20 +88,16 @@ class Lanes:
                 self._turn(waiting, running, selector, end)
         return self._answers, self._facts
 
-    def forget_gone(self) -> None:
-        """Drop the stuck children that have ended meanwhile."""
-        for family, entry in list(self.stuck.items()):
-            if self.edge.reap(entry.identity.pid) or not self.edge.alive(entry.identity):
-                del self.stuck[family]
-
     def _start(self, steps: deque[Step], running: dict[int, _Lane], selector: selectors.BaseSelector) -> None:
         ready: deque[Step] = deque()
         for step in steps:
-            held = self.stuck.get(step.family or step.key)
+            held = self.stuck.of(step.family or step.key)
             if held is None:
                 ready.append(step)
             else:
-                self._settle(Answer(key=step.key, error=_held(held), timed_out=True), step)
+                self._settle(
+                    StepAnswer(key=step.key, error=f"not started: {held.description}", timed_out=True), step
+                )
         if not ready:
             return
         read_end, write_end = os.pipe()
@@ -179,10 +152,10 @@ class Lanes:
     def _take(self, lane: _Lane, message: Mapping[str, Any]) -> None:
         step = lane.left.popleft()
         for pid, started in message.get("stuck", ()):
-            identity = processes.Identity(pid=pid, started=started)
+            identity = processes.ProcessIdentity(pid=pid, started=started)
             self._hold(step, identity, "a tool it started")
         self._settle(
-            Answer(
+            StepAnswer(
                 key=step.key,
                 value=message.get("value"),
                 error=message.get("error"),
@@ -199,7 +172,7 @@ class Lanes:
         if lane.left:
             step = lane.left.popleft()
             how = f"signal {-code}" if code is not None and code < 0 else f"exit {code}"
-            self._settle(Answer(key=step.key, error=f"its process died ({how})"), step)
+            self._settle(StepAnswer(key=step.key, error=f"its process died ({how})"), step)
         if lane.left:
             waiting.append(lane.left)
 
@@ -207,29 +180,29 @@ class Lanes:
         step = lane.left.popleft() if lane.left else None
         stuck = self._bury(lane, step)
         if step is not None:
-            where = f"; it is stuck in the kernel{stuck and _in(stuck)} and cannot be killed" if stuck else ""
+            where = f"; it is {stuck.where} and cannot be killed" if stuck else ""
             text = f"no answer in {step.deadline_s:g} s{where}"
-            self._settle(Answer(key=step.key, error=text, timed_out=True, duration_s=step.deadline_s), step)
+            self._settle(
+                StepAnswer(key=step.key, error=text, timed_out=True, duration_s=step.deadline_s), step
+            )
         # Facts stay in order before their readers; other steps no longer wait for one another.
         if any(s.fact for s in lane.left):
             waiting.append(lane.left)
         else:
             waiting.extend(deque([s]) for s in lane.left)
 
-    def _bury(self, lane: _Lane, step: Step | None) -> Stuck | None:
+    def _bury(self, lane: _Lane, step: Step | None) -> processes.StuckChild | None:
         os.close(lane.fd)
-        identity = self.edge.end(lane.pid)
+        identity = self.stuck.edge.end(lane.pid)
         return self._hold(step, identity, "its process") if identity is not None else None
 
-    def _hold(self, step: Step | None, identity: processes.Identity, what: str) -> Stuck:
+    def _hold(
+        self, step: Step | None, identity: processes.ProcessIdentity, what: str
+    ) -> processes.StuckChild:
         family = (step.family or step.key) if step else f"pid {identity.pid}"
-        entry = Stuck(
-            identity=identity, what=what, since_s=time.monotonic(), waits_in=self.edge.waits_in(identity)
-        )
-        self.stuck[family] = entry
-        return entry
+        return self.stuck.hold(family, identity, what)
 
-    def _settle(self, answer: Answer, step: Step) -> None:
+    def _settle(self, answer: StepAnswer, step: Step) -> None:
         self._answers[step.key] = answer
         if step.fact:
             lack = {"error": answer.error, "timed_out": answer.timed_out}
@@ -242,16 +215,7 @@ class Lanes:
             waiting.append(lane.left)
         for steps in waiting:
             for step in steps:
-                self._settle(Answer(key=step.key, error=text, timed_out=True), step)
-
-
-def _in(entry: Stuck) -> str:
-    return f" (in {entry.waits_in})" if entry.waits_in else ""
-
-
-def _held(entry: Stuck) -> str:
-    age_s = time.monotonic() - entry.since_s
-    return f"not started: {entry.what} (pid {entry.identity.pid}) is stuck in the kernel{_in(entry)} since {age_s:.0f} s"
+                self._settle(StepAnswer(key=step.key, error=text, timed_out=True), step)
 
 
 def _child(steps: Iterable[Step], facts: Facts, out: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from probing_cluster.healthchecks import exit_codes, registry, site
 
 
-def rows(plan: site.Plan) -> list[tuple[str, str]]:
+def rows(plan: site.CheckPlan) -> list[tuple[str, str]]:
     """Everything about one check as it runs here: label and text."""
     check = plan.check
     entries = [
@@ -37,7 +37,7 @@ def rows(plan: site.Plan) -> list[tuple[str, str]]:
     return entries
 
 
-def _severity_note(plan: site.Plan) -> str:
+def _severity_note(plan: site.CheckPlan) -> str:
     meaning = {
         "high": "the node is drained and its jobs are requeued",
         "low": "the node is drained; running jobs finish",
@@ -47,7 +47,7 @@ def _severity_note(plan: site.Plan) -> str:
     return f" when it fails: {meaning}{changed}"
 
 
-def _runs(check: registry.Check, plan: site.Plan) -> str:
+def _runs(check: registry.Check, plan: site.CheckPlan) -> str:
     often = f"every {plan.period_s:g} s" if plan.period_s else "in every sweep"
     return f"{often}, for at most {plan.deadline_s:g} s, in a child process{' (it makes calls that can hang)' if check.can_hang else ''}"
 

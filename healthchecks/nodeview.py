@@ -16,9 +16,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from probing_cluster.core import certificates
+from probing_cluster.core import certificates, processes
 from probing_cluster.core import clock as clocks
-from probing_cluster.healthchecks import findings, processes
+from probing_cluster.healthchecks import findings
 
 SYSTEM_COMMAND_DIRS = ("/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin")
 
@@ -86,7 +86,7 @@ class NodeView:
         self.memory: dict[str, Any] = memory if memory is not None else {}
         self.facts: dict[str, Any] = facts if facts is not None else {}
         self.deadline_s = deadline_s
-        self.stuck: list[processes.Identity] = []
+        self.stuck: list[processes.ProcessIdentity] = []
 
     @property
     def expected(self) -> Expectations:

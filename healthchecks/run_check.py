@@ -11,7 +11,7 @@ from probing_cluster.healthchecks import findings, lanes, nodeview, site
 
 
 def look(
-    plan: site.Plan, spec: nodeview.NodeSpec, kept: Mapping[str, Any], facts: lanes.Facts
+    plan: site.CheckPlan, spec: nodeview.NodeSpec, kept: Mapping[str, Any], facts: lanes.Facts
 ) -> dict[str, Any]:
     """Read and judge one check, here: what its step answers. Exceptions pass, except what means an outcome."""
     node = _view(plan, spec, facts, dict(kept))
@@ -23,7 +23,7 @@ def look(
     }
 
 
-def teach(plan: site.Plan, spec: nodeview.NodeSpec, facts: lanes.Facts) -> dict[str, Any]:
+def teach(plan: site.CheckPlan, spec: nodeview.NodeSpec, facts: lanes.Facts) -> dict[str, Any]:
     """What one check learns from this node, and whether the node is well enough to learn from.
 
     Absent as a judgement (nothing is configured yet) teaches; absent hardware does not.
@@ -35,12 +35,12 @@ def teach(plan: site.Plan, spec: nodeview.NodeSpec, facts: lanes.Facts) -> dict[
 
 
 def _view(
-    plan: site.Plan, spec: nodeview.NodeSpec, facts: lanes.Facts, memory: dict[str, Any]
+    plan: site.CheckPlan, spec: nodeview.NodeSpec, facts: lanes.Facts, memory: dict[str, Any]
 ) -> nodeview.NodeView:
     return nodeview.NodeView(spec, limits=plan.limits, memory=memory, facts=facts, deadline_s=plan.deadline_s)
 
 
-def _judged(plan: site.Plan, node: nodeview.NodeView) -> tuple[findings.Finding, Any]:
+def _judged(plan: site.CheckPlan, node: nodeview.NodeView) -> tuple[findings.Finding, Any]:
     """The finding, and the reading it rests on (None when there was none)."""
     try:
         reading = plan.check.read(node)

@@ -54,7 +54,7 @@ class Sweeped:
     """Checks measured now; the others' results still stand."""
 
 
-class Runner:
+class CheckRunner:
     """Runs checks on one node and keeps their last results."""
 
     def __init__(
@@ -105,12 +105,12 @@ class Runner:
             self.results.clear()
             self._measured_s.clear()
 
-    def learn(self, plans: Mapping[str, site.Plan]) -> dict[str, lanes.Answer]:
+    def learn(self, plans: Mapping[str, site.CheckPlan]) -> dict[str, lanes.StepAnswer]:
         """What the checks of `plans` would put into a site file, as genconf asks."""
         steps = [(plan.check, self._learning(plan)) for plan in plans.values()]
         return self.lanes.run([self._in_order(steps)], watchdog_s=self.watchdog_s)[0]
 
-    def _learning(self, plan: site.Plan) -> lanes.Step:
+    def _learning(self, plan: site.CheckPlan) -> lanes.Step:
         def work(facts: lanes.Facts) -> Mapping[str, Any]:
             return run_check.teach(plan, self.spec, facts)
 
@@ -143,7 +143,7 @@ class Runner:
             )
         ]
 
-    def _remember(self, plans: Mapping[str, site.Plan]) -> None:
+    def _remember(self, plans: Mapping[str, site.CheckPlan]) -> None:
         """Write down what the next runner of this boot must know: it may be another process."""
         standing = {
             n: r for n, r in self.results.items() if r.timed_out or (n in plans and plans[n].period_s)
@@ -151,7 +151,7 @@ class Runner:
         self.memory.runner = {
             "results": [checkresults.to_json(r) for r in standing.values()],
             "measured_s": {n: self._measured_s[n] for n in standing if n in self._measured_s},
-            "stuck": {family: entry.to_state() for family, entry in self.lanes.stuck.items()},
+            "stuck": self.lanes.stuck.to_state(),
         }
         self.memory.save()
 
@@ -160,16 +160,15 @@ class Runner:
         known = registry.load()
         try:
             standing = [checkresults.from_json(row) for row in kept.get("results", [])]
-            stuck = {f: lanes.Stuck.from_state(e) for f, e in kept.get("stuck", {}).items()}
+            self.lanes.stuck.restore(kept.get("stuck", {}))
             measured_s = {str(n): float(s) for n, s in kept.get("measured_s", {}).items()}
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             self.memory.problem = f"the state of the last sweep is unreadable ({type(exc).__name__})"
             return
         self.results = {r.name: r for r in standing if r.name in known and known[r.name].version == r.version}
         self._measured_s = {n: s for n, s in measured_s.items() if n in self.results}
-        self.lanes.stuck = stuck
 
-    def _due(self, plan: site.Plan, now_s: float) -> bool:
+    def _due(self, plan: site.CheckPlan, now_s: float) -> bool:
         name = plan.check.name
         measured_s = self._measured_s.get(name)
         if measured_s is None or name not in self.results:
@@ -178,7 +177,7 @@ class Runner:
         unwell = self.results[name].outcome not in (records.Outcome.OK, records.Outcome.ABSENT)
         return unwell or now_s - measured_s >= plan.period_s
 
-    def _lanes(self, due: list[site.Plan]) -> list[list[lanes.Step]]:
+    def _lanes(self, due: list[site.CheckPlan]) -> list[list[lanes.Step]]:
         """One child for all that went well last time; what timed out last time runs apart, and delays nobody."""
         apart: dict[str, list[tuple[registry.Check, lanes.Step]]] = {}
         for plan in due:
@@ -212,7 +211,7 @@ class Runner:
 
         return lanes.Step(key="nvml", work=work, deadline_s=NVML_DEADLINE_S, fact=True)
 
-    def _step(self, plan: site.Plan) -> lanes.Step:
+    def _step(self, plan: site.CheckPlan) -> lanes.Step:
         kept = self.memory.of(plan.check.name)
 
         def work(facts: lanes.Facts) -> Mapping[str, Any]:
@@ -220,7 +219,7 @@ class Runner:
 
         return lanes.Step(key=plan.check.name, work=work, deadline_s=plan.deadline_s)
 
-    def _take(self, plan: site.Plan, answer: lanes.Answer, now_s: float) -> None:
+    def _take(self, plan: site.CheckPlan, answer: lanes.StepAnswer, now_s: float) -> None:
         name = plan.check.name
         self._measured_s[name] = now_s
         if answer.value is None:
@@ -230,7 +229,7 @@ class Runner:
             self.memory.put(name, answer.value["memory"])
         self.results[name] = self.result(plan, found, answer.duration_s)
 
-    def _judge_self(self, due: list[site.Plan], now_s: float) -> None:
+    def _judge_self(self, due: list[site.CheckPlan], now_s: float) -> None:
         now = self.spec.clock.now()
         state = {
             **self.spec.self_state,
@@ -251,10 +250,10 @@ class Runner:
         for plan in due:
             spec = dataclasses.replace(self.spec, self_state=state)
             self._take(
-                plan, lanes.Answer(key=plan.check.name, value=run_check.look(plan, spec, {}, {})), now_s
+                plan, lanes.StepAnswer(key=plan.check.name, value=run_check.look(plan, spec, {}, {})), now_s
             )
 
-    def result(self, plan: site.Plan, found: findings.Finding, duration_s: float) -> records.CheckResult:
+    def result(self, plan: site.CheckPlan, found: findings.Finding, duration_s: float) -> records.CheckResult:
         """The record of one finding. `severity` is how bad a failure of it is here, lowered by the finding's own."""
         severity = plan.severity
         if found.severity is not None:

@@ -36,7 +36,7 @@ PRESETS = Path(__file__).parent / "presets"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class CheckPlan:
     """One check as it runs on one node."""
 
     check: registry.Check
@@ -48,7 +48,7 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Section:
+class SiteSection:
     """A part of the file: what it says about the nodes it matches (None: all of them)."""
 
     match: tuple[str, ...] | None = None
@@ -59,12 +59,12 @@ class Section:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
+class CheckSite:
     """The whole file; without one, the defaults."""
 
-    sections: tuple[Section, ...] = ()
+    sections: tuple[SiteSection, ...] = ()
 
-    def plan(self, node: str) -> dict[str, Plan]:
+    def plan(self, node: str) -> dict[str, CheckPlan]:
         """Every check as it runs on `node`, by name."""
         overrides: dict[str, dict[str, Any]] = {}
         for section in self.sections:
@@ -74,9 +74,9 @@ class Site:
         return {name: _plan(check, overrides.get(name, {})) for name, check in registry.load().items()}
 
 
-def _plan(check: registry.Check, overrides: Mapping[str, Any]) -> Plan:
+def _plan(check: registry.Check, overrides: Mapping[str, Any]) -> CheckPlan:
     own = {k: v for k, v in overrides.items() if k not in COMMON_KEYS}
-    return Plan(
+    return CheckPlan(
         check=check,
         enabled=overrides.get("enabled", True),
         severity=records.Severity(overrides.get("severity", check.severity)),
@@ -111,7 +111,7 @@ def preset(name: str) -> Mapping[str, Mapping[str, Any]]:
     return _checks(tomllib.loads(path.read_text(encoding="utf-8"))["checks"], str(path.name))
 
 
-def load(path: Path) -> Site:
+def load(path: Path) -> CheckSite:
     """The site file at `path`; raises SettingsError naming file, section and key."""
     try:
         text = path.read_bytes().decode("utf-8")
@@ -124,7 +124,7 @@ def load(path: Path) -> Site:
     return parse(text, where=str(path))
 
 
-def parse(text: str, *, where: str = "site file") -> Site:
+def parse(text: str, *, where: str = "site file") -> CheckSite:
     """The site written in TOML `text`; raises SettingsError naming section and key."""
     try:
         tables = tomllib.loads(text)
@@ -139,7 +139,7 @@ def parse(text: str, *, where: str = "site file") -> Site:
         at = f"{where}: [[nodes]] number {i}"
         _known(table, ("match", "sku", "checks"), at)
         sections.append(_section(table, _patterns(table.get("match"), at), at))
-    return Site(sections=tuple(sections))
+    return CheckSite(sections=tuple(sections))
 
 
 def _known(table: Mapping[str, Any], valid: tuple[str, ...], where: str) -> None:
@@ -166,7 +166,7 @@ def _patterns(match: Any, where: str) -> tuple[str, ...]:
     return tuple(listed)
 
 
-def _section(table: Mapping[str, Any], match: tuple[str, ...] | None, where: str) -> Section:
+def _section(table: Mapping[str, Any], match: tuple[str, ...] | None, where: str) -> SiteSection:
     merged: dict[str, dict[str, Any]] = {}
     if "sku" in table:
         if not isinstance(table["sku"], str):
@@ -174,7 +174,7 @@ def _section(table: Mapping[str, Any], match: tuple[str, ...] | None, where: str
         merged = {name: dict(values) for name, values in preset(table["sku"]).items()}
     for name, values in _checks(table.get("checks", {}), where).items():
         merged.setdefault(name, {}).update(values)
-    return Section(match=match, checks=merged)
+    return SiteSection(match=match, checks=merged)
 
 
 def _checks(tables: Any, where: str) -> dict[str, dict[str, Any]]:
@@ -228,9 +228,9 @@ class SiteFile:
         """Why the file on disk is not the one in force; None when it is."""
         self._version: tuple[int, ...] | None = None
         self._loaded = False
-        self._site = Site()
+        self._site = CheckSite()
 
-    def current(self) -> Site:
+    def current(self) -> CheckSite:
         """The last good version of the file; the defaults where there never was one."""
         if self.path is None:
             return self._site
@@ -260,7 +260,7 @@ class SiteFile:
             self.problem = f"the site file is broken and {stands} in force: {exc}"
 
 
-def describe(plan: Plan) -> dict[str, Any]:
+def describe(plan: CheckPlan) -> dict[str, Any]:
     """A plan as plain values, for `explain` and JSON."""
     values = {f.name: getattr(plan, f.name) for f in dataclasses.fields(plan) if f.name != "check"}
     return {**values, "severity": plan.severity.value, "limits": dict(plan.limits)}

@@ -17,8 +17,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import certificates, clock, records
-from probing_cluster.healthchecks import checkresults, nodeview, processes, registry, runner, site
+from probing_cluster.core import certificates, clock, processes, records
+from probing_cluster.healthchecks import checkresults, json_child, nodeview, registry, runner, site
 from probing_cluster.healthchecks.readers import nvml_snapshot, slurm_conf
 
 MARGIN_S = 5.0
@@ -52,7 +52,7 @@ class Sweep:
         """The standing result of every check, by name."""
         self.heartbeat: records.CheckResult | None = None
         """The last sweep as one result named `sweep`: store one per sweep."""
-        self._child = processes.JsonChild(
+        self._child = json_child.JsonChild(
             [sys.executable, "-I", "-m", __name__, json.dumps(dataclasses.asdict(config))], edge=edge
         )
 
@@ -150,7 +150,7 @@ def expectations_from_json(row: Mapping[str, Any]) -> nodeview.Expectations:
     })  # fmt: skip
 
 
-def make_runner(config: Config) -> runner.Runner:
+def make_runner(config: Config) -> runner.CheckRunner:
     """The runner of a configuration, in this process."""
     spec = nodeview.NodeSpec(
         node=config.node,
@@ -165,10 +165,10 @@ def make_runner(config: Config) -> runner.Runner:
     )
     site_file = site.SiteFile(Path(config.site_file) if config.site_file else None)
     state = Path(config.state_file) if config.state_file else None
-    return runner.Runner(spec, site_file, state_file=state, watchdog_s=config.watchdog_s)
+    return runner.CheckRunner(spec, site_file, state_file=state, watchdog_s=config.watchdog_s)
 
 
-def answer(engine: runner.Runner, ask: Mapping[str, Any]) -> dict[str, Any]:
+def answer(engine: runner.CheckRunner, ask: Mapping[str, Any]) -> dict[str, Any]:
     """What the sweep process replies to one request."""
     if "clear" in ask:
         engine.clear(ask["clear"])

@@ -84,7 +84,7 @@ def explain(name: str, rows: Sequence[tuple[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def listing(plans: Sequence[site.Plan]) -> str:
+def listing(plans: Sequence[site.CheckPlan]) -> str:
     """Every check in one table: whether it is on, how bad a failure is, and what it proves."""
     lines = [f"{'check':<23}{'on':<4}{'severity':<9}proves"]
     for plan in plans:

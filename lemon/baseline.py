@@ -12,22 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-SIGNALS = (
-    "excl_jobid_count",
-    "xid_cnt",
-    "tickets",
-    "out_count",
-    "multi_node_node_fails",
-    "single_node_node_fails",
-    "single_node_node_failure_rate",
-)
+from probing_cluster.core import vocabulary
+
+SIGNALS = vocabulary.LEMON_SIGNALS
 FAILURE_SIGNALS = SIGNALS[4:]
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class LemonRule:
     """A node is named when `votes` signals reach their threshold, one of them a failure signal."""
 
     percentile: float = 99.0
@@ -36,7 +30,7 @@ class Rule:
     votes: int = 2
 
 
-def thresholds(signals: Mapping[str, Floats], rule: Rule) -> dict[str, float]:
+def thresholds(signals: Mapping[str, Floats], rule: LemonRule) -> dict[str, float]:
     """Each signal's threshold on this fleet, in the signal's own unit."""
     found = {}
     for name in SIGNALS:
@@ -46,7 +40,9 @@ def thresholds(signals: Mapping[str, Floats], rule: Rule) -> dict[str, float]:
     return found
 
 
-def named(signals: Mapping[str, Floats], limits: Mapping[str, float], rule: Rule) -> npt.NDArray[np.bool_]:
+def named(
+    signals: Mapping[str, Floats], limits: Mapping[str, float], rule: LemonRule
+) -> npt.NDArray[np.bool_]:
     """Which nodes the rule names."""
     over = {n: np.nan_to_num(signals[n]) >= limits[n] for n in SIGNALS}
     over["single_node_node_failure_rate"] &= np.nan_to_num(signals["single_node_node_fails"]) >= rule.floor

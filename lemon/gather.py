@@ -99,7 +99,7 @@ NO_SLURM_FACTS = SlurmFacts()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class LemonFacts:
     """The rows of one window, since <= time < until."""
 
     since: datetime
@@ -122,13 +122,13 @@ def read(
     until: datetime,
     *,
     slurm_facts: SlurmFacts = NO_SLURM_FACTS,
-) -> Facts:
+) -> LemonFacts:
     """The facts of a database and of Slurm. Raises DatabaseUnavailable."""
     span = (since, until, cluster)
     out = outage_table(slurm_facts.outages, since, until) if slurm_facts.outages is not None else None
-    with contextlib.closing(arrow.Reader(uri)) as reader:
+    with contextlib.closing(arrow.ArrowReader(uri)) as reader:
         rows = functools.partial(_rows, reader)
-        return Facts(
+        return LemonFacts(
             since=since,
             until=until,
             attempts=rows("pg_attempts", ATTEMPT, *span, ",".join(sorted(vocabulary.JOB_SIDE_SOURCES))),
@@ -156,6 +156,6 @@ def outage_table(outages: Iterable[SlurmOutage], since: datetime, until: datetim
     return pa.Table.from_pylist(rows, schema=OUTAGE)
 
 
-def _rows(reader: arrow.Reader, name: str, schema: pa.Schema, *given: Any) -> pa.Table:
+def _rows(reader: arrow.ArrowReader, name: str, schema: pa.Schema, *given: Any) -> pa.Table:
     query = (_SQL / f"{name}.sql").read_text("utf-8")
     return reader.table(query, given).select(schema.names).cast(schema)

@@ -137,7 +137,7 @@ def _rows(exposure: Floats, own: npt.NDArray[np.bool_]) -> tuple[Ints, Ints, Int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rate:
+class LemonRate:
     """What ordinary nodes have per day in use."""
 
     levels: Floats
@@ -150,7 +150,7 @@ class Rate:
     """Levels of rightly named hardware failures."""
 
     @classmethod
-    def of(cls, facts: FixedFacts, named: Failures, gangs: Gangs, ordinary: Floats) -> Rate:
+    def of(cls, facts: FixedFacts, named: Failures, gangs: Gangs, ordinary: Floats) -> LemonRate:
         """`ordinary`: each node's probability of being one."""
         level = episodes.level(named.weight)
         weight = ordinary[named.node]
@@ -206,7 +206,13 @@ def _log_parts(named: Failures, bins: Ints, row: Ints, rows: int) -> Floats:
 
 
 def log_odds(
-    facts: FixedFacts, named: Failures, gangs: Gangs, rate: Rate, mean: Floats, share: float, noise: float
+    facts: FixedFacts,
+    named: Failures,
+    gangs: Gangs,
+    rate: LemonRate,
+    mean: Floats,
+    share: float,
+    noise: float,
 ) -> tuple[Floats, Floats, Floats]:
     """Per node: log likelihood ratio of lemon to ordinary, and as a lemon its mean factor and days since onset."""
     level = episodes.level(named.weight)
@@ -260,7 +266,7 @@ def _log_ordinary(count: Floats, expected: Floats) -> Floats:
     return answer
 
 
-def noise_per_day(gangs: Gangs, by_lemons: float, facts: FixedFacts, rate: Rate) -> float:
+def noise_per_day(gangs: Gangs, by_lemons: float, facts: FixedFacts, rate: LemonRate) -> float:
     """Failures per node-day that name nobody and are nobody's hardware: what the nodes do not explain."""
     left = (gangs.size.size - by_lemons) / max(float(facts.exposure.sum()), 1e-9)
     return max(left - rate.unnamed, 0.5 * rate.unnamed)

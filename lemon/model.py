@@ -52,7 +52,7 @@ Chosen on development fleets (docs/lemon_evaluation.md): most named nodes are fa
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window:
+class LemonWindow:
     """What the window holds, node by node (arrays have one entry per node)."""
 
     exposure_days: Floats
@@ -102,7 +102,7 @@ class Scores:
     """Were it a lemon: for how many days, by the mean of what is believed."""
 
 
-def score(window: Window) -> Scores:
+def score(window: LemonWindow) -> Scores:
     """Probabilities for one window."""
     named = episodes.merged(_failures(window))
     use = likelihood.Use(
@@ -117,10 +117,12 @@ def score(window: Window) -> Scores:
     share = PRIOR_SHARE
     since = np.zeros(nodes)
     mean = np.zeros(nodes)
-    rate = likelihood.Rate.of(facts, named, gangs, np.minimum(1.0, 1.0 / np.maximum(facts.episodes, 1.0)))
+    rate = likelihood.LemonRate.of(
+        facts, named, gangs, np.minimum(1.0, 1.0 / np.maximum(facts.episodes, 1.0))
+    )
     for turn in range(ROUNDS):
         if turn:
-            rate = likelihood.Rate.of(facts, named, gangs, 1.0 - probability)
+            rate = likelihood.LemonRate.of(facts, named, gangs, 1.0 - probability)
         else:
             mean = np.full(nodes, rate.unnamed)
         noise = likelihood.noise_per_day(gangs, float((probability * shared).sum()), facts, rate)
@@ -147,7 +149,7 @@ def score(window: Window) -> Scores:
     )
 
 
-def _failures(window: Window) -> Failures:
+def _failures(window: LemonWindow) -> Failures:
     """The failures one by one; where only counts are given, spread evenly over the window."""
     if window.failures is not None:
         return window.failures

@@ -200,7 +200,7 @@ def _rows(
 def _row(
     config: settings.Settings,
     day: datetime,
-    node: signals.Node,
+    node: signals.LemonNode,
     model_signals: dict[str, Any],
     probability: float,
     before: records.LemonScore | None,
@@ -263,7 +263,7 @@ def state(
 
 def _signals(
     day: datetime,
-    node: signals.Node,
+    node: signals.LemonNode,
     model_signals: dict[str, Any],
     verdict: str,
     status: str,

@@ -10,7 +10,7 @@ from probing_cluster.core import sanitize
 from probing_cluster.lemon import signals
 
 
-def of(node: signals.Node, model_signals: dict[str, Any]) -> tuple[str, ...]:
+def of(node: signals.LemonNode, model_signals: dict[str, Any]) -> tuple[str, ...]:
     """Sentences about one node; `model_signals` is the model's part of its signals (see nightly.py)."""
     sentences = [
         _failures(node, model_signals),
@@ -26,7 +26,7 @@ def of(node: signals.Node, model_signals: dict[str, Any]) -> tuple[str, ...]:
     return tuple(sanitize.clean(t, 300) for t in sentences if t)
 
 
-def _failures(node: signals.Node, model_signals: dict[str, Any]) -> str:
+def _failures(node: signals.LemonNode, model_signals: dict[str, Any]) -> str:
     counted = [f for f in node.failures if f.counts]
     if not counted:
         return ""
@@ -36,13 +36,13 @@ def _failures(node: signals.Node, model_signals: dict[str, Any]) -> str:
     return f"{_count(len(counted), 'attempt')} failed because of it {spread} ({causes}){usual}."
 
 
-def _part(node: signals.Node) -> str:
+def _part(node: signals.LemonNode) -> str:
     parts = Counter((f.cause, f.device) for f in node.failures if f.counts and f.device)
     (cause, device), n = parts.most_common(1)[0] if parts else (("", ""), 0)
     return f"{n} of them were the same part again: {device} ({cause})." if n > 1 else ""
 
 
-def _cards(node: signals.Node) -> list[str]:
+def _cards(node: signals.LemonNode) -> list[str]:
     return [
         (
             f"The card {c.gpu_uuid} showed faults in {c.other} before ({_count(c.n_there, 'event')}) and shows them "
@@ -55,7 +55,7 @@ def _cards(node: signals.Node) -> list[str]:
     ]
 
 
-def _again(node: signals.Node) -> str:
+def _again(node: signals.LemonNode) -> str:
     n = node.recurrences
     return f"It failed again after {_count(n, 'repair')}." if n else ""
 
@@ -67,7 +67,7 @@ def _shared(model_signals: dict[str, Any]) -> str:
     return f"About {shared:.1f} of the failures that name no node are most likely its own, by who was there each time."
 
 
-def _minor(node: signals.Node, model_signals: dict[str, Any]) -> list[str]:
+def _minor(node: signals.LemonNode, model_signals: dict[str, Any]) -> list[str]:
     found = []
     for sign, words in signals.SIGN_WORDS.items():
         n = getattr(node, f"minor_{sign}")
@@ -76,7 +76,7 @@ def _minor(node: signals.Node, model_signals: dict[str, Any]) -> list[str]:
     return found
 
 
-def _xids(node: signals.Node) -> str:
+def _xids(node: signals.LemonNode) -> str:
     if not node.xids:
         return ""
     codes = ", ".join(
@@ -85,7 +85,7 @@ def _xids(node: signals.Node) -> str:
     return f"Xid {codes} in its kernel log."
 
 
-def _service(node: signals.Node) -> str:
+def _service(node: signals.LemonNode) -> str:
     parts = [f"out of service {_count(node.out_count, 'time')}"] if node.out_count else []
     parts += [_count(node.tickets, "ticket")] if node.tickets else []
     parts += (
@@ -95,7 +95,7 @@ def _service(node: signals.Node) -> str:
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
-def _reported_by_jobs(node: signals.Node) -> str:
+def _reported_by_jobs(node: signals.LemonNode) -> str:
     if not node.rank_findings:
         return ""
     return f"Ranks on it were found slow or stuck {_count(node.rank_findings, 'time')}: told by jobs, it does not count."

@@ -53,9 +53,12 @@ SIGNS = (
     ("pcie_aer", "nonfatal", "pcie"),
     ("pcie_replay", "", "pcie"),
     ("pcie_width", "", "pcie"),
+    ("gpu_test", "", "test"),
+    ("node_test", "", "test"),
+    ("link_test", "", "test"),
 )
 """Events short of a failure: kind, code ('' = any), sign."""
-SIGN_WORDS = {"memory": "memory errors that were corrected", "link": "link flaps and errors", "pcie": "PCIe errors that were corrected"}  # fmt: skip
+SIGN_WORDS = {"memory": "memory errors that were corrected", "link": "link flaps and errors", "pcie": "PCIe errors that were corrected", "test": "tests of ours that it failed"}  # fmt: skip
 
 RECURRENCE = 0.5
 """Log likelihood ratio of a failure after a repair, each; at most twice. It was counted as a failure already."""
@@ -94,7 +97,7 @@ class Card:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Node:
+class LemonNode:
     """Everything one node showed in the window."""
 
     node: str
@@ -111,6 +114,7 @@ class Node:
     minor_memory: int
     minor_link: int
     minor_pcie: int
+    minor_test: int
     rank_findings: int
     """Times that ranks on it were found at fault, slow or stuck, by what jobs tell: shown, never counted."""
     recurrences: int
@@ -132,8 +136,8 @@ class Signals:
 
     since: datetime
     until: datetime
-    nodes: tuple[Node, ...]
-    window: model.Window
+    nodes: tuple[LemonNode, ...]
+    window: model.LemonWindow
     outages_by_slurm: bool
     n_unnamed: int
     """Failures that name nobody."""
@@ -148,7 +152,7 @@ class Signals:
         }
 
 
-def compute(facts: gather.Facts, *, recent: datetime | None = None, cap_s: float = 1800.0) -> Signals:
+def compute(facts: gather.LemonFacts, *, recent: datetime | None = None, cap_s: float = 1800.0) -> Signals:
     """The signals since `recent` (default: all the facts); the model's window is that of the facts.
 
     `cap_s` is the most work that one ended attempt loses, seconds.
@@ -162,7 +166,8 @@ def compute(facts: gather.Facts, *, recent: datetime | None = None, cap_s: float
     _view(context, "piece", "pieces")
     details = _details(context, facts, since, cap_s)
     nodes = tuple(
-        Node(**row, **details.get(row["node"], {"xids": {}})) for row in _rows(context, "signals", **since)
+        LemonNode(**row, **details.get(row["node"], {"xids": {}}))
+        for row in _rows(context, "signals", **since)
     )
     gangs = _rows(context, "gangs", **bounds)
     return Signals(
@@ -177,10 +182,10 @@ def compute(facts: gather.Facts, *, recent: datetime | None = None, cap_s: float
 
 def _window(
     context: datafusion.SessionContext,
-    facts: gather.Facts,
-    nodes: Sequence[Node],
+    facts: gather.LemonFacts,
+    nodes: Sequence[LemonNode],
     gangs: Sequence[Mapping[str, Any]],
-) -> model.Window:
+) -> model.LemonWindow:
     """The facts as the model takes them."""
     number = {n.node: i for i, n in enumerate(nodes)}
     daily = _daily_exposure(context.table("piece").to_arrow_table(), number, facts)
@@ -192,7 +197,7 @@ def _window(
     again = np.minimum(np.array([n.recurrences for n in nodes], np.float64), 2.0) * RECURRENCE
     members, ages = _gangs(gangs, number, nodes, facts.until)
     days = np.floor(failures.age_days).astype(np.int64)
-    return model.Window(
+    return model.LemonWindow(
         exposure_days=exposure,
         named=np.bincount(failures.node, weights=failures.weight, minlength=len(nodes)).astype(np.float64),
         episodes=np.bincount(failures.node, minlength=len(nodes)).astype(np.int64),
@@ -207,7 +212,7 @@ def _window(
     )
 
 
-def _places(known: Mapping[str, str], nodes: Sequence[Node]) -> model.Ints | None:
+def _places(known: Mapping[str, str], nodes: Sequence[LemonNode]) -> model.Ints | None:
     """What each node shares with others, as a number; a node nobody tells of shares nothing."""
     if not any(n.node in known for n in nodes):
         return None
@@ -247,7 +252,7 @@ def _age_days(at_us: int, until: datetime) -> float:
     return (clock.to_us(until) - at_us) / DAY_US
 
 
-def _daily_exposure(pieces: pa.Table, number: Mapping[str, int], facts: gather.Facts) -> Floats:
+def _daily_exposure(pieces: pa.Table, number: Mapping[str, int], facts: gather.LemonFacts) -> Floats:
     """(nodes, days) days in use by day of age, newest first."""
     until = clock.to_us(facts.until)
     n_days = max(1, -(-(until - clock.to_us(facts.since)) // DAY_US))
@@ -267,7 +272,7 @@ def _daily_exposure(pieces: pa.Table, number: Mapping[str, int], facts: gather.F
 
 
 def _gangs(
-    rows: Sequence[Mapping[str, Any]], number: Mapping[str, int], nodes: Sequence[Node], until: datetime
+    rows: Sequence[Mapping[str, Any]], number: Mapping[str, int], nodes: Sequence[LemonNode], until: datetime
 ) -> tuple[list[tuple[npt.NDArray[np.int64], float]], Floats]:
     """Node indices and chance of hardware of each failure that names nobody, and their ages."""
     cleared = {n.node: clock.to_us(n.cleared_at) for n in nodes if n.cleared_at is not None}
@@ -280,7 +285,7 @@ def _gangs(
     return found, np.array(ages, np.float64)
 
 
-def _context(facts: gather.Facts) -> datafusion.SessionContext:
+def _context(facts: gather.LemonFacts) -> datafusion.SessionContext:
     context = datafusion.SessionContext()
     job_side = pc.is_in(facts.events["source"], value_set=pa.array(sorted(vocabulary.JOB_SIDE_SOURCES)))
     tables = {
@@ -321,7 +326,7 @@ def cleared_table(notes: pa.Table) -> pa.Table:
 
 
 def _details(
-    context: datafusion.SessionContext, facts: gather.Facts, since: Mapping[str, int], cap_s: float
+    context: datafusion.SessionContext, facts: gather.LemonFacts, since: Mapping[str, int], cap_s: float
 ) -> dict[str, dict[str, Any]]:
     """Per node what is no number of the model: its failures, cards, Xids and costs."""
     found: dict[str, dict[str, Any]] = {}

@@ -15,9 +15,11 @@ from __future__ import annotations
 import array
 import json
 import struct
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from probing_cluster.core import errors
 from probing_cluster.live.table import Columns, Kind
 
 LENGTH = struct.Struct("<I")
@@ -36,6 +38,42 @@ def pack(header: Mapping[str, Any], columns: Columns) -> bytes:
     text = json.dumps(fields, separators=(",", ":")).encode()
     start = LENGTH.pack(len(text)) + text
     return bytes(start + bytes(-len(start) % 8) + body)
+
+
+def bundle(frames: Sequence[bytes], most_bytes: int) -> bytes | None:
+    """Frames as one packed body; None where it would hold more than `most_bytes`."""
+    packer = zlib.compressobj(1)
+    made, held = [], 0
+    for frame in frames:
+        for part in (packer.compress(LENGTH.pack(len(frame))), packer.compress(frame)):
+            made.append(part)
+            held += len(part)
+        if held > most_bytes:
+            return None
+    made.append(packer.flush())
+    return b"".join(made) if held + len(made[-1]) <= most_bytes else None
+
+
+def frames_of(body: bytes, most_bytes: int) -> list[bytes]:
+    """The frames of a bundle; raises MalformedInput for anything else, and for one that unpacks to more than `most_bytes`."""
+    try:
+        unpacker = zlib.decompressobj()
+        data = unpacker.decompress(body, most_bytes)
+    except zlib.error as exc:
+        raise errors.MalformedInput("an answer is damaged") from exc
+    if not unpacker.eof or unpacker.unused_data:
+        raise errors.MalformedInput(f"an answer is cut short, or unpacks to more than {most_bytes} bytes")
+    frames, at = [], 0
+    while at < len(data):
+        if at + LENGTH.size > len(data):
+            raise errors.MalformedInput("an answer is cut short")
+        (size,) = LENGTH.unpack_from(data, at)
+        at += LENGTH.size
+        if at + size > len(data):
+            raise errors.MalformedInput("an answer is cut short")
+        frames.append(data[at : at + size])
+        at += size
+    return frames
 
 
 def _column(body: bytearray, name: str, kind: Kind, values: Sequence[Any]) -> list[Any]:

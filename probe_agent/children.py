@@ -1,8 +1,7 @@
 """Every process the agent starts, and what becomes of one that will not end.
 
-A call that can hang is made by a child, never a thread. Children are started and killed by healthchecks/processes.py;
-here an event loop waits for them. One past its deadline is killed with its whole process group; one that survives SIGKILL (D state) is counted, shown, and no other
-is started under its key until it is gone: at most one stuck child per key.
+A call that can hang is made by a child, never a thread. Children are started, killed and, where they survive SIGKILL (D state),
+remembered by core/processes.py; here an event loop waits for them. One past its deadline is killed with its whole process group.
 """
 
 from __future__ import annotations
@@ -11,24 +10,20 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from probing_cluster.core import errors
-from probing_cluster.healthchecks import processes
+from probing_cluster.core import processes
 
 _REAP_S = 2.0
 """How long a killed child is waited for before it counts as stuck."""
 _MAX_REPLY_BYTES = 8 * 1024 * 1024
 
 
-class ChildFailed(errors.ProbingError):
-    """A child process did not answer."""
-
-
-class ChildHung(ChildFailed):
+class ChildHung(processes.ChildFailed):
     """A child process outlived its deadline."""
 
 
@@ -45,15 +40,12 @@ class Finished:
 class Children:
     """The agent's children by key, and those that cannot be killed."""
 
-    _stuck: dict[str, processes.Child] = field(default_factory=dict)
+    stuck: processes.StuckChildren = field(default_factory=processes.StuckChildren)
 
     @property
     def hung(self) -> tuple[str, ...]:
         """Keys whose killed child is still there; asking reaps those that have gone."""
-        for key, child in list(self._stuck.items()):
-            if child.poll() is not None:
-                del self._stuck[key]
-        return tuple(sorted(self._stuck))
+        return tuple(key for key, _ in self.stuck.items())
 
     def start(
         self,
@@ -64,8 +56,8 @@ class Children:
         quiet: bool = False,
     ) -> processes.Child:
         """A child in a session of its own; raises ChildHung while the last of this key is stuck."""
-        if key in self.hung:
-            raise ChildHung(f"{key}: the previous one is stuck in the kernel (pid {self._stuck[key].pid})")
+        if (held := self.stuck.of(key)) is not None:
+            raise ChildHung(f"{key}: the previous one is {held.where} (pid {held.identity.pid})")
         try:
             return processes.start(
                 argv,
@@ -73,7 +65,7 @@ class Children:
                 stderr=subprocess.DEVNULL if quiet else subprocess.PIPE,
             )
         except OSError as exc:
-            raise ChildFailed(f"{key}: {argv[0]}: {exc.strerror}") from exc
+            raise processes.ChildFailed(f"{key}: {argv[0]}: {exc.strerror}") from exc
 
     async def run(
         self,
@@ -84,7 +76,7 @@ class Children:
         stdin: bytes = b"",
         max_bytes: int = _MAX_REPLY_BYTES,
     ) -> Finished:
-        """Run one command to its end; raises ChildHung past `deadline_s`, ChildFailed when it cannot start."""
+        """Run one command to its end; raises ChildHung past `deadline_s`, processes.ChildFailed when it cannot start."""
         child = self.start(key, argv)
         assert child.stdin is not None
         assert child.stdout is not None
@@ -109,13 +101,15 @@ class Children:
 
     async def kill(self, key: str, child: processes.Child) -> None:
         """SIGKILL the child's whole group; if it does not die, remember it as stuck."""
-        processes.EDGE.kill_group(child.pid)
+        identity = processes.identify(child.pid)
+        self.stuck.edge.kill_group(child.pid)
         waited_s = 0.0
         while child.poll() is None and waited_s < _REAP_S:
             await asyncio.sleep(0.01)
             waited_s += 0.01
-        if child.poll() is None:
-            self._stuck[key] = child
+        if child.poll() is None and identity is not None:
+            self.stuck.hold(key, identity, "the child")
+            child.returncode = -signal.SIGKILL  # from here on the list collects it, not Popen
 
 
 class Lane:
@@ -136,7 +130,7 @@ class Lane:
         self.key = key
 
     async def ask(self, request: Mapping[str, Any], *, deadline_s: float, key: str = "") -> dict[str, Any]:
-        """The child's answer; raises ChildHung past the deadline (the child is killed), ChildFailed when it died.
+        """The child's answer; raises ChildHung past the deadline (the child is killed), processes.ChildFailed when it died.
 
         A child that answers for many is remembered as stuck under the `key` of the one it hung for.
         """
@@ -157,7 +151,7 @@ class Lane:
                 raise ChildHung(f"{key}: no answer within {deadline_s:g} s") from exc
             except (OSError, ValueError) as exc:
                 await self._drop(child, key)
-                raise ChildFailed(f"{key}: {exc}") from exc
+                raise processes.ChildFailed(f"{key}: {exc}") from exc
             except BaseException:
                 await self._drop(child, key)
                 raise

@@ -7,12 +7,16 @@ from typing import Any
 
 from probing_cluster.core import clock, errors, records
 from probing_cluster.probe_agent import node_state, self_watch
+from probing_cluster.probe_agent.jobs import alarm_words
 from probing_cluster.probe_agent.ranks import rank_watch
 from probing_cluster.probe_agent.spool import codec, delivery_loop
 
 
 def heartbeat(
-    node: node_state.NodeState, sent: delivery_loop.DeliveryLoop, ranks: rank_watch.RankWatch
+    node: node_state.NodeState,
+    sent: delivery_loop.DeliveryLoop,
+    ranks: rank_watch.RankWatch,
+    alarms: alarm_words.AlarmWords,
 ) -> records.AgentHeartbeat:
     """The agent's state at this moment."""
     totals = node.spool.totals
@@ -33,7 +37,12 @@ def heartbeat(
         hung_children=len(node.children.hung),
         rss_bytes=self_watch.rss_bytes(),
         cpu_s=round(self_watch.cpu_s(), 3),
-        sources={**node.watch.rows(), "spool": _spool(node), "delivery": _delivery(sent), **_held(node)},
+        sources={
+            **node.watch.rows(),
+            "spool": _spool(node),
+            "delivery": _delivery(sent),
+            **_jobs(node, alarms),
+        },
         faults=node.faults.rows(),
         jobs=node.book.running,
         ranks=ranks.rows(),
@@ -41,10 +50,13 @@ def heartbeat(
 
 
 def status(
-    node: node_state.NodeState, sent: delivery_loop.DeliveryLoop, ranks: rank_watch.RankWatch
+    node: node_state.NodeState,
+    sent: delivery_loop.DeliveryLoop,
+    ranks: rank_watch.RankWatch,
+    alarms: alarm_words.AlarmWords,
 ) -> dict[str, Any]:
     """For `probing-agent --once` and the socket's `status`."""
-    beat = heartbeat(node, sent, ranks)
+    beat = heartbeat(node, sent, ranks, alarms)
     return {
         "node": beat.node,
         "version": beat.version,
@@ -88,10 +100,10 @@ def _spool(node: node_state.NodeState) -> dict[str, Any]:
     return row | {k: v for k, v in facts.items() if v}
 
 
-def _held(node: node_state.NodeState) -> dict[str, Any]:
-    """Jobs that hold GPUs idle; nothing where there are none."""
-    found = node.held.rows()
-    return {"held": {"state": "ok", "jobs": found}} if found else {}
+def _jobs(node: node_state.NodeState, alarms: alarm_words.AlarmWords) -> dict[str, Any]:
+    """Jobs that hold GPUs idle, and words of alarm that jobs have said; nothing where there are none."""
+    found = {"held": node.held.rows(), "alarm_words": alarms.rows()}
+    return {name: {"state": "ok", "jobs": rows} for name, rows in found.items() if rows}
 
 
 def _delivery(sent: delivery_loop.DeliveryLoop) -> dict[str, Any]:

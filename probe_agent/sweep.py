@@ -7,8 +7,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from probing_cluster.core import certificates, clock, records, settings
-from probing_cluster.healthchecks import nodeview, processes
+from probing_cluster.core import certificates, clock, processes, records, settings
+from probing_cluster.healthchecks import nodeview
 from probing_cluster.healthchecks import sweep as sweeps
 from probing_cluster.probe_agent import identity, self_watch
 from probing_cluster.probe_agent.faults import conditions

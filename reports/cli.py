@@ -94,7 +94,7 @@ def _numbers(report: model.ReportModel) -> str:
     return f"only {numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
 
 
-def _print_overview(args: argparse.Namespace, ref: job_ref.JobRef, found: rows.Rows) -> None:
+def _print_overview(args: argparse.Namespace, ref: job_ref.JobRef, found: rows.ReportRows) -> None:
     if args.html or args.attempt is not None:
         msg = f"{ref} is an array; name one task, such as {found.siblings[0].ref}"
         raise errors.UsageError(msg)
@@ -107,7 +107,8 @@ def _print_overview(args: argparse.Namespace, ref: job_ref.JobRef, found: rows.R
 
 
 def _write_html(target: str, report: model.ReportModel, config: settings.Settings) -> None:
-    from probing_cluster.reports import kept_figures, page
+    from probing_cluster.reports import page
+    from probing_cluster.reports.charts import kept_figures
 
     markup = page.render(report, kept_figures.of_job(config, report.cluster, report.job_id))
     if target == "-":

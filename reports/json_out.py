@@ -36,7 +36,7 @@ def document(report: model.ReportModel, attempt: int | None = None) -> dict[str,
     }
 
 
-def overview(ref: str, found: rows.Rows, now: datetime) -> dict[str, Any]:
+def overview(ref: str, found: rows.ReportRows, now: datetime) -> dict[str, Any]:
     """An array asked for by its number alone."""
     return {
         "job": ref,

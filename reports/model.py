@@ -108,7 +108,8 @@ class ReportModel:
     cost: cost.Cost | None = records.doc("what its failures cost; null when none failed or not computed")
     advice: tuple[str, ...] = records.doc("what to do now, one sentence each", default=())
     nodes_now: tuple[str, ...] = records.doc(
-        "what is true now of the nodes of a job that still runs, one sentence each", default=()
+        "what is true now of the nodes of a job that still runs, and what tests found on them since it ended, one sentence each",
+        default=(),
     )
     components: tuple[rows.Sibling, ...] = records.doc("other components of a heterogeneous job", default=())
     made_at: datetime = records.doc("when the report was made")
@@ -145,7 +146,7 @@ class ReportModel:
         return f"{nodes}, {self.n_gpus} GPU{plural}" if rest else f"{nodes} x {each} GPU{plural}"
 
 
-def build(ref: job_ref.JobRef, found: rows.Rows, *, now: datetime) -> ReportModel:
+def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> ReportModel:
     """The report of the job that `found` holds the rows of; it must have an attempt."""
     attempts = sorted(found.attempts, key=lambda a: (a.submit_at, a.attempt))
     if not _covers(found.account, attempts, found.run_jobs):
@@ -175,7 +176,10 @@ def build(ref: job_ref.JobRef, found: rows.Rows, *, now: datetime) -> ReportMode
         run=found.account,
         cost=cost.of_failures(found.account, attempts) if n_died else None,
         advice=advice.what_now([v.verdict for v in views if v.verdict], attempts, died=n_died),
-        nodes_now=node_state.sentences(last, found.heartbeats, found.drains, now),
+        nodes_now=(
+            *node_state.sentences(last, found.heartbeats, found.drains, now),
+            *node_state.tested(last, found.tested),
+        ),
         components=tuple(s for s in found.siblings if s.het_offset is not None),
         made_at=now,
     )
@@ -204,7 +208,7 @@ def _covers(
     return account.end_at == max(ends) or (account.end_at > max(ends) and len(run_jobs) > 1)
 
 
-def is_overview(ref: job_ref.JobRef, found: rows.Rows) -> bool:
+def is_overview(ref: job_ref.JobRef, found: rows.ReportRows) -> bool:
     """True when a bare number names an array of several tasks; a task's own job id names that task."""
     names_an_array = any(a.array_job_id == ref.base for a in found.attempts)
     return ref.plain and found.n_siblings > 1 and names_an_array
@@ -220,7 +224,9 @@ def _name(ref: job_ref.JobRef, attempt: records.JobAttempt) -> str:
     return str(ref)
 
 
-def _view(attempt: records.JobAttempt, found: rows.Rows, later: Sequence[records.JobAttempt]) -> AttemptView:
+def _view(
+    attempt: records.JobAttempt, found: rows.ReportRows, later: Sequence[records.JobAttempt]
+) -> AttemptView:
     verdict = next((v for v in found.verdicts if v.submit_at == attempt.submit_at), None)
     wanted = set(verdict.evidence) if verdict else set()
     evidence = tuple(sorted((e for e in found.evidence if e.event_id in wanted), key=lambda e: e.at))
@@ -235,7 +241,7 @@ def _view(attempt: records.JobAttempt, found: rows.Rows, later: Sequence[records
         pace=tuple(e for e in found.pace if _concerns(attempt, e)),
         gangs=tuple(g for g in found.gangs if g.submit_at == attempt.submit_at),
         logs=tuple(log for log in found.logs if _is_of(log, attempt, until)),
-        actions=tuple(
+        actions=_worth_a_line(
             sorted((d for d in found.drains if _acted_on(attempt, d, wanted, until)), key=lambda d: d.at)
         ),
         quiet_nodes=tuple(n for n in attempt.nodes if n not in nodes_with_events),
@@ -243,7 +249,20 @@ def _view(attempt: records.JobAttempt, found: rows.Rows, later: Sequence[records
     )
 
 
-def _with_losses(views: tuple[AttemptView, ...], found: rows.Rows) -> tuple[AttemptView, ...]:
+def _worth_a_line(actions: Sequence[records.Drain]) -> tuple[records.Drain, ...]:
+    """`actions` without drains that were skipped because the node was out already: "not drained" would deny what stands above it."""
+    out: set[str] = set()
+    kept = []
+    for drain in actions:
+        if drain.action == "drain" and drain.state == "skipped" and drain.node in out:
+            continue
+        if drain.action == "drain" and drain.state == "done":
+            out.add(drain.node)
+        kept.append(drain)
+    return tuple(kept)
+
+
+def _with_losses(views: tuple[AttemptView, ...], found: rows.ReportRows) -> tuple[AttemptView, ...]:
     """The lost work of the one attempt that died; with several, the run's total cannot be divided."""
     died = [v for v in views if v.died]
     if found.account is None or len(died) != 1 or len(found.run_jobs) > 1:

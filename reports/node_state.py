@@ -1,4 +1,4 @@
-"""What is true now of the nodes of a job that still runs: who answers, what is broken, what is drained."""
+"""What is true now of the nodes of a job that still runs: who answers, what is broken, what is drained; and what tests found since it ended."""
 
 from __future__ import annotations
 
@@ -35,6 +35,33 @@ def sentences(
         )
     if well:
         lines.append(f"{hostlist.compress(well)}: heard by us now, no active fault, not drained by us.")
+    return tuple(lines)
+
+
+_MOST_TESTS = 4
+"""Of one node; the node's own page has the rest."""
+
+
+def tested(attempt: records.JobAttempt, found: Iterable[records.HealthEvent]) -> tuple[str, ...]:
+    """One sentence for each node that failed tests of ours after the attempt ended: what was found, and what it does not prove."""
+    if attempt.end_at is None:
+        return ()
+    by_node: dict[str, list[records.HealthEvent]] = {}
+    for event in found:
+        if event.node in attempt.nodes and event.at > attempt.end_at:
+            by_node.setdefault(event.node, []).append(event)
+    lines = []
+    for node, events in sorted(by_node.items()):
+        words = [
+            f"{sanitize.clean(e.code or 'test', 40)}{f' on {sanitize.clean(e.device, 40)}' if e.device else ''}: {sanitize.clean(e.message, 160)}"
+            for e in events
+        ]
+        words = list(dict.fromkeys(words))
+        more = f"; and {len(words) - _MOST_TESTS} more" if len(words) > _MOST_TESTS else ""
+        lines.append(
+            f"{node} failed tests of ours {phrase.span((events[0].at - attempt.end_at).total_seconds())} after this job ended "
+            f"({'; '.join(words[:_MOST_TESTS])}{more}): it was so then, whether it was during the job nobody measured."
+        )
     return tuple(lines)
 
 

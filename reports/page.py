@@ -11,8 +11,8 @@ import jinja2
 from markupsafe import Markup
 
 from probing_cluster.core import hostlist, sanitize
-from probing_cluster.reports import kept_figures, model, phrase, text
-from probing_cluster.reports.charts import drawing
+from probing_cluster.reports import model, phrase, text
+from probing_cluster.reports.charts import drawing, kept_figures
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -42,12 +42,12 @@ def environment() -> jinja2.Environment:
     return made
 
 
-def render(report: model.ReportModel, figures: Sequence[kept_figures.Figure] = ()) -> str:
+def render(report: model.ReportModel, figures: Sequence[kept_figures.KeptFigure] = ()) -> str:
     """The page, with drawings of what was kept of the job."""
     return environment().get_template("job.html.j2").render(parts_of(report, figures))
 
 
-def parts_of(report: model.ReportModel, figures: Sequence[kept_figures.Figure] = ()) -> dict[str, Any]:
+def parts_of(report: model.ReportModel, figures: Sequence[kept_figures.KeptFigure] = ()) -> dict[str, Any]:
     """What job_body.html.j2 is filled with, on a page of its own or on another."""
     return {
         "report": report,

@@ -49,7 +49,7 @@ class JobLog:
 
 
 @records.record
-class Rows:
+class ReportRows:
     """Everything stored about one job that its report may need."""
 
     attempts: tuple[records.JobAttempt, ...] = records.doc("the job's attempts, oldest first", default=())
@@ -59,6 +59,9 @@ class Rows:
     evidence: tuple[records.HealthEvent, ...] = records.doc("the events those verdicts rest on", default=())
     others: tuple[records.HealthEvent, ...] = records.doc(
         "further low and high events on its nodes", default=()
+    )
+    tested: tuple[records.HealthEvent, ...] = records.doc(
+        "what tests of ours found on its nodes within a day of its end", default=()
     )
     pace: tuple[records.HealthEvent, ...] = records.doc(
         "slow ranks and slow-downs that the probe's pages showed, oldest first", default=()
@@ -129,18 +132,19 @@ def _readable(cls: type[_T], found: Iterable[Mapping[str, Any]]) -> Iterator[_T]
             continue
 
 
-def from_json(document: Mapping[str, Any]) -> Rows:
+def from_json(document: Mapping[str, Any]) -> ReportRows:
     """The rows of the JSON document that `sql/report.sql` builds."""
 
     def many(key: str, cls: type[_T]) -> tuple[_T, ...]:
         return tuple(_readable(cls, document.get(key) or ()))
 
     account = document.get("account")
-    return Rows(
+    return ReportRows(
         attempts=many("attempts", records.JobAttempt),
         verdicts=many("verdicts", records.Verdict),
         evidence=many("evidence", records.HealthEvent),
         others=many("others", records.HealthEvent),
+        tested=many("tested", records.HealthEvent),
         pace=many("pace", records.HealthEvent),
         gangs=many("gangs", records.GangVerdict),
         drains=many("drains", records.Drain),

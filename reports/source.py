@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import errors, settings
-from probing_cluster.reports import door, job_ref
+from probing_cluster.reports import job_ref
+from probing_cluster.reports.asking import door
 
 _CONNECT_S = 5
 _SERVICE_S = 2.0

@@ -144,7 +144,7 @@ def _nodes_now(report: model.ReportModel, width: int, brush: paint.Brush) -> Ite
     if not report.nodes_now:
         return
     yield ""
-    yield brush.bold("Its nodes now")
+    yield brush.bold("Its nodes since it ended" if report.end_at else "Its nodes now")
     for sentence in report.nodes_now:
         yield from _wrap(sentence, width, "  ", "    ")
 
@@ -312,7 +312,7 @@ def _cost(report: model.ReportModel) -> str:
 
 
 def render_overview(
-    ref: str, found: rows.Rows, *, now: datetime, width: int = 80, colour: bool = False
+    ref: str, found: rows.ReportRows, *, now: datetime, width: int = 80, colour: bool = False
 ) -> str:
     """An array by its number alone: its tasks counted by state, those that did not complete listed."""
     brush = paint.Brush(colour)

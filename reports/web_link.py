@@ -5,7 +5,7 @@ from __future__ import annotations
 import urllib.parse
 
 from probing_cluster.core import errors, records, settings
-from probing_cluster.reports import door
+from probing_cluster.reports.asking import door
 
 
 @records.record

@@ -109,11 +109,11 @@ class Sandbox:
         target = registry.Target(layout=self.layout, node=node, env=self._daemon_env)
         registry.inject(target, kind, **options)
 
-    def hardware(self, node: str) -> identity.Identity:
+    def hardware(self, node: str) -> identity.TreeIdentity:
         """Who a node and its GPUs are."""
         return identity.identity(node, self.layout.node_names.index(node) + 1, self.layout.gpus)
 
-    def gpu_of_slurm(self, node: str, position: int) -> identity.Gpu:
+    def gpu_of_slurm(self, node: str, position: int) -> identity.TreeGpu:
         """The GPU that Slurm calls `position` in SLURM_JOB_GPUS on this node."""
         state = nvml_state.read(self.layout.node(node) / build.NVML_STATE)
         return self.hardware(node).gpus[nvml_state.index_of_slurm(state, position)]

@@ -24,9 +24,14 @@ FILE = "diagnosed.json"
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedMachine(machine.Machine):
-    """A node with the faults of its file."""
+    """A node with the faults of its file, as they are at each use: a reset before the tests cures some."""
 
-    faults: dict[str, Any] = field(default_factory=dict)
+    home: Path = field(default_factory=Path)
+
+    @property
+    def faults(self) -> dict[str, Any]:
+        """What is in the file now."""
+        return read(self.home)
 
     def product(self, a: machine.Matrix, b: machine.Matrix) -> machine.Matrix:
         """A slow part takes that many times as long; a wrong one flips a bit of one element."""
@@ -70,10 +75,9 @@ def main(argv: list[str]) -> int:
     if "--reset" in argv:
         cure(home, "reset")
         return 0
-    faults = read(home)
 
     def make(**given: Any) -> machine.Machine:
-        return SimulatedMachine(faults=faults, **given)
+        return SimulatedMachine(home=home, **given)
 
     return worker.main([], make)
 

@@ -2,7 +2,8 @@
 
 It knows nothing of Probing Cluster. Compute is modelled by sleeping, since the ranks share few cores, with a seeded
 jitter; gradients are averaged by an all_reduce of the whole world, as real as gloo makes it.
-The cases are those of sandbox.gangs. `STEPS` in the environment bounds the training.
+The cases are those of sandbox.gangs. In the environment `STEPS` bounds the training, `GLOO_TIMEOUT_S` is how long a
+collective waits, and `ONCE` lets only the job's first start go wrong.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SAVE_EVERY = 200
 LONG_S = 18.0
 """How long what legitimately takes long takes."""
 TIMEOUT_S = 40.0
-"""Of gloo's collectives."""
+"""Of gloo's collectives, unless the environment says otherwise."""
 FOR_EVER_S = 3600
 
 
@@ -75,19 +76,24 @@ class Training:
     """One rank."""
 
     def __init__(self, case: str, directory: Path, checkpoints: Path) -> None:
-        self.case, self.directory, self.checkpoints = case, directory, checkpoints
+        start = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
+        self.case = "healthy" if start and os.environ.get("ONCE") else case
+        self.directory, self.checkpoints = directory, checkpoints
         self.rank, self.world = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
         self.mine = self.rank == CULPRIT
+        node = os.environ.get("SLOW_NODE")
+        on_it = node == os.environ.get("SLURMD_NODENAME")
+        self.slowness = 1.2 if self.mine and not node else 2.0 if node and on_it else 1.0
         self.jitter = random.Random(self.rank)
         torch.set_num_threads(1)
         self.model = torch.nn.Linear(64, 64)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
         dist.init_process_group(
             "gloo",
-            init_method=f"file://{directory}/store",
+            init_method=f"file://{directory}/store.{start}",
             rank=self.rank,
             world_size=self.world,
-            timeout=timedelta(seconds=TIMEOUT_S),
+            timeout=timedelta(seconds=float(os.environ.get("GLOO_TIMEOUT_S", TIMEOUT_S))),
         )
         self.groups = [dist.new_group([CULPRIT - 1, CULPRIT]) for _ in range(2)]
 
@@ -121,7 +127,7 @@ class Training:
 
     def compute(self) -> float:
         """A step's forward and backward pass; what it took, seconds."""
-        factor = 1.2 if self.case == "slow" and self.mine else 1.0
+        factor = self.slowness if self.case == "slow" else 1.0
         began_s = time.monotonic()
         time.sleep(STEP_S * factor * (1 + self.jitter.uniform(-JITTER_FRAC, JITTER_FRAC)))
         return time.monotonic() - began_s

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from probing_cluster.sandbox import cluster
@@ -48,7 +49,7 @@ ENDS = {
 HEALTHY = ("checkpoint_long", "compile_long")
 """Cases in which nobody is to be named; `healthy` is another, which trains and saves for as long as it may."""
 SLOW = "slow"
-"""Rank 5 computes 1.2 times as long as the others."""
+"""Rank 5 computes 1.2 times as long as the others; where SLOW_NODE is set, that node's ranks do twice as long."""
 
 
 def culprits(case: str) -> list[int]:
@@ -69,12 +70,19 @@ def submit(
     *,
     steps: int = 5000,
     directory: Path | None = None,
+    variables: Mapping[str, str | int] | None = None,
     **options: str | int | bool,
 ) -> int:
-    """A user's unchanged `sbatch` script with its `srun`; the job id. `options` of sbatch go before ours."""
+    """A user's unchanged `sbatch` script with its `srun`; the job id. `options` of sbatch go before ours.
+
+    `variables` of the environment are gang_job's.
+    """
     directory = directory or new_directory(sandbox, case)
     words = [sys.executable, str(JOB), case, str(directory), str(_checkpoints(sandbox))]
-    script = f"export OMP_NUM_THREADS=1 STEPS={steps}\nsrun --kill-on-bad-exit=1 {' '.join(words)}"
+    exports = " ".join(
+        f"{k}={v}" for k, v in {"OMP_NUM_THREADS": 1, "STEPS": steps, **(variables or {})}.items()
+    )
+    script = f"export {exports}\nsrun --kill-on-bad-exit=1 {' '.join(words)}"
     gpus = {"gres": f"gpu:{sandbox.layout.gpus}"} if case in BROKEN else {}
     own: dict[str, str | int | bool] = {
         "nodes": 4,

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the virtual environment: make_venv.sh PYTHON DIRECTORY product|tests.
-# "product" is what the commands and the demo need; "tests" adds what only the gates and tests do, torch among it.
+# "product" is what the commands and the demo need; "tests" is that and what only the gates and tests do, torch among it.
 set -eu
 python=$1 venv=$2 what=$3
 log=$venv/install.log
@@ -51,7 +51,8 @@ product)
     install --editable '.[sandbox]'
     ;;
 tests)
-    echo "setup: installing what only the tests need into $venv (torch is the largest; a few minutes)"
+    echo "setup: installing Python packages and what the tests need into $venv (torch is the largest; a few minutes)"
+    install --quiet --upgrade 'pip>=25.1'
     install --editable '.[sandbox,scale,frames]' --group dev --group bench --group deploy --group torch
     ;;
 *)

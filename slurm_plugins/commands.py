@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from probing_cluster.core import errors, sanitize, settings
+from probing_cluster.core import errors, processes, sanitize, settings
 
 KEPT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "HOME", "USER", "SLURM_CONF", "KRB5CCNAME")
 """What a command may see of our environment; SACCT_FORMAT, SQUEUE_* and the like would change its output."""
+
+
+Keep = Callable[[bytes], bytes]
+"""Given a program's output piece by piece as it comes; what of each is kept."""
+MOST_ERRORS_BYTES = 1 << 16
+"""Of standard error, where the output is kept in part only."""
+
+STUCK = processes.StuckChildren()
+"""This process's Slurm commands that would not die, by program and first argument."""
 
 
 class Runner(Protocol):
@@ -36,11 +42,13 @@ class SlurmCommands:
         command = [str(Path(directory) / program) if directory else program, *arguments]
         return run(command, self._environment(environment or {}), self.settings.command_deadline_s)
 
-    def collect(self, program: str, *arguments: str, stdin: bytes, deadline_s: float) -> Collected:
+    def collect(
+        self, program: str, *arguments: str, stdin: bytes, deadline_s: float, keep: Keep | None = None
+    ) -> Collected:
         """What a program printed by its end or by the deadline, whatever its exit code: the rest of the nodes have answered."""
         directory = self.settings.bin_directory
         command = [str(Path(directory) / program) if directory else program, *arguments]
-        return collect(command, self._environment({}), deadline_s, stdin)
+        return collect(command, self._environment({}), deadline_s, stdin, keep)
 
     def _environment(self, extra: Mapping[str, str]) -> dict[str, str]:
         conf = {"SLURM_CONF": self.settings.conf} if self.settings.conf else {}
@@ -77,43 +85,25 @@ def run(command: Sequence[str], environment: Mapping[str, str], deadline_s: floa
 
 
 def collect(
-    command: Sequence[str], environment: Mapping[str, str], deadline_s: float, stdin: bytes = b""
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    deadline_s: float,
+    stdin: bytes = b"",
+    keep: Keep | None = None,
 ) -> Collected:
-    """Run `command` until its end or the deadline, then its whole group is killed; raises SlurmUnavailable where it cannot start."""
+    """Run `command` until its end or the deadline, which ends its whole group; raises SlurmUnavailable where it cannot start."""
+    key = " ".join([Path(command[0]).name, *command[1:2]])
     try:
-        process = subprocess.Popen(
-            list(command),
-            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=dict(environment),
-            start_new_session=True,
-        )
+        done = STUCK.run(
+            key, command, deadline_s=deadline_s, env=environment, stdin=stdin, directory=None, end_group=keep is not None,
+            max_bytes=None if keep is None else MOST_ERRORS_BYTES, keep=keep
+        )  # fmt: skip
+    except processes.ChildStuck as exc:
+        raise errors.SlurmUnavailable(str(exc)) from exc
     except OSError as exc:
         msg = f"{command[0]} cannot be started: {exc.strerror}"
         raise errors.SlurmUnavailable(msg) from exc
-    with process:
-        try:
-            out, err = process.communicate(stdin or None, timeout=deadline_s)
-        except subprocess.TimeoutExpired as exc:
-            _kill_group(process)
-            out, err = process.communicate()
-            return Collected(stdout=out or exc.stdout or b"", stderr=err or b"", code=None)
-        finally:
-            _end_group(process)
-    return Collected(stdout=out, stderr=err, code=process.returncode)
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """Ends what is left of the command, children included; the group id is ours until the leader is reaped."""
-    if process.returncode is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+    return Collected(stdout=done.stdout, stderr=done.stderr, code=done.code)
 
 
 def _shown(command: Sequence[str]) -> str:

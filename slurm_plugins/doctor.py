@@ -17,7 +17,7 @@ _UNSET = frozenset({"", "(null)", "none", "N/A", "NONE"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class DoctorFinding:
     """One assumption and how it stands."""
 
     name: str
@@ -32,7 +32,7 @@ class Finding:
 
 
 Config = Mapping[str, str]
-Check = Callable[[Config], Finding | None]
+Check = Callable[[Config], DoctorFinding | None]
 
 
 def parse(text: str) -> dict[str, str]:
@@ -48,7 +48,7 @@ def parse(text: str) -> dict[str, str]:
     return found
 
 
-def findings(text: str) -> list[Finding]:
+def findings(text: str) -> list[DoctorFinding]:
     """Every check's finding on the text of `scontrol show config`, worst first."""
     config = parse(text)
     found = [finding for check in CHECKS if (finding := check(config)) is not None]
@@ -56,11 +56,11 @@ def findings(text: str) -> list[Finding]:
     return sorted(found, key=lambda finding: order.index(finding.level))
 
 
-def _release(config: Config) -> Finding:
+def _release(config: Config) -> DoctorFinding:
     version = config.get("SLURM_VERSION", "")
     numbers = tuple(int(number) for number in _NUMBER.findall(version)[:2])
     if len(numbers) < 2 or numbers < TRIED[0]:
-        return Finding(
+        return DoctorFinding(
             name="release",
             level="fail",
             found=version or "unknown",
@@ -68,32 +68,32 @@ def _release(config: Config) -> Finding:
             fix="upgrade Slurm to 22.05 or later",
         )
     if numbers > TRIED[1]:
-        return Finding(
+        return DoctorFinding(
             name="release",
             level="note",
             found=version,
             why="newer than the releases we were tested on (26.05)",
         )
-    return Finding(name="release", level="ok", found=version)
+    return DoctorFinding(name="release", level="ok", found=version)
 
 
 def _hook(key: str, script: str, level: str, why: str) -> Check:
-    def check(config: Config) -> Finding:
+    def check(config: Config) -> DoctorFinding:
         name, path = key.lower(), config.get(key, "")
         if not path:
-            return Finding(
+            return DoctorFinding(
                 name=name, level=level, found="not set", why=why, fix=f"{key}=<directory>/{script}"
             )
-        return Finding(name=name, level="ok", found=path)
+        return DoctorFinding(name=name, level="ok", found=path)
 
     return check
 
 
-def _prolog_flags(config: Config) -> Finding:
+def _prolog_flags(config: Config) -> DoctorFinding:
     flags = {flag.strip().lower() for flag in config.get("PrologFlags", "").split(",")}
     shown = config.get("PrologFlags", "") or "none"
     if not flags & {"alloc", "contain", "x11"}:
-        return Finding(
+        return DoctorFinding(
             name="prolog_flags",
             level="fail",
             found=shown,
@@ -101,16 +101,16 @@ def _prolog_flags(config: Config) -> Finding:
             fix="add Alloc (or Contain) to PrologFlags",
         )
     if "serial" in flags:
-        return Finding(
+        return DoctorFinding(
             name="prolog_flags", level="note", found=shown, why="Serial runs one Prolog at a time on a node"
         )
-    return Finding(name="prolog_flags", level="ok", found=shown)
+    return DoctorFinding(name="prolog_flags", level="ok", found=shown)
 
 
-def _hold(config: Config) -> Finding:
+def _hold(config: Config) -> DoctorFinding:
     if "nohold_on_prolog_fail" in config.get("SchedulerParameters", "").split(","):
-        return Finding(name="nohold_on_prolog_fail", level="ok", found="set")
-    return Finding(
+        return DoctorFinding(name="nohold_on_prolog_fail", level="ok", found="set")
+    return DoctorFinding(
         name="nohold_on_prolog_fail",
         level="fail",
         found="not set",
@@ -119,20 +119,20 @@ def _hold(config: Config) -> Finding:
     )
 
 
-def _cred_expire(config: Config) -> Finding:
+def _cred_expire(config: Config) -> DoctorFinding:
     match = re.search(r"cred_expire=(\d+)", config.get("AuthInfo", ""))
     seconds = int(match[1]) if match else 120
     level = "ok" if seconds <= 30 else "note"
     why = "" if level == "ok" else f"a requeued job waits at least {seconds} s before it can start again"
     fix = "" if level == "ok" else "add cred_expire=30 to AuthInfo (5 is the smallest)"
-    return Finding(name="cred_expire", level=level, found=f"{seconds} s", why=why, fix=fix)
+    return DoctorFinding(name="cred_expire", level=level, found=f"{seconds} s", why=why, fix=fix)
 
 
-def _accounting(config: Config) -> Finding:
+def _accounting(config: Config) -> DoctorFinding:
     kind = config.get("AccountingStorageType", "")
     if kind.endswith("slurmdbd"):
-        return Finding(name="accounting", level="ok", found=kind)
-    return Finding(
+        return DoctorFinding(name="accounting", level="ok", found=kind)
+    return DoctorFinding(
         name="accounting",
         level="fail",
         found=kind or "none",
@@ -141,10 +141,10 @@ def _accounting(config: Config) -> Finding:
     )
 
 
-def _gpu_accounting(config: Config) -> Finding:
+def _gpu_accounting(config: Config) -> DoctorFinding:
     if "gres/gpu" in config.get("AccountingStorageTRES", "").split(","):
-        return Finding(name="gpu_accounting", level="ok", found="gres/gpu")
-    return Finding(
+        return DoctorFinding(name="gpu_accounting", level="ok", found="gres/gpu")
+    return DoctorFinding(
         name="gpu_accounting",
         level="warn",
         found=config.get("AccountingStorageTRES", "") or "none",
@@ -153,10 +153,10 @@ def _gpu_accounting(config: Config) -> Finding:
     )
 
 
-def _gres(config: Config) -> Finding:
+def _gres(config: Config) -> DoctorFinding:
     if "gpu" in config.get("GresTypes", "").split(","):
-        return Finding(name="gres", level="ok", found="gpu")
-    return Finding(
+        return DoctorFinding(name="gres", level="ok", found="gpu")
+    return DoctorFinding(
         name="gres",
         level="warn",
         found=config.get("GresTypes", "") or "none",
@@ -165,10 +165,10 @@ def _gres(config: Config) -> Finding:
     )
 
 
-def _node_timeout(config: Config) -> Finding:
+def _node_timeout(config: Config) -> DoctorFinding:
     seconds = _seconds(config.get("SlurmdTimeout", ""))
     if seconds == 0:
-        return Finding(
+        return DoctorFinding(
             name="slurmd_timeout",
             level="warn",
             found="0",
@@ -176,22 +176,22 @@ def _node_timeout(config: Config) -> Finding:
             fix="SlurmdTimeout=300",
         )
     if seconds is not None and seconds > 600:
-        return Finding(
+        return DoctorFinding(
             name="slurmd_timeout",
             level="note",
             found=f"{seconds} s",
             why="jobs of a dead node end, and are requeued, only after this",
             fix="SlurmdTimeout=300",
         )
-    return Finding(name="slurmd_timeout", level="ok", found=config.get("SlurmdTimeout", "unknown"))
+    return DoctorFinding(name="slurmd_timeout", level="ok", found=config.get("SlurmdTimeout", "unknown"))
 
 
-def _hook_time(config: Config) -> Finding | None:
+def _hook_time(config: Config) -> DoctorFinding | None:
     # From 25.05 on the two are shown apart where they differ.
     seconds = _seconds(config.get("PrologEpilogTimeout") or config.get("PrologTimeout", ""))
     if seconds is None or seconds >= 65534 or seconds > 2 * OUR_HOOK_S:
         return None
-    return Finding(
+    return DoctorFinding(
         name="hook_time",
         level="fail",
         found=f"{seconds} s",
@@ -200,10 +200,10 @@ def _hook_time(config: Config) -> Finding | None:
     )
 
 
-def _health_interval(config: Config) -> Finding:
+def _health_interval(config: Config) -> DoctorFinding:
     seconds = _seconds(config.get("HealthCheckInterval", "")) or 0
     if not config.get("HealthCheckProgram"):
-        return Finding(
+        return DoctorFinding(
             name="health_check",
             level="note",
             found="not set",
@@ -211,21 +211,21 @@ def _health_interval(config: Config) -> Finding:
             fix="HealthCheckProgram=<directory>/healthcheck, HealthCheckInterval=300, HealthCheckNodeState=ANY",
         )
     if seconds == 0:
-        return Finding(
+        return DoctorFinding(
             name="health_check",
             level="warn",
             found="HealthCheckInterval=0",
             why="the program is named but never run",
             fix="HealthCheckInterval=300",
         )
-    return Finding(name="health_check", level="ok", found=f"every {seconds} s")
+    return DoctorFinding(name="health_check", level="ok", found=f"every {seconds} s")
 
 
-def _inside_jobs(config: Config) -> Finding:
+def _inside_jobs(config: Config) -> DoctorFinding:
     found = config.get("PlugStackConfig", "") or config.get("TaskProlog", "")
     if found:
-        return Finding(name="inside_jobs", level="ok", found=found)
-    return Finding(
+        return DoctorFinding(name="inside_jobs", level="ok", found=found)
+    return DoctorFinding(
         name="inside_jobs",
         level="note",
         found="neither TaskProlog nor PlugStackConfig is set",
@@ -234,9 +234,9 @@ def _inside_jobs(config: Config) -> Finding:
     )
 
 
-def _requeue(config: Config) -> Finding:
+def _requeue(config: Config) -> DoctorFinding:
     if config.get("JobRequeue", "1") == "0":
-        return Finding(
+        return DoctorFinding(
             name="requeue",
             level="warn",
             found="JobRequeue=0",
@@ -245,21 +245,21 @@ def _requeue(config: Config) -> Finding:
         )
     most = _seconds(config.get("MaxBatchRequeue", ""))
     if most is not None and most < 10:
-        return Finding(
+        return DoctorFinding(
             name="requeue",
             level="note",
             found=f"MaxBatchRequeue={most}",
             why="a job whose batch launch failed so often is held",
             fix="MaxBatchRequeue=20",
         )
-    return Finding(name="requeue", level="ok", found="JobRequeue=1")
+    return DoctorFinding(name="requeue", level="ok", found="JobRequeue=1")
 
 
-def _process_tracking(config: Config) -> Finding:
+def _process_tracking(config: Config) -> DoctorFinding:
     kind = config.get("ProctrackType", "")
     if kind.endswith("cgroup"):
-        return Finding(name="process_tracking", level="ok", found=kind)
-    return Finding(
+        return DoctorFinding(name="process_tracking", level="ok", found=kind)
+    return DoctorFinding(
         name="process_tracking",
         level="warn",
         found=kind or "unknown",
@@ -268,11 +268,11 @@ def _process_tracking(config: Config) -> Finding:
     )
 
 
-def _private_data(config: Config) -> Finding | None:
+def _private_data(config: Config) -> DoctorFinding | None:
     hidden = {word.strip() for word in config.get("PrivateData", "").split(",")} & {"jobs", "nodes"}
     if not hidden:
         return None
-    return Finding(
+    return DoctorFinding(
         name="private_data",
         level="note",
         found=",".join(sorted(hidden)),
@@ -281,11 +281,11 @@ def _private_data(config: Config) -> Finding | None:
     )
 
 
-def _slurmd_user(config: Config) -> Finding | None:
+def _slurmd_user(config: Config) -> DoctorFinding | None:
     user = config.get("SlurmdUser", "root")
     if re.match(r"(root|0)\b", user):
         return None
-    return Finding(
+    return DoctorFinding(
         name="slurmd_user",
         level="warn",
         found=user,
@@ -294,10 +294,10 @@ def _slurmd_user(config: Config) -> Finding | None:
     )
 
 
-def _power_saving(config: Config) -> Finding | None:
+def _power_saving(config: Config) -> DoctorFinding | None:
     if not config.get("SuspendProgram"):
         return None
-    return Finding(
+    return DoctorFinding(
         name="power_saving",
         level="note",
         found=config["SuspendProgram"],

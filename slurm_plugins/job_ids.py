@@ -17,7 +17,7 @@ STAND_IN_BASE = 1 << 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobRef:
+class SlurmJobId:
     """One written identity, taken apart."""
 
     job: int
@@ -42,13 +42,13 @@ class JobRef:
         return STAND_IN_BASE + (self.job << 22) + self.task
 
 
-def parse(text: str) -> JobRef:
+def parse(text: str) -> SlurmJobId:
     """The identity written in `text`; raises MalformedInput."""
     match = PATTERN.fullmatch(text.strip())
     if match is None:
         msg = f"{sanitize.clean(text, 60)!r} is not a job id"
         raise errors.MalformedInput(msg)
-    return JobRef(
+    return SlurmJobId(
         job=int(match["job"]),
         task=None if match["task"] is None else int(match["task"]),
         pending_tasks=match["tasks"],

@@ -11,6 +11,7 @@ shared_samples   the directory of real-world samples beside the checkout; skips 
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
 import itertools
 import os
@@ -35,7 +36,7 @@ _EXAMPLES = _ROOT / ".hypothesis"
 
 # A slow machine is no failure: no test asserts a time. Who may not write into the checkout keeps no failing examples.
 _kept = {} if os.access(_EXAMPLES if _EXAMPLES.exists() else _ROOT, os.W_OK) else {"database": None}
-hypothesis.settings.register_profile("ours", deadline=None, **_kept)  # type: ignore[arg-type]
+hypothesis.settings.register_profile("ours", deadline=None, max_examples=40, **_kept)  # type: ignore[arg-type]
 hypothesis.settings.register_profile("soak", deadline=None, max_examples=1000, **_kept)  # type: ignore[arg-type]
 hypothesis.settings.load_profile("ours")
 
@@ -47,6 +48,9 @@ assert _spec is not None
 assert _spec.loader is not None
 sys.modules["benchmarks"] = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(sys.modules["benchmarks"])
+
+gc.disable()
+"""Until all is collected; see `pytest_collection_finish`."""
 
 _LONG = ("tests/ansible", "tests/e2e", "tests/sandbox", "tests/slurm_plugins")
 """Folders whose files take longest: begun first, so that no worker is left with one at the end."""
@@ -71,9 +75,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FolderSchedu
     return FolderScheduling(config, log)
 
 
+def pytest_collection_finish() -> None:
+    """What collecting made lives until the end: the collector of garbage need not walk it again and again."""
+    gc.enable()
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long files first; everything else keeps its order. (`make test` has xdist deal them out so.)"""
+    """The long files first; everything else keeps its order. (`make test` has xdist deal them out so.) Without torch, its tests are skipped."""
     items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
+    if importlib.util.find_spec("torch") is None:
+        # Looked for and not imported: that takes each worker seconds.
+        missing = pytest.mark.skip(reason="needs torch (make setup installs it)")
+        for item in items:
+            if item.get_closest_marker("torch"):
+                item.add_marker(missing)
 
 
 @pytest.fixture(scope="session")
@@ -103,7 +120,7 @@ def postgres_url(postgres_directory: Path, postgres_template: str) -> Iterator[s
     """The URL of an empty database with our schema, as its owner; dropped afterwards."""
     name = next(_NAMES)
     with psycopg.connect(embedded.ensure(postgres_directory), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {postgres_template}")
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {postgres_template} STRATEGY FILE_COPY")
     yield embedded.url(postgres_directory, database=name)
     with (
         contextlib.suppress(psycopg.OperationalError),

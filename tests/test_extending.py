@@ -63,7 +63,7 @@ class Copy:
     def _write(self, text: str) -> None:
         first, _, rest = text.partition("\n")
         append, name = re.fullmatch(r"(?:#|--) (append to )?(\S+)", first).groups()  # type: ignore[union-attr]
-        target = (self.package if name.partition("/")[0] in ROOMS else self.work) / name
+        target = (self.package if name.partition("/")[0] in (*ROOMS, "tests") else self.work) / name
         if append:
             assert target.exists(), name
             target.write_text(target.read_text() + "\n" + rest)
@@ -138,17 +138,21 @@ def test_the_page_followed_literally_works(copy: Copy, chapter: str) -> None:
 
 GENERATED = re.findall(r"python -m probing_cluster\.(\S+)(?: > (docs/\w+\.md))?`", PAGE)
 ASKED: dict[str, tuple[str, ...]] = {
-    "A health check": ("tests/healthchecks/test_manual.py", "tests/attribution/test_taxonomy.py"),
-    "An event source of the agent": ("tests/probe_agent/test_docs.py", "tests/attribution/test_taxonomy.py"),
-    "A rule of attribution": (
-        "tests/attribution/test_taxonomy.py",
-        "tests/attribution/test_signatures.py",
-        "tests/attribution/test_rules.py::test_every_cause_has_a_case",
-        "tests/attribution/test_rules.py::test_each_cause_has_a_smallest_case",
-        "tests/attribution/test_rules.py::test_every_rule_says_something_and_something_only_about_its_business",
+    "A health check": ("tests/healthchecks/test_manual.py", "tests/attribution/verdict/test_taxonomy.py"),
+    "An event source of the agent": (
+        "tests/probe_agent/test_docs.py",
+        "tests/attribution/verdict/test_taxonomy.py",
     ),
+    "A rule of attribution": (
+        "tests/attribution/verdict/test_taxonomy.py",
+        "tests/attribution/verdict/test_signatures.py",
+        "tests/attribution/verdict/test_rules.py::test_every_cause_has_a_case",
+        "tests/attribution/verdict/test_rules.py::test_each_cause_has_a_smallest_case",
+        "tests/attribution/verdict/test_rules.py::test_every_rule_says_something_and_something_only_about_its_business",
+    ),
+    "A test of nodes": ("tests/diagnostics/procedures/test_cores.py", "tests/diagnostics/test_evidence.py"),
 }
-"""The tests that ask something of every check, source and rule."""
+"""The tests that ask something of every check, source, rule and test of nodes."""
 
 
 @pytest.mark.soak
@@ -165,7 +169,7 @@ def test_the_page_names_every_place(copy: Copy, chapter: str) -> None:
         if target:
             (copy.package / target).write_text(done.stdout)
     if chapter == "A rule of attribution":
-        cases = copy.package / "tests/attribution/test_rules.py"
+        cases = copy.package / "tests/attribution/verdict/test_rules.py"
         without = copy.passes(*ASKED[chapter])
         assert re.findall(r"^FAILED \S+::(\w+)", without.stdout, re.MULTILINE) == [
             "test_every_cause_has_a_case",
@@ -181,5 +185,5 @@ def test_the_page_names_every_place(copy: Copy, chapter: str) -> None:
 
 
 def test_there_is_an_example_of_each() -> None:
-    """A check, a source, a rule, a view and a live table; none of them is in the product itself."""
-    assert list(CHAPTERS) == [*ASKED, "A view of the ops schema", "A live table"]
+    """A check, a source, a rule, a view, a test of nodes and a live table; none of them is in the product itself."""
+    assert list(CHAPTERS) == [*list(ASKED)[:3], "A view of the ops schema", "A test of nodes", "A live table"]

@@ -1,7 +1,7 @@
 """The rooms' drawing, from the imports themselves: no circle inside a room, no crowded folder."""
 
 import ast
-from collections import Counter
+import statistics
 from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -10,10 +10,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = sorted({p.parent.name for p in ROOT.glob("*/__init__.py")} - {"tests", "benchmarks"})
-MOST_MODULES = 22
-"""Modules side by side that a person still takes in at a look."""
+MOST_BOXES = 20
+"""Modules and sub-rooms side by side that a person still takes in at a look."""
+MEDIAN_LINES = 150
+MOST_LINES = 400
 REGISTRIES = {
-    "attribution/verdict/rules", "control_plane/cli", "healthchecks/checks", "live/tables", "probe_agent/sources",
+    "attribution/verdict/rules", "control_plane/cli", "control_plane/service/tasks", "healthchecks/checks", "live/tables",
+    "probe_agent/sources",
 }  # fmt: skip
 """Folders of one file, one thing: there, more files are more things and not more to understand."""
 
@@ -87,16 +90,34 @@ def test_no_circle_between_the_boxes_of_a_room(whole, room):
     assert circle(boxes(whole, room)) == []
 
 
-def test_no_folder_is_crowded():
-    """The registries of one-file-one-thing apart."""
-    inside = Counter(
-        path.parent.relative_to(ROOT).as_posix()
-        for path in modules().values()
-        if path.name not in {"__init__.py", "__main__.py"}
-    )
-    assert inside.keys() >= REGISTRIES, "a registry named above is gone"
-    crowded = {folder: n for folder, n in inside.items() if n > MOST_MODULES and folder not in REGISTRIES}
+def test_no_room_is_crowded(whole):
+    """At most 20 boxes in the drawing of every room and sub-room, the registries of one-file-one-thing apart."""
+    folders = {name.rpartition(".")[0] for name in whole} - {""}
+    rooms = {".".join(folder.split(".")[: n + 1]) for folder in folders for n in range(folder.count(".") + 1)}
+    drawn = {room.replace(".", "/"): len(boxes(whole, room)) for room in rooms}
+    assert drawn.keys() >= REGISTRIES, "a registry named above is gone"
+    crowded = {room: n for room, n in drawn.items() if n > MOST_BOXES and room not in REGISTRIES}
     assert crowded == {}
+    assert len(ROOMS) <= MOST_BOXES
+
+
+def test_no_circle_between_the_boxes_of_a_sub_room(whole):
+    """At every depth, registries too."""
+    folders = {name.rpartition(".")[0] for name in whole} - {""}
+    assert {folder: found for folder in folders if (found := circle(boxes(whole, folder)))} == {}
+
+
+def test_modules_are_short():
+    """The median module has at most 150 lines; none has more than 400 but what a generator or a release froze."""
+    lines = {
+        path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8").count("\n")
+        for path in modules().values()
+        if path.parent != ROOT / "db/migrations/versions"
+    }
+    assert (
+        statistics.median(n for name, n in lines.items() if not name.endswith("__init__.py")) <= MEDIAN_LINES
+    )
+    assert {name for name, n in lines.items() if n > MOST_LINES} == set()
 
 
 def test_the_drawing_reads_every_kind_of_import(whole):

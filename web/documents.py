@@ -8,6 +8,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from probing_cluster.core import records
+
 T = TypeVar("T")
 
 
@@ -18,28 +20,19 @@ class Page(msgspec.Struct, Generic[T], kw_only=True):
     next: str | None = None
 
 
-class Job(msgspec.Struct, kw_only=True):
-    """One attempt of a job with its current verdict."""
+class Judged(msgspec.Struct, kw_only=True):
+    """An attempt of a job and why it is as it is."""
 
     cluster: str
     job_id: int
     attempt: int
-    submit_at: datetime
     user: str
     state: str
     account: str = ""
     partition: str = ""
-    qos: str = ""
     name: str = ""
-    run_key: str = ""
-    start_at: datetime | None = None
-    end_at: datetime | None = None
-    elapsed_s: float | None = None
-    exit_code: int | None = None
-    exit_signal: int | None = None
     n_nodes: int = 0
     n_gpus: int | None = None
-    hosts: str = ""
     cause: str | None = None
     domain: str | None = None
     component: str | None = None
@@ -48,6 +41,21 @@ class Job(msgspec.Struct, kw_only=True):
     confidence: str | None = None
     summary: str | None = None
     next_step: str | None = None
+    place: str | None = None
+
+
+class Job(Judged, kw_only=True):
+    """One attempt of a job with its current verdict."""
+
+    submit_at: datetime
+    qos: str = ""
+    run_key: str = ""
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+    elapsed_s: float | None = None
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    hosts: str = ""
     incident_id: uuid.UUID | None = None
     author: str | None = None
 
@@ -68,6 +76,23 @@ class Node(msgspec.Struct, kw_only=True):
     drained_at: datetime | None = None
     lemon_score: float | None = None
     lemon_verdict: str | None = None
+
+
+class Repair(msgspec.Struct, kw_only=True):
+    """A node's latest repair: its state, the repair steps that are left, and what its tests found."""
+
+    repair: records.RepairIncident
+    steps_left: list[str]
+    tests: list[records.DiagnosticResult]
+
+
+class Round(msgspec.Struct, kw_only=True):
+    """One round of tests: whether it runs, why it could not, and how many results are stored."""
+
+    round_id: uuid.UUID
+    state: str
+    why: str = ""
+    n_results: int = 0
 
 
 class NodeDetail(Node, kw_only=True):
@@ -125,6 +150,7 @@ class Incident(msgspec.Struct, kw_only=True):
     n_jobs: int
     summary: str
     nodes: list[str] = []
+    place: str | None = None
 
 
 class Decision(msgspec.Struct, kw_only=True):
@@ -201,6 +227,47 @@ class Rows(msgspec.Struct, kw_only=True):
     more: bool
 
 
+class LiveRows(Rows, kw_only=True):
+    """What the processes of a job answered, and who did not."""
+
+    missing: list[str] = []
+
+
+class MeshAxis(msgspec.Struct, kw_only=True):
+    """Groups of one kind: TP, PP, DP …; a name that only their ranks suggest ends in `?`."""
+
+    name: str
+    size: int
+    stride: int
+    named: bool
+    n_groups: int
+
+
+class MeshWait(msgspec.Struct, kw_only=True):
+    """One collective: which ranks wait in it for which, as ranges."""
+
+    axis: str
+    group: str
+    op: str
+    seq: int
+    waiting: str
+    awaited: str
+    complete: bool
+
+
+class Mesh(msgspec.Struct, kw_only=True):
+    """The axes of a gang's process groups, innermost first; ranks by state (dead, awaited, waiting, runs); who waits for whom."""
+
+    at: datetime
+    world_size: int
+    axes: list[MeshAxis]
+    states: dict[str, str]
+    waits: list[MeshWait]
+    n_waits: int
+    roots: str
+    cycle: str
+
+
 class Done(msgspec.Struct, kw_only=True):
     """What became of an action."""
 
@@ -218,6 +285,13 @@ class Reason(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Why the node is drained; Slurm shows it as `probing: WHY (you)`."""
 
     reason: str
+
+
+class Tests(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which tests; none named = those of `[diagnostics] tests`. References: a hostlist of idle nodes to hold it against."""
+
+    tests: list[str] = []
+    reference: str = ""
 
 
 class NewVerdict(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -16,6 +16,16 @@ from probing_cluster.db.server import embedded
 
 LOGIN = "probing-web"
 """The login role where the database is the embedded one."""
+MOST_ROW_BYTES = 1 << 18
+MOST_BYTES = 1 << 24
+"""Of a question's row, and of all its rows, as text: one person's answer must not take the server's memory."""
+_AT_ONCE = MOST_BYTES // MOST_ROW_BYTES
+_BOUNDED = """select q.* from (
+{text}
+) as q where case when octet_length((q.*)::text) <= {most}
+             then true else ('{words}' || left((q.*)::text, 0))::boolean end"""
+"""A row is measured where it is made: the driver would hold it whole before it could be refused. `q.*`, since a column may be called q."""
+_TOO_WIDE = f"a row is longer than {MOST_ROW_BYTES >> 10} KiB"
 READ_S = 15.0
 """Longest question of a page or of the API; that of the SQL console is a setting."""
 
@@ -41,16 +51,29 @@ class Reader:
     def question(
         self, proof: str, text: str, *, most: int, deadline_s: float
     ) -> tuple[list[str], list[Sequence[Any]], bool]:
-        """Heads, rows and whether there are more, of one read-only statement as somebody wrote it."""
+        """Heads, rows and whether there are more, of one read-only statement as somebody wrote it; raises UsageError for too much."""
         with engines.translated(), self._engine.connect() as connection:
             raw = _as(connection, proof, deadline_s)
             raw.execute("select set_config('search_path', 'ops,probing,public', true)")
             try:
                 # A cursor takes one statement that gives rows; read-only by the server's word, not by looking at the text.
-                with raw.cursor(name="probing_web") as cursor:
+                # First alone, and not read: what is a statement by itself is one between our parentheses, too.
+                with raw.cursor(name="probing_alone") as cursor:
                     cursor.execute(text)
-                    rows = cursor.fetchmany(most + 1)
+                bounded = _BOUNDED.format(
+                    text=text.rstrip().rstrip(";"), most=MOST_ROW_BYTES, words=_TOO_WIDE
+                )
+                with raw.cursor(name="probing_web") as cursor:
+                    cursor.execute(bounded)
+                    rows = _fetched(cursor, most + 1)
                     heads = [column.name for column in cursor.description or ()]
+            except psycopg.errors.InvalidTextRepresentation as exc:
+                wide = _TOO_WIDE in str(exc)
+                raise errors.UsageError(
+                    f"{_TOO_WIDE}; ask for fewer columns" if wide else engines.first_line(exc)
+                ) from exc
+            except (psycopg.errors.ProgramLimitExceeded, psycopg.errors.OutOfMemory) as exc:
+                raise errors.UsageError(f"{_TOO_WIDE}; ask for fewer columns") from exc
             except psycopg.errors.QueryCanceled as exc:
                 raise _too_long(deadline_s) from exc
             except (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.ActiveSqlTransaction) as exc:
@@ -64,6 +87,23 @@ class Reader:
     def close(self) -> None:
         """Gives the connections back."""
         self._engine.dispose()
+
+
+def _fetched(cursor: Any, most: int) -> list[Sequence[Any]]:
+    """Rows in parts that fit the memory; raises UsageError when they are too much together."""
+    rows: list[Sequence[Any]] = []
+    held = 0
+    while len(rows) < most:
+        part = cursor.fetchmany(min(_AT_ONCE, most - len(rows)))
+        if not part:
+            break
+        held += sum(len(str(value)) for row in part for value in row)
+        if held > MOST_BYTES:
+            raise errors.UsageError(
+                f"the answer is longer than {MOST_BYTES >> 20} MiB; ask for less, or use probing-ctl query"
+            )
+        rows += part
+    return rows
 
 
 def _as(connection: sa.Connection, proof: str, deadline_s: float) -> Any:

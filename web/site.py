@@ -11,6 +11,7 @@ from typing import Any
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import callers, web_keys
+from probing_cluster.control_plane.repair import rounds
 from probing_cluster.core import network_address
 from probing_cluster.web import scoped_rows
 
@@ -41,6 +42,11 @@ class Site:
         """Scheme, host and port of its pages, as browsers write them in `Origin`."""
         parts = urllib.parse.urlsplit(self.base)
         return f"{parts.scheme}://{parts.netloc}".lower()
+
+    @functools.cached_property
+    def rounds(self) -> rounds.Rounds:
+        """The rounds of tests that were begun over the web; a thread each."""
+        return rounds.Rounds(self.service.config, self.service.store)
 
     @functools.cached_property
     def hosts(self) -> frozenset[str]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import socket
+import sys
+import urllib.parse
 
 from probing_cluster.control_plane.cli import commands
 from probing_cluster.core import settings
@@ -41,6 +44,8 @@ def _login(args: argparse.Namespace) -> int:
     from probing_cluster.reports import web_link
 
     found = web_link.ask(settings.load(args.config), args.page)
+    if warning := _unserved(found.url):
+        print(f"probing-ctl: {warning}", file=sys.stderr)
     print(
         found.url
         if args.url_only
@@ -49,8 +54,23 @@ def _login(args: argparse.Namespace) -> int:
     return 0
 
 
+def _unserved(url: str) -> str:
+    """Why the link leads nowhere, where that can be told from here: only of this host's own loopback."""
+    parts = urllib.parse.urlsplit(url)
+    address = (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+    if address[0] not in {"127.0.0.1", "::1", "localhost"}:
+        return ""
+    try:
+        socket.create_connection(address, timeout=2).close()
+    except OSError:
+        return (
+            f"nothing listens at {parts.netloc} on this host: `probing-ctl web serve` serves the pages there"
+        )
+    return ""
+
+
 def _token(args: argparse.Namespace) -> int:
-    from probing_cluster.reports import door
+    from probing_cluster.reports.asking import door
 
     found = door.web(settings.load(args.config), "web_token", label=args.label, days=args.days, act=args.act)
     print(found["token"])
@@ -59,7 +79,7 @@ def _token(args: argparse.Namespace) -> int:
 
 def _tokens(args: argparse.Namespace) -> int:
     from probing_cluster.control_plane.terminal import table
-    from probing_cluster.reports import door
+    from probing_cluster.reports.asking import door
 
     rows = door.web(settings.load(args.config), "web_tokens")["tokens"]
     heads = ("user", "label", "may", "made_at", "expires_at")
@@ -72,7 +92,7 @@ def _tokens(args: argparse.Namespace) -> int:
 
 def _revoke(args: argparse.Namespace) -> int:
     from probing_cluster.core import errors
-    from probing_cluster.reports import door
+    from probing_cluster.reports.asking import door
 
     if bool(args.label) == args.everything:
         raise errors.UsageError("name a token, or say --everything")

@@ -106,6 +106,6 @@ def _native_words(found: finding.Ranks) -> list[str]:
     return words
 
 
-def _ran_words(ran: views.Ran) -> str:
+def _ran_words(ran: views.CpuSamples) -> str:
     where = f", {ran.elsewhere} in libraries ({ran.where} most)" if ran.elsewhere else ""
     return f"of {ran.samples} samples of its CPU {ran.evaluating} lie in the interpreter's loop{where}"

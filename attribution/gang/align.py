@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from probing_cluster.attribution.gang import views
@@ -31,13 +31,14 @@ def meetings(ranks: Sequence[views.RankView], world_size: int | None) -> list[Me
     """Every open collective, the earliest sequence of each group."""
     found = []
     for group in sorted({c.group for r in ranks for c in r.calls if not c.is_p2p}):
-        meeting = _meeting(group, ranks, world_size)
-        if meeting is not None:
-            found.append(meeting)
+        one = meeting(group, ranks, world_size)
+        if one is not None:
+            found.append(one)
     return found
 
 
-def _meeting(group: str, ranks: Sequence[views.RankView], world_size: int | None) -> Meeting | None:
+def meeting(group: str, ranks: Sequence[views.RankView], world_size: int | None) -> Meeting | None:
+    """The earliest open collective of one group; None where nobody is inside of one."""
     calls = {r.rank: {c.seq: c for c in r.calls if c.group == group and not c.is_p2p} for r in ranks}
     stuck = [
         c for r in ranks for c in calls[r.rank].values() if not c.left and c is _last_open(r, group)
@@ -90,47 +91,47 @@ def _members(
     return calling, False
 
 
-def waits_for(meeting_list: Sequence[Meeting], rank: int, inside: views.Call | None) -> tuple[int, ...]:
-    """The ranks a rank is waiting for, by the collective it is inside of."""
-    if inside is None or inside.is_p2p:
-        return ()
-    for meeting in meeting_list:
-        if meeting.group == inside.group and meeting.seq == inside.seq and rank in meeting.present:
-            return meeting.missing
-    return ()
-
-
 def roots(ranks: Sequence[views.RankView], meeting_list: Sequence[Meeting]) -> tuple[set[int], set[int]]:
     """(ranks everybody finally waits for, ranks on a cycle of waiting).
 
     A missing rank that itself waits in another collective is no root: the chain is followed to
     whoever waits for nobody. A chain that returns to itself is a deadlock.
     """
+    calls = {(m.group, m.seq): (frozenset(m.present), m.missing) for m in meeting_list}
     view = {r.rank: r for r in ranks}
+
+    def following(rank: int) -> tuple[int, ...]:
+        here = view.get(rank)
+        inside = here.inside() if here is not None and here.alive else None
+        if inside is None or inside.is_p2p:
+            return ()
+        present, missing = calls.get((inside.group, inside.seq), (frozenset[int](), ()))
+        return missing if rank in present else ()
+
     ends: set[int] = set()
     cycle: set[int] = set()
+    done: set[int] = set()
     for start in {m for meeting in meeting_list for m in meeting.missing}:
-        _follow(start, [], view, meeting_list, ends, cycle)
+        _follow(start, [], following, ends, cycle, done)
     return ends, cycle
 
 
 def _follow(
     rank: int,
     path: list[int],
-    view: Mapping[int, views.RankView],
-    meeting_list: Sequence[Meeting],
+    following: Callable[[int], tuple[int, ...]],
     ends: set[int],
     cycle: set[int],
+    done: set[int],
 ) -> None:
     if rank in path:
         cycle.update(path[path.index(rank) :])
         return
-    if rank in ends or rank in cycle:
+    if rank in done:  # where it leads is known, and every circle through it
         return
-    here = view.get(rank)
-    following = waits_for(meeting_list, rank, here.inside()) if here is not None and here.alive else ()
-    if not following:
+    awaited = following(rank)
+    if not awaited:
         ends.add(rank)
-        return
-    for nxt in following:
-        _follow(nxt, [*path, rank], view, meeting_list, ends, cycle)
+    for nxt in awaited:
+        _follow(nxt, [*path, rank], following, ends, cycle, done)
+    done.add(rank)

@@ -48,7 +48,7 @@ def silent(snapshots: Snapshots) -> tuple[str, ...]:
     """The few nodes that move nothing while every other one does; empty where that cannot be said of all nodes."""
     rates = {s.node: busiest(s) for s in snapshots}
     known = {node: rate for node, rate in rates.items() if rate is not None}
-    quiet = [node for node, rate in known.items() if rate < QUIET_BYTES_PER_S]
+    quiet = {node for node, rate in known.items() if rate < QUIET_BYTES_PER_S}
     moving = [rate for node, rate in known.items() if node not in quiet]
     if len(known) < len(rates) or not quiet or len(quiet) >= len(moving):
         return ()

@@ -34,7 +34,7 @@ _MAX_S = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window:
+class PaceWindow:
     """What the same few steps took one rank: medians per component, seconds (made by the agent's step_windows)."""
 
     index: int
@@ -109,7 +109,7 @@ class Pace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drift:
+class PaceDrift:
     """A component of the whole gang that has become slower over the run."""
 
     component: str
@@ -118,7 +118,7 @@ class Drift:
     limit_s: float
 
 
-def slow_in(gang: Mapping[int, Window]) -> list[SlowRank]:
+def slow_in(gang: Mapping[int, PaceWindow]) -> list[SlowRank]:
     """The slow ranks of a gang in one window, worst first, each in one component.
 
     Empty when nobody stands out or too little is known. A gang of which half stands out has two kinds of
@@ -141,7 +141,7 @@ def _excess_s(found: SlowRank) -> float:
     return found.own_s - found.median_s
 
 
-def _outliers(component: str, gang: Mapping[int, Window], step_s: float) -> list[SlowRank]:
+def _outliers(component: str, gang: Mapping[int, PaceWindow], step_s: float) -> list[SlowRank]:
     own = {rank: w.own_s(component) for rank, w in gang.items()}
     median = statistics.median(own.values())
     # Relative to the whole step: a component that is 1 % of the step cannot slow anybody by 3 %.
@@ -167,7 +167,7 @@ def _margin(values: Sequence[float], median: float, step_s: float, least_frac: f
     return max(MAD_FACTOR * mad, least_frac * max(median, step_s))
 
 
-def _lateness(gang: Mapping[int, Window]) -> dict[int, float]:
+def _lateness(gang: Mapping[int, PaceWindow]) -> dict[int, float]:
     """How much less than the median rank each one waits: in visible collectives, or in backward where they hide."""
     visible = statistics.median(w.waiting_s for w in gang.values())
     hidden = statistics.median(w.waiting_s + w.backward_s for w in gang.values())
@@ -176,7 +176,7 @@ def _lateness(gang: Mapping[int, Window]) -> dict[int, float]:
     }
 
 
-def pace_of(index: int, gang: Mapping[int, Window]) -> Pace:
+def pace_of(index: int, gang: Mapping[int, PaceWindow]) -> Pace:
     """The gang's pace in one window; at least one rank is needed."""
     return Pace(
         index=index,
@@ -187,7 +187,7 @@ def pace_of(index: int, gang: Mapping[int, Window]) -> Pace:
     )
 
 
-def drift(first: Sequence[Pace], last: Sequence[Pace]) -> list[Drift]:
+def drift(first: Sequence[Pace], last: Sequence[Pace]) -> list[PaceDrift]:
     """What has become slower between the first windows of a run and the last ones, worst first.
 
     Each side is the median of its windows; the spread of the first ones and DRIFT_FRAC of a step are the margin.
@@ -202,5 +202,5 @@ def drift(first: Sequence[Pace], last: Sequence[Pace]) -> list[Drift]:
         now = statistics.median(getattr(p, f"{component}_s") for p in last)
         limit = began + max(_margin(then, began, 0.0, 0.0), DRIFT_FRAC * step_s)
         if now > limit:
-            found.append(Drift(component=component, now_s=now, first_s=began, limit_s=limit))
+            found.append(PaceDrift(component=component, now_s=now, first_s=began, limit_s=limit))
     return sorted(found, key=lambda d: d.first_s - d.now_s)

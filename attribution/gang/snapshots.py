@@ -45,8 +45,9 @@ def gang(events: Iterable[records.HealthEvent], *, end_at: datetime | None = Non
     last: dict[str, records.HealthEvent] = {}
     for event in sorted((e for e in probe_events if e.kind == SNAPSHOT), key=lambda e: (e.at, e.event_id)):
         last[event.node] = event
-    dropped = [e for e in probe_events if e.kind == DEAD and not _borne_out(e, last.values())]
-    probe_events = [e for e in probe_events if e not in dropped]
+    alive_at = _alive_at(last)
+    dropped = {e.event_id for e in probe_events if e.kind == DEAD and not _borne_out(e, alive_at)}
+    probe_events = [e for e in probe_events if e.event_id not in dropped]
     if dropped and end_at is None and all(e.kind == SNAPSHOT for e in probe_events):
         return None  # nothing else was a reason to look at a gang that runs
     deaths = [e for e in probe_events if e.kind == DEAD]
@@ -127,7 +128,17 @@ def _trouble(step: Sequence[views.RankView]) -> tuple[int, int]:
     return (sum(r.stalled is True for r in open_ranks), len(open_ranks))
 
 
-def _borne_out(death: records.HealthEvent, snapshots: Iterable[records.HealthEvent]) -> bool:
+def _alive_at(last: Mapping[str, records.HealthEvent]) -> dict[int | None, datetime]:
+    """Job step to when a rank of it was last seen alive in its program."""
+    found: dict[int | None, datetime] = {}
+    for node, event in last.items():
+        for rank in _views({node: event}):
+            if rank.alive and rank.phase != "ended":
+                found[rank.step_id] = max(event.at, found.get(rank.step_id, event.at))
+    return found
+
+
+def _borne_out(death: records.HealthEvent, alive_at: Mapping[int | None, datetime]) -> bool:
     """False for ranks that died with all others of their node, unless one of their step was seen alive since.
 
     A step that its script starts anew, or that Slurm ends before the job, loses its ranks in the same way.
@@ -135,10 +146,8 @@ def _borne_out(death: records.HealthEvent, snapshots: Iterable[records.HealthEve
     if death.detail.get("together") is not True:
         return True
     step = death.detail.get("step_id")
-    since = [e for e in snapshots if e.at >= death.at]
-    return any(
-        r.alive and r.phase != "ended" and r.step_id == step for r in _views({e.node: e for e in since})
-    )
+    alive = alive_at.get(step) if step is None or isinstance(step, int) else None
+    return alive is not None and alive >= death.at
 
 
 def _with_deaths(

@@ -14,7 +14,7 @@ _CHECKPOINT = ("torch/serialization.py", "torch/distributed/checkpoint/")
 _COMPILE = ("torch/_dynamo/", "torch/_inductor/", "triton/")
 
 
-def doing(stack: Sequence[views.Frame]) -> str:
+def doing(stack: Sequence[views.StackFrame]) -> str:
     """What a stack is in the middle of: checkpoint, compile, dataloader, collective, python, or '' without one.
 
     The innermost frame that says something decides: a data loader that calls a collective waits in
@@ -36,7 +36,7 @@ def doing(stack: Sequence[views.Frame]) -> str:
 _LIBRARY = ("site-packages/", "dist-packages/", "/lib/python3", "_probing_probe/")
 
 
-def user_frame(stack: Sequence[views.Frame]) -> views.Frame | None:
+def user_frame(stack: Sequence[views.StackFrame]) -> views.StackFrame | None:
     """The innermost frame outside the interpreter's and installed libraries: the line to show a person."""
     for frame in stack:
         path = frame.file
@@ -47,22 +47,22 @@ def user_frame(stack: Sequence[views.Frame]) -> views.Frame | None:
 
 
 @dataclass
-class Node:
+class StackNode:
     """One frame of the merged tree and the ranks that have it."""
 
     frame: str
     ranks: list[int] = field(default_factory=list)
-    children: dict[str, Node] = field(default_factory=dict)
+    children: dict[str, StackNode] = field(default_factory=dict)
 
 
-def merge(stacks: Iterable[tuple[int, Sequence[views.Frame]]]) -> Node:
+def merge(stacks: Iterable[tuple[int, Sequence[views.StackFrame]]]) -> StackNode:
     """One tree of all ranks' stacks, outermost frame first."""
-    root = Node(frame="")
+    root = StackNode(frame="")
     for rank, stack in sorted(stacks, key=lambda item: item[0]):
         here = root
         here.ranks.append(rank)
         for frame in reversed(stack):
-            here = here.children.setdefault(str(frame), Node(frame=str(frame)))
+            here = here.children.setdefault(str(frame), StackNode(frame=str(frame)))
             here.ranks.append(rank)
     return root
 
@@ -85,7 +85,7 @@ class Fork:
         }
 
 
-def fold(root: Node) -> Fork:
+def fold(root: StackNode) -> Fork:
     """The merged tree with every chain of frames of the same ranks in one piece; the larger group comes first."""
     frames, here = [], root
     while len(here.children) == 1:
@@ -99,12 +99,12 @@ def fold(root: Node) -> Fork:
     return Fork(ranks=tuple(root.ranks), frames=tuple(frames), forks=forks)
 
 
-def _fork(first: Node) -> Fork:
+def _fork(first: StackNode) -> Fork:
     inner = fold(first)
     return Fork(ranks=inner.ranks, frames=(first.frame, *inner.frames), forks=inner.forks)
 
 
-def render(root: Node) -> list[str]:
+def render(root: StackNode) -> list[str]:
     """The tree as indented lines, `[0-3,7] train (train.py:12)`; a chain of one child is not indented further."""
     lines: list[str] = []
     pending = [(child, 0) for child in reversed(list(root.children.values()))]

@@ -36,6 +36,8 @@ class Call:
     is_p2p: bool = False
     waited_s: float | None = None
     """How long the call took, or has taken so far."""
+    role: str = ""
+    """What its group is for (tp, pp, dp …), where DeviceMesh or Megatron has named it."""
 
     @property
     def what(self) -> tuple[str, int, int]:
@@ -46,7 +48,7 @@ class Call:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frame:
+class StackFrame:
     """One frame of a stack."""
 
     function: str
@@ -64,7 +66,7 @@ class Frame:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ran:
+class CpuSamples:
     """Where a rank's main thread spent its CPU for about a second: samples of its program counter."""
 
     samples: int
@@ -96,9 +98,9 @@ class RankView:
     """Seconds since the last optimizer step; None before the first."""
     calls: Sequence[Call] = ()
     """Oldest first."""
-    stack: Sequence[Frame] = ()
+    stack: Sequence[StackFrame] = ()
     """The main thread, innermost first; empty when it could not be taken."""
-    native: Sequence[Frame] = ()
+    native: Sequence[StackFrame] = ()
     """C functions inside the innermost frame of `stack`, innermost first; empty where Python code ran or none were seen."""
     native_error: str = ""
     """Why they were not seen, or not all."""
@@ -106,9 +108,9 @@ class RankView:
     """Its main thread held the GIL whenever it was looked at; None when that is not known."""
     moved: bool = False
     """Its Python frames changed while it was looked at."""
-    ran: Ran | None = None
+    ran: CpuSamples | None = None
     """None where it was not counted."""
-    other_stacks: Sequence[Sequence[Frame]] = ()
+    other_stacks: Sequence[Sequence[StackFrame]] = ()
     workers: str = ""
     """State letters of its child processes (data-loader workers)."""
     loader_ends: int | None = None
@@ -119,7 +121,7 @@ class RankView:
     """What is known of how it died: 'signal 9', 'exit 1' …"""
 
     @property
-    def frames(self) -> tuple[Frame, ...]:
+    def frames(self) -> tuple[StackFrame, ...]:
         """Everything that was seen of its main thread, innermost first: C functions, then Python's."""
         return (*self.native, *self.stack)
 
@@ -171,10 +173,10 @@ def _flag(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _ran(raw: object) -> Ran | None:
+def _ran(raw: object) -> CpuSamples | None:
     if not isinstance(raw, Mapping):
         return None
-    return Ran(
+    return CpuSamples(
         samples=int(raw["samples"]),
         evaluating=int(raw["evaluating"]),
         elsewhere=int(raw["elsewhere"]),
@@ -198,24 +200,25 @@ def _call(raw: Mapping[str, Any]) -> Call:
         raised=bool(raw.get("raised")),
         is_p2p=bool(raw.get("is_p2p")),
         waited_s=None if raw.get("waited_s") is None else float(raw["waited_s"]),
+        role=_word(raw.get("role"))[:16],
     )
 
 
-def _frames(raw: object) -> tuple[Frame, ...]:
+def _frames(raw: object) -> tuple[StackFrame, ...]:
     if not isinstance(raw, (list, tuple)):
         return ()
     return tuple(
-        Frame(function=_word(f.get("function")), file=_word(f.get("file")), line=int(f.get("line") or 0))
+        StackFrame(function=_word(f.get("function")), file=_word(f.get("file")), line=int(f.get("line") or 0))
         for f in raw[:MAX_FRAMES]
         if isinstance(f, Mapping)
     )
 
 
-def _native(raw: object) -> tuple[Frame, ...]:
+def _native(raw: object) -> tuple[StackFrame, ...]:
     if not isinstance(raw, (list, tuple)):
         return ()
     return tuple(
-        Frame(
+        StackFrame(
             function=_word(f.get("function")),
             file=_word(f.get("file")),
             line=0,

@@ -157,14 +157,18 @@ class HistoryAndPostgres:
         self._manifest = read_manifest(directory)
 
     def attempts(self, since: datetime, until: datetime) -> pa.Table:
-        """See source.Source."""
+        """See source.HistorySource."""
         return self._both(
             "attempts", since, until, ["cluster", "job_id", "submit_us"], sources.ATTEMPT_SCHEMA
         )
 
     def events(self, since: datetime, until: datetime) -> pa.Table:
-        """See source.Source."""
+        """See source.HistorySource."""
         return self._both("events", since, until, ["event_id"], sources.EVENT_SCHEMA)
+
+    def checks(self, since: datetime, until: datetime) -> pa.Table:
+        """See source.CheckHistory; what checks found is not exported."""
+        return sources.PostgresSource(self._uri).checks(since, until)
 
     def _both(
         self, kind: str, since: datetime, until: datetime, key: list[str], schema: pa.Schema
@@ -182,7 +186,7 @@ class HistoryAndPostgres:
         return pa.concat_tables([older.take(fresh["n"]), newer])
 
 
-def of(given: store.Store) -> sources.Source:
+def of(given: store.Store) -> sources.HistorySource:
     """Everything a store knows: Postgres, and the history it remembers."""
     where: Any = given.recall(REMEMBERED)
     if where and Path(where["directory"]).is_dir():

@@ -110,7 +110,7 @@ def _whole_parts(attempt: Path) -> dict[int, list[str]]:
     return {int(p.stem): p.read_text("utf-8").splitlines() for p in found}
 
 
-def _read(path: Path) -> list[kept_file.Table]:
+def _read(path: Path) -> list[kept_file.KeptTable]:
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(fd, "rb") as handle:
         data = handle.read(MAX_FILE_BYTES + 1)
@@ -122,7 +122,7 @@ def _read(path: Path) -> list[kept_file.Table]:
         raise errors.MalformedInput(f"{path}: {exc}; without that file the others can be read") from exc
 
 
-def _write(attempt: Path, by_node: Mapping[str, Sequence[kept_file.Table]], number: int) -> None:
+def _write(attempt: Path, by_node: Mapping[str, Sequence[kept_file.KeptTable]], number: int) -> None:
     parts: dict[tuple[str, str], list[pa.Table]] = {}
     for found in by_node.values():
         for table in found:
@@ -153,7 +153,7 @@ def _kind(of: pa.DataType) -> str:
     return next((kind for kind, arrow in TYPES.items() if arrow.equals(of)), "text")
 
 
-def _arrow(table: kept_file.Table) -> pa.Table:
+def _arrow(table: kept_file.KeptTable) -> pa.Table:
     return pa.table({c.name: pa.array(c.values, TYPES[c.kind]) for c in table.columns})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import datafusion
 import pyarrow as pa
@@ -83,7 +83,7 @@ SIGNATURE_SCHEMA = pa.schema(
 """The signature table as a joined table: one row per sort of event."""
 
 
-class Source(Protocol):
+class HistorySource(Protocol):
     """Attempts (with verdicts) and events of a span, as Arrow."""
 
     def attempts(self, since: datetime, until: datetime) -> pa.Table:
@@ -92,6 +92,15 @@ class Source(Protocol):
 
     def events(self, since: datetime, until: datetime) -> pa.Table:
         """Events with since <= at < until, in EVENT_SCHEMA."""
+        ...
+
+
+@runtime_checkable
+class CheckHistory(Protocol):
+    """A source that also knows what the checks found; a directory of exported months does not."""
+
+    def checks(self, since: datetime, until: datetime) -> pa.Table:
+        """Every check by name and version: first_us, n_results and n_failed in the span (pg_checks.sql)."""
         ...
 
 
@@ -108,6 +117,10 @@ class PostgresSource:
     def events(self, since: datetime, until: datetime) -> pa.Table:
         """See Source."""
         return self._table("pg_events", since, until).cast(EVENT_SCHEMA)
+
+    def checks(self, since: datetime, until: datetime) -> pa.Table:
+        """See CheckHistory."""
+        return self._table("pg_checks", since, until)
 
     def _table(self, name: str, *given: Any) -> pa.Table:
         return fetch(self._uri, name, *given)

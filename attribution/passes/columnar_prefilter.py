@@ -1,16 +1,14 @@
 """A day's ended attempts in one go, column by column: about whom was anything seen that may change the verdict?
 
-What may, and where, is said once for each sort of event (`Weight`); a property test holds it against the judge. Everybody
+What may, and where, is said once for each sort of event (`event_weight.Weight`); a property test holds it against the judge. Everybody
 else's verdict follows from how the attempt ended (`quiet`).
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +17,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from probing_cluster.attribution.passes import assign_rows, fetch, incidents
+from probing_cluster.attribution.passes import assign_rows, event_weight, event_windows, fetch, incidents
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import (
-    claims,
     co_residency,
-    eliminate,
     evidence_view,
     judge,
     signatures,
 )
 from probing_cluster.attribution.verdict.rules import user_error
-from probing_cluster.core import clock, records
+from probing_cluster.core import clock
 from probing_cluster.db import store
 
 _SQL = Path(__file__).parent / "sql"
@@ -38,46 +34,8 @@ _DAY_US = 86_400_000_000
 
 Flags = npt.NDArray[np.bool_]
 
-_NAMED_ALONE = frozenset({"node_lost", "node_reboot", "node_refused", "oom_host"})
-"""Causes of which any event at all is spoken of."""
 _BY_NODE = frozenset({"NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
 """States of which every event on the nodes is looked at."""
-
-
-class Weight(IntEnum):
-    """What one sort of event can do to a verdict."""
-
-    INERT = 0
-    """Nothing by itself: it only accompanies others on its node."""
-    FAINT = 1
-    """Nothing either, unless sources of two families see it: alone it does not reach "possible"."""
-    USER = 2
-    """A GPU error of the program's own: only near the end."""
-    ARGUES = 3
-
-
-@functools.cache
-def weight(kind: str, code: str | None, severity: records.Severity, *, recovered: bool) -> Weight:
-    """The weight of a sort of event."""
-    signature = signatures.find(kind, code, severity, recovered=recovered)
-    if signature.cause in _NAMED_ALONE or kind == "agent_silent":
-        return Weight.ARGUES
-    if signature.role in (signatures.Role.CONTEXT, signatures.Role.CONSEQUENCE):
-        return Weight.INERT
-    if signature.role is signatures.Role.USER:
-        return Weight.USER
-    faint = signature.role is signatures.Role.WEAK and signature.lethality < claims.POSSIBLE
-    return Weight.FAINT if faint and signature.cause not in eliminate.LOOKED_FOR else Weight.ARGUES
-
-
-@functools.cache
-def inert_sorts() -> tuple[tuple[str, str], ...]:
-    """The sorts (kind, lower-case code) that are inert whatever their severity."""
-    return tuple(
-        (kind, code)
-        for kind, code in signatures.exact_sorts()
-        if all(weight(kind, code, s, recovered=False) is Weight.INERT for s in records.Severity)
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,23 +150,23 @@ class _Sorter:
         flags: Flags = np.asarray(pc.is_in(self._ended["job_id"], value_set=found), np.bool_)
         return flags
 
-    def _event_flags(self) -> tuple[Flags, Flags, incidents.Shared]:
+    def _event_flags(self) -> tuple[Flags, Flags, incidents.SharedIncidents]:
         """Per attempt: whether node events may change its verdict. Per place: whether a verdict may mention one there.
 
         Third: the times at which wide incidents may lie among these events.
         """
-        kinds, codes = zip(*inert_sorts(), strict=True)
+        kinds, codes = zip(*event_weight.inert_sorts(), strict=True)
         query = (_SQL / "weighed_events.sql").read_text("utf-8")
         first, last = _at(self._from.min()), _at(self._to.max())
         read = self._source.arrow(query, self._cluster, first, last, list(kinds), list(codes))
-        sorts, of = _sorts(read)
+        sorts, of = event_weight.sorts_of(read)
         shared = _shared(read, sorts, of, first, last)
-        events = _Events(read, sorts, of, self._names)
+        events = event_windows.EventWindows(read, sorts, of, self._names)
         start, end = self._from[self._attempt], self._to[self._attempt]
         near = np.maximum(start, (self._end - clock.span_us(user_error.NEAR))[self._attempt])
         over = (self._end + clock.span_us(evidence_view.SLACK))[self._attempt]
-        argues = events.within(self._node, start, end, events.weight == Weight.ARGUES)
-        own = events.within(self._node, near, over, events.weight == Weight.USER)
+        argues = events.within(self._node, start, end, events.weight == event_weight.Weight.ARGUES)
+        own = events.within(self._node, near, over, events.weight == event_weight.Weight.USER)
         outside = events.within(self._node, start - _DAY_US, start - 1, events.root)
         reaching = events.reaching(self._node, start - _DAY_US, start)
         faint = np.zeros(self._n, np.int64)
@@ -217,7 +175,7 @@ class _Sorter:
             here = events.within(self._node, start, end, family)
             some_faint |= here
             faint += self._any(here)
-        user = events.within(self._node, start, end, events.weight == Weight.USER)
+        user = events.within(self._node, start, end, events.weight == event_weight.Weight.USER)
         loud = self._any(argues | own | outside | reaching) | (faint > 1)
         return loud, argues | user | some_faint | outside | reaching, shared
 
@@ -311,98 +269,18 @@ class _Sorter:
         return self._source.rows((_SQL / f"{name}.sql").read_text("utf-8"), given)
 
 
-class _Events:
-    """Events on some nodes, by node and time, to be counted in many windows at once."""
-
-    def __init__(
-        self, events: pa.Table, sorts: Sequence[_Sort], of: co_residency.Numbers, names: pa.Array
-    ) -> None:
-        here = pc.is_in(events["node"], value_set=names)
-        events, of = events.filter(here), of[np.asarray(here, np.bool_)]
-        node = co_residency.ints(pc.index_in(events["node"], value_set=names))
-        at = co_residency.microseconds(events["at"])
-        self._base = at.min() if len(at) else 0
-        self._span = (at.max() - self._base + 2) if len(at) else 2
-        order = np.lexsort((at, node))
-        self._key = (node * self._span + at - self._base)[order]
-        self._last = co_residency.microseconds(events["last_at"])[order]
-        self.weight = np.array([s.weight for s in sorts], np.int64)[of][order]
-        self.root = np.array([s.root for s in sorts], np.bool_)[of][order]
-        self._family = np.array([s.family for s in sorts])[of][order]
-
-    def within(
-        self,
-        node: co_residency.Numbers,
-        since: co_residency.Numbers,
-        until: co_residency.Numbers,
-        which: Flags,
-    ) -> Flags:
-        """Per window (both ends belong to it): does one of these events lie in it?"""
-        low, high = self._between(node, since, until)
-        total = np.concatenate([[0], np.cumsum(which)])
-        return total[np.maximum(high, low)] > total[low]
-
-    def reaching(
-        self, node: co_residency.Numbers, since: co_residency.Numbers, until: co_residency.Numbers
-    ) -> Flags:
-        """Per window: did an event that began in it still go on at its end?"""
-        goes_on = np.where(self.weight != Weight.INERT, self._last, np.iinfo(np.int64).min)
-        low, high = self._between(node, since, until - 1)
-        n_before = np.concatenate([[0], np.cumsum(goes_on > 0)])
-        found = np.zeros(len(node), np.bool_)
-        for window in np.flatnonzero(n_before[np.maximum(high, low)] > n_before[low]):
-            found[window] = goes_on[low[window] : high[window]].max() >= until[window]
-        return found
-
-    def families(self) -> Iterable[Flags]:
-        """The faint events, family by family."""
-        faint = self.weight == Weight.FAINT
-        return [faint & (self._family == family) for family in sorted(set(self._family[faint]))]
-
-    def _between(
-        self, node: co_residency.Numbers, since: co_residency.Numbers, until: co_residency.Numbers
-    ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-        low = node * self._span + np.clip(since - self._base, 0, self._span - 1)
-        high = node * self._span + np.clip(until - self._base, -1, self._span - 2)
-        return np.searchsorted(self._key, low, "left"), np.searchsorted(self._key, high, "right")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Sort:
-    weight: Weight
-    root: bool
-    """True for a high root fault: it is spoken of even where it lies outside the window."""
-    family: str
-    wide: bool
-    """True when it can be part of an incident of many nodes."""
-
-
 def _shared(
-    events: pa.Table, sorts: Sequence[_Sort], of: co_residency.Numbers, since: datetime, until: datetime
-) -> incidents.Shared:
+    events: pa.Table,
+    sorts: Sequence[event_weight.EventSort],
+    of: co_residency.Numbers,
+    since: datetime,
+    until: datetime,
+) -> incidents.SharedIncidents:
     """Where wide incidents may be; between the two instants `events` are all that tell something."""
     wide = np.array([s.wide for s in sorts], np.bool_)[of]
     mine = events.filter(pa.array(wide))
     instants = zip(co_residency.instants(mine["at"]), mine["node"].to_pylist(), strict=True)
-    return incidents.Shared(((at, node) for at, node in instants if at is not None), since, until)
-
-
-def _sorts(events: pa.Table) -> tuple[list[_Sort], co_residency.Numbers]:
-    """The sorts of events there are, and which each event is of."""
-    columns = ["kind", "code", "severity", "source", "recovered"]
-    text = [pc.fill_null(events[c].cast(pa.string()), "") for c in columns]
-    joined = pc.binary_join_element_wise(*text, "\x1f")
-    which = pc.unique(joined)
-    made = []
-    for word in which.to_pylist():
-        kind, code, severity, source, recovered = word.split("\x1f")
-        sort = (kind, code or None, records.Severity(severity))
-        found = weight(*sort, recovered=recovered == "true")
-        signature = signatures.find(*sort, recovered=recovered == "true")
-        root = signature.role is signatures.Role.ROOT and sort[2] is records.Severity.HIGH
-        wide = incidents.is_shared(signature)
-        made.append(_Sort(weight=found, root=root, family=claims.family(source), wide=wide))
-    return made, co_residency.ints(pc.index_in(joined, value_set=which))
+    return incidents.SharedIncidents(((at, node) for at, node in instants if at is not None), since, until)
 
 
 def _at(us: Any) -> datetime:

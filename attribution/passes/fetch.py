@@ -38,7 +38,7 @@ class Known:
     standing: assign_rows.Standing
     stalls: assign_rows.Standing
     crowd: crowds.Crowd
-    shared: incidents.Shared
+    shared: incidents.SharedIncidents
     """Where in that time wide incidents may be."""
     places: Mapping[cases.Key, Sequence[str]]
     """Per attempt, the nodes whose events may tell something; an attempt that is missing needs all of them."""

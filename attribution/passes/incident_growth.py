@@ -11,7 +11,8 @@ from datetime import datetime
 from probing_cluster.attribution.passes import fetch, incidents
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.core import records
-from probing_cluster.db import store, store_attempts
+from probing_cluster.db import store
+from probing_cluster.db.store import attempts as store_attempts
 
 
 def touched(

@@ -10,6 +10,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Self
 
 from probing_cluster.attribution.places import layout, scan
 from probing_cluster.attribution.verdict import findings, signatures
@@ -73,7 +74,7 @@ class Chains:
         if member is None:
             return ""
         chain, i = self._place[member]
-        return _shared(chain.part(i), self._places(), job_nodes)
+        return chain.shared(i, self._places()).words(job_nodes)
 
     def beside(self, event_id: uuid.UUID) -> Sequence[records.HealthEvent]:
         """The chain an event is in, oldest first; empty for an event of no chain."""
@@ -88,11 +89,17 @@ class _Chain:
         self.events = events
         self._cause, self._times = cause, [e.at for e in events]
         self._named: dict[tuple[int, int], uuid.UUID | None] = {}
+        self._shared: dict[tuple[int, int], _Shared] = {}
 
-    def part(self, i: int) -> Sequence[records.HealthEvent]:
-        """Its events within REACH of the event number `i`."""
-        first, last = self._within(i)
-        return self.events[first:last]
+    def shared(self, i: int, places: layout.Places) -> _Shared:
+        """What the nodes of its events within REACH of the event number `i` share.
+
+        Once for all victims of one fault: each asks, and there are as many of them as the fault is wide.
+        """
+        first, last = within = self._within(i)
+        if within not in self._shared:
+            self._shared[within] = _Shared.of(self.events[first:last], places)
+        return self._shared[within]
 
     def _within(self, i: int) -> tuple[int, int]:
         at = self._times[i]
@@ -113,7 +120,7 @@ class _Chain:
         return self._named[part]
 
 
-class Shared:
+class SharedIncidents:
     """Where in a stretch of time wide incidents may be, told without knowing which events they are.
 
     `events` are when and where of all events of one cluster that count, between `since` and `until`; causes are not told
@@ -165,17 +172,35 @@ def incident_id(cause: str, first: records.HealthEvent) -> uuid.UUID:
     return records.make_event_id(first.cluster, "", "incident", f"{cause}:{first.event_id}")
 
 
-def _shared(events: Sequence[records.HealthEvent], places: layout.Places, job_nodes: Collection[str]) -> str:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Shared:
     """What the nodes of one incident's events share: what they name, and where they are."""
-    where = places.at(events[0].cluster, events[0].at)
-    failed = {e.node for e in events}
-    shared = [_named(events)] if signatures.of(events[0]).cause in _SERVED else []
-    found = scan.shared(failed, where)
-    if found is not None:
-        shared.append(found.sentence)
-        if job_nodes and scan.job_explains(found, failed, job_nodes, where):
-            shared.append(JOB_TOO)
-    return "; ".join(s for s in shared if s)
+
+    named: str
+    place: scan.SharedPlace | None
+    failed: frozenset[str]
+    where: layout.NodeLayout
+
+    @classmethod
+    def of(cls, events: Sequence[records.HealthEvent], places: layout.Places) -> Self:
+        where = places.at(events[0].cluster, events[0].at)
+        failed = frozenset(e.node for e in events)
+        served = signatures.of(events[0]).cause in _SERVED
+        return cls(
+            named=_named(events) if served else "",
+            place=scan.shared(failed, where),
+            failed=failed,
+            where=where,
+        )
+
+    def words(self, job_nodes: Collection[str]) -> str:
+        """Both as a sentence, empty for nothing; and whether an attempt's own nodes fit the place as well."""
+        shared = [self.named]
+        if self.place is not None:
+            shared.append(self.place.sentence)
+            if job_nodes and scan.job_explains(self.place, self.failed, job_nodes, self.where):
+                shared.append(JOB_TOO)
+        return "; ".join(s for s in shared if s)
 
 
 JOB_TOO = "the job's own nodes fit as well, so its load may be what they share"

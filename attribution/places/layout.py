@@ -14,7 +14,7 @@ Place = tuple[str, str]
 """Kind and name: ("leaf", "leaf12"), ("rack", "r3")."""
 
 
-class Layout:
+class NodeLayout:
     """Where every node is at one instant."""
 
     def __init__(self, places: Iterable[tuple[str, Place]]) -> None:
@@ -48,15 +48,15 @@ class Places:
             cluster: sorted({t for r in of for t in (r.since_at, r.until_at) if t is not None})
             for cluster, of in self._rows.items()
         }
-        self._layouts: dict[tuple[str, int], Layout] = {}
+        self._layouts: dict[tuple[str, int], NodeLayout] = {}
 
-    def at(self, cluster: str, at: datetime) -> Layout:
+    def at(self, cluster: str, at: datetime) -> NodeLayout:
         """The layout at an instant; before the first one known: the first one, since a place outlives what we know of it."""
         instants = self._instants.get(cluster, [])
         part = max(bisect.bisect_right(instants, at), 1)
         if (cluster, part) not in self._layouts:
             now = instants[part - 1] if instants else at
-            self._layouts[cluster, part] = Layout(
+            self._layouts[cluster, part] = NodeLayout(
                 (row.node, (row.kind, row.place))
                 for row in self._rows.get(cluster, ())
                 if row.since_at <= now and (row.until_at is None or now < row.until_at)

@@ -9,6 +9,7 @@ asked at once, so every answer is multiplied by their number (Bonferroni), and o
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ _NEAR = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shared:
+class SharedPlace:
     """One place that failed nodes share more than chance explains."""
 
     kind: str
@@ -48,6 +49,15 @@ class Shared:
         return f"{self.n_failed} of the {self.n_nodes} nodes of {self.kind} {self.name}{alike} ({rest}; p = {self.odds:.0e})"
 
 
+_NAME = re.compile(r"\d+ of the \d+ nodes of (.+?) \(")
+
+
+def name_in(sentence: str) -> str:
+    """`leaf leaf12` of a sentence of SharedPlace, whatever else stands beside it; empty where no place is named."""
+    found = _NAME.search(sentence)
+    return found[1] if found else ""
+
+
 def tail(n: int, m: int, k: int, x: int) -> float:
     """P(X >= x) where X of k drawn nodes are among m of n, each draw without replacement; 0..1."""
     if x <= max(0, k + m - n):
@@ -64,12 +74,12 @@ def _log_choose(n: int, k: int) -> float:
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
-def shared(failed: Collection[str], where: layout.Layout) -> Shared | None:
+def shared(failed: Collection[str], where: layout.NodeLayout) -> SharedPlace | None:
     """The place that best explains which nodes failed; None where chance explains it as well."""
     counts = Counter(p for node in set(failed) for p in where.of_node.get(node, ()))
     n_failed = {kind: len(nodes & set(failed)) for kind, nodes in where.placed.items()}
     found = [
-        Shared(
+        SharedPlace(
             kind=kind,
             name=name,
             n_failed=x,
@@ -88,11 +98,11 @@ def shared(failed: Collection[str], where: layout.Layout) -> Shared | None:
     alike = tuple(
         (s.kind, s.name) for s in rest if s.odds <= best.odds * _NEAR and s.n_failed == best.n_failed
     )
-    return Shared(**{**best.__dict__, "others": alike})
+    return SharedPlace(**{**best.__dict__, "others": alike})
 
 
 def job_explains(
-    place: Shared, failed: Collection[str], job_nodes: Collection[str], where: layout.Layout
+    place: SharedPlace, failed: Collection[str], job_nodes: Collection[str], where: layout.NodeLayout
 ) -> bool:
     """True when the failed nodes fit one job's nodes as well as the place: then the job's load may be what they share."""
     placed = where.placed.get(place.kind, frozenset())

@@ -77,7 +77,7 @@ def in_sequence(attempts: Attempts) -> Any:
 
 def accounts(
     attempts: Attempts,
-    progress: Mapping[run_account.Key, run_account.Progress],
+    progress: Mapping[run_account.Key, run_account.RunProgress],
     assume: run_account.Assumptions,
     now: datetime,
 ) -> pa.Table:
@@ -120,7 +120,7 @@ def accounts(
 def _split(
     a: Attempts,
     running: Ints,
-    progress: Mapping[run_account.Key, run_account.Progress],
+    progress: Mapping[run_account.Key, run_account.RunProgress],
     assume: run_account.Assumptions,
 ) -> tuple[dict[str, Ints], Any]:
     """Each attempt's running time in the parts of `run_account.split`, and whether its first step is known."""
@@ -162,7 +162,7 @@ class _ProgressColumns:
     blocked: Ints
 
     @classmethod
-    def of(cls, a: Attempts, progress: Mapping[run_account.Key, run_account.Progress]) -> _ProgressColumns:
+    def of(cls, a: Attempts, progress: Mapping[run_account.Key, run_account.RunProgress]) -> _ProgressColumns:
         n = len(a.submit)
         flags = {name: np.zeros(n, bool) for name in ("any", "first_known", "saved_known")}
         times = {name: np.zeros(n, np.int64) for name in ("first", "saved", "blocked")}
@@ -178,7 +178,7 @@ class _ProgressColumns:
 
 def _put(
     i: int,
-    mine: run_account.Progress,
+    mine: run_account.RunProgress,
     end_us: int | None,
     flags: Mapping[str, Any],
     times: Mapping[str, Ints],

@@ -145,7 +145,7 @@ def _keys(part: pa.Table) -> list[run_account.Key]:
 def _one_by_one(
     read: Iterable[records.JobAttempt],
     part: pa.Table,
-    progress_of: Mapping[run_account.Key, run_account.Progress],
+    progress_of: Mapping[run_account.Key, run_account.RunProgress],
     assume: run_account.Assumptions,
     now: datetime,
 ) -> pa.Table:
@@ -163,13 +163,13 @@ def _one_by_one(
 
 def progress(
     attempts: Iterable[records.JobAttempt], events: Iterable[records.HealthEvent]
-) -> Mapping[run_account.Key, run_account.Progress]:
+) -> Mapping[run_account.Key, run_account.RunProgress]:
     """The progress of each attempt by the probe's events; an attempt without any is missing."""
     by_job: dict[int, list[records.HealthEvent]] = defaultdict(list)
     for event in events:
         if event.source == "probe" and event.job_id is not None:
             by_job[event.job_id].append(event)
-    found: dict[run_account.Key, run_account.Progress] = {}
+    found: dict[run_account.Key, run_account.RunProgress] = {}
     for a in attempts:
         if a.start_at is None:
             continue
@@ -183,8 +183,8 @@ def progress(
     return found
 
 
-def _progress(mine: Sequence[records.HealthEvent]) -> run_account.Progress:
-    return run_account.Progress(
+def _progress(mine: Sequence[records.HealthEvent]) -> run_account.RunProgress:
+    return run_account.RunProgress(
         first_step_at=min((e.at for e in mine if e.kind == FIRST_STEP), default=None),
         last_step_at=max((e.at for e in mine if e.kind == LAST_STEP), default=None),
         checkpoints=_checkpoints([e for e in mine if e.kind == CHECKPOINT]),

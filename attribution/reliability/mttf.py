@@ -12,7 +12,7 @@ DAY_S = 86400.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rate:
+class FailureRate:
     """Events per unit of exposure with an exact (Garwood) Poisson interval."""
 
     n_events: int
@@ -24,14 +24,14 @@ class Rate:
     level: float = 0.95
 
 
-def poisson_rate(n_events: int, exposure: float, *, level: float = 0.95) -> Rate:
+def poisson_rate(n_events: int, exposure: float, *, level: float = 0.95) -> FailureRate:
     """The rate and the interval [χ²(α/2; 2k)/2T, χ²(1−α/2; 2k+2)/2T]."""
     if exposure <= 0:
-        return Rate(n_events=n_events, exposure=exposure, rate=None, low=None, high=None, level=level)
+        return FailureRate(n_events=n_events, exposure=exposure, rate=None, low=None, high=None, level=level)
     tail = (1.0 - level) / 2.0
     low = float(stats.chi2.ppf(tail, 2 * n_events)) / 2.0 if n_events else 0.0
     high = float(stats.chi2.ppf(1.0 - tail, 2 * n_events + 2)) / 2.0
-    return Rate(
+    return FailureRate(
         n_events=n_events,
         exposure=exposure,
         rate=n_events / exposure,

@@ -28,7 +28,7 @@ class Checkpoint:
 
 
 @records.record
-class Progress:
+class RunProgress:
     """What the probe saw of one attempt's training."""
 
     first_step_at: datetime | None = records.doc("end of the first training step", default=None)
@@ -61,7 +61,7 @@ def account(
     attempts: Iterable[records.JobAttempt],
     *,
     now: datetime,
-    progress: Mapping[Key, Progress] | None = None,
+    progress: Mapping[Key, RunProgress] | None = None,
     assume: Assumptions | None = None,
 ) -> records.RunAccount | None:
     """The account of one run from all its attempts; None when none of them was ever submitted.
@@ -118,7 +118,7 @@ def account(
 
 
 def split(
-    attempt: records.JobAttempt, running_us: int, progress: Progress | None, assume: Assumptions
+    attempt: records.JobAttempt, running_us: int, progress: RunProgress | None, assume: Assumptions
 ) -> Split:
     """One attempt's running time in parts; the probe's sightings where there are any, else the assumptions."""
     suspended = min(running_us, max(0, round(attempt.suspended_s * 1e6)))
@@ -142,7 +142,7 @@ ASSUMED_RESTART_FRAC = 0.1
 
 
 def _restart_us(
-    attempt: records.JobAttempt, active_us: int, progress: Progress | None, assume: Assumptions
+    attempt: records.JobAttempt, active_us: int, progress: RunProgress | None, assume: Assumptions
 ) -> int:
     if progress is not None:
         if progress.first_step_at is None or attempt.start_at is None:
@@ -152,7 +152,7 @@ def _restart_us(
 
 
 def _lost_us(
-    attempt: records.JobAttempt, training_us: int, progress: Progress | None, assume: Assumptions
+    attempt: records.JobAttempt, training_us: int, progress: RunProgress | None, assume: Assumptions
 ) -> int:
     """Training since the last checkpoint; assumed half an interval where nobody saw it."""
     if progress is None:
@@ -163,7 +163,7 @@ def _lost_us(
     return max(0, clock.span_us(attempt.end_at - max(saved)))
 
 
-def _checkpoint_us(training_us: int, progress: Progress | None, assume: Assumptions) -> int:
+def _checkpoint_us(training_us: int, progress: RunProgress | None, assume: Assumptions) -> int:
     if progress is not None:
         return round(sum(c.duration_s for c in progress.checkpoints) * 1e6)
     if assume.write_s <= 0:

@@ -257,6 +257,8 @@ def _claim(
             ),
             default=0.0,
         )
+        if _may_be_anothers(view, convicting):
+            lethality = 0.0
         weight = doubted(supported(weight, view, cause), lethality, view, cause, at)
         weight = min(weight, _ceiling(convicting))
     if any(s.event.event_id in view.answered and s.signature.role is signatures.Role.ROOT for s in group):
@@ -272,6 +274,18 @@ def _claim(
         gpu=next((s.gpu for s in ordered if s.gpu), None),
         evidence=tuple(s.event for s in ordered),
         n_sources=len(by_family),
+    )
+
+
+def _may_be_anothers(
+    view: evidence_view.EvidenceView, convicting: Sequence[evidence_view.CaseSighting]
+) -> bool:
+    """Whether the part may have been another's: nobody knows that it held it, and the program made an error that no part makes."""
+    if any(s.hold is gpus.Hold.HELD for s in convicting):
+        return False
+    return any(
+        f.signature.role is findings.FindingRole.OWN and findings.is_surely_own(f.event)
+        for f in view.findings
     )
 
 
@@ -316,12 +330,14 @@ def hints(view: evidence_view.EvidenceView, cause: str, rule: str, role: finding
 def _hint_cap(view: evidence_view.EvidenceView, cause: str, node: str | None) -> records.Confidence:
     """How sure the job's own side can make of `cause`.
 
-    A fault of a machine shows on the machine: where it was watched and shows nothing, text is possible at best.
+    A fault of a machine shows on the machine: where it was watched, or its log is at hand, and shows nothing, text is
+    possible at best.
     """
     domain = taxonomy.cause(cause).domain
     if domain is records.Domain.USER_PROGRAM:
         return records.Confidence.CERTAIN
-    blind = node in view.unwatched_nodes if node else bool(view.unwatched_nodes)
+    unseen = frozenset(view.unwatched_nodes) - view.case.by_log
+    blind = node in unseen if node else bool(unseen)
     if domain is records.Domain.HARDWARE and not blind:
         return records.Confidence.POSSIBLE
     return records.Confidence.LIKELY

@@ -167,11 +167,17 @@ class EvidenceView:
     @functools.cached_property
     def unwatched_nodes(self) -> tuple[str, ...]:
         """Nodes of the attempt nobody watched at its end: not seeing is not health."""
-        # Such an event bears the time of the last beat: one after the end says that the end was watched.
-        quiet = (s.event for s in self.sightings if s.event.kind == "agent_silent")
-        silent = {event.node for event in quiet if event.at <= self.end_at}
-        least = self.onset_at - timedelta(seconds=60)
+        # Such an event bears the time of the last beat: one after the end says that the end was watched, and so does
+        # an agent that was heard since. (A new one that was not there at the end is not taken for it: `watched` knows.)
         last = self.case.watched
+        quiet = (s.event for s in self.sightings if s.event.kind == "agent_silent")
+        silent = {
+            event.node
+            for event in quiet
+            if event.at <= self.end_at
+            and ((heard := last.get(event.node)) is None or heard <= event.at + SLACK)
+        }
+        least = self.onset_at - timedelta(seconds=60)
         return tuple(
             n for n in self.attempt.nodes if n in silent or (at := last.get(n)) is None or at < least
         )
@@ -202,14 +208,19 @@ class EvidenceView:
 
     @functools.cached_property
     def lost_node(self) -> str | None:
-        """The node whose silence ended the attempt: as Slurm names it, else the one that fell silent; None when that is open."""
+        """The node whose silence ended the attempt: as Slurm names it, else the one that fell silent, else as srun told the user;
+        None when that is open."""
         if self.attempt.failed_node:
             return self.attempt.failed_node
         if len(self.attempt.nodes) == 1:
             return self.attempt.nodes[0]
         named = next((s.event.node for s in self.of("node_lost")), None)
         quiet = [n for n in self.unwatched_nodes if self.case.watched.get(n) is not None]
-        return named or (quiet[0] if len(quiet) == 1 else None)
+        if named or len(quiet) == 1:
+            return named or quiet[0]
+        srun = {f.event.detail.get("host") for f in self.findings if f.event.kind == "slurm_node_fail"}
+        named_by_srun = [node for node in self.attempt.nodes if node in srun]
+        return named_by_srun[0] if len(named_by_srun) == 1 else None
 
     @functools.cached_property
     def node_list(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,21 @@ _FILE = Path(__file__).with_name("findings.toml")
 _FILE_ERRORS = frozenset(
     {"FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "OSError", "IOError"}
 )
+
+_SURE_KINDS = frozenset({"cuda_device_assert", "syntax_error"})
+_SURE = re.compile(
+    r"(?:^|[\s.:])(?:KeyError|IndexError|LookupError|NameError|UnboundLocalError|AttributeError|TypeError|ValueError|AssertionError|"
+    r"ZeroDivisionError|NotImplementedError|RecursionError|(?:Syntax|Indentation|Tab)Error|ImportError|ModuleNotFoundError|"
+    r"UnicodeDecodeError|UnicodeEncodeError|StopIteration)\b"
+)
+"""Exceptions of the language itself."""
+_OUTSIDE = re.compile(
+    r"\b(?:nan\b|inf|overflow|cuda|gpu|nccl|rocm|hip|device|driver|node|host|server|service|socket|connect|network|peer\b|time[ds]?[ -]?out|"
+    r"unreachable|unavailable|refused|reset|i/o|input/output|errno|stale|space|read-only|mount|disk|file|path|checksum|corrupt|truncat|"
+    r"magic|header|central directory|checkpoint|heartbeat|memory|shared object|cannot open|undefined symbol)|\.so\b",
+    re.IGNORECASE,
+)
+"""Words of the world outside: the language's own exceptions are often raised about that."""
 
 
 class FindingRole(StrEnum):
@@ -132,3 +148,10 @@ def kinds() -> frozenset[str]:
 def is_finding(event: records.HealthEvent) -> bool:
     """True for what a user's process could have written."""
     return event.source in vocabulary.JOB_SIDE_SOURCES
+
+
+def is_surely_own(event: records.HealthEvent) -> bool:
+    """True for an error that nothing outside the program can raise: a wrong key, a bad argument, a failed CUDA assertion."""
+    if event.kind in _SURE_KINDS:
+        return True
+    return bool(_SURE.search(event.message)) and not _OUTSIDE.search(event.message)

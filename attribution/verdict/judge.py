@@ -63,6 +63,7 @@ _CORE = (
     "evidence_view.py",
     "view_builder.py",
     "claims.py",
+    "findings.py",
     "rank_claims.py",
     "onset.py",
     "window.py",

@@ -32,9 +32,10 @@ def live(
     known = gpus.learn(every, allocations)
     held = {a.node: a for a in allocations}
     found: dict[str, set[str]] = {}
+    own = frozenset(attempt.nodes)
     for event in every:
         signature = signatures.of(event)
-        if event.node not in attempt.nodes or event.source in vocabulary.JOB_SIDE_SOURCES:
+        if event.node not in own or event.source in vocabulary.JOB_SIDE_SOURCES:
             continue
         if signature.role is not signatures.Role.ROOT or _outlived(event.kind, event.at, onset_at):
             continue

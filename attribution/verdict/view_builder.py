@@ -183,7 +183,7 @@ class _Looker:
     def _taken(self, event: records.HealthEvent, at: datetime) -> bool:
         end = self._case.attempt.end_at
         assert end is not None
-        since = [begin for begin, _ in self._case.shared.get(event.node, ()) if end - SLACK <= begin <= at]
+        since = [begin for begin, _ in self._case.shared.get(event.node, ()) if end <= begin <= at]
         return bool(since) and at > end + SLACK
 
     def _when(self, at: datetime, *, polled: bool) -> When:

@@ -9,6 +9,10 @@ from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import signatures
 from probing_cluster.core import records
 
+_GIVEN_UP = frozenset({"NODE_FAIL", "BOOT_FAIL"})
+_SLURMD_TIMEOUT = timedelta(seconds=300)
+"""So long slurmctld waits for a node by default."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
@@ -31,9 +35,14 @@ class Window:
 
 
 def window(attempt: records.JobAttempt, onset_at: datetime, policy: cases.WindowPolicy) -> Window:
-    """[onset − before, end + after]; with `policy.paper` the onset is the end."""
+    """[onset − before, end + after]; with `policy.paper` the onset is the end.
+
+    The end of an attempt whose node was lost is when Slurm gave the node up, not when it went away.
+    """
     assert attempt.end_at is not None
     start = attempt.end_at if policy.paper else onset_at
+    if attempt.state in _GIVEN_UP and not policy.paper:
+        start -= _SLURMD_TIMEOUT
     return Window(
         start_at=start - timedelta(seconds=policy.before_s),
         end_at=attempt.end_at + timedelta(seconds=policy.after_s),

@@ -35,6 +35,8 @@ class Scale:
 
 
 FULL = Scale(n_nodes=2000, days=334, n_attempts=4_000_000, n_events=20_000_000)
+MEDIUM = Scale(n_nodes=2000, days=167, n_attempts=2_000_000, n_events=10_000_000)
+"""Half a year of the same density: what ends in three minutes."""
 SMALL = Scale(n_nodes=100, days=40, n_attempts=20_000, n_events=100_000)
 
 SIZES = np.array([1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096])

@@ -22,8 +22,9 @@ import pyarrow.dataset as ds
 from benchmarks.attribution import generate
 from probing_cluster.attribution.passes import attribute
 from probing_cluster.core import records
-from probing_cluster.db import migrate, rows, store, store_base, tables
+from probing_cluster.db import migrate, rows, store, tables
 from probing_cluster.db.server import embedded
+from probing_cluster.db.store import base as store_base
 
 DAYS = 9
 _DAY = datetime(2025, 6, 15, tzinfo=UTC)

@@ -93,7 +93,7 @@ def _joblog(case: cases.Case, _: str) -> Answer:
     label, lines = case.label, _text(case).split("\n")
     if first is None:
         return _made(case, False, "no first cause", str(label.get("first") or label["expected"]))
-    cause = _cause_of(str(first["kind"]))
+    cause = _cause_of(first)
     line = lines[int(first["line"]) - 1] if 0 < int(first["line"]) <= len(lines) else ""
     right = str(label.get("first", "")) in line
     right = right and (not _wanted(label) or bool({cause, str(first["kind"])} & set(_wanted(label))))
@@ -103,11 +103,13 @@ def _joblog(case: cases.Case, _: str) -> Answer:
     )
 
 
-def _cause_of(kind: str) -> str:
+def _cause_of(found: Mapping[str, Any]) -> str:
+    """The cause that the rules read from a finding: its kind, and what its own line says of whose it is."""
     at = datetime(2026, 1, 1, tzinfo=UTC)
     event = records.HealthEvent(
-        event_id=records.make_event_id("c", "n", "joblog", kind), cluster="c", node="n", at=at, observed_at=at,
-        kind=kind, severity=records.Severity.INFO, source="joblog", message="", job_id=1,
+        event_id=records.make_event_id("c", "n", "joblog", str(found["kind"])), cluster="c", node="n", at=at, observed_at=at,
+        kind=str(found["kind"]), severity=records.Severity.INFO, source="joblog", message="", job_id=1,
+        detail={**found.get("detail", {}), "domains": list(found.get("domains", ())), "role": found.get("role")},
     )  # fmt: skip
     return findings.find(event).cause
 
@@ -177,7 +179,7 @@ class _At(clock.SystemClock):
         return self.at
 
 
-def _order(case: cases.Case, scratch: Path) -> load.Order:
+def _order(case: cases.Case, scratch: Path) -> load.LoadOrder:
     parts = case.given
 
     def file(part: str) -> Path:
@@ -191,7 +193,7 @@ def _order(case: cases.Case, scratch: Path) -> load.Order:
         for node, text in parts.get("boot", {}).items()
         for at in [datetime.fromisoformat(str(text))]
     }
-    return load.Order(
+    return load.LoadOrder(
         sacct=[file("sacct")],
         kernel=[(node, file(f"kernel/{node}")) for node in parts.get("kernel", {})],
         joblog=[(job, file(f"joblog/{job}")) for job in parts.get("joblog", {})],

@@ -26,8 +26,9 @@ from benchmarks.attribution import generate
 from benchmarks.campaign import replay, score, story
 from probing_cluster.attribution.passes import attribute
 from probing_cluster.core import records
-from probing_cluster.db import bulk, migrate, rows, store, store_base, tables
+from probing_cluster.db import bulk, migrate, rows, store, tables
 from probing_cluster.db.server import embedded
+from probing_cluster.db.store import base as store_base
 
 SEED = 20261127
 BEGIN = datetime(2026, 5, 1, tzinfo=UTC)

@@ -166,7 +166,7 @@ def kernel_events(the_story: story.Story, path: str) -> Iterator[records.HealthE
         if path == "live":
             yield from _agent(the_story, node, mine)
             continue
-        place = import_kernel.Place(
+        place = import_kernel.FilePlace(
             file="kern.log",
             node=node,
             cluster=CLUSTER,

@@ -37,18 +37,19 @@ TUNED_AS = {"none": "rsc1", "none-noisy": "noisy"}
 REGIMES = {r.name: r for r in fleets.REGIMES}
 
 
-def limits_of(signals: dict[str, np.ndarray], rule: baseline.Rule) -> dict[str, float]:
+def limits_of(signals: dict[str, np.ndarray], rule: baseline.LemonRule) -> dict[str, float]:
     """Thresholds from this site's own CDF: every node's every full week."""
     sample = {k: v[replay.PAPER_DAYS :: 7].ravel().astype(float) for k, v in signals.items()}
     return baseline.thresholds(sample, rule)
 
 
-def by_rules(regime: str, seed: int, rules: Sequence[baseline.Rule]) -> list[figures.Outcome]:
+def by_rules(regime: str, seed: int, rules: Sequence[baseline.LemonRule]) -> list[figures.Outcome]:
     """The paper's method on one fleet with each of these rules."""
     fleet = fleets.simulate(REGIMES[regime], seed)
     signals = replay.signals_of(fleet)
     limits = {
-        p: limits_of(signals, baseline.Rule(percentile=p, floor=0.0)) for p in {r.percentile for r in rules}
+        p: limits_of(signals, baseline.LemonRule(percentile=p, floor=0.0))
+        for p in {r.percentile for r in rules}
     }
     return [
         figures.outcome(fleet, seed, replay.paper(signals, _floored(limits[rule.percentile], rule), rule))
@@ -56,7 +57,7 @@ def by_rules(regime: str, seed: int, rules: Sequence[baseline.Rule]) -> list[fig
     ]
 
 
-def _floored(limits: dict[str, float], rule: baseline.Rule) -> dict[str, float]:
+def _floored(limits: dict[str, float], rule: baseline.LemonRule) -> dict[str, float]:
     """The percentiles are the same for every floor: raised as `baseline.thresholds` does."""
     return {k: v if k == "single_node_node_failure_rate" else max(v, rule.floor) for k, v in limits.items()}
 
@@ -68,10 +69,10 @@ def by_score(regime: str, seed: int, options: replay.Options, name_at: float) ->
     return figures.outcome(fleet, seed, run.found, run.believed)
 
 
-def tuned(pool: concurrent.futures.Executor, regime: str) -> dict[str, baseline.Rule]:
+def tuned(pool: concurrent.futures.Executor, regime: str) -> dict[str, baseline.LemonRule]:
     """The rule's best settings on the development fleets of this regime."""
     rules = [
-        baseline.Rule(percentile=p, floor=f, votes=v)
+        baseline.LemonRule(percentile=p, floor=f, votes=v)
         for p, f, v in itertools.product(PERCENTILES, FLOORS, VOTES)
     ]
     regime = TUNED_AS.get(regime, regime)
@@ -84,7 +85,7 @@ def tuned(pool: concurrent.futures.Executor, regime: str) -> dict[str, baseline.
         precision = right / named if named else 0.0
         scored.append((rule, precision, right / lemons, figures.median_days(outcomes)))
 
-    def best(several: bool) -> baseline.Rule:
+    def best(several: bool) -> baseline.LemonRule:
         able = [s for s in scored if s[0].votes >= 2 or not several]
         return max(able, key=lambda s: 2 * s[1] * s[2] / max(s[1] + s[2], 1e-9))[0]
 

@@ -40,7 +40,7 @@ class Run:
     """(probability, truth) rows of every node once a fortnight."""
 
 
-def window_of(fleet: Fleet, day: int, options: Options, out: np.ndarray) -> model.Window:
+def window_of(fleet: Fleet, day: int, options: Options, out: np.ndarray) -> model.LemonWindow:
     """What the nightly run of `day` sees; `out`: day each node was taken out and mended, inf for never."""
     n = fleet.regime.nodes
     span = min(day, options.window_days)
@@ -52,7 +52,7 @@ def window_of(fleet: Fleet, day: int, options: Options, out: np.ndarray) -> mode
     cured = (fleet.culprit[rows] >= 0) & (fleet.day[rows] >= out[fleet.culprit[rows]])
     unnamed = rows[~names & ~cured]
     exposure = np.where(away, 1e-3, fleet.use) * span
-    return model.Window(
+    return model.LemonWindow(
         exposure_days=exposure,
         named=np.zeros(n),
         episodes=np.zeros(n, np.int64),
@@ -125,7 +125,9 @@ def signals_of(fleet: Fleet) -> dict[str, np.ndarray]:
     }  # fmt: skip
 
 
-def paper(signals: dict[str, np.ndarray], limits: dict[str, float], rule: baseline.Rule) -> dict[int, int]:
+def paper(
+    signals: dict[str, np.ndarray], limits: dict[str, float], rule: baseline.LemonRule
+) -> dict[int, int]:
     """The paper's rule with these thresholds, night by night: node to the day it is named."""
     fails = signals["multi_node_node_fails"] + signals["single_node_node_fails"]
     able = np.flatnonzero(fails.max(axis=0) >= rule.floor)  # no other node can reach a failure signal

@@ -90,7 +90,7 @@ def scored(history: History, day: float) -> model.Scores:
     first, last = np.searchsorted(history.day, [day - WINDOW_DAYS, day])
     n = history.place.size
     return model.score(
-        model.Window(
+        model.LemonWindow(
             exposure_days=np.full(n, float(WINDOW_DAYS)),
             named=np.zeros(n),
             episodes=np.zeros(n, np.int64),

@@ -109,7 +109,7 @@ def _by_engine(args: argparse.Namespace) -> int:
     from probing_cluster.control_plane.cli import history_pass
 
     now = clock.SYSTEM.now()
-    order = history_pass.Order(
+    order = history_pass.PassOrder(
         engine=args.engine,
         since=span.instant(args.since, now),
         until=span.instant(args.until, now) if args.until else now,
@@ -142,7 +142,7 @@ def _print_causes(causes: Counter[str]) -> None:
 
 def _followed(slices: Iterator[attribute.AttributionRun]) -> Iterator[attribute.AttributionRun]:
     """The slices, while people see how far it has got."""
-    with progress.Progress("attribute", None, "attempts judged") as shown:
+    with progress.ProgressBar("attribute", None, "attempts judged") as shown:
         for done in slices:
             if done.until is not None:
                 shown.at(f"what ended before {done.until:%Y-%m-%d %H:%M} UTC is judged")
@@ -154,7 +154,7 @@ def _accounted(store: db_store.Store, config: settings.Settings) -> int:
     """How many run accounts were made, while people see how far it has got."""
     from probing_cluster.attribution.reliability import accounts
 
-    with progress.Progress("attribute", None, "run accounts") as shown:
+    with progress.ProgressBar("attribute", None, "run accounts") as shown:
 
         def between(n_accounts: int) -> bool:
             shown.at(f"{n_accounts:,} are stored")

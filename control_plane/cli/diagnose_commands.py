@@ -15,7 +15,7 @@ from probing_cluster.core import clock, errors, hostlist, records, settings
 
 if TYPE_CHECKING:
     from probing_cluster.control_plane.policy import view
-    from probing_cluster.control_plane.repair import campaign
+    from probing_cluster.control_plane.repair import round_findings
     from probing_cluster.db import store as db_store
 
 _EPILOG = """The tests run as a job of yours that takes the nodes whole: they wait for nobody's job and run beside none. Nodes that
@@ -109,6 +109,10 @@ def _diagnose(args: argparse.Namespace) -> int:
         print(plan, file=sys.stderr if args.json else sys.stdout, flush=True)
         if args.dry_run:
             return 0
+        if not store.may_add_results():
+            raise errors.NotPermitted(
+                "this database login may not store results, so no node is taken; ask as an operator (probing-ctl db add-login)"
+            )
         found = _run(args, config, store, nodes, names, references, tests, topology.leaves(hands.places()))
         store.add_results(found.results)
     if args.html:
@@ -183,21 +187,10 @@ def _suspects(store: db_store.Store, config: settings.Settings) -> list[str]:
 
 
 def _require_free(names: Sequence[str], nodes: dict[str, view.Node]) -> None:
-    from probing_cluster.core import vocabulary
+    from probing_cluster.control_plane.repair import by_hand
 
     nodes_commands.require_known(names, nodes)
-    ours = [n for n in names if nodes[n].ours]
-    if ours:
-        raise errors.NotPermitted(
-            f"{hostlist.compress(ours)} is drained by us: Slurm starts no job there; `probing-ctl repair release {ours[0]}` "
-            "tests it in a reservation"
-        )
-    out = [n for n in names if nodes[n].states & vocabulary.UNTOUCHABLE_STATES]
-    if out:
-        states = "+".join(sorted(nodes[out[0]].states))
-        raise errors.NotPermitted(
-            f"{hostlist.compress(out)} takes no job: Slurm shows {out[0]} {states}; resume it first"
-        )
+    by_hand.require_free(names, nodes)
 
 
 def _plan(
@@ -223,40 +216,21 @@ def _run(
     references: list[str],
     tests: tuple[str, ...],
     places: dict[str, str],
-) -> campaign.Found:
-    from probing_cluster.control_plane.repair import campaign, rounds
+) -> round_findings.Findings:
+    from probing_cluster.control_plane.repair import by_hand, campaign, rounds
     from probing_cluster.slurm_plugins.acts import job_steps
 
-    steps = job_steps.JobSteps(config.slurm)
-    round_id, everyone = uuid.uuid4(), [*names, *references]
-    partitions = set.intersection(*(set(nodes[n].partitions) for n in everyone))
-    if not partitions:
-        raise errors.UsageError("no partition has all these nodes; name those of one partition")
-    wanted = job_steps.Wanted(
-        name=f"probing-diagnose-{round_id.hex[:8]}",
-        nodes=tuple(everyone),
-        partition=min(partitions),
-        account=config.diagnostics.account,
-        gpus=min(nodes[n].n_gpus or 0 for n in everyone),
-        limit_s=config.diagnostics.round_s + 60,
-    )
+    question = by_hand.Question(
+        round_id=uuid.uuid4(), names=tuple(names), references=tuple(references), tests=tests, every_link=args.every_link
+    )  # fmt: skip
+    steps, wanted = job_steps.JobSteps(config.slurm), by_hand.wanted(config, nodes, question)
 
     def announce(text: str) -> None:
         print(f"  {text}", file=sys.stderr, flush=True)
 
-    announce(f"waiting for {hostlist.compress(everyone)}")
+    announce(f"waiting for {hostlist.compress(wanted.nodes)}")
     try:
-        job_id = steps.allocate(wanted, args.wait)
-        asked = campaign.Asked(
-            round_id=round_id,
-            job_id=job_id,
-            nodes=tuple(names),
-            references=tuple(references),
-            hosts={n: nodes[n].address for n in everyone},
-            places=places,
-            tests=tests,
-            every_link=args.every_link,
-        )
+        asked = by_hand.asked(question, nodes, places, steps.allocate(wanted, args.wait))
         runner = campaign.Campaign(
             config=config,
             steps=steps,

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from probing_cluster.control_plane.cli import commands
-from probing_cluster.core import digits, errors, sanitize, settings
+from probing_cluster.core import errors, settings
+
+if TYPE_CHECKING:
+    from probing_cluster.live.ways import streams
 
 _EPILOG = """For the job's owner alone, and only in a job started with --probing=live. EXPR sees the locals of the functions of the
 program's own file that the main thread is in, that file's globals, and the modules that are loaded. It runs inside the process:
 while it holds the GIL the rank stands still, and nothing can stop it. JOBID is 123, 123_4 (array task) or 123+1 (het component).
-Exit code 8: a rank did not answer.
+Exit code 8: a rank did not answer; 9: all answered, and in one or more the expression raised.
 example: probing-ctl eval 4242 --rank 3 "torch.cuda.memory_allocated() / 2**30\""""
 PARTIAL = 8
 """Exit code when something did not answer."""
+RAISED = 9
+"""Exit code when all answered and the expression raised in one of them."""
+START_S = 3.0
+"""Beyond a rank's own time, for the step to start and the answer to travel."""
+_PLACE = ("node", "rank", "pid", "at", "error")
 
 
 def register(register: commands.Commands) -> None:
@@ -41,89 +47,84 @@ def register(register: commands.Commands) -> None:
 
 
 def _eval(args: argparse.Namespace) -> int:
+    from probing_cluster.live.ways import choosing
     from probing_cluster.probe_agent.ranks import evaluate
 
     if not 0 < args.timeout <= 600:
         raise errors.UsageError("--timeout must be above 0 and at most 600")
     evaluate.check(args.expression)
     config = settings.load(args.config)
-    if not args.quiet:
-        print(f"probing-ctl: {evaluate.WARNING}", file=sys.stderr)
-    question = {"expression": args.expression, "rank": args.rank, "deadline_s": args.timeout}
-    ask = _here if args.local else _by_step
-    replies = ask(config, args.job, question)
-    return _show(replies, args)
-
-
-def _here(config: settings.Settings, job: str, question: Mapping[str, Any]) -> list[dict[str, Any]]:
-    from probing_cluster.probe_agent.ranks import evaluate_child
-
-    directory = Path(config.agent.job_directory) / job
-    if not digits.is_number(job) or not directory.is_dir():
-        raise errors.NotFound(
-            f"{directory} is not there: --local is for one of the job's nodes, and for its raw id"
-        )
+    nodes = choosing.open_nodes(config, args.job, "local" if args.local else "auto")
     try:
-        answers = evaluate_child.answers(dict(question), directory)
-    except PermissionError as exc:
-        raise errors.NotPermitted(f"job {job} is another user's: only its owner may evaluate in it") from exc
-    return [{"node": os.environ.get("SLURMD_NODENAME") or os.uname().nodename, "answers": answers}]
+        nodes.require_owner()
+        if not args.quiet:
+            print(f"probing-ctl: {evaluate.WARNING}", file=sys.stderr)
+        return _show(_answers(nodes, args), args)
+    finally:
+        nodes.close()
 
 
-def _by_step(config: settings.Settings, job: str, question: Mapping[str, Any]) -> list[dict[str, Any]]:
-    from probing_cluster.probe_agent.ranks import evaluate_child
-    from probing_cluster.slurm_plugins import commands as slurm_commands
-    from probing_cluster.slurm_plugins.live import job_step
+def _answers(nodes: Any, args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[streams.Missing]]:
+    """A row per value, and what did not answer. Only the rank that is named evaluates."""
+    from probing_cluster.live.session import unpacking  # while the collectors start
+    from probing_cluster.live.table import Scan
+    from probing_cluster.live.tables import python_own
+    from probing_cluster.live.ways import streams
 
-    run = slurm_commands.SlurmCommands(settings=config.slurm)
-    running = job_step.running(run, job)
-    if running[0].uid != os.geteuid():
-        raise errors.NotPermitted(
-            f"job {job} belongs to {running[0].user}: only a job's owner may evaluate in it, not even an operator"
-        )
-    replies: list[dict[str, Any]] = []
-    for part in running:
-        asked = {**question, "base": config.agent.job_directory, "job_id": part.job_id}
-        command = [sys.executable, "-I", "-m", evaluate_child.__name__]
-        variables = {evaluate_child.VARIABLE: json.dumps(asked), "PROBING": "on"}
-        replies += [json.loads(raw) for raw in job_step.run_on_nodes(run, part, command, variables)]
-    return replies
+    wanted = None if args.rank is None else {"op": "=", "column": "rank", "value": args.rank}
+    scan = Scan(table=f"python.{args.expression}", condition=wanted)
+    node_s = args.timeout + python_own.LOOK_S
+    reply = nodes.ask([scan], node_s + START_S, node_s=node_s)
+    rows: list[dict[str, Any]] = []
+    missing = list(reply.missing)
+    for data in reply.frames:
+        try:
+            frame = unpacking.unpack(data)
+        except errors.MalformedInput as exc:
+            missing.append(streams.Missing(node=None, reason=str(exc)))
+            continue
+        rows += frame.rows.to_pylist()
+        missing += [streams.Missing(node=frame.node, rank=rank, reason=why) for rank, why in frame.missing]
+    rows.sort(key=lambda r: (-1 if r["rank"] is None else r["rank"], r["node"]))
+    return rows, missing
 
 
-def _show(replies: Sequence[Mapping[str, Any]], args: argparse.Namespace) -> int:
+def _show(found: tuple[list[dict[str, Any]], list[streams.Missing]], args: argparse.Namespace) -> int:
     from probing_cluster.control_plane.terminal import table
 
-    answers = [{"node": r["node"], **a} for r in replies for a in r.get("answers", ())]
-    answers.sort(key=lambda a: (a["rank"] if a["rank"] is not None else -1, a["node"]))
-    lines = [f"{sanitize.clean(str(r['node']), 64)}: {r['failed']}" for r in replies if "failed" in r]
-    if not answers and not lines:
+    rows, missing = found
+    if not rows and not missing:
         which = f"rank {args.rank}" if args.rank is not None else "no rank"
         raise errors.NotFound(
             f"job {args.job}: {which} {'has no page on its nodes' if args.rank is not None else 'has a page'}: "
             "the probe names a rank once it has imported torch (probing-ctl ranks shows which there are)"
         )
+    has_raised = any(row.get("error") is not None for row in rows)
     if args.json:
-        for answer in answers:
+        for answer in _by_rank(rows):
             print(json.dumps(answer, ensure_ascii=False))
-    else:
-        rows = _rows(answers)
-        if rows:
-            columns = list(dict.fromkeys(name for row in rows for name in row))
-            print(table.render(columns, [[_text(row.get(c)) for c in columns] for row in rows]))
-    lines += [f"rank {a['rank']} on {a['node']}: {a['missing']}" for a in answers if a["missing"]]
-    for line in lines:
-        print(f"probing-ctl: {line}", file=sys.stderr)
-    return PARTIAL if lines else 0
+    elif rows:
+        names = [n for n in dict.fromkeys(n for row in rows for n in row) if n != "at"]
+        names = [n for n in names if n in ("node", "rank", "pid") or any(r.get(n) is not None for r in rows)]
+        print(table.render(names, [[_text(row.get(n)) for n in names] for row in rows]))
+    for one in missing:
+        place = f"rank {one.rank} on {one.node}" if one.rank is not None else one.node or args.job
+        print(f"probing-ctl: {place}: {one.reason}", file=sys.stderr)
+    return PARTIAL if missing else RAISED if has_raised else 0
 
 
-def _rows(answers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for answer in answers:
-        place = {"rank": answer["rank"], "node": answer["node"], "pid": answer["pid"]}
-        if answer["error"] is not None:
-            rows.append({**place, "error": answer["error"]})
-        rows += [{**place, **dict(zip(answer["columns"], row, strict=True))} for row in answer["rows"]]
-    return rows
+def _by_rank(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One object a rank: its place, the columns of its value with their rows, what it raised."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        columns = [n for n in row if n not in _PLACE]
+        place = {name: row[name] for name in ("node", "rank", "pid")}
+        one = found.setdefault(
+            tuple(place.values()), {**place, "columns": columns, "rows": [], "error": row.get("error")}
+        )
+        if row.get("error") is None:
+            one["rows"].append([row[n] for n in columns])
+    return list(found.values())
 
 
 def _text(value: Any) -> Any:

@@ -21,19 +21,24 @@ FIGURES = {
     "state-breakdown": "jobs and GPU time by final state",
     "job-sizes": "jobs and GPU time by size",
     "failure-rates": "attributed failures per component and GPU-hour, with intervals",
-    "failures-over-time": "attributed failures over time, by component",
+    "failures-over-time": "attributed failures over time, by component, and when checks came into force",
     "large-job-rate": "failures per node-day of large jobs (r_f)",
     "mttf-by-size": "mean time to failure by job size, with intervals and projection",
     "goodput-loss": "GPU-hours lost by size, first and second order",
+    "utilisation": "GPU time in use, not lost, and free in parts of nodes, against capacity",
     "run-ettr": "effective training time ratio of every run",
     "expected-ettr": "what the models expect by size, and the best checkpoint interval",
     "ettr-by-size": "measured against expected ETTR by size, of runs of a day and more",
     "ettr-grid": "expected ETTR over failure rate, checkpoint interval and restart time",
     "what-if": "fewer failures, other checkpoints, faster restarts",
-    "check-coverage": "failures no check saw, and good jobs beside a failed check",
+    "check-coverage": "failures no check saw, good jobs beside a failed check, checks that found nothing",
+    "lemon-signals": "the seven lemon signals over all nodes, lemons marked",
+    "lemon-departures": "large jobs that infrastructure ended, before lemons left and after",
     "cooccurrence": "which faults come together",
     "requeue-storms": "jobs that failed again and again, and what they preempted",
+    "gpu-swaps": "GPUs that were swapped, by node and per node-day",
     "node-tests": "nodes by tests: how much slower than their model each is, what failed, what drifts",
+    "node-pace": "nodes by running gangs: each node's own time in a step against the others of its gang",
 }
 """Every figure, by the name of its function in attribution.fleet."""
 
@@ -81,7 +86,7 @@ def _fleet(args: argparse.Namespace) -> int:
     names = list(FIGURES) if args.figure == "all" else [args.figure]
     about = {"since": since, "until": until, "partition": args.partition, "users": args.user}
     given = _given(args.set)
-    with db_store.Store.open(config) as store, progress.Progress("fleet", len(names), "figures") as done:
+    with db_store.Store.open(config) as store, progress.ProgressBar("fleet", len(names), "figures") as done:
         _require_attempts(store, config, args, since, until)
         found = {}
         for name in names:
@@ -128,7 +133,7 @@ def _require_attempts(
 
 
 def _page(target: Path, config: settings.Settings, found: Mapping[str, Any], made_at: datetime) -> int:
-    from probing_cluster.reports import fleet_page
+    from probing_cluster.reports.fleet import fleet_page
 
     plain = {name: figure.to_json() for name, figure in found.items()}
     try:

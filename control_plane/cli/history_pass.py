@@ -35,7 +35,7 @@ _ABOUT = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Order:
+class PassOrder:
     """What is asked for."""
 
     engine: str
@@ -61,7 +61,7 @@ class PassResult:
     """Where the history ends."""
 
 
-def run(order: Order, config: settings.Settings) -> PassResult:
+def run(order: PassOrder, config: settings.Settings) -> PassResult:
     """Judges every slice, while people see how far it has got; raises UsageError and what the engine raises."""
     directory = _directory(order, config)
     parts = list(distributed.slices(order.since, order.until, order.slice_days))
@@ -76,7 +76,7 @@ def run(order: Order, config: settings.Settings) -> PassResult:
         workers=order.workers,
         memory_bytes=config.attribution.memory_bytes,
     )
-    with progress.Progress("attribute", len(parts), "slices") as shown, _Output(order.output) as output:
+    with progress.ProgressBar("attribute", len(parts), "slices") as shown, _Output(order.output) as output:
         for part, judged in zip(parts, tables, strict=True):
             rows = _named(judged, directory, part)
             outcome.n_attempts += rows.num_rows
@@ -109,7 +109,7 @@ def workers(texts: Sequence[str]) -> distributed.SlurmWorkers:
     return distributed.SlurmWorkers(**given)
 
 
-def _directory(order: Order, config: settings.Settings) -> Path:
+def _directory(order: PassOrder, config: settings.Settings) -> Path:
     where = order.directory or config.attribution.history_directory
     if not where:
         raise errors.UsageError(

@@ -60,7 +60,7 @@ def register(register: commands.Commands) -> None:
 
 
 def _import(args: argparse.Namespace) -> int:
-    with progress.Progress("import", None, "files"):
+    with progress.ProgressBar("import", None, "files"):
         config, done = _loaded(args)
     _print(args, config, done)
     return 0
@@ -78,7 +78,7 @@ def _loaded(args: argparse.Namespace) -> tuple[settings.Settings, object]:
     config = dataclasses.replace(base, database=database_of(base, args.database))
     now = clock.SYSTEM.now()
     load.zone_of(args.timezone)
-    order = load.Order(
+    order = load.LoadOrder(
         sacct=args.sacct,
         kernel=[(name, Path(path)) for name, path in _pairs(args.kernel, "--kernel NODE=FILE")],
         joblog=[(name, Path(path)) for name, path in _pairs(args.joblog, "--joblog JOBID=FILE")],

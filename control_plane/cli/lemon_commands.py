@@ -101,7 +101,7 @@ def _report(args: argparse.Namespace) -> int:
 
     config, store = _open(args)
     with store:
-        with progress.Progress("lemon report", None, "nights scored"):
+        with progress.ProgressBar("lemon report", None, "nights scored"):
             night = _night(config, store, _day(args.day), again=args.again)
         drains = store.drains(open_only=True)
         if args.html:
@@ -224,14 +224,14 @@ def _thresholds(args: argparse.Namespace) -> int:
         raise errors.UsageError("--percentile lies between 0 and 100, --votes is 1 or more")
     config, store = _open(args)
     day = _day(args.day)
-    with store, progress.Progress("lemon thresholds", None, "nights measured"):
+    with store, progress.ProgressBar("lemon thresholds", None, "nights measured"):
         found, _ = nightly.measure(store, config, day, slurm_facts=_slurm_facts(config, store, day))
     if not found.nodes:
         raise errors.NotFound(
             f"no node was in use in the {config.lemon.window_days} days until {day:%Y-%m-%d}"
         )
     arrays = found.arrays()
-    rule = baseline.Rule(percentile=args.percentile, votes=args.votes)
+    rule = baseline.LemonRule(percentile=args.percentile, votes=args.votes)
     limits = baseline.thresholds(arrays, rule)
     named = [n.node for n, hit in zip(found.nodes, baseline.named(arrays, limits, rule), strict=True) if hit]
     spread = {

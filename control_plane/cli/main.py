@@ -16,6 +16,7 @@ from probing_cluster.core import command_line, errors, extras
 GROUPS = (
     "db",
     "serve",
+    "door",
     "classify",
     "import",
     "attribute",
@@ -40,11 +41,16 @@ ABOVE = ("probing_cluster.web.web_commands",)
 """Groups of rooms above this one, which it must not import: found by name, where they are installed."""
 
 _EPILOG = """exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 no such thing, 4 database unreachable,
-5 not permitted, 6 Slurm unreachable, 7 malformed input, 8 (eval, sql) something did not answer and is named"""
+5 not permitted, 6 Slurm unreachable, 7 malformed input, 8 (eval, sql) something did not answer and is named,
+9 (eval) the expression raised"""
 
 
-def parser() -> command_line.Parser:
-    """The command line, with every group that is installed."""
+QUICK = ("sql", "eval")
+"""Commands whose answer is waited for by the tenth of a second: their groups are loaded alone."""
+
+
+def parser(first: str = "") -> command_line.Parser:
+    """The command line, with every group that is installed; with the one alone that `first`, one of QUICK, names."""
     made = command_line.Parser(
         prog="probing-ctl",
         description="Runs and asks Probing Cluster.",
@@ -53,7 +59,8 @@ def parser() -> command_line.Parser:
     )
     command_line.add_version(made)
     register = commands.Commands(made)
-    for name in (*(f"probing_cluster.control_plane.cli.{group}_commands" for group in GROUPS), *ABOVE):
+    groups, above = ((first,), ()) if first in QUICK else (GROUPS, ABOVE)
+    for name in (*(f"probing_cluster.control_plane.cli.{group}_commands" for group in groups), *above):
         if importlib.util.find_spec(name) is not None:
             importlib.import_module(name).register(register)
     return made
@@ -61,7 +68,9 @@ def parser() -> command_line.Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; its exit code."""
-    args = parser().read(argv)
+    given = sys.argv[1:] if argv is None else argv
+    args = parser(given[0] if given else "").read(argv)
+    args.own_process = argv is None
     try:
         code: int = args.run(args)
         sys.stdout.flush()

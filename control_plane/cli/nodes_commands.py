@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from probing_cluster.control_plane import held_jobs
+from probing_cluster.control_plane import alarmed_jobs, held_jobs
 from probing_cluster.control_plane.cli import commands
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.terminal import fault_names, node_table
@@ -108,6 +108,8 @@ def _nodes(args: argparse.Namespace) -> int:
         print(node_table.text(rows))
         for words in dict.fromkeys(line for row in rows for line in row["held"]):
             print(f"GPUs held idle: {words}")
+        for words in dict.fromkeys(line for row in rows for line in row["alarms"]):
+            print(f"Word of alarm: {words}")
     elif known:
         asked = len(wanted or known)
         print(f"no fault, drain or silent agent on {asked} node{'s' if asked > 1 else ''}")
@@ -150,6 +152,7 @@ def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[st
     standing = {d.node: d for d in store.drains(open_only=True) if d.action == "drain"}
     denied = view.denials(drains, beats)
     held = held_jobs.read(store, config.cluster.name, config.policy.idle_s, clock.SYSTEM.now())
+    alarmed = alarmed_jobs.read(store, config.cluster.name)
     acks = {n.subject.removeprefix("node:"): n for n in store.notes(action="ack")}  # the last one stays
     return [
         _node_row(
@@ -166,6 +169,11 @@ def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[st
                 f"job {h.job_id}{f' of {h.user}' if h.user else ''} {h.words}"
                 for h in held
                 if name in h.nodes
+            ],
+            "alarms": [
+                f"job {a.job_id}{f' of {a.user}' if a.user else ''} {a.words}"
+                for a in alarmed
+                if name == a.node
             ],
         }
         for name in sorted({*slurm, *beats, *standing})

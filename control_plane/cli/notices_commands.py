@@ -83,7 +83,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _rows(
-    config: settings.Settings, group: grouping.Group, waiting: dict[str, queue.Letter]
+    config: settings.Settings, group: grouping.NoticeGroup, waiting: dict[str, queue.Letter]
 ) -> list[dict[str, Any]]:
     from probing_cluster.control_plane.notices import blind, fact, kinds, routes
 
@@ -103,7 +103,7 @@ def _rows(
     return [{**base, "route": r.name, "delivery": _delivery(group, r.name, waiting)} for r in wanted]
 
 
-def _delivery(group: grouping.Group, route: str, waiting: dict[str, queue.Letter]) -> str:
+def _delivery(group: grouping.NoticeGroup, route: str, waiting: dict[str, queue.Letter]) -> str:
     """How far a route is with a group; a letter's fate is known on the service's own host only."""
     revision = group.sent.get(route)
     letter = waiting.get(f"notice.{group.group_id}.{revision}.{route}")

@@ -7,7 +7,8 @@ import json
 from datetime import timedelta
 
 from probing_cluster.control_plane.cli import commands, span
-from probing_cluster.core import clock, errors, settings, settings_manual
+from probing_cluster.core import clock, errors, settings
+from probing_cluster.core.settings import manual as settings_manual
 
 
 def register(register: commands.Commands) -> None:

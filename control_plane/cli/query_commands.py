@@ -97,7 +97,8 @@ def _alike(url: str, exc: BaseException) -> str:
         return ""
     with psycopg.connect(url, connect_timeout=10) as link:
         names = [row[0] for row in link.execute(_NAMES)]
-    plain = {name.rpartition(".")[2]: name for name in names}
+    schema, _, _ = asked[1].rpartition(".")
+    plain = {name.rpartition(".")[2]: name for name in names if schema != "ops" or name.startswith("ops.")}
     near = difflib.get_close_matches(asked[1].rpartition(".")[2], plain, n=3)
     return f"did you mean {' or '.join(plain[name] for name in near)}? " if near else ""
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import uuid
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from probing_cluster.control_plane.cli import commands, nodes_commands
-from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings
+from probing_cluster.core import clock, errors, hostlist, records, settings
+
+if TYPE_CHECKING:
+    from probing_cluster.db import store as db_store
 
 _RECENT = timedelta(days=14)
 _WORDS = {
@@ -36,6 +39,7 @@ def register(register: commands.Commands) -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
+    from probing_cluster.control_plane.repair import engine
     from probing_cluster.control_plane.terminal import table
     from probing_cluster.db import store as db_store
 
@@ -60,6 +64,8 @@ def _list(args: argparse.Namespace) -> int:
             for one in found
         ]
         print(table.render(("NODE", "STATE", "HELD BY", "CAUSE", "SINCE", "DRAINED FOR", "WHY"), rows))
+        states = sorted({one.state for one in found}, key=list(engine.MEANINGS).index)
+        print("\n" + "\n".join(f"{state}: {engine.MEANINGS[state]}" for state in states))
     else:
         print("no node is under repair" + ("" if args.all else " (--all: those of the last two weeks)"))
     return 0
@@ -140,24 +146,24 @@ def _record_action(args: argparse.Namespace) -> int:
     config = settings.load(args.config)
     names = list(dict.fromkeys(name for text in args.node for name in hostlist.expand(text)))
     with db_store.Store.open(config) as store:
-        under = {one.node for one in store.incidents(open_only=True)}
-        absent = [name for name in names if name not in under]
-        if absent:
-            raise errors.NotFound(
-                f"{hostlist.compress(absent)} is not under repair (probing-ctl repair list)"
-            )
+        require_under_repair(store, names)
         for name in names:
-            store.add_note(
-                records.OperatorNote(
-                    note_id=uuid.uuid4(), cluster=config.cluster.name, at=clock.SYSTEM.now(),
-                    author=store.speaker(nodes_commands.caller_name()), subject=f"node:{name}", action=args.word,
-                    note=sanitize.clean(args.note),
-                )
-            )  # fmt: skip
-            print(
-                f"{name}: {args.word}: the service does it with its next pass (probing-ctl repair show {name})"
-            )
+            nodes_commands.add_note(config, store, name, args.word, args.note, nodes_commands.caller_name())
+            print(f"{name}: {recorded(args.word, name)}")
     return 0
+
+
+def require_under_repair(store: db_store.Store, names: Sequence[str]) -> None:
+    """Raises NotFound for nodes without an open repair."""
+    under = {one.node for one in store.incidents(open_only=True)}
+    absent = [name for name in names if name not in under]
+    if absent:
+        raise errors.NotFound(f"{hostlist.compress(absent)} is not under repair (probing-ctl repair list)")
+
+
+def recorded(word: str, name: str) -> str:
+    """What is answered to a person's word about a repair."""
+    return f"{word}: the service does it with its next pass (probing-ctl repair show {name})"
 
 
 def _plain(one: records.RepairIncident) -> dict[str, Any]:

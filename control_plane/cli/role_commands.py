@@ -12,7 +12,7 @@ from probing_cluster.core import errors, hostlist, secret_file, settings
 
 _AGENT_EPILOG = """NODE is a name or a hostlist such as gpu[001-128]. Printed: node and role. Issue each node a client
 certificate whose CN is its role; a role comes in by certificate (or peer) only. Doing it again changes nothing."""
-_LOGIN_EPILOG = """GROUP is service, operator or reader. A reader sees what its scopes name:
+_LOGIN_EPILOG = """GROUP is service, operator, reader or door (`probing-ctl door serve`). A reader sees what its scopes name:
 cluster=NAME, account=NAME or user=NAME; NAME * is every one. web=* is the login of `probing-ctl web serve`."""
 
 
@@ -40,7 +40,7 @@ def register(group: commands.Commands) -> None:
     )
     made.add_argument("name", metavar="NAME", help="the role, and the CN of its certificate")
     made.add_argument(
-        "group", metavar="GROUP", choices=("service", "operator", "reader"), help="what it may do"
+        "group", metavar="GROUP", choices=("service", "operator", "reader", "door"), help="what it may do"
     )
     made.add_argument(
         "--scope", metavar="KIND=NAME", action="append", default=[], help="what a reader may see"
@@ -55,7 +55,7 @@ def register(group: commands.Commands) -> None:
     made.add_argument("name", metavar="NAME", help="the role")
     made = group.add("logins", _logins, "list the login roles: group, node, quota, scopes")
     made.add_argument(
-        "--group", choices=("agent", "service", "operator", "reader"), help="of this group only"
+        "--group", choices=("agent", "service", "operator", "reader", "door"), help="of this group only"
     )
     group.add("pgbouncer-users", _pgbouncer_users, "print PgBouncer's auth_file for auth_type=cert")
 

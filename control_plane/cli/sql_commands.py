@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from probing_cluster.control_plane.cli import commands
@@ -13,7 +14,7 @@ from probing_cluster.core import digits, errors, settings
 
 if TYPE_CHECKING:
     from probing_cluster.live.session import session
-    from probing_cluster.live.ways import streams
+    from probing_cluster.live.ways import agents, choosing, streams
 
 _EPILOG = """The tables are in docs/live.md; SELECT table_schema, table_name FROM information_schema.tables lists them.
 Without QUERY a console opens. JOBID is 123, 123_4 (array task) or 123+1 (het component). What did not answer is named on
@@ -39,37 +40,43 @@ def register(register: commands.Commands) -> None:
         "--timeout",
         type=float,
         metavar="S",
-        help="what has not answered after S seconds is missing (default 5)",
+        help="what has not answered after S seconds is missing (default 5; through the agents 20)",
     )
     made.add_argument(
         "--watch", type=float, metavar="S", help="ask again every S seconds, through one open step"
     )
     made.add_argument(
         "--via",
-        choices=("auto", "local", "slurm"),
+        choices=("auto", "local", "slurm", "agents"),
         default="auto",
-        help="how the nodes are asked: by a Slurm step, or only this one, without Slurm (default auto)",
+        help="how the nodes are asked: by a Slurm step, only this one without Slurm, or by service and agents (default auto)",
     )
 
 
 def _sql(args: argparse.Namespace) -> int:
+    from probing_cluster.control_plane.gangs import mailbox
     from probing_cluster.live.ways import choosing
 
     config = settings.load(args.config)
-    timeout_s = args.timeout if args.timeout is not None else config.live.timeout_s
-    if timeout_s <= 0 or (args.watch is not None and args.watch <= 0):
+    if (args.timeout is not None and args.timeout <= 0) or (args.watch is not None and args.watch <= 0):
         raise errors.UsageError("--timeout and --watch must be above 0")
     query = sys.stdin.read() if args.query == "-" else args.query
     # The collectors start while our own libraries load.
     try:
-        nodes = choosing.open_nodes(config, args.job, args.via)
+        nodes = choosing.open_nodes(config, args.job, args.via, lambda: mailbox.JobMailbox(config, args.job))
     except errors.NotFound as exc:
         return _kept(args, config, query, exc)
     try:
+        if args.own_process:
+            from probing_cluster.live.session import lean
+
+            lean.load()
         from probing_cluster.live.session import postgres, session
 
+        patience_s = config.live.agents_timeout_s if nodes.way == "agents" else config.live.timeout_s
+        timeout_s = args.timeout if args.timeout is not None else patience_s
         asking = session.Session(
-            nodes, timeout_s=timeout_s, beside=postgres.Postgres(config), on_expression=_Warning()
+            nodes, timeout_s=timeout_s, beside=postgres.Postgres(config), on_expression=_Warning(nodes)
         )
         if query is None:
             from probing_cluster.live.session import console
@@ -93,29 +100,50 @@ def _kept(
     job_id = int(args.job) if digits.is_number(args.job) else None
     found = kept.attempts(directory, config.cluster.name, job_id) if directory and job_id is not None else []
     if not found:
-        where = (
-            f"nothing of it was kept in {directory}"
-            if directory
-            else "and nothing is kept here ([kept] directory)"
-        )
-        raise errors.NotFound(f"{over}; {where}") from over
-    if query is None:
+        raise errors.NotFound(_nothing_kept(args.job, directory, config.kept.days, over)) from over
+    if args.watch is not None and query is not None:
         raise errors.UsageError(
-            f"job {args.job} is over: a console is for running ones; ask one QUERY at a time"
+            f"job {args.job} is over: what was kept of it does not change; leave out --watch"
         )
     _print_status(f"job {args.job} is over: what was kept of its start {found[-1].name.rpartition('-')[2]}")
-    return _show(args, session.of_tables(kept_sql.context(kept.tables(found[-1])), query))
+    tables = kept.tables(found[-1])
+    asking = session.KeptSession(kept_sql.context(tables), tables)
+    if query is None:
+        from probing_cluster.live.session import console
+
+        return console.run(asking, args.job, lambda result: _show(args, result), _print_status)
+    return _show(args, asking.sql(query))
+
+
+def _nothing_kept(job: str, directory: Path | None, days: float, over: errors.NotFound) -> str:
+    """Why neither the job nor what was kept of it can be asked, and what can be done instead."""
+    fact, _, way = str(over).partition("; ")
+    if directory is None:
+        where = "this site keeps no tables of ended jobs ([kept] directory)"
+    elif digits.is_number(job):
+        where = (
+            f"nothing of it was kept in {directory} (kept are, for {days:g} days and for their owner alone, "
+            "jobs in which the probe ran)"
+        )
+    else:
+        where = f"what was kept is found by the raw job id (sacct -X -n -o JobIDRaw -j {job})"
+    report = (
+        "" if "probing-report" in way else f"; probing-report {job} tells what is known of a job that is over"
+    )
+    return f"{fact}, and {where}{f'; {way}' if way else ''}{report}"
 
 
 class _Warning:
-    """Says once what an expression may do to the job."""
+    """Says once what an expression may do to the job, where it may run at all."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: choosing.Nodes | agents.AgentNodes) -> None:
+        self._nodes = nodes
         self._is_out = False
 
     def __call__(self) -> None:
         from probing_cluster.probe_agent.ranks import evaluate
 
+        self._nodes.require_owner()
         if not self._is_out:
             _print_status(evaluate.WARNING)
         self._is_out = True

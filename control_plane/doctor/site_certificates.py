@@ -25,13 +25,13 @@ _CONNECT_S = 5.0
 _SSL_REQUEST = struct.pack("!II", 8, 80877103)
 
 
-def files(config: settings.Settings) -> Iterator[doctor.Finding]:
+def files(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     """Every certificate file that the settings name: read as whoever asks."""
     for one in certificates.named(config):
         try:
             ends = certificates.ends(one.path, authority=one.authority)
         except (errors.MalformedInput, OSError) as exc:
-            yield doctor.Finding(
+            yield doctor.DoctorFinding(
                 name="certificates",
                 level="fail",
                 found=f"{one.path}: {getattr(exc, 'strerror', None) or exc}",
@@ -42,7 +42,7 @@ def files(config: settings.Settings) -> Iterator[doctor.Finding]:
         yield judge("certificates", str(one.path), ends.timestamp() - time.time(), authority=one.authority)
 
 
-def database(config: settings.Settings) -> Iterator[doctor.Finding]:
+def database(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     """The certificate that the database's port shows; no finding where it speaks no TLS and need not."""
     from psycopg import conninfo  # compute nodes ask for the files only, and have no engine
 
@@ -57,7 +57,9 @@ def database(config: settings.Settings) -> Iterator[doctor.Finding]:
             why = "how long it holds is unknown, and whether agents can deliver"
             fix = "the server's log, its listen_addresses and ssl_cert_file"
             found = f"{host}:{port} shows none: {exc}"
-            yield doctor.Finding(name="database_certificate", level="note", found=found, why=why, fix=fix)
+            yield doctor.DoctorFinding(
+                name="database_certificate", level="note", found=found, why=why, fix=fix
+            )
             continue
         yield judge("database_certificate", f"the certificate of {host}:{port}", left_s)
 
@@ -86,7 +88,7 @@ def _shown_by(host: str, port: int) -> float:
     return certificates.ends_of(ssl.DER_cert_to_PEM_cert(der).encode()).timestamp()
 
 
-def agents(checks: Iterable[records.CheckResult]) -> Iterator[doctor.Finding]:
+def agents(checks: Iterable[records.CheckResult]) -> Iterator[doctor.DoctorFinding]:
     """Findings on the agents' certificates; `checks` are the latest results of the agents' own check, one per node."""
     results = [c for c in checks if c.name == AGENTS_CHECK]
     ending = sorted(
@@ -95,7 +97,7 @@ def agents(checks: Iterable[records.CheckResult]) -> Iterator[doctor.Finding]:
     if ending:
         first = ending[0]
         names = ", ".join(c.node for c in ending[:8]) + (" …" if len(ending) > 8 else "")
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="agent_certificates",
             level="warn",
             found=f"{len(ending)} of {len(results)} end soon: {names}; {first.node}: {first.message}",
@@ -103,10 +105,10 @@ def agents(checks: Iterable[records.CheckResult]) -> Iterator[doctor.Finding]:
             fix=RENEW,
         )
     elif results:
-        yield doctor.Finding(name="agent_certificates", level="ok", found=f"{len(results)} looked at")
+        yield doctor.DoctorFinding(name="agent_certificates", level="ok", found=f"{len(results)} looked at")
 
 
-def judge(name: str, what: str, left_s: float, *, authority: bool = False) -> doctor.Finding:
+def judge(name: str, what: str, left_s: float, *, authority: bool = False) -> doctor.DoctorFinding:
     """The finding on a certificate `left_s` seconds before its end (after it, where that is negative)."""
     when = (
         f"{what} ends in {left_s / 86400:.0f} days"
@@ -114,11 +116,13 @@ def judge(name: str, what: str, left_s: float, *, authority: bool = False) -> do
         else f"{what} ended {-left_s / 86400:.0f} days ago"
     )
     if left_s > (AUTHORITY_SOON_S if authority else SOON_S):
-        return doctor.Finding(name=name, level="ok", found=when)
+        return doctor.DoctorFinding(name=name, level="ok", found=when)
     if authority:
         why = "with an authority everything it signed ends at once: agents, service and login nodes get in nowhere"
-        return doctor.Finding(
+        return doctor.DoctorFinding(
             name=name, level="warn" if left_s > 0 else "fail", found=when, why=why, fix=RENEW_AUTHORITY
         )
     why = "whoever shows it, or is shown it, gets in nowhere after that: agents spool, the service judges nothing"
-    return doctor.Finding(name=name, level="warn" if left_s > 0 else "fail", found=when, why=why, fix=RENEW)
+    return doctor.DoctorFinding(
+        name=name, level="warn" if left_s > 0 else "fail", found=when, why=why, fix=RENEW
+    )

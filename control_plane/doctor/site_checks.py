@@ -10,15 +10,15 @@ from probing_cluster.control_plane.doctor import site_certificates, site_doors, 
 from probing_cluster.core import errors, settings
 from probing_cluster.slurm_plugins import commands, doctor
 
-Ask = Callable[[], Iterable[doctor.Finding]]
-OfSlurm = Callable[[settings.Settings, Mapping[str, str]], Iterable[doctor.Finding]]
+Ask = Callable[[], Iterable[doctor.DoctorFinding]]
+OfSlurm = Callable[[settings.Settings, Mapping[str, str]], Iterable[doctor.DoctorFinding]]
 NODE_SETTINGS = Path("/etc/probing-cluster/agent.toml")
 """Where a compute node has its settings; it has no others."""
 
 
 def examine(
     config: settings.Settings, run: commands.Runner, path: Path | None = None
-) -> list[doctor.Finding]:
+) -> list[doctor.DoctorFinding]:
     """Every finding, ours and Slurm's, worst first; a check that cannot run is a finding itself."""
     from probing_cluster.control_plane.doctor import (  # their libraries are not on compute nodes
         site_database,
@@ -37,6 +37,7 @@ def examine(
             ("report_socket", lambda: site_doors.own_socket(config)),
             ("munge", lambda: site_doors.munged(config)),
             ("network_door", lambda: site_doors.network_door(config)),
+            ("node_door", lambda: site_doors.node_door(config)),
             ("notices", lambda: site_mail.notice_routes(config)),
             ("write_back", lambda: site_mail.written_back(config)),
             ("certificates", lambda: site_certificates.files(config)),
@@ -48,7 +49,7 @@ def examine(
 
 def examine_node(
     config: settings.Settings, run: commands.Runner, path: Path | None = None
-) -> list[doctor.Finding]:
+) -> list[doctor.DoctorFinding]:
     """What only the compute node itself can tell: the hooks' files, the agent's socket, the pages' file system."""
     where = path or node_settings_path() or settings_path()
     return _sorted([
@@ -74,26 +75,30 @@ def settings_path() -> Path:
     return Path(os.environ.get("PROBING_CONFIG") or settings.DEFAULT_PATH)
 
 
-def _each(*checks: tuple[str, Ask]) -> Iterator[doctor.Finding]:
+def _each(*checks: tuple[str, Ask]) -> Iterator[doctor.DoctorFinding]:
     for name, check in checks:
         try:
             yield from check()
         except (errors.ProbingError, OSError) as exc:
             fix = "what it says comes first; then ask again"
-            yield doctor.Finding(name=name, level="fail", found="cannot be checked", why=str(exc), fix=fix)
+            yield doctor.DoctorFinding(
+                name=name, level="fail", found="cannot be checked", why=str(exc), fix=fix
+            )
 
 
-def _sorted(found: list[doctor.Finding]) -> list[doctor.Finding]:
+def _sorted(found: list[doctor.DoctorFinding]) -> list[doctor.DoctorFinding]:
     order = ("fail", "warn", "note", "ok")
     return sorted(found, key=lambda finding: order.index(finding.level))
 
 
-def _slurm(run: commands.Runner, config: settings.Settings, *more: OfSlurm) -> list[doctor.Finding]:
+def _slurm(run: commands.Runner, config: settings.Settings, *more: OfSlurm) -> list[doctor.DoctorFinding]:
     try:
         text = run("scontrol", "show", "config").decode("utf-8", "replace")
     except errors.SlurmUnavailable as exc:
         fix = "check [slurm] conf and bin_directory, and that slurmctld runs"
-        return [doctor.Finding(name="slurmctld", level="fail", found="no answer", why=str(exc), fix=fix)]
+        return [
+            doctor.DoctorFinding(name="slurmctld", level="fail", found="no answer", why=str(exc), fix=fix)
+        ]
     slurm_config = doctor.parse(text)
     return [
         *doctor.findings(text),
@@ -103,22 +108,22 @@ def _slurm(run: commands.Runner, config: settings.Settings, *more: OfSlurm) -> l
     ]
 
 
-def _sacct(run: commands.Runner) -> Iterator[doctor.Finding]:
+def _sacct(run: commands.Runner) -> Iterator[doctor.DoctorFinding]:
     try:
         run("sacct", "-n", "-X", "-S", "now-1minutes")
     except errors.SlurmUnavailable as exc:
         fix = "AccountingStorageType=accounting_storage/slurmdbd, and slurmdbd running"
-        yield doctor.Finding(name="slurmdbd", level="fail", found="sacct fails", why=str(exc), fix=fix)
+        yield doctor.DoctorFinding(name="slurmdbd", level="fail", found="sacct fails", why=str(exc), fix=fix)
         return
-    yield doctor.Finding(name="slurmdbd", level="ok", found="sacct answers")
+    yield doctor.DoctorFinding(name="slurmdbd", level="ok", found="sacct answers")
 
 
-def _policy(config: settings.Settings) -> Iterator[doctor.Finding]:
+def _policy(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     if config.policy.observe_only:
         why = "decisions are recorded, nothing is drained or requeued"
         fix = "after a look at probing-ctl policy simulate: [policy] observe_only = false"
-        yield doctor.Finding(name="policy", level="note", found="observe-only", why=why, fix=fix)
+        yield doctor.DoctorFinding(name="policy", level="note", found="observe-only", why=why, fix=fix)
         return
     limit = f"{config.policy.budget_nodes} nodes, {config.policy.budget_frac:.0%} of the cluster"
     found = f"enforcing, at most {limit} per {config.policy.budget_window_s:.0f} s"
-    yield doctor.Finding(name="policy", level="ok", found=found)
+    yield doctor.DoctorFinding(name="policy", level="ok", found=found)

@@ -24,15 +24,14 @@ MOST_LAG_S = 300.0
 _FACTS = """
 SELECT current_setting('server_version_num')::int AS version, r.rolsuper AS superuser,
     coalesce(pg_has_role(session_user, (SELECT oid FROM pg_roles WHERE rolname = 'probing_service'), 'MEMBER'), false) AS service,
-    coalesce((SELECT s.ssl FROM pg_stat_ssl s WHERE s.pid = pg_backend_pid()), false) AS encrypted,
     inet_server_addr() IS NOT NULL AS over_network, clock_timestamp() AS now, session_user AS name,
-    (SELECT count(*) FROM pg_roles WHERE rolname IN ('probing_agent', 'probing_service', 'probing_reader', 'probing_operator')) AS groups
+    (SELECT count(*) FROM pg_roles WHERE rolname IN ('probing_agent', 'probing_service', 'probing_reader', 'probing_operator', 'probing_door')) AS groups
 FROM pg_roles r WHERE r.rolname = session_user
 """
 """Inputs: none. One row about the server and the role we came in as."""
 
 
-def everything(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.Finding]:
+def everything(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.DoctorFinding]:
     """Every finding; one alone where no server answers, and none is started by asking."""
     directory = config.database.directory
     if not config.database.url and not embedded.running(directory):
@@ -41,7 +40,7 @@ def everything(config: settings.Settings, run: commands.Runner) -> Iterator[doct
         if _shared(Path(directory)):
             fix = f"[database] directory names a directory of its own, such as /var/lib/probing-cluster/postgres, not {directory}"
         found = f"no server runs in {directory}"
-        yield doctor.Finding(name="database", level="fail", found=found, why=why, fix=fix)
+        yield doctor.DoctorFinding(name="database", level="fail", found=found, why=why, fix=fix)
         return
     try:
         yield from schema(config)
@@ -58,7 +57,7 @@ def everything(config: settings.Settings, run: commands.Runner) -> Iterator[doct
         else:
             found = "does not answer"
             fix = "start it (systemctl status postgresql on its host), or mend [database] url; agents keep what they see meanwhile"
-        yield doctor.Finding(name="database", level="fail", found=found, why=str(exc), fix=fix)
+        yield doctor.DoctorFinding(name="database", level="fail", found=found, why=str(exc), fix=fix)
         return
     yield from agents(config, run)
     yield from site_certificates.database(config)
@@ -74,15 +73,15 @@ def _shared(directory: Path) -> bool:
     return bool(others) and not (place / "data").is_dir()
 
 
-def schema(config: settings.Settings) -> Iterator[doctor.Finding]:
+def schema(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     """The server has this version's schema."""
     status = migrate.status(_url(config))
     if status.up_to_date:
-        yield doctor.Finding(name="database", level="ok", found=f"schema {status.current}")
+        yield doctor.DoctorFinding(name="database", level="ok", found=f"schema {status.current}")
     else:
         found = f"schema {status.current or 'none'}, this version needs {status.head}"
         why = "the service waits, or works on tables that are not what it thinks"
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="database",
             level="fail",
             found=found,
@@ -93,10 +92,10 @@ def schema(config: settings.Settings) -> Iterator[doctor.Finding]:
         why = "agents on other hosts cannot reach the embedded server"
         fix = "set [database] url on a cluster of more than one host"
         found = "embedded, local socket only"
-        yield doctor.Finding(name="database_reach", level="note", found=found, why=why, fix=fix)
+        yield doctor.DoctorFinding(name="database_reach", level="note", found=found, why=why, fix=fix)
 
 
-def server(config: settings.Settings) -> Iterator[doctor.Finding]:
+def server(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     """The server's release, how we came in and as whom, and what time it has."""
     with (
         engines.translated(),
@@ -105,45 +104,53 @@ def server(config: settings.Settings) -> Iterator[doctor.Finding]:
         before = clock.SYSTEM.now()
         facts = link.execute(_FACTS).fetchone()
         after = clock.SYSTEM.now()
+        # The server's own view of it (pg_stat_ssl) is not for everybody's eyes.
+        encrypted = link.pgconn.ssl_in_use
     assert facts is not None
-    yield from judge_server(facts, before + (after - before) / 2, own=bool(config.database.url))
+    yield from judge_server(
+        {**facts, "encrypted": encrypted}, before + (after - before) / 2, own=bool(config.database.url)
+    )
 
 
-def judge_server(facts: Mapping[str, Any], here: dt.datetime, *, own: bool) -> Iterator[doctor.Finding]:
+def judge_server(facts: Mapping[str, Any], here: dt.datetime, *, own: bool) -> Iterator[doctor.DoctorFinding]:
     """The findings on one row of facts; `here` is our time when it was made, `own` false for the embedded server."""
     release = facts["version"] // 10000
     if facts["version"] < migrate.OLDEST_SERVER:
         fix = "upgrade it: apt or dnf have newer ones, PGDG has all"
         why = "row-level security of views needs 15"
-        yield doctor.Finding(name="postgres", level="fail", found=f"Postgres {release}", why=why, fix=fix)
+        yield doctor.DoctorFinding(
+            name="postgres", level="fail", found=f"Postgres {release}", why=why, fix=fix
+        )
     else:
-        yield doctor.Finding(name="postgres", level="ok", found=f"Postgres {release}")
-    if facts["groups"] < 4:
+        yield doctor.DoctorFinding(name="postgres", level="ok", found=f"Postgres {release}")
+    if facts["groups"] < 5:
         why = "agents, dashboards and operators have no rights of their own"
         fix = "probing-ctl db upgrade, as an owner with CREATEROLE"
-        yield doctor.Finding(
-            name="roles", level="fail", found=f"{facts['groups']} of 4 group roles", why=why, fix=fix
+        yield doctor.DoctorFinding(
+            name="roles", level="fail", found=f"{facts['groups']} of 5 group roles", why=why, fix=fix
         )
     elif own and facts["superuser"]:
         why = "what the service may do is then bounded by nothing"
         fix = "probing-ctl db add-login probing service, and that role in [database] url"
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="roles", level="warn", found=f"{facts['name']} is a superuser", why=why, fix=fix
         )
     elif own and not facts["service"]:
         why = "it is not in probing_service: the service could not write"
         fix = f"probing-ctl db add-login {facts['name']} service, as the database's owner"
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="roles", level="note", found=f"we came in as {facts['name']}", why=why, fix=fix
         )
     else:
-        yield doctor.Finding(name="roles", level="ok", found=str(facts["name"]))
+        yield doctor.DoctorFinding(name="roles", level="ok", found=str(facts["name"]))
     if facts["over_network"] and not facts["encrypted"]:
         why = "rows, and whoever signs in, can be read and changed on the way"
         fix = "ssl = on at the server, hostssl in pg_hba.conf, sslmode=verify-full in the URL"
-        yield doctor.Finding(name="tls", level="fail", found="clear text over the network", why=why, fix=fix)
+        yield doctor.DoctorFinding(
+            name="tls", level="fail", found="clear text over the network", why=why, fix=fix
+        )
     else:
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="tls", level="ok", found="encrypted" if facts["encrypted"] else "local socket"
         )
     skew_s = (facts["now"] - here).total_seconds()
@@ -151,12 +158,12 @@ def judge_server(facts: Mapping[str, Any], here: dt.datetime, *, own: bool) -> I
         why = "what happened first is told by clocks: a cause may come to lie after its effect"
         fix = "chronyc tracking, on both hosts"
         found = f"the database is {skew_s:+.1f} s off this host"
-        yield doctor.Finding(name="clock", level="fail", found=found, why=why, fix=fix)
+        yield doctor.DoctorFinding(name="clock", level="fail", found=found, why=why, fix=fix)
     else:
-        yield doctor.Finding(name="clock", level="ok", found=f"{skew_s:+.2f} s")
+        yield doctor.DoctorFinding(name="clock", level="ok", found=f"{skew_s:+.2f} s")
 
 
-def agents(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.Finding]:
+def agents(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.DoctorFinding]:
     """Every agent: heard, of our version, on time, losing nothing, and called as Slurm calls its node."""
     with db_store.Store.open(_url(config)) as store:
         beats, ages = store.heartbeats(), store.heartbeat_ages_s()
@@ -178,12 +185,12 @@ def _url(config: settings.Settings) -> str:
 
 def judge_agents(
     beats: list[records.AgentHeartbeat], ages: Mapping[str, float], now: dt.datetime
-) -> Iterator[doctor.Finding]:
+) -> Iterator[doctor.DoctorFinding]:
     """The findings on the latest heartbeat of every node and how long ago it was heard."""
     if not beats:
         fix = "start probing-agent on the nodes, with [database] url or [agent] database_url"
         why = "nothing is seen on any node"
-        yield doctor.Finding(name="agents", level="fail", found="none was ever heard", why=why, fix=fix)
+        yield doctor.DoctorFinding(name="agents", level="fail", found="none was ever heard", why=why, fix=fix)
         return
     loud = [b for b in beats if ages.get(b.node, float("inf")) <= 3 * b.beat_s]
     silent = sorted({b.node for b in beats} - {b.node for b in loud})
@@ -191,28 +198,28 @@ def judge_agents(
         why = "nothing is seen on these nodes, and nothing is done about them"
         fix = "systemctl status probing-agent there; journalctl -u probing-agent"
         found = f"{len(silent)} of {len(beats)} silent: {_some(silent)}"
-        yield doctor.Finding(name="agents", level="warn", found=found, why=why, fix=fix)
+        yield doctor.DoctorFinding(name="agents", level="warn", found=found, why=why, fix=fix)
     else:
-        yield doctor.Finding(name="agents", level="ok", found=f"{len(beats)} heard")
+        yield doctor.DoctorFinding(name="agents", level="ok", found=f"{len(beats)} heard")
     yield from _versions(loud)
     yield from _clocks(loud, ages, now)
     yield from _losses(loud)
     yield from _blind(loud)
 
 
-def _versions(beats: list[records.AgentHeartbeat]) -> Iterator[doctor.Finding]:
+def _versions(beats: list[records.AgentHeartbeat]) -> Iterator[doctor.DoctorFinding]:
     ours = metadata.version("probing-cluster")
     other = sorted(b.node for b in beats if b.version and b.version != ours)
     if other:
         why = "an agent of the version before keeps delivering; newer readings are missing there"
         fix = "ansible-playbook site.yml --limit, or upgrade the package on these nodes"
         found = f"{len(other)} not of version {ours}: {_some(other)}"
-        yield doctor.Finding(name="agent_version", level="note", found=found, why=why, fix=fix)
+        yield doctor.DoctorFinding(name="agent_version", level="note", found=found, why=why, fix=fix)
 
 
 def _clocks(
     beats: list[records.AgentHeartbeat], ages: Mapping[str, float], now: dt.datetime
-) -> Iterator[doctor.Finding]:
+) -> Iterator[doctor.DoctorFinding]:
     # A heartbeat is made just before it is delivered: what its node's clock says less when it was heard.
     off = {b.node: (b.at - (now - dt.timedelta(seconds=ages[b.node]))).total_seconds() for b in beats}
     bad = sorted(node for node, skew_s in off.items() if skew_s > MOST_SKEW_S or skew_s < -3 * MOST_SKEW_S)
@@ -221,16 +228,16 @@ def _clocks(
         why = "its events fall outside the window of the job they killed, or onto another's"
         found = f"{len(bad)} off, {worst} by {off[worst]:+.0f} s: {_some(bad)}"
         fix = "chronyc tracking there; the check clock_sync says more"
-        yield doctor.Finding(name="agent_clock", level="warn", found=found, why=why, fix=fix)
+        yield doctor.DoctorFinding(name="agent_clock", level="warn", found=found, why=why, fix=fix)
 
 
-def _losses(beats: list[records.AgentHeartbeat]) -> Iterator[doctor.Finding]:
+def _losses(beats: list[records.AgentHeartbeat]) -> Iterator[doctor.DoctorFinding]:
     lost = sorted(b.node for b in beats if b.dropped_total)
     late = sorted(b.node for b in beats if b.lag_s > MOST_LAG_S)
     if lost:
         why = "their spools were full: a verdict there may lack its evidence"
         fix = "[agent] spool_max_bytes, and why the database could not take them"
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="agent_losses",
             level="warn",
             found=f"{len(lost)} dropped events: {_some(lost)}",
@@ -240,7 +247,7 @@ def _losses(beats: list[records.AgentHeartbeat]) -> Iterator[doctor.Finding]:
     if late:
         why = "what they see arrives late: verdicts are re-opened, and nothing is done in time"
         fix = "the database's load; the agents' quota of rows (probing-ctl db logins)"
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="agent_lag",
             level="warn",
             found=f"{len(late)} are minutes behind: {_some(late)}",
@@ -249,7 +256,7 @@ def _losses(beats: list[records.AgentHeartbeat]) -> Iterator[doctor.Finding]:
         )
 
 
-def _blind(beats: list[records.AgentHeartbeat]) -> Iterator[doctor.Finding]:
+def _blind(beats: list[records.AgentHeartbeat]) -> Iterator[doctor.DoctorFinding]:
     failing: dict[str, list[str]] = {}
     for beat in beats:
         for source, status in beat.sources.items():
@@ -259,11 +266,11 @@ def _blind(beats: list[records.AgentHeartbeat]) -> Iterator[doctor.Finding]:
         why = "what this source would say is unknown there, which is not health"
         fix = "probing-agent --once on the node says why"
         found = f"{source} cannot be read on {len(nodes)}: {_some(sorted(nodes))}"
-        yield doctor.Finding(name="agent_sources", level="warn", found=found, why=why, fix=fix)
+        yield doctor.DoctorFinding(name="agent_sources", level="warn", found=found, why=why, fix=fix)
     stuck = sorted(b.node for b in beats if b.hung_children)
     if stuck:
         why = "a call into the kernel never returned: a dead file server, or a driver"
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="agent_hung",
             level="warn",
             found=f"children hang on {len(stuck)}: {_some(stuck)}",

@@ -11,25 +11,27 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from probing_cluster.control_plane.doctor import site_certificates
-from probing_cluster.core import errors, network_address, settings
-from probing_cluster.reports import munge
+from probing_cluster.core import database_url, errors, network_address, settings
+from probing_cluster.reports.asking import munge
 from probing_cluster.slurm_plugins import doctor
 
 _CONNECT_S = 5.0
 
 
-def own_socket(config: settings.Settings) -> Iterator[doctor.Finding]:
+def own_socket(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     """The service listens on this host."""
     path = Path(config.service.socket)
     if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
-        yield doctor.Finding(name="report_socket", level="ok", found=str(path))
+        yield doctor.DoctorFinding(name="report_socket", level="ok", found=str(path))
         return
     why = "users' probing-report is answered only while probing-ctl serve runs"
     fix = "systemctl start probing-serve; by hand: probing-ctl serve"
-    yield doctor.Finding(name="report_socket", level="warn", found=f"no socket at {path}", why=why, fix=fix)
+    yield doctor.DoctorFinding(
+        name="report_socket", level="warn", found=f"no socket at {path}", why=why, fix=fix
+    )
 
 
-def munged(config: settings.Settings) -> Iterator[doctor.Finding]:
+def munged(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     """A credential made here is read here, and says who made it."""
     try:
         vouched = munge.decode(
@@ -39,7 +41,7 @@ def munged(config: settings.Settings) -> Iterator[doctor.Finding]:
         )
     except errors.NotPermitted as exc:
         asked_for = bool(config.service.listen)
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="munge",
             level="fail" if asked_for else "note",
             found=str(exc),
@@ -50,16 +52,18 @@ def munged(config: settings.Settings) -> Iterator[doctor.Finding]:
     level = "ok" if vouched.uid == os.geteuid() else "fail"
     why = "" if level == "ok" else "whoever made that munged's key is who it says"
     fix = "" if level == "ok" else "the site's munged at [service] munge_socket"
-    yield doctor.Finding(name="munge", level=level, found=f"vouches for uid {vouched.uid}", why=why, fix=fix)
+    yield doctor.DoctorFinding(
+        name="munge", level=level, found=f"vouches for uid {vouched.uid}", why=why, fix=fix
+    )
 
 
-def network_door(config: settings.Settings) -> Iterator[doctor.Finding]:
+def network_door(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     """Login nodes find the service at [service] address, by a certificate they can check; quiet where there is none."""
     service = config.service
     if not service.listen and not service.address:
         return
     if not service.address:
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="network_door",
             level="note",
             found=f"listens on {service.listen}, but no [service] address is set here",
@@ -67,21 +71,31 @@ def network_door(config: settings.Settings) -> Iterator[doctor.Finding]:
             fix="[service] address = HOST:PORT, as login nodes have it",
         )
         return
-    host, port = network_address.parse(service.address, "[service] address")
+    fix = "systemctl status probing-serve; [service] listen, tls_certificate and tls_ca; the firewall between"
+    why = "probing-report on login nodes gets no answer"
+    yield _answers("network_door", service.address, "[service] address", service.tls_ca, why=why, fix=fix)
+
+
+def node_door(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
+    """The door that agents deliver through answers, by a certificate they can check; quiet where there is none."""
+    why = "agents deliver to the database themselves, each as a backend of its own; two thousand of them take two cores"
+    fix = "systemctl status probing-door; [door] listen, tls_certificate, tls_key and tls_ca; the firewall between"
+    url = config.agent.database_url or config.database.url
+    ca = config.door.tls_ca or database_url.parameters(url).get("sslrootcert", "")
+    for place in filter(None, map(str.strip, config.agent.door.split(","))):
+        yield _answers("node_door", place, "[agent] door", ca, why=why, fix=fix)
+
+
+def _answers(name: str, place: str, key: str, ca: str, *, why: str, fix: str) -> doctor.DoctorFinding:
+    """Whether TLS is spoken at `place`, with a certificate for its host that lasts."""
+    host, port = network_address.parse(place, key)
     try:
-        context = ssl.create_default_context(cafile=service.tls_ca or None)
+        context = ssl.create_default_context(cafile=ca or None)
         with (
             socket.create_connection((host, port), timeout=_CONNECT_S) as plain,
             context.wrap_socket(plain, server_hostname=host) as door,
         ):
             ends = ssl.cert_time_to_seconds(str((door.getpeercert() or {})["notAfter"]))
     except OSError as exc:  # TLS's own errors among them
-        yield doctor.Finding(
-            name="network_door",
-            level="fail",
-            found=f"{service.address}: {exc}",
-            why="probing-report on login nodes gets no answer",
-            fix="systemctl status probing-serve; [service] listen, tls_certificate and tls_ca; the firewall between",
-        )
-        return
-    yield site_certificates.judge("network_door", service.address, ends - time.time())
+        return doctor.DoctorFinding(name=name, level="fail", found=f"{place}: {exc}", why=why, fix=fix)
+    return site_certificates.judge(name, place, ends - time.time())

@@ -15,13 +15,15 @@ from probing_cluster.slurm_plugins import doctor
 _OURS = "mail_program.py"
 
 
-def mail_program(config: settings.Settings, slurm_config: Mapping[str, str]) -> Iterator[doctor.Finding]:
+def mail_program(
+    config: settings.Settings, slurm_config: Mapping[str, str]
+) -> Iterator[doctor.DoctorFinding]:
     """Slurm's MailProg, as it lies on this host."""
     named = slurm_config.get("MailProg", "")
     path = Path(named) if named.startswith("/") else None
     ours = path is not None and path.is_file() and _OURS in path.read_text("utf-8", "replace")
     if not ours:
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="mail_program",
             level="note",
             found=named or "not set",
@@ -36,31 +38,31 @@ def mail_program(config: settings.Settings, slurm_config: Mapping[str, str]) -> 
         fix = safe_fix.for_program(
             path, (p for p, _ in site_rights.open_parts(path)), "MailProg in slurm.conf"
         )
-        yield doctor.Finding(name="mail_program", level="fail", found=bad, why=why, fix=fix)
+        yield doctor.DoctorFinding(name="mail_program", level="fail", found=bad, why=why, fix=fix)
     elif not config.mail.host:
         why = "the service takes no mail, and the site's own program sends it without the verdict"
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="mail_program", level="warn", found="no [mail] host", why=why, fix="[mail] host"
         )
     else:
-        yield doctor.Finding(name="mail_program", level="ok", found=named)
+        yield doctor.DoctorFinding(name="mail_program", level="ok", found=named)
 
 
-def written_back(config: settings.Settings) -> Iterator[doctor.Finding]:
+def written_back(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     """The field that verdicts are written to is one that accounting has."""
     field = config.service.write_back
     if field and field not in write_back.FIELDS:
         fix = f"[service] write_back = {' or '.join(write_back.FIELDS)}"
         why = "no verdict is written to accounting"
-        yield doctor.Finding(name="write_back", level="fail", found=field, why=why, fix=fix)
+        yield doctor.DoctorFinding(name="write_back", level="fail", found=field, why=why, fix=fix)
     elif field:
-        yield doctor.Finding(name="write_back", level="ok", found=field)
+        yield doctor.DoctorFinding(name="write_back", level="ok", found=field)
 
 
-def notice_routes(config: settings.Settings) -> Iterator[doctor.Finding]:
+def notice_routes(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     """The routes can work; whether messages arrive says `probing-ctl notices test`."""
     if not config.notices.routes:
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="notices",
             level="note",
             found="no route",
@@ -72,13 +74,17 @@ def notice_routes(config: settings.Settings) -> Iterator[doctor.Finding]:
         routes.check(config, [k.name for k in (*kinds.REGISTER, blind.KIND)])
     except errors.SettingsError as exc:
         why = "no notice is sent while it is so"
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="notices", level="fail", found=str(exc), why=why, fix="mend the route it names"
         )
         return
     if any(r.url_file for r in config.notices.routes) and importlib.util.find_spec("apprise") is None:
         why = "only mail is sent"
         fix = "pip install 'probing-cluster[service]'"
-        yield doctor.Finding(name="notices", level="fail", found="apprise is not installed", why=why, fix=fix)
+        yield doctor.DoctorFinding(
+            name="notices", level="fail", found="apprise is not installed", why=why, fix=fix
+        )
         return
-    yield doctor.Finding(name="notices", level="ok", found=", ".join(r.name for r in config.notices.routes))
+    yield doctor.DoctorFinding(
+        name="notices", level="ok", found=", ".join(r.name for r in config.notices.routes)
+    )

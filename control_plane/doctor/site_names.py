@@ -14,15 +14,15 @@ _MOST = 6
 """Node names shown in one finding."""
 
 
-def cluster(config: settings.Settings, slurm: Mapping[str, str]) -> Iterator[doctor.Finding]:
+def cluster(config: settings.Settings, slurm: Mapping[str, str]) -> Iterator[doctor.DoctorFinding]:
     """The name in our settings is slurm.conf's; `slurm` is what `scontrol show config` said."""
     theirs, ours = slurm.get("ClusterName", ""), config.cluster.name
     if not theirs:
         return
     if theirs == ours:
-        yield doctor.Finding(name="cluster_name", level="ok", found=ours)
+        yield doctor.DoctorFinding(name="cluster_name", level="ok", found=ours)
         return
-    yield doctor.Finding(
+    yield doctor.DoctorFinding(
         name="cluster_name",
         level="warn",
         found=f"ours is {ours}, Slurm's is {theirs}",
@@ -40,13 +40,13 @@ def gpu_nodes(run: commands.Runner) -> dict[str, bool]:
 
 def judge(
     config: settings.Settings, slurm: Mapping[str, bool], beats: Iterable[records.AgentHeartbeat]
-) -> Iterator[doctor.Finding]:
+) -> Iterator[doctor.DoctorFinding]:
     """The findings on who reports, held against `slurm`: node name to whether it has GPUs."""
     heard = list(beats)
     foreign = sorted(b.node for b in heard if b.cluster != config.cluster.name and b.node in slurm)
     ours = {b.node for b in heard if b.cluster == config.cluster.name}
     if foreign:
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="agent_cluster",
             level="fail",
             found=f"{len(foreign)} report for another cluster: {_some(foreign)}",
@@ -55,7 +55,7 @@ def judge(
         )
     strange = sorted(ours - slurm.keys())
     if strange:
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="agent_names",
             level="warn",
             found=f"{len(strange)} are no node of Slurm's: {_some(strange)}",
@@ -64,7 +64,7 @@ def judge(
         )
     missing = sorted(name for name, gpus in slurm.items() if gpus and name not in ours)
     if missing and ours:
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="agents_missing",
             level="warn",
             found=f"{len(missing)} nodes with GPUs were never heard: {_some(missing)}",

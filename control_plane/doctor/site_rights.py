@@ -45,7 +45,7 @@ def parts(path: Path) -> list[Path]:
     return [part for place in (path, path.resolve()) for part in (place, *place.parents)]
 
 
-def hooks(config: Mapping[str, str]) -> Iterator[doctor.Finding]:
+def hooks(config: Mapping[str, str]) -> Iterator[doctor.DoctorFinding]:
     """The programs that slurm.conf names, as they lie on this host: only root may be able to change them."""
     for key in (*ROOTS_HOOKS, *EVERYBODYS):
         found = list(_files(config.get(key, "")))
@@ -53,7 +53,7 @@ def hooks(config: Mapping[str, str]) -> Iterator[doctor.Finding]:
         first = next((path for path in found if untrusted(path)), None)
         name = f"{key.lower()}_path"
         if bad and first is not None:
-            yield doctor.Finding(
+            yield doctor.DoctorFinding(
                 name=name,
                 level="fail",
                 found="; ".join(bad[:3]),
@@ -61,9 +61,9 @@ def hooks(config: Mapping[str, str]) -> Iterator[doctor.Finding]:
                 fix=safe_fix.for_program(first, (p for p, _ in open_parts(first)), f"{key} in slurm.conf"),
             )
         elif found:
-            yield doctor.Finding(name=name, level="ok", found=", ".join(map(str, found[:3])))
+            yield doctor.DoctorFinding(name=name, level="ok", found=", ".join(map(str, found[:3])))
         elif config.get(key):
-            yield doctor.Finding(
+            yield doctor.DoctorFinding(
                 name=name,
                 level="note",
                 found=f"{config[key]} is not on this host",
@@ -81,27 +81,29 @@ def _files(patterns: str) -> Iterator[Path]:
             yield path
 
 
-def settings_file(path: Path) -> Iterator[doctor.Finding]:
+def settings_file(path: Path) -> Iterator[doctor.DoctorFinding]:
     """The settings themselves: who writes them decides what the daemons do."""
     if not path.exists():
         why = "the defaults stand: an embedded database, cluster name `cluster`"
-        yield doctor.Finding(name="settings", level="note", found=f"no {path}", why=why, fix=f"write {path}")
+        yield doctor.DoctorFinding(
+            name="settings", level="note", found=f"no {path}", why=why, fix=f"write {path}"
+        )
         return
     bad = untrusted(path, os.geteuid())
     if bad:
         wrong = (part for part, _ in open_parts(path, os.geteuid()))
         fix = safe_fix.for_program(path, wrong, "--config, or PROBING_CONFIG")
         why = "whoever writes it says what our daemons do"
-        yield doctor.Finding(name="settings", level="fail", found=bad, why=why, fix=fix)
+        yield doctor.DoctorFinding(name="settings", level="fail", found=bad, why=why, fix=fix)
     else:
-        yield doctor.Finding(name="settings", level="ok", found=str(path))
+        yield doctor.DoctorFinding(name="settings", level="ok", found=str(path))
 
 
-def secrets(config: settings.Settings, path: Path) -> Iterator[doctor.Finding]:
+def secrets(config: settings.Settings, path: Path) -> Iterator[doctor.DoctorFinding]:
     """Passwords and keys: in files that nobody else reads."""
     urls = (config.database.url, config.agent.database_url)
     if any(database_url.has_password(url) for url in urls) and path.exists() and path.stat().st_mode & 0o077:
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="secrets",
             level="fail",
             found=f"{path} holds a password and is mode {stat.S_IMODE(path.stat().st_mode):04o}",
@@ -121,7 +123,7 @@ def secrets(config: settings.Settings, path: Path) -> Iterator[doctor.Finding]:
             secret_file.require_private(Path(secret))
         except errors.SettingsError as exc:
             why = "it is not read while it is so: nothing is delivered, mailed, posted or answered with it"
-            yield doctor.Finding(
+            yield doctor.DoctorFinding(
                 name="secrets",
                 level="fail",
                 found=str(exc),
@@ -130,24 +132,24 @@ def secrets(config: settings.Settings, path: Path) -> Iterator[doctor.Finding]:
             )
 
 
-def helper(config: settings.Settings) -> Iterator[doctor.Finding]:
+def helper(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     """The one process that may touch nodes: there, and its socket open to the service only."""
     if not config.slurm.helper_socket:
         if not config.policy.observe_only:
             why = "the service itself needs the right to drain every node and requeue every job"
             fix = "run probing-node-helper as SlurmUser, and set [slurm] helper_socket"
-            yield doctor.Finding(name="helper", level="note", found="none", why=why, fix=fix)
+            yield doctor.DoctorFinding(name="helper", level="note", found="none", why=why, fix=fix)
         return
     path = Path(config.slurm.helper_socket)
     if not path.is_socket():
         level = "note" if config.policy.observe_only else "fail"
         why = "nothing can be drained or requeued"
         fix = "start probing-node-helper.service"
-        yield doctor.Finding(name="helper", level=level, found=f"no socket at {path}", why=why, fix=fix)
+        yield doctor.DoctorFinding(name="helper", level=level, found=f"no socket at {path}", why=why, fix=fix)
     elif path.stat().st_mode & 0o077:
         found = f"{path} is mode {stat.S_IMODE(path.stat().st_mode):04o}"
         why = "it still answers root and the service only, but others may keep it busy"
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="helper",
             level="warn",
             found=found,
@@ -155,10 +157,10 @@ def helper(config: settings.Settings) -> Iterator[doctor.Finding]:
             fix="systemctl restart probing-node-helper, which makes its socket anew",
         )
     else:
-        yield doctor.Finding(name="helper", level="ok", found=str(path))
+        yield doctor.DoctorFinding(name="helper", level="ok", found=str(path))
 
 
-def account(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.Finding]:
+def account(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.DoctorFinding]:
     """The service's account, by the owner of its socket: an operator in Slurm's accounting, and no more."""
     path = Path(config.service.socket)
     if not path.is_socket() or path.stat().st_uid == 0:
@@ -168,7 +170,7 @@ def account(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.
         operators = admin_level.ask(run).operators
     except (KeyError, errors.SlurmUnavailable) as exc:
         why = "whether the service sees everybody's jobs is unknown"
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="admin_level",
             level="warn",
             found=f"cannot be told: {exc}",
@@ -177,9 +179,9 @@ def account(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.
         )
         return
     if name in operators:
-        yield doctor.Finding(name="admin_level", level="ok", found=f"{name} is an operator")
+        yield doctor.DoctorFinding(name="admin_level", level="ok", found=f"{name} is an operator")
         return
-    yield doctor.Finding(
+    yield doctor.DoctorFinding(
         name="admin_level",
         level="warn",
         found=f"{name} is no operator",
@@ -199,20 +201,20 @@ def _operator(name: str) -> str:
     )
 
 
-def agent_socket(config: settings.Settings) -> Iterator[doctor.Finding]:
+def agent_socket(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     """On a compute node: the agent listens, where only root can stand in for it."""
     path = Path(config.agent.socket)
     if not path.is_socket():
         why = "hooks go on without an answer: no job is recorded, no GPU known, nothing refused"
         fix = "systemctl start probing-agent"
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="agent_socket", level="fail", found=f"no socket at {path}", why=why, fix=fix
         )
     elif bad := untrusted(path.parent):
         why = (
             "another process could put its own socket there (hooks would not believe it, nor hear the agent)"
         )
-        yield doctor.Finding(
+        yield doctor.DoctorFinding(
             name="agent_socket",
             level="fail",
             found=bad,
@@ -220,15 +222,15 @@ def agent_socket(config: settings.Settings) -> Iterator[doctor.Finding]:
             fix=safe_fix.for_socket("[agent] socket"),
         )
     else:
-        yield doctor.Finding(name="agent_socket", level="ok", found=str(path))
+        yield doctor.DoctorFinding(name="agent_socket", level="ok", found=str(path))
 
 
-def pages(config: settings.Settings) -> Iterator[doctor.Finding]:
+def pages(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     """On a compute node: what jobs may write is bounded by a file system of its own."""
     path = Path(config.agent.job_directory)
     if path.is_mount():
-        yield doctor.Finding(name="pages", level="ok", found=f"{path} is a file system of its own")
+        yield doctor.DoctorFinding(name="pages", level="ok", found=f"{path} is a file system of its own")
         return
     why = "a job could fill the file system that its pages lie on"
     fix = "systemctl enable --now 'run-probing\\x2dcluster-jobs.mount'"
-    yield doctor.Finding(name="pages", level="warn", found=f"{path} is not bounded", why=why, fix=fix)
+    yield doctor.DoctorFinding(name="pages", level="warn", found=f"{path} is not bounded", why=why, fix=fix)

@@ -20,7 +20,7 @@ from typing import Any
 
 from probing_cluster.control_plane import context
 from probing_cluster.core import clock, errors, peer, records, settings
-from probing_cluster.reports import door, munge
+from probing_cluster.reports.asking import door, munge
 from probing_cluster.slurm_plugins import admin_level
 
 SKEW_S = 5.0
@@ -74,20 +74,20 @@ class Callers:
     def vouched(self, credential: object, request: Mapping[str, Any]) -> Caller:
         """The caller that a MUNGE credential names, if it is fresh, unused and made for this very request."""
         if not isinstance(credential, str):
-            raise munge.Refused("the MUNGE credential is no text")
+            raise munge.CredentialRefused("the MUNGE credential is no text")
         # Not the service's adjustable clock: munged's, on this host, is what ages credentials.
         now_s = clock.SYSTEM.now().timestamp()
         found = munge.decode(credential, now_s, self._service.config.service.munge_socket)
         if found.payload != door.binding(request).encode():
-            raise munge.Refused("the MUNGE credential was made for another request")
+            raise munge.CredentialRefused("the MUNGE credential was made for another request")
         if request.get("cluster") != self._service.config.cluster.name:
-            raise munge.Refused("the MUNGE credential was made for another cluster's service")
+            raise munge.CredentialRefused("the MUNGE credential was made for another cluster's service")
         if not -SKEW_S <= found.age_s <= munge.TTL_S:
-            raise munge.Refused(
+            raise munge.CredentialRefused(
                 f"the MUNGE credential is {found.age_s:.0f} s old, at most {munge.TTL_S} are allowed"
             )
         if found.realm:
-            raise munge.Refused(f"the MUNGE credential is of realm {found.realm!r}")
+            raise munge.CredentialRefused(f"the MUNGE credential is of realm {found.realm!r}")
         self._take(credential, now_s)
         return caller_of(found.uid)
 
@@ -99,7 +99,7 @@ class Callers:
             while self._taken and next(iter(self._taken.values())) <= now_s:
                 self._taken.popitem(last=False)
             if key in self._taken:
-                raise munge.Refused("the MUNGE credential was used before")
+                raise munge.CredentialRefused("the MUNGE credential was used before")
             self._taken[key] = now_s + munge.TTL_S + SKEW_S
 
     def may_read(self, caller: Caller, attempts: Collection[Mapping[str, Any]]) -> bool:

@@ -21,16 +21,20 @@ from typing import Any
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import callers, web_keys
-from probing_cluster.control_plane.gangs import gang_board
+from probing_cluster.control_plane.gangs import gang_board, questions
 from probing_cluster.control_plane.owners import handover
 from probing_cluster.core import errors, network_address, peer, secret_file, settings
 from probing_cluster.db import engines
-from probing_cluster.reports import door, job_ref, query
+from probing_cluster.reports import job_ref, query
+from probing_cluster.reports.asking import door
 
 LOG = logging.getLogger("probing.door")
 REQUEST_S = 5.0
 """For the request line, however it comes in; for the TLS handshake as much again."""
 _REPLY_S = 15.0
+QUESTIONS_OF_ONE = 40
+QUESTIONS = 240
+"""About tables of running jobs, a minute."""
 MOST = 64
 MOST_OF_ONE = 16
 """Connections served at once, and of these from one uid or one address."""
@@ -69,10 +73,12 @@ def _answered(
         return _handed_over(service, caller, request)
     if request.get("v") == door.VERSION and op in door.WEB_OPS:
         return {"rows": web_keys.answer(service, known, caller, request)}
-    if request.get("v") != door.VERSION or op not in ("report", *gang_board.DOCUMENTS):
+    if request.get("v") != door.VERSION or op not in ("report", *gang_board.DOCUMENTS, *questions.OPS):
         msg = f"unknown request {str(op)[:40]!r}"
         raise errors.UsageError(msg)
     ref = job_ref.parse(str(request.get("job", "")))
+    if op in questions.OPS:
+        return {"rows": _question(service, known, caller, ref, request)}
     if op in gang_board.DOCUMENTS:
         return {"rows": _gang(service, known, caller, ref, op=op, fresh=request.get("fresh") is True)}
     with engines.translated(), service.store.engine.connect() as connection:
@@ -119,7 +125,41 @@ def _gang(
     return gang_board.DOCUMENTS[op](service.store, gang, now)
 
 
-def _ask_nodes(service: context.Context, gang: gang_board.Gang) -> None:
+def _question(
+    service: context.Context,
+    known: callers.Callers,
+    caller: callers.Caller,
+    ref: job_ref.JobRef,
+    request: Mapping[str, Any],
+) -> Mapping[str, Any]:
+    """Tables of a running job, by its nodes' agents: for its owner and operators. A coordinator reads no process's environment."""
+    given = request.get("given")
+    given = given if isinstance(given, dict) else {}
+    by = f"uid {caller.uid}"
+    if request["op"] == "answers":
+        return questions.take(service.store, given, by)
+    gang = gang_board.find(service.store, service.config.cluster.name, ref, service.clock.now())
+    if not (known.reads_all(caller) or (caller.name and {o["user"] for o in gang.owners} == {caller.name})):
+        msg = f"job {ref} is another user's: its tables are for its owner and operators"
+        raise errors.NotPermitted(msg)
+    if request["op"] == "job_nodes":
+        return questions.nodes(service.store, gang)
+    _require_share(service, by)
+    return questions.post(service.store, gang, given, by)
+
+
+def _require_share(service: context.Context, by: str) -> None:
+    """Raises NotPermitted for an asker (or all of them together) that asks too often: each question is a row and an answer a node."""
+    now_s = service.clock.monotonic_s()
+    service.questions = [(s, asker) for s, asker in service.questions if now_s - s < 60.0]
+    mine = sum(asker == by for _, asker in service.questions)
+    if mine >= QUESTIONS_OF_ONE or len(service.questions) >= QUESTIONS:
+        msg = f"too many questions in a minute (of one asker at most {QUESTIONS_OF_ONE}): wait a little, or ask as the job's owner by a step"
+        raise errors.NotPermitted(msg)
+    service.questions.append((now_s, by))
+
+
+def _ask_nodes(service: context.Context, gang: gang_board.BoardGang) -> None:
     """Has the job's nodes take stacks, unless they have just been asked: any user may come again and again."""
     now_s = service.clock.monotonic_s()
     service.looked = {j: s for j, s in service.looked.items() if now_s - s < gang_board.ASK_TTL_S}

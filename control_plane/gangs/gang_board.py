@@ -17,7 +17,7 @@ from probing_cluster.attribution.verdict import node_faults
 from probing_cluster.control_plane.gangs import rank_rows
 from probing_cluster.core import clock, errors, records
 from probing_cluster.db import store as db_store
-from probing_cluster.db import store_actions
+from probing_cluster.db.store import actions as store_actions
 from probing_cluster.reports import job_ref
 
 ONE_MOMENT = timedelta(seconds=60)
@@ -31,7 +31,7 @@ _UNKNOWN_START = timedelta(days=1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Gang:
+class BoardGang:
     """A job as its owner names it, with everything that says whose it is."""
 
     ref: str
@@ -45,13 +45,13 @@ class Gang:
     """Start of the latest attempt."""
 
 
-def find(store: db_store.Store, cluster: str, ref: job_ref.JobRef, now: datetime) -> Gang:
+def find(store: db_store.Store, cluster: str, ref: job_ref.JobRef, now: datetime) -> BoardGang:
     """The job; raises NotFound."""
     known = [a for a in store.attempts(job_ids=[ref.base]) if _named(a, ref)]
     here = [a for a in known if a.cluster == cluster] or known
     if here:
         last = here[-1]
-        return Gang(
+        return BoardGang(
             ref=str(ref),
             job_id=last.job_id,
             cluster=last.cluster,
@@ -66,7 +66,7 @@ def find(store: db_store.Store, cluster: str, ref: job_ref.JobRef, now: datetime
         raise errors.NotFound(msg)
     owners = tuple({"user": _user(a.uid), "account": ""} for a in allocations)
     since = max(a.at for a in allocations) - ONE_MOMENT
-    return Gang(
+    return BoardGang(
         ref=str(ref), job_id=ref.base, cluster=allocations[-1].cluster, attempt=None, owners=owners,
         since=max(since, now - _UNKNOWN_START),
     )  # fmt: skip
@@ -87,12 +87,20 @@ def _user(uid: int | None) -> str:
         return f"uid {uid}"
 
 
-def ranks(store: db_store.Store, gang: Gang, now: datetime) -> dict[str, Any]:
-    """Every rank at the last heartbeat of its node, and what has been found out about the gang."""
+def ranks_now(store: db_store.Store, gang: BoardGang) -> list[rank_rows.RankNow]:
+    """The gang's ranks at the last heartbeats of its own nodes."""
     beats = store.heartbeats(job_id=gang.job_id, with_ranks=True)
     ages_s = store.heartbeat_ages_s() if beats else {}
-    rows = rank_rows.of_heartbeats(beats, ages_s, gang.job_id)
+    return [r for r in rank_rows.of_heartbeats(beats, ages_s, gang.job_id) if _may_speak(gang, r.node)]
+
+
+def ranks(
+    store: db_store.Store, gang: BoardGang, now: datetime, known: list[rank_rows.RankNow] | None = None
+) -> dict[str, Any]:
+    """Every rank at the last heartbeat of its node (`known` already, or read here), and what has been found out about the gang."""
+    rows = ranks_now(store, gang) if known is None else known
     events = store.events(job_id=gang.job_id, since=gang.since, kinds=FINDINGS)
+    events = [e for e in events if _may_speak(gang, e.node)]
     standing = store.gang_verdicts(job_ids=[gang.job_id], since=gang.since, standing_only=True)
     findings = [{"at": clock.iso_z(e.at), "kind": e.kind, "node": e.node, "words": e.message} for e in events]
     findings += [
@@ -107,12 +115,12 @@ def ranks(store: db_store.Store, gang: Gang, now: datetime) -> dict[str, Any]:
     }
 
 
-def stacks_of(store: db_store.Store, gang: Gang, now: datetime) -> dict[str, Any]:
+def stacks_of(store: db_store.Store, gang: BoardGang, now: datetime) -> dict[str, Any]:
     """The ranks' last stacks as one tree, and what they say together."""
-    events = store.latest_of_job(gang.job_id, snapshots.SNAPSHOT, gang.since)
-    newest = max((e.at for e in events), default=None)
-    fresh = [e for e in events if newest is not None and e.at >= newest - ONE_MOMENT]
+    fresh = fresh_snapshots(store, gang)
+    newest = max((e.at for e in fresh), default=None)
     deaths = store.events(job_id=gang.job_id, since=gang.since, kinds=(snapshots.DEAD,))
+    deaths = [e for e in deaths if _may_speak(gang, e.node)]
     snapshot_gang = snapshots.gang([*fresh, *deaths]) if fresh else None
     ranks = snapshot_gang.ranks if snapshot_gang is not None else ()
     return _head(gang, now) | {
@@ -127,12 +135,20 @@ def stacks_of(store: db_store.Store, gang: Gang, now: datetime) -> dict[str, Any
     }
 
 
-def ask(store: db_store.Store, gang: Gang) -> int:
+def fresh_snapshots(store: db_store.Store, gang: BoardGang) -> list[records.HealthEvent]:
+    """The last snapshot of every node, as far as they show one moment."""
+    events = store.latest_of_job(gang.job_id, snapshots.SNAPSHOT, gang.since)
+    events = [e for e in events if _may_speak(gang, e.node)]
+    newest = max((e.at for e in events), default=None)
+    return [e for e in events if newest is not None and e.at >= newest - ONE_MOMENT]
+
+
+def ask(store: db_store.Store, gang: BoardGang) -> int:
     """Asks every node of a running job for its ranks' stacks; how many were asked."""
     if gang.attempt is not None and gang.attempt.end_at is not None:
         return 0
-    running = {b.node for b in store.heartbeats(job_id=gang.job_id)}
-    places = [store_actions.Asked(node, gang.job_id, gang.cluster) for node in sorted(running)]
+    running = {b.node for b in store.heartbeats(job_id=gang.job_id) if _may_speak(gang, b.node)}
+    places = [store_actions.RequestSubject(node, gang.job_id, gang.cluster) for node in sorted(running)]
     return len(store.request_all(places, "collect", ASK_TTL_S))
 
 
@@ -175,11 +191,11 @@ def faults_of(
     return found
 
 
-Make = Callable[[db_store.Store, Gang, datetime], dict[str, Any]]
+Make = Callable[[db_store.Store, BoardGang, datetime], dict[str, Any]]
 DOCUMENTS: Mapping[str, Make] = {"ranks": ranks, "stacks": stacks_of}
 
 
-def _head(gang: Gang, now: datetime) -> dict[str, Any]:
+def _head(gang: BoardGang, now: datetime) -> dict[str, Any]:
     attempt = gang.attempt
     return {
         "job": gang.ref,
@@ -192,7 +208,12 @@ def _head(gang: Gang, now: datetime) -> dict[str, Any]:
     }
 
 
-def _nodes(gang: Gang) -> set[str]:
+def _may_speak(gang: BoardGang, node: str) -> bool:
+    """Whether a node's word about the gang counts: whoever holds a node's certificate may name any job."""
+    return not _nodes(gang) or node in _nodes(gang)
+
+
+def _nodes(gang: BoardGang) -> set[str]:
     return set(gang.attempt.nodes) if gang.attempt is not None else set()
 
 
@@ -220,7 +241,7 @@ def _without_native(ranks: Iterable[views.RankView]) -> dict[str, str]:
     return {reason: stacks.ranges(ranks) for reason, ranks in sorted(why.items())}
 
 
-def _standing(store: db_store.Store, gang: Gang) -> dict[str, Any] | None:
+def _standing(store: db_store.Store, gang: BoardGang) -> dict[str, Any] | None:
     """The finding of the gang's latest open verdict; None without one."""
     verdicts = store.gang_verdicts(job_ids=[gang.job_id], since=gang.since, standing_only=True)
     if not verdicts:
@@ -234,13 +255,14 @@ def _standing(store: db_store.Store, gang: Gang) -> dict[str, Any] | None:
 
 
 def _judged(
-    store: db_store.Store, gang: Gang, snapshot_gang: snapshots.Gang | None, at: datetime | None
+    store: db_store.Store, gang: BoardGang, snapshot_gang: snapshots.Gang | None, at: datetime | None
 ) -> dict[str, Any] | None:
     """The judge's finding as if the ranks had stopped at `at`; None without a recent stall or death, for a gang that makes progress has no culprit."""
     if snapshot_gang is None or at is None:
         return None
     since = max(at - STOPPED_BEFORE, gang.since)
-    if not store.events(job_id=gang.job_id, since=since, kinds=(snapshots.STALL, snapshots.DEAD), limit=1):
+    stalls = store.events(job_id=gang.job_id, since=since, kinds=(snapshots.STALL, snapshots.DEAD))
+    if not any(_may_speak(gang, e.node) for e in stalls):
         return None
     bad = faults(store, gang.attempt, snapshot_gang.onset_at) if gang.attempt is not None else {}
     found = snapshots.judge(snapshot_gang, bad, sorted(_nodes(gang)))

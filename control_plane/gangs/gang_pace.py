@@ -31,7 +31,9 @@ LAST = 4
 class GangPace:
     """One gang."""
 
-    windows: dict[int, dict[int, slow.Window]] = field(default_factory=dict)
+    nodes: frozenset[str] = frozenset()
+    """Those of the job, as accounting has them; empty while it does not."""
+    windows: dict[int, dict[int, slow.PaceWindow]] = field(default_factory=dict)
     """Rank to its last windows by index."""
     judged: int = -1
     streak: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -50,7 +52,7 @@ class GangPace:
         self.windows = {rank: self._remembered(rank, window) for rank, window in here.items()}
         return self._judge(newest)
 
-    def drifts(self) -> list[slow.Drift]:
+    def drifts(self) -> list[slow.PaceDrift]:
         """What is slower now than at the beginning; nothing before both are known."""
         return slow.drift(self.first, self.last) if len(self.last) == LAST and self.settled else []
 
@@ -65,7 +67,7 @@ class GangPace:
         self.last.clear()
         self.judged = -1
 
-    def _remembered(self, rank: int, window: slow.Window) -> dict[int, slow.Window]:
+    def _remembered(self, rank: int, window: slow.PaceWindow) -> dict[int, slow.PaceWindow]:
         known = {**self.windows.get(rank, {}), window.index: window}
         return {index: known[index] for index in sorted(known)[-KEEP:]}
 
@@ -93,7 +95,7 @@ class GangPace:
             self.last.append(pace)
 
 
-def _at(known: dict[int, slow.Window], index: int) -> slow.Window | None:
+def _at(known: dict[int, slow.PaceWindow], index: int) -> slow.PaceWindow | None:
     """The window of that index, or the nearest that is as good as the same moment."""
     nearest = min(known.values(), key=lambda w: (abs(w.index - index), w.index), default=None)
     if nearest is None:

@@ -37,7 +37,7 @@ _KNOWN = frozenset(
 )
 
 
-def read(lines: Iterable[bytes], place: kernel.Place) -> kernel.Read:
+def read(lines: Iterable[bytes], place: kernel.FilePlace) -> kernel.Read:
     """Every event of the file; `place.node` is not used."""
     found, occurrences, engine = kernel.Read(), Counter[str](), reader.KernelReader()
     for number, raw in enumerate(lines, 1):
@@ -58,7 +58,7 @@ def read(lines: Iterable[bytes], place: kernel.Place) -> kernel.Read:
 
 
 def event_of(
-    given: Mapping[str, Any], position: str, place: kernel.Place, engine: reader.KernelReader
+    given: Mapping[str, Any], position: str, place: kernel.FilePlace, engine: reader.KernelReader
 ) -> records.HealthEvent:
     """The event of one object; raises MalformedInput naming the key that is wrong."""
     message = _text(given, "message") or ""
@@ -123,7 +123,7 @@ def _catalogued(
     return (fact.severity, fact.meaning) if fact else (records.Severity.INFO, kind)
 
 
-def _at(given: Mapping[str, Any], place: kernel.Place) -> datetime:
+def _at(given: Mapping[str, Any], place: kernel.FilePlace) -> datetime:
     text = _text(given, "at")
     if text is None:
         raise errors.MalformedInput("at is missing")

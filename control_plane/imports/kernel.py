@@ -14,7 +14,7 @@ from probing_cluster.evidence.kernel import boot, grammar, reader
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class FilePlace:
     """What a file itself does not say."""
 
     file: str
@@ -40,10 +40,10 @@ class Read:
     """Some line has a date or a time since boot, or a finding; of other lists of events always false."""
 
 
-def read(lines: Iterable[bytes], place: Place) -> Read:
+def read(lines: Iterable[bytes], place: FilePlace) -> Read:
     """Every finding of a kernel log; a finding without an instant is kept aside."""
     engine, found, occurrences = reader.KernelReader(), Read(), Counter[tuple[datetime, str]]()
-    clock = when.Clock(place.zone, place.boot_at, place.reference)
+    clock = when.LogClock(place.zone, place.boot_at, place.reference)
     for number, raw in enumerate(lines, 1):
         found.n_lines = number
         text = raw.decode("utf-8", "replace").rstrip("\r\n")
@@ -68,7 +68,7 @@ def read(lines: Iterable[bytes], place: Place) -> Read:
     return found
 
 
-def _boot(text: str, reference: datetime) -> tuple[prefixes.Line, grammar.KernelFinding] | None:
+def _boot(text: str, reference: datetime) -> tuple[prefixes.PrefixedLine, grammar.KernelFinding] | None:
     """The boot or driver load of a line that the kernel itself wrote."""
     if not any(trigger in text for trigger in boot.TRIGGERS):
         return None
@@ -79,7 +79,7 @@ def _boot(text: str, reference: datetime) -> tuple[prefixes.Line, grammar.Kernel
     return None if finding is None else (line, finding)
 
 
-def event_of(finding: grammar.KernelFinding, at: datetime, nth: int, place: Place) -> records.HealthEvent:
+def event_of(finding: grammar.KernelFinding, at: datetime, nth: int, place: FilePlace) -> records.HealthEvent:
     """The event of one finding; the same line in two overlapping files is one event."""
     # A file has no boot id; instant, words and how many alike came before are where the line stood.
     position = f"{at.isoformat()}:{nth}:{finding.message}"

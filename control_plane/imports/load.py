@@ -19,7 +19,7 @@ from probing_cluster.reports import job_ref
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class LoadOrder:
     """What the person asked for."""
 
     sacct: Sequence[Path] = ()
@@ -56,7 +56,7 @@ class _Events:
 
 
 @dataclass(kw_only=True)
-class Files:
+class ImportFiles:
     """What the files say; nothing of it is stored yet."""
 
     attempts: list[records.JobAttempt] = field(default_factory=list)
@@ -65,14 +65,14 @@ class Files:
     done: Loaded
 
 
-def load(store: db_store.Store, order: Order) -> Loaded:
+def load(store: db_store.Store, order: LoadOrder) -> Loaded:
     """Read every file, store what they say; a file that cannot be read at all raises before anything is stored."""
     return save(store, order, read(order))
 
 
-def read(order: Order) -> Files:
+def read(order: LoadOrder) -> ImportFiles:
     """Every file but the jobs' output, which only the database may tell the attempts of; raises MalformedInput, UsageError."""
-    files = Files(done=Loaded(cluster=order.cluster))
+    files = ImportFiles(done=Loaded(cluster=order.cluster))
     done = files.done
     files.attempts = list(_accounting(order, files))
     if files.attempts:
@@ -94,7 +94,7 @@ def read(order: Order) -> Files:
     return files
 
 
-def save(store: db_store.Store, order: Order, files: Files) -> Loaded:
+def save(store: db_store.Store, order: LoadOrder, files: ImportFiles) -> Loaded:
     """Store what the files say, and what the jobs' output says about their attempts; raises NotFound for an unknown job."""
     done = files.done
     if files.attempts:
@@ -107,7 +107,7 @@ def save(store: db_store.Store, order: Order, files: Files) -> Loaded:
     return done
 
 
-def _require_some(order: Order, files: Files) -> None:
+def _require_some(order: LoadOrder, files: ImportFiles) -> None:
     """Raises MalformedInput where nothing at all could be read; the first bad line tells why."""
     good = files.attempts or files.n_not_started or any(one.found.events for one in files.events)
     bad = [*files.done.bad, *(bad for one in files.events for bad in one.found.bad)]
@@ -142,7 +142,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         raise errors.UsageError(msg) from exc
 
 
-def _accounting(order: Order, files: Files) -> Iterator[records.JobAttempt]:
+def _accounting(order: LoadOrder, files: ImportFiles) -> Iterator[records.JobAttempt]:
     done = files.done
     for path in order.sacct:
         try:
@@ -194,7 +194,7 @@ def year_less_before(about: _Span | None, written: datetime) -> datetime:
     return max(until, min(until + open_part / 2, written))
 
 
-def _kernel(path: Path, node: str, order: Order, loaded: Loaded, about: _Span | None) -> kernel.Read:
+def _kernel(path: Path, node: str, order: LoadOrder, loaded: Loaded, about: _Span | None) -> kernel.Read:
     with _opened(path) as stream:
         found = kernel.read(packed.lines(stream), _place(path, node, order, loaded, about))
     if found.n_lines and not found.is_log:
@@ -204,9 +204,9 @@ def _kernel(path: Path, node: str, order: Order, loaded: Loaded, about: _Span | 
     return found
 
 
-def _place(path: Path, node: str, order: Order, loaded: Loaded, about: _Span | None) -> kernel.Place:
+def _place(path: Path, node: str, order: LoadOrder, loaded: Loaded, about: _Span | None) -> kernel.FilePlace:
     written = datetime.fromtimestamp(path.stat().st_mtime, order.now.tzinfo) if path.exists() else order.now
-    return kernel.Place(
+    return kernel.FilePlace(
         file=str(path),
         node=node,
         cluster=loaded.cluster,
@@ -228,7 +228,7 @@ def _store_events(store: db_store.Store, loaded: Loaded, path: Path, found: kern
     )
 
 
-def _job_output(store: db_store.Store, order: Order, loaded: Loaded, job: str, path: Path) -> None:
+def _job_output(store: db_store.Store, order: LoadOrder, loaded: Loaded, job: str, path: Path) -> None:
     attempt = attempt_of(store, job)
     with _opened(path) as stream:
         events = joblog.read(packed.lines(stream), attempt, order.now, zone_of(order.timezone))

@@ -19,7 +19,7 @@ _DISORDER = timedelta(minutes=2)
 """Loggers swap lines of a moment; further back than this it is the clock."""
 
 
-class Clock:
+class LogClock:
     """Dates the lines of one log; the order they stand in tells the two passes of a repeated hour apart."""
 
     def __init__(
@@ -36,14 +36,14 @@ class Clock:
         if self.zone is not None:
             self._skipped.append(raw)
 
-    def instant(self, line: prefixes.Line, raw: str) -> datetime | None:
+    def instant(self, line: prefixes.PrefixedLine, raw: str) -> datetime | None:
         """UTC; None when the prefix gives no date that can be, and no boot instant is known."""
         try:
             return self._instant(line, raw)
         except OverflowError:  # a date of the year 1, or an uptime of ages
             return None
 
-    def _instant(self, line: prefixes.Line, raw: str) -> datetime | None:
+    def _instant(self, line: prefixes.PrefixedLine, raw: str) -> datetime | None:
         if line.at is None:
             return prefixes.boot_time(line, self.boot_at) if self.boot_at else None
         if self.zone is None or _ABSOLUTE.match(raw):

@@ -21,7 +21,7 @@ _AWAY = {"unavailable": "cannot work", "failed": "fails"}
 
 
 def facts(
-    passes: Mapping[str, journal.Pass], since: dict[str, datetime], blind_s: float, now: datetime
+    passes: Mapping[str, journal.JournalPass], since: dict[str, datetime], blind_s: float, now: datetime
 ) -> Iterator[fact.Fact]:
     """A fact per task that has not worked for `blind_s`; `since` keeps when each began."""
     for task, done in sorted(passes.items()):
@@ -54,10 +54,10 @@ KIND = fact.Kind(
 )
 
 
-def book(config: settings.Settings) -> ledger.Ledger:
+def book(config: settings.Settings) -> ledger.NoticeLedger:
     """What this service has told of itself."""
     path = Path(config.mail.spool_directory) / _FILE
-    return ledger.Ledger(
+    return ledger.NoticeLedger(
         load=lambda: _load(path),
         save=lambda document: _save(path, document),
         outbox=queue.of(config),

@@ -32,7 +32,7 @@ class Fact:
     )
 
 
-Find = Callable[[picture.Picture], Iterable[Fact] | None]
+Find = Callable[[picture.NoticePicture], Iterable[Fact] | None]
 """The facts of one kind as they are now; None when nobody can tell just now."""
 
 
@@ -47,12 +47,13 @@ class Kind:
     command: str = records.doc("where to look next")
 
 
-def title(kind: Kind, facts: Sequence[Fact], *, over: bool) -> str:
-    """`Node drained: gpu[17-18] (xid)`."""
+def title(kind: Kind, facts: Sequence[Fact], *, over: bool, place: str = "") -> str:
+    """`Node drained: gpu[17-18] (xid)`, with ` at leaf leaf12` where the nodes share that place."""
     nodes = hostlist.compress(sorted({n for f in facts for n in f.nodes}))
     cause = facts[0].cause if facts else ""
     words = f"{kind.title}: {nodes}" if nodes else kind.title
     text = f"{words} ({cause})" if cause else words
+    text += f" at {place}" if place and place != cause else ""
     return harmless(f"Over: {text}" if over else text, 160)
 
 

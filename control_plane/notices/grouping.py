@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from probing_cluster.attribution.places import layout, scan
 from probing_cluster.control_plane.notices import fact
 from probing_cluster.core import clock, records
 
 KEPT = timedelta(hours=72)
 """How long a group is remembered after its last fact; longer than any fact is looked for (picture.LOOK_BACK)."""
 MOST_LINES = 20
+Where = Callable[[], layout.NodeLayout]
+"""Where nodes are now."""
 _ORDER = (records.Severity.INFO, records.Severity.LOW, records.Severity.HIGH)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Group:
+class NoticeGroup:
     """One message in the making, and how far each route has got with it."""
 
     group_id: str
@@ -46,6 +49,8 @@ class Group:
     sent_at: Mapping[str, datetime] = dataclasses.field(default_factory=dict)
     held: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Route to why it waits for the latest revision."""
+    place: str = ""
+    """What its nodes share beyond chance, as a sentence (attribution.places.scan); empty for nothing."""
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -54,15 +59,19 @@ class Group:
 
 
 def merge(
-    groups: Sequence[Group],
+    groups: Sequence[NoticeGroup],
     kind: str,
     found: Iterable[fact.Fact],
     now: datetime,
     *,
     gap: timedelta,
     since: datetime,
-) -> list[Group]:
-    """The groups of one kind after a pass that found these facts; what ended before `since` is news to nobody."""
+    where: Where | None = None,
+) -> list[NoticeGroup]:
+    """The groups of one kind after a pass that found these facts; what ended before `since` is news to nobody.
+
+    `where` nodes are now, for what those of a group share; None keeps what is known.
+    """
     groups = list(groups)
     now_found = {f.fact_id: f for f in found}
     for one in sorted(now_found.values(), key=lambda f: (f.at, f.fact_id)):
@@ -71,11 +80,11 @@ def merge(
             groups[at] = _with(groups[at], one)
         elif one.stands or one.at >= since:
             groups.append(_begun(kind, one))
-    merged = (_after(group, now_found, now, gap) for group in groups)
+    merged = (_after(group, now_found, now, gap, where) for group in groups)
     return [g for g in merged if g.over_at is None or now - max(g.last_at, g.over_at) < KEPT]
 
 
-def _place(groups: Sequence[Group], one: fact.Fact, gap: timedelta) -> int | None:
+def _place(groups: Sequence[NoticeGroup], one: fact.Fact, gap: timedelta) -> int | None:
     """The group that has this fact, else an open one that it joins; the latest of them."""
     for n in reversed(range(len(groups))):
         group = groups[n]
@@ -89,9 +98,9 @@ def _place(groups: Sequence[Group], one: fact.Fact, gap: timedelta) -> int | Non
     return None
 
 
-def _begun(kind: str, one: fact.Fact) -> Group:
+def _begun(kind: str, one: fact.Fact) -> NoticeGroup:
     identity = "\0".join((kind, one.cause, one.fact_id, clock.iso_z(one.at)))
-    return Group(
+    return NoticeGroup(
         group_id=hashlib.blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest(),
         kind=kind,
         cause=one.cause,
@@ -104,7 +113,7 @@ def _begun(kind: str, one: fact.Fact) -> Group:
     )
 
 
-def _with(group: Group, one: fact.Fact) -> Group:
+def _with(group: NoticeGroup, one: fact.Fact) -> NoticeGroup:
     known = group.facts.get(one.fact_id)
     new = known is None
     if known is not None:
@@ -118,38 +127,55 @@ def _with(group: Group, one: fact.Fact) -> Group:
     )
 
 
-def _after(group: Group, found: Mapping[str, fact.Fact], now: datetime, gap: timedelta) -> Group:
+def _after(
+    group: NoticeGroup,
+    found: Mapping[str, fact.Fact],
+    now: datetime,
+    gap: timedelta,
+    where: Where | None,
+) -> NoticeGroup:
     """The group once every fact of the pass is in it: what still stands, whether it is over, and its revision."""
     if group.over_at is not None:
         return group
     open_ids = frozenset(i for i in group.facts if i in found and found[i].stands)
     over = not open_ids if group.lasting else now - group.last_at > gap
-    group = dataclasses.replace(group, open_ids=open_ids, over_at=now if over else None)
+    group = dataclasses.replace(
+        group, open_ids=open_ids, over_at=now if over else None, place=_shared(group, where)
+    )
     shown = _shown(group)
     if group.shown in {"", shown}:
         return dataclasses.replace(group, shown=shown)
     return dataclasses.replace(group, shown=shown, revision=group.revision + 1)
 
 
-def _shown(group: Group) -> str:
+def _shared(group: NoticeGroup, where: Where | None) -> str:
+    """What the group's nodes share; those that are well again are asked of, too: the story is theirs as well."""
+    nodes = {n for f in group.facts.values() for n in f.nodes}
+    if where is None or len(nodes) < scan.LEAST:
+        return group.place
+    found = scan.shared(nodes, where())
+    return found.sentence if found is not None else ""
+
+
+def _shown(group: NoticeGroup) -> str:
     """What people see of it; that nothing more happens alike is no news."""
     ended = group.lasting and group.over_at is not None
     parts = [f"{i} {i in group.open_ids} {f.line}" for i, f in sorted(group.facts.items())]
-    text = "\n".join([str(ended), group.severity, *parts])
+    text = "\n".join([str(ended), group.severity, *parts, *([group.place] if group.place else [])])
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
 
-def to_rows(groups: Iterable[Group]) -> list[dict[str, Any]]:
+def to_rows(groups: Iterable[NoticeGroup]) -> list[dict[str, Any]]:
     """The groups as JSON."""
     return [_row(g) for g in groups]
 
 
-def _row(group: Group) -> dict[str, Any]:
+def _row(group: NoticeGroup) -> dict[str, Any]:
     facts = {i: _fact_row(f) for i, f in group.facts.items()}
     return {
         **{
             name: getattr(group, name)
-            for name in ("group_id", "kind", "cause", "lasting", "revision", "shown")
+            for name in ("group_id", "kind", "cause", "lasting", "revision", "shown", "place")
         },
         "severity": str(group.severity),
         "opened_at": clock.iso_z(group.opened_at),
@@ -175,14 +201,14 @@ def _fact_row(one: fact.Fact) -> dict[str, Any]:
     }
 
 
-def from_rows(rows: Iterable[Mapping[str, Any]]) -> list[Group]:
+def from_rows(rows: Iterable[Mapping[str, Any]]) -> list[NoticeGroup]:
     """The groups that `to_rows` wrote."""
     return [_group(row) for row in rows]
 
 
-def _group(row: Mapping[str, Any]) -> Group:
+def _group(row: Mapping[str, Any]) -> NoticeGroup:
     at = datetime.fromisoformat
-    return Group(
+    return NoticeGroup(
         group_id=row["group_id"],
         kind=row["kind"],
         cause=row["cause"],
@@ -198,6 +224,7 @@ def _group(row: Mapping[str, Any]) -> Group:
         sent=row["sent"],
         sent_at={route: at(text) for route, text in row["sent_at"].items()},
         held=row["held"],
+        place=row.get("place", ""),
     )
 
 

@@ -16,7 +16,7 @@ Document = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Ledger:
+class NoticeLedger:
     """What has been told, where it is kept, and where letters go."""
 
     load: Callable[[], Document | None]
@@ -25,16 +25,24 @@ class Ledger:
     config: settings.Settings
     kinds: Sequence[fact.Kind]
 
-    def groups(self) -> list[grouping.Group]:
+    def groups(self) -> list[grouping.NoticeGroup]:
         """Every group remembered, oldest first."""
         document = self.load() or {}
         return grouping.from_rows(document.get("groups", ()))
 
-    def notify(self, found: Mapping[str, Sequence[fact.Fact] | None], now: datetime) -> list[queue.Letter]:
-        """Merge the facts of each kind (None: it cannot be said now) and put what is due into the outbox; the new letters."""
+    def notify(
+        self,
+        found: Mapping[str, Sequence[fact.Fact] | None],
+        now: datetime,
+        where: grouping.Where | None = None,
+    ) -> list[queue.Letter]:
+        """Merge the facts of each kind (None: it cannot be said now) and put what is due into the outbox; the new letters.
+
+        `where` nodes are; None while that is not known.
+        """
         before = self.load()
         document = dict(before or {"began_at": clock.iso_z(now), "groups": [], "rates": {}})
-        groups = self._merged(grouping.from_rows(document["groups"]), found, now, document["began_at"])
+        groups = self._merged(grouping.from_rows(document["groups"]), found, now, document["began_at"], where)
         document["groups"] = grouping.to_rows(groups)
         self._save(before, document)
         sent_at = routes.rates(document["rates"], now)
@@ -54,26 +62,29 @@ class Ledger:
 
     def _merged(
         self,
-        groups: Sequence[grouping.Group],
+        groups: Sequence[grouping.NoticeGroup],
         found: Mapping[str, Sequence[fact.Fact] | None],
         now: datetime,
         began_at: str,
-    ) -> list[grouping.Group]:
+        where: grouping.Where | None,
+    ) -> list[grouping.NoticeGroup]:
         gap = timedelta(seconds=self.config.notices.group_s)
         since = datetime.fromisoformat(began_at)
-        merged: list[grouping.Group] = []
+        merged: list[grouping.NoticeGroup] = []
         for kind in dict.fromkeys([*found, *(g.kind for g in groups)]):
             mine, facts = [g for g in groups if g.kind == kind], found.get(kind)
-            merged += mine if facts is None else grouping.merge(mine, kind, facts, now, gap=gap, since=since)
+            if facts is not None:
+                mine = grouping.merge(mine, kind, facts, now, gap=gap, since=since, where=where)
+            merged += mine
         return sorted(merged, key=lambda g: (g.opened_at, g.group_id))
 
     def _sent(
         self,
-        group: grouping.Group,
+        group: grouping.NoticeGroup,
         sent_at: dict[str, list[datetime]],
         now: datetime,
         put: list[queue.Letter],
-    ) -> grouping.Group:
+    ) -> grouping.NoticeGroup:
         """The group with its latest revision in the outbox for every route that may have it now."""
         kind = next((k for k in self.kinds if k.name == group.kind), None)
         sent, times, held = dict(group.sent), dict(group.sent_at), {}
@@ -93,10 +104,10 @@ class Ledger:
         return dataclasses.replace(group, sent=sent, sent_at=times, held=held)
 
 
-def in_store(config: settings.Settings, store: db_store.Store, kinds: Sequence[fact.Kind]) -> Ledger:
+def in_store(config: settings.Settings, store: db_store.Store, kinds: Sequence[fact.Kind]) -> NoticeLedger:
     """What has been told, for all services of the cluster."""
     key = f"notices {config.cluster.name}"
-    return Ledger(
+    return NoticeLedger(
         load=lambda: store.recall(key),
         save=lambda document: store.remember(key, document),
         outbox=queue.of(config),

@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from probing_cluster.attribution.places import scan
 from probing_cluster.control_plane import apart
 from probing_cluster.control_plane.notices import fact, grouping
 from probing_cluster.control_plane.outbox import queue
@@ -20,6 +21,8 @@ from probing_cluster.reports import phrase
 from probing_cluster.reports.sending import smtp
 
 KIND = "notice"
+_POSTING = "probing_cluster.control_plane.notices.posting"
+"""What the child runs: it loads that and no task of the service."""
 _SLACK_S = 10.0
 """For the child's start and end, beside its deadline."""
 
@@ -27,13 +30,13 @@ _SLACK_S = 10.0
 def of_group(
     config: settings.Settings,
     kind: fact.Kind,
-    group: grouping.Group,
+    group: grouping.NoticeGroup,
     route: settings.NoticeRoute,
     now: datetime,
 ) -> queue.Letter:
     """The letter of the group's latest revision."""
     over = group.lasting and group.over_at is not None
-    title = fact.title(kind, _shown(group), over=over)
+    title = fact.title(kind, _shown(group), over=over, place=scan.name_in(group.place))
     updated = "" if over or route.name not in group.sent else "Update: "
     content = {
         "title": f"[{config.cluster.name}] {updated}{title}",
@@ -60,12 +63,12 @@ def letter(content: dict[str, Any], route: settings.NoticeRoute, now: datetime, 
     )
 
 
-def _shown(group: grouping.Group) -> list[fact.Fact]:
+def _shown(group: grouping.NoticeGroup) -> list[fact.Fact]:
     """What the title is about: what stands, or everything once nothing does."""
     return [f for i, f in group.facts.items() if not group.open_ids or i in group.open_ids]
 
 
-def _lines(kind: fact.Kind, group: grouping.Group, *, over: bool) -> Iterable[str]:
+def _lines(kind: fact.Kind, group: grouping.NoticeGroup, *, over: bool) -> Iterable[str]:
     facts = sorted(group.facts.items(), key=lambda item: (item[1].at, item[0]))
     for fact_id, one in facts[-grouping.MOST_LINES :]:
         ended = (
@@ -74,6 +77,8 @@ def _lines(kind: fact.Kind, group: grouping.Group, *, over: bool) -> Iterable[st
             else ""
         )
         yield f"{phrase.stamp_z(one.at)} {fact.harmless(one.line)}{ended}"
+    if group.place and not any(group.place in one.line for _, one in facts):
+        yield f"Shared: {fact.harmless(group.place)}"
     if len(facts) > grouping.MOST_LINES:
         yield f"and {len(facts) - grouping.MOST_LINES} before"
     if not over:
@@ -81,12 +86,12 @@ def _lines(kind: fact.Kind, group: grouping.Group, *, over: bool) -> Iterable[st
     yield f"ref {group.group_id}.{group.revision}"
 
 
-def deliver(config: settings.Settings, waiting: queue.Letter, now: datetime) -> smtp.Outcome:
+def deliver(config: settings.Settings, waiting: queue.Letter, now: datetime) -> smtp.SendOutcome:
     """One attempt to deliver a notice to those who have not got it."""
     content = json.loads(waiting.body)
     route = next((r for r in config.notices.routes if waiting.lane == f"{KIND}:{r.name}"), None)
     if route is None:
-        return smtp.Outcome(never=dict.fromkeys(waiting.recipients, "its route is no longer configured"))
+        return smtp.SendOutcome(never=dict.fromkeys(waiting.recipients, "its route is no longer configured"))
     sent: list[str] = []
     later: dict[str, str] = {}
     never: dict[str, str] = {}
@@ -96,15 +101,15 @@ def deliver(config: settings.Settings, waiting: queue.Letter, now: datetime) -> 
         later |= outcome.later
         never |= outcome.never
         trouble = trouble or outcome.trouble
-    return smtp.Outcome(sent=tuple(sent), later=later, never=never, trouble=trouble)
+    return smtp.SendOutcome(sent=tuple(sent), later=later, never=never, trouble=trouble)
 
 
 def _mail(
     config: settings.Settings, waiting: queue.Letter, content: dict[str, Any], now: datetime
-) -> smtp.Outcome:
+) -> smtp.SendOutcome:
     wanted = [r.removeprefix("mail:") for r in waiting.recipients if r.startswith("mail:")]
     if not wanted:
-        return smtp.Outcome()
+        return smtp.SendOutcome()
     made = email.message.EmailMessage(policy=email.policy.SMTP.clone(cte_type="7bit"))
     made["Subject"] = sanitize.clean(content["title"], 200)
     made["From"] = config.mail.sender
@@ -118,7 +123,7 @@ def _mail(
         made["X-Priority"] = "1"
     made.set_content(content["body"] + "\n")
     found = smtp.send(config.mail, bytes(made), wanted)
-    return smtp.Outcome(
+    return smtp.SendOutcome(
         sent=tuple(f"mail:{a}" for a in found.sent),
         later={f"mail:{a}": why for a, why in found.later.items()},
         never={f"mail:{a}": why for a, why in found.never.items()},
@@ -128,17 +133,17 @@ def _mail(
 
 def _posts(
     config: settings.Settings, route: settings.NoticeRoute, waiting: queue.Letter, content: dict[str, Any]
-) -> smtp.Outcome:
+) -> smtp.SendOutcome:
     wanted = [r for r in waiting.recipients if r.startswith("url:")]
     if not wanted:
-        return smtp.Outcome()
+        return smtp.SendOutcome()
     named = {f"url:{_name_of(url)}": url for url in _read(route)}
     if wanted == ["url:"]:  # the file could not be read when the letter was made
         wanted = list(named)
     gone = {r: f"{route.url_file} no longer has it" for r in wanted if r not in named}
     given = {r: named[r] for r in wanted if r in named}
     answers = _answers(config, given, content) if given else {}
-    return smtp.Outcome(
+    return smtp.SendOutcome(
         sent=tuple(r for r in given if answers.get(r) == ""),
         later={r: answers.get(r, "no answer") for r in given if answers.get(r) != ""},
         never=gone,
@@ -150,7 +155,7 @@ def _answers(config: settings.Settings, given: dict[str, str], content: dict[str
     deadline_s = config.notices.deadline_s
     try:
         answers: dict[str, str] = apart.run(
-            "notices", config, given, content, timeout_s=deadline_s * max(1, len(given)) + _SLACK_S
+            _POSTING, config, given, content, timeout_s=deadline_s * max(1, len(given)) + _SLACK_S
         )
     except errors.ProbingError as exc:
         return dict.fromkeys(given, str(exc))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.control_plane import context, held_jobs
+from probing_cluster.attribution.places import layout
+from probing_cluster.control_plane import alarmed_jobs, context, held_jobs
 from probing_cluster.core import errors, records
 
 LOOK_BACK = timedelta(hours=24)
@@ -19,7 +20,7 @@ _INCIDENTS = (Path(__file__).parent / "sql" / "incidents.sql").read_text(encodin
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Picture:
+class NoticePicture:
     """The cluster as the notices see it."""
 
     now: datetime
@@ -37,15 +38,18 @@ class Picture:
     lemons: Sequence[records.LemonScore] = ()
     """The lemons of the last scored day."""
     held: Sequence[held_jobs.HeldJob] = ()
+    alarmed: Sequence[alarmed_jobs.AlarmedJob] = ()
     partitions: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     """Node to its partitions, as far as Slurm answered."""
+    where: Callable[[], layout.NodeLayout] | None = None
+    """What nodes share, read when it is asked for: most passes tell of no three nodes at once."""
 
     def partitions_of(self, nodes: Sequence[str]) -> tuple[str, ...]:
         """The partitions of these nodes."""
         return tuple(sorted({p for n in nodes for p in self.partitions.get(n, ())}))
 
 
-def read(service: context.Context) -> Picture:
+def read(service: context.Context) -> NoticePicture:
     """The picture of now; raises DatabaseUnavailable."""
     store, now = service.store, service.clock.now()
     cluster = service.config.cluster.name
@@ -54,7 +58,7 @@ def read(service: context.Context) -> Picture:
     gangs = store.gang_verdicts(standing_only=True, since=now - timedelta(days=30))
     jobs = sorted({g.job_id for g in gangs})
     running = store.attempts(job_ids=jobs, ended=False) if jobs else []
-    return Picture(
+    return NoticePicture(
         now=now,
         cluster=cluster,
         budget_window=timedelta(seconds=service.config.policy.budget_window_s),
@@ -65,7 +69,11 @@ def read(service: context.Context) -> Picture:
         silent_s=_silent_s(service),
         lemons=service.seldom("lemons", _SELDOM_S, lambda: _lemons(service)),
         held=held(service),
+        alarmed=service.seldom("alarmed", _SELDOM_S, lambda: alarmed_jobs.read(store, cluster)),
         partitions=_partitions(service),
+        where=lambda: service.seldom(
+            "where", _SELDOM_S, lambda: layout.Places(store.places(cluster)).at(cluster, now)
+        ),
     )
 
 

@@ -40,7 +40,7 @@ def check(config: settings.Settings, kinds: Sequence[str]) -> None:
         _hours(route)
 
 
-def wants(route: settings.NoticeRoute, group: grouping.Group) -> bool:
+def wants(route: settings.NoticeRoute, group: grouping.NoticeGroup) -> bool:
     """Whether the route is for such groups."""
     if _ORDER.index(group.severity) < _ORDER.index(route.severity):
         return False
@@ -52,7 +52,7 @@ def wants(route: settings.NoticeRoute, group: grouping.Group) -> bool:
 
 def holds(
     route: settings.NoticeRoute,
-    group: grouping.Group,
+    group: grouping.NoticeGroup,
     config: settings.Settings,
     now: datetime,
     sent_at: Sequence[datetime],

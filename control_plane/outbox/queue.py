@@ -59,7 +59,7 @@ class Letter:
     """Letters of one lane go one after the other; empty = its kind."""
 
 
-Deliver = Callable[[Letter], smtp.Outcome]
+Deliver = Callable[[Letter], smtp.SendOutcome]
 
 
 class Outbox:
@@ -96,7 +96,8 @@ class Outbox:
 
     def letters(self) -> list[Letter]:
         """Every letter known, oldest first."""
-        return _sorted([*self._read_all(self._directory), *self._read_all(self._directory / "sent")])
+        sent = (dataclasses.replace(x, state="sent") for x in self._read_all(self._directory / "sent"))
+        return _sorted([*self._read_all(self._directory), *sent])
 
     def pending(self) -> list[Letter]:
         """Those that wait or failed, oldest first; the sent ones cost nothing here."""
@@ -159,7 +160,7 @@ class Outbox:
             tried.append(after)
         return tried
 
-    def _after(self, letter: Letter, outcome: smtp.Outcome, now: datetime) -> Letter:
+    def _after(self, letter: Letter, outcome: smtp.SendOutcome, now: datetime) -> Letter:
         """The letter after one attempt."""
         tries = letter.tries + 1
         undelivered = {**outcome.never, **outcome.later}
@@ -210,13 +211,14 @@ class Outbox:
         return self._directory / "sent" / (_name(key) + _SUFFIX)
 
     def _write(self, letter: Letter) -> None:
-        fresh = self._fresh(letter)
         if letter.state != "sent":
-            fresh.replace(self._path(letter.key))
+            self._fresh(letter).replace(self._path(letter.key))
             return
         (self._directory / "sent").mkdir(exist_ok=True, mode=0o700)
-        fresh.replace(self._sent(letter.key))
-        self._path(letter.key).unlink(missing_ok=True)
+        # Its name first, at once: whoever dies while a file is made safe on disk must not deliver it again.
+        with contextlib.suppress(FileNotFoundError):
+            self._path(letter.key).replace(self._sent(letter.key))
+        self._fresh(letter).replace(self._sent(letter.key))
 
     def _fresh(self, letter: Letter) -> Path:
         """The letter in a file of its own, safe on disk and not yet under its name."""
@@ -266,12 +268,12 @@ def _due(letter: Letter, now: datetime, *, all_now: bool) -> bool:
     return letter.state == "waiting" and (letter.next_at is None or letter.next_at <= now)
 
 
-def _tried(deliver: Deliver, letter: Letter) -> smtp.Outcome:
+def _tried(deliver: Deliver, letter: Letter) -> smtp.SendOutcome:
     """One attempt; settings that cannot work hold the letter until a person has mended them."""
     try:
         return deliver(letter)
     except errors.SettingsError as exc:
-        return smtp.Outcome(later=dict.fromkeys(letter.recipients, str(exc)), trouble=str(exc))
+        return smtp.SendOutcome(later=dict.fromkeys(letter.recipients, str(exc)), trouble=str(exc))
 
 
 def _plain(letter: Letter) -> dict[str, object]:

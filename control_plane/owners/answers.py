@@ -128,7 +128,7 @@ def _one(
 def _put(
     service: context.Context,
     owed: handover.Owed,
-    report: model.ReportModel | rows.Rows | None,
+    report: model.ReportModel | rows.ReportRows | None,
     stage: str,
     now: datetime,
 ) -> str:
@@ -152,7 +152,7 @@ def _put(
     return key
 
 
-def _report(service: context.Context, owed: handover.Owed) -> model.ReportModel | rows.Rows:
+def _report(service: context.Context, owed: handover.Owed) -> model.ReportModel | rows.ReportRows:
     """The job's report; of an array the rows that tell of its tasks."""
     ref = job_ref.JobRef(base=owed.job_id)
     with engines.translated(), service.store.engine.connect() as connection:

@@ -1,16 +1,33 @@
-"""Owners of jobs that hold GPUs idle, where they asked Slurm for mail: one mail for each stretch, and nothing is done about the job."""
+"""Owners of jobs that hold GPUs idle or say a word of alarm, where they asked Slurm for mail: one mail for each, and nothing is done about the job."""
 
 from __future__ import annotations
 
-from datetime import datetime
+import dataclasses
+import hashlib
+from collections.abc import Iterator
+from datetime import timedelta
 
-from probing_cluster.control_plane import context, held_jobs
+from probing_cluster.control_plane import alarmed_jobs, context, held_jobs
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.owners import handover, missing
 from probing_cluster.core import errors
 from probing_cluster.reports.sending import job_mail
 
 _EVERY_S = 60.0
+_NEWS = timedelta(hours=24)
+"""A word said longer ago is no news: the outbox may have forgotten that it was told."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _News:
+    """What the owner of one job is to be told."""
+
+    job_id: int
+    stage: str
+    subject: str
+    words: tuple[str, ...]
+    keys: tuple[str, ...]
+    """Of each stretch or word, so that it is told once; the first is the mail's."""
 
 
 def run(service: context.Context) -> int:
@@ -18,43 +35,62 @@ def run(service: context.Context) -> int:
     now_s = service.clock.monotonic_s()
     if service.seldom("held_mail", _EVERY_S, lambda: now_s) != now_s:
         return 0
-    config, now, box = service.config, service.clock.now(), queue.of(service.config)
-    found = held_jobs.read(service.store, config.cluster.name, config.policy.idle_s, now)
-    new = [job for job in found if not box.known(_key(job))]
-    if not new:
+    box = queue.of(service.config)
+    news = [*_held(service, box), *_alarmed(service, box)]
+    if not news:
         return 0
     asked = missing.asked_for(
         service.run_slurm("scontrol", "-a", "-o", "show", "jobs").decode("utf-8", "replace")
     )
-    return sum(_put(service, box, job, asked.get(job.job_id, ("", "", frozenset()))[1], now) for job in new)
+    return sum(_put(service, box, one, asked.get(one.job_id, ("", "", frozenset()))[1]) for one in news)
 
 
-def _key(job: held_jobs.HeldJob) -> str:
-    return f"held.{job.job_id}.{job.since:%Y%m%d%H%M%S}"
+def _held(service: context.Context, box: queue.Outbox) -> Iterator[_News]:
+    config = service.config
+    for job in held_jobs.read(service.store, config.cluster.name, config.policy.idle_s, service.clock.now()):
+        key = f"held.{job.job_id}.{job.since:%Y%m%d%H%M%S}"
+        if not box.known(key):
+            subject = f"Job_id={job.job_id} holds GPUs idle"
+            yield _News(job_id=job.job_id, stage="held", subject=subject, words=(job.words,), keys=(key,))
 
 
-def _put(
-    service: context.Context, box: queue.Outbox, job: held_jobs.HeldJob, recipient: str, now: datetime
-) -> bool:
-    key = _key(job)
+def _alarmed(service: context.Context, box: queue.Outbox) -> Iterator[_News]:
+    """One mail a job with every word that is new."""
+    new: dict[int, dict[str, alarmed_jobs.AlarmedJob]] = {}
+    for job in alarmed_jobs.read(service.store, service.config.cluster.name):
+        word = hashlib.blake2b(job.word.lower().encode(), digest_size=4).hexdigest()
+        key = f"alarm.{job.job_id}.{job.attempt}.{word}"
+        if service.clock.now() - job.at < _NEWS and not box.known(key):
+            new.setdefault(job.job_id, {})[key] = job
+    for job_id, found in new.items():
+        words = tuple(job.words for job in found.values())
+        subject = f"Job_id={job_id} says a word of alarm"
+        yield _News(job_id=job_id, stage="alarm", subject=subject, words=words, keys=tuple(found))
+
+
+def _put(service: context.Context, box: queue.Outbox, news: _News, recipient: str) -> bool:
+    now = service.clock.now()
     try:
         address = handover.address(recipient)
     except errors.UsageError:
-        # Nobody asked Slurm for mail: the name remembers that this stretch was looked at.
-        box.done(queue.Letter(key=key, kind="mail", body=b"", recipients=(), made_at=now))
+        # Nobody asked Slurm for mail: the names remember that this was looked at.
+        for key in news.keys:
+            box.done(queue.Letter(key=key, kind="mail", body=b"", recipients=(), made_at=now))
         return False
     about = job_mail.About(
-        job_id=job.job_id,
+        job_id=news.job_id,
         restart_count=0,
-        subject=f"Job_id={job.job_id} holds GPUs idle",
+        subject=news.subject,
         recipient=address,
-        mark=key,
-        stage="held",
+        mark=news.keys[0],
+        stage=news.stage,
         at=now,
     )
-    made = job_mail.compose_held(about, job.words, service.config)
-    return box.put(
-        queue.Letter(
-            key=key, kind="mail", lane="owners", body=bytes(made), recipients=(address,), made_at=now
-        )
+    made = job_mail.compose_news(about, news.words, service.config)
+    letter = queue.Letter(
+        key=news.keys[0], kind="mail", lane="owners", body=bytes(made), recipients=(address,), made_at=now
     )
+    put = box.put(letter)
+    for key in news.keys[1:]:
+        box.done(queue.Letter(key=key, kind="mail", body=b"", recipients=(), made_at=now))
+    return put

@@ -29,7 +29,7 @@ class Hands(Protocol):
         """Every node."""
         ...
 
-    def jobs(self) -> Iterable[view.Job]:
+    def jobs(self) -> Iterable[view.ActiveJob]:
         """Every running or suspended job."""
         ...
 
@@ -37,7 +37,7 @@ class Hands(Protocol):
         """The node right now."""
         ...
 
-    def job(self, job_id: int) -> view.Job | None:
+    def job(self, job_id: int) -> view.ActiveJob | None:
         """The job right now, None when it does not run."""
         ...
 
@@ -65,7 +65,7 @@ class Hands(Protocol):
         """Reboot a node that is drained by us and stays so."""
         ...
 
-    def requeue(self, job: view.Job) -> slurm_nodes.Outcome:
+    def requeue(self, job: view.ActiveJob) -> slurm_nodes.Outcome:
         """Requeue one running job, if it is still this very attempt."""
         ...
 
@@ -94,7 +94,7 @@ class Hands(Protocol):
         ...
 
 
-class Ledger(Protocol):
+class ActionLedger(Protocol):
     """The part of the store that actions need."""
 
     def heartbeats(self, nodes: Iterable[str]) -> list[records.AgentHeartbeat]: ...
@@ -111,7 +111,7 @@ class Ledger(Protocol):
 def carry_out(
     decisions: Iterable[policy.Decision],
     hands: Hands,
-    ledger: Ledger,
+    ledger: ActionLedger,
     config: settings.Settings,
     the_clock: clock.Clock = clock.SYSTEM,
 ) -> list[records.Drain]:
@@ -129,7 +129,7 @@ def carry_out(
 
 
 def _one(
-    decision: policy.Decision, hands: Hands, ledger: Ledger, config: settings.Settings, now: datetime
+    decision: policy.Decision, hands: Hands, ledger: ActionLedger, config: settings.Settings, now: datetime
 ) -> records.Drain:
     row = _row(decision, config, now)
     if decision.held or config.policy.observe_only:
@@ -148,7 +148,7 @@ def _one(
 
 
 def _attempted(
-    decision: policy.Decision, hands: Hands, ledger: Ledger, config: settings.Settings
+    decision: policy.Decision, hands: Hands, ledger: ActionLedger, config: settings.Settings
 ) -> slurm_nodes.Outcome:
     try:
         return _do(decision, hands, ledger, config)
@@ -157,7 +157,7 @@ def _attempted(
 
 
 def _do(
-    decision: policy.Decision, hands: Hands, ledger: Ledger, config: settings.Settings
+    decision: policy.Decision, hands: Hands, ledger: ActionLedger, config: settings.Settings
 ) -> slurm_nodes.Outcome:
     if decision.action == "refuse":
         detail = {"reason": decision.reason, "event_ids": [str(e) for e in decision.event_ids]}
@@ -172,7 +172,7 @@ def _do(
     )
 
 
-def _requeue(decision: policy.Decision, hands: Hands, ledger: Ledger) -> slurm_nodes.Outcome:
+def _requeue(decision: policy.Decision, hands: Hands, ledger: ActionLedger) -> slurm_nodes.Outcome:
     """Only off a node that is drained by us (elsewhere the job could come straight back) and still broken."""
     assert decision.job is not None
     beats = ledger.heartbeats([decision.node])

@@ -104,7 +104,7 @@ def _against(
     live: live_records.LiveJob | None,
     policy: settings.PolicySettings,
 ) -> Iterator[tuple[str, str]]:
-    if live is None or live.state != "RUNNING" or "COMPLETING" in live.flags:
+    if live is None or live.state != "RUNNING" or live.completing:
         yield "skipped", "it no longer runs"
         return
     yield "skipped", "" if live.start_at == hang.attempt.start_at else "Slurm now shows another start of it"

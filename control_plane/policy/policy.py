@@ -38,7 +38,7 @@ class Decision:
         "denied or skipped when it must not be done, empty when it is to be done", default=""
     )
     why: str = records.doc("why it is held back", default="")
-    job: view.Job | None = records.doc("the job to requeue, as it was when decided", default=None)
+    job: view.ActiveJob | None = records.doc("the job to requeue, as it was when decided", default=None)
     adopt: bool = records.doc("true when Slurm already drained the node for our refusal", default=False)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from probing_cluster.control_plane.policy import budget, restart_loop, view
 from probing_cluster.core import records, sanitize, settings, vocabulary
@@ -13,6 +13,8 @@ from probing_cluster.slurm_plugins.live import live_records
 CANDIDATES = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "TIMEOUT", "OUT_OF_MEMORY", "CANCELLED"})
 """States of an attempt about which something is decided; a requeue, a preemption and a good end need nothing."""
 SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
+EVIDENCE_COMES = timedelta(seconds=60)
+"""So long after an end a node's own evidence may still arrive: mounts and links are polled, and agents beat."""
 WAIT = "wait"
 """Not decided yet: its nodes are not free."""
 _SINGLETON = 0
@@ -20,7 +22,7 @@ _SINGLETON = 0
 
 
 @records.record
-class Ended:
+class EndedAttempt:
     """One attempt that ended, and what is known of its run."""
 
     attempt: records.JobAttempt = records.doc("as accounting has it")
@@ -41,10 +43,10 @@ class Queue:
 
 
 @records.record
-class Decision:
+class RestartDecision:
     """One attempt to bring back, or not and why."""
 
-    case: Ended = records.doc("the attempt")
+    case: EndedAttempt = records.doc("the attempt")
     leader: int = records.doc("the job that Slurm is told of: the leader of a het job")
     components: tuple[int, ...] = records.doc("its components; of a plain job itself", default=())
     restart_count: int = records.doc("Slurm's restart count of the start that ended", default=0)
@@ -67,12 +69,14 @@ def concerns(verdict: records.Verdict) -> bool:
     return verdict.domain is records.Domain.HARDWARE or of_a_node
 
 
-def decide(case: Ended, queue: Queue, policy: settings.PolicySettings, ledger: budget.Ledger) -> Decision:
+def decide(
+    case: EndedAttempt, queue: Queue, policy: settings.PolicySettings, ledger: budget.Ledger
+) -> RestartDecision:
     """What becomes of one attempt; a node that is left out counts against the budget at once."""
     attempt = case.attempt
     leader = attempt.het_job_id or attempt.job_id
     live = queue.jobs.get(leader)
-    base = Decision(case=case, leader=leader)
+    base = RestartDecision(case=case, leader=leader)
     found = restart_loop.loop(case.deaths)
     if found:
         return _held(base, "skipped", found, loop=True)
@@ -84,7 +88,7 @@ def decide(case: Ended, queue: Queue, policy: settings.PolicySettings, ledger: b
     exclude, state, why = _left_out(case, live, queue, ledger)
     if why:
         return _held(base, state, why)
-    return Decision(
+    return RestartDecision(
         case=case,
         leader=leader,
         components=tuple(sorted(j.job_id for j in _components(leader, queue))),
@@ -95,13 +99,12 @@ def decide(case: Ended, queue: Queue, policy: settings.PolicySettings, ledger: b
     )
 
 
-def _of_the_verdict(case: Ended, policy: settings.PolicySettings) -> Iterator[tuple[str, str]]:
+def _of_the_verdict(case: EndedAttempt, policy: settings.PolicySettings) -> Iterator[tuple[str, str]]:
     attempt, verdict = case.attempt, case.verdict
     by = f" by {attempt.cancelled_by}" if attempt.cancelled_by else ""
     yield "skipped", f"it was cancelled{by}" if attempt.state == "CANCELLED" else ""
     yield "skipped", "" if verdict.node else "the verdict names no node to leave out"
-    witnessed = any(_by_the_node(e) for e in case.evidence)
-    yield "skipped", "" if witnessed else "no node saw it: the verdict rests on the job's own words"
+    yield "skipped", "" if _is_witnessed(case) else "no node saw it: the verdict rests on the job's own words"
     n, hours = policy.restarts_per_run, policy.restart_window_s / 3600
     spent = case.n_restarts >= n
     yield (
@@ -110,19 +113,30 @@ def _of_the_verdict(case: Ended, policy: settings.PolicySettings) -> Iterator[tu
     )
 
 
+def is_ripe(case: EndedAttempt, now: datetime) -> bool:
+    """Whether a decision may be made: one without a node's evidence is final, and that may be on its way."""
+    end_at = case.attempt.end_at
+    return _is_witnessed(case) or end_at is None or now - end_at >= EVIDENCE_COMES
+
+
+def _is_witnessed(case: EndedAttempt) -> bool:
+    return any(_by_the_node(e) for e in case.evidence)
+
+
 def _by_the_node(event: records.HealthEvent) -> bool:
     """Whether an event is a witness that no user's process can be; a log that a person imported is history."""
     return event.source not in vocabulary.JOB_SIDE_SOURCES and event.source != "import"
 
 
-def _of_the_job(case: Ended, live: live_records.LiveJob | None, queue: Queue) -> Iterator[tuple[str, str]]:
+def _of_the_job(
+    case: EndedAttempt, live: live_records.LiveJob | None, queue: Queue
+) -> Iterator[tuple[str, str]]:
     attempt = case.attempt
     if live is None or attempt.start_at is None:
         yield "skipped", "Slurm holds the job no longer (MinJobAge)"
         return
     family = _components(live.job_id, queue)
-    ending = [j for j in family if j.state in live_records.ENDED_STATES and not j.ended]
-    yield WAIT, "its nodes are not free yet" if ending else ""
+    yield WAIT, "its nodes are not free yet" if any(j.completing for j in family) else ""
     for job in family:
         yield (
             "skipped",
@@ -207,7 +221,7 @@ def _stuck(attempt: records.JobAttempt, queue: Queue) -> dict[int, int]:
 
 
 def _left_out(
-    case: Ended, live: live_records.LiveJob, queue: Queue, ledger: budget.Ledger
+    case: EndedAttempt, live: live_records.LiveJob, queue: Queue, ledger: budget.Ledger
 ) -> tuple[tuple[str, ...], str, str]:
     """The nodes to leave out; or why it cannot come back without its culprit: (), state, words."""
     name = case.verdict.node or ""
@@ -237,5 +251,7 @@ def reason_for(verdict: records.Verdict) -> str:
     return sanitize.clean(" ".join(w for w in words if w), 160)
 
 
-def _held(base: Decision, state: str, why: str, *, loop: bool = False) -> Decision:
-    return Decision(case=base.case, leader=base.leader, held=state, why=sanitize.clean(why, 300), loop=loop)
+def _held(base: RestartDecision, state: str, why: str, *, loop: bool = False) -> RestartDecision:
+    return RestartDecision(
+        case=base.case, leader=base.leader, held=state, why=sanitize.clean(why, 300), loop=loop
+    )

@@ -23,9 +23,12 @@ PATIENCE = timedelta(seconds=120)
 """How long a job stays held because its culprit could not be left out, or a dependent not be set again; then it goes all the same."""
 NOT_DONE = "the service ended before it was done"
 ENDED = "the job has ended"
+ENDING = "its ranks are being ended"
 
 
-def row_of(decision: restart.Decision, cluster: str, now: datetime, log: Mapping[str, Any]) -> records.Drain:
+def row_of(
+    decision: restart.RestartDecision, cluster: str, now: datetime, log: Mapping[str, Any]
+) -> records.Drain:
     """The decision as it is recorded before anything is done."""
     attempt, verdict = decision.case.attempt, decision.case.verdict
     death = decision.case.deaths[-1] if decision.case.deaths else None
@@ -62,7 +65,7 @@ def row_of(decision: restart.Decision, cluster: str, now: datetime, log: Mapping
 
 
 @dataclasses.dataclass(kw_only=True)
-class Memory:
+class RestartMemory:
     """What one service remembers between its passes; another begins anew, which costs a second copy of a log at most."""
 
     asked: dict[tuple[str, int, datetime], tuple[datetime, uuid.UUID | None, str]] = dataclasses.field(
@@ -82,7 +85,7 @@ class Restarter:
     """Carries restarts out, one step after the other."""
 
     hands: actions.Hands
-    ledger: actions.Ledger
+    ledger: actions.ActionLedger
     now: datetime
 
     def begin(self, row: records.Drain) -> records.Drain:
@@ -95,13 +98,15 @@ class Restarter:
         )
         if done.state != "done":
             return self._finish(row, done.state, done.why)
-        return self._place(row)
+        return self._note(row, f"{actions.BEGUN}: {ENDING}") if running else self._place(row)
 
     def go_on(self, row: records.Drain, jobs: Mapping[int, live_records.LiveJob]) -> records.Drain:
         """Bring a row that was begun to its end, by what Slurm shows."""
         job = jobs.get(_leader(row))
         if job is None:
             return self._finish(row, "failed", f"{NOT_DONE}, and Slurm no longer holds the job")
+        if row.action == "requeue" and job.completing:
+            return row  # it was requeued while it ran: held once its last process has gone
         if job.restart_count <= _restart(row):
             return self._finish(row, "failed", NOT_DONE)
         if job.restart_count == _restart(row) + 1 and job.held_by_requeue:
@@ -141,9 +146,9 @@ class Restarter:
             if done.state == "failed":
                 yield f"job {job_id} could not be set to wait for it again: {done.why}"
 
-    def _act(self, work: Any) -> outcome.Outcome:
+    def _act(self, work: Any) -> outcome.ActOutcome:
         try:
-            done: outcome.Outcome = work()
+            done: outcome.ActOutcome = work()
         except errors.SlurmUnavailable as exc:
             return outcome.failed(str(exc))
         return done

@@ -163,8 +163,8 @@ def _back(drain: records.Drain, attempts: Iterable[records.JobAttempt], at: date
     return any(a.start_at and drain.at < a.start_at <= at for a in attempts)
 
 
-def _job(attempt: records.JobAttempt) -> view.Job:
-    return view.Job(
+def _job(attempt: records.JobAttempt) -> view.ActiveJob:
+    return view.ActiveJob(
         job_id=attempt.job_id,
         start_at=attempt.start_at,
         restart_count=attempt.attempt - 1,

@@ -25,7 +25,7 @@ class SlurmHands:
         """Every node."""
         return [node_of(n) for n in self._live.nodes()]
 
-    def jobs(self) -> list[view.Job]:
+    def jobs(self) -> list[view.ActiveJob]:
         """Every job that holds nodes."""
         return [job_of(j) for j in self._live.jobs() if j.running]
 
@@ -34,7 +34,7 @@ class SlurmHands:
         found = self._live.node(name)
         return node_of(found) if found else None
 
-    def job(self, job_id: int) -> view.Job | None:
+    def job(self, job_id: int) -> view.ActiveJob | None:
         """One job, read now; None when it does not hold nodes."""
         found = self._live.job(job_id)
         return job_of(found) if found and found.running else None
@@ -72,7 +72,7 @@ class SlurmHands:
         """Reboot a node that is drained by us and stays so."""
         return self._acts.reboot_own(name)
 
-    def requeue(self, job: view.Job) -> slurm_nodes.Outcome:
+    def requeue(self, job: view.ActiveJob) -> slurm_nodes.Outcome:
         """Requeue one running job, if it is still this very attempt."""
         if job.start_at is None:
             return slurm_nodes.Outcome(state="skipped", why="it has not started")
@@ -117,11 +117,11 @@ def node_of(live_node: live_records.LiveNode) -> view.Node:
     )
 
 
-def job_of(live_job: live_records.LiveJob) -> view.Job:
+def job_of(live_job: live_records.LiveJob) -> view.ActiveJob:
     """Slurm's job as the policy sees it; one that is already ending is no longer running."""
-    return view.Job(
+    return view.ActiveJob(
         job_id=live_job.job_id,
-        state="COMPLETING" if "COMPLETING" in live_job.flags else live_job.state,
+        state="COMPLETING" if live_job.completing else live_job.state,
         start_at=live_job.start_at,
         restart_count=live_job.restart_count,
         nodes=live_job.nodes,

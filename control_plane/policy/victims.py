@@ -20,7 +20,7 @@ def concerns_one_gpu(event: records.HealthEvent) -> bool:
     return bool(event.gpu_uuid or event.kind in GPU_KINDS or _GPU_DEVICE.fullmatch(event.device or ""))
 
 
-def hit(job: view.Job, event: records.HealthEvent, fleet_view: view.View) -> str | None:
+def hit(job: view.ActiveJob, event: records.HealthEvent, fleet_view: view.View) -> str | None:
     """Why `job` must not be requeued for `event`; None when it holds the broken part and may be."""
     if event.node not in job.nodes or job.state not in {"RUNNING", "SUSPENDED"}:
         return "it does not run on the node"
@@ -31,13 +31,13 @@ def hit(job: view.Job, event: records.HealthEvent, fleet_view: view.View) -> str
     return _spared(job)
 
 
-def _spared(job: view.Job) -> str | None:
+def _spared(job: view.ActiveJob) -> str | None:
     if not job.batch:
         return "it is interactive"
     return None if job.requeue else "it was submitted with --no-requeue"
 
 
-def _holds(job: view.Job, event: records.HealthEvent, fleet_view: view.View) -> str | None:
+def _holds(job: view.ActiveJob, event: records.HealthEvent, fleet_view: view.View) -> str | None:
     held = next(
         (
             a.gpu_uuids

@@ -81,7 +81,7 @@ def _listed(value: object) -> tuple[object, ...]:
 
 
 @records.record
-class Job:
+class ActiveJob:
     """A running job as Slurm has it right now."""
 
     job_id: int = records.doc("raw job id")
@@ -119,9 +119,9 @@ class View:
         "seconds since each node's agent was heard, by the database's clock", default_factory=dict
     )
     nodes: Mapping[str, Node] = records.doc("Slurm's nodes by name", default_factory=dict)
-    jobs: tuple[Job, ...] = records.doc("Slurm's running jobs", default=())
+    jobs: tuple[ActiveJob, ...] = records.doc("Slurm's running jobs", default=())
     allocations: tuple[records.JobAllocation, ...] = records.doc("GPUs of those jobs, by node", default=())
-    shared: scan.Shared | None = records.doc(
+    shared: scan.SharedPlace | None = records.doc(
         "the place that nodes with faults of shared parts have in common, when chance does not explain it",
         default=None,
     )

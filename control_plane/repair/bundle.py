@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,10 @@ def write(
         _put(
             directory / "notes.jsonl", "".join(_line(n) for n in store.notes(subject=f"node:{incident.node}"))
         )
-        _put(directory / "parts.json", json.dumps(_parts(store, incident.node), indent=2))
+        _put(
+            directory / "parts.json", json.dumps(_parts(store, incident.node, results), indent=2, default=str)
+        )
+        _put(directory / "kernel_log.txt", _kernel_log(results))
     except OSError as exc:
         raise errors.SettingsError(f"[repair] bundle_directory {directory}: {exc.strerror}") from exc
     del now
@@ -63,6 +66,7 @@ def document(incident: records.RepairIncident, results: list[records.DiagnosticR
         "failing": list(incident.detail.get("failing", [])),
         "steps_done": incident.steps_done,
         "cause": incident.cause,
+        "collected": _collected(results),
         "tests": [
             {
                 "test": r.test,
@@ -89,21 +93,64 @@ def text(incident: records.RepairIncident, results: list[records.DiagnosticResul
         f"repair steps tried ({incident.cause}): {incident.steps_done}",
         "still failing:",
         *(f"  {words}" for words in found["failing"] or ["(no test gave an answer)"]),
+        *found["collected"],
         f"once it is repaired: probing-ctl repair release {incident.node}   (it is tested, and returns when every test passes)",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _parts(store: db_store.Store, node: str) -> dict[str, Any]:
-    """Which GPUs the node has or had: the UUIDs its events and jobs named, and when they were first and last seen."""
-    gpus: dict[str, dict[str, str]] = {}
-    for event in store.events(nodes=[node]):
-        if event.gpu_uuid:
-            one = gpus.setdefault(
-                event.gpu_uuid, {"first": clock.iso_z(event.at), "device": event.device or ""}
-            )
-            one["last"] = clock.iso_z(event.at)
-    return {"gpus": gpus}
+_NAMES = """
+SELECT gpu_uuid, node, min(at) AS first_at, max(coalesce(last_at, at)) AS last_at, min(device) AS device, count(*) AS n
+FROM probing.health_event
+WHERE gpu_uuid IN (SELECT gpu_uuid FROM probing.health_event WHERE node = :node AND gpu_uuid IS NOT NULL)
+GROUP BY gpu_uuid, node ORDER BY gpu_uuid, first_at
+"""
+
+
+def _parts(store: db_store.Store, node: str, results: Sequence[records.DiagnosticResult]) -> dict[str, Any]:
+    """Serial numbers of board and GPUs as the last tests read them, and each card's way through nodes by its events."""
+    serials = {
+        r.device or "": {"at": clock.iso_z(r.at), **dict(r.detail)}
+        for r in results
+        if r.test == "parts" and r.outcome is records.Outcome.OK
+    }
+    cards: dict[str, list[dict[str, Any]]] = {}
+    for row in store.rows(_NAMES, {"node": node}):
+        cards.setdefault(row["gpu_uuid"], []).append(
+            {
+                "node": row["node"],
+                "device": row["device"],
+                "first": clock.iso_z(row["first_at"]),
+                "last": clock.iso_z(row["last_at"]),
+                "events": row["n"],
+            }
+        )
+    moved = sorted(uuid for uuid, places in cards.items() if len({p["node"] for p in places}) > 1)
+    return {"serials": serials, "cards": cards, "moved_between_nodes": moved}
+
+
+def _kernel_log(results: Sequence[records.DiagnosticResult]) -> str:
+    """The end of the node's kernel log as the last tests read it."""
+    latest = [r for r in results if r.test == "kernel-log" and r.outcome is records.Outcome.OK]
+    if not latest:
+        return "(it was not read: dmesg is absent or may not be used there)\n"
+    return "".join(f"{latest[-1].detail[key]}\n" for key in sorted(latest[-1].detail))
+
+
+def _collected(results: Sequence[records.DiagnosticResult]) -> list[str]:
+    """Serial numbers and the vendor's report, a line each."""
+    latest = {
+        (r.test, r.device): r
+        for r in results
+        if r.test in ("parts", "bug-report") and r.outcome is records.Outcome.OK
+    }
+    words = {"parts": "part", "bug-report": "nvidia-bug-report"}
+    return [
+        f"{words[test]}: {f'{device}: ' if device else ''}{r.message}"
+        for (test, device), r in sorted(
+            latest.items(), key=lambda item: (item[0][0], item[0][1] or ""), reverse=True
+        )
+    ]
 
 
 def _line(record: Any) -> str:

@@ -13,12 +13,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from probing_cluster.control_plane.repair import round_findings, speed
 from probing_cluster.core import records, settings
-from probing_cluster.diagnostics import baseline, isolation, machine, registry, slowness, wire, worker
+from probing_cluster.diagnostics import isolation, machine, registry, slowness, wire, worker
 
 Announce = Callable[[str], None]
-_REPORTED = (records.Outcome.OK, records.Outcome.WARN)
 _MOST_STEPS = 200
+_AGAIN = 2
+"""How often what is slow is measured again before it is named."""
+_OF_ALL = {"ring": 3, "torch-allreduce": 2}
+"""Tests over all nodes that passed in pairs, and how many it takes."""
 
 
 class Steps(Protocol):
@@ -47,22 +51,6 @@ class Asked:
     incident_id: uuid.UUID | None = records.doc("the repair it belongs to", default=None)
 
 
-@records.record
-class Found:
-    """What a round found."""
-
-    results: tuple[records.DiagnosticResult, ...] = records.doc("every result, as it is stored")
-    bad_nodes: tuple[str, ...] = records.doc("proven bad between nodes", default=())
-    bad_links: tuple[tuple[str, str], ...] = records.doc("links proven bad", default=())
-    open_nodes: tuple[str, ...] = records.doc("nodes of which nobody can tell", default=())
-    slow_nodes: Mapping[str, str] = records.doc(
-        "slow node to compute, network or the test that says so", default_factory=dict
-    )
-    slow_links: tuple[tuple[str, str], ...] = records.doc("links proven slow", default=())
-    why: str = records.doc("what is missing to tell of the open ones", default="")
-    cut: str = records.doc("why the round ended early; empty when it did not", default="")
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Campaign:
     """Runs rounds of tests."""
@@ -76,7 +64,7 @@ class Campaign:
     """Told what is being done, in a few words."""
     stopped: Callable[[], bool] = lambda: False
 
-    def run(self, asked: Asked, history: Sequence[records.DiagnosticResult] = ()) -> Found:
+    def run(self, asked: Asked, history: Sequence[records.DiagnosticResult] = ()) -> round_findings.Findings:
         """The whole round, within [diagnostics] round_s; figures are held against `history`, earlier good results."""
         return _Round(self, asked, history).run()
 
@@ -87,7 +75,6 @@ class _Round:
     def __init__(self, campaign: Campaign, asked: Asked, history: Sequence[records.DiagnosticResult]) -> None:
         self._c = campaign
         self._asked = asked
-        self._history = history
         self._given = campaign.config.diagnostics
         self._chosen = {test.name: test for test in registry.chosen(asked.tests or self._given.tests)}
         self._token = wire.new_token()
@@ -95,14 +82,16 @@ class _Round:
         self._until = time.monotonic() + self._given.round_s
         self._results: dict[uuid.UUID, records.DiagnosticResult] = {}
         self._slow: dict[str, str] = {}
+        self._noise: list[str] = []
+        self._speed = speed.SpeedJudge(self._results, self._chosen, history)
         self._cut = ""
         self._n_steps = 0
 
-    def run(self) -> Found:
+    def run(self) -> round_findings.Findings:
         single = tuple(name for name, test in self._chosen.items() if test.scope == "node")
         if single:
             self._alone(single)
-        case = isolation.Case(
+        case = isolation.IsolationCase(
             self._asked.round_id, self._asked.nodes, self._asked.references, every_link=self._asked.every_link
         )
         slow_links: tuple[isolation.Pair, ...] = ()
@@ -112,13 +101,17 @@ class _Round:
         self._together(case)
         self._compare()
         isolated = case.outcome() if case.results else None
-        return Found(
+        if isolated:
+            self._conclude(isolated, slow_links)
+        self._collect()
+        return round_findings.Findings(
             results=tuple(self._results.values()),
             bad_nodes=isolated.bad_nodes if isolated else (),
             bad_links=isolated.bad_links if isolated else (),
             open_nodes=isolated.open_nodes if isolated else (),
             slow_nodes=dict(self._slow),
             slow_links=slow_links,
+            noise=(*self._noise, *self._speed.noise),
             why=isolated.why if isolated else "",
             cut=self._cut,
         )
@@ -140,12 +133,14 @@ class _Round:
         message = self._cut or "the node gave no answer in time"
         self._add(node, test, records.Outcome.ERROR, message=message)
 
-    def _isolate(self, case: isolation.Case) -> None:
+    def _isolate(self, case: isolation.IsolationCase) -> None:
         while not self._cut and (pairs := case.next_pairs()):
             self._c.announce(f"{len(pairs)} pair{'s' if len(pairs) > 1 else ''}: {_names(pairs)}")
             case.add(self._pairs(case, pairs))
 
-    def _pairs(self, case: isolation.Case, pairs: Sequence[isolation.Pair]) -> list[isolation.PairResult]:
+    def _pairs(
+        self, case: isolation.IsolationCase, pairs: Sequence[isolation.Pair]
+    ) -> list[isolation.PairResult]:
         nodes = tuple(node for pair in pairs for node in pair)
         deadline_s = min(self._chosen["pair"].deadline_s, self._given.test_s) + 6
         reports = self._step(nodes, ("pair",), pairs, deadline_s)
@@ -159,7 +154,7 @@ class _Round:
                     pair, records.Outcome.FAIL, next(r for r in heard if r.outcome is records.Outcome.FAIL)
                 )
                 made.append(isolation.PairResult(round_id=self._asked.round_id, pair=pair, passed=False))
-            elif len(heard) == 2 and outcomes <= set(_REPORTED):
+            elif len(heard) == 2 and outcomes <= set(round_findings.REPORTED):
                 slowest = max(heard, key=lambda r: r.measured or 0.0)
                 self._pair_row(pair, records.Outcome.OK, slowest)
                 made.append(
@@ -174,7 +169,7 @@ class _Round:
                 self._add(pair[0], "pair", records.Outcome.ERROR, peer=pair[1], message=words)
         return made
 
-    def _time(self, case: isolation.Case) -> tuple[isolation.Pair, ...]:
+    def _time(self, case: isolation.IsolationCase) -> tuple[isolation.Pair, ...]:
         proven = case.outcome().proven
         timing = slowness.Timing(proven)
         while not self._cut and (pairs := timing.next_pairs()):
@@ -183,13 +178,53 @@ class _Round:
                 if result.passed and result.seconds is not None:
                     timing.add(result.pair, result.seconds)
         nodes, links = timing.outcome()
+        self._noise += [f"pair: {words}"] if (words := timing.noise()) else []
         self._slow |= {node: "network" for node in nodes if node in self._asked.nodes}
         return tuple(link for link in links if set(link) & set(self._asked.nodes))
 
-    def _together(self, case: isolation.Case) -> None:
+    def _collect(self) -> None:
+        """For tickets: the parts, logs and the vendor's report of nodes that failed, while their job still runs."""
+        failed = {
+            r.node
+            for r in self._results.values()
+            if r.outcome is records.Outcome.FAIL and not r.peer and round_findings.is_of_one(r.test)
+        }
+        nodes = [node for node in self._asked.nodes if node in failed]
+        names = tuple(name for name, test in self._chosen.items() if test.scope == "after")
+        deadline_s = sum(min(self._chosen[n].deadline_s, self._given.test_s) + 6 for n in names)
+        # What was found stands without it: a round is not cut short for what is only collected.
+        if nodes and names and self._until - time.monotonic() > deadline_s and not self._c.stopped():
+            self._c.announce(f"{', '.join(names)} of {' '.join(nodes)}, for a ticket")
+            self._keep(self._step(nodes, names, (), deadline_s))
+
+    def _conclude(self, isolated: isolation.Isolation, slow_links: Sequence[isolation.Pair]) -> None:
+        """Whose fault failing pairs are, as rows of their own: what is stored says it without the whole round."""
+        self._n_steps += 1
+        for node in isolated.bad_nodes:
+            self._add(
+                node,
+                "pair",
+                records.Outcome.FAIL,
+                message=round_findings.ALONE,
+                detail={"conclusion": "node"},
+            )
+        for ends, outcome, words in (
+            *((link, records.Outcome.FAIL, "is bad") for link in isolated.bad_links),
+            *((link, records.Outcome.WARN, "is slow") for link in slow_links),
+        ):
+            for node, peer in (ends, ends[::-1]):
+                message = f"the link between {ends[0]} and {ends[1]} {words}, both nodes are well"
+                self._add(node, "pair", outcome, peer=peer, message=message, detail={"conclusion": "link"})
+        for node, by in self._slow.items():
+            if by == "network":
+                message = "its links are slower than those of the others, with every partner"
+                self._add(node, "pair", records.Outcome.WARN, message=message, detail={"conclusion": "slow"})
+
+    def _together(self, case: isolation.IsolationCase) -> None:
         proven = [n for n in self._everyone if not case.results or n in case.proven]
-        if "ring" in self._chosen and len(proven) > 2:
-            self._group("ring", [tuple(proven)])
+        for name, least in _OF_ALL.items():
+            if name in self._chosen and len(proven) >= least:
+                self._group(name, [tuple(proven)])
         leaves: dict[str, list[str]] = {}
         for node in proven:
             if node in self._asked.places:
@@ -220,7 +255,7 @@ class _Round:
             self._cut = f"the round's {self._given.round_s:g} s were over"
         if self._cut:
             return []
-        step = wire.Step(
+        step = wire.WireStep(
             round_id=self._asked.round_id,
             token=self._token,
             tests=tests,
@@ -253,8 +288,9 @@ class _Round:
             seed=self._asked.round_id.int % (1 << 31),
         )
 
-    def _keep(self, reports: Iterable[wire.Reported]) -> None:
-        for one in reports:
+    def _keep(self, reports: Iterable[wire.Reported]) -> list[uuid.UUID]:
+        """Their rows' ids."""
+        return [
             self._add(
                 one.node,
                 one.test,
@@ -268,6 +304,8 @@ class _Round:
                 model=str(one.detail.get("model", "")),
                 detail=one.detail,
             )
+            for one in reports
+        ]
 
     def _pair_row(self, pair: isolation.Pair, outcome: records.Outcome, one: wire.Reported) -> None:
         self._add(
@@ -283,7 +321,9 @@ class _Round:
             detail=one.detail,
         )
 
-    def _add(self, node: str, test: str, outcome: records.Outcome, *, peer: str = "", **more: object) -> None:
+    def _add(
+        self, node: str, test: str, outcome: records.Outcome, *, peer: str = "", **more: object
+    ) -> uuid.UUID:
         position = "\0".join(
             (str(self._asked.round_id), test, node, peer, str(more.get("device")), str(self._n_steps))
         )
@@ -301,90 +341,36 @@ class _Round:
             at=self._c.now(),
             **more,  # type: ignore[arg-type]
         )
+        return result_id
 
     def _compare(self) -> None:
-        """Figures against the past, and compute between the nodes of this round."""
-        for result in list(self._results.values()):
-            test = self._chosen.get(result.test)
-            if (
-                test is None
-                or test.scope != "node"
-                or result.measured is None
-                or result.outcome is not records.Outcome.OK
-            ):
-                continue
-            alike = [h for h in self._history if _alike(h, result)]
-            own = [h.measured for h in alike if h.node == result.node and h.measured is not None]
-            others = [h.measured for h in alike if h.node != result.node and h.measured is not None]
-            held = baseline.hold(result.measured, own, others, lower_is_better=test.lower_is_better)
-            words = (
-                f"{result.message}; slower than this {held.against}'s {held.baseline:.4g}"
-                if held.slow
-                else result.message
+        """Speed, against the past and between the nodes of this round; what stands out is measured again, and only what
+        stands out each time is named: a neighbour that was busy for a moment makes no node slow."""
+        names = [n for n, test in self._chosen.items() if test.scope == "node"]
+        found = self._speed.judge(list(self._results), note=True)
+        for _ in range(_AGAIN if found else 0):
+            again = tuple(n for n in names if any(test == n for _, test in found))
+            deadline_s = sum(min(self._chosen[n].deadline_s, self._given.test_s) + 6 for n in again)
+            if not found or self._c.stopped() or self._until - time.monotonic() < deadline_s:
+                found = {}
+                break
+            self._c.announce(
+                f"{', '.join(again)} once more: {' '.join(sorted({n for n, _ in found}))} stood out"
             )
-            self._results[result.result_id] = dataclasses.replace(
-                result,
-                outcome=records.Outcome.WARN if held.slow else result.outcome,
-                baseline=held.baseline,
-                threshold=held.threshold,
-                message=words,
-            )
-            if held.slow and result.node in self._asked.nodes:
-                self._slow.setdefault(result.node, result.test)
-        self._compare_compute()
-
-    def _compare_compute(self) -> None:
-        for test in (t for t in self._chosen.values() if t.judged == "compute"):
-            figures: dict[tuple[str, str], dict[str, float]] = {}
-            for result in self._results.values():
-                if result.test == test.name and result.measured is not None:
-                    part = "gpu" if (result.device or "").startswith("gpu") else str(result.device)
-                    values = figures.setdefault((part, result.model), {})
-                    values[result.node] = max(values.get(result.node, 0.0), result.measured)
-            for values in figures.values():
-                for node in slowness.slow(values) & set(self._asked.nodes):
-                    self._slow[node] = "compute"
-
-
-def _alike(past: records.DiagnosticResult, result: records.DiagnosticResult) -> bool:
-    """Whether two figures may be compared: one test, one kind of part, one version of what measured it."""
-    return (
-        past.round_id != result.round_id
-        and past.test == result.test
-        and past.model == result.model
-        and past.version == result.version
-        and past.unit == result.unit
-        and (past.device or "").rstrip("0123456789") == (result.device or "").rstrip("0123456789")
-        and past.outcome is records.Outcome.OK
-    )
+            fresh = self._keep(self._step(self._everyone, again, (), deadline_s))
+            stands = self._speed.judge(fresh)
+            found = {key: word for key, word in found.items() if key in stands}
+        for (node, test), word in found.items():
+            if word != speed.COMPUTE:
+                self._speed.warn(node, test)
+            if node in self._asked.nodes:
+                self._slow[node] = (
+                    speed.COMPUTE
+                    if speed.COMPUTE in (word, self._slow.get(node))
+                    else self._slow.get(node, word)
+                )
 
 
 def _names(pairs: Sequence[isolation.Pair]) -> str:
     shown = " ".join(f"{a}-{b}" for a, b in pairs[:8])
     return f"{shown} …" if len(pairs) > 8 else shown
-
-
-def against(found: Found, node: str) -> list[str]:
-    """Why the node must not return, in words; empty when every test that ran passed."""
-    words = [
-        f"{r.test}{f' on {r.device}' if r.device else ''}: {r.message}"
-        for r in found.results
-        if r.node == node and not r.peer and r.outcome is records.Outcome.FAIL
-    ]
-    if node in found.bad_nodes:
-        words.append("pair: it fails with every node that is proven good")
-    if node in found.open_nodes:
-        words.append(f"pair: it fails, and nobody can tell whose fault it is ({found.why})")
-    words += [f"pair: the link between {a} and {b} is bad" for a, b in found.bad_links if node in (a, b)]
-    return words
-
-
-def unanswered(found: Found, node: str) -> list[str]:
-    """What kept the node from being judged: tests without an answer, or none that said it is well."""
-    if found.cut:
-        return [found.cut]
-    mine = [r for r in found.results if r.node == node and not r.peer]
-    words = [f"{r.test}: {r.message}" for r in mine if r.outcome is records.Outcome.ERROR]
-    if not words and not any(r.outcome in _REPORTED for r in mine if r.test != worker.REPAIR):
-        words.append("no test ran")
-    return words

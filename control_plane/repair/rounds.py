@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from probing_cluster.control_plane.repair import campaign
+from probing_cluster.control_plane.repair import campaign, round_findings
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins.acts import job_steps
@@ -31,7 +31,7 @@ _START_S = 90.0
 class Ended:
     """How a round ended."""
 
-    found: campaign.Found | None = records.doc("null when it could not be run", default=None)
+    found: round_findings.Findings | None = records.doc("null when it could not be run", default=None)
     why: str = records.doc("why it could not be run", default="")
 
 
@@ -47,7 +47,7 @@ class Rounds:
         self._stopped: set[uuid.UUID] = set()
 
     def start(
-        self, wanted: job_steps.Wanted, asked: Callable[[int], campaign.Asked], round_id: uuid.UUID
+        self, wanted: job_steps.StepWanted, asked: Callable[[int], campaign.Asked], round_id: uuid.UUID
     ) -> None:
         """Begins a round; its job's leftovers of earlier rounds are ended first."""
         self._running.add(round_id)
@@ -71,7 +71,7 @@ class Rounds:
         self._jobs.cancel_named(name)
 
     def _run(
-        self, wanted: job_steps.Wanted, asked: Callable[[int], campaign.Asked], round_id: uuid.UUID
+        self, wanted: job_steps.StepWanted, asked: Callable[[int], campaign.Asked], round_id: uuid.UUID
     ) -> None:
         try:
             self._ended[round_id] = Ended(found=self._found(wanted, asked, round_id))
@@ -82,8 +82,8 @@ class Rounds:
             self._ended[round_id] = Ended(why=f"{type(exc).__name__}: {exc}")
 
     def _found(
-        self, wanted: job_steps.Wanted, asked: Callable[[int], campaign.Asked], round_id: uuid.UUID
-    ) -> campaign.Found:
+        self, wanted: job_steps.StepWanted, asked: Callable[[int], campaign.Asked], round_id: uuid.UUID
+    ) -> round_findings.Findings:
         self._jobs.cancel_named(wanted.name)
         job_id = self._jobs.allocate(wanted, _START_S)
         try:

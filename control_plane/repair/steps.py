@@ -36,15 +36,29 @@ TABLE: tuple[Cause, ...] = (
     Cause(
         name="gpu",
         kinds=frozenset(
-            {"xid", "sxid", "gpu_lost", "gsp", "ecc", "row_remap", "retired_pages", "nvlink", "amdgpu"}
+            {
+                "xid",
+                "sxid",
+                "gpu_lost",
+                "gsp",
+                "ecc",
+                "row_remap",
+                "retired_pages",
+                "nvlink",
+                "amdgpu",
+                "gpu_test",
+            }
         ),
         steps=("reset", "reboot", "power"),
     ),
     Cause(name="driver", kinds=frozenset({"driver"}), steps=("reload", "reboot")),
-    Cause(name="machine", kinds=frozenset({"mce", "edac", "pcie_aer"}), steps=("reboot", "power")),
+    Cause(
+        name="machine", kinds=frozenset({"mce", "edac", "pcie_aer", "node_test"}), steps=("reboot", "power")
+    ),
     # Links and mounts end by themselves or are mended elsewhere: such a node waits until its agent sees no fault, then is tested.
     Cause(
-        name="outside", kinds=frozenset({"ib_link", "eth_link", "mount", "nfs", "lustre", "gpfs", "beegfs"})
+        name="outside",
+        kinds=frozenset({"ib_link", "eth_link", "mount", "nfs", "lustre", "gpfs", "beegfs", "link_test"}),
     ),
     Cause(name="other", steps=("reboot",)),
 )

@@ -19,7 +19,7 @@ class Answer:
     """The plan, in words and as JSON."""
 
     job_id: int
-    plan: swap.Plan
+    plan: swap.SwapPlan
     stretches: tuple[swap.Stretch, ...]
     good_s: float
     slow_s: float

@@ -16,23 +16,29 @@ PATIENCE = timedelta(seconds=20)
 _TTL_S = 60.0
 
 
+def ask(service: context.Context, attempt: records.JobAttempt, name: str, now: datetime) -> None:
+    """Ask a node of the attempt, once, to keep its log. `name`: the job as scontrol is told of it."""
+    key, memory = _key(attempt), service.restarts.asked
+    if key in memory:
+        return
+    node = _node(service, attempt)
+    request = None
+    if node is not None:
+        appends = output_mode.appends(service.run_slurm, attempt.job_id, name)
+        # With nothing to copy its tail is stored all the same.
+        detail = {"most_bytes": 0 if appends else service.config.policy.keep_log_bytes}
+        request = service.store.request(
+            node, "keep_log", attempt.job_id, _TTL_S, detail, cluster=attempt.cluster
+        )
+    memory[key] = (now, request, node or "")
+
+
 def kept(
     service: context.Context, attempt: records.JobAttempt, name: str, now: datetime
 ) -> dict[str, Any] | None:
-    """What became of an attempt's log, for its restart's row; None while its node is at it. `name`: the job as scontrol is told of it."""
-    key = (attempt.cluster, attempt.job_id, attempt.submit_at)
-    memory = service.restarts.asked
-    if key not in memory:
-        node = _node(service, attempt)
-        request = None
-        if node is not None:
-            appends = output_mode.appends(service.run_slurm, attempt.job_id, name)
-            # With nothing to copy its tail is stored all the same.
-            detail = {"most_bytes": 0 if appends else service.config.policy.keep_log_bytes}
-            request = service.store.request(
-                node, "keep_log", attempt.job_id, _TTL_S, detail, cluster=attempt.cluster
-            )
-        memory[key] = (now, request, node or "")
+    """What became of an attempt's log, for its restart's row; None while its node is at it."""
+    ask(service, attempt, name, now)
+    key, memory = _key(attempt), service.restarts.asked
     since, request, node = memory[key]
     if request is None:
         del memory[key]
@@ -46,6 +52,10 @@ def kept(
     del memory[key]
     service.store.cancel_request(request)
     return {"log": f"not kept: {node} did not answer within {PATIENCE.total_seconds():.0f} s"}
+
+
+def _key(attempt: records.JobAttempt) -> tuple[str, int, datetime]:
+    return (attempt.cluster, attempt.job_id, attempt.submit_at)
 
 
 def _node(service: context.Context, attempt: records.JobAttempt) -> str | None:

@@ -16,20 +16,12 @@ from probing_cluster.core import errors, records, vocabulary
 from probing_cluster.lemon import nightly
 from probing_cluster.reports.lemon import lemon_view
 
-ACTIONS = ("off", "drain")
 _MEMORY = timedelta(days=400)
 """How far back a node's earlier drain for being a lemon is looked for."""
 
 
-def check(action: str) -> None:
-    """Raises SettingsError for an action there is not."""
-    if action not in ACTIONS:
-        raise errors.SettingsError(f"[lemon] action must be {' or '.join(ACTIONS)}, not {action!r}")
-
-
 def carry_out(service: context.Context, night: nightly.Night) -> list[records.Drain]:
     """Drain the night's lemons as the settings say; the rows as stored."""
-    check(service.config.lemon.action)
     lemons = (*night.new, *night.still)
     if service.config.lemon.action == "off" or not lemons:
         return []

@@ -72,7 +72,7 @@ def with_slurm(fleet_view: view.View, service: context.Context) -> view.View:
 
 def _shared_place(
     fleet_view: view.View, service: context.Context
-) -> tuple[scan.Shared | None, frozenset[str]]:
+) -> tuple[scan.SharedPlace | None, frozenset[str]]:
     """The place that explains the present faults of shared parts, and its nodes."""
     failed = {
         b.node

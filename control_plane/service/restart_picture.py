@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -84,7 +85,7 @@ def past(service: context.Context, now: datetime) -> Past:
     return Past(rows=[r for r in rows if r.cluster == service.config.cluster.name])
 
 
-def ended(service: context.Context, known: Past, now: datetime) -> list[restart.Ended]:
+def ended(service: context.Context, known: Past, now: datetime) -> list[restart.EndedAttempt]:
     """Attempts about which something is to be decided, oldest end first."""
     cluster = service.config.cluster.name
     verdicts = [
@@ -108,7 +109,7 @@ def _with_runs(
     verdicts: Mapping[Key, records.Verdict],
     known: Past,
     now: datetime,
-) -> list[restart.Ended]:
+) -> list[restart.EndedAttempt]:
     store, jobs = service.store, sorted({a.job_id for a in attempts})
     judged = store.verdicts(job_ids=jobs)
     steps = store.events(job_ids=jobs, kinds=[_LAST_STEP], since=now - _MEMORY)
@@ -121,20 +122,20 @@ def _with_runs(
         verdict = verdicts[attempt.cluster, attempt.job_id, attempt.submit_at]
         own = [v for v in judged if v.job_id == attempt.job_id and v.submit_at <= attempt.submit_at]
         deaths = [
-            _death(v, starts.get((v.cluster, v.job_id, v.submit_at)), steps, evidence.values())
+            _death(v, starts.get((v.cluster, v.job_id, v.submit_at)), steps, evidence)
             for v in sorted(own, key=lambda v: v.submit_at)
         ]
         if not restart.concerns(verdict) and not restart_loop.loop(deaths):
             continue
-        made.append(
-            restart.Ended(
-                attempt=attempt,
-                verdict=verdict,
-                evidence=tuple(evidence[i] for i in verdict.evidence if i in evidence),
-                deaths=tuple(deaths),
-                n_restarts=known.n_restarts(attempt, since),
-            )
+        case = restart.EndedAttempt(
+            attempt=attempt,
+            verdict=verdict,
+            evidence=tuple(evidence[i] for i in verdict.evidence if i in evidence),
+            deaths=tuple(deaths),
+            n_restarts=known.n_restarts(attempt, since),
         )
+        if restart_loop.loop(deaths) or restart.is_ripe(case, now):
+            made.append(case)
     return made
 
 
@@ -142,7 +143,7 @@ def _death(
     verdict: records.Verdict,
     attempt: records.JobAttempt | None,
     steps: Iterable[records.HealthEvent],
-    evidence: Iterable[records.HealthEvent],
+    evidence: Mapping[uuid.UUID, records.HealthEvent],
 ) -> restart_loop.Death:
     """One end of a run: its cause, how far it was, and the program's own error where the log names one."""
     mine = [
@@ -151,11 +152,18 @@ def _death(
         if attempt is not None and e.job_id == attempt.job_id and _within(e, attempt)
         and isinstance(n := e.detail.get("steps"), int)
     ]  # fmt: skip
-    wanted = set(verdict.evidence)
-    errors = [e.code for e in evidence if e.event_id in wanted and e.source in _ERROR_SOURCES and e.code]
+    errors = (_error(evidence[i]) for i in verdict.evidence if i in evidence)
     return restart_loop.Death(
-        cause=verdict.cause, step=max(mine, default=None), word=errors[0] if errors else ""
+        cause=verdict.cause, step=max(mine, default=None), word=next(filter(None, errors), "")
     )
+
+
+def _error(event: records.HealthEvent) -> str:
+    """The error that the job's own side names in an event: KeyError; empty where it names none."""
+    if event.source not in _ERROR_SOURCES:
+        return ""
+    exception = event.detail.get("exception")
+    return exception if isinstance(exception, str) else event.code or ""
 
 
 def _within(event: records.HealthEvent, attempt: records.JobAttempt) -> bool:
@@ -169,7 +177,7 @@ def _within(event: records.HealthEvent, attempt: records.JobAttempt) -> bool:
     )
 
 
-def queue(service: context.Context, cases: Iterable[restart.Ended], now: datetime) -> restart.Queue:
+def queue(service: context.Context, cases: Iterable[restart.EndedAttempt], now: datetime) -> restart.Queue:
     """Slurm's jobs and nodes, each asked for once, and who is known to have waited for these jobs."""
     names = {n for c in cases for n in (c.attempt.job_id, c.attempt.array_job_id, c.attempt.het_job_id) if n}
     waiting = service.store.dependencies([0, *names], service.config.cluster.name) if names else []

@@ -5,27 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from probing_cluster.control_plane.repair import campaign
+from probing_cluster.control_plane.repair import round_findings
 from probing_cluster.control_plane.terminal import table
 from probing_cluster.core import clock, records
 
 
-def at_fault(found: campaign.Found, names: Sequence[str]) -> dict[str, list[str]]:
+def at_fault(found: round_findings.Findings, names: Sequence[str]) -> dict[str, list[str]]:
     """Node to what stands against it."""
-    against = {name: campaign.against(found, name) for name in names}
+    against = {name: round_findings.against(found, name) for name in names}
     for name, by in found.slow_nodes.items():
         against.setdefault(name, []).append(f"slow by {by}")
     return {name: words for name, words in against.items() if words}
 
 
-def text(found: campaign.Found, names: Sequence[str]) -> str:
+def text(found: round_findings.Findings, names: Sequence[str]) -> str:
     """The whole answer."""
     lines = []
     for name, words in at_fault(found, names).items():
         lines.append(f"{name}: {'; '.join(words)}")
     lines += [f"link {a} - {b}: bad, both nodes are well" for a, b in found.bad_links]
     lines += [f"link {a} - {b}: slow" for a, b in found.slow_links]
-    unclear = {name: campaign.unanswered(found, name) for name in names}
+    lines += list(found.noise)
+    unclear = {name: round_findings.unanswered(found, name) for name in names}
     lines += [f"{name}: not judged: {words[0]}" for name, words in unclear.items() if words]
     well = [name for name in names if name not in at_fault(found, names) and not unclear[name]]
     lines += [f"{len(well)} of {len(names)} nodes passed every test that could run"]
@@ -58,7 +59,7 @@ def measured(result: records.DiagnosticResult) -> str:
     )
 
 
-def plain(found: campaign.Found, names: Sequence[str]) -> dict[str, Any]:
+def plain(found: round_findings.Findings, names: Sequence[str]) -> dict[str, Any]:
     """The same as JSON."""
     return {
         "nodes": list(names),
@@ -67,7 +68,8 @@ def plain(found: campaign.Found, names: Sequence[str]) -> dict[str, Any]:
         "slow_links": [list(link) for link in found.slow_links],
         "open": list(found.open_nodes),
         "why_open": found.why,
-        "not_judged": {n: w for n in names if (w := campaign.unanswered(found, n))},
+        "too_noisy": list(found.noise),
+        "not_judged": {n: w for n in names if (w := round_findings.unanswered(found, n))},
         "results": [result_row(r) for r in found.results],
     }
 

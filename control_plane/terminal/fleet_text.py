@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from probing_cluster.control_plane.terminal import table
-from probing_cluster.reports import fleet_words
+from probing_cluster.reports.fleet import fleet_words
 
 WIDTH = 100
 MOST_ROWS = 40

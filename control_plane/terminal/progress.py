@@ -18,7 +18,7 @@ EVERY_S = 15.0
 """Between two lines where no terminal is."""
 
 
-class Progress:
+class ProgressBar:
     """`with Progress("fleet", 12, "figures") as done: … done.step()`; nothing of it reaches standard output."""
 
     def __init__(self, what: str, total: int | None, unit: str, *, time: clock.Clock = clock.SYSTEM) -> None:

@@ -123,7 +123,7 @@ def _locked(home: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _start(home: Path, account: postgres_programs.Account) -> None:
+def _start(home: Path, account: postgres_programs.OsAccount) -> None:
     data = home / "data"
     _check_reachable(home, account)
     if not (data / "PG_VERSION").exists():
@@ -136,7 +136,7 @@ def _start(home: Path, account: postgres_programs.Account) -> None:
     _create_database(home)
 
 
-def _check_reachable(home: Path, account: postgres_programs.Account) -> None:
+def _check_reachable(home: Path, account: postgres_programs.OsAccount) -> None:
     for ancestor in [*reversed(home.parents), home]:
         if postgres_programs.run(account, ["test", "-x", ancestor], timeout_s=10).returncode != 0:
             raise errors.DatabaseUnavailable(
@@ -154,7 +154,7 @@ def _check_version(data: Path) -> None:
         )
 
 
-def _initialise(home: Path, account: postgres_programs.Account) -> None:
+def _initialise(home: Path, account: postgres_programs.OsAccount) -> None:
     fresh = home / "data.new"  # renamed when complete: an interrupted initdb leaves no half database
     if fresh.exists():
         shutil.rmtree(fresh)
@@ -167,7 +167,7 @@ def _initialise(home: Path, account: postgres_programs.Account) -> None:
 
 
 def _control(
-    home: Path, account: postgres_programs.Account, what: Sequence[str], deadline_s: int
+    home: Path, account: postgres_programs.OsAccount, what: Sequence[str], deadline_s: int
 ) -> str | None:
     """Run pg_ctl and wait for it; returns the end of its output when it failed, else None."""
     pg_ctl = postgres_programs.programs(home, account) / "pg_ctl"
@@ -176,7 +176,7 @@ def _control(
     return None if done.returncode == 0 else done.stdout.strip()[-400:]
 
 
-def _launch(home: Path, account: postgres_programs.Account, *, patience_s: float) -> None:
+def _launch(home: Path, account: postgres_programs.OsAccount, *, patience_s: float) -> None:
     """Start the server and wait until it answers; for `patience_s`, wait for a dead one's children to leave."""
     log = home / "data" / "start.log"
     give_up = time.monotonic() + patience_s

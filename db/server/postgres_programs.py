@@ -19,7 +19,7 @@ MAJOR = 18
 
 
 @dataclass(frozen=True, kw_only=True)
-class Account:
+class OsAccount:
     """The operating-system account the server runs as."""
 
     name: str
@@ -27,20 +27,20 @@ class Account:
     gid: int
 
 
-def account(data: Path | None = None) -> Account:
+def account(data: Path | None = None) -> OsAccount:
     """Ourselves; for root the owner of `data`, else an existing account without rights (never a new one)."""
     owner = os.geteuid()
     if owner == 0 and data is not None and data.is_dir():
         owner = data.stat().st_uid
     if owner != 0:
         entry = _entry_of_uid(owner)
-        return Account(name=entry.pw_name, uid=entry.pw_uid, gid=entry.pw_gid)
+        return OsAccount(name=entry.pw_name, uid=entry.pw_uid, gid=entry.pw_gid)
     for name in ("postgres", "nobody"):
         try:
             entry = pwd.getpwnam(name)
         except KeyError:
             continue
-        return Account(name=name, uid=entry.pw_uid, gid=entry.pw_gid)
+        return OsAccount(name=name, uid=entry.pw_uid, gid=entry.pw_gid)
     raise errors.DatabaseUnavailable(
         "Postgres refuses to run as root and there is neither an account postgres nor nobody; "
         "start as an ordinary user or set [database] url"
@@ -57,7 +57,7 @@ def _entry_of_uid(uid: int) -> pwd.struct_passwd:
 
 
 def run(
-    account: Account, command: Sequence[str | Path], *, timeout_s: float
+    account: OsAccount, command: Sequence[str | Path], *, timeout_s: float
 ) -> subprocess.CompletedProcess[str]:
     """Run a program as `account` and return what it printed; raises DatabaseUnavailable when it cannot start or end."""
     options: dict[str, object] = {}
@@ -93,7 +93,7 @@ def carried() -> Path:
     return Path(next(iter(spec.submodule_search_locations)))
 
 
-def programs(directory: Path, account: Account) -> Path:
+def programs(directory: Path, account: OsAccount) -> Path:
     """The `bin` directory to run from: the package's, or a copy under `directory` where `account` cannot reach it."""
     bin_dir = carried() / f"pginstall{MAJOR}" / "bin"
     if _runs(bin_dir, account):
@@ -125,7 +125,7 @@ def _copy(target: Path) -> None:
     (target / "complete").touch()
 
 
-def _runs(bin_dir: Path, account: Account) -> bool:
+def _runs(bin_dir: Path, account: OsAccount) -> bool:
     try:
         return all(
             run(account, [bin_dir / name, "--version"], timeout_s=30).returncode == 0

@@ -45,7 +45,7 @@ def socket_directory(home: Path) -> Path:
     return Path(tempfile.gettempdir()) / f"probing-{digest}"
 
 
-def trusted_socket(home: Path, account: postgres_programs.Account) -> bool:
+def trusted_socket(home: Path, account: postgres_programs.OsAccount) -> bool:
     """Whether the socket's directory is the server's own, not one that somebody else put in its place."""
     try:
         found = socket_directory(home).lstat()
@@ -62,7 +62,7 @@ def make_home(home: Path) -> None:
             path.chmod(0o755)
 
 
-def own(path: Path, account: postgres_programs.Account, mode: int) -> None:
+def own(path: Path, account: postgres_programs.OsAccount, mode: int) -> None:
     """Make a directory of the server's; raises DatabaseUnavailable when somebody else's stands there."""
     path.mkdir(exist_ok=True)
     found = path.lstat()
@@ -73,7 +73,7 @@ def own(path: Path, account: postgres_programs.Account, mode: int) -> None:
         os.chown(path, account.uid, account.gid, follow_symlinks=False)
 
 
-def write(path: Path, text: str, account: postgres_programs.Account) -> None:
+def write(path: Path, text: str, account: postgres_programs.OsAccount) -> None:
     """Replace a file of the server's, whole or not at all."""
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)
@@ -85,7 +85,7 @@ def write(path: Path, text: str, account: postgres_programs.Account) -> None:
     fresh.replace(path)
 
 
-def configure(home: Path, account: postgres_programs.Account) -> None:
+def configure(home: Path, account: postgres_programs.OsAccount) -> None:
     """Write our settings anew before each start, so that a newer version's reach an old directory."""
     data, sockets = home / "data", socket_directory(home)
     own(sockets, account, 0o755)
@@ -112,7 +112,7 @@ def running_pid(data: Path) -> int | None:
     return pid if os.fsencode(data) in arguments else None
 
 
-def disown_stale_pid(home: Path, account: postgres_programs.Account) -> bool:
+def disown_stale_pid(home: Path, account: postgres_programs.OsAccount) -> bool:
     """After a crash, make the pid in the lock files one that nobody can have; True when there was one.
 
     A reused (or never reaped) pid would make Postgres refuse to start. The files stay: their other

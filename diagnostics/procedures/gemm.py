@@ -12,12 +12,20 @@ from probing_cluster.healthchecks import findings
 def run(node: machine.Machine) -> Sequence[findings.Finding]:
     made = [_on_cpu(node)]
     a, b = exact.factors(node.options.seed)
-    size = node.options.gpu_size
+    sizes = {"cuda": node.options.gpu_size, "cpu": node.options.torch_cpu_size}
     try:
         version, parts = gpus.ask(
-            node, "gemm", TEST.deadline_s, size=size, a=a, b=b, expected=exact.checksums(a, b, size)
+            node,
+            "gemm",
+            TEST.deadline_s,
+            sizes=sizes,
+            a=a,
+            b=b,
+            expected=exact.checksums(a, b, exact.PERIOD),
         )
-        made += gpus.judged(parts, version, lambda part: (part["best_s"], "s", _speed(size, part["best_s"])))
+        made += gpus.judged(
+            parts, version, lambda part: (part["best_s"], "s", _speed(part["size"], part["best_s"]))
+        )
     except findings.Absent as exc:
         made.append(findings.absent(f"no GPU was multiplied on: {exc}", device="gpu"))
     return made
@@ -60,7 +68,7 @@ def detail_flops(size: int, seconds: float) -> float:
 TEST = registry.Test(
     name="gemm",
     proves="Every element of matrix products is right, on the CPU and on each GPU, and they take no longer than on equal parts.",
-    needs="GPUs: [diagnostics] torch_python",
+    needs="GPUs, and the CPU through torch: [diagnostics] torch_python",
     fails="an element is wrong, NaN or infinite",
     next_step="A part that calculates wrongly spoils every job on it: reset it, and replace it when it does so again.",
     run=run,

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from probing_cluster.evidence.flight_recorder.model import Entry, RankDump, Status
+from probing_cluster.evidence.flight_recorder.model import CollectiveStatus, Entry, RankDump
 
 MAX_GROUPS = 32
 MAX_OUTSTANDING = 8
@@ -58,7 +58,7 @@ def parse(digest: Mapping[str, Any]) -> RankDump | None:
     if not isinstance(rank, int) or isinstance(rank, bool) or not 0 <= rank < _MAX_RANKS:
         return None
     status = {
-        name: Status(**{k: _int(group.get(k)) for k in ("enqueued", "started", "completed")})
+        name: CollectiveStatus(**{k: _int(group.get(k)) for k in ("enqueued", "started", "completed")})
         for name, group in list(_dict(digest.get("groups")).items())[:MAX_GROUPS]
         if isinstance(group, dict)
     }

@@ -49,7 +49,7 @@ class Entry:
 
 
 @record
-class Status:
+class CollectiveStatus:
     """How far one group got on one rank; -1 where it is not recorded."""
 
     enqueued: int = doc("last collective the host issued")
@@ -65,7 +65,7 @@ class RankDump:
     version: tuple[int, int] = doc("schema version as two integers")
     members: Mapping[str, frozenset[int]] = doc("group name to global ranks, where the dump says it")
     descriptions: Mapping[str, str] = doc("group name to description")
-    status: Mapping[str, Status] = doc("group name to progress")
+    status: Mapping[str, CollectiveStatus] = doc("group name to progress")
     entries: tuple[Entry, ...] = doc("operations in the order recorded")
 
 
@@ -160,7 +160,9 @@ def _by_number(names: Mapping[str, Any]) -> list[str]:
     return sorted(names, key=lambda n: (_int(n, 1 << 40), n))
 
 
-def _status(raw: Any, entries: tuple[Entry, ...], members: Mapping[str, frozenset[int]]) -> dict[str, Status]:
+def _status(
+    raw: Any, entries: tuple[Entry, ...], members: Mapping[str, frozenset[int]]
+) -> dict[str, CollectiveStatus]:
     """Progress by group name: the dump keys it by the rank's own number, which its entries (or order) translate."""
     if not isinstance(raw, dict):
         return {}
@@ -175,7 +177,7 @@ def _status(raw: Any, entries: tuple[Entry, ...], members: Mapping[str, frozense
     for key, value in list(raw.items())[:_MAX_GROUPS]:
         name = names.get(_int(key))
         if name is not None and isinstance(value, dict):
-            found[name] = Status(
+            found[name] = CollectiveStatus(
                 enqueued=_int(value.get("last_enqueued_collective")),
                 started=_int(value.get("last_started_collective")),
                 completed=_int(value.get("last_completed_collective")),

@@ -295,7 +295,8 @@ def judge(
     found = _mismatch(gang) or _missing(gang)
     if found and gone and found.kind == "missing_rank" and gang.is_gloo(found.group or ""):
         found = gone  # Whoever waited for a rank that died fails at once, wherever it stood.
-    found = found or _stuck(gang) or gone or _late(gang) or _inside(gang)
+    # Whose device finished least is nobody's fault where a process is gone: the others may have stopped at different places.
+    found = found or gone or _stuck(gang) or _late(gang) or _inside(gang)
     if found is None:
         return FlightVerdict(
             kind="healthy", ranks=(), domains=("unknown",), meaning="No rank waits for anything."

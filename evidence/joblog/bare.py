@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-from probing_cluster.evidence.joblog import progress, python
-from probing_cluster.evidence.joblog.grammar import JobFinding, Record, Role
+from probing_cluster.evidence.joblog import languages, progress, python
+from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 
-TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError")
+TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError", *languages.LAST_TRIGGERS)
 _FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}, in \S")
 _INSIDE = re.compile(r"^(?:\s|$)")
 _PLAIN = re.compile(
@@ -19,6 +20,7 @@ _LAST_LINES = 40
 """An exception without any traceback is how a log ended when no more lines than these stand behind it."""
 _COMMAND_LINES = 3
 """A command that was not found ends a script only when hardly anything follows."""
+_LAST_WORDS = frozenset({"command_not_found", "program_error"})
 _STEPS = 3
 """So many further steps say that the program lived on."""
 
@@ -26,7 +28,10 @@ _STEPS = 3
 class Bare:
     """Follows frames that no traceback began and keeps the exception that may have ended the log."""
 
-    def __init__(self) -> None:
+    def __init__(self, recent: Iterable[str] = ()) -> None:
+        self._recent = recent
+        """The lines read last, kept by the reader."""
+        self._progress = progress.LogProgress()
         self._frames: dict[int | None, bool] = {}
         self._frames_until = 0
         self._last: JobFinding | None = None
@@ -52,29 +57,34 @@ class Bare:
             return None
         near = record.line <= self._frames_until
         uncaught = self._frames.pop(record.rank, None) if near else None
-        if not _PLAIN.match(record.text) or uncaught is False or known:
+        if uncaught is False or known:
+            return None
+        if not _PLAIN.match(record.text):
+            if self._last is None and (word := languages.last_word(record)):
+                self.hold(word)
             return None
         found = python.exception(record)
-        if found and uncaught and found.role is Role.ROOT:
+        if found and uncaught and found.role is LineRole.ROOT:
             return found
         if found and self._last is None and not python.is_handled(record.text):
-            self._last, self._steps = found, 0
+            self.hold(found)
         return None
 
     def hold(self, found: JobFinding) -> None:
         """A message that counts only as the log's last word."""
         self._last, self._steps = found, 0
+        self._progress = progress.LogProgress(self._recent)
 
     def passed(self, line: int, text: str) -> None:
         """A line behind the exception that may have been the last."""
         if self._last is None or line == self._last.line:
             return
-        self._steps += progress.is_progress(text)
-        limit = _COMMAND_LINES if self._last.kind == "command_not_found" else _LAST_LINES
+        self._steps += progress.is_progress(text) or self._progress.passed(text)
+        limit = _COMMAND_LINES if self._last.kind in _LAST_WORDS else _LAST_LINES
         if self._steps >= _STEPS or line - self._last.line > limit:
             self._last = None
 
     def take_last(self, *, at_exit: bool = False) -> JobFinding | None:
         """The exception behind which nothing but an end came; at a bad exit only one that explains it."""
         found, self._last = self._last, None
-        return None if found and at_exit and found.role is not Role.ROOT else found
+        return None if found and at_exit and found.role is not LineRole.ROOT else found

@@ -14,7 +14,7 @@ from collections import Counter, deque
 from dataclasses import replace
 
 from probing_cluster.evidence.joblog import progress
-from probing_cluster.evidence.joblog.grammar import JobFinding, Record, Role
+from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 
 _FORCED_ENDS = frozenset({"slurm_timeout", "slurm_preempted", "slurm_requeued"})
 _FILLED = ("op", "seq", "group", "rank", "timeout_ms", "host", "pid")
@@ -67,21 +67,31 @@ def _refuted(best: JobFinding, new: JobFinding) -> bool:
 
 def outranks(new: JobFinding, best: JobFinding | None) -> bool:
     """Whether `new`, printed after `best`, is nevertheless the cause."""
-    if new.role is Role.OBSERVATION:
+    if new.role is LineRole.OBSERVATION:
         return False
     if best is None:
         return True
-    weak = best.role in (Role.EXIT, Role.REMOTE) or best.detail.get("handled") is True
-    if new.role is best.role is Role.SYMPTOM:
+    weak = best.role in (LineRole.EXIT, LineRole.REMOTE) or best.detail.get("handled") is True
+    if new.role is best.role is LineRole.SYMPTOM:
         return _clearly_before(new, best)
-    if new.role is Role.ROOT:
+    if new.role is LineRole.ROOT:
         plain_cancel = best.kind == "slurm_cancelled"
         waited = best.kind in _WAITED and new.kind in _OWN and None not in (new.rank, best.rank)
+        # A launcher that lost its store: a rank that speaks of its own error had long met the others.
+        lost_store = best.kind == "rendezvous_failed" and best.rank is None and new.kind in _OWN
         noise = best.kind in _PEER_NOISE or (waited and new.rank != best.rank)
-        return (
-            weak or noise or _refuted(best, new) or (new.late and (best.role is Role.SYMPTOM or plain_cancel))
+        noise = noise or (lost_store and new.rank is not None)
+        announced = (
+            best.detail.get("warned") is True and new.kind == best.kind and not new.detail.get("warned")
         )
-    terminated = best.kind == "process_terminated" and new.role is Role.END
+        return (
+            weak
+            or noise
+            or announced
+            or _refuted(best, new)
+            or (new.late and (best.role is LineRole.SYMPTOM or plain_cancel))
+        )
+    terminated = best.kind == "process_terminated" and new.role is LineRole.END
     return weak and (new.kind in _FORCED_ENDS or terminated)
 
 
@@ -89,7 +99,7 @@ def _can_be_survived(finding: JobFinding) -> bool:
     """Whether the program can go on behind it; what Slurm and the kernel report at the end is final."""
     if finding.kind.startswith("slurm_") or finding.kind in _NEVER_SURVIVED:
         return False
-    return finding.role in (Role.ROOT, Role.SYMPTOM, Role.REMOTE)
+    return finding.role in (LineRole.ROOT, LineRole.SYMPTOM, LineRole.REMOTE)
 
 
 def _announces_recovery(text: str) -> bool:
@@ -171,7 +181,7 @@ def _operations(best: JobFinding, other: JobFinding) -> JobFinding:
     return replace(
         best,
         kind="collective_mismatch",
-        role=Role.ROOT,
+        role=LineRole.ROOT,
         late=True,
         rank=odd,
         op=ops[odd],
@@ -198,16 +208,16 @@ class Story:
         self._forget()
 
     def _forget(self) -> None:
-        self._progress = progress.Progress()
+        self._progress = progress.LogProgress()
         self._chars = 0
         self._late_steps = 0
         self._doubted: int | None = None
 
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
-        if finding.role is Role.ROOT and self.in_doubt and self._progress.steps >= _STEPS:
+        if finding.role is LineRole.ROOT and self.in_doubt and self._progress.steps >= _STEPS:
             self._survived()
-        if finding.kind in _UNEXPLAINED and finding.role in (Role.EXIT, Role.REMOTE):
+        if finding.kind in _UNEXPLAINED and finding.role in (LineRole.EXIT, LineRole.REMOTE):
             self._not_survived()
         self.held.append(finding)
         if self.settled:
@@ -216,7 +226,7 @@ class Story:
         if outranks(finding, best):
             self.best = len(self.held) - 1
             self._forget()
-            self._progress = progress.Progress(self.recent)
+            self._progress = progress.LogProgress(self.recent)
             for earlier in self.held[:-1]:
                 self.held[self.best] = enrich(self.held[self.best], earlier)
         elif self.best is not None:
@@ -269,7 +279,7 @@ class Story:
         if index is None or self.best is not None or self.settled or self._chars > _BUFFERED_CHARS:
             return
         doubted = self.held[index]
-        if doubted.late or doubted.role is Role.REMOTE or doubted.detail.get("handled"):
+        if doubted.late or doubted.role is LineRole.REMOTE or doubted.detail.get("handled"):
             return
         detail = {k: v for k, v in doubted.detail.items() if k != "survived"}
         self.held[index] = replace(doubted, detail=detail)

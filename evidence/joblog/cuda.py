@@ -13,55 +13,59 @@ from probing_cluster.evidence.joblog.grammar import (
     USER,
     JobFinding,
     JoblogContext,
+    LineRole,
     Record,
-    Role,
     fact,
     make,
 )
 
 FACTS = {
-    "cuda_ecc": fact(Role.ROOT, HARDWARE, "A GPU met a memory error that it could not correct.", late=True),
-    "cuda_nvlink": fact(Role.ROOT, HARDWARE, "An NVLink failed while the program ran.", late=True),
+    "cuda_ecc": fact(
+        LineRole.ROOT, HARDWARE, "A GPU met a memory error that it could not correct.", late=True
+    ),
+    "cuda_nvlink": fact(LineRole.ROOT, HARDWARE, "An NVLink failed while the program ran.", late=True),
     "cuda_device_lost": fact(
-        Role.ROOT,
+        LineRole.ROOT,
         ("hardware", "system_software"),
         "A GPU is lost: the driver cannot reach it any more.",
         late=True,
     ),
     "cuda_unavailable": fact(
-        Role.ROOT,
+        LineRole.ROOT,
         ALL,
         "No GPU could be used: the job holds none, hides it, or the driver or another process stands in the way.",
     ),
     "cuda_illegal_access": fact(
-        Role.ROOT,
+        LineRole.ROOT,
         ALL,
         "A kernel touched memory that is not its own; mostly the program, sometimes software or a GPU.",
     ),
-    "cuda_misaligned_address": fact(Role.ROOT, USER, "A kernel used an address that is not aligned."),
-    "cuda_illegal_instruction": fact(Role.ROOT, ALL, "A kernel met an instruction the GPU does not know."),
+    "cuda_misaligned_address": fact(LineRole.ROOT, USER, "A kernel used an address that is not aligned."),
+    "cuda_illegal_instruction": fact(
+        LineRole.ROOT, ALL, "A kernel met an instruction the GPU does not know."
+    ),
     "cuda_device_assert": fact(
-        Role.ROOT,
+        LineRole.ROOT,
         USER,
         "An assertion inside a kernel failed, mostly an index out of range in the user's data.",
     ),
-    "cuda_launch_failure": fact(Role.ROOT, ALL, "A kernel failed while it ran, without saying why."),
-    "cuda_launch_timeout": fact(Role.ROOT, ALL, "A kernel ran longer than the driver allows."),
-    "cuda_oom": fact(Role.ROOT, USER, "The program asked for more GPU memory than there was."),
+    "cuda_launch_failure": fact(LineRole.ROOT, ALL, "A kernel failed while it ran, without saying why."),
+    "cuda_launch_timeout": fact(LineRole.ROOT, ALL, "A kernel ran longer than the driver allows."),
+    "cuda_oom": fact(LineRole.ROOT, USER, "The program asked for more GPU memory than there was."),
     "cuda_unknown_error": fact(
-        Role.ROOT, ALL, "A CUDA call failed and the driver does not say why; often a GPU that was lost."
+        LineRole.ROOT, ALL, "A CUDA call failed and the driver does not say why; often a GPU that was lost."
     ),
     "cuda_version": fact(
-        Role.ROOT,
+        LineRole.ROOT,
         ("system_software", "user_program"),
         "The program's CUDA and the node's driver do not fit together.",
     ),
     "cuda_library_error": fact(
-        Role.ROOT,
+        LineRole.ROOT,
         ALL,
         "A CUDA library (cuBLAS, cuDNN, …) failed; often for lack of memory or after an earlier error.",
     ),
-    "cuda_error": fact(Role.ROOT, ALL, "A CUDA call failed."),
+    "cuda_error": fact(LineRole.ROOT, ALL, "A CUDA call failed."),
 }
 ONLY_HARDWARE = frozenset({"cuda_ecc", "cuda_nvlink", "cuda_device_lost"})
 """Kinds that convict a machine: whoever prints one must look like a runtime."""
@@ -173,7 +177,10 @@ _ANCHOR = re.compile(
 _TORCH_OOM = re.compile(
     r"OutOfMemoryError: (?:CUDA|HIP|XPU|Tried to allocate|Allocation on device|Out of memory allocating)|\b(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:.{0,200}?\b)?(?:[Mm]emory|[Aa]llocat\w{1,4}|[Rr]eserve|hbm)\b|OOM when allocating tensor"
 )
-_DEVICE_ASSERT = re.compile(r"\bblock: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion ")
+_DEVICE_ASSERT = re.compile(
+    r"\bblock: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion |\.cuh?\b.{0,400}\bAssertion `[^`]{1,400}` failed"
+)
+"""Threads and ranks print at once: of a line that another one fell into, file and assertion remain."""
 _LIBRARY = re.compile(
     r"\b(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT|NVRTC)_(?:STATUS_)?(?:ALLOC_FAILED|EXECUTION_FAILED|INTERNAL_ERROR|NOT_INITIALIZED|MAPPING_ERROR|NOT_SUPPORTED|ARCH_MISMATCH|INVALID_VALUE|BAD_PARAM|ERROR\w*)"
     r"|\bcublas runtime error\b|failed to create cublas handle|\bMIOpen Error: |\bmiopenStatus(?!Success)\w{2,40}|\brocBLAS error: |DNN library initialization failed"
@@ -183,7 +190,9 @@ _HANDLE = re.compile(
     r"Unable to determine the device handle for GPU\s?(?P<pci>[0-9A-Fa-f:.]+)?: (?P<why>.{2,120})|No CUDA GPUs are available|no NVIDIA GPU|Found no NVIDIA driver|nvidia-smi has failed because it couldn't communicate",
     re.IGNORECASE,
 )
-_NVML = re.compile(r"\bNVMLError_\w{2,40}: (?P<text>.{2,100})")
+_NVML = re.compile(
+    r"\bNVMLError_\w{2,40}: (?P<text>.{2,100})|(?:^|[:\]] )(?:Failed to initialize NVML|NVML: Failed to initialize): (?P<smi>.{2,100})"
+)
 _ADVICE = re.compile(
     r"might be asynchronously reported|consider passing (?:CUDA_LAUNCH_BLOCKING|AMD_SERIALIZE)|Compile with|Search for `(?:cuda|hip|CUDA_|HIP_)|(?:^|\s):[1-9]:\w{1,60}\.\w{1,4}\s*:|UserWarning|warnings\.warn|CUDA error(?:s)? (?:if|when|handling|checking)"
 )
@@ -229,7 +238,9 @@ def _recognised(text: str) -> tuple[str, re.Match[str]] | None:
     if (found := _NUMBERED.search(text)) and (kind := _NUMBERS.get(int(found["n"]))):
         return kind, found
     if found := _NVML.search(text):
-        kind = kind_of(found["text"])
+        kind = kind_of(found["text"] or found["smi"])
+        if found["smi"] and kind in (None, "cuda_unknown_error"):
+            kind = "cuda_unavailable"
         return (kind, found) if kind else None
     if found := _HANDLE.search(text):
         return ("cuda_device_lost" if "lost" in text.lower() else "cuda_unavailable"), found
@@ -262,10 +273,18 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     kind, found = recognised
     if kind in ONLY_HARDWARE and not place.names_reporter(text, found.start()):
         return finding(kind, record, unattributed=True)
+    if _WARNED.match(text):
+        return finding(kind, record, warned=True)
     return finding(kind, record)
 
 
-FAMILY = grammar.Family(
+_WARNED = re.compile(
+    r"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,9}: )?W(?:\d{4} [\d:.]{8,18}\s{1,8}\d{1,10})? ?[\w./-]{1,200}\.(?:cc|cpp|cu|cuh|h):\d{1,6}\] "
+)
+"""A source file warns: the error itself, where the program did not live with it, is told after it."""
+
+
+FAMILY = grammar.LogFamily(
     name="cuda",
     triggers=(
         "CUDA",

@@ -11,37 +11,43 @@ from probing_cluster.evidence.joblog.grammar import (
     USER,
     JobFinding,
     JoblogContext,
+    LineRole,
     Record,
-    Role,
     fact,
     make,
 )
 
 FACTS = {
     "gloo_timeout": fact(
-        Role.SYMPTOM,
+        LineRole.SYMPTOM,
         ALL,
         "A rank waited for data of another one until its timeout; who is missing is not in this line.",
     ),
-    "gloo_connection_closed": fact(Role.REMOTE, ALL, "A peer closed its connection: it ended or was killed."),
-    "gloo_connection_reset": fact(
-        Role.REMOTE, NETWORK, "The connection to a peer was reset: it was killed or the network broke."
+    "gloo_connection_closed": fact(
+        LineRole.REMOTE, ALL, "A peer closed its connection: it ended or was killed."
     ),
-    "gloo_connect_failed": fact(Role.SYMPTOM, NETWORK, "Gloo could not connect the ranks with each other."),
+    "gloo_connection_reset": fact(
+        LineRole.REMOTE, NETWORK, "The connection to a peer was reset: it was killed or the network broke."
+    ),
+    "gloo_connect_failed": fact(
+        LineRole.SYMPTOM, NETWORK, "Gloo could not connect the ranks with each other."
+    ),
     "collective_mismatch": fact(
-        Role.ROOT,
+        LineRole.ROOT,
         USER,
         "A rank received data of another size than it expected: the ranks' collectives do not match.",
         late=True,
     ),
     "rendezvous_timeout": fact(
-        Role.SYMPTOM,
+        LineRole.SYMPTOM,
         ALL,
         "The ranks did not all meet at the store in time: one never started, or cannot reach it.",
     ),
-    "rendezvous_failed": fact(Role.SYMPTOM, ALL, "The rendezvous of the ranks failed."),
-    "store_lost": fact(Role.REMOTE, ALL, "The store on rank 0 went away: that process ended first."),
-    "address_in_use": fact(Role.ROOT, USER, "The port for the rendezvous is taken, often by an earlier run."),
+    "rendezvous_failed": fact(LineRole.SYMPTOM, ALL, "The rendezvous of the ranks failed."),
+    "store_lost": fact(LineRole.REMOTE, ALL, "The store on rank 0 went away: that process ended first."),
+    "address_in_use": fact(
+        LineRole.ROOT, USER, "The port for the rendezvous is taken, often by an earlier run."
+    ),
 }
 _GLOO_FILE = re.compile(r"gloo/|gloo::|Gloo|ProcessGroupGloo")
 _TIMED_OUT = re.compile(
@@ -150,15 +156,15 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         in_use = 0 < context.in_use_line >= record.line - _BINDS_LINES
     if in_use and _OWN_ERROR.search(text):
         return make(FACTS, "address_in_use", record)
-    role = Role.OBSERVATION if _AT_THE_END.search(text) else Role.REMOTE
+    role = LineRole.OBSERVATION if _AT_THE_END.search(text) else LineRole.REMOTE
     if _STORE_LOST.search(text):
         return make(FACTS, "store_lost", record, role=role)
     if not _FAILED.search(text):
         return None
-    return make(FACTS, "rendezvous_failed", record, role=role if role is Role.OBSERVATION else None)
+    return make(FACTS, "rendezvous_failed", record, role=role if role is LineRole.OBSERVATION else None)
 
 
-FAMILY = grammar.Family(
+FAMILY = grammar.LogFamily(
     name="gloo",
     triggers=(
         "gloo",

@@ -18,7 +18,7 @@ SOFTWARE = ("system_software",)
 HARDWARE = ("hardware",)
 
 
-class Role(IntEnum):
+class LineRole(IntEnum):
     """What a kind can be in the story of a failure."""
 
     OBSERVATION = 0
@@ -41,7 +41,7 @@ class JobFinding:
 
     line: int = doc("1-based number of the line it starts on")
     kind: str = doc("word of docs/evidence.md")
-    role: Role = doc("what it can be in the story of the failure")
+    role: LineRole = doc("what it can be in the story of the failure")
     late: bool = doc("true when such a message comes long after the event, so that order says nothing")
     domains: tuple[str, ...] = doc("failure domains it can speak for")
     meaning: str = doc("one sentence")
@@ -58,18 +58,18 @@ class JobFinding:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fact:
+class LogFact:
     """What a kind means."""
 
-    role: Role
+    role: LineRole
     domains: tuple[str, ...]
     meaning: str
     late: bool = False
 
 
-def fact(role: Role, domains: tuple[str, ...], meaning: str, *, late: bool = False) -> Fact:
+def fact(role: LineRole, domains: tuple[str, ...], meaning: str, *, late: bool = False) -> LogFact:
     """A Fact, in one line."""
-    return Fact(role=role, domains=domains, meaning=meaning, late=late)
+    return LogFact(role=role, domains=domains, meaning=meaning, late=late)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,16 +111,16 @@ Read = Callable[[Record, JoblogContext], "JobFinding | None"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Family:
+class LogFamily:
     """One family of messages: `read` is only called when one of `triggers` is in the line."""
 
     name: str
     triggers: tuple[str, ...]
     read: Read
-    facts: Mapping[str, Fact]
+    facts: Mapping[str, LogFact]
 
 
-def make(facts: Mapping[str, Fact], kind: str, record: Record, **fields: Any) -> JobFinding:
+def make(facts: Mapping[str, LogFact], kind: str, record: Record, **fields: Any) -> JobFinding:
     """The finding of `kind`; rank, host and pid default to the line's own."""
     fact_of_kind = facts[kind]
     values: dict[str, Any] = {

@@ -48,7 +48,7 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     return None
 
 
-FAMILY = grammar.Family(
+FAMILY = grammar.LogFamily(
     name="hccl",
     triggers=(
         "Notify register",

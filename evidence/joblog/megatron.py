@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from probing_cluster.evidence.joblog import grammar
-from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, Record, Role, fact, make
+from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, LineRole, Record, fact, make
 
 FACTS = {
     "nan_loss": fact(
-        Role.ROOT,
+        LineRole.ROOT,
         ("user_program", "hardware"),
         "The loss or the gradients became NaN or jumped: mostly the model or its data, seldom a GPU that computes wrongly.",
     ),
@@ -28,7 +28,7 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     return make(FACTS, "nan_loss", record, rank=rank, meaning=_WORDS.format(**found.groupdict()))
 
 
-FAMILY = grammar.Family(
+FAMILY = grammar.LogFamily(
     name="megatron",
     triggers=("Unexpected result ",),
     read=read,

@@ -94,7 +94,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     return None
 
 
-FAMILY = grammar.Family(
+FAMILY = grammar.LogFamily(
     name="mpi",
     triggers=(
         "process rank",

@@ -12,8 +12,8 @@ from probing_cluster.evidence.joblog.grammar import (
     USER,
     JobFinding,
     JoblogContext,
+    LineRole,
     Record,
-    Role,
     fact,
     make,
 )
@@ -25,29 +25,31 @@ _COMPLETIONS = {
 }  # fmt: skip
 FACTS = {
     "net_ib_completion_error": fact(
-        Role.SYMPTOM, NETWORK, "An InfiniBand or RoCE transfer ended with an error."
+        LineRole.SYMPTOM, NETWORK, "An InfiniBand or RoCE transfer ended with an error."
     ),
-    "net_ib_async_event": fact(Role.SYMPTOM, NETWORK, "The HCA reported an asynchronous event."),
-    "net_ib_error": fact(Role.SYMPTOM, NETWORK, "A verbs call failed: the HCA or its link is not usable."),
+    "net_ib_async_event": fact(LineRole.SYMPTOM, NETWORK, "The HCA reported an asynchronous event."),
+    "net_ib_error": fact(
+        LineRole.SYMPTOM, NETWORK, "A verbs call failed: the HCA or its link is not usable."
+    ),
     "nccl_remote_error": fact(
-        Role.REMOTE, NETWORK, "A peer process closed its connection; its own failure lies elsewhere."
+        LineRole.REMOTE, NETWORK, "A peer process closed its connection; its own failure lies elsewhere."
     ),
-    "nccl_system_error": fact(Role.SYMPTOM, NETWORK, "NCCL could not reach a peer."),
+    "nccl_system_error": fact(LineRole.SYMPTOM, NETWORK, "NCCL could not reach a peer."),
     "nccl_unhandled_cuda": fact(
-        Role.ROOT, ("user_program", "system_software"), "A CUDA call inside NCCL failed."
+        LineRole.ROOT, ("user_program", "system_software"), "A CUDA call inside NCCL failed."
     ),
     "nccl_invalid_usage": fact(
-        Role.ROOT, USER, "Two ranks were given the same GPU, or NCCL was called wrongly otherwise."
+        LineRole.ROOT, USER, "Two ranks were given the same GPU, or NCCL was called wrongly otherwise."
     ),
     "collective_mismatch": fact(
-        Role.ROOT, USER, "The ranks called collectives that do not match in size.", late=True
+        LineRole.ROOT, USER, "The ranks called collectives that do not match in size.", late=True
     ),
     "shm_full": fact(
-        Role.ROOT, ("user_program", "system_software"), "Shared memory (/dev/shm) is full or too small."
+        LineRole.ROOT, ("user_program", "system_software"), "Shared memory (/dev/shm) is full or too small."
     ),
-    "nccl_no_interface": fact(Role.ROOT, SOFTWARE, "NCCL found no usable network interface."),
+    "nccl_no_interface": fact(LineRole.ROOT, SOFTWARE, "NCCL found no usable network interface."),
     "nccl_warning": fact(
-        Role.OBSERVATION, SOFTWARE, "NCCL warns of a condition while it shuts down or falls back."
+        LineRole.OBSERVATION, SOFTWARE, "NCCL warns of a condition while it shuts down or falls back."
     ),
 }
 _WARNING = re.compile(
@@ -113,6 +115,10 @@ _TEXTS = (
         ),
     ),
 )
+_NOT_THERE = re.compile(
+    r"\bibv_(?:query|get)\w*.{0,80}(?:not supported|errno 95\b|No data available)", re.IGNORECASE
+)
+"""A question that this adapter or its driver has no answer to: NCCL goes on without."""
 _TOPOLOGY = re.compile(r"Could not find real path of /sys/|Could not (?:open|read|find) .{0,20}/sys/")
 _NO_TOPOLOGY = (
     "NCCL could not read the machine's topology from /sys: often a container or a virtual machine without it."
@@ -151,7 +157,7 @@ def _completion(record: Record, text: str) -> JobFinding | None:
         "net_ib_completion_error",
         record,
         meaning=meaning,
-        role=Role.REMOTE if code == 5 else Role.SYMPTOM,
+        role=LineRole.REMOTE if code == 5 else LineRole.SYMPTOM,
         detail={k: v for k, v in detail.items() if v is not None},
     )
 
@@ -214,13 +220,15 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         return _multicast(named) if _NVLS.search(record.text) else make(FACTS, "nccl_unhandled_cuda", named)
     if _BIND.search(text):
         return _multicast(named)
+    if _NOT_THERE.search(text):
+        return make(FACTS, "nccl_warning", named)
     if _TOPOLOGY.search(text):
         return make(FACTS, "nccl_system_error", named, domains=SOFTWARE, meaning=_NO_TOPOLOGY)
     kind = next((name for name, pattern in _TEXTS if pattern.search(text)), None)
     return make(FACTS, kind, named) if kind else None
 
 
-FAMILY = grammar.Family(
+FAMILY = grammar.LogFamily(
     name="nccl",
     triggers=(
         "CCL WARN",

@@ -6,21 +6,32 @@ Whoever trains on text prints text, and text tells of errors. What only hardware
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Reversible
+from itertools import islice
 
 _SPEAKER = re.compile(
     r"(?:^|[\s\[{(\"'#*>])(?:prompts?|users?|human|assistant|chosen|rejected|questions?|answers?|instructions?|responses?|completions?|query|"
-    r"references?|predictions?|generated|targets?|hyp(?:othesis)?|decoded|samples?|documents?|texts?|contents?|inputs?|outputs?|labels?|titles?|q|a)"
+    r"references?|refs?|golds?|ground.?truth|translations?|captions?|summary|abstract|notes?|top-\d{1,4}|docs?(?:ument)?#|expect(?:ed)?|patterns?|predictions?|generated|targets?|hyp(?:othesis)?|decoded|samples?|documents?|texts?|contents?|inputs?|outputs?|labels?|titles?|q|a)"
     r"(?:\s?\d{1,6})?[\"'\])*]{0,3}\s?[:=>]",
     re.IGNORECASE,
 )
 _CODE = re.compile(
-    r"^\s*(?:\d{1,6}\s*[|│:]\s*)?(?:#(?!\d)|//|/\*|raise\b|if\b|elif\b|except\b|return\s+(?!code)|print\(|assert\b|self\.|def\b|class\b|log(?:ger|ging)?\.\w+\(|warnings\.|f?[\"'`]|>{1,3}\s|\.\.\. |[\w.]+ = f?[\"'])"
+    r"^\s*(?:\d{1,6}\s*[|│:]\s*)?(?:#(?!\d)|//|/\*|raise\b|if\b|elif\b|except\b|return\s+(?!code)|print\(|(?:echo|printf) |assert\b|self\.|def\b|class\b|log(?:ger|ging)?\.\w+\(|warnings\.|f?[\"'`]|>{1,3}\s|\.\.\. |[\w.]+ = f?[\"'])"
 )
+_TRACE = re.compile(r"^\s*\+{1,8} (?!Exception Group)\S")
+"""A command as a shell prints it before it runs it (`set -x`), or a line that a patch adds."""
 _LISTED = re.compile(
     r"[\w./~@+-]{1,300}\.(?:out|err|log|txt|md|rst)(?:[:-]\d{1,9}[:-]|:(?=\S))"
+    r"|[\w./~@+-]{1,300}\.(?:ya?ml|jsonl?|csv|tsv|toml|html?|ini|cfg)[:-]\d{1,9}[:-]"
     r"|\S{1,300}\.py::\S.{0,400}\s(?:PASSED|FAILED|SKIPPED|XFAIL|XPASS|ERROR)\b"
 )
 """What searches print of other files (`run-17.out:88:…`), and names of tests, whose parameters may be errors."""
+_PIECE = re.compile(
+    r"^\W*(?:(?:prompt|question|query|user|human|assistant|chosen|rejected|instruction|completion|reference|prediction|hypothesis|generated)s?"
+    r"(?:\s?\d{1,6})?|(?:doc(?:ument)?|passage|chunk|hit|candidate|snippet|sample|example|result)s?\s?[#:]?\d{1,6}(?:\W{1,3}(?:score|sim(?:ilarity)?|dist(?:ance)?|rank|prob|p)\W{0,3}[\d.e+-]{1,20}\)?)?)\s?[:=>]\s",
+    re.IGNORECASE,
+)
+"""What chats, datasets and searches print of their own texts: the whole line is such a text."""
 _QUOTATION = re.compile(
     r"(?<![^\s(\[,*|])(?:\"(?=[^\"\n]* [^\"\n]* )[^\"\n]{12,4000}\"|`(?=[^`\n]* [^`\n]* )[^`\n]{12,4000}`|“[^“”\n]{12,4000}”)"
 )
@@ -68,7 +79,7 @@ _REPORT = frozenset({
 
 def is_speech(text: str) -> bool:
     """Whether the whole line is data, chat or code, whatever it speaks of."""
-    if _CODE.match(text) or _LISTED.match(text):
+    if any(p.match(text) for p in (_CODE, _TRACE, _LISTED, _PIECE)) or _TABLE_ROW.search(text):
         return True
     opening = text.lstrip()[:1]
     if opening in ("{", "[") and (
@@ -76,6 +87,50 @@ def is_speech(text: str) -> bool:
     ):
         return found["key"].lower() not in _LOG_KEYS and _SPEAKER.search(text) is not None
     return False
+
+
+_PRINTS = re.compile(r"^\s*\+{1,8} (?:echo|printf|print|cat|logger|grep|sed|awk|git)\b")
+_TRACE_LINES = 6
+_MARK = re.compile(r"^\s*(?P<tag>\[[^\]\n]{1,60}\]\s{1,2}|[\w.@/-]{1,60}:\s{1,2})?[|>│](?:\s|$)")
+_OTHER_RUN = re.compile(
+    r"\b(?:job|run|attempt|task|step)\s?#?\d|\b(?:other|another|previous|earlier|old|last|yesterday)\b.{0,60}\b(?:job|run|attempt|log|output|error)\b"
+    r"|[\w./-]{1,200}\.(?:out|err|log|txt|md)\b",
+    re.IGNORECASE,
+)
+
+
+def is_repeated(text: str, before: Reversible[str]) -> bool:
+    """Whether the lines in front of this one (oldest first) show that it only repeats what was printed elsewhere.
+
+    A shell's trace shows the command whose words the line prints; or somebody announces another run's lines and marks each.
+    """
+    if _PIECE.match(text):
+        return True
+    words = text.strip()
+    near: Iterable[str] = islice(reversed(before), _TRACE_LINES)
+    if len(words) > _SHORTEST and any(words in line and _PRINTS.match(line) for line in near):
+        return True
+    if (above := next(iter(reversed(before)), None)) is not None and _CHAT_HEAD.match(above):
+        return True
+    if not (mark := _MARK.match(text)):
+        return False
+    block = mark[0].strip()
+    head = next((line for line in reversed(before) if not line.lstrip().startswith(block)), "")
+    tag = (mark["tag"] or "").strip()
+    return (
+        head.rstrip().endswith(":") and head.lstrip().startswith(tag) and _OTHER_RUN.search(head) is not None
+    )
+
+
+_TABLE_ROW = re.compile(r"^\s*\|\s.*\s\|\s*$|</\w{1,20}>\s*$")
+_ITEM = re.compile(r"\s*(?:[-*•]|\d{1,3}[.)]|\d{1,9}(?:\.\d{1,9})?)\s+")
+"""What stands in front of an entry of a list or of a column: a bullet, a number."""
+_CHAT_HEAD = re.compile(
+    r"\s*#{2,6}\s?(?:response|instruction|input|output|prompt|question|answer|assistant|user|human|context|example)\b|\s*<\|?(?:user|assistant|system|im_start)\b",
+    re.IGNORECASE,
+)
+_SHORTEST = 8
+"""So short a line may stand in a command by chance."""
 
 
 def without_quotations(text: str) -> str:
@@ -89,7 +144,7 @@ def without_quotations(text: str) -> str:
     return _QUOTATION.sub(blank, text)
 
 
-def _foreign(text: str) -> int:
+def foreign_words(text: str) -> int:
     """Words that no report is made of."""
     words = [w.strip("()[]{},.;!") for w in _SPACED.findall(text) if _PLAIN.fullmatch(w)]
     return sum(w.lower() not in _REPORT for w in words)
@@ -103,15 +158,18 @@ def _is_quoted(before: str) -> bool:
     return re.search(r"(?:^|[\s(\[{=:,])'(?:[^']|(?<=\w)'(?=\w))*$", before) is not None
 
 
+_EXCEPTION = re.compile(r"(?:[\w.]{1,80}(?:Error|Exception)): $")
+
+
 def is_mentioned(text: str, start: int) -> bool:
     """Whether the error that begins at `start` is told of rather than reported: in quotes, in data, in a sentence."""
     before = text[:start]
     if key := _KEY.search(before):
         return key["key"].lower() not in _LOG_KEYS
-    if _SPEAKER.search(before) or "?" in before:
+    if _SPEAKER.search(before) or "?" in before or _ITEM.fullmatch(_EXCEPTION.sub("", before)):
         return True
     tail = re.split(r"[:\]>|]\s", before)[-1]
-    return _is_quoted(before) or _foreign(tail) >= 3
+    return _is_quoted(before) or foreign_words(tail) >= 3
 
 
 def names_reporter(text: str, start: int) -> bool:
@@ -125,7 +183,7 @@ def is_reported(text: str, start: int, end: int, *, quoted: bool = False) -> boo
     Strict, for what only hardware can say. `quoted` where the form itself puts the error between quotes.
     """
     before, behind = text[:start], text[end : end + 160]
-    if is_mentioned(text, start) and not quoted:
+    if _ITEM.fullmatch(before) or (is_mentioned(text, start) and not quoted):
         return False
     if _SPEAKER.search(before) or "?" in before or not _ENDS.search(before):
         return False
@@ -139,4 +197,4 @@ def is_reported(text: str, start: int, end: int, *, quoted: bool = False) -> boo
         if before.strip()
         else ""
     )
-    return not _foreign(sentence) and _foreign(behind) < 2 and "?" not in behind
+    return not foreign_words(sentence) and foreign_words(behind) < 2 and "?" not in behind

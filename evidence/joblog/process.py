@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.joblog import grammar, slurm
+from probing_cluster.evidence.joblog import grammar, place, slurm
 from probing_cluster.evidence.joblog.grammar import (
     ALL,
     USER,
     JobFinding,
     JoblogContext,
+    LineRole,
     Record,
-    Role,
     fact,
     make,
 )
@@ -33,25 +33,27 @@ ENDS = {
 FACTS = {
     **ENDS,
     "peer_lost": fact(
-        Role.REMOTE, ALL, "Another process of the job is gone; its own failure lies elsewhere."
+        LineRole.REMOTE, ALL, "Another process of the job is gone; its own failure lies elsewhere."
     ),
     "memory_corruption": fact(
-        Role.ROOT,
+        LineRole.ROOT,
         ("user_program", "system_software"),
         "A native library damaged the heap and the C library stopped the process.",
     ),
     "command_not_found": fact(
-        Role.ROOT, USER, "The shell found no such command, and that was the last it had to say."
+        LineRole.ROOT, USER, "The shell found no such command, and that was the last it had to say."
     ),
     "gil_deadlock": fact(
-        Role.OBSERVATION, USER, "A thread could not get the interpreter lock (GIL) in time."
+        LineRole.OBSERVATION, USER, "A thread could not get the interpreter lock (GIL) in time."
     ),
     "kernel_xid": fact(
-        Role.OBSERVATION,
+        LineRole.OBSERVATION,
         ALL,
         "A kernel message with an NVIDIA Xid stands in the job's output; the node's own log is the proof.",
     ),
-    "host_oom_kill": fact(Role.ROOT, USER, "The kernel killed a process for lack of host memory.", late=True),
+    "host_oom_kill": fact(
+        LineRole.ROOT, USER, "The kernel killed a process for lack of host memory.", late=True
+    ),
 }
 _ELASTIC = re.compile(
     r"failed \(exitcode: (?P<code>-?\d{1,6})\) (?:local_rank: (?P<local>\d{1,18}) )?\(pid: (?P<pid>\d{1,18})\)"
@@ -113,6 +115,8 @@ _XID = re.compile(r"NVRM: Xid \(")
 _OOM = re.compile(
     r"Out of memory: Kill(?:ed)? process (?P<pid>\d{1,18})|Memory cgroup out of memory: Kill(?:ed)? process (?P<cg>\d{1,18})|oom-kill:constraint=.*?pid=(?P<kpid>\d{1,18})"
 )
+_SENTENCE = 2
+"""So many words in front of a kernel's line, and somebody tells of it."""
 _SIGTERM = re.compile(r"Received Signals?\.SIG(?:TERM|INT)|got signal: (?:15|2)\b|received SIGTERM, exiting")
 _SIGHUP = re.compile(r"SignalException: Process \d{1,10} got signal: 1$|Received Signals?\.SIGHUP")
 _HUNG_UP = "The launcher was hung up (SIGHUP): the terminal or the session it ran in went away."
@@ -215,7 +219,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     text = record.text
     if _XID.search(text):
         return make(FACTS, "kernel_xid", record)
-    if found := _OOM.search(text):
+    if (found := _OOM.search(text)) and place.foreign_words(text[: found.start()]) < _SENTENCE:
         return make(
             FACTS, "host_oom_kill", record, pid=grammar.number(found["pid"] or found["cg"] or found["kpid"])
         )
@@ -228,17 +232,17 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if _GIL.search(text):
         return make(FACTS, "gil_deadlock", record)
     if _DEATH.search(text):
-        return make(FACTS, "process_terminated", record, role=Role.EXIT, meaning=_TERMINATED)
+        return make(FACTS, "process_terminated", record, role=LineRole.EXIT, meaning=_TERMINATED)
     if _NO_COMMAND.match(text):
         return make(FACTS, "command_not_found", record)
     if _SIGHUP.search(text):
-        return make(FACTS, "process_terminated", record, role=Role.END, domains=USER, meaning=_HUNG_UP)
+        return make(FACTS, "process_terminated", record, role=LineRole.END, domains=USER, meaning=_HUNG_UP)
     if _SIGTERM.search(text):
         return make(FACTS, "process_terminated", record)
     return _launcher(record)
 
 
-FAMILY = grammar.Family(
+FAMILY = grammar.LogFamily(
     name="process",
     triggers=(
         "exitcode",

@@ -1,6 +1,7 @@
 """Whether a program goes on, by the shape of its lines: numbers that advance in lines that are otherwise the same.
 
-No framework is known by name. A line counts when it has a ratio (`30/35`), a counter's name with a number (`step=10`,
+No framework is known by name, and no language: a line of any words whose first number kept growing before the error goes on with
+it. Where nothing stands before the error, a line counts when it has a ratio (`30/35`), a counter's name with a number (`step=10`,
 `"epoch": 0.24`) or begins with a number that measured ones follow; it advances when its numbers are greater than
 those of the line of the same words before it.
 """
@@ -34,6 +35,15 @@ _COUNTER = re.compile(
 _TABLE = re.compile(r"^\s*(?P<n>\d{1,12})(?:\s*[,;|\t:]\s*|\s+)(?=[^\n]{0,200}\d\.\d)")
 _EPOCH = re.compile(r"^\W*(?:\w+\W+){0,3}epochs?\b", re.IGNORECASE)
 _LIVE = re.compile(r"(?:it|s|steps?|batch(?:es)?|samples?)/(?:it|s|sec|step)\b|\beta\b", re.IGNORECASE)
+_NUMBER = re.compile(r"(?<![\w.])\d{1,15}(?:\.\d{1,9})?(?![\d.])")
+_DIGITS = re.compile(r"[\d.+-]+(?:[eE][+-]?\d+)?")
+_IDLE = re.compile(
+    r"wait|alive|uptime|heart|idle|monitor|usage|util|watt|temperature|sleep|since|elapsed|queue|poll|[KMGT]i?B\b",
+    re.IGNORECASE,
+)
+"""What counts on whether or not the program does."""
+_GREW = 2
+"""So often the first number of a line must have grown before the error for its words to mean progress."""
 _WORDS = re.compile(r"[^A-Za-z_]+")
 _HEAD = "Traceback (most recent call last)"
 
@@ -55,19 +65,32 @@ def place(text: str) -> tuple[str, Place] | None:
     return words[-80:] + found[0][0][:1].strip("0123456789"), tuple(float(m["a"] or m["b"]) for m in found)
 
 
+def shape(text: str) -> tuple[str, float] | None:
+    """A line's words without its numbers, and its first number; None for a line without, or of something that counts by itself."""
+    if not _DIGIT.search(text, 0, _MAX_CHARS) or _NO_WORK.search(text) or _IDLE.search(text):
+        return None
+    text = _DATE.sub(" ", text[:_MAX_CHARS])
+    first = _NUMBER.search(text)
+    words = " ".join(_DIGITS.sub("#", text).split())
+    return (words, float(first[0])) if first and any(letter.isalpha() for letter in words) else None
+
+
 def is_progress(text: str) -> bool:
     """Whether the line tells how far the program is."""
     return place(text) is not None
 
 
-class Progress:
+class LogProgress:
     """What advanced since an error; `before` are the lines in front of it, oldest first."""
 
     def __init__(self, before: Iterable[str] = ()) -> None:
         self._tracks: dict[str, Place] = {}
         self._ordered: set[str] = set()
+        self._shapes: dict[str, tuple[float, int]] = {}
+        """The words of a line, its first number, and how often that grew before the error."""
         for line in before:
             self._known(line)
+            self._grown(line)
         self.steps = 0
         """Lines that advanced, whenever they may have been printed."""
         self.live = 0
@@ -78,15 +101,36 @@ class Progress:
         if cut and place(head) is not None:
             # The error stands inside a line of progress: standard output is buffered, and its rest comes late.
             self._ordered.clear()
+            self._shapes.clear()
             return
         if (progress := place(line)) and len(self._tracks) < _MAX_TRACKS:
             self._tracks[progress[0]] = progress[1]
             self._ordered.add(progress[0])
 
+    def _grown(self, line: str) -> bool:
+        """Whether the line's first number is greater than that of the one of the same words before it."""
+        if (found := shape(line)) is None:
+            return False
+        words, now = found
+        if words not in self._shapes and len(self._shapes) >= _MAX_TRACKS:
+            return False
+        last, often = self._shapes.get(words, (now, 0))
+        self._shapes[words] = (now, often + 1 if now > last else often if now == last else 0)
+        return now > last
+
+    def _goes_on(self, text: str) -> bool:
+        """Whether the line goes on with numbers that had grown before the error."""
+        found = shape(text)
+        known = found is not None and self._shapes.get(found[0], (0.0, 0))[1] >= _GREW
+        return known and self._grown(text)
+
     def passed(self, text: str, *, overwritten: bool = False) -> bool:
         """Whether the line behind the error advanced; `overwritten` for a part of a progress bar."""
         if (progress := place(text)) is None:
-            return False
+            goes_on = self._goes_on(text)
+            self.steps += goes_on
+            self.live += goes_on
+            return goes_on
         words, now = progress
         last = self._tracks.get(words)
         if len(self._tracks) < _MAX_TRACKS or last is not None:

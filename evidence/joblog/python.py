@@ -12,35 +12,39 @@ from probing_cluster.evidence.joblog.grammar import (
     USER,
     JobFinding,
     JoblogContext,
+    LineRole,
     Record,
-    Role,
     fact,
     make,
 )
 
 _STORAGE = ("system_software", "hardware", "user_program")
 FACTS = {
-    "python_exception": fact(Role.ROOT, USER, "The program ended with a Python exception."),
+    "python_exception": fact(LineRole.ROOT, USER, "The program ended with a Python exception."),
     "python_consequence": fact(
-        Role.REMOTE, ALL, "A Python exception that only says that another process is gone."
+        LineRole.REMOTE, ALL, "A Python exception that only says that another process is gone."
     ),
-    "import_error": fact(Role.ROOT, USER, "A Python package or shared library could not be loaded."),
-    "host_memory_error": fact(Role.ROOT, USER, "The program could get no more host memory."),
-    "interrupted": fact(Role.OBSERVATION, ALL, "The program was interrupted from outside."),
+    "import_error": fact(LineRole.ROOT, USER, "A Python package or shared library could not be loaded."),
+    "host_memory_error": fact(LineRole.ROOT, USER, "The program could get no more host memory."),
+    "interrupted": fact(LineRole.OBSERVATION, ALL, "The program was interrupted from outside."),
     "dataloader_oom": fact(
-        Role.ROOT, USER, "A data-loader worker was killed, mostly for lack of host memory."
+        LineRole.ROOT, USER, "A data-loader worker was killed, mostly for lack of host memory."
     ),
-    "dataloader_crash": fact(Role.ROOT, ALL, "A data-loader worker crashed."),
-    "dataloader_timeout": fact(Role.SYMPTOM, ALL, "The data loader did not deliver a batch in time."),
+    "dataloader_crash": fact(LineRole.ROOT, ALL, "A data-loader worker crashed."),
+    "dataloader_timeout": fact(LineRole.SYMPTOM, ALL, "The data loader did not deliver a batch in time."),
     "shm_full": fact(
-        Role.ROOT, ("user_program", "system_software"), "Shared memory (/dev/shm) is full or too small."
+        LineRole.ROOT, ("user_program", "system_software"), "Shared memory (/dev/shm) is full or too small."
     ),
-    "disk_full": fact(Role.ROOT, ("user_program", "system_software"), "A file system or a quota is full."),
-    "io_error": fact(Role.ROOT, ("hardware", "system_software"), "Reading or writing a file failed."),
-    "stale_file_handle": fact(Role.ROOT, SOFTWARE, "A network file system lost the file under the program."),
-    "filesystem_unreachable": fact(Role.ROOT, NETWORK, "A file system's server cannot be reached."),
-    "checkpoint_failed": fact(Role.ROOT, _STORAGE, "Writing a checkpoint failed."),
-    "too_many_open_files": fact(Role.ROOT, USER, "The program has too many open files."),
+    "disk_full": fact(
+        LineRole.ROOT, ("user_program", "system_software"), "A file system or a quota is full."
+    ),
+    "io_error": fact(LineRole.ROOT, ("hardware", "system_software"), "Reading or writing a file failed."),
+    "stale_file_handle": fact(
+        LineRole.ROOT, SOFTWARE, "A network file system lost the file under the program."
+    ),
+    "filesystem_unreachable": fact(LineRole.ROOT, NETWORK, "A file system's server cannot be reached."),
+    "checkpoint_failed": fact(LineRole.ROOT, _STORAGE, "Writing a checkpoint failed."),
+    "too_many_open_files": fact(LineRole.ROOT, USER, "The program has too many open files."),
 }
 _ERRNO = re.compile(r"\[Errno (?P<errno>\d{1,3})\] (?P<text>[^:\n]{2,80})")
 _ERRNOS = {
@@ -169,7 +173,7 @@ def _loader(record: Record) -> JobFinding | None:
         if signal == "Terminated":
             # Slurm's end of a job looks so as well: any better reason takes its place.
             return make(
-                FACTS, kind, record, role=Role.EXIT, meaning=_TERMINATED, pid=grammar.number(found["pid"])
+                FACTS, kind, record, role=LineRole.EXIT, meaning=_TERMINATED, pid=grammar.number(found["pid"])
             )
         return make(FACTS, kind, record, pid=grammar.number(found["pid"]))
     if _WORKER_FAULT.search(record.text) and not _SHM.search(record.text):
@@ -207,8 +211,12 @@ def cut_off(record: Record) -> JobFinding:
     """The traceback that begins at `record` and in whose frames the whole output ends: weak, since a launcher has them, too."""
     detail = {"cut_off": True}
     return make(
-        FACTS, "python_exception", record, role=Role.EXIT, domains=ALL, meaning=_CUT_OFF, detail=detail
+        FACTS, "python_exception", record, role=LineRole.EXIT, domains=ALL, meaning=_CUT_OFF, detail=detail
     )
+
+
+_PASSED_ON = re.compile(r"Caught [\w.]{1,120} in (?:DataLoader worker process|pin memory thread|replica)\b")
+"""What PyTorch raises in the parent for an error of a worker."""
 
 
 def exception(record: Record) -> JobFinding | None:
@@ -220,6 +228,9 @@ def exception(record: Record) -> JobFinding | None:
         return None
     name = found["inner"] or found["name"].rsplit(".", 1)[-1]
     detail = {"exception": found["name"]}
+    if _PASSED_ON.match(found["text"]):
+        # The traceback of the worker's own error follows.
+        return make(FACTS, "python_exception", record, role=LineRole.EXIT, detail=detail)
     if name in _INTERRUPTS:
         return make(FACTS, "interrupted", record, detail=detail)
     own_file = name == "EOFError" and found["text"]
@@ -232,7 +243,7 @@ def exception(record: Record) -> JobFinding | None:
     return make(FACTS, "python_exception", record, rank=rank_named, detail=detail)
 
 
-FAMILY = grammar.Family(
+FAMILY = grammar.LogFamily(
     name="python",
     triggers=(
         "[Errno ",

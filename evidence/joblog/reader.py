@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from probing_cluster.core import digits
+from probing_cluster.core import digits, sanitize
 from probing_cluster.evidence import dates, literals, prefixes
 from probing_cluster.evidence.joblog import (
     bare,
@@ -15,6 +15,8 @@ from probing_cluster.evidence.joblog import (
     gloo,
     grammar,
     hccl,
+    languages,
+    locales,
     megatron,
     mpi,
     nccl,
@@ -24,9 +26,16 @@ from probing_cluster.evidence.joblog import (
     slurm,
     torch_nccl,
 )
-from probing_cluster.evidence.joblog.grammar import Fact, Family, JobFinding, JoblogContext, Record, Role
+from probing_cluster.evidence.joblog.grammar import (
+    JobFinding,
+    JoblogContext,
+    LineRole,
+    LogFact,
+    LogFamily,
+    Record,
+)
 
-FAMILIES: tuple[Family, ...] = (
+FAMILIES: tuple[LogFamily, ...] = (
     slurm.FAMILY,
     mpi.FAMILY,
     torch_nccl.FAMILY,
@@ -36,6 +45,7 @@ FAMILIES: tuple[Family, ...] = (
     cuda.FAMILY,
     megatron.FAMILY,
     python.FAMILY,
+    languages.FAMILY,
     process.FAMILY,
 )
 """The registration: the first family that understands a line speaks for it."""
@@ -74,7 +84,7 @@ _COLLECTIVES = (
     "irecv(",
 )
 _FRAMES = ("in barrier", "in all_", "in broadcast", "in reduce_")
-_FAMILY_TRIGGERS = tuple(dict.fromkeys(t for family in FAMILIES for t in family.triggers))
+_FAMILY_TRIGGERS = (*dict.fromkeys(t for family in FAMILIES for t in family.triggers), *locales.TRIGGERS)
 TRIGGERS = (
     *_FAMILY_TRIGGERS,
     *_COLLECTIVES,
@@ -110,7 +120,7 @@ _FRAME = re.compile(r"^(?:\s|\[rank|$)|^\S.*File \"")
 _DEEP = re.compile(r"^\s*(?:During handling of the above|The above exception was the direct)")
 
 
-def facts() -> dict[str, Fact]:
+def facts() -> dict[str, LogFact]:
     """Every kind that can be found in a job log and what it means."""
     return {kind: fact for family in FAMILIES for kind, fact in family.facts.items()}
 
@@ -129,7 +139,7 @@ def _indent(text: str) -> int:
     return len(text) - len(text.lstrip(" \t"))
 
 
-def _is_no_tag(text: str, peeled: prefixes.Line) -> bool:
+def _is_no_tag(text: str, peeled: prefixes.PrefixedLine) -> bool:
     """Whether what was taken for syslog's host and program is the beginning of the message (`CUDA error: …`)."""
     if not peeled.tag or not peeled.host or text.startswith(("{", "<")):
         return False
@@ -161,12 +171,15 @@ class JobLogReader:
         self._last_line = 0
         """The last line with a word on it."""
         self._unraised: dict[int | None, int] = {}
-        self._bare = bare.Bare()
+        self._bare = bare.Bare(self._story.recent)
         self._many = -_SAME_END_LINES
 
     def _families(self, record: Record) -> JobFinding | None:
         if place.is_speech(record.text):
             return None
+        if (english := locales.english(record.text)) != record.text:
+            found = self._families(replace(record, text=english))
+            return replace(found, message=sanitize.clean(record.text, 1024)) if found else None
         for family in FAMILIES:
             wanted = family is process.FAMILY and self._context.listing(record.line)
             if not wanted and not any(t in record.text for t in family.triggers):
@@ -175,7 +188,7 @@ class JobLogReader:
                 return None if self._is_quotation(family, record) else found
         return None
 
-    def _is_quotation(self, family: Family, record: Record) -> bool:
+    def _is_quotation(self, family: LogFamily, record: Record) -> bool:
         """Whether the family understands only what stands between quotation marks: then somebody tells of the error."""
         if family in _JUDGE_PLACE:
             return False
@@ -273,8 +286,8 @@ class JobLogReader:
         if finding.kind == "command_not_found":
             self._bare.hold(finding)
             return
-        if finding.role in (Role.EXIT, Role.REMOTE) or finding.kind == "memory_corruption":
-            self._take_last(at_exit=finding.role is not Role.REMOTE)
+        if finding.role in (LineRole.EXIT, LineRole.REMOTE) or finding.kind == "memory_corruption":
+            self._take_last(at_exit=finding.role is not LineRole.REMOTE)
         self._story.add(finding)
 
     def _in_lock(self, finding: JobFinding) -> bool:
@@ -306,7 +319,8 @@ class JobLogReader:
 
         A progress bar overwrites itself with carriage returns; each overwriting is read as text of its own.
         """
-        parts = prefixes.plain(text).split("\r")
+        text = prefixes.plain(text).rstrip("\r\n")
+        parts = (text.removeprefix("\ufeff") if line == 1 else text).split("\r")
         for part in parts:
             if part:
                 self._read(line, part[:MAX_LINE_CHARS], overwritten=len(parts) > 1)
@@ -315,9 +329,12 @@ class JobLogReader:
 
     def _read(self, line: int, text: str, *, overwritten: bool = False) -> None:
         self._last_line = line if text.strip() else self._last_line
+        if place.is_repeated(text, self._story.recent):
+            self._story.recent.append(text)
+            return
         interesting = _ANY.search(text) is not None
-        cut = _CUT.search(text) is not None and not _CHATTER.search(text)
         record = self._record(line, text)
+        cut = _CUT.search(text) is not None and not _CHATTER.search(text) and not place.is_speech(record.text)
         self._note_op(record)
         listed = self._context.listing(line)
         joined, found = self._join(record)

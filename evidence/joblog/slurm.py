@@ -5,61 +5,63 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from probing_cluster.evidence.joblog import grammar
+from probing_cluster.evidence.joblog import grammar, place
 from probing_cluster.evidence.joblog.grammar import (
     ALL,
     SOFTWARE,
     USER,
     JobFinding,
     JoblogContext,
+    LineRole,
     Record,
-    Role,
     fact,
     make,
 )
 
 FACTS = {
-    "slurm_timeout": fact(Role.END, USER, "Slurm ended the job at its time limit."),
+    "slurm_timeout": fact(LineRole.END, USER, "Slurm ended the job at its time limit."),
     "slurm_preempted": fact(
-        Role.END, SOFTWARE, "Slurm preempted the job for another one; not a failure of the job."
+        LineRole.END, SOFTWARE, "Slurm preempted the job for another one; not a failure of the job."
     ),
-    "slurm_requeued": fact(Role.END, SOFTWARE, "The job was put back into the queue."),
-    "slurm_cancelled": fact(Role.END, USER, "Somebody (or srun after another task's failure) cancelled it."),
+    "slurm_requeued": fact(LineRole.END, SOFTWARE, "The job was put back into the queue."),
+    "slurm_cancelled": fact(
+        LineRole.END, USER, "Somebody (or srun after another task's failure) cancelled it."
+    ),
     "slurm_node_fail": fact(
-        Role.ROOT, ("hardware", "system_software"), "Slurm lost a node of the job.", late=True
+        LineRole.ROOT, ("hardware", "system_software"), "Slurm lost a node of the job.", late=True
     ),
-    "slurm_task_failure": fact(Role.EXIT, ALL, "Slurm ended the step because one of its tasks failed."),
+    "slurm_task_failure": fact(LineRole.EXIT, ALL, "Slurm ended the step because one of its tasks failed."),
     "slurm_oom": fact(
-        Role.ROOT, USER, "A process went over the job's memory limit and was killed.", late=True
+        LineRole.ROOT, USER, "A process went over the job's memory limit and was killed.", late=True
     ),
     "slurm_unkillable": fact(
-        Role.ROOT,
+        LineRole.ROOT,
         ("system_software", "hardware"),
         "Processes of the job could not be killed: they hang in the kernel.",
         late=True,
     ),
     "slurm_launch_failed": fact(
-        Role.ROOT, ("user_program", "system_software"), "Slurm could not start the program."
+        LineRole.ROOT, ("user_program", "system_software"), "Slurm could not start the program."
     ),
     "oom_kill_suspected": fact(
-        Role.EXIT,
+        LineRole.EXIT,
         USER,
         "A process was killed with SIGKILL; mostly for lack of host memory, but nothing here proves it.",
     ),
     "segfault": fact(
-        Role.EXIT, ("user_program", "system_software"), "A process crashed on a bad memory access."
+        LineRole.EXIT, ("user_program", "system_software"), "A process crashed on a bad memory access."
     ),
     "bus_error": fact(
-        Role.EXIT,
+        LineRole.EXIT,
         ALL,
         "A process crashed with SIGBUS: a full shared-memory file system, a truncated file, or bad memory.",
     ),
-    "process_aborted": fact(Role.EXIT, ALL, "A process aborted itself; the reason stands before it."),
-    "process_crashed": fact(Role.EXIT, ALL, "A process died of a signal."),
+    "process_aborted": fact(LineRole.EXIT, ALL, "A process aborted itself; the reason stands before it."),
+    "process_crashed": fact(LineRole.EXIT, ALL, "A process died of a signal."),
     "process_terminated": fact(
-        Role.OBSERVATION, ALL, "A process was told to end; somebody else decided that."
+        LineRole.OBSERVATION, ALL, "A process was told to end; somebody else decided that."
     ),
-    "task_exit": fact(Role.EXIT, ALL, "A task ended with an error code; the reason stands elsewhere."),
+    "task_exit": fact(LineRole.EXIT, ALL, "A task ended with an error code; the reason stands elsewhere."),
 }
 _CANCELLED = re.compile(
     r"\*\*\* (?:JOB|STEP|StepId=|JobId=)\s?\S* (?:(?:ON|on) (?P<host>\S+) )?CANCELLED AT \S+(?: DUE TO (?P<why>[^*]+?))? ?\*\*\*(?: on (?P<old>\S+))?"
@@ -83,7 +85,7 @@ _UNKILLABLE = re.compile(
     r"STEPD TERMINATED ON (?P<host>\S+) AT \S+ DUE TO JOB NOT ENDING WITH SIGNALS|[Uu]nkillable"
 )
 _LAUNCH = re.compile(
-    r"(?:(?:slurmstepd|slurmd)(?:-(?P<step>\S{1,253}))?: |\[\d{1,10}(?:\.\w{1,20})?\] )error: (?:.*execve\(\): (?P<what>.*)|TaskProlog failed|.*task_p_pre_launch|.*spank.*failed"
+    r"(?:(?:slurmstepd|slurmd)(?:-(?P<step>\S{1,253}))?: |\[\d{1,10}(?:\.\w{1,20})?\] )error: (?:.*execve\(\): (?P<what>.*)|TaskProlog failed|container_[pg]_\w{1,30}:? .*failed|.*task_p_pre_launch|.*spank.*failed"
     r"|pyxis: (?:\s{0,12}\[ERROR\]|\s{1,12}enroot-\w{1,20}: |(?!\s|printing|.{0,40}(?:remov|clean|delet|unmount))))"
     r"|srun: error: (?:Application launch failed|task \d+ launch failed|Task launch for \S{1,64} failed on node (?P<node>[^\s:]{1,253})|Unable to create (?:job )?step|Unable to allocate|.*Invalid (?:job|account|partition|generic resource|qos))"
     r"|srun: fatal: |(?:sbatch|salloc): error: (?:Batch job submission failed|Job submit/allocate failed|Unable to allocate)",
@@ -167,7 +169,9 @@ def _cancelled(record: Record) -> JobFinding | None:
         return None
     why = (found["why"] or "").upper()
     kind = next((name for name, word in _WHY if word in why), "slurm_cancelled")
-    return make(FACTS, kind, record, host=found["host"] or found["old"])
+    # Of a lost node another one tells.
+    host = None if kind == "slurm_node_fail" else found["host"] or found["old"]
+    return make(FACTS, kind, record, host=host)
 
 
 def _tasks(record: Record) -> JobFinding | None:
@@ -208,8 +212,20 @@ def _batch(record: Record) -> JobFinding | None:
     return make(FACTS, kind, record)
 
 
+_SPEAKS = re.compile(r"\b(?:slurmstepd|slurmd|srun)(?:-\S{1,253})?: ")
+
+
+def _is_quoted(text: str) -> bool:
+    """Whether somebody's sentence stands in front of what Slurm says; a progress bar it is glued to is none."""
+    found = _SPEAKS.search(text)
+    before = text[: found.start()] if found else ""
+    return before.endswith((" ", "\t")) and place.foreign_words(before) >= 2
+
+
 def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     """A line of Slurm, or of another batch system where it tells of the job's end."""
+    if _is_quoted(record.text):
+        return None
     if finding := _cancelled(record) or _tasks(record):
         return finding
     text = record.text
@@ -226,7 +242,7 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     return _batch(record)
 
 
-FAMILY = grammar.Family(
+FAMILY = grammar.LogFamily(
     name="slurm",
     triggers=(
         "CANCELLED AT",

@@ -12,60 +12,64 @@ from probing_cluster.evidence.joblog.grammar import (
     USER,
     JobFinding,
     JoblogContext,
+    LineRole,
     Record,
-    Role,
     fact,
     make,
 )
 
 FACTS = {
     "watchdog_timeout": fact(
-        Role.SYMPTOM,
+        LineRole.SYMPTOM,
         ALL,
         "A collective did not end in time on this rank: some rank did not join it, or the network or a GPU stands still.",
     ),
     "watchdog_timeout_init": fact(
-        Role.SYMPTOM,
+        LineRole.SYMPTOM,
         ALL,
         "The first collective of a group never ended: the ranks never all met, or the network between them does not carry data.",
     ),
     "heartbeat_monitor": fact(
-        Role.SYMPTOM,
+        LineRole.SYMPTOM,
         ALL,
         "The NCCL watchdog thread itself stood still: a call into CUDA or NCCL hangs, or a thread holds the GIL.",
     ),
     "nccl_remote_error": fact(
-        Role.REMOTE,
+        LineRole.REMOTE,
         NETWORK,
         "A peer process exited or the network to it broke; the peer's own failure lies elsewhere.",
     ),
-    "nccl_system_error": fact(Role.SYMPTOM, NETWORK, "A system call inside NCCL failed, mostly the network."),
+    "nccl_system_error": fact(
+        LineRole.SYMPTOM, NETWORK, "A system call inside NCCL failed, mostly the network."
+    ),
     "nccl_unhandled_cuda": fact(
-        Role.ROOT,
+        LineRole.ROOT,
         ("user_program", "system_software"),
         "A CUDA call inside NCCL failed, often for lack of GPU memory.",
     ),
     "nccl_internal_error": fact(
-        Role.SYMPTOM, ("system_software", "hardware"), "NCCL reports an internal error."
+        LineRole.SYMPTOM, ("system_software", "hardware"), "NCCL reports an internal error."
     ),
     "nccl_invalid_usage": fact(
-        Role.ROOT, USER, "NCCL was called wrongly, for example with one GPU for two ranks."
+        LineRole.ROOT, USER, "NCCL was called wrongly, for example with one GPU for two ranks."
     ),
     "collective_mismatch": fact(
-        Role.ROOT,
+        LineRole.ROOT,
         USER,
         "The ranks called collectives that do not match: another operation, order or size.",
         late=True,
     ),
-    "desync_report": fact(Role.OBSERVATION, USER, "PyTorch names ranks that did not join a collective."),
-    "dump_signal": fact(Role.OBSERVATION, ALL, "Another rank had a timeout first and asked for debug dumps."),
+    "desync_report": fact(LineRole.OBSERVATION, USER, "PyTorch names ranks that did not join a collective."),
+    "dump_signal": fact(
+        LineRole.OBSERVATION, ALL, "Another rank had a timeout first and asked for debug dumps."
+    ),
     "nccl_watchdog_exception": fact(
-        Role.SYMPTOM,
+        LineRole.SYMPTOM,
         ("system_software", "hardware", "user_program"),
         "The NCCL watchdog thread met an error of its own.",
     ),
-    "nccl_aborted": fact(Role.REMOTE, ALL, "The communicator was aborted after a failure elsewhere."),
-    "monitored_barrier_timeout": fact(Role.SYMPTOM, ALL, "A rank did not reach the barrier in time."),
+    "nccl_aborted": fact(LineRole.REMOTE, ALL, "The communicator was aborted after a failure elsewhere."),
+    "monitored_barrier_timeout": fact(LineRole.SYMPTOM, ALL, "A rank did not reach the barrier in time."),
 }
 _WORK = re.compile(
     r"Work[A-Z]CCL\((?P<body>(?:[^()]|\([^()]{0,16}\)){0,600})"
@@ -327,7 +331,9 @@ def _sizes(record: Record, context: JoblogContext, rank: int, count: int) -> Job
         return None
     odd = other if context.counts[other] < count else rank
     meaning = f"Ranks {other} and {rank} print tensors of {context.counts[other]} and {count} elements."
-    return make(FACTS, "collective_mismatch", record, rank=odd, role=Role.EXIT, late=False, meaning=meaning)
+    return make(
+        FACTS, "collective_mismatch", record, rank=odd, role=LineRole.EXIT, late=False, meaning=meaning
+    )
 
 
 def read(record: Record, context: JoblogContext) -> JobFinding | None:
@@ -338,7 +344,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     return found
 
 
-FAMILY = grammar.Family(
+FAMILY = grammar.LogFamily(
     name="torch_nccl",
     triggers=(
         "WorkNCCL",

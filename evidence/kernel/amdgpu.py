@@ -133,7 +133,7 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "init_failed",
         re.compile(
-            r"Fatal error during GPU init|amdgpu_device_ip_(?:early_)?init failed|hw_init of IP block <\w{1,32}> failed|probe with driver amdgpu failed with error"
+            r"PSP (?:create ring|load \w{1,24}|firmware loading) failed|Fatal error during GPU init|amdgpu_device_ip_(?:early_)?init failed|hw_init of IP block <\w{1,32}> failed|probe with driver amdgpu failed with error"
         ),
     ),
     (
@@ -194,4 +194,4 @@ def _finding(code: str, found: re.Match[str], address: str | None, message: str)
     )
 
 
-FAMILY = grammar.Family(name="amdgpu", triggers=("amdgpu", "[drm"), read=read, facts=FACTS)
+FAMILY = grammar.LineFamily(name="amdgpu", triggers=("amdgpu", "[drm"), read=read, facts=FACTS)

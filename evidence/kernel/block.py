@@ -244,7 +244,7 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
     return None
 
 
-FAMILY = grammar.Family(
+FAMILY = grammar.LineFamily(
     name="block",
     triggers=(
         "I/O error",

@@ -80,7 +80,7 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
     return None
 
 
-FAMILY = grammar.Family(
+FAMILY = grammar.LineFamily(
     name="ethernet",
     triggers=(
         "ink is Down",

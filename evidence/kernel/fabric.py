@@ -179,7 +179,7 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
     )
 
 
-FAMILY = grammar.Family(
+FAMILY = grammar.LineFamily(
     name="fabric",
     triggers=(
         "mlx",

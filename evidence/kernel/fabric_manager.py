@@ -76,7 +76,7 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
     return make(FACTS, "fabric_manager", "error", message) if front["level"] else None
 
 
-FAMILY = grammar.Family(
+FAMILY = grammar.LineFamily(
     name="fabric_manager",
     triggers=("[tid ", "nv-fabricmanager", "nvidia-persistenced", "detected NVSwitch"),
     read=read,

@@ -45,7 +45,7 @@ class KernelFinding:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fact:
+class LineFact:
     """What a code of a kind means when the message says no more."""
 
     severity: Severity
@@ -54,12 +54,12 @@ class Fact:
     next_step: str
 
 
-def fact(severity: Severity, domains: str, meaning: str, next_step: str) -> Fact:
+def fact(severity: Severity, domains: str, meaning: str, next_step: str) -> LineFact:
     """A Fact with its domains as one space-separated text."""
-    return Fact(severity=severity, domains=tuple(domains.split()), meaning=meaning, next_step=next_step)
+    return LineFact(severity=severity, domains=tuple(domains.split()), meaning=meaning, next_step=next_step)
 
 
-Facts = Mapping[tuple[str, str], Fact]
+Facts = Mapping[tuple[str, str], LineFact]
 """(kind, code) to meaning; code "*" stands for codes that are numbers of the message's own."""
 
 
@@ -92,7 +92,7 @@ Read = Callable[[str, KernelContext], KernelFinding | None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Family:
+class LineFamily:
     """One family of messages: `read` is only called when one of `triggers` is in the message."""
 
     name: str

@@ -131,7 +131,7 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
     return None
 
 
-FAMILY = grammar.Family(
+FAMILY = grammar.LineFamily(
     name="hung",
     triggers=(
         "blocked for more than",

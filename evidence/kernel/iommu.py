@@ -44,6 +44,6 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
     return make(FACTS, "iommu", code, message, pci_bus_id=address)
 
 
-FAMILY = grammar.Family(
+FAMILY = grammar.LineFamily(
     name="iommu", triggers=("Event logged [", "DMAR", "Request device [", "AMD-Vi"), read=read, facts=FACTS
 )

@@ -146,7 +146,7 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
     return make(FACTS, "mce", "detail", message) if head.match(_LOGGED, message) else None
 
 
-FAMILY = grammar.Family(
+FAMILY = grammar.LineFamily(
     name="memory",
     triggers=(
         "EDAC",

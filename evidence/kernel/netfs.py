@@ -206,7 +206,7 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
     return _named("filesystem", _OTHER, message)
 
 
-FAMILY = grammar.Family(
+FAMILY = grammar.LineFamily(
     name="netfs",
     triggers=(
         "nfs",

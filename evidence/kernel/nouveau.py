@@ -36,4 +36,4 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
     return make(FACTS, "nouveau", code, message, pci_bus_id=grammar.pci(found["pci"]))
 
 
-FAMILY = grammar.Family(name="nouveau", triggers=("nouveau",), read=read, facts=FACTS)
+FAMILY = grammar.LineFamily(name="nouveau", triggers=("nouveau",), read=read, facts=FACTS)

@@ -196,6 +196,6 @@ def read(message: str, context: KernelContext) -> KernelFinding | None:
     return _nvlink(message) or _driver(message)
 
 
-FAMILY = grammar.Family(
+FAMILY = grammar.LineFamily(
     name="nvrm", triggers=("NVRM", "nvidia", "knvlink", "NVSwitch"), read=read, facts=FACTS
 )

@@ -159,7 +159,7 @@ def read(message: str, context: KernelContext) -> KernelFinding | None:
     return None
 
 
-FAMILY = grammar.Family(
+FAMILY = grammar.LineFamily(
     name="oom",
     triggers=(
         "oom-kill",

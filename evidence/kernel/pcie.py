@@ -209,7 +209,7 @@ def read(message: str, context: KernelContext) -> KernelFinding | None:
     return _link(message, address)
 
 
-FAMILY = grammar.Family(
+FAMILY = grammar.LineFamily(
     name="pcie",
     triggers=(
         "AER:",

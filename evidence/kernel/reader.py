@@ -27,9 +27,9 @@ from probing_cluster.evidence.kernel import (
     thermal,
     xid,
 )
-from probing_cluster.evidence.kernel.grammar import Facts, Family, KernelContext, KernelFinding
+from probing_cluster.evidence.kernel.grammar import Facts, KernelContext, KernelFinding, LineFamily
 
-FAMILIES: tuple[Family, ...] = (
+FAMILIES: tuple[LineFamily, ...] = (
     sxid.FAMILY,
     xid.FAMILY,
     fabric_manager.FAMILY,
@@ -92,7 +92,7 @@ class KernelReader:
 
     def read_line(
         self, line: str, reference: datetime | None = None
-    ) -> tuple[prefixes.Line, KernelFinding] | None:
+    ) -> tuple[prefixes.PrefixedLine, KernelFinding] | None:
         """The prefix fields and the finding of a whole log line; None when it says nothing."""
         if not _ANY.search(line):
             return None
@@ -102,7 +102,7 @@ class KernelReader:
             return None
         return parsed, finding if parsed.repeat == 1 else replace(finding, repeat=parsed.repeat)
 
-    def _believed(self, line: prefixes.Line) -> KernelFinding | None:
+    def _believed(self, line: prefixes.PrefixedLine) -> KernelFinding | None:
         """What the line says, if whoever wrote it may say so: the kernel anything, a known program its own kinds."""
         if line.indented and not nvrm.continues(line.message, self._context):
             return None

@@ -74,4 +74,4 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
 
 
 _TABLE = grammar.fact(INFO, "unknown", "see the SXid catalogue", "see the SXid catalogue")
-FAMILY = grammar.Family(name="sxid", triggers=("SXid",), read=read, facts={("sxid", "*"): _TABLE})
+FAMILY = grammar.LineFamily(name="sxid", triggers=("SXid",), read=read, facts={("sxid", "*"): _TABLE})

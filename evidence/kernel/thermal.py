@@ -59,7 +59,7 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
     return make(FACTS, "power", "supply_failure", message) if head.match(_SUPPLY, message) else None
 
 
-FAMILY = grammar.Family(
+FAMILY = grammar.LineFamily(
     name="thermal",
     triggers=(
         "emperature",

@@ -139,4 +139,4 @@ def read(message: str, context: KernelContext) -> KernelFinding | None:
 
 
 _TABLE = grammar.fact(INFO, "unknown", "see the Xid catalogue", "see the Xid catalogue")
-FAMILY = grammar.Family(name="xid", triggers=("Xid",), read=read, facts={("xid", "*"): _TABLE})
+FAMILY = grammar.LineFamily(name="xid", triggers=("Xid",), read=read, facts={("xid", "*"): _TABLE})

@@ -7,8 +7,8 @@ from probing_cluster.healthchecks import findings, registry
 from probing_cluster.healthchecks.readers import gpus, nvml
 
 
-def judge(node_gpus: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
-    def one(gpu: nvml.Gpu) -> findings.Finding:
+def judge(node_gpus: tuple[nvml.NvmlGpu, ...], limits: registry.Limits) -> findings.Finding:
+    def one(gpu: nvml.NvmlGpu) -> findings.Finding:
         if gpu.sm_clock_max_mhz is None:
             return gpus.lacks(gpu, "clocks", "sm_clock_max_mhz")
         set_mhz, usual_mhz = gpu.application_sm_mhz, gpu.application_sm_default_mhz
@@ -24,7 +24,7 @@ def judge(node_gpus: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.
     )
 
 
-def _busy(gpu: nvml.Gpu, limits: registry.Limits) -> findings.Finding:
+def _busy(gpu: nvml.NvmlGpu, limits: registry.Limits) -> findings.Finding:
     # An idle GPU lowers its clocks by itself: judging it is how healthy nodes are taken.
     if gpu.utilization_frac is None or gpu.utilization_frac < limits["busy_frac"]:
         return gpus.ok(gpu)

@@ -48,7 +48,7 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
 
 
 def _number(
-    there: tuple[nvml.Gpu, ...], on_pci: tuple[str, ...], wanted: int | None
+    there: tuple[nvml.NvmlGpu, ...], on_pci: tuple[str, ...], wanted: int | None
 ) -> list[findings.Finding]:
     counted = findings.amount(len(there), wanted, "count")
     known = {pci.bus_device(g.pci_bus_id) for g in there if g.pci_bus_id}
@@ -83,7 +83,7 @@ def _unavailable(
 
 
 def _identity(
-    there: tuple[nvml.Gpu, ...], allocated: dict[int, tuple[str, ...]], model: str | None
+    there: tuple[nvml.NvmlGpu, ...], allocated: dict[int, tuple[str, ...]], model: str | None
 ) -> list[findings.Finding]:
     parts: list[findings.Finding] = []
     uuids = {g.uuid for g in there}

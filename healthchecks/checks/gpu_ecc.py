@@ -13,7 +13,7 @@ from probing_cluster.healthchecks.readers import gpus, nvml
 class Reading:
     """The GPUs, and the uncorrected counts at which a person last declared them healthy, by UUID."""
 
-    gpus: tuple[nvml.Gpu, ...]
+    gpus: tuple[nvml.NvmlGpu, ...]
     cleared: dict[str, int]
 
 
@@ -31,7 +31,7 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     return findings.merge(parts, healthy=f"no uncorrected error on {gpus.count(reading.gpus)}")
 
 
-def _one(gpu: nvml.Gpu, base: int, limits: registry.Limits) -> findings.Finding:
+def _one(gpu: nvml.NvmlGpu, base: int, limits: registry.Limits) -> findings.Finding:
     uncorrected, corrected = gpu.ecc_uncorrected_volatile_total, gpu.ecc_corrected_volatile_total
     if gpu.ecc_enabled is False:
         return gpus.bad(
@@ -54,7 +54,7 @@ def _one(gpu: nvml.Gpu, base: int, limits: registry.Limits) -> findings.Finding:
     return gpus.ok(gpu)
 
 
-def _place(gpu: nvml.Gpu) -> str:
+def _place(gpu: nvml.NvmlGpu) -> str:
     counts = {
         "SRAM": gpu.ecc_sram_uncorrected_volatile_total,
         "DRAM": gpu.ecc_dram_uncorrected_volatile_total,

@@ -13,7 +13,7 @@ from probing_cluster.healthchecks.readers import gpus, nvml
 class Reading:
     """The GPUs, and the UUIDs that a job has or a process is on."""
 
-    gpus: tuple[nvml.Gpu, ...]
+    gpus: tuple[nvml.NvmlGpu, ...]
     in_use: frozenset[str | None]
 
 
@@ -28,7 +28,7 @@ def read(node: nodeview.NodeView) -> Reading:
 
 
 def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
-    def one(gpu: nvml.Gpu) -> findings.Finding:
+    def one(gpu: nvml.NvmlGpu) -> findings.Finding:
         if gpu.memory_used_bytes is None or gpu.processes is None or gpu.mig:
             return gpus.lacks(gpu, "figures of memory and processes", "memory", "processes")
         if gpu.uuid in reading.in_use or gpu.memory_used_bytes <= limits["warn_bytes"]:

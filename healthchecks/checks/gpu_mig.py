@@ -7,11 +7,11 @@ from probing_cluster.healthchecks import findings, registry
 from probing_cluster.healthchecks.readers import gpus, nvml
 
 
-def judge(node_gpus: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
+def judge(node_gpus: tuple[nvml.NvmlGpu, ...], limits: registry.Limits) -> findings.Finding:
     modes = [g.mig for g in node_gpus if g.mig is not None]
     usual = max(set(modes), key=modes.count) if modes else None
 
-    def one(gpu: nvml.Gpu) -> findings.Finding:
+    def one(gpu: nvml.NvmlGpu) -> findings.Finding:
         if gpu.mig is None:
             return gpus.lacks(gpu, "MIG mode", "mig")
         wanted = usual if limits["on"] is None else limits["on"]

@@ -17,7 +17,7 @@ _ERRORS = ("replay", "recovery", "crc")
 class Reading:
     """The GPUs, how their link error counters grew, and what to compare their links with."""
 
-    gpus: tuple[nvml.Gpu, ...]
+    gpus: tuple[nvml.NvmlGpu, ...]
     grown: counters.Growth
     switched: bool
     """Whether the GPUs hang on NVSwitches: then all of a model have the same links."""
@@ -43,11 +43,11 @@ def read(node: nodeview.NodeView) -> Reading:
     )
 
 
-def _up(gpu: nvml.Gpu) -> int:
+def _up(gpu: nvml.NvmlGpu) -> int:
     return sum(1 for link in gpu.links if link.active)
 
 
-def totals(node_gpus: tuple[nvml.Gpu, ...]) -> dict[str, int | None]:
+def totals(node_gpus: tuple[nvml.NvmlGpu, ...]) -> dict[str, int | None]:
     """Errors of each kind over all links of a GPU, by `gpu0 replay`."""
     found: dict[str, int | None] = {}
     for gpu in node_gpus:
@@ -63,7 +63,7 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     for gpu in reading.gpus:
         twins[gpu.name] = max(twins.get(gpu.name, 0), _up(gpu))
 
-    def one(gpu: nvml.Gpu) -> findings.Finding:
+    def one(gpu: nvml.NvmlGpu) -> findings.Finding:
         if "nvlink" in gpu.unread:
             return gpus.unseen(gpu, f"NVLink state cannot be read: {gpu.unread['nvlink']}")
         if gpu.mig:
@@ -85,7 +85,7 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     )
 
 
-def _wanted(gpu: nvml.Gpu, reading: Reading, limits: registry.Limits, twins: int) -> int:
+def _wanted(gpu: nvml.NvmlGpu, reading: Reading, limits: registry.Limits, twins: int) -> int:
     if limits["links"] is not None:
         return int(limits["links"])
     # Boards leave links unconnected by design, and bridges join some GPUs only: without NVSwitches a GPU
@@ -96,7 +96,7 @@ def _wanted(gpu: nvml.Gpu, reading: Reading, limits: registry.Limits, twins: int
     return max(own, twins) or len(gpu.links)
 
 
-def _errors(gpu: nvml.Gpu, grown: counters.Growth, limits: registry.Limits) -> findings.Finding:
+def _errors(gpu: nvml.NvmlGpu, grown: counters.Growth, limits: registry.Limits) -> findings.Finding:
     for kind in _ERRORS:
         rate, most = grown.per_hour(f"{gpu.device} {kind}"), limits[f"{kind}_per_hour"]
         if rate > most:

@@ -13,7 +13,7 @@ from probing_cluster.healthchecks.readers import gpus, nvml
 class Reading:
     """The GPUs and how their replay counters grew, by device."""
 
-    gpus: tuple[nvml.Gpu, ...]
+    gpus: tuple[nvml.NvmlGpu, ...]
     grown: counters.Growth
 
 
@@ -26,7 +26,7 @@ def read(node: nodeview.NodeView) -> Reading:
 
 
 def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
-    def one(gpu: nvml.Gpu) -> findings.Finding:
+    def one(gpu: nvml.NvmlGpu) -> findings.Finding:
         if gpu.pcie_replays_total is None:
             return gpus.lacks(gpu, "PCIe replay counter", "pcie_replays_total")
         rate, most = reading.grown.per_hour(gpu.device), limits["per_hour_warn"]

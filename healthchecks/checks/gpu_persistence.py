@@ -7,8 +7,8 @@ from probing_cluster.healthchecks import findings, registry
 from probing_cluster.healthchecks.readers import gpus, nvml
 
 
-def judge(node_gpus: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
-    def one(gpu: nvml.Gpu) -> findings.Finding:
+def judge(node_gpus: tuple[nvml.NvmlGpu, ...], limits: registry.Limits) -> findings.Finding:
+    def one(gpu: nvml.NvmlGpu) -> findings.Finding:
         if gpu.persistence is None:
             return gpus.lacks(gpu, "persistence mode", "persistence")
         if gpu.persistence is not limits["on"]:

@@ -7,8 +7,8 @@ from probing_cluster.healthchecks import findings, registry
 from probing_cluster.healthchecks.readers import gpus, nvml
 
 
-def judge(node_gpus: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
-    def one(gpu: nvml.Gpu) -> findings.Finding:
+def judge(node_gpus: tuple[nvml.NvmlGpu, ...], limits: registry.Limits) -> findings.Finding:
+    def one(gpu: nvml.NvmlGpu) -> findings.Finding:
         least_w = limits["limit_min_w"] if limits["limit_min_w"] is not None else gpu.power_default_w
         if gpu.power_limit_w is None:
             return gpus.lacks(gpu, "power limit", "power_limit_w")

@@ -13,7 +13,7 @@ from probing_cluster.healthchecks.readers import gpus, nvml, procs
 class User:
     """A live process on a GPU."""
 
-    gpu: nvml.Gpu
+    gpu: nvml.NvmlGpu
     pid: int
     name: str
     uid: int | None
@@ -25,7 +25,7 @@ class User:
 class Reading:
     """The GPUs, who is on them, and the UUIDs Slurm has given to jobs (None: not known)."""
 
-    gpus: tuple[nvml.Gpu, ...]
+    gpus: tuple[nvml.NvmlGpu, ...]
     users: tuple[User, ...]
     allocated: frozenset[str] | None
 

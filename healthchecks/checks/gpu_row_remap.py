@@ -7,12 +7,12 @@ from probing_cluster.healthchecks import findings, registry
 from probing_cluster.healthchecks.readers import gpus, nvml
 
 
-def judge(node_gpus: tuple[nvml.Gpu, ...], limits: registry.Limits) -> findings.Finding:
+def judge(node_gpus: tuple[nvml.NvmlGpu, ...], limits: registry.Limits) -> findings.Finding:
     parts = gpus.each(node_gpus, lambda gpu: _one(gpu, limits["uncorrected_warn"]))
     return findings.merge(parts, healthy=f"no failed or pending remap on {gpus.count(node_gpus)}")
 
 
-def _one(gpu: nvml.Gpu, most: int) -> findings.Finding:
+def _one(gpu: nvml.NvmlGpu, most: int) -> findings.Finding:
     if gpu.remap_failed is None:
         return gpus.lacks(gpu, "row remapping", "remapped_rows")
     one = findings.amount(1, 0, "count")

@@ -13,7 +13,7 @@ from probing_cluster.healthchecks.readers import gpus, nvml, procs
 class Reading:
     """The GPUs, and for how long each sensor has been seen at its limit, by `gpu0 HBM`."""
 
-    gpus: tuple[nvml.Gpu, ...]
+    gpus: tuple[nvml.NvmlGpu, ...]
     hot_s: dict[str, float]
 
 
@@ -32,7 +32,7 @@ class Sensor:
         return self.now_c is not None and self.fail_c is not None and self.now_c >= self.fail_c
 
 
-def sensors(gpu: nvml.Gpu, limits: registry.Limits) -> tuple[Sensor, Sensor]:
+def sensors(gpu: nvml.NvmlGpu, limits: registry.Limits) -> tuple[Sensor, Sensor]:
     """The GPU's two sensors."""
     chip_c = limits["fail_c"] if limits["fail_c"] is not None else gpu.slowdown_c
     hbm_c = limits["memory_fail_c"] if limits["memory_fail_c"] is not None else gpu.memory_max_c
@@ -60,7 +60,7 @@ def read(node: nodeview.NodeView) -> Reading:
 
 
 def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
-    def one(gpu: nvml.Gpu) -> findings.Finding:
+    def one(gpu: nvml.NvmlGpu) -> findings.Finding:
         if gpu.temperature_c is None:
             return gpus.lacks(gpu, "temperature sensor", "temperature_c")
         chip, hbm = (_against(gpu, s, reading.hot_s, limits["lasting_fail_s"]) for s in sensors(gpu, limits))
@@ -73,7 +73,9 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     )
 
 
-def _against(gpu: nvml.Gpu, sensor: Sensor, hot_s: dict[str, float], lasting_s: float) -> findings.Finding:
+def _against(
+    gpu: nvml.NvmlGpu, sensor: Sensor, hot_s: dict[str, float], lasting_s: float
+) -> findings.Finding:
     if sensor.now_c is None or (sensor.fail_c is None and sensor.warn_c is None):
         return gpus.ok(gpu)
     text, facts = f"{sensor.what} at {sensor.now_c} °C", {"measured": float(sensor.now_c), "unit": "c"}

@@ -17,7 +17,7 @@ SOFTWARE = {0x20: "software thermal slowdown"}
 class Reading:
     """The GPUs, and for how long each has been slowed without a pause, by device."""
 
-    gpus: tuple[nvml.Gpu, ...]
+    gpus: tuple[nvml.NvmlGpu, ...]
     lasting_s: dict[str, float]
 
 
@@ -36,7 +36,7 @@ def words(mask: int | None, names: dict[int, str]) -> list[str]:
 
 
 def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
-    def one(gpu: nvml.Gpu) -> findings.Finding:
+    def one(gpu: nvml.NvmlGpu) -> findings.Finding:
         if gpu.throttle_reasons is None:
             return gpus.lacks(gpu, "throttle reasons", "throttle_reasons")
         hard, soft = words(gpu.throttle_reasons, HARDWARE), words(gpu.throttle_reasons, SOFTWARE)

@@ -53,9 +53,9 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     return findings.merge(parts, healthy=f"driver {snapshot.driver_version}; {known}")
 
 
-def _field(field: str, there: tuple[nvml.Gpu, ...], wanted: str | None) -> list[findings.Finding]:
+def _field(field: str, there: tuple[nvml.NvmlGpu, ...], wanted: str | None) -> list[findings.Finding]:
     parts: list[findings.Finding] = []
-    by_model: dict[str | None, list[nvml.Gpu]] = {}
+    by_model: dict[str | None, list[nvml.NvmlGpu]] = {}
     for gpu in there:
         if getattr(gpu, field) is not None:
             by_model.setdefault(gpu.name, []).append(gpu)

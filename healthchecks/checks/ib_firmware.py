@@ -7,7 +7,7 @@ from probing_cluster.healthchecks import findings, registry
 from probing_cluster.healthchecks.readers import ib
 
 
-def judge(ports: list[ib.Port], limits: registry.Limits) -> findings.Finding:
+def judge(ports: list[ib.IbPort], limits: registry.Limits) -> findings.Finding:
     boards: dict[str | None, dict[str, str]] = {}
     for port in ports:
         if port.firmware and not port.virtual:
@@ -27,7 +27,7 @@ def judge(ports: list[ib.Port], limits: registry.Limits) -> findings.Finding:
     return findings.merge(parts, healthy=f"firmware {listed}")
 
 
-def _learn(ports: list[ib.Port]) -> dict[str, list[str]]:
+def _learn(ports: list[ib.IbPort]) -> dict[str, list[str]]:
     pairs = {f"{p.board}={p.firmware}" for p in ports if p.board and p.firmware and not p.virtual}
     return {"firmware": sorted(pairs)}
 

@@ -38,7 +38,7 @@ def read(node: nodeview.NodeView) -> Reading:
     )
 
 
-def _losses(node: nodeview.NodeView, port: ib.Port) -> int | None:
+def _losses(node: nodeview.NodeView, port: ib.IbPort) -> int | None:
     if port.link_layer == "Ethernet":  # IB counters stay 0 on RoCE: its network interface counts
         for interface in node.names(f"{ib.CLASS}/{port.hca}/device/net"):
             return node.number(f"/sys/class/net/{interface}/carrier_down_count")

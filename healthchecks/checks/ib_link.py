@@ -13,7 +13,7 @@ from probing_cluster.healthchecks.readers import ib, procs
 class Reading:
     """The ports, the best rate of each in this boot (Gb/s by port name), and how long each has waited for its subnet manager."""
 
-    ports: tuple[ib.Port, ...]
+    ports: tuple[ib.IbPort, ...]
     known_up: dict[str, float]
     waiting_s: dict[str, float]
 
@@ -56,7 +56,7 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     )
 
 
-def _port(port: ib.Port, reading: Reading, limits: registry.Limits) -> findings.Finding:
+def _port(port: ib.IbPort, reading: Reading, limits: registry.Limits) -> findings.Finding:
     if port.state is None:
         return findings.unseen(f"{port.name}: its state cannot be read", device=port.hca)
     if port.waiting:
@@ -74,7 +74,7 @@ def _port(port: ib.Port, reading: Reading, limits: registry.Limits) -> findings.
     return _rate(port, reading, limits) if port.up else _down(port, reading, limits)
 
 
-def _down(port: ib.Port, reading: Reading, limits: registry.Limits) -> findings.Finding:
+def _down(port: ib.IbPort, reading: Reading, limits: registry.Limits) -> findings.Finding:
     where = f"state {port.state}, physical state {port.phys_state}"
     if port.name in limits["ports"]:
         return findings.fail(f"{port.name} is down ({where})", device=port.hca)
@@ -90,7 +90,7 @@ def _down(port: ib.Port, reading: Reading, limits: registry.Limits) -> findings.
     return findings.warn(text, device=port.hca)
 
 
-def _rate(port: ib.Port, reading: Reading, limits: registry.Limits) -> findings.Finding:
+def _rate(port: ib.IbPort, reading: Reading, limits: registry.Limits) -> findings.Finding:
     rate = limits["rate_gbps"] if limits["rate_gbps"] is not None else reading.known_up.get(port.name)
     if rate and port.rate_known and port.rate_gbps is not None and port.rate_gbps < rate:
         text, low = f"{port.name} runs at {port.rate_gbps:g} of {rate:g} Gb/s", records.Severity.LOW

@@ -37,7 +37,7 @@ _REDUNDANT = {"power supply", "fan"}
 """One lost feed takes half the supplies of a row, and no job: shown, not acted on."""
 
 
-def read(node: nodeview.NodeView) -> tuple[list[sel.Entry], datetime]:
+def read(node: nodeview.NodeView) -> tuple[list[sel.SelEntry], datetime]:
     """(entries, now)."""
     if not any(node.exists(f"/dev/{name}") for name in ("ipmi0", "ipmi/0", "ipmidev/0")):
         raise findings.Absent("no BMC (no /dev/ipmi0)")
@@ -51,12 +51,12 @@ def read(node: nodeview.NodeView) -> tuple[list[sel.Entry], datetime]:
     return [e for e in entries if e.identity not in cleared], node.now
 
 
-def _serious(entry: sel.Entry) -> str | None:
+def _serious(entry: sel.SelEntry) -> str | None:
     """The part an entry accuses."""
     return next((part for part, pattern in _SERIOUS if pattern.search(entry.text)), None)
 
 
-def judge(reading: tuple[list[sel.Entry], datetime], limits: registry.Limits) -> findings.Finding:
+def judge(reading: tuple[list[sel.SelEntry], datetime], limits: registry.Limits) -> findings.Finding:
     entries, now = reading
     since = now - timedelta(seconds=limits["window_s"])
     parts = [findings.ok("")]

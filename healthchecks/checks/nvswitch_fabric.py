@@ -18,7 +18,7 @@ MANAGER = "nv-fabricmanager"[:15]
 class Reading:
     """The GPUs, the NVSwitches on the bus, and whether the fabric manager runs (None: not known)."""
 
-    gpus: tuple[nvml.Gpu, ...]
+    gpus: tuple[nvml.NvmlGpu, ...]
     switches: int
     manager: bool | None
 
@@ -59,7 +59,7 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     return findings.merge(parts, healthy=f"{gpus.count(reading.gpus)} registered{switches}")
 
 
-def _gpu(gpu: nvml.Gpu) -> findings.Finding:
+def _gpu(gpu: nvml.NvmlGpu) -> findings.Finding:
     if gpu.fabric_state in (NOT_STARTED, IN_PROGRESS):
         word = "has not started" if gpu.fabric_state == NOT_STARTED else "is still in progress"
         return gpus.bad(findings.fail, gpu, f"its registration with the fabric {word}")

@@ -16,7 +16,7 @@ UNKNOWN_WIDTH = 255
 
 
 @dataclass(frozen=True, kw_only=True)
-class Link:
+class PcieLink:
     """One device's link. The maximum is what the device and the port above it can both do; None = not known."""
 
     address: str
@@ -34,7 +34,7 @@ def parse_speed(text: str | None) -> float | None:
     return float(match[1]) if match else None
 
 
-def read(node: nodeview.NodeView) -> list[Link]:
+def read(node: nodeview.NodeView) -> list[PcieLink]:
     found = [
         _link(node, f) for f in pci.functions(node) if f.is_gpu or f.is_hca or f.is_nvme or f.is_nvswitch
     ]
@@ -44,7 +44,7 @@ def read(node: nodeview.NodeView) -> list[Link]:
     return physical
 
 
-def _link(node: nodeview.NodeView, function: pci.Function) -> Link | None:
+def _link(node: nodeview.NodeView, function: pci.PciFunction) -> PcieLink | None:
     base = f"{pci.DEVICES}/{function.address}"
     if node.exists(f"{base}/physfn"):
         return None  # a virtual function has no link of its own and answers zeros
@@ -58,7 +58,7 @@ def _link(node: nodeview.NodeView, function: pci.Function) -> Link | None:
     port = nodeview.to_int(nodeview.read_text(f"{above}/max_link_width"))
     texts = (node.text(f"{base}/max_link_speed"), nodeview.read_text(f"{above}/max_link_speed"))
     speeds = [speed for text in texts if (speed := parse_speed(text)) is not None]
-    return Link(
+    return PcieLink(
         address=function.address,
         kind=kind,
         answers=pci.on_bus(node, function.address),
@@ -71,7 +71,7 @@ def _link(node: nodeview.NodeView, function: pci.Function) -> Link | None:
     )
 
 
-def judge(links: list[Link], limits: registry.Limits) -> findings.Finding:
+def judge(links: list[PcieLink], limits: registry.Limits) -> findings.Finding:
     there = {link.address for link in links}
     parts = [
         findings.fail(f"{address} is not on the bus", device=address, detail={"pci_bus_id": address})
@@ -82,7 +82,7 @@ def judge(links: list[Link], limits: registry.Limits) -> findings.Finding:
     return findings.merge(parts, healthy=f"{len(links)} devices at full width")
 
 
-def _one(link: Link, limits: registry.Limits) -> findings.Finding:
+def _one(link: PcieLink, limits: registry.Limits) -> findings.Finding:
     what, facts = (
         f"{link.kind} {link.address}",
         {"device": link.address, "detail": {"pci_bus_id": link.address}},

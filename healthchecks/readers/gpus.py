@@ -31,7 +31,7 @@ def snapshot(node: nodeview.NodeView) -> nvml.NvmlSnapshot:
     return value
 
 
-def on_pci(node: nodeview.NodeView) -> list[pci.Function] | None:
+def on_pci(node: nodeview.NodeView) -> list[pci.PciFunction] | None:
     """NVIDIA GPUs on the PCI bus; None where the bus cannot be seen."""
     try:
         return [f for f in pci.functions(node) if f.is_gpu]
@@ -39,36 +39,36 @@ def on_pci(node: nodeview.NodeView) -> list[pci.Function] | None:
         return None
 
 
-def present(node: nodeview.NodeView) -> tuple[nvml.Gpu, ...]:
+def present(node: nodeview.NodeView) -> tuple[nvml.NvmlGpu, ...]:
     """Every GPU that NVML lists, lost ones too: `read` of the checks that need nothing else."""
     return snapshot(node).gpus
 
 
-Judge = Callable[[nvml.Gpu], findings.Finding]
+Judge = Callable[[nvml.NvmlGpu], findings.Finding]
 
 
-def each(gpus: Iterable[nvml.Gpu], judge: Judge) -> list[findings.Finding]:
+def each(gpus: Iterable[nvml.NvmlGpu], judge: Judge) -> list[findings.Finding]:
     """One finding per GPU; a lost one cannot be seen (gpu_count is the check that fails on it)."""
     return [_one(gpu, judge) for gpu in gpus]
 
 
-def _one(gpu: nvml.Gpu, judge: Judge) -> findings.Finding:
+def _one(gpu: nvml.NvmlGpu, judge: Judge) -> findings.Finding:
     if gpu.lost is not None:
         return unseen(gpu, f"cannot be read: {gpu.lost}")
     return judge(gpu)
 
 
-def ok(gpu: nvml.Gpu, text: str = "") -> findings.Finding:
+def ok(gpu: nvml.NvmlGpu, text: str = "") -> findings.Finding:
     """The GPU is as it should be."""
     return findings.ok(f"{gpu.device}: {text}", device=gpu.device, detail=gpu.identity)
 
 
-def unseen(gpu: nvml.Gpu, text: str) -> findings.Finding:
+def unseen(gpu: nvml.NvmlGpu, text: str) -> findings.Finding:
     """The GPU would not say."""
     return findings.unseen(f"{gpu.device}: {text}", device=gpu.device, detail=gpu.identity)
 
 
-def lacks(gpu: nvml.Gpu, what: str, *fields: str) -> findings.Finding:
+def lacks(gpu: nvml.NvmlGpu, what: str, *fields: str) -> findings.Finding:
     """A value is missing: an error when NVML failed to give it, absent when this GPU does not have it."""
     words = {gpu.unread[f] for f in fields if f in gpu.unread}
     if words:
@@ -76,11 +76,13 @@ def lacks(gpu: nvml.Gpu, what: str, *fields: str) -> findings.Finding:
     return findings.absent(f"{gpu.device} has no {what}", device=gpu.device)
 
 
-def bad(make: Callable[..., findings.Finding], gpu: nvml.Gpu, text: str, **more: object) -> findings.Finding:
+def bad(
+    make: Callable[..., findings.Finding], gpu: nvml.NvmlGpu, text: str, **more: object
+) -> findings.Finding:
     """A finding (`findings.fail` or `findings.warn`) about one GPU."""
     return make(f"{gpu.device}: {text}", device=gpu.device, detail=gpu.identity, **more)
 
 
-def count(gpus: Sequence[nvml.Gpu]) -> str:
+def count(gpus: Sequence[nvml.NvmlGpu]) -> str:
     """ "8 GPUs", for messages."""
     return findings.plural(len(gpus), "GPU")

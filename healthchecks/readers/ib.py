@@ -16,7 +16,7 @@ _RATE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*Gb/sec(?:\s*\(([0-9]+)X\s*([A-Z0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Port:
+class IbPort:
     """One port of one HCA. Numbers, not the words after them: some kernels pair them wrongly."""
 
     hca: str
@@ -66,7 +66,7 @@ def parse_rate(text: str | None) -> tuple[float | None, str]:
     return (float(match[1]), match[3] or "") if match else (None, "")
 
 
-def ports(node: nodeview.NodeView) -> list[Port]:
+def ports(node: nodeview.NodeView) -> list[IbPort]:
     """Every port of every HCA; raises Absent on a node without one."""
     found = node.shared("ib.ports", lambda: _ports(node))
     if not found:
@@ -74,8 +74,8 @@ def ports(node: nodeview.NodeView) -> list[Port]:
     return found
 
 
-def _ports(node: nodeview.NodeView) -> list[Port]:
-    found: list[Port] = []
+def _ports(node: nodeview.NodeView) -> list[IbPort]:
+    found: list[IbPort] = []
     for hca in node.names(CLASS):
         base = f"{CLASS}/{hca}"
         firmware, board = node.text(f"{base}/fw_ver"), node.text(f"{base}/board_id")
@@ -84,7 +84,7 @@ def _ports(node: nodeview.NodeView) -> list[Port]:
             at = f"{base}/ports/{number}"
             rate, speed = parse_rate(node.text(f"{at}/rate"))
             found.append(
-                Port(
+                IbPort(
                     hca=hca,
                     port=nodeview.to_int(number) or 0,
                     state=parse_state(node.text(f"{at}/state")),

@@ -18,7 +18,7 @@ MAX_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class KernelLine:
     """One kernel message."""
 
     seq: int
@@ -27,7 +27,7 @@ class Line:
     text: str
 
 
-def fresh(node: nodeview.NodeView) -> list[Line]:
+def fresh(node: nodeview.NodeView) -> list[KernelLine]:
     """Messages of the kernel itself since this check's last look (since boot at the first).
 
     Raises Absent where the node has no kernel log, Undetermined where we may not read it.
@@ -44,7 +44,7 @@ def fresh(node: nodeview.NodeView) -> list[Line]:
     return found
 
 
-def parse(raw: str) -> Line | None:
+def parse(raw: str) -> KernelLine | None:
     """A /dev/kmsg record; None when it is a continuation or was written by a process (facility not 0)."""
     head, sep, text = raw.partition(";")
     fields = head.split(",")
@@ -52,7 +52,7 @@ def parse(raw: str) -> Line | None:
         return None
     if int(fields[0]) >> 3 != 0:
         return None
-    return Line(seq=int(fields[1]), at_s=int(fields[2]) / 1e6, text=text.partition("\n")[0])
+    return KernelLine(seq=int(fields[1]), at_s=int(fields[2]) / 1e6, text=text.partition("\n")[0])
 
 
 def _records(node: nodeview.NodeView) -> Iterator[str]:

@@ -35,7 +35,7 @@ class NvmlUnavailable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Link:
+class NvLink:
     """One NVLink of one GPU."""
 
     link: int
@@ -56,7 +56,7 @@ class GpuProcess:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gpu:
+class NvmlGpu:
     """One GPU. `lost` is NVML's word when the device itself cannot be reached."""
 
     index: int
@@ -123,7 +123,7 @@ class Gpu:
     fabric_status: int | None = None
     """NVML return code of the registration; 0 is success."""
     fabric_health_mask: int | None = None
-    links: tuple[Link, ...] = ()
+    links: tuple[NvLink, ...] = ()
     processes: tuple[GpuProcess, ...] | None = None
 
     @property
@@ -143,11 +143,11 @@ class NvmlSnapshot:
 
     driver_version: str | None = None
     nvml_version: str | None = None
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[NvmlGpu, ...] = ()
     cpu_s: float = 0.0
     """CPU seconds that taking it cost."""
 
-    def by_uuid(self, uuid: str) -> Gpu | None:
+    def by_uuid(self, uuid: str) -> NvmlGpu | None:
         """The GPU with that UUID."""
         return next((g for g in self.gpus if g.uuid == uuid), None)
 
@@ -159,7 +159,7 @@ def to_json(value: NvmlSnapshot | NvmlUnavailable) -> dict[str, Any]:
     return {**vars(value), "gpus": [_row(g) for g in value.gpus]}
 
 
-def _row(gpu: Gpu) -> dict[str, Any]:
+def _row(gpu: NvmlGpu) -> dict[str, Any]:
     """Flat but for two lists, and made every ten seconds for ever: dataclasses.asdict costs ten times this."""
     row = {k: v for k, v in vars(gpu).items() if v is not None}
     row["links"] = [dict(vars(link)) for link in gpu.links]
@@ -176,12 +176,12 @@ def from_json(data: Mapping[str, Any]) -> NvmlSnapshot | NvmlUnavailable:
     return NvmlSnapshot(**{**data, "gpus": tuple(_gpu(g) for g in data["gpus"])})
 
 
-def _gpu(row: Mapping[str, Any]) -> Gpu:
+def _gpu(row: Mapping[str, Any]) -> NvmlGpu:
     ended = row.get("processes")
-    return Gpu(
+    return NvmlGpu(
         **{
             **row,
-            "links": tuple(Link(**link) for link in row.get("links", ())),
+            "links": tuple(NvLink(**link) for link in row.get("links", ())),
             "processes": None if ended is None else tuple(GpuProcess(**p) for p in ended),
         }
     )

@@ -1,4 +1,4 @@
-"""Which NVML call fills which fields of a `nvml.Gpu`; `p` is pynvml, `ask` calls it for one GPU and gives None for "not known"."""
+"""Which NVML call fills which fields of a `nvml.NvmlGpu`; `p` is pynvml, `ask` calls it for one GPU and gives None for "not known"."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _links(p: Any, ask: Ask) -> dict[str, Any]:
     if rows is None:
         rows = [row for i in range(p.NVML_NVLINK_MAX_LINKS) if (row := _link(p, ask, i)) is not None]
     version = ask("nvlink_version", "nvmlDeviceGetNvLinkVersion", 0) if rows else None
-    return {"links": tuple(nvml.Link(version=version, **row) for row in rows)}
+    return {"links": tuple(nvml.NvLink(version=version, **row) for row in rows)}
 
 
 def _links_at_once(p: Any, ask: Ask) -> list[dict[str, Any]] | None:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from probing_cluster.healthchecks import processes
+from probing_cluster.core import processes
 from probing_cluster.healthchecks.readers import nvml, nvml_fields
 
 _QUIET = {
@@ -158,11 +158,11 @@ def _try(pynvml: Any, unread: dict[str, str], name: str, call: Callable[..., Any
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def _gpu(pynvml: Any, index: int, *, links: bool, known: Known | None) -> nvml.Gpu:
+def _gpu(pynvml: Any, index: int, *, links: bool, known: Known | None) -> nvml.NvmlGpu:
     unread: dict[str, str] = {}
     handle = _try(pynvml, unread, "handle", pynvml.nvmlDeviceGetHandleByIndex, index)
     if handle is None:
-        return nvml.Gpu(index=index, lost=unread.get("handle", "NOT_FOUND"))
+        return nvml.NvmlGpu(index=index, lost=unread.get("handle", "NOT_FOUND"))
 
     def ask(name: str, function: str, *args: Any) -> Any:
         call = getattr(pynvml, function, None)
@@ -174,8 +174,8 @@ def _gpu(pynvml: Any, index: int, *, links: bool, known: Known | None) -> nvml.G
     for part in nvml_fields.PARTS if links else nvml_fields.WITHOUT_LINKS:
         facts |= part(pynvml, ask)
         if lost := next((w for w in unread.values() if w in _LOST), None):
-            return nvml.Gpu(index=index, lost=lost, unread=unread, **facts)
-    return nvml.Gpu(index=index, unread=unread, **facts)
+            return nvml.NvmlGpu(index=index, lost=lost, unread=unread, **facts)
+    return nvml.NvmlGpu(index=index, unread=unread, **facts)
 
 
 def _sparing(ask: nvml_fields.Ask, uuid: str | None, known: Known) -> nvml_fields.Ask:

@@ -17,7 +17,7 @@ _MODALIAS = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Function:
+class PciFunction:
     """One PCI function."""
 
     address: str
@@ -45,7 +45,7 @@ class Function:
         return self.class_code in (0x0207, 0x0200, 0x0C06) and self.vendor == MELLANOX
 
 
-def functions(node: nodeview.NodeView) -> list[Function]:
+def functions(node: nodeview.NodeView) -> list[PciFunction]:
     """Every PCI function; raises Absent where the node shows no PCI at all."""
     found = node.shared("pci.functions", lambda: _functions(node))
     if not found:
@@ -53,12 +53,12 @@ def functions(node: nodeview.NodeView) -> list[Function]:
     return found
 
 
-def _functions(node: nodeview.NodeView) -> list[Function]:
+def _functions(node: nodeview.NodeView) -> list[PciFunction]:
     found = (_function(node, address) for address in sorted(node.names(DEVICES)))
     return [f for f in found if f is not None]
 
 
-def _function(node: nodeview.NodeView, address: str) -> Function | None:
+def _function(node: nodeview.NodeView, address: str) -> PciFunction | None:
     base = f"{DEVICES}/{address}"
     parsed = parse_modalias(node.text(f"{base}/modalias"))
     if parsed is None:
@@ -66,7 +66,7 @@ def _function(node: nodeview.NodeView, address: str) -> Function | None:
         if vendor is None or code is None:
             return None
         parsed = vendor, device or 0, code >> 8
-    return Function(
+    return PciFunction(
         address=address,
         vendor=parsed[0],
         device_id=parsed[1],

@@ -12,7 +12,7 @@ _FORMS = ("%m/%d/%Y %H:%M:%S", "%m/%d/%y %H:%M:%S", "%Y-%m-%d %H:%M:%S")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class SelEntry:
     """One record of the log."""
 
     number: str
@@ -46,12 +46,12 @@ class Entry:
         return f"{self.number}:{self.written_at}:{self.sensor}"
 
 
-def parse(text: str) -> list[Entry]:
+def parse(text: str) -> list[SelEntry]:
     """Entries in the log's order, of `sel elist` (`1a | date | time | sensor | event | Asserted`) or its CSV form (`-c`).
 
     Lines that are none are left out.
     """
-    found: list[Entry] = []
+    found: list[SelEntry] = []
     for line in text.splitlines():
         # The CSV form has bars inside an event, never before its number has ended.
         comma, bar = line.find(","), line.find("|")
@@ -60,7 +60,7 @@ def parse(text: str) -> list[Entry]:
             continue
         number, date, time, *words = fields
         found.append(
-            Entry(
+            SelEntry(
                 number=number,
                 date=date,
                 time=time,

@@ -24,7 +24,8 @@ WITH own AS (
     SELECT node, count(DISTINCT job_id) AS jobs FROM exclusion WHERE at_us >= $recent_us GROUP BY node
 ), minor AS (
     SELECT e.node, count(*) FILTER (WHERE s.sign = 'memory') AS memory, count(*) FILTER (WHERE s.sign = 'link') AS link,
-           count(*) FILTER (WHERE s.sign = 'pcie') AS pcie
+           count(*) FILTER (WHERE s.sign = 'pcie') AS pcie,
+           count(*) FILTER (WHERE s.sign = 'test') AS test
     FROM event e
     JOIN sign s ON s.kind = e.kind AND (s.code = '' OR s.code = coalesce(e.code, ''))
     LEFT JOIN cleared c ON c.node = e.node
@@ -50,6 +51,7 @@ SELECT every.node,
             THEN least(1.0, CAST(coalesce(own.single, 0) AS DOUBLE) / ran.single) END AS single_node_node_failure_rate,
        coalesce(used.exposure_s, 0.0) / 86400 AS exposure_days, coalesce(ran.attempts, 0) AS n_attempts,
        coalesce(minor.memory, 0) AS minor_memory, coalesce(minor.link, 0) AS minor_link, coalesce(minor.pcie, 0) AS minor_pcie,
+       coalesce(minor.test, 0) AS minor_test,
        coalesce(ranks.n, 0) AS rank_findings, coalesce(again.n, 0) AS recurrences
 FROM every
 LEFT JOIN used ON used.node = every.node

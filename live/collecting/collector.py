@@ -1,12 +1,13 @@
 """The collector: one short-lived process per node of a job, run as the job's owner. Questions in, frames out.
 
-    python -I -m probing_cluster.live.collecting.collector [--directory DIR] [--job ID] [--node NAME] [--idle S] [--tables-only]
+    python -I -m probing_cluster.live.collecting.collector [--directory DIR] [--job ID] [--node NAME] [--idle S] [--tables-only] [--packed BYTES]
 
 Standard input: one JSON question per line: {"id", "deadline_s", "scans": [scan, …]}. Standard output, lines of ASCII short
-enough that Slurm hands each on whole: `ID +BASE64` (a part of a frame), `ID .` (the frame is whole), `ID !NODE` (the question is
-answered). The first line is `0 !NODE` with the step's number: `0 !NODE STEP`.
+enough that Slurm hands each on whole: `ID ?` (the question has come), `ID +BASE64` (a part of a frame), `ID .` (the frame is whole),
+`ID !NODE` (the question is answered). The first line is `0 !NODE` with the step's number: `0 !NODE STEP`. With --packed one question is answered, by one bundle
+of frames (packing.bundle) of at most that many bytes: the agent's way.
 
-Each table is read in a forked process with the question's deadline: one that hangs, raises, is killed or eats its memory
+Each table is read in a process of its own with the question's deadline (readers): one that hangs, raises, is killed or eats its memory
 becomes a frame that says so. Standard library only; it counts against the job's own memory, so it is small, and the first
 that the kernel takes when memory runs out.
 """
@@ -20,16 +21,16 @@ import json
 import os
 import resource
 import select
-import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import digits
-from probing_cluster.live.collecting import answering
+from probing_cluster.live import packing
+from probing_cluster.live.collecting import answering, readers
 from probing_cluster.live.node import agent_client
 from probing_cluster.live.node import view as node_view
 from probing_cluster.live.table import Columns, Scan
@@ -37,21 +38,9 @@ from probing_cluster.probe_agent.jobs import collect_child
 
 LINE_BYTES = 720
 """Bytes of a frame per line: 960 characters, below the 1,024 in which srun passes on output."""
-MAX_FRAME_BYTES = 256 << 20
 MAX_SCANS = 64
-MEMORY_BYTES = 1 << 30
-"""Of address space, for each table's process."""
+LATE = "no answer before the deadline"
 MAX_QUESTION_BYTES = 1 << 20
-
-
-@dataclass(kw_only=True)
-class _Reading:
-    """One table's process."""
-
-    scan: Scan
-    pid: int
-    pipe: int
-    data: bytearray = field(default_factory=bytearray)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +83,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         step=os.environ.get("SLURM_STEP_ID", ""),
         may_evaluate=not args.tables_only,
     )
+    pool = readers.TableReaders(lambda scan, deadline: answering.answer(place.view(deadline), scan))
+    if args.packed:
+        return _answer_packed(place, pool, next(_lines(args.idle), b""), args.packed)
     _write(b"0 !%b %b\n" % (place.node.encode(), place.step.encode()))
     for line in _lines(args.idle):
-        _answer(place, line)
+        _answer(place, pool, line)
     return 0
 
 
@@ -112,6 +104,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--tables-only", action="store_true", help="evaluate nothing: somebody else than the owner asks"
     )
+    parser.add_argument("--packed", type=int, default=0, metavar="BYTES", help="one question, one bundle")
     return parser.parse_args(argv)
 
 
@@ -136,79 +129,60 @@ def _lines(idle_s: float) -> Any:
             return
 
 
-def _answer(place: Place, line: bytes) -> None:
+def _answer(place: Place, pool: readers.TableReaders, line: bytes) -> None:
+    asked = _question(line)
+    if asked is None:
+        return
+    number, scans, deadline = asked
+    _write(b"%d ?\n" % number)
+    reading = [pool.start(scan, deadline) for scan in scans]
+    late = pool.collect(reading, deadline, lambda one: _send(number, one.frame or _failed(place, one.scan)))
+    for one in late:
+        _send(number, _failed(place, one.scan, LATE))
+    _write(b"%d !%b %b\n" % (number, place.node.encode(), place.step.encode()))
+    # Said first: a process takes a moment to be gone.
+    for one in reading:
+        pool.release(one)
+
+
+def _answer_packed(place: Place, pool: readers.TableReaders, line: bytes, most_bytes: int) -> int:
+    """Answers one question with a bundle: what makes it too large is left out, and reported."""
+    asked = _question(line)
+    if asked is None:
+        return 1
+    _, scans, deadline = asked
+    reading = [pool.start(scan, deadline) for scan in scans]
+    late = pool.collect(reading, deadline, lambda _: None)
+    frames = [
+        _failed(place, one.scan, LATE) if one in late else one.frame or _failed(place, one.scan)
+        for one in reading
+    ]
+    while (body := packing.bundle(frames, max(most_bytes, MAX_QUESTION_BYTES))) is None:
+        largest = max(range(len(frames)), key=lambda at: len(frames[at]))
+        why = f"its rows are {len(frames[largest]) >> 20} MiB, more than agents pass on: ask for fewer columns or rows"
+        frames[largest] = _failed(place, scans[largest], why)
+    _write(body)
+    for one in reading:
+        pool.end(one)
+    return 0
+
+
+def _question(line: bytes) -> tuple[int, list[Scan], float] | None:
+    """(its number, what it wants, until when by the monotonic clock); None for no question of ours."""
     try:
         question = json.loads(line)
         number = int(question["id"])
         scans = [Scan.of_json(s) for s in question["scans"][:MAX_SCANS]]
         deadline = time.monotonic() + min(float(question["deadline_s"]), 600.0)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return  # no question of ours
-    readings = [_start(place, scan, deadline) for scan in scans]
-    _collect(place, number, readings, deadline)
-    _write(b"%d !%b %b\n" % (number, place.node.encode(), place.step.encode()))
-    # Said first: a process takes a moment to be gone.
-    for reading in readings:
-        _end(reading)
+        return None
+    return number, scans, deadline
 
 
-def _start(place: Place, scan: Scan, deadline: float) -> _Reading:
-    """A process that reads one table and writes its frame into a pipe."""
-    read_end, write_end = os.pipe()
-    pid = os.fork()
-    if pid:
-        os.close(write_end)
-        return _Reading(scan=scan, pid=pid, pipe=read_end)
-    status = 1
-    try:
-        os.close(read_end)
-        os.setsid()  # its own children end with it
-        os.dup2(os.open(os.devnull, os.O_RDWR), 0)
-        os.dup2(0, 1)  # what a plugin prints is not a row
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-        with os.fdopen(write_end, "wb") as pipe:
-            pipe.write(answering.answer(place.view(deadline), scan))
-        status = 0
-    finally:
-        os._exit(status)
-
-
-def _collect(place: Place, number: int, readings: list[_Reading], deadline: float) -> None:
-    """Sends each table's frame once it is whole; past the deadline the others are ended."""
-    waiting = {r.pipe: r for r in readings}
-    while waiting:
-        ready = select.select(list(waiting), [], [], max(0.0, deadline - time.monotonic()))[0]
-        for pipe in ready:
-            reading = waiting[pipe]
-            chunk = os.read(pipe, 1 << 18)
-            reading.data += chunk
-            if not chunk or len(reading.data) > MAX_FRAME_BYTES:
-                del waiting[pipe]
-                _send(number, bytes(reading.data) if not chunk and reading.data else _failed(place, reading))
-        if not ready:
-            break
-    for reading in waiting.values():
-        _send(number, _failed(place, reading, "no answer before the deadline"))
-
-
-def _end(reading: _Reading) -> int:
-    """Ends a table's process with its children; how it ended. One that nothing ends is left to the step's end."""
-    os.close(reading.pipe)
-    for stop in (os.killpg, os.kill):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            stop(reading.pid, signal.SIGKILL)
-    for _ in range(20):
-        pid, _status = os.waitpid(reading.pid, os.WNOHANG)
-        if pid:
-            break
-        time.sleep(0.005)
-    return reading.pid
-
-
-def _failed(place: Place, reading: _Reading, reason: str = "its reader ended without an answer") -> bytes:
+def _failed(place: Place, scan: Scan, reason: str = "its reader ended without an answer") -> bytes:
     view = place.view(0.0)
     view.miss(reason)
-    return answering.frame(view, reading.scan, Columns(names=(), kinds=(), values=()))
+    return answering.frame(view, scan, Columns(names=(), kinds=(), values=()))
 
 
 def _send(number: int, frame: bytes) -> None:

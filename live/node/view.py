@@ -26,7 +26,7 @@ class RankProcess:
     """One training process: what its page says, and the process behind it while it lives."""
 
     page: pages.ProbePage
-    facts: processes.Facts | None
+    facts: processes.ProcessFacts | None
 
     @property
     def alive(self) -> bool:
@@ -126,7 +126,7 @@ class NodeView:
             ]
         return found
 
-    def _facts(self, page: pages.ProbePage) -> processes.Facts | None:
+    def _facts(self, page: pages.ProbePage) -> processes.ProcessFacts | None:
         """The process of a page, which may name any: only one of this user, started when the page says, counts."""
         found = processes.facts(page.pid, self.proc) if page.pid else None
         same = found is not None and found.start_ticks == page.start_ticks and found.uid == self.uid

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 from probing_cluster.core import errors
 from probing_cluster.live.session import session
@@ -68,8 +69,24 @@ PrintStatus = Callable[[str], None]
 """Prints a line about the session, not of a result."""
 
 
+class Asking(Protocol):
+    """A session of a running job, or of what was kept of one."""
+
+    timeout_s: float
+
+    @property
+    def over(self) -> bool: ...
+
+    @property
+    def schemas(self) -> tuple[str, ...]: ...
+
+    def names(self, schema: str) -> list[str]: ...
+
+    def sql(self, statement: str) -> session.Result: ...
+
+
 def run(
-    asking: session.Session,
+    asking: Asking,
     title: str,
     show: Show,
     print_status: PrintStatus,
@@ -92,7 +109,7 @@ def run(
     return code
 
 
-def _one(asking: session.Session, line: str, show: Show, print_status: PrintStatus) -> int:
+def _one(asking: Asking, line: str, show: Show, print_status: PrintStatus) -> int:
     word, _, rest = line.partition(" ")
     rest = rest.strip().rstrip(";")
     if line in ("help", "\\?", "\\h"):
@@ -142,7 +159,7 @@ def _statements(prompt: str, read: Callable[[str], str]) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _line_editing(asking: session.Session) -> Iterator[None]:
+def _line_editing(asking: Asking) -> Iterator[None]:
     """History in the user's state directory, completion of tables and columns; nothing of it without a terminal."""
     if not sys.stdin.isatty():
         yield
@@ -174,7 +191,7 @@ def _save(path: Path) -> None:
 class Completer:
     """Words of SQL, schemas, tables and columns, for readline."""
 
-    def __init__(self, asking: session.Session) -> None:
+    def __init__(self, asking: Asking) -> None:
         self._asking = asking
         self._found: list[str] = []
 

@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 
 from probing_cluster.core import errors, settings
-from probing_cluster.db.server import embedded
 from probing_cluster.live.conditions import Condition
 from probing_cluster.live.table import Scan
 
@@ -93,7 +92,7 @@ class Postgres:
                 # Loads SQLAlchemy: only a statement that names these schemas pays for it.
                 from probing_cluster.db import arrow
 
-                self._reader = arrow.Reader(_uri(self._config))
+                self._reader = arrow.ArrowReader(_uri(self._config))
             return self._reader.table(statement)
         except ModuleNotFoundError as exc:
             raise errors.DatabaseUnavailable(f"{ABSENT}: {exc.name} is not installed on this host") from exc
@@ -105,6 +104,9 @@ def _uri(config: settings.Settings) -> str:
     """The server that is there: an embedded one is not started for a question."""
     url = config.database.url
     if not url:
+        # A driver costs a tenth of a second: only a statement about the database pays it.
+        from probing_cluster.db.server import embedded
+
         directory = config.database.directory
         if not embedded.exists(directory) or not embedded.running(directory):
             raise errors.DatabaseUnavailable(f"no database runs in {directory}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -12,18 +12,19 @@ import datafusion
 import pyarrow as pa
 from datafusion.catalog import Catalog
 
-from probing_cluster.core import errors, sanitize
+from probing_cluster.core import errors
 from probing_cluster.live import missing, plugins
-from probing_cluster.live.session import catalogue, pushdown, unpacking
+from probing_cluster.live.session import catalogue, pushdown, unpacking, wording
 from probing_cluster.live.table import LazySchema, Scan
 from probing_cluster.live.tables import registry
 from probing_cluster.live.ways import streams
 
 CATALOG, DEFAULT_SCHEMA = "live", "cluster"
 _MISSING_SCHEMA = pa.schema([(c.name, unpacking.TYPES[c.kind]) for c in missing.COLUMNS])
-HINT = "information_schema.tables lists the tables, information_schema.columns what they hold"
 NAMES_KEPT_S = 10.0
 MAX_RANKS = 1 << 17
+_READING = datafusion.SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
+"""Questions only: a statement that was pasted writes no file (COPY), reads none (CREATE EXTERNAL TABLE) and changes no setting."""
 
 
 class Nodes(Protocol):
@@ -105,7 +106,7 @@ class Session:
         self._planned.clear()
         self._statement = _Statement()
         try:
-            frame = self._context.sql(statement)
+            frame = self._context.sql_with_options(statement, _READING)
             kind = type(frame.logical_plan().to_variant()).__name__
             if kind == "Explain":
                 return self._result(self._explained(frame))
@@ -128,10 +129,8 @@ class Session:
             raise errors.UsageError(self._words(exc)) from exc
 
     def _words(self, exc: Exception) -> str:
-        text = sanitize.clean(str(exc).removeprefix("DataFusion error: "), 600)
-        reasons = sorted({m.reason for m in self._statement.missing})
-        text += f" ({'; '.join(reasons[:3])})" if reasons else ""
-        return f"{text}; {HINT}"
+        known = [*registry.built_in(), missing.NAME, *(n for n in plugins.names() if not n.endswith("*"))]
+        return wording.words(exc, known, sorted({m.reason for m in self._statement.missing}))
 
     def _result(self, rows: pa.Table) -> Result:
         found = self._statement
@@ -311,13 +310,36 @@ class Session:
         return pa.concat_tables([rows, more])
 
 
-def of_tables(context: Any, statement: str) -> Result:
-    """A statement over tables that are all there, such as those kept of a job that is over; raises UsageError."""
-    try:
-        return Result(rows=context.sql(statement).to_arrow_table(), missing=(), asked=False)
-    except Exception as exc:
-        text = sanitize.clean(str(exc).removeprefix("DataFusion error: "), 600)
-        raise errors.UsageError(f"{text}; {HINT}") from exc
+class KeptSession:
+    """Statements over tables that are all there, such as those kept of a job that is over."""
+
+    over = False
+    """What is kept does not end."""
+
+    def __init__(self, context: Any, tables: Iterable[tuple[str, str]]) -> None:
+        """`tables`: schema and name of each."""
+        self._context, self._tables = context, sorted(tables)
+        self.timeout_s = 0.0
+        """Nothing is waited for."""
+
+    @property
+    def schemas(self) -> tuple[str, ...]:
+        """All schemas of the session."""
+        return tuple(dict.fromkeys(schema for schema, _ in self._tables))
+
+    def names(self, schema: str) -> list[str]:
+        """The tables of a schema."""
+        return [name for found, name in self._tables if found == schema]
+
+    def sql(self, statement: str) -> Result:
+        """Runs one statement; raises UsageError for one that is not understood."""
+        try:
+            return Result(rows=self._context.sql(statement).to_arrow_table(), missing=(), asked=False)
+        except MemoryError:
+            raise
+        except Exception as exc:
+            names = [".".join(name) for name in self._tables]
+            raise errors.UsageError(wording.words(exc, names)) from exc
 
 
 def missing_rows(found: Sequence[streams.Missing]) -> pa.Table:

@@ -11,6 +11,7 @@ COLUMNS = (
     Column(name="index", kind="int", meaning="NVML's number of the GPU"),
     Column(name="uuid", kind="text", meaning="its UUID"),
     Column(name="utilization_frac", kind="float", meaning="share of the moment with a kernel on it, 0..1"),
+    Column(name="power_w", kind="float", meaning="power drawn, watts"),
     Column(name="temperature_c", kind="float", meaning="temperature of the GPU, °C"),
     Column(name="memory_temperature_c", kind="float", meaning="temperature of its memory, °C"),
     Column(name="throttle_reasons", kind="int", meaning="NVML's bit mask of what slows it down"),

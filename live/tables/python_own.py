@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from probing_cluster.core import errors
+from probing_cluster.live import conditions
 from probing_cluster.live.node import rings
 from probing_cluster.live.node import view as node_view
 from probing_cluster.live.table import PLACE, Columns, Kind, LazySchema, Missing, Scan
@@ -21,7 +22,7 @@ def resolve(view: node_view.NodeView, name: str, scan: Scan) -> Columns | None:
     if name == "*":
         found = sorted({table.name for table, _ in rings.of_job(view)})
         return Columns(names=("name",), kinds=("text",), values=(found,))
-    return _table(view, name, scan) if name.isidentifier() else _values(view, name)
+    return _table(view, name, scan) if name.isidentifier() else _values(view, name, scan)
 
 
 def _table(view: node_view.NodeView, name: str, scan: Scan) -> Columns | None:
@@ -56,7 +57,7 @@ def _own(name: str) -> str:
     return f"{name}_" if name in _PLACE else name
 
 
-def _values(view: node_view.NodeView, expression: str) -> Columns:
+def _values(view: node_view.NodeView, expression: str, scan: Scan) -> Columns:
     """A row per value that the living ranks answer; what the expression raised is in the column `error`."""
     if not view.may_evaluate:
         raise Missing("only the job's owner may evaluate; tables can be read by operators, too")
@@ -64,14 +65,20 @@ def _values(view: node_view.NodeView, expression: str) -> Columns:
     from probing_cluster.probe_agent.ranks import evaluate
 
     targets = [
-        evaluate.Process(
+        evaluate.EvaluatedProcess(
             rank=p.rank, pid=p.pid, pid_inside=p.page.pid_inside, pid_namespace=p.page.pid_namespace
         )
         for p in view.living
+        # Whoever names ranks in the first question freezes no other.
+        if conditions.may_hold(scan.condition, {"rank": [p.rank], "pid": [p.pid], "node": [view.node]})
     ]
     try:
         answers = evaluate.evaluate(
-            view.directory, view.uid, expression, targets, deadline_s=max(0.5, view.left_s() - LOOK_S)
+            view.directory,
+            view.uid,
+            expression,
+            targets,
+            deadline_s=round(max(0.5, view.left_s() - LOOK_S), 1),
         )
     except errors.UsageError as exc:
         raise Missing(str(exc)) from exc

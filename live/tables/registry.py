@@ -27,7 +27,10 @@ from probing_cluster.live.tables import (
     python_variables,
     torch_checkpoints,
     torch_collectives,
+    torch_memory,
+    torch_modules,
     torch_steps,
+    torch_transfers,
 )
 
 TABLES: tuple[Registered, ...] = (
@@ -39,7 +42,10 @@ TABLES: tuple[Registered, ...] = (
     python_own.SCHEMA,
     torch_steps.TABLE,
     torch_collectives.TABLE,
+    torch_transfers.TABLE,
     torch_checkpoints.TABLE,
+    torch_modules.TABLE,
+    torch_memory.TABLE,
     process_envs.TABLE,
     process_threads.TABLE,
     process_io.TABLE,

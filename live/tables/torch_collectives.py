@@ -36,10 +36,16 @@ BUS: Mapping[str, Callable[[int], float]] = {
 """Bytes over a rank's link per byte of the tensor, as nccl-tests counts bus bandwidth, of the group's size."""
 
 
+def has_gpu(backend: str) -> bool:
+    """Whether calls may go by NCCL, as the page has the backend (16 characters)."""
+    return "nccl" in backend or "cuda" in backend
+
+
 def bus_bytes_per_s(call: pages.Collective, n_bytes: int | None, backend: str) -> float | None:
     """Bus bandwidth of one call; None where its times do not tell when the bytes moved."""
     factor, size = BUS.get(call.op), call.group_size
-    blocking = any(name in backend for name in _BLOCKING) and not call.is_async
+    # "cpu:gloo,cuda:nccl": which of the two a call took is not known.
+    blocking = any(name in backend for name in _BLOCKING) and not has_gpu(backend) and not call.is_async
     if factor is None or not blocking or not n_bytes or size < 2 or call.raised or not call.leave_ns:
         return None
     took_ns = call.leave_ns - call.enter_ns
@@ -57,6 +63,7 @@ def rows(view: node_view.NodeView, _: Scan) -> Iterator[Row]:
             yield {
                 **view.place(process),
                 "group": call.group,
+                "group_role": call.role or None,
                 "seq": call.seq,
                 "op": call.op,
                 "group_size": call.group_size or None,
@@ -83,6 +90,11 @@ TABLE = Table(
         *PLACE,
         Column(name="group", kind="text", meaning="process group, by torch's name, 16 characters"),
         Column(
+            name="group_role",
+            kind="text",
+            meaning="what it is for: tp, pp, dp, cp, ep, sp, mp, shard, replicate or embedding; null where neither DeviceMesh nor Megatron names it",
+        ),
+        Column(
             name="seq",
             kind="int",
             meaning="count of this rank's calls on the group: the same call on all ranks",
@@ -97,7 +109,7 @@ TABLE = Table(
         Column(
             name="bus_bytes_per_s",
             kind="float",
-            meaning="bus bandwidth as nccl-tests defines it; null where the call does not wait for the transfer (NCCL, async)",
+            meaning="bus bandwidth as nccl-tests defines it; null where the call does not wait for the transfer (NCCL, async): `torch.transfers` has those",
         ),
         Column(name="done", kind="bool", meaning="the call has returned"),
         Column(name="async", kind="bool", meaning="it returned without waiting"),

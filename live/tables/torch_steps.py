@@ -13,7 +13,7 @@ def rows(view: node_view.NodeView, _: Scan) -> Iterator[Row]:
     """At most 64 per rank, the page's ring."""
     for process in view.ranks:
         page = process.page
-        before: pages.Step | None = None
+        before: pages.PageStep | None = None
         if page.steps_unseen:
             view.miss("this torch has no hook for optimizer steps (before 2.0)", rank=process.rank)
         for step in page.recent_steps:

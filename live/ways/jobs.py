@@ -74,7 +74,7 @@ def find(text: str, slurm: settings.SlurmSettings, run: commands.Runner | None =
 
 def _job(text: str, found: list[live_records.LiveJob]) -> RunningJob:
     first = found[0]
-    running = [j for j in found if j.nodes and j.state in ("RUNNING", "SUSPENDED")]
+    running = [j for j in found if j.nodes and j.state in ("RUNNING", "SUSPENDED", "COMPLETING")]
     if len(running) > 1 and any(j.het_offset is None for j in running):
         tasks = ", ".join(
             f"{j.array_job_id}_{j.array_task_id}" for j in running[:4] if j.array_task_id is not None

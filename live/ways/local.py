@@ -7,9 +7,9 @@ import pwd
 import sys
 from pathlib import Path
 
-from probing_cluster.core import errors, settings
+from probing_cluster.core import errors, processes, settings
 from probing_cluster.live import plugins
-from probing_cluster.live.ways import streams
+from probing_cluster.live.ways import collectors
 
 COLLECTOR = "probing_cluster.live.collecting.collector"
 
@@ -20,7 +20,7 @@ def directory_here(config: settings.Settings, job_id: int) -> Path | None:
     return found if found.is_dir() else None
 
 
-def command(config: settings.Settings, directory: Path) -> streams.Command:
+def command(config: settings.Settings, directory: Path) -> collectors.Command:
     """A collector as the directory's owner; raises NotPermitted where that is somebody else."""
     owner = directory.stat()
     node = config.agent.node or os.environ.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0]
@@ -29,7 +29,7 @@ def command(config: settings.Settings, directory: Path) -> streams.Command:
     if os.environ.get(plugins.PATH_VARIABLE):
         environment[plugins.PATH_VARIABLE] = os.environ[plugins.PATH_VARIABLE]
     if owner.st_uid == os.geteuid():
-        return streams.Command(argv=argv, nodes=(node,), environment=environment)
+        return collectors.Command(argv=argv, nodes=(node,), environment=environment)
     if os.geteuid() != 0:
         raise errors.NotPermitted(
             f"job {directory.name} belongs to uid {owner.st_uid}: only its owner may ask its processes; "
@@ -37,13 +37,13 @@ def command(config: settings.Settings, directory: Path) -> streams.Command:
         )
     # It becomes the owner itself, once it is loaded: our Python need not be theirs to run.
     argv += ["--tables-only", "--become", str(owner.st_uid), str(owner.st_gid)]
-    return streams.Command(argv=argv, nodes=(node,), environment=environment)
+    return collectors.Command(argv=argv, nodes=(node,), environment=environment, may_evaluate=False)
 
 
-def account(uid: int, gid: int) -> streams.Account:
+def account(uid: int, gid: int) -> processes.Account:
     """An account with its groups; with its own alone where it has no name here."""
     try:
         groups = tuple(os.getgrouplist(pwd.getpwuid(uid).pw_name, gid))
     except KeyError:
         groups = (gid,)
-    return streams.Account(uid=uid, gid=gid, groups=groups)
+    return processes.Account(uid=uid, gid=gid, groups=groups)

@@ -6,15 +6,16 @@ What each option is for is in docs/live.md. The deadline is ours, since srun its
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pwd
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from probing_cluster.core import errors, settings
+from probing_cluster.core import errors, processes, settings
 from probing_cluster.live import plugins
-from probing_cluster.live.ways import jobs, local, step_count, streams
+from probing_cluster.live.ways import collectors, jobs, local, step_count, streams
 from probing_cluster.slurm_plugins import commands
 
 IMMEDIATE_S = 3
@@ -29,16 +30,19 @@ def open_streams(
     become = _account(job)
     counter = step_count.StepCount(config.cluster.name, job.job_id)
     counter.require(limits.max_steps)
-    found = [
-        streams.Command(
+
+    def command(part: jobs.Part, nodes: tuple[str, ...]) -> collectors.Command:
+        return collectors.Command(
             argv=argv(config, job, part, nodes, idle_s),
             nodes=nodes,
             environment=environment(config),
             become=become,
+            narrower=functools.partial(command, part),
+            may_evaluate=job.uid == os.geteuid(),
+            ends_itself=True,
         )
-        for part in job.parts
-        for nodes in groups(part.nodes, limits.tree_width)
-    ]
+
+    found = [command(part, nodes) for part in job.parts for nodes in groups(part.nodes, limits.tree_width)]
     return streams.Streams(found, on_close=lambda steps: _cancel(config, job, steps))
 
 
@@ -99,7 +103,7 @@ def environment(config: settings.Settings) -> dict[str, str]:
     return {"PATH": "/usr/bin:/bin", **kept, "LC_ALL": "C", "PROBING": "on"}
 
 
-def _account(job: jobs.RunningJob) -> streams.Account | None:
+def _account(job: jobs.RunningJob) -> processes.Account | None:
     """Whom to become: root may, others may not, and Slurm would refuse them with fewer words."""
     if job.uid == os.geteuid():
         return None

@@ -1,30 +1,33 @@
-"""Collectors as child processes: one question to all of them, their frames as they come, a deadline that is ours."""
+"""One question to all collectors of a job: their frames as they come, a deadline that is ours, and who did not answer.
+
+srun hands a question on only when every node of its step has begun it, so one slurmd that hangs silences its whole step. A step
+that shows this gets smaller ones beside it: one for the nodes that have begun, and for the others one each, or a few groups.
+What answers first counts, and nobody is counted twice.
+"""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import contextlib
 import json
-import os
-import re
 import selectors
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from probing_cluster.core import digits, errors, sanitize
 from probing_cluster.live.table import Scan
+from probing_cluster.live.ways import collectors
 
-MAX_LINE_BYTES = 1 << 16
-MAX_FRAME_CHARS = 512 << 20
-_PREFIX = re.compile(r"^(?:[0-9]+: )?(?:srun: |slurmstepd[^ ]*: )?(?:error: )?")
-"""Who says it: the label, srun or a node's step daemon."""
 NODE_SHARE = 0.8
 """Of the asker's deadline; what a node has not read by then it reports as missing, in time to be heard."""
+HELLO_SHARE, HELLO_S = 0.2, 1.0
+"""Of the deadline, and at most: how long a question may not reach a collector that has started."""
+START_SHARE, START_S = 0.5, 5.0
+"""Likewise, until the first collector of a step has started."""
+GROUPS = 8
+"""Into how many steps the silent nodes of one are split."""
+MORE_STEPS = 32
+"""How many steps may be added for silent nodes until `close`: every one counts towards the job's MaxStepCount."""
+LOOK_S = 0.1
 END_S = 0.3
 
 
@@ -47,206 +50,159 @@ class Reply:
     answered: set[str] = field(default_factory=set)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Account:
-    """An account to run as."""
-
-    uid: int
-    gid: int
-    groups: tuple[int, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Command:
-    """How one child with collectors is started."""
-
-    argv: Sequence[str]
-    nodes: tuple[str, ...]
-    environment: Mapping[str, str]
-    become: Account | None = None
-    """Whom to become first; None to stay who we are."""
-
-
-@dataclass(kw_only=True)
-class _Child:
-    """One child with the collectors of some nodes."""
-
-    command: Command
-    process: subprocess.Popen[bytes]
-    rest: bytes = b""
-    parts: dict[str, list[bytes]] = field(default_factory=dict)
-    """By label, the lines of the frame that is under way."""
-    noise: bytes = b""
-    """The end of what it wrote to standard error."""
-    hello: set[str] = field(default_factory=set)
-    steps: set[str] = field(default_factory=set)
-
-
 class Streams:
     """The collectors of one job, open for questions until `close`."""
 
     def __init__(
-        self, commands: Iterable[Command], *, on_close: Callable[[set[str]], None] | None = None
+        self, commands: Iterable[collectors.Command], *, on_close: Callable[[set[str]], None] | None = None
     ) -> None:
         self._selector = selectors.DefaultSelector()
-        self._number = 0
+        self._number = self._added = 0
         self._on_close = on_close
         self._children = [self._start(command) for command in commands]
+        self._nodes = tuple(dict.fromkeys(n for c in self._children for n in c.nodes))
+        self._retired: list[collectors.Collectors] = []
 
     @property
     def nodes(self) -> tuple[str, ...]:
         """All that are asked."""
-        return tuple(n for c in self._children for n in c.command.nodes)
+        return self._nodes
+
+    @property
+    def may_evaluate(self) -> bool:
+        """The asker is the job's owner."""
+        return all(c.command.may_evaluate for c in self._children)
 
     @property
     def steps(self) -> set[str]:
         """Slurm's numbers of the steps that answered so far."""
-        return set().union(*(c.steps for c in self._children))
+        return set().union(*(c.steps for c in (*self._children, *self._retired)))
 
-    def ask(self, scans: Sequence[Scan], timeout_s: float) -> Reply:
-        """Asks every node; returns when all have answered, ended, or the time is over."""
+    def ask(self, scans: Sequence[Scan], timeout_s: float, *, node_s: float | None = None) -> Reply:
+        """Asks every node; returns when all have answered, ended, or the time is over.
+
+        `node_s`: how long a node may take, from when it gets the question; None for its usual share.
+        """
         self._number += 1
         reply, end_s = Reply(), time.monotonic() + timeout_s
         question = {
             "id": self._number,
-            "deadline_s": timeout_s * NODE_SHARE,
+            "deadline_s": timeout_s * NODE_SHARE if node_s is None else node_s,
             "scans": [s.to_json() for s in scans],
         }
         line = json.dumps(question, separators=(",", ":")).encode() + b"\n"
-        open_children = [c for c in self._children if self._send(c, line)]
-        while open_children and time.monotonic() < end_s:
-            for key, _ in self._selector.select(max(0.0, end_s - time.monotonic())):
-                child, is_error = key.data
-                self._take(child, is_error=is_error, fileobj=key.fileobj, reply=reply)
-            open_children = [
-                c for c in open_children if self._reads(c) and not reply.answered.issuperset(c.command.nodes)
-            ]
+        for child in self._children:
+            child.ask(self._number, line)
+        while (left_s := end_s - time.monotonic()) > 0 and self._is_waiting(reply):
+            for key, _ in self._selector.select(min(left_s, self._look_s)):
+                _, work = key.data
+                for node, frames in work():
+                    if node not in reply.answered:
+                        reply.answered.add(node)
+                        reply.frames += frames
+            self._narrow(line, timeout_s)
+        reply.frames += self._partial(reply.answered)
         reply.missing += self._silent(reply.answered, timeout_s)
+        self._retire()
         return reply
 
     def close(self) -> None:
         """Ends every child: first by closing its input, then by force; never waits for a hung node."""
-        for child in self._children:
-            with contextlib.suppress(OSError):
-                assert child.process.stdin is not None
-                child.process.stdin.close()
+        every_child = [*self._children, *self._retired]
+        for child in every_child:
+            child.close_input()
         for stop in (None, signal.SIGTERM, signal.SIGKILL):
-            left = [c for c in self._children if c.process.poll() is None]
-            for child in left:
-                if stop is not None:
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.killpg(child.process.pid, stop)
+            running = [c for c in every_child if c.process.poll() is None]
+            if stop is not None:
+                for child in running:
+                    if stop == signal.SIGTERM or not child.must_be_left:
+                        child.signal(stop)
+            waiting = [c for c in running if not c.must_be_left]
             end_s = time.monotonic() + END_S
-            while left and time.monotonic() < end_s:
-                left = [c for c in left if c.process.poll() is None]
+            while waiting and time.monotonic() < end_s:
+                waiting = [c for c in waiting if c.process.poll() is None]
                 time.sleep(0.005)
-        hung = set().union(*(c.steps for c in self._children if c.process.poll() != 0))
+        hung = set().union(*(c.steps for c in every_child if c.process.poll() != 0))
         if self._on_close is not None and hung:
             self._on_close(hung)
-        for child in self._children:
-            for pipe in (child.process.stdout, child.process.stderr):
-                if pipe is not None:
-                    pipe.close()
+        for child in every_child:
+            child.close_outputs()
+            if child.process.poll() is None:
+                child.leave()
         self._selector.close()
 
-    def _start(self, command: Command) -> _Child:
-        account = command.become
-        switch: dict[str, Any] = {}
-        if account is not None:
-            switch = {"user": account.uid, "group": account.gid, "extra_groups": list(account.groups)}
-        try:
-            process = subprocess.Popen(
-                list(command.argv),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=dict(command.environment),
-                start_new_session=True,
-                cwd="/",
-                bufsize=0,
-                **switch,
-            )
-        except OSError as exc:
-            raise errors.SlurmUnavailable(f"{command.argv[0]} cannot be started: {exc.strerror}") from exc
-        child = _Child(command=command, process=process)
-        for pipe, is_error in ((process.stdout, False), (process.stderr, True)):
-            assert pipe is not None
-            os.set_blocking(pipe.fileno(), False)
-            self._selector.register(pipe, selectors.EVENT_READ, (child, is_error))
-        return child
+    def _start(self, command: collectors.Command) -> collectors.Collectors:
+        return collectors.Collectors(command=command, selector=self._selector)
 
-    def _send(self, child: _Child, line: bytes) -> bool:
-        assert child.process.stdin is not None
-        try:
-            child.process.stdin.write(line)
-        except (OSError, ValueError):
-            return self._reads(child)  # it has ended; what it wrote before may still be there
-        return True
+    def _is_waiting(self, reply: Reply) -> bool:
+        return any(c.reads and not reply.answered.issuperset(c.nodes) for c in self._children)
 
-    def _reads(self, child: _Child) -> bool:
-        """Whether more can come from it."""
-        return any(key.data[0] is child and not key.data[1] for key in self._selector.get_map().values())
+    @property
+    def _look_s(self) -> float:
+        """How long to wait for output before looking whether a step is stuck."""
+        may_be = any(
+            c.command.narrower is not None and not c.flows and not c.narrowed for c in self._children
+        )
+        return LOOK_S if may_be else float("inf")
 
-    def _take(self, child: _Child, *, is_error: bool, fileobj: object, reply: Reply) -> None:
-        pipe = child.process.stderr if is_error else child.process.stdout
-        assert pipe is not None
-        chunk = pipe.read(1 << 20)
-        if chunk is None:
-            return
-        if not chunk:
-            self._selector.unregister(fileobj)  # type: ignore[arg-type]
-        elif is_error:
-            child.noise = (child.noise + chunk)[-4096:]
-        else:
-            *lines, child.rest = (child.rest + chunk).split(b"\n")
-            for line in lines:
-                self._line(child, line, reply)
-            if len(child.rest) > MAX_LINE_BYTES:
-                child.rest = b""
+    def _narrow(self, line: bytes, timeout_s: float) -> None:
+        """Starts smaller steps beside those that are stuck, and asks them the same."""
+        hello_s, start_s = min(HELLO_SHARE * timeout_s, HELLO_S), min(START_SHARE * timeout_s, START_S)
+        now_s = time.monotonic()
+        for stuck in [c for c in self._children if c.is_stuck(now_s, hello_s, start_s)]:
+            parts = list(smaller(stuck.nodes, stuck.hello))
+            make = stuck.command.narrower
+            if make is None or self._added + len(parts) > MORE_STEPS:
+                continue
+            self._added += len(parts)
+            stuck.narrowed = [self._start(make(nodes)) for nodes in parts]
+            self._children += stuck.narrowed
+            for child in stuck.narrowed:
+                child.ask(self._number, line)
 
-    def _line(self, child: _Child, line: bytes, reply: Reply) -> None:
-        """`[LABEL: ]ID +BASE64`, `ID .` or `ID !NODE STEP`; anything else is noise (a site's profile that prints)."""
-        head, colon, tail = line.partition(b": ")
-        label, text = (head.strip(), tail) if colon and digits.is_number(head.strip()) else (b"", line)
-        number, _, what = text.partition(b" ")
-        if not digits.is_number(number) or not what:
-            return
-        if what[:1] == b"!":
-            node, _, step = what[1:].decode("ascii", "replace").partition(" ")
-            child.hello.add(node)
-            if step.strip():
-                child.steps.add(step.strip())
-            if int(number) == self._number and node in child.command.nodes:
-                reply.answered.add(node)
-            return
-        parts = child.parts.setdefault(label.decode(), [])
-        if what[:1] == b"+":
-            parts.append(what[1:])
-        elif what == b".":
-            whole = b"".join(parts)
-            parts.clear()
-            # An answer to an earlier question that was given up comes too late.
-            if int(number) == self._number and len(whole) <= MAX_FRAME_CHARS:
-                reply.frames.append(_decoded(whole))
+    def _retire(self) -> None:
+        """Of a step and the smaller ones beside it only one kind is asked again: the whole one, if it has come to itself."""
+        for child in [c for c in self._children if c.narrowed]:
+            over = list(_below(child)) if child.flows else [child]
+            for one in over:
+                if one in self._children:
+                    self._children.remove(one)
+                    self._retired.append(one)
+                    one.retire()
+            child.narrowed = []
 
-    def _silent(self, answered: set[str], timeout_s: float) -> list[Missing]:
-        found = []
+    def _partial(self, answered: set[str]) -> list[bytes]:
+        """Tables that came of nodes whose other tables did not."""
+        found: list[bytes] = []
+        taken = set(answered)
         for child in self._children:
-            ended = not self._reads(child)
-            why = f"no answer in {timeout_s:g} s"
-            if ended:
-                noise = child.noise.decode("utf-8", "replace").strip().splitlines()
-                words = [_PREFIX.sub("", line) for line in noise]
-                why = sanitize.clean(words[0], 200) if words else "its collector ended"
-            elif child.command.nodes and not child.hello:
-                why = f"the step did not start in {timeout_s:g} s"
-            found += [Missing(node=n, reason=why) for n in child.command.nodes if n not in answered]
+            for node, frames in child.unanswered():
+                if node is None or node not in taken:
+                    found += frames
+                if node is not None:
+                    taken.add(node)
         return found
 
+    def _silent(self, answered: set[str], timeout_s: float) -> list[Missing]:
+        smallest = {node: child for child in self._children for node in child.nodes}
+        return [
+            Missing(node=node, reason=smallest[node].reason(node, timeout_s))
+            for node in self._nodes
+            if node not in answered
+        ]
 
-def _decoded(lines: bytes) -> bytes:
-    try:
-        # Every line is whole base64 of its own bytes: none but the last has padding.
-        return base64.b64decode(lines, validate=True)
-    except binascii.Error:
-        return b""
+
+def _below(child: collectors.Collectors) -> Iterator[collectors.Collectors]:
+    for one in child.narrowed:
+        yield one
+        yield from _below(one)
+
+
+def smaller(nodes: tuple[str, ...], begun: set[str]) -> Iterator[tuple[str, ...]]:
+    """The nodes of a stuck step in smaller ones: those that have begun it, and the others in at most GROUPS."""
+    there = tuple(n for n in nodes if n in begun)
+    silent = [n for n in nodes if n not in begun]
+    if there:
+        yield there
+    width = max(1, -(-len(silent) // GROUPS))
+    yield from (tuple(silent[i : i + width]) for i in range(0, len(silent), width))

@@ -39,7 +39,7 @@ class Condition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Edge:
+class ConditionEdge:
     """Something that happened between two readings: a counter that moved, a link that flapped.
 
     `value` tells this occurrence from the next: the counter's new value, a sequence number.
@@ -59,7 +59,7 @@ class Judgement:
     """What one reading of one source means."""
 
     present: tuple[Condition, ...] = ()
-    edges: tuple[Edge, ...] = ()
+    edges: tuple[ConditionEdge, ...] = ()
     unknown: frozenset[str] = frozenset()
     """Devices that could not be read: their conditions stay as they were. `*` = the whole source."""
     healthy: frozenset[str] = frozenset()
@@ -154,7 +154,7 @@ class Tracker:
             detail=what.detail,
         )
 
-    def _edge(self, edge: Edge, at: datetime) -> Sighting:
+    def _edge(self, edge: ConditionEdge, at: datetime) -> Sighting:
         what = edge.what
         position = f"{what.device}:{what.kind}:{what.code}:{edge.value}"
         sighting = self._sighting(what, position, edge.at or at, latches=edge.latches)

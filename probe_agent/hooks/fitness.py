@@ -55,13 +55,13 @@ class Refusal:
     permission: Permission
 
 
-def whole_node(job: jobs.Job, inventory: gpus.Inventory) -> bool:
+def whole_node(job: jobs.NodeJob, inventory: gpus.Inventory) -> bool:
     """True when the job holds as many GPUs as the node is known to have."""
     held = len([w for w in job.gpus.split(",") if w.strip()])
     return bool(inventory.gpus) and held >= len(inventory.gpus)
 
 
-def suspects(job: jobs.Job, faults: faults.Faults, inventory: gpus.Inventory) -> list[faults.Fault]:
+def suspects(job: jobs.NodeJob, faults: faults.Faults, inventory: gpus.Inventory) -> list[faults.Fault]:
     """Hard faults that concern this job's GPUs or the whole node."""
     wanted = () if not job.gpus.strip() else job.gpu_uuids
     return faults.against(wanted, whole_node=whole_node(job, inventory))

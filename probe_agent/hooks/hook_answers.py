@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 class Outside(Protocol):
     """What answering needs of the rest of the agent."""
 
-    async def keep_log(self, job: jobs.Job, most_bytes: int) -> None:
+    async def keep_log(self, job: jobs.NodeJob, most_bytes: int) -> None:
         """Copy the output of a job that has ended beside it, as its owner."""
         ...
 
@@ -33,11 +33,11 @@ class Outside(Protocol):
         """Read every source now; how many latched faults an operator's word cleared."""
         ...
 
-    def collect_from(self, job: jobs.Job) -> None:
+    def collect_from(self, job: jobs.NodeJob) -> None:
         """Queue the collection of what a job left."""
         ...
 
-    def began(self, job: jobs.Job) -> None:
+    def began(self, job: jobs.NodeJob) -> None:
         """A job has begun here."""
         ...
 
@@ -112,7 +112,7 @@ class Answers:
             answer["reason"] = f"{known[0].key} stands, but {why}"
         return answer | self._page_directory(job)
 
-    async def _refusal(self, job: jobs.Job) -> fitness.Refusal | None:
+    async def _refusal(self, job: jobs.NodeJob) -> fitness.Refusal | None:
         """Nothing is read again unless a refusal is possible: a permission is held for a fault of this job."""
         now = self._clock.now()
         found = fitness.suspects(job, self._faults, self._intake.inventory)
@@ -128,7 +128,7 @@ class Answers:
             found = fitness.suspects(job, self._faults, self._intake.inventory)
         return fitness.refusal(found, self._permissions, self._clock.now())
 
-    def _refusal_sighting(self, job: jobs.Job, refused: fitness.Refusal) -> Sighting:
+    def _refusal_sighting(self, job: jobs.NodeJob, refused: fitness.Refusal) -> Sighting:
         fault = refused.fault
         return Sighting(
             source="agent",
@@ -150,7 +150,7 @@ class Answers:
             },
         )
 
-    def _page_directory(self, job: jobs.Job) -> dict[str, Any]:
+    def _page_directory(self, job: jobs.NodeJob) -> dict[str, Any]:
         if job.uid is None:
             return {}
         try:
@@ -178,7 +178,7 @@ class Answers:
         )
         return {"cleared": cleared, "faults": self._faults.rows()}
 
-    def _job(self, request: Mapping[str, Any]) -> jobs.Job:
+    def _job(self, request: Mapping[str, Any]) -> jobs.NodeJob:
         job = jobs.job_of(request, self._clock.now())
         uuids = self._intake.inventory.of_job(job.gpus, self._numbering())
         return replace(job, gpu_uuids=uuids)

@@ -31,7 +31,9 @@ ABOUT_PROCESSES = frozenset({"oom", "hung_task", "segfault"})
 """Kinds of kernel events that name a process: told only to whose job it was."""
 
 Stacks = Callable[[int, Collection[int]], Awaitable[Mapping[int, Mapping[str, Any]]]]
-_SAMPLED = ("uuid", "index", "utilization_frac", "temperature_c", "memory_temperature_c", "throttle_reasons")
+_SAMPLED = (
+    "uuid", "index", "utilization_frac", "power_w", "temperature_c", "memory_temperature_c", "throttle_reasons",
+)  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -49,6 +51,8 @@ class OwnerAnswers:
     nvml_library: str | None = None
     clock: clock.Clock = clock.SYSTEM
     _samples: deque[tuple[int, list[dict[str, Any]]]] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    _uuids: dict[int, str] = field(default_factory=dict)
+    """By NVML's number, as the polls found them."""
     _kept: dict[tuple[str, int], tuple[float, Any]] = field(default_factory=dict)
     _making: dict[tuple[str, int], asyncio.Lock] = field(default_factory=dict)
 
@@ -72,8 +76,11 @@ class OwnerAnswers:
         if rows:
             kept = [{k: row.get(k) for k in _SAMPLED} for row in rows]
             self._samples.append((time.time_ns(), kept))
+            self._uuids |= {
+                row["index"]: row["uuid"] for row in kept if row["uuid"] and row["index"] is not None
+            }
 
-    def _job(self, request: Mapping[str, Any]) -> jobs.Job:
+    def _job(self, request: Mapping[str, Any]) -> jobs.NodeJob:
         job_id = request.get("job_id")
         job = self.book.get(job_id) if isinstance(job_id, int) else None
         if job is None or job.uid is None or job.uid != request.get("peer_uid"):
@@ -81,16 +88,17 @@ class OwnerAnswers:
             raise errors.NotPermitted("this node has no such job of yours")
         return job
 
-    async def _hello(self, _: jobs.Job, __: Mapping[str, Any]) -> dict[str, Any]:
+    async def _hello(self, _: jobs.NodeJob, __: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
-    async def _stacks(self, job: jobs.Job, request: Mapping[str, Any]) -> dict[str, Any]:
-        pids = {p for p in request.get("pids") or () if isinstance(p, int)}
+    async def _stacks(self, job: jobs.NodeJob, request: Mapping[str, Any]) -> dict[str, Any]:
+        named = request.get("pids")
+        pids = {p for p in named if isinstance(p, int)} if isinstance(named, list) else set()
         wanted = set(sorted(pids)[:MAX_PIDS])
         found = await self._once("stacks", job.job_id, lambda: self.stacks(job.job_id, wanted))
         return {"stacks": {str(pid): entry for pid, entry in found.items() if pid in wanted}}
 
-    async def _gpus(self, job: jobs.Job, _: Mapping[str, Any]) -> dict[str, Any]:
+    async def _gpus(self, job: jobs.NodeJob, _: Mapping[str, Any]) -> dict[str, Any]:
         if job.gpu_uuids is None:
             raise errors.NotFound("which GPUs the job has here is not known")
         read = await self._once("gpus", 0, self._read_gpus)
@@ -98,7 +106,7 @@ class OwnerAnswers:
             raise errors.NotFound(f"NVML: {read.message}")
         mine = set(job.gpu_uuids)
         return {
-            "gpus": [row for row in nvml.to_json(read)["gpus"] if row.get("uuid") in mine],
+            "gpus": [row for row in map(self._named, nvml.to_json(read)["gpus"]) if row["uuid"] in mine],
             "samples": [
                 {"at_ns": at_ns, **row}
                 for at_ns, rows in self._samples
@@ -107,11 +115,16 @@ class OwnerAnswers:
             ],
         }
 
+    def _named(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """A GPU's row. A lost one does not tell its UUID any more: it is the one that a poll has met at its index."""
+        uuid = row.get("uuid")
+        return {**row, "uuid": self._uuids.get(row["index"]) if uuid is None and row.get("lost") else uuid}
+
     async def _read_gpus(self) -> nvml.NvmlSnapshot | nvml.NvmlUnavailable:
         # The call that can hang is in a child of its own with a deadline; the thread waits for that one.
         return await asyncio.to_thread(nvml_snapshot.snapshot, self.nvml_library, 5.0)
 
-    async def _nics(self, _: jobs.Job, __: Mapping[str, Any]) -> dict[str, Any]:
+    async def _nics(self, _: jobs.NodeJob, __: Mapping[str, Any]) -> dict[str, Any]:
         raw = self.last.get("infiniband")
         now_s, now_ns = self.clock.monotonic_s(), time.time_ns()
         return {
@@ -133,7 +146,7 @@ class OwnerAnswers:
             ],
         }
 
-    async def _kernel(self, job: jobs.Job, _: Mapping[str, Any]) -> dict[str, Any]:
+    async def _kernel(self, job: jobs.NodeJob, _: Mapping[str, Any]) -> dict[str, Any]:
         mine = set(job.gpu_uuids or ())
         rows = [
             {
@@ -167,7 +180,7 @@ class OwnerAnswers:
             return kept
 
 
-def _concerns(event: records.HealthEvent, job: jobs.Job, gpu_uuids: Collection[str]) -> bool:
+def _concerns(event: records.HealthEvent, job: jobs.NodeJob, gpu_uuids: Collection[str]) -> bool:
     """Whether the owner of a job may know of a kernel event: it is the job's, its GPUs', or the whole node's."""
     if event.at < job.started_at - BEFORE:
         return False

@@ -1,4 +1,4 @@
-"""What the service may ask of a node: four verbs, never a command or a path."""
+"""What the service may ask of a node: five verbs, never a command or a path."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from probing_cluster.core import clock
 from probing_cluster.db import delivery
-from probing_cluster.probe_agent.hooks import fitness, hook_answers
+from probing_cluster.probe_agent.hooks import fitness, hook_answers, questions
 from probing_cluster.probe_agent.jobs import jobs
 
 _log = logging.getLogger(__name__)
@@ -26,6 +26,7 @@ class Requests:
         permissions: fitness.Permissions,
         acknowledge: Callable[[uuid.UUID], None],
         spawn: Callable[[Coroutine[Any, Any, None]], Any],
+        questions: questions.Questions,
         clock: clock.Clock = clock.SYSTEM,
     ) -> None:
         self._outside = outside
@@ -33,6 +34,7 @@ class Requests:
         self._permissions = permissions
         self._acknowledge = acknowledge
         self._spawn = spawn
+        self._questions = questions
         self._clock = clock
 
     def handle(self, request: delivery.Request) -> None:
@@ -52,6 +54,10 @@ class Requests:
         elif request.verb == "recheck":
             self._spawn(self._recheck(request))
             return
+        elif request.verb == "ask":
+            # Its answer is the acknowledgement.
+            self._spawn(self._questions.ask(request))
+            return
         elif request.verb == "keep_log" and request.job_id is not None:
             job = self._book.get(request.job_id)
             if job is not None and job.released_at is not None:
@@ -63,7 +69,7 @@ class Requests:
             )
         self._acknowledge(request.request_id)
 
-    async def _keep_log(self, request: delivery.Request, job: jobs.Job) -> None:
+    async def _keep_log(self, request: delivery.Request, job: jobs.NodeJob) -> None:
         most = request.detail.get("most_bytes")
         try:
             await self._outside.keep_log(job, most if type(most) is int and most > 0 else 0)

@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from probing_cluster.core import settings
-from probing_cluster.healthchecks import processes
+from probing_cluster.core import processes, settings
 
 DEADLINE_S = 2.0
 """Longest slurmctld is waited for: a Prolog is waiting."""
@@ -28,14 +27,16 @@ def asking(slurm: settings.SlurmSettings, deadline_s: float = DEADLINE_S) -> Req
     """Asks `scontrol show job`; whatever cannot be learnt means no."""
     command = str(Path(slurm.bin_directory) / "scontrol") if slurm.bin_directory else "scontrol"
 
+    stuck = processes.StuckChildren()
+
     def ask(job_id: int) -> bool:
         environment = {k: os.environ[k] for k in _KEPT if k in os.environ} | {"LC_ALL": "C"}
         if slurm.conf:
             environment["SLURM_CONF"] = slurm.conf
         argv = [command, "show", "job", str(job_id)]
         try:
-            output = processes.run(argv, deadline_s=deadline_s, env=environment)
-        except OSError:
+            output = stuck.run("scontrol", argv, deadline_s=deadline_s, env=environment)
+        except (OSError, processes.ChildStuck):
             return False
         return output.code == 0 and is_requeued(output.out, job_id)
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings
+from probing_cluster.core import clock, errors, hostlist, processes, records, sanitize, settings
 from probing_cluster.healthchecks.readers import mounts
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.faults.sighting import Sighting
@@ -30,7 +30,7 @@ FIND_AT_S = (0.7, 2.0, 10.0, 40.0)
 MAX_STUCK = 4
 """Collecting children stuck in the kernel (a dead file server) beyond which no more are started."""
 
-PageReader = Callable[[jobs.Job], Awaitable[list[Sighting]]]
+PageReader = Callable[[jobs.NodeJob], Awaitable[list[Sighting]]]
 """The seam for the probe's pages: what a job's page directory says, before it is removed."""
 
 _CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.jobs.collect_child")
@@ -67,7 +67,7 @@ class Collector:
         self._clock = clock
         self._turn = asyncio.Semaphore(AT_ONCE)
 
-    async def collect(self, job: jobs.Job) -> None:
+    async def collect(self, job: jobs.NodeJob) -> None:
         """Collect everything of one job; after its release its page directory goes too."""
         if job.uid is None:
             return
@@ -84,7 +84,7 @@ class Collector:
                 await self._keep(job)
                 await asyncio.to_thread(self._remove, job.job_id)
 
-    async def keep_log(self, job: jobs.Job, most_bytes: int) -> None:
+    async def keep_log(self, job: jobs.NodeJob, most_bytes: int) -> None:
         """Copy a batch job's output files beside themselves, as its owner, and note the copies in its row.
 
         Also on a node that did not write them: the one that did may be the one that broke.
@@ -101,7 +101,7 @@ class Collector:
                         "start": job.restart_count + 1,
                         "most": most_bytes,
                     }
-                    row.update(_kept(await self._ask(job, asked)))
+                    row.update(_kept(await self.ask(job, asked)))
             if shown:
                 self._intake.store([job.logs_item(self._identity, shown, mark="kept")])
 
@@ -111,7 +111,7 @@ class Collector:
             await asyncio.to_thread(self._tidy)
             await asyncio.sleep(TIDY_S)
 
-    async def find_logs(self, job: jobs.Job) -> None:
+    async def find_logs(self, job: jobs.NodeJob) -> None:
         """Learn where a job that has just begun writes, as its processes show: looked a few times, for each step is its own."""
         if job.uid is None:
             return
@@ -122,14 +122,14 @@ class Collector:
             known = self._book.get(job.job_id)
             if known is None or known.released_at is not None or known.restart_count != job.restart_count:
                 return
-            answer = await self._ask(job, {"op": "find", "job_id": job.job_id, "node": self._identity.node})
+            answer = await self.ask(job, {"op": "find", "job_id": job.job_id, "node": self._identity.node})
             logs, ids = [str(p) for p in answer.get("logs", ())], dict(answer.get("ids", {}))
             if set(logs) - set(known.logs) or ids.items() - known.extra.items():
                 self._book.writes_to(job, logs, ids)
                 self._intake.store((), {"jobs": self._book.to_state()})
 
     async def _logs(
-        self, job: jobs.Job, *, anywhere: bool = False
+        self, job: jobs.NodeJob, *, anywhere: bool = False
     ) -> tuple[list[Sighting], list[dict[str, Any]]]:
         """The sightings in a job's output files on this node, and for each file what a report shows: its last lines, or why it was not read."""
         sightings: list[Sighting] = []
@@ -140,7 +140,7 @@ class Collector:
                 asked: dict[str, Any] = {"op": "log", "path": path}
                 if job.restart_count:
                     asked["began_s"] = job.started_at.timestamp()
-                answer = await self._ask(job, asked)
+                answer = await self.ask(job, asked)
                 if answer.get("refused") == "ENOENT" and n + 1 < len(paths):
                     continue  # the other name it may have
                 if answer.get("inode") is None or answer["inode"] not in read:
@@ -152,7 +152,7 @@ class Collector:
         return sightings, shown[: jobs.MAX_LOGS]
 
     def _to_read(
-        self, job: jobs.Job, shown: list[dict[str, Any]], *, anywhere: bool
+        self, job: jobs.NodeJob, shown: list[dict[str, Any]], *, anywhere: bool
     ) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Stream and the names it may have, each path once; what cannot be named goes to `shown` at once."""
         named: dict[str, tuple[str, ...]] = {}
@@ -174,20 +174,26 @@ class Collector:
         batch = {p for paths in named.values() for p in paths}
         yield from (("output", (path,)) for path in job.logs if path not in batch)
 
-    def _of_log(self, job: jobs.Job, path: str, answer: Mapping[str, Any]) -> list[Sighting]:
+    def outputs(self, job: jobs.NodeJob) -> list[str]:
+        """The files that a running job writes on this node, as far as they can be named."""
+        return (
+            [paths[0] for _, paths in self._to_read(job, [], anywhere=False)] if job.uid is not None else []
+        )
+
+    def _of_log(self, job: jobs.NodeJob, path: str, answer: Mapping[str, Any]) -> list[Sighting]:
         shared = answer.get("filesystem") in mounts.NETWORK
         # On a network file system every node knows the file by its inode; elsewhere the path names this node's own.
         file = f"inode {answer['inode']}" if shared else sanitize.clean(path, 1024)
         return [self._from_log(job, file, f, shared=shared) for f in answer.get("findings", ())]
 
-    async def _dumps(self, job: jobs.Job) -> list[Sighting]:
+    async def _dumps(self, job: jobs.NodeJob) -> list[Sighting]:
         directory = self._pages.path(job.job_id)
         if not directory.is_dir():
             return []
-        answer = await self._ask(job, {"op": "dumps", "directory": str(directory)})
+        answer = await self.ask(job, {"op": "dumps", "directory": str(directory)})
         return [self._from_dump(job, n, f) for n, f in enumerate(answer.get("findings", ()))]
 
-    async def _keep(self, job: jobs.Job) -> None:
+    async def _keep(self, job: jobs.NodeJob) -> None:
         """Has the job's tables written into its owner's history, where the site has one."""
         directory = self._pages.path(job.job_id)
         if not self._kept.directory or not directory.is_dir():
@@ -203,11 +209,12 @@ class Collector:
             "most_bytes_in_all": self._kept.user_bytes,
             "days": self._kept.days,
         }
-        await self._ask(job, request, _KEEP_CHILD)
+        await self.ask(job, request, _KEEP_CHILD)
 
-    async def _ask(
-        self, job: jobs.Job, request: Mapping[str, Any], child: tuple[str, ...] = _CHILD
+    async def ask(
+        self, job: jobs.NodeJob, request: Mapping[str, Any], child: tuple[str, ...] = _CHILD
     ) -> dict[str, Any]:
+        """What a child that has become the job's owner answers; `refused` says why there is nothing."""
         if len([k for k in self._children.hung if k.startswith("collect ")]) >= MAX_STUCK:
             self._watch.failed(
                 NAME, f"job {job.job_id}: not read, {MAX_STUCK} earlier children are stuck", state="hung"
@@ -221,7 +228,7 @@ class Collector:
                 f"collect {job.job_id}", child, deadline_s=DEADLINE_S, stdin=json.dumps(asked).encode()
             )
             answer: dict[str, Any] = json.loads(done.stdout)
-        except (children.ChildFailed, ValueError) as exc:
+        except (processes.ChildFailed, ValueError) as exc:
             self._watch.failed(NAME, f"job {job.job_id}: {exc}")
             return {"refused": "its reader did not answer"}
         why = answer.get("refused")
@@ -231,15 +238,15 @@ class Collector:
             self._watch.read(NAME, self._clock.now())
         return answer
 
-    def _from_log(self, job: jobs.Job, file: str, found: Mapping[str, Any], *, shared: bool) -> Sighting:
+    def _from_log(self, job: jobs.NodeJob, file: str, found: Mapping[str, Any], *, shared: bool) -> Sighting:
         """One line of one attempt's log is one event, whichever node reports it where all see the same file."""
         sighting = self._sighting(job, "joblog", f"{file}:{found['offset']}:{found['kind']}", found)
         return replace(sighting, shared=shared)
 
-    def _from_dump(self, job: jobs.Job, number: int, found: Mapping[str, Any]) -> Sighting:
+    def _from_dump(self, job: jobs.NodeJob, number: int, found: Mapping[str, Any]) -> Sighting:
         return self._sighting(job, "dump", f"{number}:{found['kind']}", found)
 
-    def _sighting(self, job: jobs.Job, source: str, position: str, found: Mapping[str, Any]) -> Sighting:
+    def _sighting(self, job: jobs.NodeJob, source: str, position: str, found: Mapping[str, Any]) -> Sighting:
         now = self._clock.now()
         ended = job.released_at or now
         at = found.get("at_s")
@@ -271,12 +278,12 @@ class Collector:
             _log.warning("page directories: %s", exc)
 
 
-def writes_here(job: jobs.Job, node: str) -> bool:
+def writes_here(job: jobs.NodeJob, node: str) -> bool:
     """True on the node whose batch script writes the job's output, so that one node collects it."""
     return writing_node(job) in (None, node)
 
 
-def writing_node(job: jobs.Job) -> str | None:
+def writing_node(job: jobs.NodeJob) -> str | None:
     """The first node of its list, where the batch script runs; None where the list is not known."""
     nodes = _nodes(job)
     return nodes[0] if nodes else None
@@ -289,7 +296,7 @@ def _kept(answer: Mapping[str, Any]) -> dict[str, Any]:
     return {"no_copy": sanitize.clean(str(answer.get("refused", "its reader did not answer")), 200)}
 
 
-def _nodes(job: jobs.Job) -> list[str]:
+def _nodes(job: jobs.NodeJob) -> list[str]:
     """The job's nodes; none where Slurm's list is not to be read."""
     try:
         return hostlist.expand(job.nodelist)

@@ -165,6 +165,30 @@ def _dumps(base: Path) -> list[str]:
     return sorted(n for n in os.listdir(base) if n.startswith("fr_rank_"))  # noqa: PTH208
 
 
+def alarm_words(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Which of the words the job's output says since the last look, and up to where it was read: whole lines only.
+
+    A file that is another one or shorter than it was is read from its beginning; of one that grew by more than
+    MAX_TAIL_BYTES only the end is read. With `skip` nothing is read: what is there was written before.
+    """
+    from probing_cluster.probe_agent.jobs import find_words
+
+    fd = _open_own(Path(request["path"]), request["uid"])
+    try:
+        now = os.fstat(fd)
+        offset = request["offset"] if request["inode"] == now.st_ino else 0
+        offset = offset if offset <= now.st_size else 0
+        if request["skip"]:
+            return {"inode": now.st_ino, "offset": now.st_size, "matches": {}}
+        start = max(offset, now.st_size - MAX_TAIL_BYTES)
+        data = _read(fd, start, MAX_TAIL_BYTES)
+    finally:
+        os.close(fd)
+    whole = data.rfind(b"\n") + 1 or (len(data) if len(data) >= _TAIL_BYTES else 0)
+    lines = find_words.matches(data[:whole].decode("utf-8", "replace"), request["words"])
+    return {"inode": now.st_ino, "offset": start + whole, "matches": lines}
+
+
 def keep_log(request: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of the job's output beside it, called after its start: `slurm-42.out.start1`; of a long one the end.
 
@@ -213,7 +237,7 @@ def nothing_there(request: Mapping[str, Any]) -> dict[str, Any] | None:
         status = 0
         try:
             become(request["uid"], request["gid"])
-            if request["op"] in {"log", "keep"}:
+            if request["op"] in {"log", "keep", "words"}:
                 os.lstat(request["path"])
             elif not _dumps(Path(request["directory"])):
                 status = errno.ENODATA
@@ -293,14 +317,21 @@ def _word(exc: OSError) -> str:
 def main() -> int:
     """Answer one request."""
     request = json.loads(sys.stdin.buffer.read(1 << 20))
-    work = {"log": log_findings, "dumps": dump_findings, "find": find_logs, "keep": keep_log}[request["op"]]
+    work = {
+        "log": log_findings,
+        "dumps": dump_findings,
+        "find": find_logs,
+        "keep": keep_log,
+        "words": alarm_words,
+    }[request["op"]]
     if request["op"] != "find":
         nothing = nothing_there(request)
         if nothing is not None:
             sys.stdout.write(json.dumps(nothing) + "\n")
             return 0
         # Before the rights are gone: our files need not be readable by users.
-        importlib.import_module("probing_cluster.probe_agent.jobs.collect_words")
+        reader = "find_words" if request["op"] == "words" else "collect_words"
+        importlib.import_module(f"probing_cluster.probe_agent.jobs.{reader}")
     try:
         become(request["uid"], request["gid"])
         limit(writes=request["op"] == "keep")

@@ -56,7 +56,7 @@ class HeldJobs:
             if job_id in running
         }
 
-    def _jobs(self) -> Iterator[jobs.Job]:
+    def _jobs(self) -> Iterator[jobs.NodeJob]:
         for job_id in self._book.running:
             job = self._book.get(job_id)
             if job is not None and job.gpu_uuids:

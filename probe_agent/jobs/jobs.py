@@ -20,7 +20,7 @@ MAX_ENDED = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class NodeJob:
     """One start of one job on this node."""
 
     job_id: int
@@ -102,8 +102,8 @@ class JobBook:
 
     def __init__(self, boot_id: str, state: Any = None) -> None:
         self._boot_id = boot_id
-        self._jobs: dict[int, Job] = {}
-        self._ended: dict[int, Job] = {}
+        self._jobs: dict[int, NodeJob] = {}
+        self._ended: dict[int, NodeJob] = {}
         if state:
             self._ended = {int(k): _from_row(row) for k, row in state["ended"].items()}
         if state and state.get("boot_id") == boot_id:
@@ -113,7 +113,7 @@ class JobBook:
     def running(self) -> tuple[int, ...]:
         return tuple(sorted(self._jobs))
 
-    def get(self, job_id: int) -> Job | None:
+    def get(self, job_id: int) -> NodeJob | None:
         """The job as last known, running or lately ended."""
         return self._jobs.get(job_id) or self._ended.get(job_id)
 
@@ -135,7 +135,7 @@ class JobBook:
         self._boot_id = boot_id
         self._jobs.clear()
 
-    def start(self, job: Job) -> Job:
+    def start(self, job: NodeJob) -> NodeJob:
         """Remember a start; asking twice for the same start (slurmd retries) keeps the first time."""
         known = self._jobs.get(job.job_id)
         if known is not None and known.restart_count == job.restart_count:
@@ -145,14 +145,14 @@ class JobBook:
         self._jobs[job.job_id] = job
         return job
 
-    def writes_to(self, job: Job, logs: Collection[str], ids: Mapping[str, Any]) -> None:
+    def writes_to(self, job: NodeJob, logs: Collection[str], ids: Mapping[str, Any]) -> None:
         """Where a running job's output goes and what its array calls it, found out after its start."""
         known = self._jobs.get(job.job_id)
         if known is not None and known.restart_count == job.restart_count:
             listed = tuple(dict.fromkeys((*known.logs, *logs)))[:MAX_LOGS]
             self._jobs[job.job_id] = replace(known, logs=listed, extra={**known.extra, **ids})
 
-    def named(self, job_id: int, ids: Mapping[str, Any]) -> Job | None:
+    def named(self, job_id: int, ids: Mapping[str, Any]) -> NodeJob | None:
         """The job as last known; an ended one whose files' names were not known gets what accounting calls it."""
         known = self.get(job_id)
         if known is None or known.released_at is None or ids.get("restart_count") != known.restart_count:
@@ -162,7 +162,7 @@ class JobBook:
         self._ended[job_id] = replace(known, extra={**known.extra, "ids_known": True, **numbers, **words})
         return self._ended[job_id]
 
-    def end(self, job: Job, now: datetime) -> Job:
+    def end(self, job: NodeJob, now: datetime) -> NodeJob:
         """Forget a job. Returns its start, as known before or else from the Epilog's request, with the time of its release."""
         known = self._jobs.pop(job.job_id, None)
         if known is None or known.restart_count != job.restart_count:
@@ -176,11 +176,11 @@ class JobBook:
             del self._ended[next(iter(self._ended))]
         return ended
 
-    def uncollected(self) -> list[Job]:
+    def uncollected(self) -> list[NodeJob]:
         """Ended jobs whose collection was cut short, by a restart of the agent say."""
         return [j for j in self._ended.values() if not j.collected]
 
-    def collected(self, job: Job) -> None:
+    def collected(self, job: NodeJob) -> None:
         """What an ended job left is safely in the spool."""
         known = self._ended.get(job.job_id)
         if known is not None and known.released_at == job.released_at:
@@ -198,9 +198,9 @@ _OURS = frozenset({"started_at", "released_at", "gpu_uuids", "collected", "extra
 """Fields of a job that no request may set."""
 
 
-def job_of(request: Mapping[str, Any], now: datetime) -> Job:
+def job_of(request: Mapping[str, Any], now: datetime) -> NodeJob:
     """The job that a hook's request names; raises MalformedInput naming the field that is wrong."""
-    known = set(Job.__dataclass_fields__) - _OURS
+    known = set(NodeJob.__dataclass_fields__) - _OURS
     fields = {k: v for k, v in request.items() if k in known}
     for name in ("job_id", "restart_count", "uid", "gid"):
         value = fields.get(name)
@@ -225,25 +225,27 @@ def job_of(request: Mapping[str, Any], now: datetime) -> Job:
         )
         if (v := request.get(k)) or v == 0
     }
-    return Job(**{**fields, "restart_count": fields.get("restart_count") or 0}, started_at=now, extra=extra)
+    return NodeJob(
+        **{**fields, "restart_count": fields.get("restart_count") or 0}, started_at=now, extra=extra
+    )
 
 
 def _is_id(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**32
 
 
-def _row(job: Job) -> dict[str, Any]:
+def _row(job: NodeJob) -> dict[str, Any]:
     row = {k: v for k, v in asdict(job).items() if v is not None}
     return {k: clock.iso_z(v) if isinstance(v, datetime) else v for k, v in row.items()}
 
 
-def _from_row(row: Mapping[str, Any]) -> Job:
+def _from_row(row: Mapping[str, Any]) -> NodeJob:
     # A newer release, since taken back, may have kept more of a job than this one knows.
-    fields = {k: v for k, v in row.items() if k in Job.__dataclass_fields__}
+    fields = {k: v for k, v in row.items() if k in NodeJob.__dataclass_fields__}
     for name in ("started_at", "released_at"):
         if fields.get(name):
             fields[name] = datetime.fromisoformat(fields[name])
     fields["logs"] = tuple(fields.get("logs") or ())
     if fields.get("gpu_uuids") is not None:
         fields["gpu_uuids"] = tuple(fields["gpu_uuids"])
-    return Job(**fields)
+    return NodeJob(**fields)

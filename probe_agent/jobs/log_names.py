@@ -25,18 +25,18 @@ class NotKnown(errors.ProbingError):
         return str(self.args[0])
 
 
-def patterns(job: jobs.Job) -> dict[str, str]:
+def patterns(job: jobs.NodeJob) -> dict[str, str]:
     """`stdout` and `stderr` of a batch script to their patterns; without `--error` both go to one file, and `stderr` is missing."""
     found = {"stdout": job.stdout or _default(job)}
     return found | ({"stderr": job.stderr} if job.stderr and job.stderr != job.stdout else {})
 
 
-def ids_known(job: jobs.Job) -> bool:
+def ids_known(job: jobs.NodeJob) -> bool:
     """Whether it is known if the job is a task of an array, and of which."""
     return bool(job.extra.get("ids_known")) or job.extra.get("array_task_id") is not None
 
 
-def names(pattern: str, job: jobs.Job, node: str) -> tuple[str, ...]:
+def names(pattern: str, job: jobs.NodeJob, node: str) -> tuple[str, ...]:
     """The absolute paths that `pattern` may stand for, without doubles; raises NotKnown saying what is missing."""
     if not pattern:
         msg = "Slurm did not say where the job writes"
@@ -58,7 +58,7 @@ def names(pattern: str, job: jobs.Job, node: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(made))
 
 
-def _default(job: jobs.Job) -> str:
+def _default(job: jobs.NodeJob) -> str:
     if not job.work_dir:
         return ""
     # Where the Prolog is not told of arrays, a plain job's name may be an array task's: the one that is there is read.
@@ -99,7 +99,7 @@ def _one(specifier: str, values: Mapping[str, str | int | None], *, old: bool) -
     return number.rjust(min(int(width), MAX_WIDTH), "0") + dot + step
 
 
-def _values(job: jobs.Job, node: str) -> dict[str, str | int | None]:
+def _values(job: jobs.NodeJob, node: str) -> dict[str, str | int | None]:
     array, task = job.extra.get("array_job_id"), job.extra.get("array_task_id")
     known = ids_known(job)
     position = _position(job, node)
@@ -119,7 +119,7 @@ def _values(job: jobs.Job, node: str) -> dict[str, str | int | None]:
     }
 
 
-def _position(job: jobs.Job, node: str) -> int:
+def _position(job: jobs.NodeJob, node: str) -> int:
     try:
         listed = hostlist.expand(job.nodelist)
     except errors.MalformedInput:

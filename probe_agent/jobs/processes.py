@@ -35,7 +35,7 @@ _MAX_THREADS = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class ProcessFacts:
     """One process at one moment."""
 
     pid: int
@@ -50,7 +50,7 @@ class Facts:
     """Characters read and written; None when the kernel does not tell."""
 
 
-def facts(pid: int, proc: Path = PROC) -> Facts | None:
+def facts(pid: int, proc: Path = PROC) -> ProcessFacts | None:
     """What is known of `pid`; None when there is no such process."""
     home = proc / str(int(pid))
     try:
@@ -61,7 +61,7 @@ def facts(pid: int, proc: Path = PROC) -> Facts | None:
     fields = raw.rpartition(b")")[2].split()
     if len(fields) < 20:
         return None
-    return Facts(
+    return ProcessFacts(
         pid=pid,
         parent=int(fields[1]),
         state=fields[0].decode("ascii", "replace"),

@@ -20,9 +20,8 @@ from typing import Any
 
 from probing_cluster.core import errors, peer, sanitize
 from probing_cluster.probe_agent import children
-from probing_cluster.probe_agent.inject.site._probing_probe import layout, responder
+from probing_cluster.probe_agent.inject.site._probing_probe import responder
 from probing_cluster.probe_agent.jobs import processes
-from probing_cluster.probe_agent.ranks import page_child, pages
 from probing_cluster.probe_agent.stacks import pyspy
 
 WARNING = "an expression runs inside the training process: while it holds the GIL the rank stands still, and nothing can stop it"
@@ -39,7 +38,7 @@ StackOf = Callable[[int], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Process:
+class EvaluatedProcess:
     """A process that may be asked."""
 
     rank: int | None
@@ -51,7 +50,7 @@ class Process:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class PageAnswer:
     """What one process said: rows of columns, an error that its expression raised, or why there is no answer."""
 
     rank: int | None
@@ -70,7 +69,7 @@ class Answer:
 
 @dataclass(kw_only=True)
 class _Asked:
-    process: Process
+    process: EvaluatedProcess
     link: socket.socket
     listener_pid: int
     reply: bytes = b""
@@ -80,11 +79,11 @@ def evaluate(
     directory: Path,
     uid: int,
     expression: str,
-    targets: Sequence[Process],
+    targets: Sequence[EvaluatedProcess],
     *,
     deadline_s: float = 3.0,
     stack_of: StackOf | None = None,
-) -> list[Answer]:
+) -> list[PageAnswer]:
     """The answers of `targets`, in their order, within about `deadline_s` and two seconds for looking at the silent.
 
     `directory` is the job's page directory, `uid` the job's owner. Raises NotPermitted for anybody else than the owner,
@@ -98,7 +97,7 @@ def evaluate(
     check(expression)
     question = json.dumps({"expression": expression}).encode() + b"\n"
     end_s = time.monotonic() + deadline_s
-    answers: dict[Process, Answer] = {}
+    answers: dict[EvaluatedProcess, PageAnswer] = {}
     asked = []
     for process in targets:
         found = _connect(directory, uid, process, question)
@@ -126,7 +125,7 @@ def check(expression: str) -> None:
         raise errors.UsageError(msg) from exc
 
 
-def _connect(directory: Path, uid: int, process: Process, question: bytes) -> _Asked | str:
+def _connect(directory: Path, uid: int, process: EvaluatedProcess, question: bytes) -> _Asked | str:
     """A connection with the question on its way; or why there is none."""
     path = directory / responder.name_of(process.pid_inside, process.pid_namespace or 0)
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
@@ -149,7 +148,9 @@ def _connect(directory: Path, uid: int, process: Process, question: bytes) -> _A
     return reason
 
 
-def _collect(asked: Sequence[_Asked], answers: dict[Process, Answer], end_s: float) -> list[_Asked]:
+def _collect(
+    asked: Sequence[_Asked], answers: dict[EvaluatedProcess, PageAnswer], end_s: float
+) -> list[_Asked]:
     """Reads replies until all are there or the time is over; those that did not answer."""
     waiting = {one.link.fileno(): one for one in asked}
     with selectors.DefaultSelector() as selector:
@@ -168,7 +169,7 @@ def _collect(asked: Sequence[_Asked], answers: dict[Process, Answer], end_s: flo
     return list(waiting.values())
 
 
-def _read(one: _Asked) -> Answer | None:
+def _read(one: _Asked) -> PageAnswer | None:
     """The answer once it is whole; None while it is not."""
     try:
         part = one.link.recv(1 << 18)
@@ -185,16 +186,16 @@ def _read(one: _Asked) -> Answer | None:
         return _missing(one.process, "its answer is none: something else than the probe sits on its socket")
 
 
-def _answer(process: Process, reply: Mapping[str, Any]) -> Answer:
+def _answer(process: EvaluatedProcess, reply: Mapping[str, Any]) -> PageAnswer:
     at_ns = time.time_ns()
     if "error" in reply:
         error = sanitize.clean(str(reply["error"]), responder.MAX_CHARS)
-        return Answer(rank=process.rank, pid=process.pid, at_ns=at_ns, error=error)
+        return PageAnswer(rank=process.rank, pid=process.pid, at_ns=at_ns, error=error)
     columns = [sanitize.clean(str(c), 64) or f"column{n}" for n, c in enumerate(reply["columns"])]
     rows = [[_cell(c) for c in row[: len(columns)]] for row in reply["rows"][: responder.MAX_ROWS]]
     if len(columns) > responder.MAX_COLUMNS or any(len(row) != len(columns) for row in rows):
         raise ValueError("shape")
-    return Answer(
+    return PageAnswer(
         rank=process.rank,
         pid=process.pid,
         at_ns=at_ns,
@@ -214,8 +215,8 @@ def _cell(value: Any) -> int | float | bool | str | None:
     raise ValueError("cell")
 
 
-def _missing(process: Process, reason: str) -> Answer:
-    return Answer(rank=process.rank, pid=process.pid, at_ns=time.time_ns(), missing=reason)
+def _missing(process: EvaluatedProcess, reason: str) -> PageAnswer:
+    return PageAnswer(rank=process.rank, pid=process.pid, at_ns=time.time_ns(), missing=reason)
 
 
 def why_silent(pid: int, waited_s: float, look: StackOf) -> str:
@@ -259,33 +260,3 @@ def _own_look(pid: int) -> Mapping[str, Any]:
             return {"stack_error": f"py-spy did not end within {_STACK_S:g} s"}
 
     return asyncio.run(look())
-
-
-def of_pages(directory: Path, uid: int) -> list[Process]:
-    """The job's processes on this node that have a page with a rank, one per rank: the one that got furthest.
-
-    A launcher (torchrun) has the number that Slurm gave its task, too, and never a step. Raises OSError.
-    """
-    found: dict[int, tuple[tuple[bool, bool, int], Process]] = {}
-    here = processes.namespace_of("self")
-    raw = page_child.read_pages(str(directory), uid)["pages"]
-    for name, text in raw.items():
-        try:
-            page = pages.parse(bytes.fromhex(text))
-        except errors.MalformedInput:
-            continue
-        if page.rank is None or name not in layout.names_of(page.pid_inside, page.pid_namespace or 0):
-            continue
-        local = page.pid_namespace in (None, here)
-        facts = processes.facts(page.pid) if local else None
-        alive = facts is not None and facts.start_ticks == page.start_ticks
-        process = Process(
-            rank=page.rank,
-            pid=page.pid if local else 0,
-            pid_inside=page.pid_inside,
-            pid_namespace=page.pid_namespace,
-        )
-        order = (alive or not local, bool(page.steps or page.recent_collectives), page.start_ticks or 0)
-        if page.rank not in found or found[page.rank][0] < order:
-            found[page.rank] = order, process
-    return [process for _, (_, process) in sorted(found.items())]

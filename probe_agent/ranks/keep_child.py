@@ -34,12 +34,12 @@ _NAME = re.compile(r"[^/]*-[0-9]{1,20}-[0-9]{1,10}")
 """A directory of an attempt: cluster, job id, restarts before it."""
 
 
-def tables(directory: str, uid: int, node: str) -> list[kept_file.Table]:
+def tables(directory: str, uid: int, node: str) -> list[kept_file.KeptTable]:
     """The tables of a job on this node, the program's own first; raises OSError where the directory cannot be read."""
     return [*_own(directory, uid, node), *_of_pages(directory, uid, node)]
 
 
-def _own(directory: str, uid: int, node: str) -> Iterator[kept_file.Table]:
+def _own(directory: str, uid: int, node: str) -> Iterator[kept_file.KeptTable]:
     by_name: dict[str, list[ring.RingTable]] = {}
     for table in ring.read_rings(directory, uid).tables:
         by_name.setdefault(table.name, []).append(table)
@@ -100,7 +100,7 @@ _COLLECTIVES: dict[str, kept_file.Kind] = {
 }
 
 
-def _of_pages(directory: str, uid: int, node: str) -> Iterator[kept_file.Table]:
+def _of_pages(directory: str, uid: int, node: str) -> Iterator[kept_file.KeptTable]:
     found = []
     for raw in page_child.read_pages(directory, uid)["pages"].values():
         with contextlib.suppress(errors.MalformedInput):
@@ -118,7 +118,7 @@ def _of_pages(directory: str, uid: int, node: str) -> Iterator[kept_file.Table]:
 
 
 def _steps(page: pages.ProbePage) -> Iterator[Mapping[str, Any]]:
-    before: pages.Step | None = None
+    before: pages.PageStep | None = None
     for step in page.recent_steps:
         follows = before is not None and before.step + 1 == step.step
         yield {
@@ -165,9 +165,9 @@ def _table(
     kinds: Mapping[str, kept_file.Kind],
     values: Mapping[str, Sequence[Any]],
     note: Mapping[str, int],
-) -> kept_file.Table:
-    columns = tuple(kept_file.Column(name=n, kind=kind, values=values[n]) for n, kind in kinds.items())
-    return kept_file.Table(schema=schema, name=name, columns=columns, note=note)
+) -> kept_file.KeptTable:
+    columns = tuple(kept_file.KeptColumn(name=n, kind=kind, values=values[n]) for n, kind in kinds.items())
+    return kept_file.KeptTable(schema=schema, name=name, columns=columns, note=note)
 
 
 def keep(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from probing_cluster.core import clock
-from probing_cluster.probe_agent import children
+from probing_cluster.core import clock, processes
 from probing_cluster.probe_agent.sources import ib_ports, polled, sysfs
 
 NET = "/sys/class/net"
@@ -38,7 +37,7 @@ Counts = Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class TrafficReading:
     """All adapters at one moment of the monotonic clock."""
 
     at_s: float
@@ -55,7 +54,7 @@ class NicTraffic:
         self._reach = reach
         self._exclude = exclude
         self._clock = clock
-        self._readings: deque[Reading] = deque(maxlen=KEPT)
+        self._readings: deque[TrafficReading] = deque(maxlen=KEPT)
 
     async def read(self) -> None:
         """Takes one more reading; a node whose sysfs does not answer has none."""
@@ -63,12 +62,14 @@ class NicTraffic:
             return
         try:
             raw = await self._reach.files(READ, LINKS)
-        except children.ChildFailed:
+        except processes.ChildFailed:
             return  # the poller tells of it
-        self._readings.append(Reading(at_s=self._clock.monotonic_s(), counts=parse(raw, self._exclude)))
+        self._readings.append(
+            TrafficReading(at_s=self._clock.monotonic_s(), counts=parse(raw, self._exclude))
+        )
 
     @property
-    def readings(self) -> Sequence[Reading]:
+    def readings(self) -> Sequence[TrafficReading]:
         """Those remembered, oldest first."""
         return tuple(self._readings)
 

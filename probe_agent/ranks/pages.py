@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from probing_cluster.core.errors import MalformedInput
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
@@ -13,9 +14,8 @@ _WORDS = struct.Struct(f"<{layout.WORDS}Q")
 _YEAR_2100_NS = 4_102_444_800_000_000_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """One optimizer step and what was waited for inside it."""
+class PageStep(NamedTuple):
+    """One optimizer step and what was waited for inside it: a tuple, for a page has 64 and a node's pages are read in milliseconds."""
 
     step: int
     end_ns: int
@@ -26,8 +26,7 @@ class Step:
     checkpoint_ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Collective:
+class Collective(NamedTuple):
     """One collective (or point-to-point call) as the process entered it."""
 
     seq: int
@@ -43,6 +42,8 @@ class Collective:
     is_async: bool
     is_p2p: bool
     raised: bool
+    role: str = ""
+    """What the group is for (tp, pp, dp …), where DeviceMesh or Megatron has named it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +83,7 @@ class ProbePage:
     loader_ends: int
     """How often a data loader has come to its end."""
     steps_unseen: bool
-    recent_steps: Sequence[Step] = field(default=())
+    recent_steps: Sequence[PageStep] = field(default=())
     """Oldest first, at most 64."""
     recent_collectives: Sequence[Collective] = field(default=())
     """Oldest first, at most 64."""
@@ -194,23 +195,19 @@ def _text(group: Sequence[int], at: int, count: int) -> str:
     return layout.text_of(group[at : at + count])
 
 
-def _steps(words: Sequence[int]) -> tuple[Step, ...]:
+def _steps(words: Sequence[int]) -> tuple[PageStep, ...]:
     found = []
     for i in range(layout.STEPS):
         start = layout.STEPS_AT + i * layout.STEP_WORDS
         step, end, waited, collective, backward, checkpoint, check = words[start : start + 7]
         if check and check == step ^ end:
-            found.append(
-                Step(
-                    step=step,
-                    end_ns=end,
-                    input_ns=waited,
-                    collective_ns=collective,
-                    backward_ns=backward,
-                    checkpoint_ns=checkpoint,
-                )
-            )
+            found.append(PageStep(step, end, waited, collective, backward, checkpoint))
     return tuple(sorted(found, key=lambda s: s.step))
+
+
+def _role_of(meta: int) -> str:
+    number = meta >> layout.META_ROLE_AT & 31
+    return layout.ROLES[number] if number < len(layout.ROLES) else ""
 
 
 def _collectives(words: Sequence[int]) -> tuple[Collective, ...]:
@@ -233,6 +230,7 @@ def _collectives(words: Sequence[int]) -> tuple[Collective, ...]:
                 is_async=bool(meta & layout.META_ASYNC),
                 is_p2p=bool(meta & layout.META_P2P),
                 raised=bool(meta & layout.META_RAISED),
+                role=_role_of(meta),
             )
         )
     return tuple(sorted(found, key=lambda c: c.enter_ns))

@@ -21,20 +21,20 @@ CHECKPOINT_EVERY_S = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moment:
+class ProgressMoment:
     """One instant on both clocks: the pages' times are monotonic."""
 
     now: datetime
     monotonic_s: float
 
-    def at(self, ns: int, job: jobs.Job) -> datetime:
+    def at(self, ns: int, job: jobs.NodeJob) -> datetime:
         """The time of a page's instant, never outside the job's life so far: the job writes the page and may write any number."""
         instant = self.now - timedelta(seconds=max(0.0, self.monotonic_s - ns / 1e9))
         return min(max(instant, job.started_at), self.now)
 
 
 @dataclass(kw_only=True)
-class Reported:
+class ReportedProgress:
     """What has been reported of one attempt on this node."""
 
     first_step: bool = False
@@ -44,10 +44,10 @@ class Reported:
 
 
 def news(
-    job: jobs.Job,
+    job: jobs.NodeJob,
     probe_pages: Iterable[pages.ProbePage],
-    reported: Reported,
-    when: Moment,
+    reported: ReportedProgress,
+    when: ProgressMoment,
     *,
     last: bool = False,
 ) -> list[Sighting]:
@@ -78,7 +78,7 @@ def news(
 
 
 def _checkpoint(
-    job: jobs.Job, page: pages.ProbePage, reported: Reported, when: Moment, *, last: bool
+    job: jobs.NodeJob, page: pages.ProbePage, reported: ReportedProgress, when: ProgressMoment, *, last: bool
 ) -> list[Sighting]:
     begin, end = page.checkpoint_begin_ns, page.checkpoint_end_ns
     if page.rank not in (0, None) or begin is None or end is None or begin > end:
@@ -100,7 +100,13 @@ def _checkpoint(
 
 
 def _sighting(
-    job: jobs.Job, page: pages.ProbePage, kind: str, position: str, at: datetime, words: str, **detail: object
+    job: jobs.NodeJob,
+    page: pages.ProbePage,
+    kind: str,
+    position: str,
+    at: datetime,
+    words: str,
+    **detail: object,
 ) -> Sighting:
     process = f"{page.pid}:{page.start_ticks}"
     return Sighting(

@@ -11,7 +11,8 @@ from probing_cluster.evidence import nccl_ras as ras
 from probing_cluster.probe_agent import identity
 from probing_cluster.probe_agent.faults.sighting import Sighting
 from probing_cluster.probe_agent.jobs import jobs
-from probing_cluster.probe_agent.ranks import nccl_ras, pages, stall
+from probing_cluster.probe_agent.ranks import pages, stall
+from probing_cluster.probe_agent.ranks.ras import nccl_ras
 
 
 class RankEvents:
@@ -21,7 +22,7 @@ class RankEvents:
         self._identity = identity
         self._clock = clock
 
-    def dead(self, job: jobs.Job, page: pages.ProbePage, at: datetime, *, together: bool) -> Sighting:
+    def dead(self, job: jobs.NodeJob, page: pages.ProbePage, at: datetime, *, together: bool) -> Sighting:
         """The process of a page ended out of order; `together` with all the job's ranks here."""
         detail = {
             "rank": page.rank,
@@ -35,7 +36,7 @@ class RankEvents:
         words += ", with all ranks of its job on this node" if together else ""
         return self._sighting(job, "rank_dead", f"{_process(page)}:dead", words, detail, pid=page.pid, at=at)
 
-    def stall(self, job: jobs.Job, found: stall.Stall) -> Sighting:
+    def stall(self, job: jobs.NodeJob, found: stall.Stall) -> Sighting:
         """A rank has stopped."""
         page = found.page
         return self._sighting(
@@ -50,19 +51,19 @@ class RankEvents:
             threshold=round(found.bound_s, 3),
         )
 
-    def snapshot(self, job: jobs.Job, number: str, detail: Mapping[str, Any]) -> Sighting:
+    def snapshot(self, job: jobs.NodeJob, number: str, detail: Mapping[str, Any]) -> Sighting:
         """What all ranks of the job on this node were doing; `number` tells the snapshots of a start apart."""
         words = f"{len(detail['ranks'])} ranks of job {job.job_id} on {self._identity.node}"
         return self._sighting(job, "rank_snapshot", f"{_start(job)}:snapshot:{number}", words, detail)
 
-    def ras(self, job: jobs.Job, number: str, status: ras.Status) -> Sighting:
+    def ras(self, job: jobs.NodeJob, number: str, status: ras.RasStatus) -> Sighting:
         """What NCCL RAS says of the job at the snapshot of this number."""
         position = f"{_start(job)}:ras:{number}"
         return self._sighting(job, "nccl_ras", position, nccl_ras.words(status), nccl_ras.detail(status))
 
     def _sighting(
         self,
-        job: jobs.Job,
+        job: jobs.NodeJob,
         kind: str,
         position: str,
         message: str,
@@ -89,7 +90,7 @@ class RankEvents:
         )
 
 
-def _start(job: jobs.Job) -> str:
+def _start(job: jobs.NodeJob) -> str:
     return f"{job.restart_count}:{job.started_at.timestamp():.3f}"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import clock, errors
+from probing_cluster.core import processes as core_processes
 from probing_cluster.probe_agent import children, self_watch
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
 from probing_cluster.probe_agent.jobs import jobs, page_directories, processes
@@ -65,7 +66,7 @@ class RankPages:
         }
         try:
             answer = await watched.lane.ask(request, deadline_s=READ_DEADLINE_S)
-        except children.ChildFailed as exc:
+        except core_processes.ChildFailed as exc:
             self._watch.failed(NAME, f"job {job_id}: {exc}")
             return watched
         self._watch.read(NAME, self._clock.now())
@@ -143,7 +144,7 @@ class RankPages:
         for one in [s for s in watched.sought if s[0] not in read]:
             del watched.sought[one]
 
-    def _facts(self, watched: Watched, page: pages.ProbePage) -> processes.Facts | None:
+    def _facts(self, watched: Watched, page: pages.ProbePage) -> processes.ProcessFacts | None:
         """The process of a page, which may name any: only one of this user, started when the page says, counts."""
         found = processes.facts(page.pid, self._proc)
         same = found is not None and found.start_ticks == page.start_ticks and found.uid == watched.job.uid

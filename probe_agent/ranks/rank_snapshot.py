@@ -131,7 +131,7 @@ def _stood_since_s(watched: Watched) -> float:
     return max((r.progress.since_s for r in alive if r.progress is not None), default=0.0)
 
 
-def _owner(job: jobs.Job) -> tuple[int, int]:
+def _owner(job: jobs.NodeJob) -> tuple[int, int]:
     """uid and gid of whose job it is; its pages could not have been read without."""
     assert job.uid is not None
     return job.uid, job.gid if job.gid is not None else job.uid
@@ -143,7 +143,9 @@ def _raised(page: pages.ProbePage) -> bool:
 
 
 def _call(call: pages.Collective, now_ns: int) -> dict[str, Any]:
-    return {
+    role = call.role
+    named = {"role": role} if role else {}
+    return named | {
         "group": call.group,
         "seq": call.seq,
         "op": call.op,

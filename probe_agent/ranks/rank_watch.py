@@ -21,7 +21,6 @@ from probing_cluster.probe_agent.faults.sighting import Sighting
 from probing_cluster.probe_agent.jobs import collect, jobs, page_directories, processes
 from probing_cluster.probe_agent.ranks import (
     deaths,
-    nccl_ras,
     nic_traffic,
     progress,
     rank_deaths,
@@ -32,6 +31,7 @@ from probing_cluster.probe_agent.ranks import (
     stall,
 )
 from probing_cluster.probe_agent.ranks.ranks import Rank, Watched
+from probing_cluster.probe_agent.ranks.ras import nccl_ras
 
 SNAPSHOT_EVERY_S = 30.0
 """A job's snapshot is taken at most this often, whoever asks."""
@@ -51,7 +51,7 @@ class RankWatch:
         directories: page_directories.PageDirectories,
         take: Take,
         watch: self_watch.SelfWatch,
-        limits: stall.Limits,
+        limits: stall.StallLimits,
         gpus: Callable[[], Mapping[str, Any] | None] = lambda: None,
         nics: nic_traffic.NicTraffic | None = None,
         proc: Path = processes.PROC,
@@ -105,7 +105,7 @@ class RankWatch:
         dead = rank_deaths.judge(watched, self._deaths, self._rank_events, self._clock)
         return [*dead, *(self._rank_events.stall(watched.job, s) for s in stalled), *self._news(watched)]
 
-    async def last_words(self, job: jobs.Job) -> list[Sighting]:
+    async def last_words(self, job: jobs.NodeJob) -> list[Sighting]:
         """What an ended job's pages say of its training; of a running one nothing, it will be asked again."""
         known = self._book.get(job.job_id)
         if job.released_at is None or known is None or known.restart_count != job.restart_count:
@@ -170,7 +170,7 @@ class RankWatch:
         return found
 
     def _news(self, watched: Watched, *, last: bool = False) -> list[Sighting]:
-        when = progress.Moment(now=self._clock.now(), monotonic_s=self._clock.monotonic_s())
+        when = progress.ProgressMoment(now=self._clock.now(), monotonic_s=self._clock.monotonic_s())
         probe_pages = [rank.page for rank in watched.ranks.values()]
         return progress.news(watched.job, probe_pages, watched.reported, when, last=last)
 

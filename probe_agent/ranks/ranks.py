@@ -18,8 +18,8 @@ class Rank:
     """One process with a page."""
 
     page: pages.ProbePage
-    facts: processes.Facts | None
-    progress: stall.Progress | None = None
+    facts: processes.ProcessFacts | None
+    progress: stall.RankProgress | None = None
     death_reported: bool = False
     """Its death has been judged, and told if it was worth it."""
     was_alive: bool = False
@@ -57,7 +57,7 @@ class Rank:
 class Watched:
     """One start of one job on this node."""
 
-    job: jobs.Job
+    job: jobs.NodeJob
     lane: children.Lane
     """The reader of its pages, running as its owner."""
     ranks: dict[str, Rank] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Watched:
     """When its last snapshot was taken, by the monotonic clock."""
     snapshots: int = 0
     deaths: int = 0
-    reported: progress.Reported = field(default_factory=progress.Reported)
+    reported: progress.ReportedProgress = field(default_factory=progress.ReportedProgress)
 
     def chosen(self) -> list[Rank]:
         """At most MAX_RANKS by number; pages whose process was never met come last, since anyone can write them."""

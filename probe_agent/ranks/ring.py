@@ -27,7 +27,7 @@ _YEAR_2100_NS = 4_102_444_800_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class RingColumn:
     """One column of a user's table."""
 
     name: str
@@ -57,7 +57,7 @@ class RingTable:
     """Values that did not fit their column, and are None."""
     times_ns: Sequence[int]
     """When each row was appended, Unix nanoseconds."""
-    columns: Sequence[Column]
+    columns: Sequence[RingColumn]
 
     @property
     def dropped(self) -> int:
@@ -202,7 +202,7 @@ def _table(words: Mapping[str, Any], unfit: int) -> tuple[RingTable, list[str]]:
         appended=0,
         unfit=min(unfit, _MANY),
         times_ns=(),
-        columns=tuple(Column(name=name, type=kind, values=()) for name, kind in named),
+        columns=tuple(RingColumn(name=name, type=kind, values=()) for name, kind in named),
     ), types
 
 

@@ -23,7 +23,7 @@ OVER = frozenset({"ended"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class StallLimits:
     """How patient to be, seconds."""
 
     least_s: float
@@ -46,7 +46,7 @@ class Look:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class RankProgress:
     """What is remembered of a rank between looks."""
 
     since_s: float
@@ -72,12 +72,12 @@ BUSY_BYTES_PER_S = 64 * 1024
 BUSY_CPU_FRAC = 0.2
 
 
-def follow(before: Progress | None, look: Look, limits: Limits) -> tuple[Progress, Stall | None]:
+def follow(before: RankProgress | None, look: Look, limits: StallLimits) -> tuple[RankProgress, Stall | None]:
     """What to remember after `look`, and the stall it shows, once."""
     page = look.page
     mark = _mark(page)
     if before is None:
-        first = Progress(
+        first = RankProgress(
             since_s=_last_sign(page, look.at_s),
             mark=mark,
             moved_bytes=look.moved_bytes,
@@ -88,7 +88,7 @@ def follow(before: Progress | None, look: Look, limits: Limits) -> tuple[Progres
     longest = max(before.longest_checkpoint_s, _checkpoint_s(page))
     if mark != before.mark or page.phase in OVER or _busy(before, look):
         return (
-            Progress(
+            RankProgress(
                 since_s=look.at_s,
                 mark=mark,
                 moved_bytes=look.moved_bytes,
@@ -100,7 +100,7 @@ def follow(before: Progress | None, look: Look, limits: Limits) -> tuple[Progres
     stalled_s = look.at_s - before.since_s
     bound_s = bound(page, longest, limits)
     fires = stalled_s > bound_s and not before.reported
-    after = Progress(
+    after = RankProgress(
         since_s=before.since_s,
         mark=mark,
         moved_bytes=look.moved_bytes if look.moved_bytes is not None else before.moved_bytes,
@@ -111,7 +111,7 @@ def follow(before: Progress | None, look: Look, limits: Limits) -> tuple[Progres
     return after, Stall(page=page, stalled_s=stalled_s, bound_s=bound_s) if fires else None
 
 
-def bound(page: pages.ProbePage, longest_checkpoint_s: float, limits: Limits) -> float:
+def bound(page: pages.ProbePage, longest_checkpoint_s: float, limits: StallLimits) -> float:
     """How long this rank may go without a sign, by its own history."""
     if page.phase == "checkpointing":
         if not longest_checkpoint_s:
@@ -151,7 +151,7 @@ def _checkpoint_s(page: pages.ProbePage) -> float:
     return (end - begin) / 1e9 if begin is not None and end is not None and end > begin else 0.0
 
 
-def _busy(before: Progress, look: Look) -> bool:
+def _busy(before: RankProgress, look: Look) -> bool:
     """In a phase that takes as long as it takes: does the process still move bytes or use the CPU?
 
     Measured since the last look that was busy, so that a trickle does not count for ever.

@@ -19,7 +19,7 @@ LEAST = WINDOW - 2
 _NS = 1e9
 
 
-def latest(steps: Sequence[pages.Step]) -> dict[str, float] | None:
+def latest(steps: Sequence[pages.PageStep]) -> dict[str, float] | None:
     """The last complete window of a page's steps (oldest first); None before there is one.
 
     `index` and `steps` say which and how many; the seconds are medians over its steps: `compute_s` is what is
@@ -33,7 +33,7 @@ def latest(steps: Sequence[pages.Step]) -> dict[str, float] | None:
     return row | {name: round(statistics.median(s[name] for s in spans), 6) for name in spans[0]}
 
 
-def _spans(steps: Sequence[pages.Step], wanted: range) -> list[Mapping[str, float]]:
+def _spans(steps: Sequence[pages.PageStep], wanted: range) -> list[Mapping[str, float]]:
     """Seconds of each wanted step, where the end of the step before it is known."""
     found = []
     for before, step in itertools.pairwise(steps):
@@ -42,7 +42,7 @@ def _spans(steps: Sequence[pages.Step], wanted: range) -> list[Mapping[str, floa
     return found
 
 
-def _span(step: pages.Step, total_ns: int) -> Mapping[str, float]:
+def _span(step: pages.PageStep, total_ns: int) -> Mapping[str, float]:
     own_ns = total_ns - step.input_ns - step.collective_ns - step.checkpoint_ns
     return {
         "total_s": total_ns / _NS,

@@ -12,7 +12,7 @@ from typing import Any
 
 from probing_cluster.core import digits, records
 from probing_cluster.probe_agent.faults import baseline, gpus
-from probing_cluster.probe_agent.faults.conditions import Condition, Edge, Judgement
+from probing_cluster.probe_agent.faults.conditions import Condition, ConditionEdge, Judgement
 from probing_cluster.probe_agent.sources import polled, sysfs
 
 HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.INFO
@@ -63,7 +63,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Pol
     same_boot = memory.get("boot_id") == context.boot_id
     streaks = baseline.Streaks(counts=dict(memory.get("streaks", {})) if same_boot else {})
     present: list[Condition] = []
-    edges: list[Edge] = []
+    edges: list[ConditionEdge] = []
     answering = _named([g for g in raw["gpus"] if g["pci_bus_id"] is not None], known)
     reset: set[str] = set()
     for address, gpu in answering.items():
@@ -201,9 +201,9 @@ def _heat(gpu: Mapping[str, Any], streaks: baseline.Streaks) -> list[Condition]:
     ]
 
 
-def _ecc(gpu: Mapping[str, Any], counters: baseline.Baseline) -> tuple[list[Edge], bool]:
+def _ecc(gpu: Mapping[str, Any], counters: baseline.Baseline) -> tuple[list[ConditionEdge], bool]:
     """Counts that rose since the last reading; and whether one fell: then the GPU or its driver began anew."""
-    found: list[Edge] = []
+    found: list[ConditionEdge] = []
     fell = False
     for name, code, severity in (
         ("uncorrectable", "uncorrectable", HIGH),
@@ -231,7 +231,9 @@ def _ecc(gpu: Mapping[str, Any], counters: baseline.Baseline) -> tuple[list[Edge
             detail={"total": moved.value},
         )
         found.append(
-            Edge(what=what, latches=severity is HIGH, value=f"{gpu['pci_bus_id']}:{name}:{moved.position}")
+            ConditionEdge(
+                what=what, latches=severity is HIGH, value=f"{gpu['pci_bus_id']}:{name}:{moved.position}"
+            )
         )
     return found, fell
 

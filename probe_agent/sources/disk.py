@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from probing_cluster.core import records
+from probing_cluster.core import processes, records
 from probing_cluster.healthchecks.readers import mounts as tables
-from probing_cluster.probe_agent import children
 from probing_cluster.probe_agent.faults.conditions import Condition, Judgement
 from probing_cluster.probe_agent.sources import mounts, polled
 
@@ -23,7 +22,7 @@ async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.PollContext
     for mount in local:
         try:
             answers[mount.path] = await reach.touch(mount.path, remote=False)
-        except children.ChildFailed as exc:
+        except processes.ChildFailed as exc:
             answers[mount.path] = {"error": str(exc)}
     return answers
 

@@ -8,7 +8,7 @@ from typing import Any
 from probing_cluster.core import records
 from probing_cluster.healthchecks.readers import edac
 from probing_cluster.probe_agent.faults import baseline
-from probing_cluster.probe_agent.faults.conditions import Condition, Edge, Judgement
+from probing_cluster.probe_agent.faults.conditions import Condition, ConditionEdge, Judgement
 from probing_cluster.probe_agent.sources import polled
 
 
@@ -19,7 +19,7 @@ async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.PollContext
 def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.PollContext) -> Judgement:
     """A new uncorrected error is grave; corrected ones are told at 1, 10, 100 …"""
     counters = baseline.Baseline.of(memory, context.boot_id)
-    edges: list[Edge] = []
+    edges: list[ConditionEdge] = []
     # A file that failed is a count that could not be read, and its DIMM is there.
     parts = edac.parse({**dict.fromkeys(raw["errors"]), **raw["files"]})
     for part, counts in parts.items():
@@ -39,7 +39,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Pol
     )
 
 
-def _edge(part: str, code: str, severity: records.Severity, moved: baseline.Move) -> Edge:
+def _edge(part: str, code: str, severity: records.Severity, moved: baseline.Move) -> ConditionEdge:
     what = Condition(
         kind="edac",
         code=code,
@@ -50,7 +50,7 @@ def _edge(part: str, code: str, severity: records.Severity, moved: baseline.Move
         unit="count",
         detail={"total": moved.value},
     )
-    return Edge(what=what, value=moved.position, latches=severity is records.Severity.HIGH)
+    return ConditionEdge(what=what, value=moved.position, latches=severity is records.Severity.HIGH)
 
 
 SOURCE = polled.Polled(

@@ -47,7 +47,7 @@ LINKS = (f"{CLASS}/*/device", f"{CLASS}/*/device/physfn")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Port:
+class WatchedPort:
     """One port as read; None where a value could not be read."""
 
     hca: str
@@ -91,7 +91,7 @@ class Port:
         return "eth_link" if self.ethernet else "ib_link"
 
 
-def parse(raw: Mapping[str, Any], exclude: tuple[str, ...] = ()) -> list[Port]:
+def parse(raw: Mapping[str, Any], exclude: tuple[str, ...] = ()) -> list[WatchedPort]:
     """The ports, virtual functions and excluded devices left out."""
     virtual = {hca for (hca,) in sysfs.matching(raw, rf"{CLASS}/([^/]+)/device/physfn")}
     found = dict.fromkeys((hca, int(port)) for hca, port in sysfs.matching(raw, _PORT))
@@ -102,7 +102,7 @@ def parse(raw: Mapping[str, Any], exclude: tuple[str, ...] = ()) -> list[Port]:
     ]
 
 
-def _port(raw: Mapping[str, Any], hca: str, port: int) -> Port:
+def _port(raw: Mapping[str, Any], hca: str, port: int) -> WatchedPort:
     base = f"{CLASS}/{hca}/ports/{port}"
     rate_gbps, speed = ib.parse_rate(sysfs.text(raw, f"{base}/rate"))
     net = [
@@ -112,7 +112,7 @@ def _port(raw: Mapping[str, Any], hca: str, port: int) -> Port:
     counters = {c: sysfs.number(raw, f"{base}/counters/{c}") for c in COUNTERS}
     counters |= {c: sysfs.number(raw, f"{base}/hw_counters/{c}") for c in HW_COUNTERS}
     pci = raw["links"].get(f"{CLASS}/{hca}/device")
-    return Port(
+    return WatchedPort(
         hca=hca,
         port=port,
         state=ib.parse_state(sysfs.text(raw, f"{base}/state")),

@@ -11,9 +11,9 @@ from typing import Any
 
 from probing_cluster.core import records
 from probing_cluster.probe_agent.faults import baseline
-from probing_cluster.probe_agent.faults.conditions import Condition, Edge, Judgement
+from probing_cluster.probe_agent.faults.conditions import Condition, ConditionEdge, Judgement
 from probing_cluster.probe_agent.sources import ib_ports, polled
-from probing_cluster.probe_agent.sources.ib_ports import Port
+from probing_cluster.probe_agent.sources.ib_ports import WatchedPort
 
 HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.INFO
 DOWN_LASTING = 2
@@ -64,10 +64,10 @@ class _Desk:
         self.streaks = baseline.Streaks(counts=dict(memory.get("streaks", {})) if same_boot else {})
         self.now_s = context.now.timestamp()
         self.present: list[Condition] = []
-        self.edges: list[Edge] = []
+        self.edges: list[ConditionEdge] = []
         self.unknown: set[str] = set()
 
-    def port(self, port: Port) -> None:
+    def port(self, port: WatchedPort) -> None:
         if port.state is None:
             self.unknown.add(port.device)
             return
@@ -94,7 +94,7 @@ class _Desk:
                     )
                 )
 
-    def judgement(self, ports: list[Port], unreadable: set[str]) -> Judgement:
+    def judgement(self, ports: list[WatchedPort], unreadable: set[str]) -> Judgement:
         bad = {c.device for c in self.present if c.severity is HIGH}
         return Judgement(
             present=tuple(self.present),
@@ -115,7 +115,7 @@ class _Desk:
             },
         )
 
-    def _learn(self, port: Port) -> None:
+    def _learn(self, port: WatchedPort) -> None:
         self.up_this_boot.add(port.device)
         known = self.expected.get(port.device, {})
         best = max(known.get("rate_gbps") or 0.0, _true_rate(port) or 0.0) or None
@@ -125,7 +125,7 @@ class _Desk:
         up_s = self.context.uptime_s
         return device not in self.up_this_boot and up_s is not None and up_s < BOOT_GRACE_S
 
-    def _state(self, port: Port) -> None:
+    def _state(self, port: WatchedPort) -> None:
         waiting = not port.up and self._in_grace(port.device)
         down = self.streaks.at_least(f"{port.device}:down", DOWN_LASTING, holds=port.down and not waiting)
         loose = not port.up and not port.down and not waiting
@@ -148,7 +148,7 @@ class _Desk:
                 unit="gbps",
             )
 
-    def _counters(self, port: Port) -> None:
+    def _counters(self, port: WatchedPort) -> None:
         for name, value in port.counters.items():
             ceiling, severity = ib_ports.COUNTERS.get(name, (None, INFO))
             before = self.counters.values.get(f"{port.device}:{name}")
@@ -170,7 +170,7 @@ class _Desk:
                 self._step(port, name, severity, moved)
         self._symbols(port)
 
-    def _symbols(self, port: Port) -> None:
+    def _symbols(self, port: WatchedPort) -> None:
         value = port.counters.get("symbol_error")
         if value is None:
             return
@@ -191,7 +191,7 @@ class _Desk:
                 unit="count",
             )
 
-    def _flapping(self, port: Port) -> None:
+    def _flapping(self, port: WatchedPort) -> None:
         """Downs by counter; by the carrier for Ethernet; by what was seen where the counter can no longer move."""
         carrier = self.counters.move(f"{port.device}:carrier", port.carrier_changes)
         downs = (
@@ -218,10 +218,12 @@ class _Desk:
                 unit="count",
             )
 
-    def _stands(self, port: Port, code: str, severity: records.Severity, message: str, **more: Any) -> None:
+    def _stands(
+        self, port: WatchedPort, code: str, severity: records.Severity, message: str, **more: Any
+    ) -> None:
         self.present.append(_condition(port, code, severity, message, **more))
 
-    def _step(self, port: Port, name: str, severity: records.Severity, moved: baseline.Move) -> None:
+    def _step(self, port: WatchedPort, name: str, severity: records.Severity, moved: baseline.Move) -> None:
         message = f"{name} rose by {moved.delta} to {moved.value}"
         what = _condition(
             port,
@@ -233,10 +235,12 @@ class _Desk:
             # A port that was down between two readings is up again at the second: only it can tell.
             detail={"total": moved.value, "saturated": moved.saturated, "port_up": port.up},
         )
-        self.edges.append(Edge(what=what, value=moved.position, latches=False))
+        self.edges.append(ConditionEdge(what=what, value=moved.position, latches=False))
 
 
-def _condition(port: Port, code: str, severity: records.Severity, message: str, **more: Any) -> Condition:
+def _condition(
+    port: WatchedPort, code: str, severity: records.Severity, message: str, **more: Any
+) -> Condition:
     return Condition(
         kind=port.kind,
         code=code,
@@ -248,7 +252,7 @@ def _condition(port: Port, code: str, severity: records.Severity, message: str, 
     )
 
 
-def _true_rate(port: Port) -> float | None:
+def _true_rate(port: WatchedPort) -> float | None:
     """The rate of a port that is up; None where the kernel does not know the speed and prints the slowest."""
     guessed = port.speed in ("", "SDR") and (port.rate_gbps or 0) <= 10
     return None if not port.up or guessed else port.rate_gbps

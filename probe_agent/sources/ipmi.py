@@ -7,7 +7,7 @@ from typing import Any
 
 from probing_cluster.core import records
 from probing_cluster.healthchecks.readers import sel
-from probing_cluster.probe_agent.faults.conditions import Condition, Edge, Judgement
+from probing_cluster.probe_agent.faults.conditions import Condition, ConditionEdge, Judgement
 from probing_cluster.probe_agent.sources import polled
 
 HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.INFO
@@ -42,7 +42,7 @@ async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.PollContext
     return {"text": result.stdout.decode("utf-8", "replace")}
 
 
-def grade(entry: sel.Entry) -> tuple[str, records.Severity]:
+def grade(entry: sel.SelEntry) -> tuple[str, records.Severity]:
     """Code and severity of an entry; what we do not know is kept as information."""
     if entry.asserted:
         words = f"{entry.sensor} {entry.event}".lower()
@@ -58,7 +58,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], _: polled.PollConte
         return Judgement(memory=memory, state=f"absent: {raw['absent']}")
     entries = sel.parse(raw["text"])
     recorded = memory.get("seen")
-    fresh: list[sel.Entry] = []
+    fresh: list[sel.SelEntry] = []
     if recorded is not None:
         known = set(recorded)
         fresh = [e for e in entries if e.identity not in known][-MOST:]
@@ -67,7 +67,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], _: polled.PollConte
     )
 
 
-def _edge(entry: sel.Entry) -> Edge:
+def _edge(entry: sel.SelEntry) -> ConditionEdge:
     code, severity = grade(entry)
     what = Condition(
         kind="ipmi",
@@ -78,7 +78,7 @@ def _edge(entry: sel.Entry) -> Edge:
         # The BMC keeps its own clock, often wrong: its time is told, and our own is used.
         detail={"sel_number": entry.number, "sel_time": entry.written_at, "asserted": entry.asserted},
     )
-    return Edge(what=what, value=entry.identity)
+    return ConditionEdge(what=what, value=entry.identity)
 
 
 SOURCE = polled.Polled(

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator, Mapping
 
 from probing_cluster.core import digits
-from probing_cluster.probe_agent.sources.kmsg import Line
+from probing_cluster.probe_agent.sources.kmsg import KmsgLine
 
 _MAX_FIELD_BYTES = 65536
 _MAX_ENTRY_BYTES = 8 * 1024 * 1024
@@ -68,7 +68,7 @@ class ExportParser:
         return name.decode("ascii", "replace"), rest[8 : 8 + size]
 
 
-def line_of(entry: Mapping[str, bytes]) -> Line | None:
+def line_of(entry: Mapping[str, bytes]) -> KmsgLine | None:
     """The kernel line of an entry; None when the kernel did not write it."""
     if entry.get("_TRANSPORT") != b"kernel" or entry.get("SYSLOG_FACILITY", b"0") != b"0":
         return None
@@ -78,7 +78,7 @@ def line_of(entry: Mapping[str, bytes]) -> Line | None:
     cursor = entry.get("__CURSOR", b"").decode("ascii", "replace")
     sequence = _CURSOR_SEQUENCE.search(cursor)
     ts = entry.get("_SOURCE_MONOTONIC_TIMESTAMP") or entry.get("__MONOTONIC_TIMESTAMP") or b""
-    return Line(
+    return KmsgLine(
         seq=-1,
         ts_us=int(ts) if digits.is_number(ts) else 0,
         facility=0,
@@ -98,8 +98,8 @@ class JournalReader:
         self.ended = False
         os.set_blocking(fd, False)
 
-    def read(self) -> list[Line]:
-        lines: list[Line] = []
+    def read(self) -> list[KmsgLine]:
+        lines: list[KmsgLine] = []
         try:
             chunk = os.read(self._fd, 262144)
         except BlockingIOError:

@@ -9,8 +9,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from probing_cluster.core import clock, errors, records
-from probing_cluster.healthchecks import processes
+from probing_cluster.core import clock, errors, processes, records
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.sources import journal, kernel_log, kmsg
 from probing_cluster.probe_agent.spool import intake
@@ -119,7 +118,7 @@ class KernelFollower:
                 waited = False
                 continue
             if isinstance(reader, journal.JournalReader) and reader.ended:
-                raise children.ChildFailed("journalctl ended")
+                raise processes.ChildFailed("journalctl ended")
             waited = True
             if fd is None:
                 await asyncio.sleep(FILE_POLL_S)

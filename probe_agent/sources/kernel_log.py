@@ -58,7 +58,7 @@ class _Times:
     zero_s: float | None
     """The kernel's time zero, epoch seconds; None when the node's boot time is unknown."""
 
-    def of(self, line: kmsg.Line) -> datetime:
+    def of(self, line: kmsg.KmsgLine) -> datetime:
         if self.zero_s is None:
             return self.now
         return min(self.now, clock.from_epoch_s(self.zero_s + line.ts_us / 1e6))
@@ -99,7 +99,7 @@ class KernelLog:
         return dict(self.cursor.place)
 
     def take(
-        self, lines: Iterable[kmsg.Line], *, caught_up: bool, place: dict[str, int | str]
+        self, lines: Iterable[kmsg.KmsgLine], *, caught_up: bool, place: dict[str, int | str]
     ) -> list[Sighting]:
         """The sightings of `lines`; `caught_up` = the last of them has only just been written."""
         lines = list(lines)
@@ -146,7 +146,7 @@ class KernelLog:
         self._last_at = at if self._last_at is None else max(self._last_at, at)
         return self._last_at
 
-    def _line(self, line: kmsg.Line, times: _Times, sightings: list[Sighting]) -> None:
+    def _line(self, line: kmsg.KmsgLine, times: _Times, sightings: list[Sighting]) -> None:
         self.lines_total += 1
         if line.seq >= 0:
             if line.seq <= self.cursor.seq:
@@ -189,7 +189,7 @@ class KernelLog:
             return self._sluids().get(found.detail["sluid"])
         return found.job_id
 
-    def _sighting(self, found: grammar.KernelFinding, line: kmsg.Line, times: _Times) -> Sighting:
+    def _sighting(self, found: grammar.KernelFinding, line: kmsg.KmsgLine, times: _Times) -> Sighting:
         boot_id = line.boot_id or self.boot_id
         return Sighting(
             source="kernel",

@@ -25,7 +25,7 @@ KERNEL_FACILITY = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class KmsgLine:
     """One record of the kernel log."""
 
     seq: int
@@ -43,7 +43,7 @@ class Line:
 class LogReader(Protocol):
     """Where kernel lines come from."""
 
-    def read(self) -> list[Line]:
+    def read(self) -> list[KmsgLine]:
         """What has arrived since the last call; an empty list when there is nothing."""
         ...
 
@@ -58,7 +58,7 @@ class LogReader(Protocol):
     def close(self) -> None: ...
 
 
-def parse_record(raw: bytes) -> Line | None:
+def parse_record(raw: bytes) -> KmsgLine | None:
     """The record `priority,sequence,microseconds,flags;text`; None when it is not one.
 
     Continuation lines (` SUBSYSTEM=…`, the kernel's own dictionary) are left out; `\\xHH` is undone.
@@ -67,7 +67,7 @@ def parse_record(raw: bytes) -> Line | None:
     if found is None:
         return None
     text = _ESCAPE.sub(lambda m: bytes.fromhex(m[1].decode()), found[4]) if b"\\x" in found[4] else found[4]
-    return Line(
+    return KmsgLine(
         seq=int(found[2]),
         ts_us=int(found[3]),
         facility=int(found[1]) >> 3,
@@ -81,8 +81,8 @@ class KmsgDevice:
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def read(self, most: int = 2000) -> list[Line]:
-        lines: list[Line] = []
+    def read(self, most: int = 2000) -> list[KmsgLine]:
+        lines: list[KmsgLine] = []
         while len(lines) < most:
             try:
                 raw = os.read(self._fd, _RECORD_BYTES)
@@ -122,8 +122,8 @@ class KmsgFile:
         self._looks = 0
         self._watch = file_watch.open_watch(path.parent)
 
-    def read(self) -> list[Line]:
-        lines: list[Line] = []
+    def read(self) -> list[KmsgLine]:
+        lines: list[KmsgLine] = []
         if self._watch is not None:
             file_watch.drain(self._watch)
         if self._fd is None and not self._open():
@@ -183,7 +183,7 @@ class KmsgFile:
         except FileNotFoundError:
             return False
 
-    def _lines(self, chunk: bytes) -> Iterator[Line]:
+    def _lines(self, chunk: bytes) -> Iterator[KmsgLine]:
         *whole, self._rest = (self._rest + chunk).split(b"\n")
         if len(self._rest) > _LONGEST_LINE_BYTES:
             self._rest = b""

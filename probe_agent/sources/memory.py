@@ -8,7 +8,7 @@ from typing import Any
 
 from probing_cluster.core import records
 from probing_cluster.probe_agent.faults import baseline
-from probing_cluster.probe_agent.faults.conditions import Condition, Edge, Judgement
+from probing_cluster.probe_agent.faults.conditions import Condition, ConditionEdge, Judgement
 from probing_cluster.probe_agent.sources import polled, sysfs
 
 FILE = "/proc/meminfo"
@@ -48,14 +48,14 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Pol
         )
     counters = baseline.Baseline.of(memory, context.boot_id)
     moved = counters.move("hardware_corrupted", meminfo.get("HardwareCorrupted"))
-    edges: tuple[Edge, ...] = ()
+    edges: tuple[ConditionEdge, ...] = ()
     if moved is not None and moved.delta and not moved.was_reset:
         edges = (_corrupted(moved),)
     kept = {"boot_id": context.boot_id, "most_bytes": best, "counters": counters.values}
     return Judgement(present=tuple(present), edges=edges, memory=kept)
 
 
-def _corrupted(moved: baseline.Move) -> Edge:
+def _corrupted(moved: baseline.Move) -> ConditionEdge:
     what = Condition(
         kind="memory",
         code="hardware_corrupted",
@@ -65,7 +65,7 @@ def _corrupted(moved: baseline.Move) -> Edge:
         measured=float(moved.delta),
         unit="bytes",
     )
-    return Edge(what=what, value=moved.position, latches=False)
+    return ConditionEdge(what=what, value=moved.position, latches=False)
 
 
 SOURCE = polled.Polled(

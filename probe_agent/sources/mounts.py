@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from probing_cluster.core import records
+from probing_cluster.core import processes, records
 from probing_cluster.healthchecks.readers import mounts
 from probing_cluster.probe_agent import children
 from probing_cluster.probe_agent.faults import baseline
@@ -130,7 +130,7 @@ async def _touch(reach: polled.Reach, path: str) -> Mapping[str, Any]:
         return await reach.touch(path, remote=True)
     except children.ChildHung:
         return {"error": "hanging"}
-    except children.ChildFailed as exc:
+    except processes.ChildFailed as exc:
         return {"error": str(exc)}
 
 

@@ -13,7 +13,7 @@ from probing_cluster.core import clock, records
 from probing_cluster.core.catalogue import xid
 from probing_cluster.healthchecks.readers import nvml
 from probing_cluster.probe_agent.faults import baseline, gpus
-from probing_cluster.probe_agent.faults.conditions import Condition, Edge, Judgement
+from probing_cluster.probe_agent.faults.conditions import Condition, ConditionEdge, Judgement
 from probing_cluster.probe_agent.sources import amdsmi, nvml_gpu, polled
 
 HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.INFO
@@ -74,7 +74,7 @@ def hung(why: str, memory: Mapping[str, Any]) -> Judgement:
 def _available(
     snapshot: nvml.NvmlSnapshot,
     kept: dict[str, Any],
-    edges: list[Edge],
+    edges: list[ConditionEdge],
     memory: Mapping[str, Any],
     context: polled.PollContext,
     *,
@@ -111,7 +111,7 @@ def _available(
 
 
 def _absent(
-    snapshot: nvml.NvmlSnapshot, inventory: gpus.Inventory, expected: int, well: list[nvml.Gpu]
+    snapshot: nvml.NvmlSnapshot, inventory: gpus.Inventory, expected: int, well: list[nvml.NvmlGpu]
 ) -> list[Condition]:
     """GPUs that NVML calls lost, and those it does not show any more."""
     uuids = {g.uuid for g in well}
@@ -168,7 +168,7 @@ def _short(short: int, expected: int, present: int) -> Condition:
 def _unavailable(
     why: nvml.NvmlUnavailable,
     kept: dict[str, Any],
-    edges: list[Edge],
+    edges: list[ConditionEdge],
     memory: Mapping[str, Any],
     context: polled.PollContext,
 ) -> Judgement:
@@ -197,7 +197,9 @@ def _unavailable(
     return Judgement(present=(what,), edges=tuple(edges), unknown=unknown, memory=kept, state=state)
 
 
-def _xid_edge(event: Mapping[str, Any], numbers: dict[str, int], context: polled.PollContext) -> Edge:
+def _xid_edge(
+    event: Mapping[str, Any], numbers: dict[str, int], context: polled.PollContext
+) -> ConditionEdge:
     """One Xid of the event set; numbered per boot, GPU and code, since NVML keeps no position of its own."""
     code = int(event["code"])
     where = event.get("uuid") or event.get("pci_bus_id") or "unknown"
@@ -205,7 +207,7 @@ def _xid_edge(event: Mapping[str, Any], numbers: dict[str, int], context: polled
     numbers[key] = numbers.get(key, 0) + 1
     gpu = context.inventory.by_uuid(event.get("uuid"))
     entry = xid.lookup(code)
-    return Edge(
+    return ConditionEdge(
         what=Condition(
             kind="xid",
             code=str(code),
@@ -221,18 +223,18 @@ def _xid_edge(event: Mapping[str, Any], numbers: dict[str, int], context: polled
     )
 
 
-def inventory_name(inventory: gpus.Inventory, gpu: nvml.Gpu) -> str:
+def inventory_name(inventory: gpus.Inventory, gpu: nvml.NvmlGpu) -> str:
     """How the inventory calls a GPU of the snapshot."""
     known = inventory.by_uuid(gpu.uuid)
     return known.device if known is not None else gpu.device
 
 
-def _names(inventory: gpus.Inventory, gpu: nvml.Gpu) -> list[str]:
+def _names(inventory: gpus.Inventory, gpu: nvml.NvmlGpu) -> list[str]:
     names = [inventory_name(inventory, gpu), gpu.uuid, gpu.pci_bus_id, gpus.pci_key(gpu.pci_bus_id)]
     return [n for n in names if n]
 
 
-def _gpu(gpu: nvml.Gpu) -> gpus.Gpu:
+def _gpu(gpu: nvml.NvmlGpu) -> gpus.Gpu:
     return gpus.Gpu(
         uuid=gpu.uuid or "",
         index=gpu.index,

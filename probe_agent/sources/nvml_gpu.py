@@ -9,7 +9,7 @@ from typing import Any
 from probing_cluster.core import records
 from probing_cluster.healthchecks.readers import nvml
 from probing_cluster.probe_agent.faults import baseline, gpus
-from probing_cluster.probe_agent.faults.conditions import Condition, Edge
+from probing_cluster.probe_agent.faults.conditions import Condition, ConditionEdge
 
 HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.INFO
 
@@ -23,11 +23,11 @@ _FABRIC_COMPLETED = 3
 
 
 @dataclass(kw_only=True)
-class Found:
+class GpuFound:
     """What one GPU's reading means."""
 
     present: list[Condition] = field(default_factory=list)
-    edges: list[Edge] = field(default_factory=list)
+    edges: list[ConditionEdge] = field(default_factory=list)
     was_reset: bool = False
 
 
@@ -35,11 +35,11 @@ class Found:
 class _Desk:
     """One GPU on the judge's desk."""
 
-    gpu: nvml.Gpu
+    gpu: nvml.NvmlGpu
     name: gpus.Gpu
     counters: baseline.Baseline
     streaks: baseline.Streaks
-    found: Found
+    found: GpuFound
 
     def condition(
         self, kind: str, code: str, severity: records.Severity, message: str, **more: Any
@@ -78,21 +78,21 @@ class _Desk:
         )
         latches = severity is HIGH
         self.found.edges.append(
-            Edge(what=condition, latches=latches, value=f"{self.gpu.uuid}:{moved.position}")
+            ConditionEdge(what=condition, latches=latches, value=f"{self.gpu.uuid}:{moved.position}")
         )
 
 
 def judge(
-    gpu: nvml.Gpu,
+    gpu: nvml.NvmlGpu,
     name: gpus.Gpu,
     counters: baseline.Baseline,
     streaks: baseline.Streaks,
     links: dict[str, dict[str, list[int]]],
     *,
     links_read: bool = True,
-) -> Found:
+) -> GpuFound:
     """What this GPU's reading means; `links` remembers, per UUID, the NVLinks seen active and those down at last sight."""
-    desk = _Desk(gpu=gpu, name=name, counters=counters, streaks=streaks, found=Found())
+    desk = _Desk(gpu=gpu, name=name, counters=counters, streaks=streaks, found=GpuFound())
     for part in (_ecc, _rows, _pages, _pcie, _throttle, _heat, _fabric):
         part(desk)
     if links_read:
@@ -260,7 +260,7 @@ def _fabric(desk: _Desk) -> None:
         )
 
 
-_LINK_COUNTERS: tuple[tuple[str, Callable[[nvml.Link], int | None]], ...] = (
+_LINK_COUNTERS: tuple[tuple[str, Callable[[nvml.NvLink], int | None]], ...] = (
     ("replay", lambda link: link.replay_errors_total),
     ("recovery", lambda link: link.recovery_errors_total),
     ("crc", lambda link: link.crc_errors_total),

@@ -9,7 +9,7 @@ from typing import Any
 
 from probing_cluster.core import records
 from probing_cluster.probe_agent.faults import baseline, gpus
-from probing_cluster.probe_agent.faults.conditions import Condition, Edge, Judgement
+from probing_cluster.probe_agent.faults.conditions import Condition, ConditionEdge, Judgement
 from probing_cluster.probe_agent.sources import polled, sysfs
 
 HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.INFO
@@ -40,7 +40,7 @@ _SPEED = re.compile(r"([\d.]+) GT/s")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Device:
+class PcieDevice:
     """One device of interest as read."""
 
     address: str
@@ -74,7 +74,7 @@ def interesting(raw: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def parse(raw: Mapping[str, Any]) -> list[Device]:
+def parse(raw: Mapping[str, Any]) -> list[PcieDevice]:
     """The devices that could be read."""
     return [
         _device(raw, address, what)
@@ -90,7 +90,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Pol
     streaks = baseline.Streaks(counts=dict(memory.get("streaks", {})) if same_boot else {})
     best: dict[str, dict[str, Any]] = {} if context.relearn else dict(memory.get("best", {}))
     present: list[Condition] = []
-    edges: list[Edge] = []
+    edges: list[ConditionEdge] = []
     devices = [d for d in parse(raw) if not _by_nvml(d.what, context)]
     for device in devices:
         best[device.address] = _better(best.get(device.address, {}), device)
@@ -122,7 +122,7 @@ def _by_nvml(what: str, context: polled.PollContext) -> bool:
     return what == "gpu" and bool(context.inventory.of_maker(gpus.NVIDIA).gpus)
 
 
-def _better(known: Mapping[str, Any], device: Device) -> dict[str, Any]:
+def _better(known: Mapping[str, Any], device: PcieDevice) -> dict[str, Any]:
     return {
         "what": device.what,
         "width": max(known.get("width") or 0, device.width or 0) or None,
@@ -131,7 +131,7 @@ def _better(known: Mapping[str, Any], device: Device) -> dict[str, Any]:
 
 
 def _link(
-    device: Device, best: Mapping[str, Any], streaks: baseline.Streaks, context: polled.PollContext
+    device: PcieDevice, best: Mapping[str, Any], streaks: baseline.Streaks, context: polled.PollContext
 ) -> list[Condition]:
     found: list[Condition] = []
     for code, value, was, severity, unit in (
@@ -148,8 +148,10 @@ def _link(
     return found
 
 
-def _errors(device: Device, counters: baseline.Baseline, context: polled.PollContext) -> list[Edge]:
-    found: list[Edge] = []
+def _errors(
+    device: PcieDevice, counters: baseline.Baseline, context: polled.PollContext
+) -> list[ConditionEdge]:
+    found: list[ConditionEdge] = []
     for code, severity in (("fatal", HIGH), ("nonfatal", LOW), ("correctable", INFO)):
         before = counters.values.get(f"{device.address}:{code}")
         moved = counters.move(f"{device.address}:{code}", device.errors.get(code))
@@ -169,7 +171,7 @@ def _errors(device: Device, counters: baseline.Baseline, context: polled.PollCon
             measured=float(moved.delta),
             unit="count",
         )
-        found.append(Edge(what=what, value=moved.position, latches=severity is HIGH))
+        found.append(ConditionEdge(what=what, value=moved.position, latches=severity is HIGH))
     return found
 
 
@@ -197,7 +199,7 @@ def _condition(
     )
 
 
-def _device(raw: Mapping[str, Any], address: str, what: str) -> Device:
+def _device(raw: Mapping[str, Any], address: str, what: str) -> PcieDevice:
     base = f"{ROOT}/{address}"
     speed = _SPEED.match(sysfs.text(raw, f"{base}/current_link_speed") or "")
     totals = {
@@ -205,7 +207,7 @@ def _device(raw: Mapping[str, Any], address: str, what: str) -> Device:
         for w in ("fatal", "nonfatal", "correctable")
     }
     width = sysfs.number(raw, f"{base}/current_link_width")
-    return Device(
+    return PcieDevice(
         address=address,
         what=what,
         # A device that does not answer reads as all ones: 63 lanes is no width.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from probing_cluster.core import clock, records
+from probing_cluster.core import clock, processes, records
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.faults import conditions, faults
 from probing_cluster.probe_agent.sources import polled
@@ -96,7 +96,7 @@ class Poller:
         except children.ChildHung as exc:
             self._watch.failed(source.name, str(exc), state="hung")
             judged = _unseen(memory) if source.hung is None else source.hung(str(exc), memory)
-        except children.ChildFailed as exc:
+        except processes.ChildFailed as exc:
             self._watch.failed(source.name, str(exc))
             judged = _unseen(memory)
         except Exception as exc:  # noqa: BLE001 - a source's own bug must not end the others

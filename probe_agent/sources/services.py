@@ -7,7 +7,7 @@ from typing import Any
 
 from probing_cluster.core import records
 from probing_cluster.probe_agent.faults import baseline
-from probing_cluster.probe_agent.faults.conditions import Condition, Edge, Judgement
+from probing_cluster.probe_agent.faults.conditions import Condition, ConditionEdge, Judgement
 from probing_cluster.probe_agent.sources import polled, sysfs
 
 LOW, INFO = records.Severity.LOW, records.Severity.INFO
@@ -87,7 +87,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Pol
     learned = set() if context.relearn else set(memory.get("learned", ()))
     learned |= {name for name, (runs, _, _) in units.items() if runs} | set(context.expect_services)
     present: list[Condition] = []
-    edges: list[Edge] = []
+    edges: list[ConditionEdge] = []
     for name, (runs, word, restarts) in units.items():
         if streaks.at_least(name, LASTING, holds=name in learned and not runs):
             present.append(_condition(name, "down", KNOWN.get(name, LOW), f"{name} does not run ({word})"))
@@ -96,7 +96,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Pol
             what = _condition(
                 name, "restarted", INFO, f"{name} was restarted by systemd, {moved.value} times since boot"
             )
-            edges.append(Edge(what=what, value=moved.position, latches=False))
+            edges.append(ConditionEdge(what=what, value=moved.position, latches=False))
     unknown = frozenset(learned - set(units))
     kept = {
         "boot_id": context.boot_id,

@@ -25,6 +25,12 @@ BACKOFF_MOST_S = 30.0
 CALL_S = 60.0
 """A call that has not come back by then is given up; the connection is dropped."""
 _REMEMBERED_REQUESTS = 1000
+_ANSWER_S = 60.0
+"""How long an answer waits for a database that is away: nobody waits for it any longer."""
+_MAX_ANSWERS = 8
+_ASKED_S = 20.0
+_ASKED_BEAT_S = 1.0
+"""Who has asked something often asks again: so long, deliveries are so far apart at most."""
 
 _log = logging.getLogger(__name__)
 
@@ -40,13 +46,14 @@ class Door(Protocol):
         allocations: Sequence[records.JobAllocation] = (),
         heartbeat: records.AgentHeartbeat | None = None,
         acknowledged: Sequence[uuid.UUID] = (),
+        answers: Sequence[tuple[uuid.UUID, bytes]] = (),
     ) -> delivery.Ack: ...
 
     def close(self) -> None: ...
 
 
 @dataclass(kw_only=True)
-class Load:
+class DeliveryLoad:
     """One batch, decoded; what cannot be read any more is counted, not delivered."""
 
     items: list[spool.Item] = field(default_factory=list)
@@ -54,7 +61,7 @@ class Load:
     unreadable: int = 0
 
     @classmethod
-    def of(cls, items: list[spool.Item]) -> Load:
+    def of(cls, items: list[spool.Item]) -> DeliveryLoad:
         load = cls(items=items)
         for item in items:
             try:
@@ -91,6 +98,8 @@ class DeliveryLoop:
         self._beaten_s = -math.inf
         self._request_ids: OrderedDict[uuid.UUID, bool] = OrderedDict()
         self._to_acknowledge: set[uuid.UUID] = set()
+        self._answers: dict[uuid.UUID, tuple[float, bytes]] = {}
+        self._asked_s = -math.inf
         self.error: str | None = None if door is not None else "no database is configured"
         self.delivered_at: datetime | None = None
         self.delivered_total = 0
@@ -111,10 +120,10 @@ class DeliveryLoop:
         self._intake.arrived.clear()
         urgent = self._intake.urgent.is_set()
         self._intake.urgent.clear()
-        load = Load.of(self._spool.batch(BATCH))
+        load = DeliveryLoad.of(self._spool.batch(BATCH))
         # An urgent event travels with a heartbeat: the service acts only on a fault the latest one confirms.
         with_beat = beat or urgent or self._beat_left_s() <= 0.0
-        if not load.items and not with_beat:
+        if not load.items and not with_beat and not self._answers:
             return False
         ack = await self._deliver(load, self._heartbeat() if with_beat else None)
         if ack is None:
@@ -155,11 +164,25 @@ class DeliveryLoop:
         self._to_acknowledge.add(request_id)
         self._intake.arrived.set()
 
-    async def _deliver(self, load: Load, heartbeat: records.AgentHeartbeat | None) -> delivery.Ack | None:
+    def answer(self, request_id: uuid.UUID, body: bytes) -> None:
+        """Bring the answer to a request with the next delivery, at once; that acknowledges it, too."""
+        now_s = self._clock.monotonic_s()
+        self._asked_s = now_s
+        self._answers = {k: v for k, v in self._answers.items() if now_s - v[0] < _ANSWER_S}
+        while len(self._answers) >= _MAX_ANSWERS:
+            del self._answers[next(iter(self._answers))]
+        self._answers[request_id] = now_s, body
+        self._intake.urgent.set()
+
+    async def _deliver(
+        self, load: DeliveryLoad, heartbeat: records.AgentHeartbeat | None
+    ) -> delivery.Ack | None:
         assert self._make_door is not None
         if self._door is None:
             self._door = self._make_door()
         acknowledged = tuple(self._to_acknowledge)
+        answers = tuple((request_id, body) for request_id, (_, body) in self._answers.items())
+        more: dict[str, Any] = {"answers": answers} if answers else {}
         try:
             async with asyncio.timeout(CALL_S):
                 ack = await asyncio.to_thread(
@@ -169,11 +192,14 @@ class DeliveryLoop:
                     allocations=load.lanes["allocation"],
                     heartbeat=heartbeat,
                     acknowledged=acknowledged,
+                    **more,
                 )
         except (errors.DatabaseUnavailable, TimeoutError) as exc:
             self._failed(str(exc) or f"no answer within {CALL_S:g} s", abandon=isinstance(exc, TimeoutError))
             return None
         self._to_acknowledge.difference_update(acknowledged)
+        for request_id, _ in answers:
+            self._answers.pop(request_id, None)
         return ack
 
     def _failed(self, why: str, *, abandon: bool) -> None:
@@ -184,7 +210,7 @@ class DeliveryLoop:
         if abandon:
             self._door = None  # its thread ends when the network gives up
 
-    def _settle(self, load: Load, ack: delivery.Ack) -> None:
+    def _settle(self, load: DeliveryLoad, ack: delivery.Ack) -> None:
         self._spool.ack(load.items)
         self._spool.totals.rejected += load.unreadable + ack.rejected
         if self.error is not None:
@@ -209,7 +235,9 @@ class DeliveryLoop:
 
     def _beat_left_s(self) -> float:
         """Until the next heartbeat; asked anew each time, since a job that starts makes the interval shorter."""
-        return max(0.0, self._beaten_s + self._beat_s() - self._clock.monotonic_s())
+        now_s = self._clock.monotonic_s()
+        beat_s = min(self._beat_s(), _ASKED_BEAT_S) if now_s - self._asked_s < _ASKED_S else self._beat_s()
+        return max(0.0, self._beaten_s + beat_s - now_s)
 
     async def _wait(self) -> None:
         """Until there is reason to deliver: the beat, something urgent, something at all; or the back-off has passed."""

@@ -71,7 +71,7 @@ class Intake:
         """Make items and state durable, and wake delivery."""
         self._spool.totals.coalesced += self._folds.drain_count()
         if items or states:
-            self._spool.commit(spool.Write(items=items, states=states or {}))
+            self._spool.commit(spool.SpoolWrite(items=items, states=states or {}))
         self._report_drops()
         if any(not i.open for i in items):
             self.arrived.set()
@@ -108,7 +108,7 @@ class Intake:
         self._drops_reported_s = now_s
         self._spool.dropped_unreported = 0
         event = self._drop_event(dropped)
-        self._spool.commit(spool.Write(items=[coalesce.event_item(event)]))
+        self._spool.commit(spool.SpoolWrite(items=[coalesce.event_item(event)]))
 
     def _drop_event(self, dropped: int) -> records.HealthEvent:
         boot_id = self._identity.boot_id()

@@ -57,7 +57,7 @@ class Item:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Write:
+class SpoolWrite:
     """Items and the state that explains them, durable together or not at all."""
 
     items: Sequence[Item] = ()
@@ -82,7 +82,7 @@ class Spool:
         self._path = directory / "spool.db"
         self._max_bytes = max_bytes
         self._max_pages = max_pages
-        self._waiting: deque[Write] = deque()
+        self._waiting: deque[SpoolWrite] = deque()
         self._acked: set[bytes] = set()
         self._retry_at_s = 0.0
         self._monotonic_s: Callable[[], float] = time.monotonic
@@ -95,7 +95,7 @@ class Spool:
         self._db = self._open()
         self._load()
 
-    def commit(self, write: Write) -> bool:
+    def commit(self, write: SpoolWrite) -> bool:
         """Make `write` durable; False when the disk refused and it is held in memory instead."""
         self._waiting.append(write)
         if self._monotonic_s() < self._retry_at_s:
@@ -252,7 +252,7 @@ class Spool:
                 self._depth -= 1
                 self._bytes -= row[0] + _ROW_OVERHEAD_BYTES
 
-    def _apply(self, write: Write) -> None:
+    def _apply(self, write: SpoolWrite) -> None:
         for item in write.items:
             if item.id in self._acked:
                 continue
@@ -299,7 +299,7 @@ class Spool:
             size -= item.cost_bytes
             del newest[item.id]
             self._count_dropped(item.folded)
-        self._waiting = deque([Write(items=tuple(newest.values()), states=states)])
+        self._waiting = deque([SpoolWrite(items=tuple(newest.values()), states=states)])
 
     def _waiting_bytes(self) -> int:
         return sum(i.cost_bytes for w in self._waiting for i in w.items)

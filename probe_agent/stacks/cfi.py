@@ -21,12 +21,12 @@ _MAX_REMEMBERED = 64
 _MAX_OPERATIONS = 256
 
 
-class Unknown(Exception):
+class UnknownRule(Exception):
     """It rests on a register whose value is not known, or on something that is not understood."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class RegisterRule:
     """Where a register of the caller (or the frame's address itself) is."""
 
     kind: str
@@ -37,15 +37,15 @@ class Rule:
 
 
 @dataclass
-class Row:
+class CfiRow:
     """What holds at one instruction: how the frame's address is found, and from it the caller's registers."""
 
-    cfa: Rule | None = None
-    registers: dict[int, Rule] = field(default_factory=dict)
+    cfa: RegisterRule | None = None
+    registers: dict[int, RegisterRule] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Function:
+class CodeFunction:
     """One entry: link-time addresses [start, end) and its two programs."""
 
     start: int
@@ -104,7 +104,7 @@ class _Cursor:
         return value + bases[encoding & 0x70] & _WORD
 
 
-def find(image: elf.Image, pc: int) -> Function | None:
+def find(image: elf.Image, pc: int) -> CodeFunction | None:
     """The entry of the function at a link-time address; None where the file has none."""
     if image.eh_frame_hdr is None:
         return None
@@ -135,7 +135,7 @@ def _block(image: elf.Image, at: int) -> _Cursor:
     return _Cursor(image.at(at + 4, size), at + 4)
 
 
-def _entry(image: elf.Image, at: int) -> Function:
+def _entry(image: elf.Image, at: int) -> CodeFunction:
     entry = _block(image, at)
     common = _block(image, entry.base - entry.number("I"))
     if common.number("I") != 0:
@@ -157,7 +157,7 @@ def _entry(image: elf.Image, at: int) -> Function:
     length = entry.encoded(encoding & 15)
     if augmentation[:1] == b"z":
         entry.take(entry.uleb())
-    return Function(
+    return CodeFunction(
         start=start,
         end=start + length,
         is_signal=b"S" in augmentation,
@@ -185,17 +185,17 @@ def _augmented(common: _Cursor, augmentation: bytes) -> int:
     return found
 
 
-def row(function: Function, pc: int) -> Row:
+def row(function: CodeFunction, pc: int) -> CfiRow:
     """What holds at a link-time address of the function; raises Unknown for an instruction that is not understood."""
-    initial = _run(function, function.initial, Row(), Row(), pc)
-    first = Row(initial.cfa, dict(initial.registers))
+    initial = _run(function, function.initial, CfiRow(), CfiRow(), pc)
+    first = CfiRow(initial.cfa, dict(initial.registers))
     return _run(function, function.program, initial, first, pc)
 
 
-def _run(function: Function, program: bytes, now: Row, first: Row, pc: int) -> Row:
+def _run(function: CodeFunction, program: bytes, now: CfiRow, first: CfiRow, pc: int) -> CfiRow:
     """Runs a program up to `pc`; `first` is what the common part has set, for what is to be as it was."""
     code = _Cursor(program)
-    at, remembered = function.start, list[Row]()
+    at, remembered = function.start, list[CfiRow]()
     unit = function.data_align
     while code.at < len(program):
         byte = code.number("B")
@@ -209,13 +209,13 @@ def _run(function: Function, program: bytes, now: Row, first: Row, pc: int) -> R
             if at > pc:
                 return now
         elif top == 0x80:
-            now.registers[low] = Rule(kind="offset", offset=code.uleb() * unit)
+            now.registers[low] = RegisterRule(kind="offset", offset=code.uleb() * unit)
         elif top == 0xC0:
             _restore(now, first, low)
         elif byte == 0x0A:
             if len(remembered) >= _MAX_REMEMBERED:
                 raise ValueError("too much to remember")
-            remembered.append(Row(now.cfa, dict(now.registers)))
+            remembered.append(CfiRow(now.cfa, dict(now.registers)))
         elif byte == 0x0B:
             now = remembered.pop()
         elif byte in {0x0C, 0x0D, 0x0E, 0x0F, 0x12, 0x13}:
@@ -227,51 +227,51 @@ def _run(function: Function, program: bytes, now: Row, first: Row, pc: int) -> R
     return now
 
 
-def _restore(now: Row, first: Row, register: int) -> None:
+def _restore(now: CfiRow, first: CfiRow, register: int) -> None:
     if register in first.registers:
         now.registers[register] = first.registers[register]
     else:
         now.registers.pop(register, None)
 
 
-def _frame_address(code: _Cursor, byte: int, before: Rule | None, unit: int) -> Rule:
+def _frame_address(code: _Cursor, byte: int, before: RegisterRule | None, unit: int) -> RegisterRule:
     if byte == 0x0F:
-        return Rule(kind="expression", code=code.take(code.uleb()))
+        return RegisterRule(kind="expression", code=code.take(code.uleb()))
     if byte in {0x0C, 0x12}:
         register = code.uleb()
-        return Rule(
+        return RegisterRule(
             kind="value", register=register, offset=code.uleb() if byte == 0x0C else code.sleb() * unit
         )
     if before is None or before.kind != "value":
         raise ValueError("a change of nothing")
     if byte == 0x0D:
-        return Rule(kind="value", register=code.uleb(), offset=before.offset)
+        return RegisterRule(kind="value", register=code.uleb(), offset=before.offset)
     offset = code.uleb() if byte == 0x0E else code.sleb() * unit
-    return Rule(kind="value", register=before.register, offset=offset)
+    return RegisterRule(kind="value", register=before.register, offset=offset)
 
 
-def _register(code: _Cursor, byte: int, now: Row, first: Row, unit: int) -> None:
+def _register(code: _Cursor, byte: int, now: CfiRow, first: CfiRow, unit: int) -> None:
     register = code.uleb()
     if byte == 0x05:
-        rule = Rule(kind="offset", offset=code.uleb() * unit)
+        rule = RegisterRule(kind="offset", offset=code.uleb() * unit)
     elif byte == 0x06:
         return _restore(now, first, register)
     elif byte == 0x07:
-        rule = Rule(kind="undefined")
+        rule = RegisterRule(kind="undefined")
     elif byte == 0x08:
         now.registers.pop(register, None)
         return None
     elif byte == 0x09:
-        rule = Rule(kind="register", register=code.uleb())
+        rule = RegisterRule(kind="register", register=code.uleb())
     elif byte in {0x10, 0x16}:
-        rule = Rule(kind="expression" if byte == 0x10 else "computed", code=code.take(code.uleb()))
+        rule = RegisterRule(kind="expression" if byte == 0x10 else "computed", code=code.take(code.uleb()))
     elif byte == 0x11:
-        rule = Rule(kind="offset", offset=code.sleb() * unit)
+        rule = RegisterRule(kind="offset", offset=code.sleb() * unit)
     elif byte in {0x14, 0x15}:
-        rule = Rule(kind="value", offset=(code.uleb() if byte == 0x14 else code.sleb()) * unit)
+        rule = RegisterRule(kind="value", offset=(code.uleb() if byte == 0x14 else code.sleb()) * unit)
     else:
         msg = f"call-frame instruction {byte:#x}"
-        raise Unknown(msg)
+        raise UnknownRule(msg)
     now.registers[register] = rule
     return None
 
@@ -299,7 +299,7 @@ def evaluate(
         if at.at >= len(code):
             return stack[-1] & _WORD
         _operate(at, stack, registers, memory)
-    raise Unknown("an expression that is too long")
+    raise UnknownRule("an expression that is too long")
 
 
 def _operate(
@@ -316,7 +316,7 @@ def _operate(
     elif 0x70 <= byte <= 0x8F:
         if byte - 0x70 not in registers:
             msg = f"register {byte - 0x70} is not known"
-            raise Unknown(msg)
+            raise UnknownRule(msg)
         stack.append(registers[byte - 0x70] + at.sleb() & _WORD)
     elif byte == 0x06:
         stack.append(memory(stack.pop() & _WORD))
@@ -329,4 +329,4 @@ def _operate(
         stack.append(_TWO[byte](first & _WORD, second & _WORD) & _WORD)
     else:
         msg = f"operation {byte:#x} of an expression"
-        raise Unknown(msg)
+        raise UnknownRule(msg)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from probing_cluster.core import sanitize
+from probing_cluster.core import processes, sanitize
 from probing_cluster.probe_agent import children
 from probing_cluster.probe_agent.stacks import pyspy
 
@@ -62,5 +62,5 @@ async def _counted(started: children.Children, pid: int, owner: tuple[int, int])
             return sanitize.clean(str(reply["refused"]), 200)
         found: dict[str, Any] = {name: int(reply[name]) for name in _COUNTED}
         return found | {"where": sanitize.clean(str(reply["where"]), 100)}
-    except (children.ChildFailed, ValueError, KeyError, TypeError) as exc:
+    except (processes.ChildFailed, ValueError, KeyError, TypeError) as exc:
         return sanitize.clean(f"{type(exc).__name__}: {exc}", 200)

@@ -53,7 +53,7 @@ class Segment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Section:
+class ElfSection:
     """One section: its type, place and size in the file, and the section that belongs to it."""
 
     kind: int
@@ -70,7 +70,7 @@ class Image:
     segments: list[Segment] = field(default_factory=list)
     eh_frame_hdr: int | None = None
     """Link-time address of the table by which unwinders find functions."""
-    sections: list[Section] = field(default_factory=list)
+    sections: list[ElfSection] = field(default_factory=list)
 
     def at(self, address: int, size: int) -> bytes:
         """At most `size` bytes from a link-time address on; raises ValueError where the file has none there."""
@@ -97,7 +97,7 @@ class Image:
         msg = f"nothing is loaded at {address:#x}"
         raise ValueError(msg)
 
-    def symbols(self, kind: int) -> Iterator[tuple[array[int], Section]]:
+    def symbols(self, kind: int) -> Iterator[tuple[array[int], ElfSection]]:
         """Symbols of the tables of a kind, three words each (name and type, value, size), and where their names are."""
         for section in self.sections:
             if section.kind != kind:
@@ -110,7 +110,7 @@ class Image:
                 words.frombytes(data[: len(data) // _SYMBOL_BYTES * _SYMBOL_BYTES])
                 yield words, names
 
-    def name(self, names: Section, at: int) -> bytes:
+    def name(self, names: ElfSection, at: int) -> bytes:
         """The name that begins `at` bytes into a section of names."""
         return self.read(names.offset + at, _MAX_NAME).partition(b"\0")[0]
 
@@ -133,7 +133,7 @@ def parse(read: Callable[[int, int], bytes]) -> Image:
     raw = read(sections_at, section_size * min(sections, _MAX_SECTIONS)) if sections_at else b""
     for i in range(min(sections, _MAX_SECTIONS) if raw else 0):
         _, kind, _, _, offset, size, link, _, _, _ = struct.unpack_from("<IIQQQQIIQQ", raw, i * section_size)
-        image.sections.append(Section(kind=kind, offset=offset, size=size, link=link))
+        image.sections.append(ElfSection(kind=kind, offset=offset, size=size, link=link))
     return image
 
 
@@ -262,7 +262,7 @@ def extent(image: Image, pc: int) -> tuple[int, int] | None:
 
 
 def _weigh(
-    image: Image, head: int, names: Section, key: int, best: dict[int, tuple[int, int, int, str]]
+    image: Image, head: int, names: ElfSection, key: int, best: dict[int, tuple[int, int, int, str]]
 ) -> None:
     """Of several names of one place the one meant for people is kept: few underscores, not local, short."""
     kind, binding, section = head >> 32 & 15, head >> 36 & 15, head >> 48

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from probing_cluster.core import sanitize
+from probing_cluster.core import processes, sanitize
 from probing_cluster.probe_agent import children
 from probing_cluster.probe_agent.stacks import unwind
 
@@ -30,7 +30,7 @@ async def look(
         done = await started.run("native", _CHILD, deadline_s=DEADLINE_S, stdin=json.dumps(asked).encode())
         reply = json.loads(done.stdout)
         return {pid: _entry(reply[str(pid)]) for pid in ranks}
-    except (children.ChildFailed, ValueError, KeyError, TypeError, AttributeError) as exc:
+    except (processes.ChildFailed, ValueError, KeyError, TypeError, AttributeError) as exc:
         why = sanitize.clean(f"{type(exc).__name__}: {exc}", 200)
         return {pid: {"native_error": why} for pid in ranks}
 

@@ -128,7 +128,7 @@ def _asleep(home: int, taken: Taken) -> bool:
 
 
 @dataclass(kw_only=True)
-class Files:
+class MappedFiles:
     """The files behind the addresses, each opened and searched once for all ranks."""
 
     by_inode: dict[tuple[int, int], elf.Image | None] = field(default_factory=dict)
@@ -176,7 +176,7 @@ class Files:
         return self.loops[id(image)] or (None if others else [])
 
 
-def followed(taken: Taken, files: Files) -> unwind.Walk:
+def followed(taken: Taken, files: MappedFiles) -> unwind.Walk:
     """The stack of a thread that sleeps, or of one that runs the one that most of its samples show."""
     space = unwind.Space(
         regions=taken.regions,
@@ -224,11 +224,11 @@ def to_reply(walks: dict[int, unwind.Walk]) -> dict[str, dict[str, Any]]:
     return answer
 
 
-def _start(frame: unwind.Frame) -> int | None:
+def _start(frame: unwind.MachineFrame) -> int | None:
     return frame.extent[0] if frame.extent is not None else None
 
 
-def _frame(frame: unwind.Frame, name: str | None, demangler: Any) -> dict[str, Any]:
+def _frame(frame: unwind.MachineFrame, name: str | None, demangler: Any) -> dict[str, Any]:
     function = demangle.readable(demangler(name)) if name else f"+{_start(frame) or frame.at:#x}"
     file = sanitize.clean(PurePath(frame.region.path).name, 100)
     found: dict[str, Any] = {"function": function, "file": file, "line": 0}
@@ -255,7 +255,7 @@ def look(ranks: Sequence[tuple[int, int | None]], uid: int, gid: int) -> dict[st
     sampled_s = time.monotonic()
     while any(perf_event.count(r) < SAMPLES for r in rings) and time.monotonic() < sampled_s + SAMPLED_S:
         time.sleep(0.02)
-    files, walks = Files(), dict[int, unwind.Walk]()
+    files, walks = MappedFiles(), dict[int, unwind.Walk]()
     for one in taken:
         if time.monotonic() > began_s + BUDGET_S:
             walks[one.pid] = unwind.Walk(frames=(), reached=False, why="no time was left for it")

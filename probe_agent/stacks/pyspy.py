@@ -10,7 +10,7 @@ import json
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
-from probing_cluster.core import sanitize
+from probing_cluster.core import processes, sanitize
 from probing_cluster.probe_agent import children
 from probing_cluster.probe_agent.stacks import pyspy_program
 
@@ -35,7 +35,7 @@ async def stacks(
     for _ in range(2):
         try:
             done = await started.run(f"py-spy {pid}", argv, deadline_s=DEADLINE_S)
-        except children.ChildFailed as exc:
+        except processes.ChildFailed as exc:
             return {"stack_error": str(exc)}
         if done.returncode == 0:
             try:

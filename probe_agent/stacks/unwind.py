@@ -34,7 +34,7 @@ class Lost(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frame:
+class MachineFrame:
     """One function on the stack."""
 
     pc: int
@@ -62,7 +62,7 @@ class State:
 class Walk:
     """Frames innermost first, and whether they end at the interpreter's loop; else why not."""
 
-    frames: tuple[Frame, ...]
+    frames: tuple[MachineFrame, ...]
     reached: bool
     why: str = ""
 
@@ -116,11 +116,11 @@ class Unwinder:
         """Follows it to the interpreter's loop, or as far as it leads."""
         try:
             return self._walk(state, 0)
-        except (Lost, cfi.Unknown, OSError, *elf.PARSE_ERRORS) as exc:
+        except (Lost, cfi.UnknownRule, OSError, *elf.PARSE_ERRORS) as exc:
             return Walk(frames=(), reached=False, why=f"it cannot be followed ({type(exc).__name__})")
 
     def _walk(self, state: State, searches: int) -> Walk:
-        frames: list[Frame] = []
+        frames: list[MachineFrame] = []
         while True:
             try:
                 frame, function = self._frame(state)
@@ -132,7 +132,7 @@ class Unwinder:
                 state = self._caller(state, frame, function)
                 if searches and state.called:
                     self._link(state.pc, frame)
-            except cfi.Unknown as exc:
+            except cfi.UnknownRule as exc:
                 return self._search(frames, state, searches, str(exc))
             except Lost as exc:
                 return Walk(frames=tuple(frames), reached=False, why=str(exc))
@@ -140,14 +140,14 @@ class Unwinder:
                 why = f"a file or the stack is not what it should be ({type(exc).__name__})"
                 return Walk(frames=tuple(frames), reached=False, why=why)
 
-    def _frame(self, state: State) -> tuple[Frame, cfi.Function | None]:
+    def _frame(self, state: State) -> tuple[MachineFrame, cfi.CodeFunction | None]:
         self._steps += 1
         if self._steps > _MAX_STEPS:
             raise Lost("too much to try")
         region, image, at = self.space.link(state.pc - state.called)
         function = cfi.find(image, at)
         extent = (function.start, function.end) if function is not None else self._extent(image, at)
-        return Frame(pc=state.pc, region=region, image=image, at=at, extent=extent), function
+        return MachineFrame(pc=state.pc, region=region, image=image, at=at, extent=extent), function
 
     def _extent(self, image: elf.Image, at: int) -> tuple[int, int] | None:
         """Of a function without unwind information, by its symbol; a table of symbols is read for each, so of few."""
@@ -156,7 +156,7 @@ class Unwinder:
             self._extents[key] = elf.extent(image, at)
         return self._extents.get(key)
 
-    def _evaluates(self, frame: Frame, state: State) -> bool:
+    def _evaluates(self, frame: MachineFrame, state: State) -> bool:
         """In the interpreter's loop; in an interpreter that does not tell where it is, anywhere in it."""
         loops = self.space.loops(frame.region)
         if loops is None:
@@ -165,12 +165,12 @@ class Unwinder:
         return not loops or any(a <= offset < b for a, b in loops)
 
     def _caller(
-        self, state: State, frame: Frame, function: cfi.Function | None, cfa: int | None = None
+        self, state: State, frame: MachineFrame, function: cfi.CodeFunction | None, cfa: int | None = None
     ) -> State:
         """The frame that called, by the tables or from where it is known to end; raises Unknown and Lost."""
         if function is None:
             if cfa is None:
-                raise cfi.Unknown("a function without unwind information")
+                raise cfi.UnknownRule("a function without unwind information")
             return State(pc=self._word(cfa - 8), registers={SP: cfa})
         row = cfi.row(function, frame.at)
         known = dict(state.registers) | {cfi.RETURN_ADDRESS: state.pc}
@@ -183,25 +183,25 @@ class Unwinder:
             value = self._register(row.registers.get(register), register, cfa, known)
             if value is not None:
                 found[register] = value
-        if row.registers.get(function.return_column, cfi.Rule(kind="undefined")).kind == "undefined":
+        if row.registers.get(function.return_column, cfi.RegisterRule(kind="undefined")).kind == "undefined":
             raise Lost("the thread begins here")
         back = self._register(row.registers[function.return_column], function.return_column, cfa, known)
         if not back:
             raise Lost("the thread begins here")
         return State(pc=back, registers=found, called=not function.is_signal)
 
-    def _frame_address(self, row: cfi.Row, known: Mapping[int, int]) -> int:
+    def _frame_address(self, row: cfi.CfiRow, known: Mapping[int, int]) -> int:
         if row.cfa is None:
             raise Lost("a function that does not tell its frame")
         if row.cfa.kind == "expression":
             return cfi.evaluate(row.cfa.code, known, self._word)
         if row.cfa.register not in known:
             msg = f"register {row.cfa.register} is not known"
-            raise cfi.Unknown(msg)
+            raise cfi.UnknownRule(msg)
         return known[row.cfa.register] + row.cfa.offset
 
     def _register(
-        self, rule: cfi.Rule | None, register: int, cfa: int, known: Mapping[int, int]
+        self, rule: cfi.RegisterRule | None, register: int, cfa: int, known: Mapping[int, int]
     ) -> int | None:
         """A register of the caller; None where it is not known."""
         if rule is None:
@@ -220,7 +220,7 @@ class Unwinder:
                     return self._word(cfi.evaluate(rule.code, known, self._word, cfa))
                 case "computed":
                     return cfi.evaluate(rule.code, known, self._word, cfa)
-        except cfi.Unknown:
+        except cfi.UnknownRule:
             return None
         return None
 
@@ -233,7 +233,7 @@ class Unwinder:
         value: int = struct.unpack_from("<Q", self.stack, at)[0]
         return value
 
-    def _link(self, back: int, frame: Frame) -> int:
+    def _link(self, back: int, frame: MachineFrame) -> int:
         """Whether the call before a return address is one of this function: 1; 0 where only its registers knew; -1.
 
         A function that was jumped to by the one that was called is -1, too. Raises Lost where there is no call.
@@ -250,7 +250,7 @@ class Unwinder:
         within = region.path == frame.region.path and frame.extent[0] <= at < frame.extent[1]
         return 1 if within else -1
 
-    def _search(self, frames: list[Frame], state: State, searches: int, why: str) -> Walk:
+    def _search(self, frames: list[MachineFrame], state: State, searches: int, why: str) -> Walk:
         """Goes on from a word further up that leads to the interpreter's loop; see the module. From none, no guess is told."""
         frame, function = self._frame(state)
         found = list(self._candidates(state, frame)) if searches < _MAX_SEARCHES else []
@@ -258,7 +258,7 @@ class Unwinder:
             True,
             False,
         ):  # who called another function, which may have jumped here, only where nobody else is
-            best: Sequence[Frame] | None = None
+            best: Sequence[MachineFrame] | None = None
             for slot, link in found:
                 if (link >= 0) is likely:
                     rest = self._way(state, frame, function, slot + 8, searches + 1)
@@ -272,7 +272,7 @@ class Unwinder:
                 return Walk(frames=(*frames, *first, *best[2:])[:MAX_FRAMES], reached=True)
         return Walk(frames=tuple(frames), reached=False, why=f"its caller is not told: {why}")
 
-    def _better(self, best: Sequence[Frame], way: Sequence[Frame]) -> Sequence[Frame]:
+    def _better(self, best: Sequence[MachineFrame], way: Sequence[MachineFrame]) -> Sequence[MachineFrame]:
         """Of two ways from the same function, innermost first, the one that the call where they meet has made.
 
         Where neither can be shown, it is the one that begins with a call of this very function; else what both share is
@@ -295,19 +295,19 @@ class Unwinder:
         return way if order > 0 else best
 
     def _way(
-        self, state: State, frame: Frame, function: cfi.Function | None, cfa: int, searches: int
+        self, state: State, frame: MachineFrame, function: cfi.CodeFunction | None, cfa: int, searches: int
     ) -> Walk:
         """Where the stack leads if the function's frame ends there; each state is followed once."""
         try:
             caller = self._caller(state, frame, function, cfa)
-        except (Lost, cfi.Unknown, OSError, *elf.PARSE_ERRORS) as exc:
+        except (Lost, cfi.UnknownRule, OSError, *elf.PARSE_ERRORS) as exc:
             return Walk(frames=(), reached=False, why=str(exc))
         key = (searches, caller.pc, *sorted(caller.registers.items()))
         if key not in self._walked:
             self._walked[key] = self._walk(caller, searches)
         return self._walked[key]
 
-    def _candidates(self, state: State, frame: Frame) -> Iterator[tuple[int, int]]:
+    def _candidates(self, state: State, frame: MachineFrame) -> Iterator[tuple[int, int]]:
         """Places on the stack that may hold where this function returns to, and what kind of call stands there."""
         tried = 0
         begin = state.registers[SP]

@@ -14,6 +14,7 @@ _ROW, _BAR = 28.0, 18.0
 _PLOT = 220.0
 _CHAR = 6.4
 """Width of a character of a tick's label, on average and a little more, px."""
+_MARK_LEVELS, _MARK_LINE = 4, 14.0
 _NOTHING = 1e-12
 """Smaller than any share, rate or time that is worth a mark."""
 _LEAST = 1.5
@@ -21,7 +22,7 @@ _LEAST = 1.5
 
 
 @records.record
-class Row:
+class ChartRow:
     """One bar or column: its name and its parts in the order of the series."""
 
     label: str = records.doc("its name")
@@ -44,7 +45,13 @@ Words = Callable[[float], str]
 
 
 def bars(
-    name: str, title: str, series: Sequence[str], rows: Sequence[Row], words: Words, *, stacked: bool = True
+    name: str,
+    title: str,
+    series: Sequence[str],
+    rows: Sequence[ChartRow],
+    words: Words,
+    *,
+    stacked: bool = True,
 ) -> str:
     """Horizontal bars; `series` name the parts, drawn end to end or one below the other."""
     most = _most(_length(row, stacked=stacked) for row in rows)
@@ -54,13 +61,30 @@ def bars(
     drawn = [_across(most, scale, bottom, words)]
     for n, row in enumerate(rows):
         drawn.append(_bar(row, series, _TOP + n * per, scale, words, stacked=stacked))
-    return _figure(name, title, _description(rows, series, words), bottom + 26, drawn)
+    return figure(name, title, _description(rows, series, words), bottom + 26, drawn)
 
 
-def columns(name: str, title: str, series: Sequence[str], rows: Sequence[Row], words: Words) -> str:
-    """Stacked columns, left to right in the order given: for what happens over time."""
+@records.record
+class Mark:
+    """An instant on the axis of columns."""
+
+    label: str = records.doc("what happened")
+    place: float = records.doc("where: 0 is the left edge of the first column, 1 its right edge, and so on")
+
+
+def columns(
+    name: str,
+    title: str,
+    series: Sequence[str],
+    rows: Sequence[ChartRow],
+    words: Words,
+    *,
+    marks: Sequence[Mark] = (),
+) -> str:
+    """Stacked columns, left to right in the order given: for what happens over time; marks are upright lines with a name."""
     most = _most(sum(row.values) for row in rows)
-    floor = _TOP + _PLOT
+    # The names of marks stand above the columns: on them nobody could read them.
+    floor = _TOP + min(len(marks), _MARK_LEVELS) * _MARK_LINE + _PLOT
     scale = _PLOT / most
     left, room = 70.0, WIDTH - 70.0 - 20.0
     step = room / max(1, len(rows))
@@ -89,7 +113,94 @@ def columns(name: str, title: str, series: Sequence[str], rows: Sequence[Row], w
                     "text", text=row.label, x=x + step / 2, y=floor + 16, text_anchor="middle", class_="tick"
                 )
             )
-    return _figure(name, title, _description(rows, series, words), floor + 26, drawn)
+    drawn += [_mark(mark, n, left + mark.place * step, floor) for n, mark in enumerate(marks)]
+    described = "; ".join([_description(rows, series, words), *(f"mark: {m.label}" for m in marks)])
+    return figure(name, title, described, floor + 26, drawn)
+
+
+def _mark(mark: Mark, number: int, x: float, floor: float) -> str:
+    """The names stand at different heights, so that neighbours can be read; left of the line near the right edge."""
+    line = svg.element("line", x1=x, x2=x, y1=_TOP, y2=floor, class_="mark")
+    left = x > WIDTH - 160.0
+    text = svg.element(
+        "text",
+        text=_short(mark.label),
+        x=x - 4 if left else x + 4,
+        y=_TOP + 10 + number % _MARK_LEVELS * _MARK_LINE,
+        text_anchor="end" if left else "start",
+        class_="tick",
+    )
+    return svg.titled(mark.label, line, text)
+
+
+@records.record
+class HeatRow:
+    """One row of a heat map."""
+
+    label: str = records.doc("its name")
+    cells: tuple[float | str | None, ...] = records.doc(
+        "per column how much slower than usual (1 = as usual), a word for what failed, or nothing"
+    )
+
+
+_COLUMN, _HEAD = 92.0, 22.0
+_BANDS = ((1.03, "h0"), (1.10, "h1"), (1.25, "h2"))
+"""Up to how much slower a cell has which colour; above the last it has the fourth."""
+
+
+def heat(name: str, title: str, columns: Sequence[str], rows: Sequence[HeatRow]) -> str:
+    """A grid of cells, each with its figure written in it: colour says nothing that the text does not."""
+    width = max(WIDTH, _LEFT + _COLUMN * len(columns) + 10)
+    drawn = [
+        svg.element(
+            "text",
+            text=_short(head),
+            x=_LEFT + (n + 0.5) * _COLUMN,
+            y=_HEAD - 8,
+            text_anchor="middle",
+            class_="tick",
+        )
+        for n, head in enumerate(columns)
+    ]
+    for place, row in enumerate(rows):
+        y = _HEAD + place * _ROW
+        drawn.append(
+            svg.element(
+                "text",
+                text=_short(row.label),
+                x=_LEFT - 10,
+                y=y + _ROW / 2 + 4,
+                text_anchor="end",
+                class_="name",
+            )
+        )
+        for n, (column, cell) in enumerate(zip(columns, row.cells, strict=True)):
+            if cell is not None:
+                drawn.append(_heat_cell(f"{row.label}, {column}", cell, _LEFT + n * _COLUMN, y))
+    words = "; ".join(
+        f"{row.label}: "
+        + ", ".join(f"{c} {_heat_words(v)}" for c, v in zip(columns, row.cells, strict=True) if v is not None)
+        for row in rows
+    )
+    return figure(name, title, words, _HEAD + _ROW * len(rows) + 6, drawn, width)
+
+
+def _heat_cell(what: str, cell: float | str, x: float, y: float) -> str:
+    kind = "hbad" if isinstance(cell, str) else next((k for most, k in _BANDS if cell <= most), "h3")
+    shown = cell if isinstance(cell, str) else f"{cell:.2f}"
+    box = svg.element("rect", x=x + 1, y=y + 1, width=_COLUMN - 2, height=_ROW - 2, rx=3, class_=kind)
+    text = svg.element(
+        "text", text=shown, x=x + _COLUMN / 2, y=y + _ROW / 2 + 4, text_anchor="middle", class_=f"{kind}t"
+    )
+    return svg.titled(f"{what}: {_heat_words(cell)}", box, text)
+
+
+def _heat_words(cell: float | str) -> str:
+    if isinstance(cell, str):
+        return {"fail": "failed", "error": "gave no answer"}.get(cell, cell)
+    return (
+        "as usual" if abs(cell - 1) < 0.005 else f"{abs(cell - 1):.0%} {'slower' if cell > 1 else 'quicker'}"
+    )
 
 
 def points(name: str, title: str, rows: Sequence[Point], words: Words) -> str:
@@ -107,7 +218,7 @@ def points(name: str, title: str, rows: Sequence[Point], words: Words) -> str:
     drawn = [svg.element("line", x1=x(v), x2=x(v), y1=_TOP, y2=bottom, class_="grid") for v in values]
     drawn += _tick_labels([(x(v), words(v)) for v in values], bottom + 18)
     drawn += [_point(p, _TOP + (n + 0.5) * _ROW, x, words) for n, p in enumerate(rows)]
-    return _figure(name, title, "; ".join(_sentence(p, words) for p in rows), bottom + 28, drawn)
+    return figure(name, title, "; ".join(_sentence(p, words) for p in rows), bottom + 28, drawn)
 
 
 def _most(lengths: Iterable[float]) -> float:
@@ -144,7 +255,9 @@ def _tick_labels(places: Iterable[tuple[float, str]], y: float) -> list[str]:
     return drawn
 
 
-def _bar(row: Row, series: Sequence[str], top: float, scale: float, words: Words, *, stacked: bool) -> str:
+def _bar(
+    row: ChartRow, series: Sequence[str], top: float, scale: float, words: Words, *, stacked: bool
+) -> str:
     thick = _BAR if stacked else _BAR / 2
     x, y = _LEFT, top + (_ROW - _BAR) / 2
     parts = [
@@ -192,7 +305,7 @@ def _sentence(point: Point, words: Words) -> str:
     return f"{point.label}: {words(point.value)}{between}{', projected' if point.hollow else ''}"
 
 
-def _description(rows: Sequence[Row], series: Sequence[str], words: Words) -> str:
+def _description(rows: Sequence[ChartRow], series: Sequence[str], words: Words) -> str:
     """The chart as text, for screen readers."""
     return "; ".join(
         f"{row.label}: "
@@ -202,7 +315,7 @@ def _description(rows: Sequence[Row], series: Sequence[str], words: Words) -> st
     )
 
 
-def _length(row: Row, *, stacked: bool) -> float:
+def _length(row: ChartRow, *, stacked: bool) -> float:
     return sum(row.values) if stacked else max(row.values, default=0.0)
 
 
@@ -211,14 +324,17 @@ def _short(label: str) -> str:
     return label if len(label) <= 24 else label[:23] + "…"
 
 
-def _figure(name: str, title: str, description: str, height: float, drawn: Sequence[str]) -> str:
+def figure(
+    name: str, title: str, description: str, height: float, drawn: Sequence[str], width: float = WIDTH
+) -> str:
+    """The drawing as a whole, named and described in words."""
     return svg.element(
         "svg",
         svg.element("title", id=f"{name}-title", text=title),
         svg.element("desc", id=f"{name}-desc", text=description or "nothing to draw"),
         *drawn,
         xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {svg.number(WIDTH)} {svg.number(height)}",
+        viewBox=f"0 0 {svg.number(width)} {svg.number(height)}",
         role="figure",
         aria_labelledby=f"{name}-title {name}-desc",
         class_="chart",

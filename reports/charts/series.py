@@ -14,7 +14,7 @@ _LINES = 4
 
 
 @records.record
-class Place:
+class SeriesPlace:
     """One place along the series."""
 
     at: float = records.doc("where it is: a step, or the number of a row")
@@ -23,7 +23,7 @@ class Place:
     high: float = records.doc("the greatest of them")
 
 
-def line(name: str, title: str, places: Sequence[Place], words: Callable[[float], str]) -> str:
+def line(name: str, title: str, places: Sequence[SeriesPlace], words: Callable[[float], str]) -> str:
     """The series, from left to right; nothing for none."""
     if not places:
         return ""

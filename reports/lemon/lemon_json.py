@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from probing_cluster.core import clock, records
+from probing_cluster.core import clock, records, vocabulary
 from probing_cluster.lemon import nightly
 from probing_cluster.reports.lemon import lemon_view
 
@@ -44,18 +44,7 @@ def score(lemon_score: records.LemonScore) -> dict[str, Any]:
         "reasons": list(lemon_score.reasons),
         "cost": dict(signals["cost"]) if "cost" in signals else None,
         "failures": list(signals.get("failures", ())),
-        "signals": {
-            name: getattr(lemon_score, name)
-            for name in (
-                "excl_jobid_count",
-                "xid_cnt",
-                "tickets",
-                "out_count",
-                "multi_node_node_fails",
-                "single_node_node_fails",
-                "single_node_node_failure_rate",
-            )
-        },
+        "signals": {name: getattr(lemon_score, name) for name in vocabulary.LEMON_SIGNALS},
         "model": {
             k: signals[k] for k in ("model", "usual", "expected", "shared", "exposure_days") if k in signals
         },

@@ -11,7 +11,7 @@ from probing_cluster.reports.lemon import lemon_view
 WIDTH = 78
 
 
-def render(view: lemon_view.View) -> str:
+def render(view: lemon_view.LemonPage) -> str:
     """The whole report; a night without a lemon says why there is none, and who comes first."""
     head = f"{view.cluster}, {view.day:%Y-%m-%d}: {view.headline}"
     lines = [*_wrapped(head), *([view.total_cost] if view.total_cost else [])]
@@ -37,7 +37,7 @@ def render(view: lemon_view.View) -> str:
     return "\n".join(_clean(line) for line in lines) + "\n"
 
 
-def unsuspected(view: lemon_view.View) -> list[str]:
+def unsuspected(view: lemon_view.LemonPage) -> list[str]:
     """Why no node is a lemon, and the likeliest of those that nobody suspects."""
     if not view.none_because:
         return []
@@ -47,12 +47,12 @@ def unsuspected(view: lemon_view.View) -> list[str]:
     return lines
 
 
-def card(given: lemon_view.Card) -> str:
+def card(given: lemon_view.LemonCard) -> str:
     """One node."""
     return "\n".join(_clean(line) for line in _card(given))
 
 
-def _card(card: lemon_view.Card) -> Iterator[str]:
+def _card(card: lemon_view.LemonCard) -> Iterator[str]:
     since = f", since {card.since:%Y-%m-%d}" if card.since and card.status == "still" else ""
     yield f"{card.node}  {card.chance}{since}"
     for reason in card.reasons:

@@ -21,7 +21,7 @@ _NEARLY = 0.3
 
 
 @records.record
-class Failure:
+class FailureLine:
     """One failed attempt, for a line."""
 
     at: datetime = records.doc("when it ended, UTC")
@@ -33,7 +33,7 @@ class Failure:
 
 
 @records.record
-class Command:
+class LemonCommand:
     """Something to type, and why."""
 
     meaning: str = records.doc("when to type it")
@@ -41,7 +41,7 @@ class Command:
 
 
 @records.record
-class Card:
+class LemonCard:
     """One node of the report."""
 
     node: str = records.doc("its name")
@@ -51,10 +51,10 @@ class Card:
     summary: str = records.doc("one sentence for lists", default="")
     reasons: tuple[str, ...] = records.doc("sentences, the strongest first", default=())
     cost: str = records.doc("what its failures cost", default="")
-    failures: tuple[Failure, ...] = records.doc("the latest", default=())
+    failures: tuple[FailureLine, ...] = records.doc("the latest", default=())
     n_more: int = records.doc("failures not shown", default=0)
     drained: str = records.doc("the drain of ours that stands, in words; empty for none", default="")
-    commands: tuple[Command, ...] = records.doc("what to do", default=())
+    commands: tuple[LemonCommand, ...] = records.doc("what to do", default=())
 
 
 @records.record
@@ -67,7 +67,7 @@ class Ranked:
 
 
 @records.record
-class View:
+class LemonPage:
     """The whole report."""
 
     cluster: str = records.doc("Slurm cluster name")
@@ -75,10 +75,10 @@ class View:
     window_days: int = records.doc("days the signals look back")
     subject: str = records.doc("what has changed, short")
     headline: str = records.doc("the night in one line")
-    new: tuple[Card, ...] = records.doc("lemons since this night", default=())
-    still: tuple[Card, ...] = records.doc("lemons before, too", default=())
-    gone: tuple[Card, ...] = records.doc("no lemons any more", default=())
-    suspects: tuple[Card, ...] = records.doc("to keep an eye on", default=())
+    new: tuple[LemonCard, ...] = records.doc("lemons since this night", default=())
+    still: tuple[LemonCard, ...] = records.doc("lemons before, too", default=())
+    gone: tuple[LemonCard, ...] = records.doc("no lemons any more", default=())
+    suspects: tuple[LemonCard, ...] = records.doc("to keep an eye on", default=())
     n_more_suspects: int = records.doc("suspects not shown", default=0)
     ranked: tuple[Ranked, ...] = records.doc(
         "the likeliest of the others, of a night without a lemon", default=()
@@ -89,15 +89,15 @@ class View:
     quiet: bool = records.doc("nothing to tell", default=False)
 
 
-def of(night: nightly.Night, *, drains: Iterable[records.Drain] = (), report_url: str = "") -> View:
+def of(night: nightly.Night, *, drains: Iterable[records.Drain] = (), report_url: str = "") -> LemonPage:
     """The night's view; `drains` are ours that stand, `report_url` has `{job_id}` in it."""
     standing = {d.node: d for d in drains if d.action == "drain" and d.ended_at is None}
 
-    def cards(scores: Iterable[records.LemonScore]) -> tuple[Card, ...]:
+    def cards(scores: Iterable[records.LemonScore]) -> tuple[LemonCard, ...]:
         return tuple(_card(s, standing.get(s.node), night.window_days, report_url) for s in scores)
 
     suspects = night.suspects
-    return View(
+    return LemonPage(
         cluster=night.cluster,
         day=night.day,
         window_days=night.window_days,
@@ -188,13 +188,15 @@ def card(
     night: nightly.Night,
     drains: Iterable[records.Drain] = (),
     report_url: str = "",
-) -> Card:
+) -> LemonCard:
     """One node of the night."""
     standing = {d.node: d for d in drains if d.action == "drain" and d.ended_at is None}
     return _card(score, standing.get(score.node), night.window_days, report_url)
 
 
-def _card(score: records.LemonScore, drain: records.Drain | None, window_days: int, report_url: str) -> Card:
+def _card(
+    score: records.LemonScore, drain: records.Drain | None, window_days: int, report_url: str
+) -> LemonCard:
     signals = score.signals
     failures = [_failure(f, report_url) for f in reversed(signals.get("failures", ()))]
     failures = failures[: SHOWN_FAILURES if signals.get("status") == "new" else SHOWN_AGAIN]
@@ -203,7 +205,7 @@ def _card(score: records.LemonScore, drain: records.Drain | None, window_days: i
         if drain
         else ""
     )
-    return Card(
+    return LemonCard(
         node=score.node,
         status=str(signals.get("status", "")),
         chance=chance(score.score),
@@ -218,12 +220,12 @@ def _card(score: records.LemonScore, drain: records.Drain | None, window_days: i
     )
 
 
-def _failure(failure: Mapping[str, Any], report_url: str) -> Failure:
+def _failure(failure: Mapping[str, Any], report_url: str) -> FailureLine:
     part = f" {failure['device']}" if failure.get("device") else ""
     n_nodes, n_gpus = failure["n_nodes"], failure.get("n_gpus")
     nodes = _count(n_nodes, "node")
     job_id = int(failure["job_id"])
-    return Failure(
+    return FailureLine(
         at=datetime.fromisoformat(failure["at"]),
         job_id=job_id,
         what=sanitize.clean(f"{failure['cause']}{part}, {failure['confidence']}", 120),
@@ -235,20 +237,22 @@ def _failure(failure: Mapping[str, Any], report_url: str) -> Failure:
     )
 
 
-def _commands(score: records.LemonScore, drained: bool) -> tuple[Command, ...]:
+def _commands(score: records.LemonScore, drained: bool) -> tuple[LemonCommand, ...]:
     """The exact commands for this node in its state; a suspect only asks to be looked at."""
     node, status = shlex.quote(score.node), score.signals.get("status")
     n = score.multi_node_node_fails + score.single_node_node_fails
-    drain = Command(
+    drain = LemonCommand(
         meaning="take it out after its jobs",
         text=f"probing-ctl drain {node} --reason {shlex.quote(f'lemon, {n} failures')}",
     )
-    confirm = Command(meaning="it is one", text=f"probing-ctl lemon confirm {node} --note 'what you found'")
-    deny = Command(meaning="it is none", text=f"probing-ctl lemon deny {node} --note 'why not'")
-    repaired = Command(
+    confirm = LemonCommand(
+        meaning="it is one", text=f"probing-ctl lemon confirm {node} --note 'what you found'"
+    )
+    deny = LemonCommand(meaning="it is none", text=f"probing-ctl lemon deny {node} --note 'why not'")
+    repaired = LemonCommand(
         meaning="once repaired", text=f"probing-ctl lemon repaired {node} --note 'what was done'"
     )
-    look = Command(meaning="all that is known", text=f"probing-ctl lemon list {node}")
+    look = LemonCommand(meaning="all that is known", text=f"probing-ctl lemon list {node}")
     if status in ("new", "still"):
         return (*(() if drained else (drain,)), confirm, deny, repaired)
     return (look, confirm, deny) if status == "suspect" else (look,)

@@ -10,6 +10,7 @@ import email.policy
 import email.utils
 import textwrap
 from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 
 from probing_cluster.core import records, sanitize, settings
@@ -57,27 +58,33 @@ class Content:
 
 
 def compose(
-    about: About, report: model.ReportModel | rows.Rows | None, config: settings.Settings
+    about: About, report: model.ReportModel | rows.ReportRows | None, config: settings.Settings
 ) -> email.message.EmailMessage:
     """The mail; without a report it says that the verdict follows, or that none came."""
     headline = report is not None
     return _message(about, content(about, report, config), config, headline=headline)
 
 
-def compose_held(about: About, words: str, config: settings.Settings) -> email.message.EmailMessage:
-    """The mail about a job that holds GPUs and does nothing with them; `words` say what it does not do, where, since when."""
+def compose_news(about: About, words: Sequence[str], config: settings.Settings) -> email.message.EmailMessage:
+    """The mail about a job that runs: it holds GPUs and does nothing with them (stage held), or says a word of alarm (stage alarm)."""
+    title, step = _NEWS[about.stage]
     found = Content(
-        title=f"job {about.job_id} holds GPUs idle",
+        title=f"job {about.job_id} {title}",
         severity="warn",
-        summary=f"The job {sanitize.clean(words, 500)}.",
-        steps=(
-            f"Nothing is done about it. If it waits for you, or its program has ended: scancel {about.job_id}.",
-        ),
+        summary=" ".join(f"The job {sanitize.clean(sentence, 500)}." for sentence in words),
+        steps=(f"Nothing is done about it. {step} scancel {about.job_id}.",),
         command=f"probing-report {about.job_id}",
         url=config.mail.report_url.replace("{job_id}", str(about.job_id)) if config.mail.report_url else "",
         footer=_footer(about, config),
     )
     return _message(about, found, config, headline=False)
+
+
+_NEWS = {
+    "held": ("holds GPUs idle", "If it waits for you, or its program has ended:"),
+    "alarm": ("says a word of alarm", "Look at its output; if it is of no use any more:"),
+}
+"""By stage what the job does, and when to end it."""
 
 
 def _message(
@@ -98,7 +105,9 @@ def _message(
     return made
 
 
-def content(about: About, report: model.ReportModel | rows.Rows | None, config: settings.Settings) -> Content:
+def content(
+    about: About, report: model.ReportModel | rows.ReportRows | None, config: settings.Settings
+) -> Content:
     """What the mail says."""
     url = config.mail.report_url.replace("{job_id}", str(about.job_id)) if config.mail.report_url else ""
     base = Content(
@@ -109,7 +118,7 @@ def content(about: About, report: model.ReportModel | rows.Rows | None, config: 
     )
     if report is None:
         return _without(base, about)
-    if isinstance(report, rows.Rows):
+    if isinstance(report, rows.ReportRows):
         return _of_array(base, about, report)
     view = _view(about, report)
     return base if view is None else _of_attempt(base, report, view)
@@ -163,7 +172,7 @@ def _severity(verdict: records.Verdict) -> str:
     return "warn" if verdict.domain is records.Domain.SYSTEM_SOFTWARE else "plain"
 
 
-def _of_array(base: Content, about: About, found: rows.Rows) -> Content:
+def _of_array(base: Content, about: About, found: rows.ReportRows) -> Content:
     """An array's summary: how many tasks died of what."""
     died = [t for t in found.siblings if t.state != "COMPLETED"]
     causes = Counter(t.cause or t.state for t in died)

@@ -71,7 +71,7 @@ def message_id(night: nightly.Night, sender: str) -> str:
     return f"<lemon.{cluster}.{night.day:%Y-%m-%d}@{host}>"
 
 
-def _html(view: lemon_view.View, charts: Iterable[_Drawn]) -> str:
+def _html(view: lemon_view.LemonPage, charts: Iterable[_Drawn]) -> str:
     return page.environment().get_template("lemon.html.j2").render(view=view, charts=list(charts))
 
 

@@ -21,7 +21,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class SendOutcome:
     """What became of one mail, recipient by recipient."""
 
     sent: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Outcome:
     """Something that a person should mend: certificate, login, no TLS offered; empty otherwise."""
 
 
-def send(config: settings.MailSettings, message: bytes, recipients: Iterable[str]) -> Outcome:
+def send(config: settings.MailSettings, message: bytes, recipients: Iterable[str]) -> SendOutcome:
     """One attempt to hand `message` over; raises SettingsError for settings that can never work."""
     wanted = tuple(recipients)
     _check(config)
@@ -47,11 +47,11 @@ def send(config: settings.MailSettings, message: bytes, recipients: Iterable[str
             with contextlib.suppress(OSError, smtplib.SMTPException):
                 server.quit()
     except _Trouble as exc:
-        return Outcome(later=dict.fromkeys(wanted, str(exc)), trouble=str(exc))
+        return SendOutcome(later=dict.fromkeys(wanted, str(exc)), trouble=str(exc))
     except smtplib.SMTPResponseException as exc:
         return _answered(wanted, exc.smtp_code, exc.smtp_error)
     except (OSError, smtplib.SMTPException) as exc:
-        return Outcome(later=dict.fromkeys(wanted, f"{config.host}:{config.port}: {_words(exc)}"))
+        return SendOutcome(later=dict.fromkeys(wanted, f"{config.host}:{config.port}: {_words(exc)}"))
 
 
 class _Trouble(Exception):
@@ -116,20 +116,20 @@ def _trust(config: settings.MailSettings) -> ssl.SSLContext:
         raise errors.SettingsError(f"[mail] ca_file {config.ca_file}: {_words(exc)}") from exc
 
 
-def _transfer(server: smtplib.SMTP, sender: str, wanted: tuple[str, ...], message: bytes) -> Outcome:
+def _transfer(server: smtplib.SMTP, sender: str, wanted: tuple[str, ...], message: bytes) -> SendOutcome:
     try:
         refused = server.sendmail(sender, wanted, message)
     except smtplib.SMTPRecipientsRefused as exc:
         refused = exc.recipients
     later = {r: _reply(code, reply) for r, (code, reply) in refused.items() if code < 500}
     never = {r: _reply(code, reply) for r, (code, reply) in refused.items() if code >= 500}
-    return Outcome(sent=tuple(r for r in wanted if r not in refused), later=later, never=never)
+    return SendOutcome(sent=tuple(r for r in wanted if r not in refused), later=later, never=never)
 
 
-def _answered(wanted: tuple[str, ...], code: int, reply: bytes | str) -> Outcome:
+def _answered(wanted: tuple[str, ...], code: int, reply: bytes | str) -> SendOutcome:
     """A reply to the whole mail."""
     reasons = dict.fromkeys(wanted, _reply(code, reply))
-    return Outcome(never=reasons) if code >= 500 else Outcome(later=reasons)
+    return SendOutcome(never=reasons) if code >= 500 else SendOutcome(later=reasons)
 
 
 def _reply(code: int, reply: bytes | str) -> str:

@@ -33,7 +33,9 @@ def sign(secret: str, timestamp: int, body: bytes) -> str:
     return f"v1={digest.hexdigest()}"
 
 
-def post(url: str, secret: str, delivery: str, body: bytes, at: datetime, deadline_s: float) -> smtp.Outcome:
+def post(
+    url: str, secret: str, delivery: str, body: bytes, at: datetime, deadline_s: float
+) -> smtp.SendOutcome:
     """One attempt; the outcome's recipient is the address. Raises SettingsError for an address that is not https."""
     check(url)
     timestamp = int(at.timestamp())
@@ -47,14 +49,14 @@ def post(url: str, secret: str, delivery: str, body: bytes, at: datetime, deadli
     request = urllib.request.Request(url, data=body, headers=headers, method="POST")  # noqa: S310 - checked above
     try:
         with _OPENER.open(request, timeout=deadline_s):
-            return smtp.Outcome(sent=(url,))
+            return smtp.SendOutcome(sent=(url,))
     except urllib.error.HTTPError as exc:
         why = f"{exc.code} {sanitize.clean(exc.reason or '', 200)}"
         exc.close()
         final = exc.code in _FINAL or 300 <= exc.code < 400
-        return smtp.Outcome(never={url: why}) if final else smtp.Outcome(later={url: why})
+        return smtp.SendOutcome(never={url: why}) if final else smtp.SendOutcome(later={url: why})
     except (OSError, http.client.HTTPException) as exc:
-        return smtp.Outcome(later={url: sanitize.clean(str(exc) or type(exc).__name__, 300)})
+        return smtp.SendOutcome(later={url: sanitize.clean(str(exc) or type(exc).__name__, 300)})
 
 
 def check(url: str) -> None:

@@ -2,7 +2,7 @@
 -- whether it is read here or sent over the service's socket.
 -- inputs:  cluster  text   the cluster preferred when several have such a job
 --          job_id   bigint the raw job id, or null; array_id + task, het_id + component likewise
--- output:  document jsonb  attempts, verdicts, evidence, others, pace, gangs, drains, account, heartbeats,
+-- output:  document jsonb  attempts, verdicts, evidence, others, tested, pace, gangs, drains, account, heartbeats,
 --                          logs (node, at, and of each output file stream, path, tail or why),
 --                          run_jobs, siblings, n_siblings; null when no attempt is known.
 --                          Times ISO 8601 in UTC, durations in seconds.
@@ -41,7 +41,22 @@ with named as (
         select h.* from probing.health_event h
         where h.node = s.node and h.at >= s.start_at and h.at <= s.end_at
           and h.severity in ('low', 'high')
+          -- Of a node that several jobs share, what concerns another's processes is not told.
+          and (h.job_id is null or h.job_id in (select job_id from picked))
+          and (h.job_id is not null or h.kind not in ('oom', 'hung_task', 'segfault')
+               or not exists (select from probing.job_attempt n
+                              where n.nodes @> array[h.node] and n.job_id not in (select job_id from picked)
+                                and n.start_at <= h.at and coalesce(n.end_at, 'infinity') >= h.at - interval '5 minutes'))
         order by h.at limit 50
+    ) e
+), tested as (
+    -- after its end, until a day later: what tests of ours found on its nodes
+    select distinct on (e.event_id) e.* from spans s
+    cross join lateral (
+        select h.* from probing.health_event h
+        where h.node = s.node and s.end_at < 'infinity' and h.at > s.end_at and h.at <= s.end_at + interval '1 day'
+          and h.source = 'diagnostic' and h.severity in ('low', 'high')
+        order by h.at limit 20
     ) e
 ), pace as (
     select e.* from probing.health_event e
@@ -80,6 +95,7 @@ select case when exists (select 1 from attempts) then jsonb_build_object(
     'verdicts', (select jsonb_agg(to_jsonb(v)) from verdicts v),
     'evidence', (select jsonb_agg(to_jsonb(e) order by e.at) from evidence e),
     'others', (select jsonb_agg(to_jsonb(o) order by o.at) from (select * from others order by at limit 500) o),
+    'tested', (select jsonb_agg(to_jsonb(t) order by t.at) from (select * from tested order by at limit 100) t),
     'pace', (select jsonb_agg(to_jsonb(p) order by p.at) from pace p),
     'gangs', (select jsonb_agg(to_jsonb(g) order by g.made_at) from gangs g),
     'drains', (select jsonb_agg(to_jsonb(d) order by d.at) from drains d),

@@ -1,7 +1,8 @@
 """Makes the README's pictures: pages that the commands wrote, photographed by Debian's Chromium.
 
 `make pictures` (`python -m probing_cluster.sandbox.demo.pictures`) writes docs/job_page.png, the report of the recorded incident, and
-docs/fleet_page.png and docs/web_jobs.png, the figures and the web's list of failed jobs of a made-up month of 64 nodes, imported and judged.
+docs/fleet_page.png and docs/web_jobs.png, the figures and the web's list of failed jobs of a made-up month of 64 nodes, imported and judged,
+and docs/web_now.png, the web's first page on its made-up last day.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from pathlib import Path
 from PIL import Image
 
 from probing_cluster.core import errors, settings
-from probing_cluster.sandbox.demo import recording, web_page
+from probing_cluster.sandbox.demo import now_page, recording, web_page
 from probing_cluster.sandbox.machine import commands, scratch
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 WIDTH_PX, HEIGHT_PX = 1100, 1000
 COLOURS = 64
 """Enough for flat charts and text, and a third of the bytes."""
@@ -34,13 +35,14 @@ _STRUCK_FRAC = 0.25
 
 
 def main() -> None:
-    """Writes both pictures."""
+    """Writes the pictures."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         raise errors.UsageError("no chromium; install it with `apt-get install chromium`")
     with scratch.directory("probing-pictures-") as home:
         pages = (
             ("job_page", _job_page(home)), ("fleet_page", _fleet_page(home)), ("web_jobs", home / "web_jobs.html"),
+            ("web_now", now_page.save(home)),
         )  # fmt: skip
         for name, page in pages:
             photograph(chromium, page, DOCS / f"{name}.png", home)

@@ -43,10 +43,10 @@ class Target:
         return self.layout.node_names.index(self.node) + 1
 
     @property
-    def hardware(self) -> identity.Identity:
+    def hardware(self) -> identity.TreeIdentity:
         return identity.identity(self.node, self.number, self.layout.gpus)
 
-    def gpu(self, index: int) -> identity.Gpu:
+    def gpu(self, index: int) -> identity.TreeGpu:
         """The GPU with NVML index `index`; raises NotFound."""
         if not 0 <= index < self.layout.gpus:
             msg = f"no GPU {index} on {self.node}; there are 0 to {self.layout.gpus - 1}"

@@ -1,4 +1,4 @@
-"""A file system that hangs: a FUSE mount whose server reads every request and answers none.
+"""A file system that hangs: a FUSE mount whose server reads every request, prints `taken PID` and answers none.
 
 Once read by the server, a request keeps its caller in uninterruptible sleep; not even SIGKILL
 ends it. That is what a dead NFS or Lustre server does, without one. Ending the server aborts
@@ -72,10 +72,13 @@ def _serve(where: str) -> None:
             if exc.errno == errno.ENODEV:  # unmounted
                 return
             raise
-        opcode, unique = _IN_HEADER.unpack_from(request)[1:3]
+        _, opcode, unique, _, _, _, pid, _ = _IN_HEADER.unpack_from(request)
         if opcode == _FUSE_INIT:
             body = _INIT_OUT.pack(7, 31, 131_072, 0, 12, 9, 131_072, 1, 0, 0)
             os.write(device, _OUT_HEADER.pack(_OUT_HEADER.size + len(body), 0, unique) + body)
+        else:
+            # Before this line the caller still ends by SIGKILL.
+            print(f"taken {pid}", flush=True)  # noqa: T201 - for who waits for it
 
 
 if __name__ == "__main__":

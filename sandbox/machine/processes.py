@@ -33,7 +33,7 @@ class StillRunning(errors.ProbingError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Process:
+class MachineProcess:
     """One live process of a sandbox."""
 
     pid: int
@@ -61,7 +61,7 @@ def running(started_by: str) -> list[Path]:
     return sorted(Path(os.fsdecode(directory)) for directory in marks)
 
 
-def listing(directory: Path) -> list[Process]:
+def listing(directory: Path) -> list[MachineProcess]:
     """Every live process of the sandbox in `directory`: marked, or descending from a marked one."""
     table = {pid: row for pid in _all_pids() if (row := _stat(pid)) is not None}
     roles = {pid: role for pid, row in table.items() if (role := _role(pid, row[1], directory)) is not None}
@@ -74,7 +74,7 @@ def listing(directory: Path) -> list[Process]:
             roles |= dict.fromkeys(chain, roles[at])
     ours = _ancestors(os.getpid(), table)
     return [
-        Process(pid=pid, parent=table[pid][0], role=roles[pid], name=table[pid][1])
+        MachineProcess(pid=pid, parent=table[pid][0], role=roles[pid], name=table[pid][1])
         for pid in sorted(roles)
         if pid not in ours
     ]

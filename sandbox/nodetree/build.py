@@ -12,7 +12,7 @@ from probing_cluster.sandbox.nodetree import identity, kmsg, nvml, procfs, sysfs
 NVML_STATE = "nvml.state"
 
 
-def build(directory: Path, node: str, *, number: int = 1, gpus: int = 8) -> identity.Identity:
+def build(directory: Path, node: str, *, number: int = 1, gpus: int = 8) -> identity.TreeIdentity:
     """Makes the healthy node `node` in `directory`: root/ and nvml.state. One that is there already stays."""
     node_identity = identity.identity(node, number, gpus)
     if (directory / NVML_STATE).exists():

@@ -13,7 +13,7 @@ NVME_PCI = "0000:0a:00.0"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gpu:
+class TreeGpu:
     """One GPU; its NVML index, its minor number and its place on the bus all differ, as they may."""
 
     index: int
@@ -35,25 +35,25 @@ class Hca:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Identity:
+class TreeIdentity:
     """One node's hardware."""
 
     node: str
     number: int
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[TreeGpu, ...]
     hcas: tuple[Hca, ...]
 
 
-def identity(node: str, number: int, gpus: int) -> Identity:
+def identity(node: str, number: int, gpus: int) -> TreeIdentity:
     """The hardware of the node called `node`, with as many adapters as GPUs (at least one)."""
     rng = random.Random(f"probing-sandbox:{node}")
     minors = _shuffled(rng, range(gpus))
     buses = _shuffled(rng, _GPU_BUSES[:gpus])
-    return Identity(
+    return TreeIdentity(
         node=node,
         number=number,
         gpus=tuple(
-            Gpu(
+            TreeGpu(
                 index=i,
                 minor=minors[i],
                 pci=f"0000:{buses[i]:02x}:00.0",

@@ -37,7 +37,7 @@ _EVERY_GPU: dict[str, str | int] = {
 }  # fmt: skip
 
 
-def healthy(node_identity: identity.Identity) -> nvml_state.Values:
+def healthy(node_identity: identity.TreeIdentity) -> nvml_state.Values:
     """The state file of a node with nothing wrong."""
     state: dict[str, str | int | None] = {
         "driver.state": "ok",

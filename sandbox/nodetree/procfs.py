@@ -28,7 +28,7 @@ _MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_peermem", "mlx5_co
             "rdma_ucm", "lustre", "lnet", "nfsv4", "nvme", "ipmi_si")  # fmt: skip
 
 
-def files(node_identity: identity.Identity, boot_id: str, btime_s: int) -> writing.Tree:
+def files(node_identity: identity.TreeIdentity, boot_id: str, btime_s: int) -> writing.Tree:
     """Everything below /proc, /etc and /dev, for a node that booted at `btime_s`."""
     return {
         **boot(boot_id, btime_s),
@@ -68,7 +68,7 @@ def _counters() -> writing.Tree:
     }
 
 
-def _kernel(node_identity: identity.Identity) -> writing.Tree:
+def _kernel(node_identity: identity.TreeIdentity) -> writing.Tree:
     return {
         "proc/modules": "\n".join(f"{m} 1048576 2 - Live 0x0000000000000000" for m in _MODULES),
         "proc/version": f"Linux version {KERNEL_RELEASE} (buildd@lcy02) (gcc 11.4.0) #53-Ubuntu SMP",
@@ -81,7 +81,7 @@ def _kernel(node_identity: identity.Identity) -> writing.Tree:
     }
 
 
-def _gpus(node_identity: identity.Identity) -> writing.Tree:
+def _gpus(node_identity: identity.TreeIdentity) -> writing.Tree:
     return {
         f"proc/driver/nvidia/gpus/{gpu.pci}/information": f"Model: \t\t NVIDIA H100 80GB HBM3\n"
         f"IRQ:   \t\t {200 + gpu.index}\nGPU UUID: \t {gpu.uuid}\nBus Type: \t PCIe\n"
@@ -90,14 +90,17 @@ def _gpus(node_identity: identity.Identity) -> writing.Tree:
     }
 
 
-def _devices(node_identity: identity.Identity) -> writing.Tree:
+def _devices(node_identity: identity.TreeIdentity) -> writing.Tree:
     return {
-        "dev/null": writing.Device(_MEM_MAJOR, 3),
-        "dev/nvidiactl": writing.Device(_NVIDIA_MAJOR, 255),
-        "dev/nvidia-uvm": writing.Device(_UVM_MAJOR, 0),
-        **{f"dev/nvidia{gpu.minor}": writing.Device(_NVIDIA_MAJOR, gpu.minor) for gpu in node_identity.gpus},
+        "dev/null": writing.TreeDevice(_MEM_MAJOR, 3),
+        "dev/nvidiactl": writing.TreeDevice(_NVIDIA_MAJOR, 255),
+        "dev/nvidia-uvm": writing.TreeDevice(_UVM_MAJOR, 0),
         **{
-            f"dev/infiniband/uverbs{i}": writing.Device(_UVERBS_MAJOR, 192 + i)
+            f"dev/nvidia{gpu.minor}": writing.TreeDevice(_NVIDIA_MAJOR, gpu.minor)
+            for gpu in node_identity.gpus
+        },
+        **{
+            f"dev/infiniband/uverbs{i}": writing.TreeDevice(_UVERBS_MAJOR, 192 + i)
             for i in range(len(node_identity.hcas))
         },
     }

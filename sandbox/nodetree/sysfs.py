@@ -38,7 +38,7 @@ _NET_STATISTICS = (
 )  # fmt: skip
 
 
-def files(node_identity: identity.Identity) -> writing.Tree:
+def files(node_identity: identity.TreeIdentity) -> writing.Tree:
     """Everything below /sys."""
     return {
         **_pci(node_identity),
@@ -55,7 +55,7 @@ def files(node_identity: identity.Identity) -> writing.Tree:
     }
 
 
-def _pci(node_identity: identity.Identity) -> writing.Tree:
+def _pci(node_identity: identity.TreeIdentity) -> writing.Tree:
     devices = {gpu.pci: ("0x10de", "0x2330", "0x030200") for gpu in node_identity.gpus}
     devices |= {hca.pci: ("0x15b3", "0x1021", "0x020700") for hca in node_identity.hcas}
     devices[identity.ETHERNET_PCI] = ("0x8086", "0x1563", "0x020000")
@@ -85,7 +85,7 @@ def _pci(node_identity: identity.Identity) -> writing.Tree:
     return tree
 
 
-def _infiniband(node_identity: identity.Identity) -> writing.Tree:
+def _infiniband(node_identity: identity.TreeIdentity) -> writing.Tree:
     tree: writing.Tree = {}
     for i, hca in enumerate(node_identity.hcas):
         tree |= writing.under(f"sys/class/infiniband/{hca.name}", _adapter(node_identity.node, hca))
@@ -104,7 +104,7 @@ def _adapter(node: str, hca: identity.Hca) -> writing.Tree:
         "node_guid": hca.guid,
         "sys_image_guid": hca.guid,
         "node_desc": f"{node} {hca.name}",
-        "device": writing.Link(f"../../../bus/pci/devices/{hca.pci}"),
+        "device": writing.TreeLink(f"../../../bus/pci/devices/{hca.pci}"),
         **writing.under("ports/1", _port(hca)),
     }
 
@@ -128,7 +128,7 @@ def _port(hca: identity.Hca) -> writing.Tree:
     }
 
 
-def _net(node_identity: identity.Identity) -> writing.Tree:
+def _net(node_identity: identity.TreeIdentity) -> writing.Tree:
     links = {
         "lo": ("772", "00:00:00:00:00:00", "65536", None),
         "eno1": ("1", "", "1500", identity.ETHERNET_PCI),
@@ -153,7 +153,7 @@ def _net(node_identity: identity.Identity) -> writing.Tree:
         if pci:
             entries["speed"] = "25000" if name == "eno1" else "400000"
             entries["duplex"] = "full"
-            entries["device"] = writing.Link(f"../../../bus/pci/devices/{pci}")
+            entries["device"] = writing.TreeLink(f"../../../bus/pci/devices/{pci}")
         tree |= writing.under(f"sys/class/net/{name}", entries)
     return tree
 
@@ -177,7 +177,7 @@ def _block() -> writing.Tree:
                 "removable": "0",
                 "queue/rotational": "0",
                 "stat": "1024 0 65536 210 2048 0 131072 480 0 700 690 0 0 0 0 0 0",
-                "device": writing.Link("../../nvme/nvme0"),
+                "device": writing.TreeLink("../../nvme/nvme0"),
             },
         ),
     }
@@ -223,7 +223,7 @@ def _cpu() -> writing.Tree:
             "related_cpus": " ".join(str(cpu) for cpu in range(first, first + CPUS // 2)),
         }
         tree |= writing.under(f"{base}/cpufreq/policy{first}", policy)
-        tree[f"{base}/cpu{first}/cpufreq"] = writing.Link(f"../cpufreq/policy{first}")
+        tree[f"{base}/cpu{first}/cpufreq"] = writing.TreeLink(f"../cpufreq/policy{first}")
         tree[f"{base}/cpu{first}/thermal_throttle/core_throttle_count"] = "0"
         tree[f"{base}/cpu{first}/thermal_throttle/package_throttle_count"] = "0"
     return tree

@@ -11,30 +11,30 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Link:
+class TreeLink:
     """A symbolic link, relative to the directory it is in."""
 
     target: str
 
 
 @dataclass(frozen=True)
-class Device:
+class TreeDevice:
     """A character device; without the right to make one, a link to /dev/null, which is one as well."""
 
     major: int
     minor: int
 
 
-Tree = dict[str, str | Link | Device | None]
+Tree = dict[str, str | TreeLink | TreeDevice | None]
 """Path below the node's root to content (a newline is added), link, device, or None for an empty directory."""
 
 
-def under(prefix: str, tree: Mapping[str, str | Link | Device | None]) -> Tree:
+def under(prefix: str, tree: Mapping[str, str | TreeLink | TreeDevice | None]) -> Tree:
     """The same entries below `prefix`."""
     return {f"{prefix}/{name}": entry for name, entry in tree.items()}
 
 
-def write(root: Path, tree: Mapping[str, str | Link | Device | None]) -> None:
+def write(root: Path, tree: Mapping[str, str | TreeLink | TreeDevice | None]) -> None:
     """Writes the entries; what exists is replaced."""
     made: set[Path] = set()
     for name, entry in tree.items():
@@ -60,8 +60,8 @@ def put(root: Path, name: str, value: str) -> None:
     fresh.replace(path)
 
 
-def _special(path: Path, entry: Link | Device) -> None:
-    if isinstance(entry, Link):
+def _special(path: Path, entry: TreeLink | TreeDevice) -> None:
+    if isinstance(entry, TreeLink):
         path.symlink_to(entry.target)
         return
     with contextlib.suppress(PermissionError):

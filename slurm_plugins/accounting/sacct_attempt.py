@@ -19,7 +19,7 @@ NO_NODES = frozenset({"", "None assigned", "(null)", "None"})
 
 
 @dataclass(kw_only=True)
-class Reading:
+class AttemptReading:
     """How one dump is read, and what turned up on the way."""
 
     zone: tzinfo
@@ -36,7 +36,9 @@ def is_step(fields: Mapping[str, str]) -> bool:
     return "." in fields.get("jobid", "") or "." in fields.get("jobidraw", "")
 
 
-def attempt_of(fields: Mapping[str, str], reading: Reading) -> records.JobAttempt | attempt_rows.NotStarted:
+def attempt_of(
+    fields: Mapping[str, str], reading: AttemptReading
+) -> records.JobAttempt | attempt_rows.NotStarted:
     """The attempt that one row describes; NotStarted when the job never ran. Raises MalformedInput."""
     written = fields.get("jobid") or fields["jobidraw"]
     ref = job_ids.parse(written)
@@ -77,7 +79,7 @@ def _name_of(cancelled_by: str | None, fields: Mapping[str, str]) -> str | None:
     return owner if owner and cancelled_by == fields.get("uid", "").strip() else cancelled_by
 
 
-def _identity(fields: Mapping[str, str], ref: job_ids.JobRef, reading: Reading) -> dict[str, Any]:
+def _identity(fields: Mapping[str, str], ref: job_ids.SlurmJobId, reading: AttemptReading) -> dict[str, Any]:
     """Which job this is, and which run it belongs to."""
     job_id = _job_id(fields, ref, reading)
     leader = ref.job if ref.offset is not None else None
@@ -151,7 +153,7 @@ def run_key_in(comment: str) -> str | None:
     return match[1] if match else None
 
 
-def _times(fields: Mapping[str, str], reading: Reading) -> dict[str, datetime | None]:
+def _times(fields: Mapping[str, str], reading: AttemptReading) -> dict[str, datetime | None]:
     possible = {name: slurm_times.instants(fields.get(name, ""), reading.zone) for name in slurm_times.ORDER}
     reading.naive += any(slurm_times.is_naive(fields.get(name, "")) for name in slurm_times.ORDER)
     elapsed_s = _elapsed_s(fields)
@@ -168,7 +170,7 @@ def _elapsed_s(fields: Mapping[str, str]) -> float | None:
 
 
 def _never_started(
-    fields: Mapping[str, str], state: str, ref: job_ids.JobRef, times: Mapping[str, datetime | None]
+    fields: Mapping[str, str], state: str, ref: job_ids.SlurmJobId, times: Mapping[str, datetime | None]
 ) -> bool:
     if times["start"] is None or state in attempt_rows.WAITING or ref.pending_tasks is not None:
         return True
@@ -195,7 +197,7 @@ def _required(at: datetime | None) -> datetime:
     return at
 
 
-def _job_id(fields: Mapping[str, str], ref: job_ids.JobRef, reading: Reading) -> int:
+def _job_id(fields: Mapping[str, str], ref: job_ids.SlurmJobId, reading: AttemptReading) -> int:
     raw = fields.get("jobidraw", "")
     if raw:
         return job_ids.parse(raw).job

@@ -17,7 +17,7 @@ _HEADER = re.compile(r"([A-Za-z]\w*)([^\w\r\n]+)[A-Za-z]\w*")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
-class Layout:
+class SacctLayout:
     """The columns of one header, and how a line is cut into them."""
 
     def __init__(self, columns: Sequence[str], delimiter: str) -> None:
@@ -153,7 +153,7 @@ def _bits(number: int) -> Iterator[int]:
         number ^= low
 
 
-def header(line: str, delimiter: str | None = None) -> Layout | None:
+def header(line: str, delimiter: str | None = None) -> SacctLayout | None:
     """The layout a header line announces; None when it is not one. The delimiter is read off the line."""
     if delimiter is None:
         match = _HEADER.match(line)
@@ -170,4 +170,4 @@ def header(line: str, delimiter: str | None = None) -> Layout | None:
     # A later release may add columns we do not know; a row of values is never mostly column names.
     if known < 2 or known * 2 < len(words):
         return None
-    return Layout(names, delimiter)
+    return SacctLayout(names, delimiter)

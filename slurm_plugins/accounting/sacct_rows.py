@@ -23,7 +23,7 @@ MAX_TRIES = 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class SacctRow:
     """One record: lower-case column name to its text, as written."""
 
     line_no: int
@@ -42,7 +42,7 @@ class Rejected:
 
 def read(
     data: bytes, *, delimiter: str | None = None, fields: Sequence[str] | None = None
-) -> Iterator[Row | Rejected]:
+) -> Iterator[SacctRow | Rejected]:
     """Every record and every rejected line of `data`, in order; raises MalformedInput without any header.
 
     `fields` names the columns of output made with `--noheader`; then `delimiter` defaults to `|`.
@@ -50,7 +50,7 @@ def read(
     # Only \n ends a line: str.splitlines would also cut at the separators people use as delimiters.
     lines = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").split("\n")
     names = [sacct_fields.in_format(name) for name in fields or ()]
-    layout = sacct_layout.Layout(names, delimiter or "|") if names else None
+    layout = sacct_layout.SacctLayout(names, delimiter or "|") if names else None
     pending: list[tuple[int, str]] = []
     found = layout is not None
     if layout is not None:
@@ -73,7 +73,7 @@ def read(
         raise errors.MalformedInput(msg)
 
 
-def _refuse_lacking(layout: sacct_layout.Layout, line_no: int, *, first: bool) -> None:
+def _refuse_lacking(layout: sacct_layout.SacctLayout, line_no: int, *, first: bool) -> None:
     """Once for the file, not once for each of its rows. A header further down may be a person's text."""
     if first and layout.missing:
         msg = (
@@ -83,15 +83,15 @@ def _refuse_lacking(layout: sacct_layout.Layout, line_no: int, *, first: bool) -
         raise errors.MalformedInput(msg)
 
 
-def _refuse_table(layout: sacct_layout.Layout | None, line: str) -> None:
+def _refuse_table(layout: sacct_layout.SacctLayout | None, line: str) -> None:
     if _RULE.fullmatch(line) and (layout is None or layout.delimiter.strip(" ") == ""):
         msg = "this is sacct's table for people, which cuts fields short; run it again with -P"
         raise errors.MalformedInput(msg)
 
 
 def _take(
-    layout: sacct_layout.Layout | None, pending: list[tuple[int, str]], line_no: int, line: str
-) -> Iterator[Row | Rejected]:
+    layout: sacct_layout.SacctLayout | None, pending: list[tuple[int, str]], line_no: int, line: str
+) -> Iterator[SacctRow | Rejected]:
     if layout is None:
         yield _rejected([(line_no, line)], "before the first header line")
         return
@@ -114,14 +114,14 @@ def _take(
         pending.clear()
 
 
-def _joined(layout: sacct_layout.Layout, lines: Sequence[tuple[int, str]]) -> list[str] | None:
+def _joined(layout: sacct_layout.SacctLayout, lines: Sequence[tuple[int, str]]) -> list[str] | None:
     parts = layout.split("\n".join(text for _, text in lines))
     return layout.align(parts) if len(parts) >= len(layout.columns) else None
 
 
 def _settle(
-    layout: sacct_layout.Layout | None, pending: Sequence[tuple[int, str]]
-) -> Iterator[Row | Rejected]:
+    layout: sacct_layout.SacctLayout | None, pending: Sequence[tuple[int, str]]
+) -> Iterator[SacctRow | Rejected]:
     """The records hidden in lines that did not make one together; the rest rejected."""
     start, tries = 0, MAX_TRIES
     while layout is not None and start < len(pending):
@@ -137,7 +137,7 @@ def _settle(
 
 
 def _record_end(
-    layout: sacct_layout.Layout, lines: Sequence[tuple[int, str]], start: int, tries: int
+    layout: sacct_layout.SacctLayout, lines: Sequence[tuple[int, str]], start: int, tries: int
 ) -> tuple[int, int]:
     """Where the record that begins at `start` ends (`start` itself: none does), and the tries left."""
     if not layout.can_begin(layout.split(lines[start][1])):
@@ -154,7 +154,7 @@ def _record_end(
     return start, tries
 
 
-def _why_not(layout: sacct_layout.Layout, line: str) -> str:
+def _why_not(layout: sacct_layout.SacctLayout, line: str) -> str:
     parts = layout.split(line)
     if len(parts) == 1:
         return "stray text between records"
@@ -165,11 +165,13 @@ def _why_not(layout: sacct_layout.Layout, line: str) -> str:
 
 
 def _row(
-    layout: sacct_layout.Layout, lines: Sequence[tuple[int, str]], parts: Sequence[str]
-) -> Row | Rejected:
+    layout: sacct_layout.SacctLayout, lines: Sequence[tuple[int, str]], parts: Sequence[str]
+) -> SacctRow | Rejected:
     if layout.missing:
         return _rejected(lines, f"the field list lacks {', '.join(layout.missing)}")
-    return Row(line_no=lines[0][0], text="\n".join(text for _, text in lines), fields=layout.fields(parts))
+    return SacctRow(
+        line_no=lines[0][0], text="\n".join(text for _, text in lines), fields=layout.fields(parts)
+    )
 
 
 def _rejected(lines: Sequence[tuple[int, str]], why: str) -> Rejected:

@@ -26,7 +26,7 @@ def parse_sacct_text(
     `gpus_accounted` tells whether the site lists gres/gpu in AccountingStorageTRES (None: from the first
     attempt on that shows GPUs).
     """
-    reading = sacct_attempt.Reading(zone=slurm_times.zone(timezone), cluster=cluster)
+    reading = sacct_attempt.AttemptReading(zone=slurm_times.zone(timezone), cluster=cluster)
     found = _Found()
     for row in sacct_rows.read(data, delimiter=delimiter, fields=fields):
         found.take(row, reading)
@@ -52,7 +52,9 @@ class _Found:
         self.steps = 0
         self.duplicates = 0
 
-    def take(self, row: sacct_rows.Row | sacct_rows.Rejected, reading: sacct_attempt.Reading) -> None:
+    def take(
+        self, row: sacct_rows.SacctRow | sacct_rows.Rejected, reading: sacct_attempt.AttemptReading
+    ) -> None:
         """Puts one row where it belongs."""
         if isinstance(row, sacct_rows.Rejected):
             self.rejected.append(row)
@@ -77,7 +79,7 @@ class _Found:
         self.waiting[key] = found
 
 
-def _notes(reading: sacct_attempt.Reading, timezone: str | None) -> tuple[str, ...]:
+def _notes(reading: sacct_attempt.AttemptReading, timezone: str | None) -> tuple[str, ...]:
     notes = [
         (reading.naive and timezone is None, f"{reading.naive} rows have times without a zone: read as UTC"),
         (

@@ -13,8 +13,32 @@ _STEP_GRACE_S = 30.0
 """srun waits so long for a node that does not answer, before it goes without it."""
 
 
+MOST_BYTES = 1 << 20
+"""Of what one node prints in a step: one that floods takes neither our memory nor the others' answers."""
+
+
+class OfEachTask:
+    """Of labelled lines as they come, the first MOST_BYTES of each task."""
+
+    def __init__(self) -> None:
+        self._left: dict[bytes, int] = {}
+        self._rest = b""
+
+    def __call__(self, piece: bytes) -> bytes:
+        """What of the next piece is kept; a line that is not whole yet waits for its end."""
+        *lines, rest = (self._rest + piece).split(b"\n")
+        self._rest = rest[:MOST_BYTES]
+        return b"".join(self._kept(line) for line in lines)
+
+    def _kept(self, line: bytes) -> bytes:
+        label = line.partition(b":")[0][-20:]
+        left = self._left.get(label, MOST_BYTES)
+        self._left[label] = left - len(line) - 1
+        return line + b"\n" if len(line) < left else b""
+
+
 @records.record
-class Wanted:
+class StepWanted:
     """What a test's job asks for."""
 
     name: str = records.doc("job name, by which leftovers are found")
@@ -34,7 +58,7 @@ class JobSteps:
     def __init__(self, slurm: settings.SlurmSettings) -> None:
         self._run = commands.SlurmCommands(settings=slurm)
 
-    def allocate(self, wanted: Wanted, wait_s: float) -> int:
+    def allocate(self, wanted: StepWanted, wait_s: float) -> int:
         """The job id, once the nodes are ours; what has not started within `wait_s` is cancelled."""
         arguments = [
             "--no-shell",
@@ -64,7 +88,10 @@ class JobSteps:
         return int(match[1])
 
     def step(self, job_id: int, nodes: Sequence[str], command: str, stdin: bytes, deadline_s: float) -> bytes:
-        """What `command` printed on every node, a task each, by the deadline; nodes that did not answer are missing."""
+        """What `command` printed on every node by the deadline, at most MOST_BYTES each; nodes that did not answer are missing.
+
+        Labelled with the node's place in `nodes`: task n runs on the n-th.
+        """
         done = self._run.collect(
             "srun",
             "-Q",
@@ -73,6 +100,7 @@ class JobSteps:
             f"--jobid={job_id}",
             "--overlap",
             f"--nodelist={','.join(nodes)}",
+            "--distribution=arbitrary",  # in the order of the list, not of slurm.conf
             f"--nodes={len(nodes)}",
             f"--ntasks={len(nodes)}",
             "--ntasks-per-node=1",
@@ -80,6 +108,7 @@ class JobSteps:
             command,
             stdin=stdin,
             deadline_s=deadline_s + _STEP_GRACE_S,
+            keep=OfEachTask(),
         )
         return done.stdout
 

@@ -50,7 +50,7 @@ class Overwritten:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Event:
+class NodeEvent:
     """One stretch of a node out of service."""
 
     start_s: int
@@ -125,7 +125,7 @@ def _utc(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
-def parse(output: bytes) -> list[Event]:
+def parse(output: bytes) -> list[NodeEvent]:
     """Events of `format=TimeStart,TimeEnd,User,Reason`; the reason is last, it may hold the delimiter."""
     found = []
     for line in output.decode("utf-8", "replace").split("\n"):
@@ -133,12 +133,12 @@ def parse(output: bytes) -> list[Event]:
         if len(parts) == 4 and digits.is_number(parts[0]):
             end_s = int(parts[1]) if digits.is_number(parts[1]) else None
             found.append(
-                Event(start_s=int(parts[0]), end_s=end_s, user=parts[2], reason=sanitize.clean(parts[3]))
+                NodeEvent(start_s=int(parts[0]), end_s=end_s, user=parts[2], reason=sanitize.clean(parts[3]))
             )
     return found
 
 
-def judge(events: list[Event], since_s: int, ours: str | None, us: str) -> Overwritten:
+def judge(events: list[NodeEvent], since_s: int, ours: str | None, us: str) -> Overwritten:
     """What these events say about our act: `ours` is the reason we wrote, None when we resumed."""
     new = [event for event in events if event.start_s >= since_s]
     foreign = [event for event in new if event.reason != ours and is_a_persons(event.reason)]

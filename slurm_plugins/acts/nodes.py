@@ -18,7 +18,7 @@ from probing_cluster.slurm_plugins.acts import node_events, note_guard, outcome,
 from probing_cluster.slurm_plugins.live import live, live_records
 
 LOG = logging.getLogger("probing.nodes")
-Outcome = outcome.Outcome
+Outcome = outcome.ActOutcome
 
 
 class Actions(Protocol):
@@ -211,7 +211,7 @@ class DirectActions:
 
     def _guarded(self, node: str, since_s: int, ours: str | None) -> Outcome:
         """Done, unless our write covered a person's note."""
-        covered, why = self._notes.check(note_guard.Write(node=node, since_s=since_s, ours=ours))
+        covered, why = self._notes.check(note_guard.NoteWrite(node=node, since_s=since_s, ours=ours))
         return outcome.failed(why, alarm=True) if covered else Outcome(state="done", why=why)
 
     def _requeue(self, job_id: int, start_at: datetime, restart: int, nodes: frozenset[str]) -> Outcome:
@@ -244,7 +244,7 @@ def _not_this_attempt(
 ) -> str:
     """Why this job must not be requeued; empty when it may."""
     reasons = (
-        (not job.running or "COMPLETING" in job.flags, f"is {job.state}{''.join(sorted(job.flags))}"),
+        (not job.running or job.completing, f"is {job.state}{''.join(sorted(job.flags))}"),
         (not job.batch, "is interactive"),
         (not job.requeue, "was submitted with --no-requeue"),
         (job.start_at != start_at, f"has started anew ({job.start_at})"),

@@ -23,7 +23,7 @@ GIVE_UP_S = 900
 
 
 @dataclass(frozen=True, kw_only=True)
-class Write:
+class NoteWrite:
     """One write of ours to a node."""
 
     node: str
@@ -43,13 +43,13 @@ class NoteGuard:
         self._look = look
         self._events = node_events.NodeEvents(run)
         self._sleep = sleep
-        self._open: list[Write] = []
+        self._open: list[NoteWrite] = []
 
     def now_s(self) -> int:
         """The second from which on notes matter."""
         return int(time.time())
 
-    def check(self, write: Write) -> tuple[bool, str]:
+    def check(self, write: NoteWrite) -> tuple[bool, str]:
         """Whether a note was covered, and what was done about it; one that accounting hears of later is put back by `recheck`."""
         found = self._ask(write)
         for wait_s in WAITS_S:
@@ -78,10 +78,10 @@ class NoteGuard:
             else:
                 self._open.append(write)
 
-    def _ask(self, write: Write) -> node_events.Overwritten | None:
+    def _ask(self, write: NoteWrite) -> node_events.Overwritten | None:
         return self._events.overwritten(write.node, write.since_s, write.ours)
 
-    def _put_back(self, write: Write, found: node_events.Overwritten) -> str:
+    def _put_back(self, write: NoteWrite, found: node_events.Overwritten) -> str:
         if not found.note:
             return f"a note of {found.author} on {write.node} was overwritten and cannot be read again"
         message = f"a note of {found.author} on {write.node} was overwritten"

@@ -6,7 +6,7 @@ from probing_cluster.core import records
 
 
 @records.record
-class Outcome:
+class ActOutcome:
     """What became of one act."""
 
     state: str = records.doc("done, skipped or failed")
@@ -14,11 +14,11 @@ class Outcome:
     alarm: bool = records.doc("true when a person should look: somebody's note was in the way", default=False)
 
 
-def skipped(why: str) -> Outcome:
+def skipped(why: str) -> ActOutcome:
     """Nothing was done, and nothing had to be."""
-    return Outcome(state="skipped", why=why)
+    return ActOutcome(state="skipped", why=why)
 
 
-def failed(why: str, *, alarm: bool = False) -> Outcome:
+def failed(why: str, *, alarm: bool = False) -> ActOutcome:
     """It was tried, or could not be."""
-    return Outcome(state="failed", why=why, alarm=alarm)
+    return ActOutcome(state="failed", why=why, alarm=alarm)

@@ -31,30 +31,33 @@ class RestartActs:
 
     def requeue_held(
         self, job_id: int, expect_start_at: datetime, expect_restart: int, *, running: bool = False
-    ) -> outcome.Outcome:
-        """Put a batch job that has ended, or that is `running`, back into the queue, held; a het job by its leader's id."""
+    ) -> outcome.ActOutcome:
+        """Put a batch job that has ended, or that is `running`, back into the queue, held; a het job by its leader's id.
+
+        One that was running ends first, which may take it minutes: "done" says that Slurm is at it.
+        """
         job = self._job(job_id)
         if job.held_by_requeue and job.restart_count == expect_restart + 1:
-            return outcome.Outcome(state="done")
+            return outcome.ActOutcome(state="done")
         why = why_not_requeued(job, expect_start_at, expect_restart, running=running)
         if why:
             return outcome.skipped(f"job {job_id} {why}")
         self._run("scontrol", "requeuehold", job.name_for_slurm)
         after = self._job(job_id)
-        if not after.held_by_requeue:
+        if not (after.held_by_requeue or (running and not _runs(after))):
             return outcome.failed(f"Slurm accepted the requeue of job {job_id}, yet it is {after.state}")
-        return outcome.Outcome(state="done")
+        return outcome.ActOutcome(state="done")
 
     def exclude(
         self, job_id: int, expect_restart: int, add: Iterable[str], remove: Iterable[str]
-    ) -> outcome.Outcome:
+    ) -> outcome.ActOutcome:
         """Leave nodes out of a job that waits (`add`: only while our requeue holds it), or give them back to it."""
         more, less = frozenset(add), frozenset(remove)
         _require_nodes(more | less)
         job = self._job(job_id)
         wanted = (set(job.excluded_nodes) | more) - less
         if wanted == set(job.excluded_nodes):
-            return outcome.Outcome(state="done")
+            return outcome.ActOutcome(state="done")
         if job.state != "PENDING" or job.restart_count != expect_restart:
             return outcome.skipped(
                 f"job {job_id} is {job.state}, restart {job.restart_count}: no longer that wait"
@@ -71,15 +74,15 @@ class RestartActs:
             return outcome.failed(
                 f"Slurm accepted the list of excluded nodes of job {job_id}, yet shows another"
             )
-        return outcome.Outcome(state="done")
+        return outcome.ActOutcome(state="done")
 
-    def depend(self, job_id: int, on: int) -> outcome.Outcome:
+    def depend(self, job_id: int, on: int) -> outcome.ActOutcome:
         """Set the dependency of a waiting job again that can never be satisfied since job `on` failed."""
         job = self._job(job_id)
         if job.state != "PENDING":
             return outcome.skipped(f"job {job_id} is {job.state}")
         if job.reason != STUCK and "failed" not in job.dependency:
-            return outcome.Outcome(state="done")
+            return outcome.ActOutcome(state="done")
         if on not in (names := depends_on(job.dependency)):
             return outcome.skipped(f"job {job_id} depends on {sorted(names)}, not on {on}")
         wanted = _STATUS.sub("", job.dependency)
@@ -88,23 +91,25 @@ class RestartActs:
                 f"the dependency of job {job_id} is not one: {sanitize.clean(wanted, 60)!r}"
             )
         self._run("scontrol", "update", f"JobId={job.name_for_slurm}", f"Dependency={wanted}")
-        return outcome.Outcome(state="done")
+        return outcome.ActOutcome(state="done")
 
-    def release(self, job_id: int, expect_restart: int) -> outcome.Outcome:
+    def release(self, job_id: int, expect_restart: int) -> outcome.ActOutcome:
         """Release what `requeue_held` holds, and no other hold; a het job by its leader's id."""
         job = self._job(job_id)
         if job.restart_count != expect_restart:
             return outcome.skipped(f"job {job_id} is at restart {job.restart_count}, not {expect_restart}")
         if job.state != "PENDING":
-            return outcome.Outcome(state="done")
+            return outcome.ActOutcome(state="done")
         if not job.held_by_requeue:
             held = job.priority == 0
-            return outcome.skipped(f"a person holds job {job_id}") if held else outcome.Outcome(state="done")
+            return (
+                outcome.skipped(f"a person holds job {job_id}") if held else outcome.ActOutcome(state="done")
+            )
         self._run("scontrol", "release", job.name_for_slurm)
         after = self._look.job(job_id)
         if after is not None and after.held_by_requeue:
             return outcome.failed(f"Slurm accepted the release of job {job_id}, yet it is held")
-        return outcome.Outcome(state="done")
+        return outcome.ActOutcome(state="done")
 
     def _job(self, job_id: int) -> live_records.LiveJob:
         found = self._look.job(job_id)
@@ -118,9 +123,8 @@ def why_not_requeued(
 ) -> str:
     """Why this job must not be brought back as that start; empty when it may."""
     state = f"is {job.state}{''.join(f'+{f}' for f in sorted(job.flags))}"
-    runs = job.state == "RUNNING" and "COMPLETING" not in job.flags
     reasons = (
-        (running and not runs, f"{state}: it does not run"),
+        (running and not _runs(job), f"{state}: it does not run"),
         (not running and not job.ended, f"{state}: it has not ended"),
         (job.state in {"COMPLETED", "CANCELLED"}, f"is {job.state}"),
         (not job.batch, "is interactive"),
@@ -130,6 +134,10 @@ def why_not_requeued(
         (job.restart_count != restart, f"is at restart {job.restart_count}, not {restart}"),
     )
     return next((why for applies, why in reasons if applies), "")
+
+
+def _runs(job: live_records.LiveJob) -> bool:
+    return job.state == "RUNNING" and not job.completing
 
 
 def depends_on(dependency: str) -> frozenset[int]:

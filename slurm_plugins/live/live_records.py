@@ -100,9 +100,14 @@ class LiveJob:
         return self.state in {"RUNNING", "SUSPENDED"}
 
     @property
+    def completing(self) -> bool:
+        """True until its nodes are free; Slurm's text shows that in place of how the job ended."""
+        return "COMPLETING" in self.flags | {self.state}
+
+    @property
     def ended(self) -> bool:
         """True when it has ended and its nodes are free."""
-        return self.state in ENDED_STATES and "COMPLETING" not in self.flags
+        return self.state in ENDED_STATES and not self.completing
 
     @property
     def held_by_requeue(self) -> bool:

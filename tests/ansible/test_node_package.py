@@ -43,6 +43,10 @@ ROLES = {
     "control_plane": "service",
     "database": "service",
 }
+WRITTEN = {
+    "control_plane": "probing_extra: \"{{ 'web' if probing_web else 'service' }}\"",
+    "login_node": "probing_extra: \"{{ 'reports,live' if probing_live else 'reports' }}\"",
+}
 CTL, REPORT = "probing_cluster.control_plane.cli.main", "probing_cluster.reports.cli"
 
 
@@ -96,8 +100,6 @@ def test_every_role_installs_its_extra() -> None:
     for role, extra in ROLES.items():
         tasks = (conftest.ROOT / f"ansible/roles/{role}/tasks/present.yml").read_text(encoding="utf-8")
         assert [line.strip() for line in tasks.splitlines() if "probing_extra:" in line] == [
-            f"probing_extra: {extra}"
-            if role != "control_plane"
-            else "probing_extra: \"{{ 'web' if probing_web else 'service' }}\""
+            WRITTEN.get(role, f"probing_extra: {extra}")
         ]
         assert extra in PROJECT["optional-dependencies"]

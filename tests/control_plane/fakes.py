@@ -50,7 +50,7 @@ class Hands:
         self.state = {
             n: view.Node(name=n, states=frozenset({"IDLE"}), partitions=("gpu",), n_gpus=8) for n in names
         }
-        self.running: dict[int, view.Job] = {}
+        self.running: dict[int, view.ActiveJob] = {}
         self.acts: list[tuple[str, ...]] = []
         self.held: dict[int, live_records.LiveJob] = {}
         """Slurm's whole queue: jobs that wait, run or have ended."""
@@ -63,7 +63,7 @@ class Hands:
         self._answer()
         return list(self.state.values())
 
-    def jobs(self) -> list[view.Job]:
+    def jobs(self) -> list[view.ActiveJob]:
         self._answer()
         return list(self.running.values())
 
@@ -71,7 +71,7 @@ class Hands:
         self._answer()
         return self.state.get(name)
 
-    def job(self, job_id: int) -> view.Job | None:
+    def job(self, job_id: int) -> view.ActiveJob | None:
         self._answer()
         return self.running.get(job_id)
 
@@ -99,7 +99,7 @@ class Hands:
         del reservation
         return self._act("resume", name, "", set())
 
-    def requeue(self, job: view.Job) -> slurm_nodes.Outcome:
+    def requeue(self, job: view.ActiveJob) -> slurm_nodes.Outcome:
         self._answer()
         self.acts.append(("requeue", str(job.job_id)))
         del self.running[job.job_id]

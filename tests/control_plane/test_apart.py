@@ -42,6 +42,11 @@ def test_what_it_raises_is_raised_here() -> None:
         apart.run("lemon", away, fakes.NOW)
 
 
+def test_a_pass_that_takes_too_long_is_ended() -> None:
+    with pytest.raises(errors.ProbingError, match=r"lemon pass was ended after 0.01 s"):
+        apart.run("lemon", settings.Settings(), fakes.NOW, timeout_s=0.01)
+
+
 def test_a_process_that_breaks_is_an_error_of_its_pass() -> None:
     """Killed, or broken by an error of ours: the task fails and the service goes on."""
     with pytest.raises(errors.ProbingError, match="lemon pass ended with status 1"):

@@ -7,12 +7,15 @@ import uuid
 from datetime import timedelta
 
 import fakes
+import gang_rows
 import pytest
 
 from probing_cluster.control_plane import context
+from probing_cluster.control_plane.gangs import gang_board
 from probing_cluster.control_plane.service.tasks import gangs
 from probing_cluster.core import records
 from probing_cluster.db import delivery
+from probing_cluster.reports import job_ref
 
 
 def stall(n: int, job_id: int, node: str = "n2") -> records.HealthEvent:
@@ -139,6 +142,28 @@ def test_a_gang_that_gets_on_again_is_over(service: context.Context) -> None:
     assert found.ended_at == service.clock.now()
 
 
+@pytest.mark.parametrize("lives", [True, False])
+def test_ranks_that_are_being_ended_do_not_change_what_was_found(
+    service: context.Context, lives: bool
+) -> None:
+    """Who ends a job wakes its stopped rank first: for a second it looks like the others. Only of a gang that lives on it counts."""
+    test_who_is_at_fault_is_named_when_all_nodes_have_told(service)
+    for n, node in enumerate(("n1", "n2", "n3")):
+        late = snapshot(10 + n, node, rank(2 * n), rank(2 * n + 1))
+        fakes.deliver(service.store, node, dataclasses.replace(late, at=service.clock.now()))
+    assert gangs.run(service) == ""
+    beat = service.store.heartbeats(["n1"])[0]
+    ranks = {"7:0": {"pid": 100, "alive": lives, "steps": 7}}
+    delivery.Delivery(service.store.connection_uri(), "c", "n1").deliver(
+        events=[], heartbeat=dataclasses.replace(beat, at=fakes.NOW, ranks=ranks)
+    )
+    assert gangs.run(service) == ""
+    service.clock.at += gangs.SECOND_THOUGHTS
+    gangs.run(service)
+    (found,) = service.store.gang_verdicts(job_ids=[7])
+    assert found.kind == ("inside_collective" if lives else "python_loop")
+
+
 def test_a_gang_whose_job_has_ended_is_over(service: context.Context) -> None:
     """Nothing stands of an attempt that is no more."""
     test_who_is_at_fault_is_named_when_all_nodes_have_told(service)
@@ -168,3 +193,21 @@ def test_a_fault_of_what_the_gang_held_is_why_it_stopped(
     gangs.run(service)
     (found,) = service.store.gang_verdicts(job_ids=[7])
     assert (found.kind, found.ranks) == (kind, (5,))
+
+
+def test_a_node_that_is_none_of_the_jobs_says_nothing_about_it(service: context.Context) -> None:
+    """Root of n4 forges snapshots, a stall and ranks of job 7: no verdict changes, none stands for ever, nobody is asked."""
+    service.store.upsert_attempts([attempt(7, "n1", "n2", "n3"), attempt(8, "n4")])
+    forged = rank(5, arrived=False, steps=10**9)
+    fakes.deliver(service.store, "n4", stall(50, 7, "n4"), snapshot(51, "n4", forged, rank(0, arrived=False)))
+    assert gangs.run(service) == ""
+    assert (asked(service, "n1"), service.store.gang_verdicts()) == ([], [])
+    test_who_is_at_fault_is_named_when_all_nodes_have_told(service)
+    fakes.deliver(service.store, "n4", stall(52, 7, "n4"), snapshot(53, "n4", forged))
+    gang_rows.beat(service.store, 7, {6: gang_rows.row(6, steps=10**9)}, per_node=2)  # from n4, and not heard
+    gangs.run(service)
+    (found,) = service.store.gang_verdicts(job_ids=[7])
+    assert (found.nodes, found.detail["steps"], found.ended_at) == (("n3",), 7, None)
+    board = gang_board.find(service.store, "c", job_ref.parse("7"), service.clock.now())
+    assert [r["node"] for r in gang_board.ranks(service.store, board, fakes.NOW)["ranks"]] == []
+    assert gang_board.stacks_of(service.store, board, fakes.NOW)["n_ranks"] == 6

@@ -29,14 +29,14 @@ NOW = datetime(2026, 11, 21, 16, tzinfo=UTC)
 XID = "kernel: NVRM: Xid (PCI:0000:5e:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 
 
-def place(**changes: object) -> kernel.Place:
+def place(**changes: object) -> kernel.FilePlace:
     values: dict[str, object] = {"file": "f", "node": "n2", "cluster": "c", "read_at": NOW, "reference": NOW}
-    return kernel.Place(**(values | changes))  # type: ignore[arg-type]
+    return kernel.FilePlace(**(values | changes))  # type: ignore[arg-type]
 
 
-def order(**changes: object) -> load.Order:
+def order(**changes: object) -> load.LoadOrder:
     values: dict[str, object] = {"cluster": "c", "now": NOW}
-    return load.Order(**(values | changes))  # type: ignore[arg-type]
+    return load.LoadOrder(**(values | changes))  # type: ignore[arg-type]
 
 
 def test_a_kernel_log_becomes_events_of_source_import() -> None:
@@ -360,7 +360,7 @@ def test_an_unknown_zone_is_refused() -> None:
 
 def test_an_instant_is_never_moved_when_the_line_carries_an_epoch() -> None:
     """journald's JSON has absolute time: the zone named changes nothing."""
-    clock, line = when.Clock(zoneinfo.ZoneInfo("Asia/Tokyo")), prefixes.Line(message="m", at=NOW)
+    clock, line = when.LogClock(zoneinfo.ZoneInfo("Asia/Tokyo")), prefixes.PrefixedLine(message="m", at=NOW)
     assert clock.instant(line, '{"MESSAGE": "m"}') == NOW
     assert clock.instant(line, "1729989000.123456 n2 kernel: m") == NOW, "journalctl -o short-unix"
 

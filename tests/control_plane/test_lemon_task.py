@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import threading
+import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import lemon_fleet as fleet
 import mail_server
 import pytest
 
-from probing_cluster.control_plane import context
+from probing_cluster.control_plane import apart, context
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.policy import resume_policy, view
 from probing_cluster.control_plane.service import lemon_action
@@ -147,8 +148,10 @@ def test_a_wrong_hour_or_zone_is_named(zone: str, run_at: str, words: str) -> No
         lemon.due_day(DUE, config)
 
 
-def test_an_empty_database_has_no_night(service: context.Context) -> None:
-    """Before the first job there is nothing to mail about."""
+def test_an_empty_database_has_no_night(service: context.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first job there is nothing to mail about, and nothing to load the libraries of a night for."""
+    monkeypatch.setattr(apart, "run", lambda *_: pytest.fail("a process for no night"))
+    service.apart = True
     assert lemon.run(service) == ""
 
 
@@ -161,7 +164,7 @@ def test_off_by_default(night: context.Context, hands: fakes.Hands) -> None:
 def test_a_new_lemon_is_drained_after_its_jobs(night: context.Context, hands: fakes.Hands) -> None:
     """action = drain: drained with our reason, nothing requeued, and the mail says so; once, not every night."""
     with_lemon(night, action="drain")
-    hands.running[1] = view.Job(job_id=1, start_at=DUE, nodes=("n07",))
+    hands.running[1] = view.ActiveJob(job_id=1, start_at=DUE, nodes=("n07",))
     assert "drain n07 done" in lemon.run(night)
     ((verb, node, reason),) = hands.acts
     assert (verb, node) == ("drain", "n07")
@@ -264,7 +267,7 @@ def test_a_lemons_drain_is_never_lifted_by_its_health() -> None:
 
     def patient(reason: str) -> resume_policy.Patient:
         drain = records.Drain(
-            drain_id=records.uuid.UUID(int=1), cluster="c", node="n07", at=DUE, action="drain", reason=reason,
+            drain_id=uuid.UUID(int=1), cluster="c", node="n07", at=DUE, action="drain", reason=reason,
             owner="probing", state="done",
         )  # fmt: skip
         green = resume_policy.Green(since=DUE, beats=1000, last_at=DUE + DAY)

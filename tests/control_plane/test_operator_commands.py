@@ -38,7 +38,16 @@ OPERATOR_WRITES: dict[str, tuple[str, ...]] = {
     "repair done": ("n3",),
 }
 """What a person says or asks, with words that do something on the site below."""
-SERVICE_WRITES = {"serve", "web serve", "import", "attribute", "lemon report", "notices test", "places load"}
+SERVICE_WRITES = {
+    "serve",
+    "web serve",
+    "door serve",
+    "import",
+    "attribute",
+    "lemon report",
+    "notices test",
+    "places load",
+}
 """They judge, score, import and send: the service's account runs them."""
 OWNER_WRITES = {
     "db upgrade", "db start", "db stop", "db add-agent", "db remove-agent", "db add-login", "db remove-login",
@@ -156,6 +165,15 @@ def test_an_operator_may(name: str, run: Run, capsys: pytest.CaptureFixture[str]
     code = run(OPERATOR, name)
     said = capsys.readouterr()
     assert (code, said.err) == (0, ""), said.out
+
+
+@pytest.mark.parametrize(("login", "may"), [(OPERATOR, True), (SERVICE, True), (READER, False)])
+def test_whether_results_may_be_stored_is_known_before_nodes_are_taken(
+    url: str, login: str, may: bool
+) -> None:
+    """`diagnose` of a dashboard's login takes no node: its job would run for nothing."""
+    with db_store.Store.open(url.replace(f"{embedded.OWNER}@", f"{login}@")) as store:
+        assert store.may_add_results() is may
 
 
 # Resuming is Slurm's to refuse: the row only follows.

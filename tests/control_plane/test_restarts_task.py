@@ -88,12 +88,23 @@ def test_a_programs_own_failure_leaves_no_row(service: context.Context, hands: f
 
 
 def test_what_only_the_job_itself_saw_is_refused_once(service: context.Context, hands: fakes.Hands) -> None:
-    """A verdict on the job's own words: recorded with its reason, done never."""
+    """A verdict on the job's own words: recorded with its reason, done never; but not before a node's evidence may have come."""
     died(service, hands, source="joblog")
+    assert restarts.run(service) == ""
+    assert rows(service) == []
+    service.clock.at += timedelta(seconds=41)  # type: ignore[attr-defined]
     assert "own words" in restarts.run(service)
     assert restarts.run(service) == ""
     assert [r.state for r in rows(service)] == ["skipped"]
     assert hands.acts == []
+
+
+def test_evidence_that_comes_late_brings_the_job_back(service: context.Context, hands: fakes.Hands) -> None:
+    """First only its own words say why it ended; the node's poll says the same seconds later."""
+    died(service, hands, source="joblog")
+    assert restarts.run(service) == ""
+    died(service, hands)
+    assert restarts.run(service) == "restart of job 7 done"
 
 
 def test_observe_only_simulates(service: context.Context, hands: fakes.Hands) -> None:
@@ -164,7 +175,7 @@ def test_killed_at_any_line_it_ends_in_the_same_state(
             restarts.run(service)
     for _ in range(3):
         service.clock.at += timedelta(seconds=31)  # type: ignore[attr-defined]
-        service.restarts = restart_acts.Memory()
+        service.restarts = restart_acts.RestartMemory()
         restarts.run(service)
     assert (hands.held[7].state, hands.held[7].restart_count) == ("PENDING", 1)
     assert (hands.held[7].excluded_nodes, hands.held[7].held_by_requeue) == (("n2",), False)
@@ -234,6 +245,37 @@ def test_the_log_was_kept(service: context.Context, hands: fakes.Hands) -> None:
             service.stopping.wait(0.1)
     assert [(r.verb, r.job_id) for r in asked] == [("keep_log", 7)]
     assert rows(service)[0].detail["log"] == "n1 was asked to keep it"
+
+
+def test_the_log_is_copied_while_its_nodes_are_waited_for(
+    service: context.Context, hands: fakes.Hands
+) -> None:
+    """A crashed node's job completes for as long as SlurmdTimeout: once its nodes are free nothing more is waited for."""
+    died(service, hands)
+    hands.held[7] = dataclasses.replace(hands.held[7], flags=frozenset({"COMPLETING"}))
+    with fakes.answering(service.store.connection_uri(), "n1") as asked:
+        for _ in range(100):
+            assert restarts.run(service) == ""
+            if asked:
+                break
+            service.stopping.wait(0.1)
+        service.stopping.wait(0.5)  # its word is written
+    assert [r.verb for r in asked] == ["keep_log"]
+    hands.held[7] = dataclasses.replace(hands.held[7], flags=frozenset())
+    assert restarts.run(service) == "restart of job 7 done"
+    assert rows(service)[0].detail["log"] == "n1 was asked to keep it"
+
+
+@pytest.mark.parametrize("own", [{"requeue": False}, {"batch": False}])
+def test_a_log_that_no_restart_truncates_is_not_copied(
+    service: context.Context, hands: fakes.Hands, own: dict[str, Any]
+) -> None:
+    """Nobody's directory gets a copy for a job that will not come back."""
+    died(service, hands)
+    fakes.deliver(service.store, "n1", at=fakes.NOW)
+    hands.held[7] = dataclasses.replace(hands.held[7], flags=frozenset({"COMPLETING"}), **own)
+    assert restarts.run(service) == ""
+    assert service.restarts.asked == {}
 
 
 def test_a_death_is_not_left_to_the_next_poll(service: context.Context, hands: fakes.Hands) -> None:
@@ -335,7 +377,7 @@ def test_a_loop_of_the_programs_own_is_told(service: context.Context, hands: fak
             )
             for kind, code, source, detail in (
                 ("last_progress", None, "probe", {"steps": 4120}),
-                ("python_exception", "KeyError", "joblog", {}),
+                ("python_exception", None, "joblog", {"exception": "KeyError"}),
             )
         ]  # fmt: skip
         bulk.load_events(service.store.connection_uri(), events)

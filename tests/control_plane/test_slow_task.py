@@ -9,6 +9,7 @@ from probing_cluster.attribution.verdict import findings
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.service.tasks import actions, slow
 from probing_cluster.core import records
+from probing_cluster.db import delivery
 
 
 def told(service: context.Context, *kinds: str) -> list[records.HealthEvent]:
@@ -90,3 +91,20 @@ def test_garbage_in_a_heartbeat_does_not_end_the_pass(service: context.Context) 
         gang_rows.beat(service.store, 7, rows)
         slow.run(service)
     assert [e.detail["rank"] for e in told(service)] == [5]
+
+
+def test_a_node_that_is_none_of_the_jobs_makes_no_rank_slow(service: context.Context) -> None:
+    """Root of n9 says that ranks 8 to 30 of job 7 are ten times as fast: nobody on n1 to n4 is slow by that."""
+    service.store.upsert_attempts([gang_rows.attempt(7, "n1", "n2", "n3", "n4")])
+    for index in range(5):
+        forged = {r: gang_rows.row(r, window=gang_rows.window(index, 0.02, 0.3)) for r in range(64, 87)}
+        forged[1] = forged[64]
+        beat = records.AgentHeartbeat(
+            cluster="c", node="n9", at=fakes.NOW, boot_id="b", jobs=(7,),
+            ranks={f"7:{r}": row for r, row in forged.items()},
+        )  # fmt: skip
+        delivery.Delivery(service.store.connection_uri(), "c", "n9").deliver(heartbeat=beat)
+        run_windows(service, 1, {}, first=index)
+    assert told(service) == []
+    assert service.paces[7].nodes == {"n1", "n2", "n3", "n4"}
+    assert len(service.paces[7].windows) == 8

@@ -32,7 +32,8 @@ from probing_cluster.control_plane.service.tasks import (
     slow,
 )
 from probing_cluster.core import records
-from probing_cluster.db import bulk, delivery, rows, store_base, tables
+from probing_cluster.db import bulk, delivery, rows, tables
+from probing_cluster.db.store import base as store_base
 from probing_cluster.lemon import nightly
 
 FEW, MANY = 3, 30
@@ -233,7 +234,7 @@ def _night(service: context.Context) -> object:
 
 def _asks(service: context.Context) -> object:
     known = service.store.attempts(ended=False)
-    gang = gang_board.Gang(ref="1", job_id=1, cluster="c", attempt=known[0], owners=(), since=AGO)
+    gang = gang_board.BoardGang(ref="1", job_id=1, cluster="c", attempt=known[0], owners=(), since=AGO)
     return gang_board.ask(service.store, gang)
 
 

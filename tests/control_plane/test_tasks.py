@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import pwd
 import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,9 +10,11 @@ from typing import Any
 
 import fakes
 import pytest
+import sqlalchemy as sa
 
 from probing_cluster.control_plane import context, journal
 from probing_cluster.control_plane.policy import view
+from probing_cluster.control_plane.repair import by_hand
 from probing_cluster.control_plane.service import tasks
 from probing_cluster.control_plane.service.tasks import (
     accounting,
@@ -23,7 +27,7 @@ from probing_cluster.control_plane.service.tasks import (
     resume,
     silence,
 )
-from probing_cluster.core import errors, records, settings
+from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db.server import embedded
 
 NOW = fakes.NOW
@@ -50,9 +54,9 @@ def holds(
     )  # fmt: skip
 
 
-def running(job_id: int, *nodes: str, **changes: object) -> view.Job:
+def running(job_id: int, *nodes: str, **changes: object) -> view.ActiveJob:
     values: dict[str, object] = {"job_id": job_id, "start_at": ago(1200), "nodes": nodes or ("n2",)}
-    return view.Job(**(values | changes))
+    return view.ActiveJob(**(values | changes))
 
 
 def test_a_fresh_fault_drains_and_requeues_once_and_every_act_is_a_row(
@@ -133,7 +137,7 @@ def test_a_drain_that_fails_keeps_the_jobs_of_the_node(service: context.Context,
     ids=["gone", "restarted", "started anew", "elsewhere"],
 )
 def test_a_job_that_changed_meanwhile_is_not_requeued(
-    service: context.Context, hands: fakes.Hands, present: view.Job | None, why: str
+    service: context.Context, hands: fakes.Hands, present: view.ActiveJob | None, why: str
 ) -> None:
     """Slurm is read again just before: only the very attempt that met the fault is requeued."""
     decided = running(7)
@@ -343,6 +347,119 @@ def test_a_silent_agent_is_told_once(service: context.Context) -> None:
     assert (event.node, event.severity, event.detail["jobs"]) == ("n1", records.Severity.INFO, [7])
 
 
+def test_a_silent_node_that_slurm_does_not_reach_is_written_once(
+    service: context.Context, hands: fakes.Hands
+) -> None:
+    """Its agent's silence alone says nothing of the node; that Slurm does not reach it either does, DOWN or not yet. One that answers is left out."""
+    for node, jobs in (("n1", (7,)), ("n2", (7,)), ("n3", ()), ("n4", (7,))):
+        fakes.deliver(service.store, node, beat_s=60.0 if node == "n4" else 1e-6, jobs=jobs)
+    hands.state["n2"] = view.Node(name="n2", states=frozenset({"DOWN"}), reason="switched off by bob")
+    now_s = service.clock.monotonic_s()  # so many at once were looked at twice before
+    service.listening = context.Listening(since_s=now_s - 60, looked_s=now_s, doubted=True)
+    assert silence.run(service) == "silent: n1, n2, n3"
+    lost = frozenset({"ALLOCATED", "NOT_RESPONDING"})
+    for node in ("n1", "n3", "n4"):
+        hands.state[node] = view.Node(name=node, states=lost, reason="Not responding")
+    assert silence.run(service) == "out of Slurm's reach: n1, n3"
+    assert silence.run(service) == ""
+    service.down.clear()
+    silence.run(service)
+    (event,) = service.store.events(kinds=["node_down"], nodes=["n1"])
+    assert len(service.store.events(kinds=["node_down"])) == 2
+    (quiet,) = service.store.events(kinds=["agent_silent"], nodes=["n1"])
+    assert (event.node, event.at, event.detail["jobs"]) == ("n1", quiet.at, [7])
+
+
+class _SetClock:
+    """A clock whose hands a test moves."""
+
+    def __init__(self) -> None:
+        self.wall, self.steady_s = clock.SYSTEM.now(), 1000.0
+
+    def now(self) -> datetime:
+        return self.wall
+
+    def monotonic_s(self) -> float:
+        return self.steady_s
+
+    def go(self, seconds: float) -> None:
+        self.wall += timedelta(seconds=seconds)
+        self.steady_s += seconds
+
+
+def _age(service: context.Context, seconds: float) -> None:
+    """Every agent was last heard so long before what it was."""
+    with service.store.engine.begin() as connection:
+        query = "UPDATE probing.agent_heartbeat SET received_at = received_at - make_interval(secs => :s)"
+        connection.execute(sa.text(query), {"s": seconds})
+
+
+def test_slurm_is_asked_often_about_a_fresh_silence_and_seldom_about_an_old_one(
+    service: context.Context, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm's picture of 10,000 nodes is large: an agent that is dead on a living node must not fetch it every 5 s."""
+    steady = _SetClock()
+    service = dataclasses.replace(service, clock=steady)
+    fakes.deliver(service.store, "n0", beat_s=1.0)
+    silence.run(service)
+    asked = []
+    nodes = hands.nodes
+    monkeypatch.setattr(hands, "nodes", lambda: asked.append(steady.steady_s) or nodes())
+    for _ in range(int(silence.RECENT_S / silence.EVERY_S) + 24):
+        steady.go(silence.EVERY_S)
+        _age(service, silence.EVERY_S)
+        silence.run(service)
+    fresh = [at for at in asked if at <= 1000 + silence.OFTEN_S]
+    assert len(fresh) >= 0.9 * silence.OFTEN_S / silence.EVERY_S
+    assert 10 <= len(asked) - len(fresh) <= 15, "once a minute until 15 minutes, then no more"
+
+
+@pytest.mark.parametrize("stopped", ["everything", "guest", "clock back"])
+def test_nobody_is_silent_while_nobody_listened(
+    service: context.Context, stopped: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The machine stood still for 12 minutes, its steady clock with it, or its clock was set: every agent gets its two beats."""
+    hands = _SetClock()
+    service = dataclasses.replace(service, clock=hands)
+    for n in range(2):
+        fakes.deliver(service.store, f"n{n}", beat_s=10.0)
+    assert silence.run(service) == ""
+    if stopped == "everything":
+        hands.go(720)
+    else:
+        hands.wall += timedelta(seconds=720 if stopped == "guest" else -720)
+    _age(service, 720)
+    assert silence.run(service) == ""
+    assert [r.message for r in caplog.records if r.name == "probing.silence"] == ["silence counts anew"]
+    hands.go(5)
+    fakes.deliver(service.store, "n0", beat_s=10.0)
+    assert silence.run(service) == ""
+    for _ in range(4):
+        hands.go(5)
+        found = silence.run(service)
+    assert found == "silent: n1"
+    assert [e.node for e in service.store.events(kinds=["agent_silent"])] == ["n1"]
+
+
+def test_most_agents_silent_together_are_looked_at_twice(service: context.Context) -> None:
+    """The way to us broke, not forty nodes; those that stay silent are told two beats later."""
+    hands = _SetClock()
+    service = dataclasses.replace(service, clock=hands)
+    for n in range(6):
+        fakes.deliver(service.store, f"n{n}", beat_s=10.0)
+    assert silence.run(service) == ""
+    hands.go(5)
+    _age(service, 60)
+    assert silence.run(service) == ""
+    for n in range(3):
+        fakes.deliver(service.store, f"n{n}", beat_s=10.0)
+    found = ""
+    for _ in range(6):
+        hands.go(5)
+        found = silence.run(service) or found
+    assert found == "silent: n3, n4, n5"
+
+
 def test_accounting_stores_attempts_with_the_gpus_their_own_prolog_saw(service: context.Context) -> None:
     """Two starts of one job: each gets the GPUs of its own Prolog, its number, and the run's key."""
     assert isinstance(service.run_slurm, fakes.Sacct)
@@ -365,6 +482,63 @@ def test_accounting_stores_attempts_with_the_gpus_their_own_prolog_saw(service: 
     one, two = service.store.attempts(job_ids=[7])
     assert (one.attempt, one.gpus, one.run_key) == (1, {"n2": ("GPU-0",)}, "sft")
     assert (two.attempt, two.gpus, two.n_gpus) == (2, {"n2": ("GPU-1",)}, 16)
+
+
+def test_our_own_tests_of_a_node_are_nobodys_attempts(service: context.Context) -> None:
+    """A repair's job ends CANCELLED and counts in no figure; another account's of that name does."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    incident_id = uuid.uuid4()
+    service.store.open_incident(
+        records.RepairIncident(
+            incident_id=incident_id, cluster="c", node="n2", drain_id=uuid.uuid4(), reason="probing: xid 79", cause="gpu",
+            state="ticket", reservation="", opened_at=NOW, changed_at=NOW,
+        )
+    )  # fmt: skip
+    ours = {"JobName": f"probing-n2-{incident_id.hex[:8]}", "State": "CANCELLED"}
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    service.run_slurm.rows = [
+        fakes.row(7, User=me, **ours),
+        fakes.row(8, User="mallory", **ours),
+        fakes.row(9, User=me),
+    ]
+    assert accounting.run(service) == "2 attempts"
+    assert sorted(a.job_id for a in service.store.attempts()) == [8, 9]
+
+
+@pytest.mark.parametrize("account", ["", "hpc-tests"])
+def test_a_round_that_a_person_asked_for_is_nobodys_attempt(service: context.Context, account: str) -> None:
+    """By its name and an operator, the service's account or the tests' Slurm account; a user's job of that name counts."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.config = dataclasses.replace(
+        service.config, diagnostics=settings.DiagnosticsSettings(account=account)
+    )
+    question = by_hand.Question(round_id=uuid.uuid4(), names=("n2",))
+    nodes = {"n2": view.Node(name="n2", partitions=("gpu",))}
+    ours = {"JobName": by_hand.wanted(service.config, nodes, question).name, "State": "CANCELLED"}
+    service.run_slurm.rows = [
+        fakes.row(7, User="eve", **ours),
+        fakes.row(8, User=pwd.getpwuid(os.geteuid()).pw_name, **ours),
+        fakes.row(9, User="alice", Account="hpc-tests", **ours),
+        fakes.row(10, User="alice", **ours),
+        fakes.row(11, User="eve", JobName="probing-diagnose-mine"),
+    ]
+    accounting.run(service)
+    assert sorted(a.job_id for a in service.store.attempts()) == ([10, 11] if account else [9, 10, 11])
+
+
+def test_a_name_like_a_tests_does_not_stop_the_poll(service: context.Context) -> None:
+    """Slurm does not say who is an operator: such a job is a user's."""
+    sacct = service.run_slurm
+
+    def runner(program: str, *arguments: str, **more: Any) -> bytes:
+        if program == "sacctmgr":
+            raise errors.SlurmUnavailable("sacctmgr: refused")
+        return sacct(program, *arguments, **more)
+
+    assert isinstance(sacct, fakes.Sacct)
+    sacct.rows = [fakes.row(7, User="eve", JobName="probing-diagnose-0123abcd")]
+    service.run_slurm = runner
+    assert accounting.run(service) == "1 attempts"
 
 
 def test_a_node_that_could_not_name_a_log_is_told_the_numbers_once(service: context.Context) -> None:

@@ -7,6 +7,7 @@ import http.server
 import json
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 class Sink:
     def __init__(self) -> None:
         self.posts: list[dict[str, Any]] = []
+        self.at_s: list[float] = []
+        """When each was posted, by time.time()."""
         self.statuses: list[int] = []
         self.port = 0
 
@@ -30,6 +33,7 @@ def running(sink: Sink, cert: tuple[Path, Path] | None = None) -> Iterator[int]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             status = sink.statuses.pop(0) if sink.statuses else 200
             if status == 200:
+                sink.at_s.append(time.time())
                 sink.posts.append(json.loads(body))
             self.send_response(status)
             self.end_headers()

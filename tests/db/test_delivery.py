@@ -15,6 +15,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy.dialects import postgresql
 
 from probing_cluster.core import errors, records
 from probing_cluster.db import delivery, tables
@@ -29,7 +30,7 @@ def _delivery(url: str, node: str = "n1", **options: Any) -> delivery.Delivery:
 
 def test_the_columns_of_a_delivery_are_those_of_the_record() -> None:
     """No field of an event is left behind on the way."""
-    columns = {c.name: str(c.type.compile(tables.pg.dialect())).lower() for c in tables.health_event.columns}
+    columns = {c.name: str(c.type.compile(postgresql.dialect())).lower() for c in tables.health_event.columns}
     spoken = {"timestamptz": "timestamp with time zone", "text": "text"}
     assert [name for name, _ in delivery.EVENT_FIELDS] == list(columns)
     for name, kind in delivery.EVENT_FIELDS:

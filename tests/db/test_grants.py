@@ -48,22 +48,23 @@ MAY_READ: dict[str, frozenset[str]] = {
     "probing.arrival": STAFF,
     "probing.check_now": EVERYBODY,
     "probing.check_result": EVERYBODY,
-    "probing.diagnostic_result": STAFF,
+    "probing.diagnostic_result": EVERYBODY,
     "probing.drain": EVERYBODY,
     "probing.event_key": STAFF,
     "probing.gang_verdict": EVERYBODY,
     "probing.health_event": EVERYBODY,
     "probing.intake": STAFF,
-    "probing.job_allocation": STAFF,
+    "probing.job_allocation": EVERYBODY,
     "probing.job_attempt": EVERYBODY,
     "probing.job_exclusion": STAFF,
     "probing.job_dependency": STAFF,
     "probing.lemon_score": EVERYBODY,
+    "probing.node_answer": STAFF,
     "probing.node_place": EVERYBODY,
     "probing.node_request": EVERYBODY,
     "probing.operator_note": EVERYBODY,
     "probing.reader_scope": STAFF,
-    "probing.repair_incident": STAFF,
+    "probing.repair_incident": EVERYBODY,
     "probing.rejection": STAFF,
     "probing.run_account": EVERYBODY,
     "probing.slurm_drain": EVERYBODY,
@@ -97,8 +98,8 @@ MAY_WRITE: dict[str, dict[str, str]] = {
 SERVICE_ONLY_READS = {"agent_role", "alembic_version", "reader_scope"}
 
 MAY_CALL = {
-    "service": {"deliver", "drop_month", "end_long_work", "make_month", "readable"},
-    "operator": {"readable"},
+    "service": {"deliver", "drop_month", "end_long_work", "is_question", "make_month", "readable"},
+    "operator": {"is_question", "readable"},
     "reader": {"readable"},
     "agent": {"deliver"},
 }
@@ -168,6 +169,11 @@ def filled(url: str) -> None:
             sa.text(
                 "INSERT INTO probing.node_request (request_id, cluster, node, verb, expires_at)"
                 " VALUES (gen_random_uuid(), 'c', 'n1', 'recheck', now() + interval '1 hour')"
+            )
+        )
+        connection.execute(
+            sa.text(
+                "INSERT INTO probing.node_answer (request_id, cluster, node, body) VALUES (gen_random_uuid(), 'c', 'n1', 'F')"
             )
         )
         connection.execute(

@@ -53,7 +53,7 @@ def test_a_recorded_delivery_is_taken_and_answered(
     request, = first["requests"]  # fmt: skip
     assert {"request_id", "verb", "job_id", "expires_at", "detail"} <= request.keys()
     assert (request["request_id"], request["verb"], request["job_id"]) == (str(asked), "collect", 7)
-    assert delivery._ack(first).accepted == 2
+    assert delivery.ack(first).accepted == 2
     xid, mount = sorted(store.events(), key=lambda e: e.at)
     assert (xid.code, xid.device, xid.gpu_uuid, xid.detail, xid.count) == (
         "79",
@@ -121,5 +121,5 @@ def test_an_unknown_answer_is_no_trouble() -> None:
         "request_id": str(uuid.UUID(int=1)), "verb": "recheck", "job_id": None, "expires_at": "2026-11-01T10:00:00+00:00",
         "detail": {}, "later": 1,
     }  # fmt: skip
-    ack = delivery._ack({"accepted": 1, "duplicates": 0, "rejected": 0, "requests": [request], "later": {}})
+    ack = delivery.ack({"accepted": 1, "duplicates": 0, "rejected": 0, "requests": [request], "later": {}})
     assert (ack.accepted, ack.requests[0].verb) == (1, "recheck")

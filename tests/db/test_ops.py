@@ -19,9 +19,10 @@ from benchmarks import db_full_size
 from probing_cluster.attribution.reliability import accounts
 from probing_cluster.control_plane.service import metrics
 from probing_cluster.core import clock, records
-from probing_cluster.db import bulk, delivery, migrate, store_actions
+from probing_cluster.db import bulk, delivery, migrate
 from probing_cluster.db import store as store_module
 from probing_cluster.db.server import embedded
+from probing_cluster.db.store import actions as store_actions
 from probing_cluster.probe_agent import self_watch
 
 Make = Callable[..., Any]
@@ -266,7 +267,7 @@ def big_url(postgres_directory: Path, postgres_template: str) -> Iterator[str]:
     """A database large enough that the planner prefers indexes: a year of attempts and events."""
     name = "probing_test_big"
     with psycopg.connect(embedded.url(postgres_directory), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {postgres_template}")
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {postgres_template} STRATEGY FILE_COPY")
     url = embedded.url(postgres_directory, database=name)
     step = timedelta(days=365) / BIG
     attempts = (

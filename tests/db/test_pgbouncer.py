@@ -78,7 +78,7 @@ def test_arrow_reads_keep_to_one_server(store: store_module.Store, pgbouncer: Ca
 
     def work(mine: int) -> None:
         try:
-            reader = arrow.Reader(url)
+            reader = arrow.ArrowReader(url)
             for n in range(40):
                 query = f"SELECT g::bigint AS n, {mine} AS who FROM generate_series(1, $1::int) g"
                 assert reader.table(query, (n,)).to_pylist() == [

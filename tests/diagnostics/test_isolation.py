@@ -48,7 +48,7 @@ def test_a_bad_reference_is_found_and_accuses_nobody() -> None:
     """Of two references one is bad: the node under test is proven by the other."""
     for bad in ("r0", "r1"):
         fleet = drawn.Fleet(names=("a",), references=("r0", "r1"), bad=frozenset({bad}))
-        case = isolation.Case(ROUND, fleet.names, fleet.references)
+        case = isolation.IsolationCase(ROUND, fleet.names, fleet.references)
         while pairs := case.next_pairs():
             case.add(isolation.PairResult(round_id=ROUND, pair=p, passed=fleet.passes(p)) for p in pairs)
         assert case.outcome().bad_nodes in {(), (bad,)}
@@ -59,7 +59,7 @@ def test_a_bad_reference_is_found_and_accuses_nobody() -> None:
 def test_two_that_accuse_each_other_without_enough_references_stay_open(references: tuple[str, ...]) -> None:
     """Nobody is accused by guess; what is missing is said."""
     fleet = drawn.Fleet(names=("a", "b"), references=references, bad=frozenset({"a", "b"}))
-    case = isolation.Case(ROUND, fleet.names, references)
+    case = isolation.IsolationCase(ROUND, fleet.names, references)
     while pairs := case.next_pairs():
         case.add(isolation.PairResult(round_id=ROUND, pair=p, passed=fleet.passes(p)) for p in pairs)
     found = case.outcome()
@@ -69,7 +69,7 @@ def test_two_that_accuse_each_other_without_enough_references_stay_open(referenc
 
 
 def test_a_pair_without_an_answer_accuses_nobody_and_is_not_asked_again() -> None:
-    case = isolation.Case(ROUND, ("a", "b"))
+    case = isolation.IsolationCase(ROUND, ("a", "b"))
     (pair,) = case.next_pairs()
     case.void(pair)
     assert case.next_pairs() == ()
@@ -77,7 +77,7 @@ def test_a_pair_without_an_answer_accuses_nobody_and_is_not_asked_again() -> Non
 
 
 def test_results_of_another_round_are_refused() -> None:
-    case = isolation.Case(ROUND, ("a", "b", "c"))
+    case = isolation.IsolationCase(ROUND, ("a", "b", "c"))
     other = isolation.PairResult(round_id=uuid.UUID(int=2), pair=("a", "b"), passed=True)
     with pytest.raises(errors.MalformedInput, match="round"):
         case.add([other])

@@ -18,11 +18,11 @@ GOOD = wire.line("gemm", "n1", findings.ok("fine", measured=1.0, unit="s"), 0.1,
 
 
 def test_a_step_arrives_as_it_was_sent() -> None:
-    step = wire.Step(
+    step = wire.WireStep(
         round_id=uuid.UUID(int=5), token=wire.new_token(), tests=("gemm", "pair"), groups=(("a", "b"),),
         addresses={"a": ("h", 1)}, options=machine.Options(mounts=("/x",)), test_s=5.0, command="true",
     )  # fmt: skip
-    assert wire.Step.decode(step.encode()) == step
+    assert wire.WireStep.decode(step.encode()) == step
 
 
 def test_lines_are_found_among_others_and_by_label() -> None:
@@ -31,12 +31,22 @@ def test_lines_are_found_among_others_and_by_label() -> None:
     assert (one.node, one.outcome, one.measured) == ("n1", records.Outcome.OK, 1.0)
 
 
-def test_a_label_speaks_for_one_node_and_nobody_for_strangers() -> None:
-    other = wire.line("gemm", "n2", findings.fail("bad"), 0.1, "1").encode()
-    output = b"0: " + GOOD + b"\n0: " + other + b"\n1: " + other.replace(b"n2", b"n2") + b"\n"
-    assert [one.node for one in wire.parse(output, ["n1", "n2"], ["gemm"])] == ["n1", "n2"]
+def test_a_node_speaks_for_itself_alone() -> None:
+    """Root of n2 lets n1 fail, first or last, with srun's label or without: none of it is n1's finding."""
+    own = wire.line("gemm", "n2", findings.ok("fine"), 0.1, "1").encode()
+    forged = wire.line("gemm", "n1", findings.fail("3 elements are wrong"), 0.1, "1").encode()
+    output = b"\n".join(
+        [b"1: " + forged] * 5000 + [forged, b"2: " + forged, b"0: " + GOOD, b"1: " + own, b"1: " + forged]
+    )
+    found = wire.parse(output, ["n1", "n2"], ["gemm"])
+    assert [(one.node, one.outcome) for one in found] == [
+        ("n1", records.Outcome.OK),
+        ("n2", records.Outcome.OK),
+    ]
     assert wire.parse(b"0: " + GOOD, ["n9"], ["gemm"]) == []
     assert wire.parse(b"0: " + GOOD, ["n1"], ["disk"]) == []
+    assert [one.node for one in wire.parse(GOOD, ["n1"], ["gemm"])] == ["n1"]
+    assert wire.parse(b"99999999999999999999: " + GOOD, ["n1"], ["gemm"]) == []
 
 
 @given(st.binary(max_size=400))
@@ -44,7 +54,7 @@ def test_no_bytes_make_it_fail(data: bytes) -> None:
     wire.parse(data, ["n1"], ["gemm"])
     wire.parse(b"0: PROBING1 " + base64.b64encode(data), ["n1"], ["gemm"])
     with pytest.raises(errors.MalformedInput):
-        wire.Step.decode(b"[" + data)
+        wire.WireStep.decode(b"[" + data)
 
 
 @given(

@@ -9,21 +9,21 @@ from collections.abc import Sequence
 
 import pytest
 
-from probing_cluster.core import records
+from probing_cluster.core import errors, records
 from probing_cluster.diagnostics import machine, registry, wire, worker
 from probing_cluster.healthchecks import findings
 
 OPTIONS = machine.Options(size=64, repeats=1, bytes_moved=1 << 14, connect_s=1.0)
 
 
-def step(*tests: str, command: str = "", test_s: float = 20.0) -> wire.Step:
-    return wire.Step(
+def step(*tests: str, command: str = "", test_s: float = 20.0) -> wire.WireStep:
+    return wire.WireStep(
         round_id=uuid.UUID(int=1), token=wire.new_token(), tests=tests, addresses={"n1": ("127.0.0.1", 1)},
         options=OPTIONS, test_s=test_s, command=command,
     )  # fmt: skip
 
 
-def run(given: wire.Step, make: worker.MakeMachine = machine.Machine) -> list[wire.Reported]:
+def run(given: wire.WireStep, make: worker.MakeMachine = machine.Machine) -> list[wire.Reported]:
     lines: list[str] = []
     worker.run(given, "n1", make, lines.append)
     return wire.parse("\n".join(lines).encode(), ["n1"], (*given.tests, worker.REPAIR))
@@ -57,6 +57,20 @@ def test_wrong_arithmetic_and_memory_are_found() -> None:
     found = {r.test: r for r in run(step("gemm", "memory"), Wrong) if r.outcome is records.Outcome.FAIL}
     assert set(found) == {"gemm", "memory"}
     assert "NaN" in found["gemm"].message
+
+
+def test_a_person_at_the_node_runs_tests_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
+    """A line for each part; a failure is exit 2; what needs more than this node is refused by name, with the way."""
+    assert worker.main(["--here", "disk,loopback"]) == 0
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()] == [
+        ["ok", "disk"],
+        ["ok", "loopback"],
+    ]
+    assert worker.main(["--here", "gemm"], Wrong) == 2
+    assert capsys.readouterr().out.startswith("fail    gemm cpu")
+    for names, words in (("ring", "probing-ctl diagnose NODES"), ("disc", "did you mean: disk")):
+        assert worker.main(["--here", names]) == errors.UsageError.exit_code
+        assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("deed", ["hangs", "dies", "raises"])

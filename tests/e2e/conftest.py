@@ -6,8 +6,11 @@ import contextlib
 import json
 import os
 import shutil
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import psycopg
@@ -18,10 +21,24 @@ from probing_cluster.db.server import embedded
 from probing_cluster.sandbox import cluster, jobs
 from probing_cluster.sandbox.machine import scratch
 
+sys.path.insert(0, str(Path(__file__).parent))  # for deaths
+
 T = TypeVar("T")
 
 BUSY = 2.0
 """What is waited for may take this much longer than it does on a machine with nothing else to do."""
+
+
+_TOLD_OF = """
+SELECT job_id, submit_at, state, start_at, end_at, nodes, judged_at,
+       (SELECT max(v.made_at) FROM probing.verdict v WHERE v.job_id = a.job_id),
+       (SELECT max(g.made_at) FROM probing.gang_verdict g WHERE g.job_id = a.job_id),
+       (SELECT max(r.made_at) FROM probing.run_account r WHERE r.run_key = a.run_key)
+FROM probing.job_attempt a WHERE job_id = %s OR array_job_id = %s OR het_job_id = %s ORDER BY submit_at, job_id
+"""
+"""What a report is made of, as far as it changes by itself: a report costs a tenth of a second of processor, this nothing."""
+_ASK_ANEW_S = 3.0
+"""What is no row of these, such as a log read late, is seen that much later at most."""
 
 
 class Cluster:
@@ -29,6 +46,13 @@ class Cluster:
 
     def __init__(self, sandbox: cluster.Sandbox) -> None:
         self.sandbox = sandbox
+        self._lock = threading.Lock()
+        self._database: psycopg.Connection[dict[str, Any]] | None = None
+
+    def close(self) -> None:
+        """Ends our own connection to the database."""
+        if self._database is not None:
+            self._database.close()
 
     def until(self, what: str, ask: Callable[[], T | None], timeout_s: float = 60) -> T:
         """The first truthy answer; fails naming `what`, with the end of our own logs, when none comes."""
@@ -52,9 +76,16 @@ class Cluster:
         )
 
     def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
-        """Rows of the embedded database."""
-        with psycopg.connect(embedded.url(self.sandbox.layout.postgres), row_factory=dict_row) as connection:
-            return connection.execute(sql, values).fetchall()
+        """Rows of the embedded database, by one connection: a new one each time would make the server a process each time."""
+        with self._lock:
+            if self._database is not None and not self._database.closed:
+                # The server may have been away since.
+                with contextlib.suppress(psycopg.OperationalError):
+                    return self._database.execute(sql, values).fetchall()
+                self._database.close()
+            url = embedded.url(self.sandbox.layout.postgres)
+            self._database = psycopg.connect(url, autocommit=True, row_factory=dict_row)
+            return self._database.execute(sql, values).fetchall()
 
     def node_state(self, node: str) -> tuple[str, str]:
         """(state with flags, reason) as Slurm tells it."""
@@ -64,9 +95,12 @@ class Cluster:
         return state, reason
 
     def drained(self, node: str) -> str | None:
-        """The reason of a drained node; None when it is not drained."""
+        """The reason of a node that is drained, or that tests of ours hold since its drain; else None."""
         state, reason = self.node_state(node)
-        return reason if "DRAIN" in state else None
+        if "DRAIN" in state:
+            return reason
+        lasting = "SELECT reason FROM probing.drain WHERE node = %s AND action = 'drain' AND state = 'done' AND ended_at IS NULL"
+        return next((row["reason"] for row in self.rows(lasting, node)), None)
 
     @staticmethod
     def untested(settings_text: str) -> str:
@@ -91,16 +125,22 @@ class Cluster:
         """squeue's state."""
         return jobs.state(self.sandbox.env, job_id)
 
-    def report(self, job_id: int) -> dict[str, Any]:
+    def report(self, job_id: int | str) -> dict[str, Any]:
         """`probing-report JOBID --json`, as a user runs it."""
         return json.loads(self.sandbox.run(["probing-report", str(job_id), "--json"]).stdout)
 
     def reported(
-        self, job_id: int, good: Callable[[dict[str, Any]], bool], timeout_s: float = 60
+        self, job_id: int | str, good: Callable[[dict[str, Any]], bool], timeout_s: float = 60
     ) -> dict[str, Any]:
-        """The first report that is `good`."""
+        """The first report that is `good`, of an array's task by 12_3; asked for when rows that it tells of have changed, and now and then."""
+        number = int(str(job_id).partition("_")[0])
+        asked: list[Any] = [None, 0.0]
 
         def ask() -> dict[str, Any] | None:
+            now = [self.rows(_TOLD_OF, number, number, number), time.monotonic()]
+            if now[0] == asked[0] and now[1] < asked[1] + _ASK_ANEW_S:
+                return None
+            asked[:] = now
             done = self.sandbox.run(["probing-report", str(job_id), "--json"], check=False)
             if done.returncode != 0:
                 return None
@@ -121,8 +161,11 @@ class Cluster:
 def _booted() -> Iterator[Cluster]:
     if os.geteuid() != 0 or shutil.which("slurmctld") is None:
         pytest.skip("needs root and Debian's slurm packages")
-    with scratch.directory("pce2e-") as directory, cluster.Sandbox.up(directory / "s") as sandbox:
-        found = Cluster(sandbox)
+    with (
+        scratch.directory("pce2e-") as directory,
+        cluster.Sandbox.up(directory / "s") as sandbox,
+        contextlib.closing(Cluster(sandbox)) as found,
+    ):
         for node in sandbox.layout.node_names:
             found.alive(node)
         yield found

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-# One cluster (`calm`) serves the first four in this order: no node is out of service until the third takes n4 and the fourth n1. Another
-# (`pair`) serves the two of which each takes one, and the last, which has a budget of its own, its own.
+# One cluster (`calm`) serves the first four in this order: no node is out of service until the third takes n4 and the fourth another. A
+# second (`last`) serves the soak's. In a third (`pair`), where nothing is tested before it returns, the repaired one takes n1 and the mount
+# n2; the budget of a cluster is two. The last has a budget of its own, and so its own cluster.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 FUSE = pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="needs /dev/fuse to make a mount hang")
@@ -104,10 +105,9 @@ def test_a_reboot_ends_what_stood_before_it(calm: Any) -> None:
 
 def test_a_link_that_stays_down_takes_its_node_and_frees_its_job(calm: Any) -> None:
     """Held for a while, then as sure as any fault: drained, and the job requeued onto another node."""
-    node = calm.sandbox.layout.node_names[0]
-    script = f'[ "$SLURMD_NODENAME" != {node} ] || sleep 300'
-    job = calm.sandbox.submit(script, nodes=1, gres="gpu:8")
-    assert calm.running(job) == [node]
+    # Slurm chooses the node: the last test's job may not have left the first one yet.
+    job = calm.sandbox.submit('[ "$SLURM_RESTART_COUNT" ] || sleep 300', nodes=1, gres="gpu:8")
+    (node,) = calm.running(job)
     calm.sandbox.fault(node, "ib-down", hca="mlx5_2")
     calm.until("drain", lambda: calm.drained(node), 60)
 
@@ -122,27 +122,63 @@ def test_a_link_that_stays_down_takes_its_node_and_frees_its_job(calm: Any) -> N
     assert (verdict["domain"], verdict["node"], verdict["confidence"]) == ("hardware", node, "likely")
 
 
-def test_a_flapping_link_drains_and_disturbs_no_job(pair: Any) -> None:
+@pytest.mark.soak
+def test_a_flapping_link_drains_and_disturbs_no_job(last: Any) -> None:
     """Flaps that came back are no reason to end a job: the node is drained at most, the job on it runs on."""
-    node = pair.sandbox.layout.node_names[0]
-    job = pair.sandbox.submit("sleep 280", nodelist=node, gres="gpu:8")
-    pair.running(job)
-    pair.sandbox.fault(node, "ib-flap", hca="mlx5_2", times=4, gap_s=0.1)
+    node = last.sandbox.layout.node_names[0]
+    job = last.sandbox.submit("sleep 280", nodelist=node, gres="gpu:8")
+    last.running(job)
+    last.sandbox.fault(node, "ib-flap", hca="mlx5_2", times=4, gap_s=0.1)
     flap = "SELECT 1 FROM probing.health_event WHERE node = %s AND kind = 'ib_link' AND severity = 'high'"
-    pair.until("kernel line of a link that went down", lambda: pair.rows(flap, node), 30)
+    last.until("kernel line of a link that went down", lambda: last.rows(flap, node), 30)
     standing = "SELECT faults FROM probing.agent_heartbeat WHERE node = %s"
 
     def only_flapping() -> bool:
-        (beat,) = pair.rows(standing, node)
+        (beat,) = last.rows(standing, node)
         return bool(beat["faults"]) and all(f["severity"] == "low" for f in beat["faults"].values())
 
-    pair.until("beat that says only that it flaps", only_flapping, 60)
-    pair.until("drain", lambda: pair.drained(node), 30)
+    last.until("beat that says only that it flaps", only_flapping, 60)
+    last.until("drain", lambda: last.drained(node), 30)
     time.sleep(3)
-    assert "ib_" in pair.drained(node)
-    assert pair.state(job) == "RUNNING"
-    assert pair.rows("SELECT 1 FROM probing.drain WHERE action = 'requeue' AND state = 'done'") == []
-    pair.sandbox.run(["scancel", str(job)])
+    assert "ib_" in last.drained(node)
+    assert last.state(job) == "RUNNING"
+    assert last.rows("SELECT 1 FROM probing.drain WHERE action = 'requeue' AND state = 'done'") == []
+    last.sandbox.run(["scancel", str(job)])
+
+
+def test_a_repaired_node_comes_back_and_stays(pair: Any) -> None:
+    """Broken: the drain stays and the fault is named. Mended: it comes back, and no sweep drains it again."""
+    config = pair.sandbox.layout.probing_toml
+    config.write_text(pair.untested(config.read_text()))
+    pair.sandbox.fault("-", "service-crash")
+    pair.sandbox.fault("-", "service-start")
+    node = pair.sandbox.layout.node_names[0]
+    xids = "SELECT 1 FROM probing.check_now WHERE node = %s AND name = 'gpu_xid' AND outcome = %s"
+    pair.sandbox.fault(node, "xid", code=79)
+    pair.until("drain", lambda: pair.drained(node))
+    pair.sandbox.run(["env", f"SLURMD_NODENAME={node}", str(pair.sandbox.layout.bin / "healthcheck")])
+    pair.until("check that fails", lambda: pair.rows(xids, node, "fail"))
+
+    broken = pair.sandbox.run(["probing-ctl", "set-healthy", node], check=False, timeout_s=200)
+    assert broken.returncode == 1
+    assert "still failing: " in broken.stdout
+    assert "gpu_lost" in broken.stdout
+    assert pair.drained(node)
+
+    pair.sandbox.fault(node, "heal")
+    mended = pair.sandbox.run(["probing-ctl", "set-healthy", node, "--note", "reseated"], timeout_s=200)
+    assert mended.stdout == f"{node}: noted as repaired and resumed\n"
+    assert pair.rows(xids, node, "ok"), (
+        "the kernel log still holds the Xid; the check counts from the repair on"
+    )
+    since = "SELECT 1 FROM probing.agent_heartbeat WHERE node = %s AND received_at > now() - interval '1 s' AND faults = '{}'"
+    for _ in range(3):
+        pair.sandbox.run(["env", f"SLURMD_NODENAME={node}", str(pair.sandbox.layout.bin / "healthcheck")])
+        pair.until("heartbeat without a fault", lambda: pair.rows(since, node))
+        assert pair.drained(node) is None
+
+    pair.sandbox.fault(node, "xid", code=79)
+    pair.until("drain of a node that broke again", lambda: pair.drained(node))
 
 
 @FUSE

@@ -14,7 +14,6 @@ import pytest
 
 from probing_cluster.sandbox import gangs as cases
 
-pytest.importorskip("torch", reason="needs torch (make setup installs it)")
 pytestmark = [pytest.mark.alone, pytest.mark.cluster, pytest.mark.torch, pytest.mark.timeout(900)]
 
 PATIENCE_S = 240.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 from collections.abc import Iterator
@@ -43,12 +42,10 @@ def submit(up: Any, home: Path, script: str, *options: str) -> int:
 def logs(up: Any, job: str) -> list[dict[str, Any]]:
     """What the report shows of the logs of the job's attempt, once judged."""
 
-    def ask() -> list[dict[str, Any]] | None:
-        done = up.sandbox.run(["probing-report", job, "--json"], check=False)
-        found = json.loads(done.stdout)["attempts"][-1] if done.returncode == 0 else {}
-        return found["logs"] if found.get("logs") and found.get("verdict") else None
+    def shown(report: dict[str, Any]) -> bool:
+        return bool(report["attempts"][-1].get("logs") and report["attempts"][-1].get("verdict"))
 
-    return up.until(f"logs of {job}", ask)
+    return list(up.reported(job, shown)["attempts"][-1]["logs"])
 
 
 def test_an_arrays_task_with_a_file_for_its_errors(up: Any, home: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from probing_cluster.attribution.history import kept, kept_sql
 from probing_cluster.core import settings
 from probing_cluster.probe_agent.ranks import ring
 
-pytest.importorskip("torch", reason="needs torch (make setup installs it)")
 pytestmark = [pytest.mark.cluster, pytest.mark.torch, pytest.mark.soak, pytest.mark.timeout(600)]
 
 PROGRAM = """
@@ -59,7 +59,10 @@ def test_asked_killed_and_kept(calm: Any) -> None:
     assert ask("1/0", "--rank", "1").stdout.count("ZeroDivisionError") == 1
     held = ask("sum(range(10**10))", "--rank", "2", "--timeout", "1")
     assert held.returncode == 8
-    assert "has held the GIL for 1 s" in held.stderr
+    # What a busy collector takes to begin goes off the second that is waited.
+    assert re.search(
+        r"rank 2 on n\d: no answer: this expression, .* has held the GIL for [0-9.]+ s", held.stderr
+    )
     nodes = calm.nodes_of(job)
     found = {
         t.rank: (node, t)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import time
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from probing_cluster.sandbox import diagnosed
+
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
-INCIDENT = "SELECT state, why, detail, steps_done FROM probing.repair_incident WHERE node = %s ORDER BY opened_at DESC LIMIT 1"
+INCIDENT = "SELECT state, why, detail, steps_done, opened_at FROM probing.repair_incident WHERE node = %s ORDER BY opened_at DESC LIMIT 1"
 
 
 def incident(up: Any, node: str) -> dict[str, Any]:
@@ -75,24 +81,167 @@ def test_the_curable_return_tested_and_the_incurable_do_not(calm: Any) -> None:
     calm.until("no reservation of ours", lambda: free_of_us(calm))
 
 
+EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class Patient:
+    """One node through repair after repair, each with a fate drawn for it."""
+
+    up: Any
+    node: str
+    draw: random.Random
+    fate: str = ""
+    stage: str = "idle"
+    since: float = field(default_factory=time.monotonic)
+    began: datetime = EPOCH
+    ends: list[str] = field(default_factory=list)
+
+    @property
+    def home(self) -> Any:
+        return self.up.sandbox.layout.node(self.node)
+
+    def now(self) -> dict[str, Any]:
+        """Its repair of this turn."""
+        rows = self.up.rows(INCIDENT, self.node)
+        return rows[0] if rows and rows[0]["opened_at"] > self.began else {}
+
+    def begin(self) -> None:
+        self.fate = self.draw.choice(("well", "cured by a reset", "incurable", "incurable"))
+        if self.fate != "well":
+            cured_by = "reset" if self.fate == "cured by a reset" else "never"
+            self.up.sandbox.fault(self.node, "hidden-fault", what="wrong_product", cured_by=cured_by)
+        self.began = self.up.rows("SELECT now() AS now")[0]["now"]
+        self.up.sandbox.fault(self.node, "ib-down", hca="mlx5_0")
+        self.enter("falling")
+
+    def enter(self, stage: str) -> None:
+        self.stage, self.since = stage, time.monotonic()
+
+    def tick(self, *, more: bool) -> None:
+        """One look at it; a healthy one falls ill again while there are to be `more`."""
+        assert time.monotonic() - self.since < 900, (self.node, self.fate, self.stage, self.now())
+        state = self.now().get("state", "")
+        if self.stage == "idle" and more:
+            self.begin()
+        elif self.stage == "falling" and self.up.drained(self.node):
+            self.up.sandbox.fault(self.node, "ib-up", hca="mlx5_0")
+            self.enter("under repair")
+        elif self.stage == "under repair" and state in {"returned", "ticket", "lifted", "closed"}:
+            assert state == ("ticket" if self.fate == "incurable" else "returned"), (self.fate, self.now())
+            self.ends.append(self.fate)
+            self.enter("idle")
+            if self.fate == "incurable":
+                diagnosed.cure(self.home, "never")
+                self.up.sandbox.run(["probing-ctl", "repair", "release", self.node])
+                self.enter("mended")
+        elif self.stage == "mended" and state == "returned":
+            self.ends.append("mended")
+            self.enter("idle")
+
+    def open_to_users(self) -> bool:
+        """Neither drained nor reserved, and Slurm says so on both sides of the look at reservations."""
+        if self.up.drained(self.node):
+            return False
+        listed = self.up.sandbox.run(["scontrol", "-o", "show", "reservation"]).stdout
+        held = any(f"ReservationName=probing-{self.node}-" in line for line in listed.splitlines())
+        return not held and self.up.drained(self.node) is None
+
+
+def with_a_budget_for_all(up: Any) -> None:
+    """Every node may be out at once, and no cure is one too many."""
+    path = up.sandbox.layout.probing_toml
+    text = path.read_text()
+    for old, new in (
+        ("budget_frac = 0.5", "budget_frac = 1.0"),
+        ("budget_partition_frac = 0.5", "budget_partition_frac = 1.0"),
+        ("budget_nodes = 2", "budget_nodes = 10000\nescalate_cures = 1000"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    # What drains a node here is a link; a reset is what cures it.
+    table = path.with_name("steps.toml")
+    table.write_text('[[cause]]\nname = "any"\nsteps = ["reset"]\n')
+    text = text.replace("[repair]\n", f'[repair]\nsteps_file = "{table}"\n')
+    path.write_text(text)
+    up.sandbox.fault("-", "service-crash")
+    up.sandbox.fault("-", "service-start")
+
+
+def figures(kills: int, struck: Counter[str], patients: list[Patient]) -> str:
+    """What has been shown by now."""
+    ends = Counter(end for one in patients for end in one.ends)
+    return f"{kills} kills, nodes then: {dict(struck)}; repairs that ended: {dict(ends)}"
+
+
+UNTESTED = """
+SELECT i.node, i.opened_at FROM probing.repair_incident i WHERE i.state = 'returned' AND NOT EXISTS (
+  SELECT 1 FROM probing.diagnostic_result r WHERE r.round_id = (i.detail->>'passed')::uuid AND r.node = i.node
+  AND r.test = 'gemm' AND r.outcome = 'ok' AND r.at > i.opened_at)
+"""
+
+
 @pytest.mark.soak
-def test_a_service_killed_at_any_moment_loses_no_node(calm: Any) -> None:
-    """Killed at drawn moments of the workflow, on real Slurm: nothing is resumed untested, nothing is lost."""
-    node = calm.sandbox.layout.node_names[3]
-    draw = random.Random(1)
-    for turn in range(20):
-        drained_and_healed(calm, node)
-        for _ in range(5):
-            time.sleep(draw.uniform(0.5, 12))
-            calm.sandbox.fault("-", "service-crash")
-            calm.sandbox.fault("-", "service-start")
-            state, _ = calm.node_state(node)
-            seen = incident(calm, node)
-            assert "DRAIN" in state or not free_of_us(calm) or seen["state"] == "returned", (
-                turn,
-                state,
-                seen,
-            )
-        assert ended(calm, node, "returned", "ticket")["state"] == "returned"
-        calm.until("no reservation of ours", lambda: free_of_us(calm))
-        assert not calm.sandbox.run(["squeue", "-h"]).stdout.strip()
+@pytest.mark.timeout(5400)
+def test_a_service_killed_100_times_loses_no_node_and_resumes_none_untested(up: Any) -> None:
+    """Four nodes at once through drawn fates on real Slurm; `PROBING_KILL_ROUNDS` sets how often the service is killed."""
+    kills, most = 0, int(os.environ.get("PROBING_KILL_ROUNDS", "100"))
+    draw, struck = random.Random(1), Counter[str]()
+    with_a_budget_for_all(up)
+    patients = [Patient(up, name, draw) for name in up.sandbox.layout.node_names]
+    strike_at = time.monotonic() + 20
+    while kills < most or any(p.stage != "idle" for p in patients):
+        for one in patients:
+            one.tick(more=kills < most)
+            if one.stage in {"under repair", "mended"} and one.open_to_users():
+                state = one.now()["state"]
+                assert state == "returned", (one.node, one.fate, state)
+                assert one.fate != "incurable" or one.stage == "mended", "an incurable node was resumed"
+        if kills < most and time.monotonic() > strike_at:
+            struck.update(one.now().get("state", "in service") for one in patients)
+            up.sandbox.fault("-", "service-crash")
+            up.sandbox.fault("-", "service-start")
+            kills += 1
+            print(figures(kills, struck, patients), flush=True)
+            # Often at once again, and now and then long enough for a round to end.
+            strike_at = time.monotonic() + draw.choice((draw.uniform(1, 6), draw.uniform(12, 35)))
+        time.sleep(0.3)
+    print(figures(kills, struck, patients))
+    assert up.rows(UNTESTED) == []
+    up.until("no reservation of ours", lambda: free_of_us(up))
+    assert not up.sandbox.run(["squeue", "-h"]).stdout.strip()
+    assert [one.node for one in patients if up.drained(one.node)] == []
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(2400)
+def test_curable_nodes_are_back_within_their_tests_time_and_60_s(up: Any) -> None:
+    """From the end of the fault to the return, less what the tests' jobs took by Slurm's own accounting."""
+    with_a_budget_for_all(up)
+    beyond: list[float] = []
+    names = up.sandbox.layout.node_names
+    for turn in range(12):
+        node = names[turn % len(names)]
+        if turn % 2:
+            up.sandbox.fault(node, "hidden-fault", what="wrong_product", cured_by="reset")
+        drained_and_healed(up, node)
+        began = up.rows("SELECT now() AS now")[0]["now"]
+        assert ended(up, node, "returned", "ticket")["state"] == "returned"
+        (row,) = up.rows(
+            "SELECT closed_at, reservation FROM probing.repair_incident WHERE node = %s ORDER BY opened_at DESC LIMIT 1",
+            node,
+        )
+        tests_s = up.until(
+            "the tests' jobs in accounting", lambda name=row["reservation"]: accounted_s(up, name)
+        )
+        beyond.append((row["closed_at"] - began).total_seconds() - tests_s)
+    print(f"beyond the tests' time: {sorted(round(s) for s in beyond)} s")
+    assert max(beyond) <= 60
+
+
+def accounted_s(up: Any, name: str) -> float:
+    """How long Slurm's accounting says that the jobs of this name ran."""
+    told = up.sandbox.run(
+        ["sacct", "-X", "-n", "-P", "-S", "now-1hour", f"--name={name}", "-o", "ElapsedRaw"]
+    )
+    return float(sum(int(word) for word in told.stdout.split()))

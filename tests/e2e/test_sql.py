@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -17,15 +19,17 @@ from typing import Any
 
 import pytest
 
+from probing_cluster.core import digits
 from probing_cluster.db.server import embedded
 from probing_cluster.sandbox import gangs as cases
 from probing_cluster.sandbox import services
 from probing_cluster.sandbox.machine import processes
 
-pytest.importorskip("torch", reason="needs torch (make setup installs it)")
 pytestmark = [pytest.mark.soak, pytest.mark.cluster, pytest.mark.torch, pytest.mark.timeout(900)]
 
 NOBODY = 65534
+OPERATOR = "backup"
+"""An account that every Debian has; Slurm's operator here."""
 PROGRAM = """
 import os, sys
 sys.path.insert(0, {sandbox!r})
@@ -78,9 +82,11 @@ def home() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def gang(gangs: Any, home: Path) -> Iterator[int]:
     """Eight ranks on four nodes, of a user who is neither root nor an operator, live; they train."""
+    level = ["sacctmgr", "-i", "add", "user", OPERATOR, "account=root", "adminlevel=Operator"]
+    gangs.sandbox.run(level)
     config = (
         gangs.sandbox.layout.probing_toml.read_text()
-        + f'\n[live]\npython = "{home / "python"}"\ntimeout_s = 30.0\n'
+        + f'\n[live]\npython = "{home / "python"}"\ntimeout_s = 30.0\nagents_timeout_s = 60.0\n'
     )
     (home / "probing.toml").write_text(config)
     script = home / "job.sh"
@@ -114,28 +120,25 @@ def sql(
 
 
 def command(up: Any, home: Path, job: int, statement: str, *options: str, uid: int = NOBODY) -> Any:
-    become = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
-    environment = {
+    return subprocess.run(
+        argv(home, job, statement, *options, uid=uid), env=environment(up, home), cwd="/",
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def environment(up: Any, home: Path) -> dict[str, str]:
+    return {
         "SLURM_CONF": str(up.sandbox.layout.slurm_conf),
         "PROBING_CONFIG": str(home / "probing.toml"),
         "PATH": os.environ["PATH"],
     }
+
+
+def argv(home: Path, job: int, statement: str, *options: str, uid: int = NOBODY) -> list[str]:
+    become = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
     main = "probing_cluster.control_plane.cli.main"
-    argv = [
-        *become,
-        str(home / "python"),
-        "-m",
-        main,
-        "sql",
-        str(job),
-        statement,
-        "--format",
-        "csv",
-        *options,
-    ]
-    return subprocess.run(
-        argv, env=environment, cwd="/", capture_output=True, text=True, timeout=120, check=False
-    )
+    asked = ["sql", str(job), statement, "--format", "csv"]
+    return [*become, str(home / "python"), "-m", main, *asked, *options]
 
 
 def test_1_every_table_says_what_the_job_knows(gangs: Any, home: Path, gang: int) -> None:
@@ -183,7 +186,7 @@ def test_2_nobody_else_is_answered(gangs: Any, home: Path, gang: int) -> None:
     """Another user; by Slurm, and on the node."""
     done = command(gangs, home, gang, "SELECT * FROM ranks", uid=1)
     assert (done.returncode, done.stdout) == (5, "")
-    assert "belongs to" in done.stderr
+    assert "is another user's: its tables are for its owner and operators" in done.stderr
     node = gangs.nodes_of(gang)[0]
     (home / "node.toml").write_text((gangs.sandbox.layout.node(node) / "probing.toml").read_text())
     done = command(
@@ -213,6 +216,91 @@ def test_3_a_live_rank_joins_its_nodes_history(gangs: Any, home: Path, gang: int
     rows = list(csv.DictReader(io.StringIO(asked.stdout)))
     assert len(rows) == 8, asked.stderr
     assert all(int(r["n"]) > 0 for r in rows)  # each node has booted, at least
+
+
+def test_31_an_operator_reads_the_same_rows_through_the_agents(gangs: Any, home: Path, gang: int) -> None:
+    """By itself, since Slurm lets no operator into another's job; tables of pages, rings and stacks; never an expression."""
+    uid = pwd.getpwnam(OPERATOR).pw_uid
+    whole = {"uid": uid}
+    statements = (
+        "SELECT rank, node, alive, world_size, backend FROM ranks ORDER BY rank",
+        "SELECT node, count(*) AS n FROM gpu.devices GROUP BY node ORDER BY node",
+        "SELECT rank, loss FROM python.train WHERE step = 2 ORDER BY rank",
+        "SELECT rank, value FROM process.envs WHERE name = 'SLURM_PROCID' ORDER BY rank",
+    )
+    for statement in statements:
+        assert sql(gangs, home, gang, statement, **whole) == sql(gangs, home, gang, statement), statement  # type: ignore[arg-type]
+    done = command(gangs, home, gang, "SELECT * FROM python.`answer + 0`", uid=uid)
+    assert (done.returncode, done.stdout) == (5, "")
+    assert "only the job's owner may evaluate" in done.stderr
+    done = command(gangs, home, gang, "SELECT * FROM ranks", "--via", "agents", uid=1)
+    assert (done.returncode, done.stdout) == (5, "")
+    asked = gangs.rows("SELECT DISTINCT detail ->> 'by' AS by FROM probing.node_request WHERE verb = 'ask'")
+    assert asked == [{"by": f"uid {uid}"}]
+
+
+def test_32_of_a_suspended_job_the_agents_tell(gangs: Any, home: Path, gang: int) -> None:
+    """Slurm starts no step in it: its owner is answered through the agents, all ranks stopped."""
+    gangs.sandbox.run(["scontrol", "suspend", str(gang)])
+    try:
+        states = sql(gangs, home, gang, "SELECT rank, state FROM ranks ORDER BY rank")
+    finally:
+        gangs.sandbox.run(["scontrol", "resume", str(gang)])
+    assert [(r["rank"], r["state"]) for r in states] == [(str(n), "T") for n in range(8)]
+
+
+def test_33_a_slurmd_that_hangs_before_the_step_silences_its_own_node_alone(
+    gangs: Any, home: Path, gang: int
+) -> None:
+    """Stopped before the question: the other three nodes answer by a smaller step, within the asker's deadline; no step is left."""
+    node = gangs.nodes_of(gang)[2]
+    slurmd = int((gangs.sandbox.layout.run / f"slurmd-{node}.own.pid").read_text())
+    os.kill(slurmd, signal.SIGSTOP)
+    try:
+        statement = "SELECT rank FROM ranks ORDER BY rank"
+        done = command(gangs, home, gang, statement, "--timeout", "8", "--via", "slurm")
+    finally:
+        os.kill(slurmd, signal.SIGCONT)
+    assert (done.returncode, done.stdout.split()) == (8, ["rank", "0", "1", "2", "3", "6", "7"])
+    assert f"6 of 8 ranks; {node}: no answer in 8 s" in done.stderr
+
+    def ended() -> bool:
+        steps = gangs.sandbox.run(["squeue", "-hs", "-j", str(gang), "-o", "%j"]).stdout.split()
+        return "probing-sql" not in steps
+
+    gangs.until("end of the steps", ended, 60)
+    assert len(sql(gangs, home, gang, statement)) == 8
+
+
+def test_34_a_collector_that_is_stopped_silences_its_own_node_alone(
+    gangs: Any, home: Path, gang: int
+) -> None:
+    """In an open step: one more question is answered by the three other nodes."""
+    node = gangs.nodes_of(gang)[1]
+    statement = "SELECT count(*) AS n FROM ranks"
+    asked = argv(home, gang, statement, "--watch", "0.5", "--timeout", "4", "--via", "slurm", uid=NOBODY)
+    with (home / "watched").open("w+") as seen:
+        watching = subprocess.Popen(
+            asked, env=environment(gangs, home), cwd="/", stdout=seen, stderr=subprocess.DEVNULL
+        )
+        try:
+            gangs.until("a whole answer", lambda: "8" in (home / "watched").read_text().split())
+            os.kill(collector_on(node), signal.SIGSTOP)
+            gangs.until("an answer of three nodes", lambda: (home / "watched").read_text().split()[-1] == "6")
+        finally:
+            watching.send_signal(signal.SIGINT)
+            watching.wait(60)
+
+
+def collector_on(node: str) -> int:
+    """The collector that Slurm has started there."""
+    wanted = (b"probing_cluster.live.collecting.collector", f"SLURMD_NODENAME={node}".encode())
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            found = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            if digits.is_number(process.name) and set(wanted) <= set(found.split(b"\0")):
+                return int(process.name)
+    raise AssertionError(f"no collector on {node}")
 
 
 def test_4_with_rank_0_its_agent_the_service_and_the_database_dead_the_others_answer(

@@ -153,7 +153,9 @@ CANCELLED = "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2024-01-01T00:00:0
         (f'terminated with exception: "{TIMEOUT}"', True),  # a report that quotes what it caught
         (f'level=error msg="{TIMEOUT}"', True),
         (CANCELLED, True),
-        (f'5 steps done "as planned and foreseen" {CANCELLED}', True),
+        (f" 45%|####      | 9/20 [00:03<00:04, 2.75it/s]{CANCELLED}", True),
+        (f"45%|####      | 9/20 [00:03<00:04, 2.75it/s] {CANCELLED}", True),
+        (f'yesterday the last one "as planned and foreseen" {CANCELLED}', False),
         (f'the last one said "{TIMEOUT}"', False),
         (f"| F11 | `{TIMEOUT}` | **PASS** |", False),
         (f"see “{CANCELLED}” in the manual", False),

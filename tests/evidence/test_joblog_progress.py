@@ -175,3 +175,48 @@ def test_places_are_read_from_any_text() -> None:
         text = "".join(chance.choices(alphabet, k=chance.randint(0, 60)))
         found = progress.place(text)
         assert found is None or re.search(r"\d", text)
+
+
+ANY_WORDS = {
+    "German": "Schritt {n} von 100 Verlust 1.{n}",
+    "Chinese": "第 {n} 步 损失 1.{n}",
+    "Russian": "шаг {n} потери 1.{n}",
+    "VASP": "DAV:   {n}    -0.{n}E+01   -0.1E-02",
+    "OpenFOAM": "Time = 0.{n:02}\nsmoothSolver:  Solving for Ux, Initial residual = 0.{n}",
+    "a code of its own": "t = 0.{n:02} dt = 0.01 E = -1.{n}",
+    "a simulation": "cycle {n}: residual 1e-{n}",
+}
+LIVED_ON = (
+    'Traceback (most recent call last):\n  File "a.py", line 3, in f\ntorch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB',
+    "urllib3.exceptions.ReadTimeoutError: HTTPSConnectionPool: Read timed out.",
+)
+
+
+@pytest.mark.parametrize("error", LIVED_ON, ids=["with a traceback", "without one"])
+@pytest.mark.parametrize("form", ANY_WORDS.values(), ids=ANY_WORDS)
+def test_progress_is_recognised_in_any_language(form: str, error: str) -> None:
+    """Numbers that grew before the error and grow on behind it; with none behind it, it ended the program."""
+    before = "\n".join(form.format(n=n) for n in range(1, 5))
+    after = "\n".join(form.format(n=n) for n in range(5, 12))
+    assert not [f for f in reader.read(f"{before}\n{error}\n{after}\nfinished".split("\n")) if f.first_cause]
+    assert [f for f in reader.read(f"{before}\n{error}".split("\n")) if f.first_cause]
+    again = "\n".join(form.format(n=4) for _ in range(8))
+    assert [f for f in reader.read(f"{before}\n{LIVED_ON[0]}\n{again}".split("\n")) if f.first_cause]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "waiting for rank 3, {n} s",
+        "[monitor] sample {n} of the host",
+        "heartbeat {n}",
+        "uptime {n} min",
+        "gpu power {n}00 watt",
+        "polling attempt {n}",
+    ],
+)
+def test_what_counts_by_itself_is_no_progress(form: str) -> None:
+    """A thread that watches lives on beside a program that died."""
+    lines = [form.format(n=n) for n in range(1, 5)]
+    lines += LIVED_ON[0].split("\n") + [form.format(n=n) for n in range(5, 12)]
+    assert [f.kind for f in reader.read(lines) if f.first_cause] == ["cuda_oom"]

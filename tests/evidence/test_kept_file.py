@@ -8,26 +8,26 @@ from hypothesis import strategies as st
 
 from probing_cluster.core import errors
 from probing_cluster.evidence import kept_file
-from probing_cluster.evidence.kept_file import Column, Table
+from probing_cluster.evidence.kept_file import KeptColumn, KeptTable
 
 TABLES = [
-    Table(
+    KeptTable(
         schema="python",
         name="train",
         columns=(
-            Column(name="step", kind="int", values=[1, None, -(1 << 63)]),
-            Column(name="loss", kind="float", values=[0.5, None, math.inf]),
-            Column(name="phase", kind="text", values=["a", None, "grün"]),
-            Column(name="good", kind="bool", values=[True, False, None]),
-            Column(name="at", kind="time", values=[10**18, 2, 3]),
+            KeptColumn(name="step", kind="int", values=[1, None, -(1 << 63)]),
+            KeptColumn(name="loss", kind="float", values=[0.5, None, math.inf]),
+            KeptColumn(name="phase", kind="text", values=["a", None, "grün"]),
+            KeptColumn(name="good", kind="bool", values=[True, False, None]),
+            KeptColumn(name="at", kind="time", values=[10**18, 2, 3]),
         ),
         note={"dropped": 7},
     ),
-    Table(schema="torch", name="steps", columns=(Column(name="step", kind="int", values=[]),)),
+    KeptTable(schema="torch", name="steps", columns=(KeptColumn(name="step", kind="int", values=[]),)),
 ]
 
 
-def plain(tables: list[Table]) -> list[object]:
+def plain(tables: list[KeptTable]) -> list[object]:
     """Everything of the tables that can be compared."""
     return [
         (t.schema, t.name, dict(t.note), [(c.name, c.kind, list(c.values)) for c in t.columns])
@@ -65,7 +65,7 @@ def test_damage_is_one_error(data: st.DataObject) -> None:
 
 def test_a_bomb_is_noticed() -> None:
     """Columns may not inflate to more than their rows."""
-    many = Table(schema="a", name="b", columns=(Column(name="c", kind="int", values=[0] * 100000),))
+    many = KeptTable(schema="a", name="b", columns=(KeptColumn(name="c", kind="int", values=[0] * 100000),))
     data = kept_file.write([many], 1 << 20)[0]
     assert len(data) < 10000
     with pytest.raises(errors.MalformedInput):

@@ -283,7 +283,7 @@ def test_classify_and_import_refuse_what_the_agent_refuses() -> None:
     ]
     assert list(classify.classify_stream(lines, "kernel")) == []
     at = datetime(2024, 6, 1, tzinfo=UTC)
-    place = kernel_import.Place(file="x", node="n1", cluster="c", read_at=at, reference=at)
+    place = kernel_import.FilePlace(file="x", node="n1", cluster="c", read_at=at, reference=at)
     assert kernel_import.read(lines, place).events == []
     assert kernel_import.read([b"May  1 10:00:00 n1 kernel: " + XID.encode()], place).events[0].code == "79"
 

@@ -76,7 +76,7 @@ Warnings
 """
 
 
-def problems(body: str) -> tuple[nccl_ras.Problem, ...]:
+def problems(body: str) -> tuple[nccl_ras.RasProblem, ...]:
     """The problems in a status with this end."""
     status = nccl_ras.parse(HEAD + body)
     assert status is not None

@@ -18,7 +18,7 @@ from probing_cluster.core import certificates, records
 from probing_cluster.healthchecks import findings, nodeview, run_check, runner, site
 from probing_cluster.healthchecks.readers import nvml
 
-GPU = nvml.Gpu(
+GPU = nvml.NvmlGpu(
     index=0,
     name="NVIDIA H100 80GB HBM3",
     serial="1650123456789",
@@ -88,7 +88,7 @@ class FakeNode:
         self.shown = shown
         self.clock = FakeClock()
         self.expected = nodeview.Expectations()
-        self.gpus: list[nvml.Gpu] = []
+        self.gpus: list[nvml.NvmlGpu] = []
         self.facts: dict[str, Any] = {}
         self.memory: dict[str, dict[str, Any]] = {}
         self.self_state: dict[str, Any] = {}
@@ -209,7 +209,7 @@ class FakeNode:
 
     def check(self, name: str, **limits: Any) -> findings.Finding:
         """Read and judge the node by one check, here; what it remembers is kept for its next run."""
-        plan = site.Site().plan("n1")[name]
+        plan = site.CheckSite().plan("n1")[name]
         plan = dataclasses.replace(plan, limits={**plan.limits, **limits})
         facts = dict(self.facts)
         if "nvml" not in facts:
@@ -237,13 +237,13 @@ def node(tmp_path: Path, shown: dict[str, set[records.Outcome]]) -> FakeNode:
 
 
 @pytest.fixture
-def sweep_on(node: FakeNode) -> Callable[..., runner.Runner]:
+def sweep_on(node: FakeNode) -> Callable[..., runner.CheckRunner]:
     """Makes a real runner on the node, with forked lanes; `site_text` is its site file."""
 
-    def make(site_text: str = "", **more: Any) -> runner.Runner:
+    def make(site_text: str = "", **more: Any) -> runner.CheckRunner:
         path = node.root / "site.toml"
         path.write_text(site_text)
         spec = dataclasses.replace(node.spec, **more.pop("spec", {}))
-        return runner.Runner(spec, site.SiteFile(path), **more)
+        return runner.CheckRunner(spec, site.SiteFile(path), **more)
 
     return make

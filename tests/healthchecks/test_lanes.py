@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from probing_cluster.healthchecks import lanes, processes
+from probing_cluster.core import processes
+from probing_cluster.healthchecks import lanes
 
 
 def step(
@@ -83,7 +84,7 @@ def test_a_hang_costs_only_its_own_step(fifo: Path) -> None:
     assert [answers[k].timed_out for k in "abcd"] == [False, True, False, False]
     assert answers["d"].value == {"said": "d"}
     assert answers["b"].error == "no answer in 0.2 s"
-    assert run.stuck == {}
+    assert len(run.stuck) == 0
 
 
 def test_facts_survive_the_hang_of_a_later_fact(fifo: Path) -> None:
@@ -169,20 +170,21 @@ def test_one_stuck_child_at_most(fifo: Path, unkillable: Unkillable) -> None:
     answers, _ = run.run([chain], watchdog_s=10)
     assert "stuck in the kernel" in str(answers["a"].error)
     assert answers["b"].value is not None
-    assert list(run.stuck) == ["a"]
-    first = run.stuck["a"].identity
+    assert [key for key, _ in run.stuck.items()] == ["a"]
+    first = run.stuck.of("a")
+    assert first is not None
 
     again, _ = run.run([chain], watchdog_s=10)
-    assert f"not started: its process (pid {first.pid})" in str(again["a"].error)
+    assert f"not started: its process (pid {first.identity.pid})" in str(again["a"].error)
     assert again["a"].timed_out
     assert again["b"].value is not None
-    assert run.stuck["a"].identity == first
+    assert run.stuck.of("a") == first
     assert len({*unkillable.held}) >= 1
 
     unkillable.let_go()
     after, _ = run.run([[fine("a"), fine("b")]], watchdog_s=10)
     assert after["a"].value is not None
-    assert run.stuck == {}
+    assert len(run.stuck) == 0
 
 
 def test_a_family_shares_its_stuck_child(fifo: Path, unkillable: Unkillable) -> None:
@@ -197,7 +199,7 @@ def test_a_family_shares_its_stuck_child(fifo: Path, unkillable: Unkillable) -> 
     assert answers["/"].value is not None
     assert "not started" in str(answers["/nfs2"].error)
     assert facts["/nfs2"]["timed_out"]
-    assert list(run.stuck) == ["mounts"]
+    assert [key for key, _ in run.stuck.items()] == ["mounts"]
 
 
 def test_no_descriptor_and_no_child_is_left(fifo: Path) -> None:

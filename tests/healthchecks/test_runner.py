@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from probing_cluster.core import errors, records
-from probing_cluster.healthchecks import checkresults, findings, lanes, nodeview, processes, registry, runner
+from probing_cluster.core import errors, processes, records
+from probing_cluster.healthchecks import checkresults, findings, nodeview, registry, runner
 
-MakeRunner = Callable[..., runner.Runner]
+MakeRunner = Callable[..., runner.CheckRunner]
 
 
 @pytest.fixture
@@ -240,16 +240,17 @@ def test_the_next_process_of_this_boot_knows(
     assert sweep_on(state_file=state).run().ran == 2
 
 
-def test_a_stuck_child_is_known_to_the_next_process(node: Any, sweep_on: MakeRunner) -> None:
+def test_a_stuck_child_is_known_to_the_next_process(
+    node: Any, sweep_on: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A child that outlived its sweep process is still counted, and its check not started again."""
     node.put("proc/sys/kernel/random/boot_id", "boot-1")
     state = node.root / "checks.json"
     engine = sweep_on(state_file=state)
     who = processes.identify(os.getpid())  # a process that lives: ourselves
     assert who is not None
-    engine.lanes.stuck["dns"] = lanes.Stuck(
-        identity=who, what="its process", since_s=0.0, waits_in="nfs4_wait"
-    )
+    monkeypatch.setattr(processes.Edge, "waits_in", lambda *_: "nfs4_wait")
+    engine.lanes.stuck.hold("dns", who)
     engine.run(["uptime"])
     kept = json.loads(state.read_text())["runner"]["stuck"]["dns"]
     assert (kept["who"]["pid"], kept["waits_in"]) == (who.pid, "nfs4_wait")  # an older version reads it so

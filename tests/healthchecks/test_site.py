@@ -28,7 +28,7 @@ expected = 4
 """
 
 
-def plan(text: str, node: str, check: str = "disk_space") -> site.Plan:
+def plan(text: str, node: str, check: str = "disk_space") -> site.CheckPlan:
     return site.parse(text).plan(node)[check]
 
 
@@ -142,7 +142,7 @@ def test_a_file_that_goes_away(tmp_path: Path) -> None:
     """A vanished file keeps its last version and is a problem; one that never was is none."""
     path = tmp_path / "site.toml"
     file = site.SiteFile(path)
-    assert file.current() == site.Site()
+    assert file.current() == site.CheckSite()
     assert file.problem is None
     path.write_text("[checks.load]\nenabled = false")
     assert not file.current().plan("n")["load"].enabled
@@ -156,14 +156,14 @@ def test_broken_from_the_start(tmp_path: Path) -> None:
     path = tmp_path / "site.toml"
     path.write_bytes(b"\xff\xfe")
     file = site.SiteFile(path)
-    assert file.current() == site.Site()
+    assert file.current() == site.CheckSite()
     assert "the defaults are in force" in str(file.problem)
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     """An unreadable file (here: a directory) is a problem, not an exception."""
     file = site.SiteFile(tmp_path)
-    assert file.current() == site.Site()
+    assert file.current() == site.CheckSite()
     assert "cannot be read" in str(file.problem)
 
 

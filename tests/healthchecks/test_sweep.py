@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from probing_cluster.core import records
-from probing_cluster.healthchecks import nodeview, processes, sweep
+from probing_cluster.core import processes, records
+from probing_cluster.healthchecks import nodeview, sweep
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def facts(
     outages: list[Row] | None = None,
     notes: list[Row] | None = None,
     exclusions: list[Row] | None = None,
-) -> gather.Facts:
+) -> gather.LemonFacts:
     """These rows as the facts of the window."""
 
     def table(rows: list[Row] | None, schema: pa.Schema) -> pa.Table:
@@ -81,7 +81,7 @@ def facts(
         ]
         return pa.Table.from_pylist(whole, schema=schema)
 
-    return gather.Facts(
+    return gather.LemonFacts(
         since=SINCE,
         until=UNTIL,
         attempts=table(attempts, gather.ATTEMPT),

@@ -18,7 +18,7 @@ def signals(**changed: dict[int, float]) -> dict[str, np.ndarray]:
     return made
 
 
-def named(made: dict[str, np.ndarray], rule: baseline.Rule) -> list[int]:
+def named(made: dict[str, np.ndarray], rule: baseline.LemonRule) -> list[int]:
     """Whom the rule names with this fleet's own thresholds."""
     return np.flatnonzero(baseline.named(made, baseline.thresholds(made, rule), rule)).tolist()
 
@@ -26,13 +26,13 @@ def named(made: dict[str, np.ndarray], rule: baseline.Rule) -> list[int]:
 def test_the_papers_rule_needs_a_failure_signal() -> None:
     """Exclusions and tickets alone never name a node; two failing signals do."""
     made = signals(excl_jobid_count={1: 9}, tickets={1: 9}, multi_node_node_fails={2: 4}, xid_cnt={2: 4})
-    assert named(made, baseline.Rule(percentile=99.0, floor=2.0, votes=2)) == [2]
+    assert named(made, baseline.LemonRule(percentile=99.0, floor=2.0, votes=2)) == [2]
 
 
 def test_thresholds_are_the_fleets_own_percentiles_but_never_below_the_floor() -> None:
     """One per cent of 200 nodes have ten tickets; nobody has an Xid."""
     limits = baseline.thresholds(
-        signals(tickets={1: 10, 2: 10, 3: 10}), baseline.Rule(percentile=99.0, floor=2.0)
+        signals(tickets={1: 10, 2: 10, 3: 10}), baseline.LemonRule(percentile=99.0, floor=2.0)
     )
     assert limits["tickets"] == 10
     assert limits["xid_cnt"] == 2
@@ -45,11 +45,11 @@ def test_a_high_failure_rate_on_one_failure_is_no_vote() -> None:
         single_node_node_fails={1: 1, 2: 3},
         multi_node_node_fails={1: 3, 2: 3},
     )
-    assert named(made, baseline.Rule(percentile=98.0, floor=3.0, votes=2)) == [2]
+    assert named(made, baseline.LemonRule(percentile=98.0, floor=3.0, votes=2)) == [2]
 
 
 def test_nodes_without_single_node_jobs_have_no_rate() -> None:
     """NaN is not over any threshold, and does not spoil the others'."""
     made = signals(single_node_node_fails={2: 3}, multi_node_node_fails={2: 3})
     made["single_node_node_failure_rate"][5] = np.nan
-    assert named(made, baseline.Rule(percentile=99.0, floor=3.0, votes=2)) == [2]
+    assert named(made, baseline.LemonRule(percentile=99.0, floor=3.0, votes=2)) == [2]

@@ -83,7 +83,7 @@ def test_the_papers_rule_names_a_node_on_the_first_morning_it_is_over() -> None:
     signals["xid_cnt"][10:, 2] = 3
     signals["multi_node_node_fails"][5:, 3] = 3
     limits = dict.fromkeys(baseline.SIGNALS, 3.0)
-    assert replay.paper(signals, limits, baseline.Rule(floor=3.0, votes=2)) == {2: 12}
+    assert replay.paper(signals, limits, baseline.LemonRule(floor=3.0, votes=2)) == {2: 12}
 
 
 def test_a_lemon_named_before_it_was_one_is_named_wrongly() -> None:

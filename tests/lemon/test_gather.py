@@ -15,7 +15,7 @@ from probing_cluster.lemon import gather
 SINCE = fleet.END - timedelta(days=28)
 
 
-def read(store: db_store.Store, cluster: str = "c") -> gather.Facts:
+def read(store: db_store.Store, cluster: str = "c") -> gather.LemonFacts:
     return gather.read(store.connection_uri(), cluster, SINCE, fleet.END)
 
 

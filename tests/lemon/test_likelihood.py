@@ -65,8 +65,8 @@ def test_rates_are_those_of_ordinary_nodes() -> None:
     """Node 7's five failures do not count where node 7 is known to be a lemon."""
     named = failures(*((7, 3.0 + 4 * i, 3) for i in range(5)), (20, 5.0, 3))
     got, gangs = seen(named), Gangs.of([], None)
-    all_alike = likelihood.Rate.of(got, named, gangs, np.ones(NODES))
-    without = likelihood.Rate.of(got, named, gangs, (np.arange(NODES) != 7).astype(float))
+    all_alike = likelihood.LemonRate.of(got, named, gangs, np.ones(NODES))
+    without = likelihood.LemonRate.of(got, named, gangs, (np.arange(NODES) != 7).astype(float))
     assert all_alike.levels.sum() == pytest.approx(6 / (50 * 24))
     assert without.levels.sum() == pytest.approx(1 / (49 * 24))
 
@@ -74,5 +74,5 @@ def test_rates_are_those_of_ordinary_nodes() -> None:
 def test_a_fleet_that_hardly_fails_has_a_rate_nevertheless() -> None:
     """One failure in 28 days would be proof of anything."""
     none = episodes.Failures.none()
-    rate = likelihood.Rate.of(seen(none), none, Gangs.of([], None), np.ones(NODES))
+    rate = likelihood.LemonRate.of(seen(none), none, Gangs.of([], None), np.ones(NODES))
     assert rate.levels.sum() == pytest.approx(likelihood.MIN_RATE_PER_DAY)

@@ -23,7 +23,7 @@ def window(
     exposure: dict[int, float] | None = None,
     gangs: Sequence[tuple[list[int], float]] = (),
     auxiliary: dict[int, float] | None = None,
-) -> model.Window:
+) -> model.LemonWindow:
     """A fleet of 200 equal nodes with one failure on every tenth, changed where said."""
     counts = np.zeros(NODES)
     counts[::10] = 1.0
@@ -37,7 +37,7 @@ def window(
         used[node] = value
     for node, value in (auxiliary or {}).items():
         extra[node] = value
-    return model.Window(
+    return model.LemonWindow(
         exposure_days=used,
         named=counts,
         episodes=counts.astype(np.int64),
@@ -116,7 +116,7 @@ def test_the_order_of_nodes_means_nothing(order: list[int]) -> None:
     """Relabelling the nodes relabels the scores."""
     base = window({7: 4, 9: 2}, gangs=[([7, 9, 11], 0.6)])
     place = {node: i for i, node in enumerate(order)}
-    moved = model.Window(
+    moved = model.LemonWindow(
         exposure_days=base.exposure_days[order],
         named=base.named[order],
         episodes=base.episodes[order],
@@ -132,14 +132,14 @@ def one_by_one(
     place: np.ndarray | None = None,
     cause: int = 0,
     nodes: int = NODES,
-) -> model.Window:
+) -> model.LemonWindow:
     """Sure failures as (node, age in days, part), in a fleet where every twentieth node has one of its own."""
     usual = [(node, 3.0 + node / 10, 40 + node % 7) for node in range(0, nodes, 20)]
     node, age, part = (np.array(c) for c in zip(*usual, *rows, strict=True))
     causes = np.full(node.size, cause)
     causes[: len(usual)] = np.arange(len(usual)) % 5 + 10
     unread = np.zeros(nodes)
-    return model.Window(
+    return model.LemonWindow(
         exposure_days=np.full(nodes, span * 0.85),
         named=unread,
         episodes=unread.astype(np.int64),
@@ -227,7 +227,7 @@ def test_days_out_of_use_are_no_good_days() -> None:
 def test_a_fleet_of_hardly_any_nodes_is_judged_too(nodes: int) -> None:
     """No node, no division by none; one node alone is never named for nothing."""
     scores = model.score(
-        model.Window(
+        model.LemonWindow(
             exposure_days=np.full(nodes, 20.0),
             named=np.zeros(nodes),
             episodes=np.zeros(nodes, np.int64),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import uuid
 from datetime import timedelta
 
 import lemon_fleet as fleet
@@ -161,7 +162,7 @@ def test_our_drains_and_users_exclusions_are_read(store: db_store.Store) -> None
     for n, state in enumerate(("done", "resumed", "simulated")):
         store.save_drain(
             records.Drain(
-                drain_id=records.uuid.UUID(int=n), cluster="c", node=BAD, at=fleet.at(2 + n), action="drain",
+                drain_id=uuid.UUID(int=n), cluster="c", node=BAD, at=fleet.at(2 + n), action="drain",
                 reason="probing: xid 79", owner="probing", state=state, ended_at=fleet.at(1.5 + n),
             )
         )  # fmt: skip
@@ -193,7 +194,7 @@ def test_states(probability: float, was: str | None, word: str | None, expected:
     note = None
     if word:
         note = records.OperatorNote(
-            note_id=records.uuid.UUID(int=1), cluster="c", at=DAY, author="eve", subject="node:n", action=word
+            note_id=uuid.UUID(int=1), cluster="c", at=DAY, author="eve", subject="node:n", action=word
         )
     assert nightly.state(probability, before, note, 3.0) == expected
     if expected[0] == "suspect":

@@ -10,7 +10,7 @@ import pytest
 from probing_cluster.lemon import baseline, signals
 
 
-def of(found: signals.Signals, node: str) -> signals.Node:
+def of(found: signals.Signals, node: str) -> signals.LemonNode:
     (one,) = [n for n in found.nodes if n.node == node]
     return one
 
@@ -210,9 +210,10 @@ def test_minor_signs_by_part() -> None:
     """Corrected memory errors, link flaps and PCIe replays are counted each for itself."""
     told = [f.event("n1", 2, "ecc", code="corrected"), f.event("n1", 2, "ecc", code="uncorrectable"),
             f.event("n1", 2, "edac", code="CE"), f.event("n1", 2, "ib_link", code="flapping"),
-            f.event("n1", 2, "pcie_replay", code="replays")]  # fmt: skip
+            f.event("n1", 2, "pcie_replay", code="replays"), f.event("n1", 2, "gpu_test", code="gemm"),
+            f.event("n1", 2, "link_test", code="pair")]  # fmt: skip
     n1 = of(signals.compute(f.facts([f.attempt(1, 1, 9, "n1")], told)), "n1")
-    assert (n1.minor_memory, n1.minor_link, n1.minor_pcie) == (2, 1, 1)
+    assert (n1.minor_memory, n1.minor_link, n1.minor_pcie, n1.minor_test) == (2, 1, 1, 2)
 
 
 def test_what_failures_cost() -> None:

@@ -40,7 +40,7 @@ class Rig:
         self.taken: list[Sighting] = []
         self.book = jobs.JobBook(who.boot_id())
         uid, gid = os.getuid(), os.getgid()
-        self.book.start(jobs.Job(job_id=7, started_at=datetime.now(UTC), uid=uid, gid=gid))
+        self.book.start(jobs.NodeJob(job_id=7, started_at=datetime.now(UTC), uid=uid, gid=gid))
         self.directories = page_directories.PageDirectories(tmp_path / "pages")
         self.directory = self.directories.make(7, uid, gid)
         self.watch = rank_watch.RankWatch(
@@ -50,7 +50,7 @@ class Rig:
             directories=self.directories,
             take=self.taken.extend,
             watch=self_watch.SelfWatch(),
-            limits=stall.Limits(least_s=0.4, startup_s=600),
+            limits=stall.StallLimits(least_s=0.4, startup_s=600),
         )
         self.started: list[subprocess.Popen[bytes]] = []
 

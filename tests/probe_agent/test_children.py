@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from probing_cluster.core import processes
 from probing_cluster.probe_agent import children
 
 ECHO = "import sys\nfor line in sys.stdin:\n    print(line.strip(), flush=True)\n"
@@ -60,7 +61,7 @@ def test_command_that_hangs_is_killed_with_everything_it_started(tmp_path: Path)
 
 def test_missing_program_is_a_failure_not_an_exception() -> None:
     """A tool that is not there is one known error."""
-    with pytest.raises(children.ChildFailed):
+    with pytest.raises(processes.ChildFailed):
         asyncio.run(children.Children().run("t", ["/no/such/tool"], deadline_s=1))
 
 
@@ -85,7 +86,7 @@ def test_lane_keeps_one_child_and_replaces_one_that_died() -> None:
         same = lane.pid == pid
         assert pid is not None
         os.kill(pid, 9)
-        with pytest.raises(children.ChildFailed):
+        with pytest.raises(processes.ChildFailed):
             await lane.ask({"n": 3}, deadline_s=10)
         third = await lane.ask({"n": 4}, deadline_s=10)
         await lane.close()
@@ -116,19 +117,15 @@ def test_garbage_from_a_child_is_a_failure() -> None:
         lane = children.Lane(children.Children(), "x", ["/bin/sh", "-c", "read x; echo not json"])
         await lane.ask({}, deadline_s=10)
 
-    with pytest.raises(children.ChildFailed):
+    with pytest.raises(processes.ChildFailed):
         asyncio.run(work())
 
 
-class Undead:
-    """A process in D state: nothing ends it until its call returns."""
+class Unkillable(processes.Edge):
+    """A node on which SIGKILL ends nothing, as in D state."""
 
-    def __init__(self) -> None:
-        self.pid = 2**22 - 2
-        self.gone = False
-
-    def poll(self) -> int | None:
-        return 0 if self.gone else None
+    def kill_group(self, pid: int) -> None:
+        del pid
 
 
 def test_child_that_survives_sigkill_is_counted_and_none_is_started_beside_it(
@@ -136,13 +133,15 @@ def test_child_that_survives_sigkill_is_counted_and_none_is_started_beside_it(
 ) -> None:
     """At most one stuck child per key, shown until it is gone."""
     monkeypatch.setattr(children, "_REAP_S", 0.05)
-    started = children.Children()
-    stuck: Any = Undead()
-    asyncio.run(started.kill("mount /x", stuck))
+    started = children.Children(stuck=processes.StuckChildren(Unkillable()))
+    with pytest.raises(children.ChildHung, match="no answer within"):
+        asyncio.run(started.run("mount /x", ["/bin/sleep", "60"], deadline_s=0.1))
     assert started.hung == ("mount /x",)
     with pytest.raises(children.ChildHung, match="stuck in the kernel"):
         started.start("mount /x", ["/bin/true"])
     other = started.start("mount /y", ["/bin/true"])
     other.communicate()
-    stuck.gone = True
+    held = started.stuck.of("mount /x")
+    assert held is not None
+    assert processes.EDGE.end(held.identity.pid) is None
     assert started.hung == ()

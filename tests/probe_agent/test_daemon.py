@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -49,7 +50,17 @@ class Node:
         environment = {**os.environ, "PROBING_NVML_STATE": str(self.state)}
         self.socket.unlink(missing_ok=True)
         self.agent = subprocess.Popen(argv, env=environment)
-        self.wait(self.socket.exists)
+        self.wait(self._listens)
+
+    def _listens(self) -> bool:
+        """The socket's name is there a moment before anybody listens on it."""
+        with (
+            socket.socket(socket.AF_UNIX) as peer,
+            contextlib.suppress(FileNotFoundError, ConnectionRefusedError),
+        ):
+            peer.connect(str(self.socket))
+            return True
+        return False
 
     def kill(self, number: int = signal.SIGKILL) -> int:
         assert self.agent is not None

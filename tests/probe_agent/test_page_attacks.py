@@ -59,7 +59,7 @@ class Rig:
         self.book = jobs.JobBook(who.boot_id())
         self.directories = page_directories.PageDirectories(base)
         for job_id, uid in ((7, MALLORY), (8, VICTIM)):
-            self.book.start(jobs.Job(job_id=job_id, started_at=datetime.now(UTC), uid=uid, gid=uid))
+            self.book.start(jobs.NodeJob(job_id=job_id, started_at=datetime.now(UTC), uid=uid, gid=uid))
             self.directories.make(job_id, uid, uid)
         self.mallorys, self.victims = self.directories.path(7), self.directories.path(8)
         self.watch = rank_watch.RankWatch(
@@ -69,7 +69,7 @@ class Rig:
             directories=self.directories,
             take=self.taken.extend,
             watch=self_watch.SelfWatch(),
-            limits=stall.Limits(least_s=1e9, startup_s=1e9),
+            limits=stall.StallLimits(least_s=1e9, startup_s=1e9),
         )
         self.started: list[subprocess.Popen[bytes]] = []
 

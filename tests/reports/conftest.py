@@ -15,6 +15,6 @@ from probing_cluster.reports import rows
 
 
 @pytest.fixture
-def story() -> rows.Rows:
+def story() -> rows.ReportRows:
     """The rows of the README's job 4242."""
     return conftest_story.story()

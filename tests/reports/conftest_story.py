@@ -66,7 +66,7 @@ def drain(action: str, when: datetime, **changes: object) -> records.Drain:
     return records.Drain(**(values | changes))
 
 
-def story() -> rows.Rows:
+def story() -> rows.ReportRows:
     """The rows of the README's job 4242."""
     verdict = records.Verdict(
         cluster="c",
@@ -114,7 +114,7 @@ def story() -> rows.Rows:
         end_at=at("14:41:09"),
         nodes=("n1", "n3"),
     )
-    return rows.Rows(
+    return rows.ReportRows(
         attempts=(second, first),
         verdicts=(verdict,),
         evidence=(

@@ -9,6 +9,7 @@ import email.policy
 import socket
 import ssl
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ class Box:
 
     def __init__(self) -> None:
         self.mails: list[tuple[list[str], bytes]] = []
+        self.at_s: list[float] = []
+        """When each was taken, by time.time()."""
         self.replies: list[str] = []
         self.data_replies: list[str] = []
         self.refuse: dict[str, str] = {}
@@ -36,6 +39,7 @@ class Box:
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
         if self.data_replies:
             return self.data_replies.pop(0)
+        self.at_s.append(time.time())
         self.mails.append((list(envelope.rcpt_tos), envelope.content))
         self.was_tls.append(session.ssl is not None)
         return "250 kept"

@@ -13,14 +13,15 @@ from test_query import fill
 
 from probing_cluster.core import errors
 from probing_cluster.db import store as db_store
-from probing_cluster.reports import cli, door, rows
+from probing_cluster.reports import cli, rows
+from probing_cluster.reports.asking import door
 from probing_cluster.reports.charts import paint
 
 Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def config(store: db_store.Store, story: rows.Rows, tmp_path: Path) -> Path:
+def config(store: db_store.Store, story: rows.ReportRows, tmp_path: Path) -> Path:
     """Settings that name a database with the story in it."""
     fill(store, story)
     path = tmp_path / "probing.toml"

@@ -8,9 +8,9 @@ from pathlib import Path
 import browser
 import conftest_story as told
 import pytest
-import test_fleet_page
 
 from probing_cluster.reports import job_ref, model, page, rows
+from tests.reports.fleet import test_fleet_page
 
 pytestmark = [
     pytest.mark.slow,
@@ -26,7 +26,7 @@ def chromium() -> Iterator[browser.Browser]:
 
 
 @pytest.fixture(params=["job", "fleet"])
-def shown(request: pytest.FixtureRequest, story: rows.Rows, tmp_path: Path) -> Path:
+def shown(request: pytest.FixtureRequest, story: rows.ReportRows, tmp_path: Path) -> Path:
     """Each kind of page as a file."""
     path = tmp_path / f"{request.param}.html"
     if request.param == "job":

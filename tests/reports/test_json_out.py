@@ -31,12 +31,12 @@ ETTR = {
 }  # fmt: skip
 
 
-def document(story: rows.Rows) -> dict[str, object]:
+def document(story: rows.ReportRows) -> dict[str, object]:
     report = model.build(job_ref.parse("4242"), story, now=NOW)
     return json.loads(json_out.dumps(json_out.document(report)))  # type: ignore[no-any-return]
 
 
-def test_the_promised_keys_are_there(story: rows.Rows) -> None:
+def test_the_promised_keys_are_there(story: rows.ReportRows) -> None:
     """The keys programs rely on, at every level; others may be added, none may go."""
     found = document(story)
     assert found.keys() >= PROMISED
@@ -48,7 +48,7 @@ def test_the_promised_keys_are_there(story: rows.Rows) -> None:
     assert second["verdict"] is None
 
 
-def test_values_are_the_rows_own(story: rows.Rows) -> None:
+def test_values_are_the_rows_own(story: rows.ReportRows) -> None:
     """Times are ISO in UTC, words are the stable ones, seconds add up to the wall."""
     found = document(story)
     first = found["attempts"][0]  # type: ignore[index]
@@ -62,16 +62,16 @@ def test_values_are_the_rows_own(story: rows.Rows) -> None:
     assert found["cost"]["gpu_h"] == pytest.approx((450 + 75 + 64) * 16 / 3600)  # type: ignore[index]
 
 
-def test_what_is_not_known_is_null(story: rows.Rows) -> None:
+def test_what_is_not_known_is_null(story: rows.ReportRows) -> None:
     """A job without an account has every ETTR key, all null; never a zero that nobody measured."""
-    bare = rows.Rows(attempts=(told.attempt(1, n_gpus=None, start_at=told.at("14:03:00")),))
+    bare = rows.ReportRows(attempts=(told.attempt(1, n_gpus=None, start_at=told.at("14:03:00")),))
     found = document(bare)
     assert set(found["ettr"].values()) == {None}  # type: ignore[attr-defined]
     assert found["attempts"][0]["n_gpus"] is None  # type: ignore[index]
     assert found["cost"] is None
 
 
-def test_logs_are_in_the_attempt_whose_prolog_they_are_of(story: rows.Rows) -> None:
+def test_logs_are_in_the_attempt_whose_prolog_they_are_of(story: rows.ReportRows) -> None:
     """A later start's file is not the first's; what was read has no reason why not."""
     starts = sorted(a.start_at for a in story.attempts if a.start_at)
     logs = tuple(

@@ -13,11 +13,11 @@ from probing_cluster.reports import job_ref, model, rows
 NOW = told.at("15:00:00")
 
 
-def build(found: rows.Rows, ref: str = "4242") -> model.ReportModel:
+def build(found: rows.ReportRows, ref: str = "4242") -> model.ReportModel:
     return model.build(job_ref.parse(ref), found, now=NOW)
 
 
-def test_every_figure_of_the_report_follows_from_the_rows(story: rows.Rows) -> None:
+def test_every_figure_of_the_report_follows_from_the_rows(story: rows.ReportRows) -> None:
     """Cost, shape, requeues and times are recomputed here by hand from the story's rows."""
     report = build(story)
     gpu_h = 16 / 3600
@@ -47,7 +47,7 @@ def test_every_figure_of_the_report_follows_from_the_rows(story: rows.Rows) -> N
     ids=["whole", "a start less", "an end ago", "made while it seemed to run", "with a later job of the run"],
 )
 def test_an_account_that_does_not_cover_the_attempts_is_none(
-    story: rows.Rows, changes: dict[str, object], jobs: tuple[int, ...], told_of: bool
+    story: rows.ReportRows, changes: dict[str, object], jobs: tuple[int, ...], told_of: bool
 ) -> None:
     """Accounting tells of an end some seconds before the account is made: figures of the attempts before are not the run's."""
     assert story.account is not None
@@ -58,14 +58,14 @@ def test_an_account_that_does_not_cover_the_attempts_is_none(
     assert (report.cost is not None) is told_of
 
 
-def test_the_account_of_a_run_that_goes_on_is_told(story: rows.Rows) -> None:
+def test_the_account_of_a_run_that_goes_on_is_told(story: rows.ReportRows) -> None:
     """Until its last attempt ends the account is one of the moment it was made."""
     last, first = story.attempts
     running = dataclasses.replace(last, state="RUNNING", end_at=None)
     assert build(dataclasses.replace(story, attempts=(running, first))).run is not None
 
 
-def test_attempts_evidence_and_actions_are_told_in_order_of_time(story: rows.Rows) -> None:
+def test_attempts_evidence_and_actions_are_told_in_order_of_time(story: rows.ReportRows) -> None:
     """Rows come in any order; the report is a story."""
     first, second = build(story).attempts
     assert (first.attempt.attempt, second.attempt.attempt) == (1, 2)
@@ -89,11 +89,13 @@ def test_the_shape_says_what_is_known_about_gpus(
     n_gpus: int | None, nodes: tuple[str, ...], shape: str
 ) -> None:
     """Even, uneven, unknown and no GPUs each have their words; unknown is never shown as none of a number."""
-    found = rows.Rows(attempts=(told.attempt(1, n_gpus=n_gpus, nodes=nodes, start_at=told.at("14:03:00")),))
+    found = rows.ReportRows(
+        attempts=(told.attempt(1, n_gpus=n_gpus, nodes=nodes, start_at=told.at("14:03:00")),)
+    )
     assert build(found).shape == shape
 
 
-def test_a_clean_job_has_no_cost_and_no_advice(story: rows.Rows) -> None:
+def test_a_clean_job_has_no_cost_and_no_advice(story: rows.ReportRows) -> None:
     """Nothing died, so nothing is blamed on a failure and nothing is asked of the owner."""
     clean = dataclasses.replace(story, attempts=story.attempts[:1], verdicts=(), evidence=(), drains=())
     report = build(clean)
@@ -102,7 +104,7 @@ def test_a_clean_job_has_no_cost_and_no_advice(story: rows.Rows) -> None:
     assert [v.died for v in report.attempts] == [False]
 
 
-def test_what_now_gives_each_step_once_and_what_became_of_the_job(story: rows.Rows) -> None:
+def test_what_now_gives_each_step_once_and_what_became_of_the_job(story: rows.ReportRows) -> None:
     """The verdict's step comes first, ends with a full stop, and the job's fate follows."""
     assert build(story).advice == (
         "Reseat or replace GPU 3 of n2 (serial 1650123000042).",
@@ -126,12 +128,12 @@ def test_a_running_job_was_last_seen_by_the_latest_beat_that_lists_it() -> None:
         records.AgentHeartbeat(cluster="c", node="n2", at=told.at("14:55:00"), jobs=(7,)),
         records.AgentHeartbeat(cluster="c", node="n9", at=told.at("14:58:00"), jobs=(4242,)),
     ]
-    report = build(rows.Rows(attempts=(running,), heartbeats=tuple(beats)))
+    report = build(rows.ReportRows(attempts=(running,), heartbeats=tuple(beats)))
     assert report.attempts[0].last_seen_at == told.at("14:50:00")
     assert (report.end_at, report.drawn_until) == (None, NOW)
 
 
-def test_other_events_belong_to_the_attempt_they_fell_into(story: rows.Rows) -> None:
+def test_other_events_belong_to_the_attempt_they_fell_into(story: rows.ReportRows) -> None:
     """An event between two attempts, or on another node, is nobody's."""
     low = records.Severity.LOW
     others = (
@@ -145,14 +147,14 @@ def test_other_events_belong_to_the_attempt_they_fell_into(story: rows.Rows) -> 
     assert [e.event_id.int for e in second.others] == [3]
 
 
-def test_with_several_deaths_the_lost_work_is_not_divided(story: rows.Rows) -> None:
+def test_with_several_deaths_the_lost_work_is_not_divided(story: rows.ReportRows) -> None:
     """The run's lost seconds are its own; no attempt is given a share that nobody measured."""
     second, first = story.attempts
     both = dataclasses.replace(story, attempts=(first, dataclasses.replace(second, state="FAILED")))
     assert [v.lost_s for v in build(both).attempts] == [None, None]
 
 
-def test_a_late_drain_of_the_same_node_is_another_story(story: rows.Rows) -> None:
+def test_a_late_drain_of_the_same_node_is_another_story(story: rows.ReportRows) -> None:
     """What happened to the node long after the end is not the attempt's."""
     late = told.drain("drain", told.at("14:20:36") + timedelta(minutes=11), event_ids=())
     requeue = dataclasses.replace(story, drains=(late,))

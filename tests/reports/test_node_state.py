@@ -68,7 +68,7 @@ def test_a_node_without_an_agent_is_not_called_well() -> None:
 
 def test_the_report_of_a_running_job_has_them_and_that_of_an_ended_one_not() -> None:
     """In text, before any verdict."""
-    found = rows.Rows(attempts=(RUNNING,), heartbeats=(beat("n1"), beat("n2", ago_s=42)))
+    found = rows.ReportRows(attempts=(RUNNING,), heartbeats=(beat("n1"), beat("n2", ago_s=42)))
     page = text.render(model.build(job_ref.parse("4242"), found, now=NOW))
     assert "Its nodes now\n  n2 has not been heard" in page
     ended = dataclasses.replace(RUNNING, end_at=NOW, state="COMPLETED")

@@ -9,14 +9,14 @@ import conftest_story as told
 import pytest
 
 from probing_cluster.core import records
-from probing_cluster.reports import job_ref, kept_figures, model, page, rows
-from probing_cluster.reports.charts import drawing, svg
+from probing_cluster.reports import job_ref, model, page, rows
+from probing_cluster.reports.charts import drawing, kept_figures, svg
 
 NOW = told.at("15:00:00")
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 
 
-def build(found: rows.Rows) -> model.ReportModel:
+def build(found: rows.ReportRows) -> model.ReportModel:
     return model.build(job_ref.parse("4242"), found, now=NOW)
 
 
@@ -36,7 +36,7 @@ class Reader(html.parser.HTMLParser):
         self.words.append(data)
 
 
-def test_the_page_says_what_the_terminal_says(story: rows.Rows) -> None:
+def test_the_page_says_what_the_terminal_says(story: rows.ReportRows) -> None:
     """Verdict, evidence, cost and advice are all there in words, not only drawn."""
     text = " ".join(" ".join(Reader(page.render(build(story))).words).split())
     for words in (
@@ -53,7 +53,7 @@ def test_the_page_says_what_the_terminal_says(story: rows.Rows) -> None:
         assert words in text
 
 
-def test_the_page_needs_nothing_from_anywhere(story: rows.Rows) -> None:
+def test_the_page_needs_nothing_from_anywhere(story: rows.ReportRows) -> None:
     """No script, no link out, no image, font or import: it can be mailed and opened offline."""
     text = page.render(build(story))
     tags = Reader(text).tags
@@ -75,7 +75,7 @@ def test_the_page_needs_nothing_from_anywhere(story: rows.Rows) -> None:
     assert "default-src 'none'" in text
 
 
-def test_hostile_names_stay_text(story: rows.Rows) -> None:
+def test_hostile_names_stay_text(story: rows.ReportRows) -> None:
     """Whatever a user calls a job, a node or a device, it is shown and never run."""
     attempts = tuple(
         dataclasses.replace(a, name=EVIL, user=EVIL, partition=EVIL, state=EVIL, nodes=(EVIL,))
@@ -98,7 +98,7 @@ def test_hostile_names_stay_text(story: rows.Rows) -> None:
     assert not [k for _, attrs in tags for k in attrs if k.startswith("on")]
 
 
-def test_every_reference_of_the_page_has_its_target(story: rows.Rows) -> None:
+def test_every_reference_of_the_page_has_its_target(story: rows.ReportRows) -> None:
     """Markers lead to evidence lines, regions to their headings; ids are unique."""
     tags = Reader(page.render(build(story))).tags
     ids = [attrs["id"] for _, attrs in tags if attrs.get("id")]
@@ -111,7 +111,7 @@ def test_every_reference_of_the_page_has_its_target(story: rows.Rows) -> None:
     assert any(tag == "a" for tag, _ in tags)
 
 
-def test_tables_have_captions_or_headings_and_scopes(story: rows.Rows) -> None:
+def test_tables_have_captions_or_headings_and_scopes(story: rows.ReportRows) -> None:
     """A screen reader can name every column; what scrolls can be reached by keyboard."""
     tags = Reader(page.render(build(story))).tags
     assert all(a.get("scope") in {"col", "row"} for tag, a in tags if tag == "th")
@@ -121,7 +121,7 @@ def test_tables_have_captions_or_headings_and_scopes(story: rows.Rows) -> None:
     assert ("html", {"lang": "en"}) in tags
 
 
-def test_the_drawing_is_to_scale(story: rows.Rows) -> None:
+def test_the_drawing_is_to_scale(story: rows.ReportRows) -> None:
     """Bars are as long as their seconds, and the fault is drawn where the clock says."""
     root = ET.fromstring(drawing.timeline(build(story)))
     space = "{http://www.w3.org/2000/svg}"
@@ -143,7 +143,7 @@ def test_the_drawing_is_to_scale(story: rows.Rows) -> None:
     )
 
 
-def test_the_drawing_tells_its_content_in_words(story: rows.Rows) -> None:
+def test_the_drawing_tells_its_content_in_words(story: rows.ReportRows) -> None:
     """Title and description carry what the bars show."""
     root = ET.fromstring(drawing.timeline(build(story)))
     words = [str(e.text) for e in root if e.tag.endswith(("title", "desc"))]
@@ -183,16 +183,16 @@ def test_a_running_job_has_a_page_too() -> None:
     """No end, no verdict, no account: the page still renders and says so."""
     running = told.attempt(1, state="RUNNING", start_at=told.at("14:03:00"), nodes=("n2",))
     seen = told.event(told.XID, told.at("14:30:00"), severity=records.Severity.LOW)
-    text = " ".join(Reader(page.render(build(rows.Rows(attempts=(running,), others=(seen,))))).words)
+    text = " ".join(Reader(page.render(build(rows.ReportRows(attempts=(running,), others=(seen,))))).words)
     assert "still running" in text
     assert "Seen on the nodes of attempt 1 so far" in text
 
 
-def test_what_came_after_the_end_does_not_stretch_the_axis(story: rows.Rows) -> None:
+def test_what_came_after_the_end_does_not_stretch_the_axis(story: rows.ReportRows) -> None:
     """A drain nine minutes after a job of 40 minutes: the bars keep their lengths, its mark stands right of the axis."""
     space = "{http://www.w3.org/2000/svg}"
 
-    def bars(found: rows.Rows) -> list[str]:
+    def bars(found: rows.ReportRows) -> list[str]:
         root = ET.fromstring(drawing.timeline(build(found)))
         return [str(r.get("width")) for r in root.iter(f"{space}rect") if r.get("class") in {"ran", "lost"}]
 
@@ -209,9 +209,9 @@ def test_what_came_after_the_end_does_not_stretch_the_axis(story: rows.Rows) -> 
     assert "later" not in {t.text for t in ET.fromstring(drawing.timeline(build(story))).iter(f"{space}text")}
 
 
-def test_what_was_kept_of_the_job_is_drawn(story: rows.Rows) -> None:
+def test_what_was_kept_of_the_job_is_drawn(story: rows.ReportRows) -> None:
     """A heading and a drawing each; without any the page has no such section."""
-    figure = kept_figures.Figure(title="train: loss <b>", drawing="<svg>drawn</svg>")
+    figure = kept_figures.KeptFigure(title="train: loss <b>", drawing="<svg>drawn</svg>")
     with_figures, without = page.render(build(story), [figure]), page.render(build(story))
     assert "<h3>train: loss &lt;b&gt;</h3>" in with_figures
     assert "<svg>drawn</svg>" in with_figures

@@ -14,7 +14,7 @@ from probing_cluster.db import store as db_store
 from probing_cluster.reports import job_ref, model, query, rows
 
 
-def fill(store: db_store.Store, story: rows.Rows) -> None:
+def fill(store: db_store.Store, story: rows.ReportRows) -> None:
     """Stores the story the way the product does."""
     store.upsert_attempts(story.attempts)
     for node in {e.node for e in (*story.evidence, *story.others)}:
@@ -27,13 +27,13 @@ def fill(store: db_store.Store, story: rows.Rows) -> None:
         store.save_run_accounts([story.account])
 
 
-def read(url: str, ref: str) -> rows.Rows:
+def read(url: str, ref: str) -> rows.ReportRows:
     with psycopg.connect(url, options="-c TimeZone=UTC") as link:
         return rows.from_json(query.fetch(link, "c", job_ref.parse(ref)))
 
 
 def test_the_report_from_the_database_equals_the_report_from_the_records(
-    store: db_store.Store, story: rows.Rows
+    store: db_store.Store, story: rows.ReportRows
 ) -> None:
     """One round trip through SQL and JSON loses and invents nothing."""
     fill(store, story)
@@ -86,7 +86,7 @@ def test_other_users_runs_of_the_same_name_stay_apart(store: db_store.Store) -> 
     assert read(store.connection_uri(), "1").run_jobs == (1, 2)
 
 
-def test_only_the_current_verdict_is_reported(store: db_store.Store, story: rows.Rows) -> None:
+def test_only_the_current_verdict_is_reported(store: db_store.Store, story: rows.ReportRows) -> None:
     """A replaced verdict is history, not an answer."""
     fill(store, story)
     newer = records.Verdict.from_row(
@@ -97,7 +97,7 @@ def test_only_the_current_verdict_is_reported(store: db_store.Store, story: rows
 
 
 def test_other_faults_on_the_jobs_nodes_are_found_only_while_it_ran(
-    store: db_store.Store, story: rows.Rows
+    store: db_store.Store, story: rows.ReportRows
 ) -> None:
     """Low and high events of the attempt's nodes and time are shown; info, other nodes and other times are not."""
     noise = told.event
@@ -118,7 +118,42 @@ def test_other_faults_on_the_jobs_nodes_are_found_only_while_it_ran(
     assert others - {79, 80} == {1}
 
 
-def test_the_pace_of_a_job_comes_with_its_report(store: db_store.Store, story: rows.Rows) -> None:
+def test_what_concerns_another_jobs_processes_is_not_told(
+    store: db_store.Store, story: rows.ReportRows
+) -> None:
+    """Two jobs share n2: the kernel's words about the neighbour's processes leave the database with nobody else's report."""
+    fill(store, story)
+    during, low = told.at("14:10:00"), records.Severity.LOW
+    events = [
+        told.event(
+            uuid.UUID(int=1), during, severity=low, kind="oom", job_id=4242, message="Killed process 7 (mine)"
+        ),
+        told.event(
+            uuid.UUID(int=2), during, severity=low, kind="oom", job_id=99, message="Killed process 8 (secret)"
+        ),
+        told.event(
+            uuid.UUID(int=3),
+            during,
+            severity=low,
+            kind="oom",
+            job_id=None,
+            message="Killed process 9 (whose?)",
+        ),
+        told.event(
+            uuid.UUID(int=4), during, severity=low, kind="mount", job_id=None, message="/scratch hangs"
+        ),
+    ]
+    delivery.Delivery(store.connection_uri(), "c", "n2").deliver(events=events)
+    assert {e.event_id.int for e in read(store.connection_uri(), "4242").others} - {79, 80} == {1, 3, 4}
+    neighbour = dataclasses.replace(
+        story.attempts[0], job_id=99, user="bob", run_key="99", nodes=("n2",),
+        start_at=during - timedelta(minutes=1), end_at=during + timedelta(minutes=1),
+    )  # fmt: skip
+    store.upsert_attempts([neighbour])
+    assert {e.event_id.int for e in read(store.connection_uri(), "4242").others} - {79, 80} == {1, 4}
+
+
+def test_the_pace_of_a_job_comes_with_its_report(store: db_store.Store, story: rows.ReportRows) -> None:
     """Slow ranks are found by the job, whatever their severity; the probe's other events stay out."""
     fill(store, story)
     slow = told.event(
@@ -136,7 +171,7 @@ def test_the_pace_of_a_job_comes_with_its_report(store: db_store.Store, story: r
     assert [(e.event_id, e.detail) for e in found] == [(slow.event_id, {"rank": 5})]
 
 
-def test_the_stalls_of_a_job_come_with_its_report(store: db_store.Store, story: rows.Rows) -> None:
+def test_the_stalls_of_a_job_come_with_its_report(store: db_store.Store, story: rows.ReportRows) -> None:
     """Those of this job, with every field."""
     fill(store, story)
     stall = records.GangVerdict(

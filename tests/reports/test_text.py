@@ -13,11 +13,11 @@ from probing_cluster.reports.charts import timeline
 NOW = told.at("15:00:00")
 
 
-def render(found: rows.Rows, **options: object) -> str:
+def render(found: rows.ReportRows, **options: object) -> str:
     return text.render(model.build(job_ref.parse("4242"), found, now=NOW), **options)  # type: ignore[arg-type]
 
 
-def test_the_report_answers_why_what_it_cost_and_what_now(story: rows.Rows) -> None:
+def test_the_report_answers_why_what_it_cost_and_what_now(story: rows.ReportRows) -> None:
     """The four things a person came for are there, with the evidence at its instants."""
     page = render(story)
     for line in (
@@ -34,26 +34,26 @@ def test_the_report_answers_why_what_it_cost_and_what_now(story: rows.Rows) -> N
 
 
 @pytest.mark.parametrize("width", [72, 80, 110])
-def test_no_line_is_wider_than_asked_and_no_byte_is_colour(story: rows.Rows, width: int) -> None:
+def test_no_line_is_wider_than_asked_and_no_byte_is_colour(story: rows.ReportRows, width: int) -> None:
     """At 80 columns, in a pipe, nothing wraps and no escape sequence appears."""
     page = render(story, width=width)
     assert max(len(line) for line in page.splitlines()) <= width
     assert page.isprintable() or set(re.sub(r"[ -~]", "", page)) <= {"\n"}
 
 
-def test_a_long_state_does_not_touch_the_nodes(story: rows.Rows) -> None:
+def test_a_long_state_does_not_touch_the_nodes(story: rows.ReportRows) -> None:
     """OUT_OF_MEMORY is wider than its column."""
     long = dataclasses.replace(story.attempts[0], state="OUT_OF_MEMORY")
     page = render(dataclasses.replace(story, attempts=[long, *story.attempts[1:]]))
     assert re.search(r"attempt \d .*  OUT_OF_MEMORY \S", page)
 
 
-def test_colour_adds_nothing_but_colour(story: rows.Rows) -> None:
+def test_colour_adds_nothing_but_colour(story: rows.ReportRows) -> None:
     """Without its escape sequences the coloured report is the plain one."""
     assert re.sub(r"\x1b\[\d+m", "", render(story, colour=True)) == render(story)
 
 
-def test_bars_are_to_scale(story: rows.Rows) -> None:
+def test_bars_are_to_scale(story: rows.ReportRows) -> None:
     """Each character stands for the same time: ran, lost, waited and died lie where the clock says."""
     report = model.build(job_ref.parse("4242"), story, now=NOW)
     scale = timeline.Axis(start_at=told.at("14:02:11"), end_at=told.at("14:41:09"), cells=2338)
@@ -64,7 +64,7 @@ def test_bars_are_to_scale(story: rows.Rows) -> None:
     assert (len(two) - len(two.lstrip()), two.count("."), two.count("#")) == (1105, 64, 1169)
 
 
-def test_a_long_first_wait_does_not_squeeze_the_run(story: rows.Rows) -> None:
+def test_a_long_first_wait_does_not_squeeze_the_run(story: rows.ReportRows) -> None:
     """After three days in the queue the bar begins at the first start."""
     early = tuple(
         dataclasses.replace(a, submit_at=told.at("14:02:11") - 3 * (told.at("23:59:59") - told.DAY))
@@ -74,7 +74,7 @@ def test_a_long_first_wait_does_not_squeeze_the_run(story: rows.Rows) -> None:
     assert timeline.axis(report, 20).start_at == told.at("14:02:14")
 
 
-def test_hostile_words_cannot_reach_the_terminal(story: rows.Rows) -> None:
+def test_hostile_words_cannot_reach_the_terminal(story: rows.ReportRows) -> None:
     """Escapes, newlines and direction marks in a job's name or a message are gone."""
     evil = "x\x1b[31m\x07\n\u202eroot\r"
     attempts = tuple(dataclasses.replace(a, name=evil, user=evil, partition=evil) for a in story.attempts)
@@ -92,7 +92,7 @@ def test_a_running_job_says_when_it_was_last_seen() -> None:
     running = told.attempt(1, state="RUNNING", start_at=told.at("14:03:00"), nodes=("n2",))
     beat = records.AgentHeartbeat(cluster="c", node="n2", at=told.at("14:50:00"), jobs=(4242,))
     seen = told.event(told.XID, told.at("14:30:00"), severity=records.Severity.LOW, code="63")
-    page = render(rows.Rows(attempts=(running,), heartbeats=(beat,), others=(seen,)))
+    page = render(rows.ReportRows(attempts=(running,), heartbeats=(beat,), others=(seen,)))
     assert "still running, last seen 14:50:00Z" in " ".join(page.split())
     assert "Seen on the nodes of attempt 1 so far" in page
     assert "Xid 63" in page
@@ -102,7 +102,7 @@ def test_a_running_job_says_when_it_was_last_seen() -> None:
 def test_a_clean_job_gets_no_verdict() -> None:
     """COMPLETED at once: no why, no cost, no advice."""
     page = render(
-        rows.Rows(
+        rows.ReportRows(
             attempts=(
                 told.attempt(1, start_at=told.at("14:03:00"), end_at=told.at("14:30:00"), nodes=("n1",)),
             )
@@ -122,12 +122,12 @@ def test_an_unjudged_death_says_so() -> None:
         end_at=told.at("14:30:00"),
         nodes=("n1",),
     )
-    page = render(rows.Rows(attempts=(dead,)))
+    page = render(rows.ReportRows(attempts=(dead,)))
     assert "Attempt 1 ended FAILED (exit code 1)" in page
     assert "Not judged yet" in page
 
 
-def test_one_attempt_can_be_asked_for(story: rows.Rows) -> None:
+def test_one_attempt_can_be_asked_for(story: rows.ReportRows) -> None:
     """--attempt 2 leaves out why attempt 1 died."""
     assert "Why attempt 1" not in render(story, attempt=2)
     assert "Why attempt 1" in render(story, attempt=1)
@@ -141,10 +141,18 @@ def test_one_attempt_can_be_asked_for(story: rows.Rows) -> None:
         ("skipped", "n2 not drained 14:20:34Z (skipped: budget: 5 of 5)"),
     ],
 )
-def test_what_was_not_done_is_said_with_the_reason(story: rows.Rows, state: str, words: str) -> None:
+def test_what_was_not_done_is_said_with_the_reason(story: rows.ReportRows, state: str, words: str) -> None:
     """Observe-only, a spent budget and another's drain each read differently."""
     drains = (told.drain("drain", told.at("14:20:34"), state=state, why_state="budget: 5 of 5"),)
     assert words in " ".join(render(dataclasses.replace(story, drains=drains), width=110).split())
+
+
+def test_a_drained_node_is_not_said_to_be_not_drained(story: rows.ReportRows) -> None:
+    """More of the same fault is skipped while the node is tested: it is drained all the same."""
+    tested = told.drain("drain", told.at("14:20:40"), state="skipped", why_state="it is being tested")
+    page = render(dataclasses.replace(story, drains=(*story.drains, tested)), width=110)
+    assert "n2 drained 14:20:34Z" in page
+    assert "not drained" not in page
 
 
 def test_an_array_by_its_number_lists_what_did_not_complete() -> None:
@@ -158,7 +166,7 @@ def test_an_array_by_its_number_lists_what_did_not_complete() -> None:
             job_id=600, array_job_id=500, array_task_id=7, state="FAILED", n_attempts=2, cause="gpu_lost"
         )
     )
-    page = text.render_overview("500", rows.Rows(siblings=tuple(tasks), n_siblings=4), now=NOW)
+    page = text.render_overview("500", rows.ReportRows(siblings=tuple(tasks), n_siblings=4), now=NOW)
     assert "Job array 500: 4 tasks started; 3 COMPLETED, 1 FAILED" in page
     assert re.search(r"500_7 +FAILED +2 starts +gpu_lost", page)
     assert "500_1 " not in page
@@ -173,7 +181,7 @@ def test_a_slow_rank_is_told_of_a_job_that_completed() -> None:
     )  # fmt: skip
     attempt = told.attempt(1, start_at=told.at("14:03:00"), end_at=told.at("14:30:00"), nodes=("n2",))
     late = dataclasses.replace(seen, event_id=told.LOST, at=told.at("14:40:00"), message="of another attempt")
-    page = render(rows.Rows(attempts=(attempt,), pace=(seen, late)))
+    page = render(rows.ReportRows(attempts=(attempt,), pace=(seen, late)))
     assert "Pace of attempt 1" in page
     assert words in " ".join(page.split())
     assert "of another attempt" not in page
@@ -190,7 +198,7 @@ def test_a_stall_is_told_while_the_job_runs() -> None:
         location="endless (/home/alice/train.py:74)", onset_at=told.at("14:10:00"), made_at=told.at("14:10:12"),
     )  # fmt: skip
     other = dataclasses.replace(stall, submit_at=told.at("01:00:00"), summary="of another attempt")
-    page = render(rows.Rows(attempts=(running,), gangs=(other, stall)))
+    page = render(rows.ReportRows(attempts=(running,), gangs=(other, stall)))
     assert "Stalls of attempt 1" in page
     assert re.search(r"14:10:00Z? still  python_loop, user program, likely", page)
     assert "it is elsewhere in the user's program (endless (/home/alice/train.py:74))" in " ".join(
@@ -199,19 +207,21 @@ def test_a_stall_is_told_while_the_job_runs() -> None:
     assert "of another attempt" not in page
     assert max(len(line) for line in page.splitlines()) <= 80
     over = render(
-        rows.Rows(attempts=(running,), gangs=(dataclasses.replace(stall, ended_at=told.at("14:11:00")),))
+        rows.ReportRows(
+            attempts=(running,), gangs=(dataclasses.replace(stall, ended_at=told.at("14:11:00")),)
+        )
     )
     assert "until 14:11:00" in over
 
 
-def test_the_verdict_leads_and_the_ratio_comes_last(story: rows.Rows) -> None:
+def test_the_verdict_leads_and_the_ratio_comes_last(story: rows.ReportRows) -> None:
     """Whoever reads from the top meets why, then what to do, and only then what it cost."""
     page = render(story)
     places = [page.index(w) for w in ("Why attempt 1", "What now", "What it cost", "ETTR 0.71")]
     assert places == sorted(places)
 
 
-def test_a_short_failure_has_neither_a_ratio_nor_parts_of_nothing(story: rows.Rows) -> None:
+def test_a_short_failure_has_neither_a_ratio_nor_parts_of_nothing(story: rows.ReportRows) -> None:
     """Four seconds of one GPU: no ETTR of start-up, no '<0.1' three times, no bar of 0 s a character."""
     assert story.account is not None
     brief = dataclasses.replace(
@@ -236,7 +246,7 @@ def test_a_short_failure_has_neither_a_ratio_nor_parts_of_nothing(story: rows.Ro
     assert "ETTR 0.00" in render(dataclasses.replace(story, attempts=(brief,), account=longer))
 
 
-def test_starts_that_were_refused_are_one_story(story: rows.Rows) -> None:
+def test_starts_that_were_refused_are_one_story(story: rows.ReportRows) -> None:
     """Three refusals and a start: one section, a line for each with its node, and nothing 'died'."""
     attempts, verdicts = [], []
     for n in (1, 2, 3):
@@ -261,16 +271,16 @@ def test_starts_that_were_refused_are_one_story(story: rows.Rows) -> None:
     attempts.append(
         told.attempt(4, submit_at=told.at("14:05:00"), start_at=told.at("14:05:01"), state="RUNNING")
     )
-    page = render(rows.Rows(attempts=tuple(attempts), verdicts=tuple(verdicts)))
+    page = render(rows.ReportRows(attempts=tuple(attempts), verdicts=tuple(verdicts)))
     assert page.count("did not begin") == 1
     assert "Why attempts 1 to 3 did not begin" in page
     assert all(f"attempt {n}  n{n} was refused" in page for n in (1, 2, 3))
     assert "died\n" not in page.replace("x died", "")
-    alone = render(rows.Rows(attempts=(attempts[0],), verdicts=(verdicts[0],)))
+    alone = render(rows.ReportRows(attempts=(attempts[0],), verdicts=(verdicts[0],)))
     assert "Why attempt 1 did not begin" in alone
 
 
-def test_a_log_is_shown_with_its_path_or_why_it_was_not_read(story: rows.Rows) -> None:
+def test_a_log_is_shown_with_its_path_or_why_it_was_not_read(story: rows.ReportRows) -> None:
     """Its last lines under the attempt that died; what was not read says so; a hostile line stays text."""
     at = min(a.start_at for a in story.attempts if a.start_at)
     read = rows.JobLog(

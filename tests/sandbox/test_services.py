@@ -59,6 +59,7 @@ def test_tasks_get_the_probes_environment_and_their_users_identity(full: cluster
     assert "sitecustomize.py" in said
 
 
+@pytest.mark.soak
 def test_down_stops_postgres_too_and_up_goes_on(box_directory: Path) -> None:
     """After down nothing of ours runs, Postgres included; the next up keeps what was stored."""
     directory = box_directory / "again"

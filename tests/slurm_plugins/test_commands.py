@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from probing_cluster.core import errors, settings
+from probing_cluster.core import errors, processes, settings
 from probing_cluster.slurm_plugins import commands
+from probing_cluster.slurm_plugins.acts import job_steps
 
 
 def _script(directory: Path, name: str, text: str) -> None:
@@ -68,3 +70,62 @@ def test_a_hanging_command_and_its_children_are_ended(tmp_path: Path) -> None:
             return
         time.sleep(0.05)
     pytest.fail("the child outlived its command")
+
+
+def test_a_node_that_floods_takes_neither_memory_nor_the_others_answers(tmp_path: Path) -> None:
+    """Task 1 prints without end, on both streams; of it a MiB is kept, and all that task 0 says before and after."""
+    flood = f"1: {'x' * 900}"
+    _script(
+        tmp_path, "srun",
+        f"read step; echo \"0: got $step\"; yes '{flood}' | head -c 30000000; yes '{flood}' | head -c 3000000 >&2; "
+        "echo; echo '0: last'\n",
+    )  # fmt: skip
+    tracemalloc.start()
+    steps = job_steps.JobSteps(settings.SlurmSettings(bin_directory=str(tmp_path)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job_steps, "_STEP_GRACE_S", 0.0)
+        output = steps.step(7, ["n2", "n1"], "x", b"hello\n", 30.0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [line for line in output.splitlines() if line.startswith(b"0:")] == [b"0: got hello", b"0: last"]
+    assert len(output) < job_steps.MOST_BYTES + 1000
+    assert peak < 8 * job_steps.MOST_BYTES
+
+
+def test_what_is_kept_is_of_whole_lines_and_of_every_task() -> None:
+    """However the pieces fall; a line without an end is dropped once it is too long."""
+    keep = job_steps.OfEachTask()
+    assert b"".join(keep(b"0: a\n1: b\n0: c"[n : n + 1]) for n in range(14)) == b"0: a\n1: b\n"
+    assert keep(b"d\n") == b"0: cd\n"
+    assert keep(b"2: " + b"x" * (job_steps.MOST_BYTES + 5)) == b""
+    assert keep(b"\n3: e\n") == b"3: e\n"
+
+
+def test_the_output_and_status_of_a_program_that_ends_are_kept(tmp_path: Path) -> None:
+    """As without a limit."""
+    _script(tmp_path, "srun", "cat; echo wrong >&2; exit 3\n")
+    done = _runner(tmp_path).collect("srun", stdin=b"a\nb", deadline_s=10.0, keep=lambda piece: piece)
+    assert (done.stdout, done.stderr, done.code) == (b"a\nb", b"wrong\n", 3)
+
+
+def test_a_command_that_cannot_be_killed_is_not_doubled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One stuck `sacct` at most, and its caller is told at once; other programs go on."""
+
+    class Unkillable(processes.Edge):
+        def end(self, pid: int) -> processes.ProcessIdentity | None:
+            return processes.identify(pid)
+
+    monkeypatch.setattr(commands, "STUCK", processes.StuckChildren(Unkillable()))
+    _script(tmp_path, "sacct", "exec sleep 60\n")
+    _script(tmp_path, "sinfo", "echo n1\n")
+    with pytest.raises(errors.SlurmUnavailable, match="did not end within"):
+        _runner(tmp_path, 0.3)("sacct")
+    with pytest.raises(errors.SlurmUnavailable, match="stuck in the kernel"):
+        _runner(tmp_path)("sacct")
+    assert _runner(tmp_path)("sinfo") == b"n1\n"
+    ((_, held),) = commands.STUCK.items()
+    assert processes.EDGE.end(held.identity.pid) is None
+    _script(tmp_path, "sacct", "echo 7\n")
+    assert _runner(tmp_path)("sacct") == b"7\n"

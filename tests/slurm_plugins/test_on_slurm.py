@@ -62,7 +62,7 @@ def node_of(look: live.Live, name: str) -> live_records.LiveNode:
 
 def test_json_and_text_tell_the_same(box: cluster.Sandbox, slurm: settings.SlurmSettings) -> None:
     """Jobs and nodes read as JSON and as text are equal records, an awkward job name included."""
-    job_id = box.submit("sleep 60", nodes=2, gres="gpu:2", job_name="we|ird\nname", exclude="n3")
+    job_id = box.submit("sleep 600", nodes=2, gres="gpu:2", job_name="we|ird\nname", exclude="n3")
     box.wait(job_id, ["RUNNING"])
     as_json, as_text = (live.CommandLive(commands.SlurmCommands(settings=slurm)) for _ in range(2))
     as_text._json = False
@@ -72,7 +72,10 @@ def test_json_and_text_tell_the_same(box: cluster.Sandbox, slurm: settings.Slurm
         # 22.05's JSON does not expand the output path, its text does.
         return dataclasses.replace(found, stdout_path=None)
 
-    until(lambda: job(as_json) == job(as_text) and not job(as_text).reason)  # it may still run its Prolog
+    settled = time.monotonic() + 240
+    while job(as_json) != job(as_text) or job(as_text).reason:  # it may still run its Prolog
+        assert time.monotonic() < settled, (job(as_json), job(as_text))
+        time.sleep(0.2)
     one = job(as_json)
     assert one == dataclasses.replace(as_json.job(job_id) or one, stdout_path=None)
     assert (one.nodes, one.gpus, one.n_gpus) == (("n1", "n2"), {"n1": (0, 1), "n2": (0, 1)}, 4)

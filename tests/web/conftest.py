@@ -14,6 +14,7 @@ import fakes
 import web_world
 
 from probing_cluster.db import store as db_store
+from probing_cluster.web.live import rank_history
 
 
 @pytest.fixture
@@ -23,6 +24,9 @@ def world(store: db_store.Store) -> Iterator[web_world.World]:
     seven, eight = web_world.attempt(7), web_world.attempt(8, user="root", account="secret", nodes=("n3",))
     store.upsert_attempts([seven, eight])
     store.save_verdicts([web_world.verdict(seven), web_world.verdict(eight, node="n3")])
+    rank_history.HISTORIES = (
+        rank_history.Histories()
+    )  # a job of the same number in another test is another job
     made = web_world.world_on(store)
     yield made
     made.site.reader.close()

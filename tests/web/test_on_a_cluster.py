@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-import test_in_browser
+import test_pages_in_browser
 from playwright import sync_api
 
 from probing_cluster.sandbox import cluster
@@ -26,7 +26,7 @@ def test_a_broken_gpu_shows_on_the_open_page() -> None:
     if os.geteuid() != 0 or shutil.which("slurmctld") is None:
         pytest.skip("needs root and Debian's slurm packages")
     with scratch.directory("pcweb-") as home, cluster.Sandbox.up(home / "s", nodes=2) as sandbox:
-        port = test_in_browser.free_port()
+        port = test_pages_in_browser.free_port()
         toml = sandbox.layout.probing_toml
         toml.write_text(f'{toml.read_text()}\n[web]\nlisten = "127.0.0.1:{port}"\n')
         command = str(Path(sys.executable).with_name("probing-ctl"))
@@ -39,7 +39,7 @@ def test_a_broken_gpu_shows_on_the_open_page() -> None:
             job = sandbox.submit("sleep 120", nodes=2, gres="gpu:8", ntasks_per_node=1, job_name="llama")
             sandbox.wait(job, {"RUNNING"}, 120)
             node = sandbox.layout.node_names[1]
-            with test_in_browser.browsing() as (browser, recorder):
+            with test_pages_in_browser.browsing() as (browser, recorder):
                 page = browser.new_page()
                 end_s = time.monotonic() + 60
                 while True:

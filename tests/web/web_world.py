@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import types
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
 from datetime import timedelta
+from email.message import Message
 from typing import Any
 
 import anyio
 import fakes
+import gang_rows
 import httpx2
+from sqlalchemy.dialects import postgresql as pg
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import web_keys
+from probing_cluster.control_plane.gangs import gang_board
 from probing_cluster.core import records, settings
+from probing_cluster.db import rows, tables
 from probing_cluster.db import store as db_store
+from probing_cluster.reports import job_ref
 from probing_cluster.web import app, scoped_rows
 from probing_cluster.web import site as web_site
 from probing_cluster.web.access import cross_site, viewers
+from probing_cluster.web.api import openapi, register
+from probing_cluster.web.live import rank_history
 
 OWNER, STRANGER, COORDINATOR, OPERATOR, ACTOR = "nobody", "daemon", "games", "backup", "root"
 """Accounts that every Debian has; job 7 is OWNER's on account lab, which COORDINATOR coordinates."""
@@ -70,6 +83,15 @@ class World:
         made.headers.pop("sec-fetch-site")
         return made
 
+    def client(self, user: str, *, acts: bool = False) -> Any:
+        """The client that `probing-ctl web client` prints, with a token of somebody's."""
+        made: dict[str, Any] = {}
+        exec(openapi.client(register.OPERATIONS), made)
+        browser = self.machine(user, acts=acts)
+        return made["Client"](
+            ADDRESS, browser.headers["authorization"].partition(" ")[2], open=browser.opened
+        )
+
 
 class Browser:
     """Sends what a browser sends from one of our own pages."""
@@ -97,6 +119,18 @@ class Browser:
 
         return anyio.run(send)
 
+    @contextlib.contextmanager
+    def opened(self, request: urllib.request.Request) -> Iterator[Any]:
+        """As urllib opens it."""
+        headers = {name.lower(): value for name, value in request.header_items()}
+        content = request.data if isinstance(request.data, bytes) else None
+        found = self(request.get_method(), request.full_url, headers=headers, content=content)
+        if found.status_code >= 400:
+            raise urllib.error.HTTPError(request.full_url, found.status_code, found.text, Message(), None)
+        yield types.SimpleNamespace(
+            read=lambda: found.content, headers={"Content-Type": found.headers["content-type"]}
+        )
+
     def get(self, path: str, **options: Any) -> httpx2.Response:
         return self("GET", path, **options)
 
@@ -122,3 +156,53 @@ def world_on(store: db_store.Store, **web: Any) -> World:
     scoped_rows.made_login(store.url, url)
     site = app.make_site(service_on(store, hands, **web), url)
     return World(site, app.make(site), hands, store)
+
+
+def stuck(world: World, job_id: int = 12) -> None:
+    """OWNER's job on n1 and n2: rank 2 loops, the others wait for it, everybody has told."""
+    store = world.store
+    store.upsert_attempts([gang_rows.attempt(job_id, "n1", "n2", user=OWNER)])
+    told = {
+        r: gang_rows.row(
+            r, stalled=True, steps=40 - r, inside="" if r == 2 else "all_reduce 0#41", world_size=4
+        )
+        for r in range(4)
+    }
+    gang_rows.beat(store, job_id, told)
+    for node, ranks in (("n1", (0, 1)), ("n2", (2, 3))):
+        entries: list[dict[str, Any]] = []
+        for r in ranks:
+            made = gang_rows.entry(r, gang_rows.LOOP if r == 2 else gang_rows.REDUCE)
+            pair = {
+                "group": f"{r // 2 + 1}",
+                "role": "tp",
+                "seq": 7,
+                "op": "all_gather",
+                "numel": 4,
+                "group_size": 2,
+                "left": True,
+            }
+            made["calls"].insert(0, pair)
+            entries.append(made)
+        gang_rows.snapshot(store, job_id, node, entries)
+
+
+def many_ranks(world: World, n_nodes: int = 2000, job_id: int = 12) -> None:
+    """Eight ranks on each node of one job, in their heartbeats and in ten minutes of looks."""
+    nodes = [f"gpu{n:04}" for n in range(n_nodes)]
+    world.store.upsert_attempts([gang_rows.attempt(job_id, *nodes, user=OWNER)])
+    told = gang_rows.gang(10, ranks=8 * n_nodes)
+    beats = [
+        records.AgentHeartbeat(
+            cluster="c", node=node, at=fakes.NOW, jobs=(job_id,),
+            ranks={f"{job_id}:{r}": told[r] for r in range(8 * n, 8 * n + 8)},
+        )
+        for n, node in enumerate(nodes)
+    ]  # fmt: skip
+    with world.store.engine.begin() as connection:
+        connection.execute(pg.insert(tables.agent_heartbeat), [rows.to_row(beat) for beat in beats])
+    service = world.site.service
+    gang = gang_board.find(world.store, "c", job_ref.parse(str(job_id)), service.clock.now())
+    history = rank_history.HISTORIES.of(service, gang)
+    for _ in range(rank_history.LOOKS - 1):
+        history.looks.append(history.looks[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 from urllib.parse import parse_qs, quote
@@ -23,6 +24,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PUBLIC = ("/login", "/oidc/", "/static/")
 MOST_BODY_BYTES = 1 << 16
+BODY_S = 10.0
+"""For the whole of a body, however it comes in."""
 LOGIN_COST = 10.0
 """A try to log in counts as so many requests: keys cannot be guessed, and neither can the database be kept busy."""
 POLICY = (
@@ -108,16 +111,15 @@ class Gate:
         """The whole body, bounded, and the page's token in it or beside it where the request changes something."""
         if scope["method"] not in _CHANGING:
             return receive, None
-        body = b""
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return receive, problems.response(400, "the request broke off")
-            body += message.get("body", b"")
-            if len(body) > MOST_BODY_BYTES:
-                return receive, problems.response(413, "the request is too long", f"{MOST_BODY_BYTES} bytes")
-            if not message.get("more_body"):
-                break
+        try:
+            async with asyncio.timeout(BODY_S):
+                body = await _whole(receive)
+        except TimeoutError:
+            return receive, problems.response(408, "the request did not come to its end", f"{BODY_S:g} s")
+        if body is None:
+            return receive, problems.response(400, "the request broke off")
+        if len(body) > MOST_BODY_BYTES:
+            return receive, problems.response(413, "the request is too long", f"{MOST_BODY_BYTES} bytes")
         replay = _Replay(body, receive)
         viewer: web_keys.Viewer | None = scope["state"]["viewer"]
         if viewer is None or viewer.kind == "token" or self._carries_token(scope, body, viewer):
@@ -166,6 +168,19 @@ class Gate:
             await send(message)
 
         return dressed
+
+
+async def _whole(receive: Receive) -> bytes | None:
+    """A body up to its end or beyond its bound; None where the peer has left."""
+    body = b""
+    while len(body) <= MOST_BODY_BYTES:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            break
+    return body
 
 
 class _Replay:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import uuid
 
-from probing_cluster.control_plane.cli import attribute_commands, nodes_commands
+from probing_cluster.control_plane.cli import attribute_commands, nodes_commands, repair_commands
 from probing_cluster.control_plane.policy import repaired
-from probing_cluster.core import errors, sanitize
+from probing_cluster.control_plane.repair import by_hand
+from probing_cluster.core import errors, hostlist, sanitize
+from probing_cluster.diagnostics import registry
 from probing_cluster.reports import job_ref
+from probing_cluster.slurm_plugins import topology
 from probing_cluster.web import documents
 from probing_cluster.web.api import operation
 
+LOG = logging.getLogger("probing.web")
 LOOK_S = 45.0
 """How long a node's agent is waited for when somebody says that the node is repaired."""
 
@@ -47,6 +53,52 @@ def set_healthy(ask: operation.Ask) -> documents.Done:
         service.config, service.store, service.hands, node, ask.body.note, why, ask.viewer.user
     )
     return documents.Done(subject=node, outcome=outcome)
+
+
+def hold(ask: operation.Ask) -> documents.Done:
+    """Take a node's repair over: its tests end, it stays drained."""
+    return _repair(ask, "hold")
+
+
+def release(ask: operation.Ask) -> documents.Done:
+    """Give a node's repair back, or have it tested now."""
+    return _repair(ask, "release")
+
+
+def done(ask: operation.Ask) -> documents.Done:
+    """End a node's repair; the node stays as it is."""
+    return _repair(ask, "done")
+
+
+def _repair(ask: operation.Ask, word: str) -> documents.Done:
+    node, service = ask.path["node"], ask.site.service
+    repair_commands.require_under_repair(service.store, [node])
+    nodes_commands.add_note(service.config, service.store, node, word, ask.body.note, ask.viewer.user)
+    return documents.Done(subject=node, outcome=repair_commands.recorded(word, node))
+
+
+def diagnose(ask: operation.Ask) -> documents.Done:
+    """Begin a round of tests on a node that takes jobs, as `probing-ctl diagnose` does, and do not wait for it."""
+    given: documents.Tests = ask.body
+    service, site = ask.site.service, ask.site
+    tests = tuple(t.name for t in registry.chosen(given.tests or service.config.diagnostics.tests))
+    nodes = {n.name: n for n in service.hands.nodes()}
+    references = tuple(hostlist.expand(given.reference)) if given.reference else ()
+    question = by_hand.Question(
+        round_id=uuid.uuid4(), names=(ask.path["node"],), references=references, tests=tests
+    )
+    everyone = (*question.names, *question.references)
+    nodes_commands.require_known(everyone, nodes)
+    by_hand.require_free(everyone, nodes)
+    wanted, places = by_hand.wanted(service.config, nodes, question), topology.leaves(service.hands.places())
+    nodes_commands.add_note(
+        service.config, service.store, ask.path["node"], "diagnose", f"round {question.round_id}", ask.viewer.user
+    )  # fmt: skip
+    site.rounds.start(
+        wanted, lambda job_id: by_hand.asked(question, nodes, places, job_id), question.round_id
+    )
+    LOG.info("a round of tests begins", extra={"fields": {"user": ask.viewer.user, "node": ask.path["node"]}})
+    return documents.Done(subject=ask.path["node"], outcome=f"testing begins: round {question.round_id}")
 
 
 def verdict(ask: operation.Ask) -> documents.Done:

@@ -1,78 +1,104 @@
-"""One read-only question to the database, answered with the viewer's own rights."""
+"""One read-only question to the database, with the viewer's own rights; or to the processes of a job, for its owner."""
 
 from __future__ import annotations
 
-import csv
-import io
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from probing_cluster.core import errors
 from probing_cluster.db import plain
 from probing_cluster.web import documents
-from probing_cluster.web.api import operation
+from probing_cluster.web.api import operation, read_jobs, tabular
+from probing_cluster.web.live import live_question
 
 MOST = 10_000
+MOST_AT_ONCE = 4
+"""Questions in the database at a time: the pages need connections, too."""
+
+
+class Turns:
+    """One question of a user at a time, and not all connections to questions."""
+
+    def __init__(self, most: int = MOST_AT_ONCE) -> None:
+        self._most = most
+        self._asking: set[str] = set()
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def of(self, user: str) -> Iterator[None]:
+        """The user's turn; raises Busy."""
+        with self._lock:
+            if user in self._asking:
+                raise Busy("your last question is still being answered; wait for it")
+            if len(self._asking) >= self._most:
+                raise Busy(f"{self._most} questions of others are being answered; ask again in a while")
+            self._asking.add(user)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._asking.discard(user)
+
+
+class Busy(errors.ProbingError):
+    """The question must wait."""
+
+
+_TURNS = Turns()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsoleAnswer:
+    """What came of a question."""
+
+    heads: list[str]
+    rows: list[Any]
+    more: bool
+    missing: tuple[str, ...] = ()
+    """Who of a running job did not answer."""
 
 
 def question(ask: operation.Ask) -> documents.Rows:
     """The rows of one statement."""
-    heads, rows, more = _asked(ask)
-    return documents.Rows(heads=heads, rows=[[_cell(v) for v in row] for row in rows], more=more)
+    found = asked(ask)
+    return tabular.document(found.heads, found.rows, found.more)
 
 
-def as_csv(ask: operation.Ask) -> operation.Raw:
-    """The rows as CSV."""
-    heads, rows, _ = _asked(ask)
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(heads)
-    writer.writerows([[_no_formula(v) for v in row] for row in rows])
-    return _file(text.getvalue().encode("utf-8", "replace"), "text/csv", "rows.csv")
+def live(ask: operation.Ask) -> documents.LiveRows:
+    """The same over the processes of a running job, whose owner asks."""
+    found = asked(ask, ask.path["job"])
+    rows = tabular.document(found.heads, found.rows, found.more)
+    return documents.LiveRows(heads=rows.heads, rows=rows.rows, more=rows.more, missing=list(found.missing))
 
 
-def as_parquet(ask: operation.Ask) -> operation.Raw:
-    """The rows as Parquet; columns of mixed kinds as text."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    heads, rows, _ = _asked(ask)
-    columns = [_column(pa, [row[n] for row in rows]) for n in range(len(heads))]
-    names = [f"{head}_{n}" if head in heads[:n] else head for n, head in enumerate(heads)]
-    out = io.BytesIO()
-    parquet.write_table(pa.table(columns, names=names), out)
-    return _file(out.getvalue(), "application/vnd.apache.parquet", "rows.parquet")
-
-
-def _asked(ask: operation.Ask) -> tuple[list[str], list[Any], bool]:
+def asked(ask: operation.Ask, job: str = "") -> ConsoleAnswer:
+    """What the database answers, or a running job; raises UsageError, NotPermitted, NotFound and Busy."""
     given: documents.Question = ask.body
     if not 1 <= given.limit <= MOST:
         raise errors.UsageError(f"limit is 1 to {MOST}")
+    text = plain.text(given.sql)
     deadline_s = ask.site.service.config.web.sql_timeout_s
-    heads, rows, more = ask.site.reader.question(
-        ask.viewer.proof, plain.text(given.sql), most=given.limit, deadline_s=deadline_s
-    )
-    return heads, list(rows), more
+    with _TURNS.of(ask.viewer.user):
+        if job:
+            return _of_a_job(ask, job, text, given.limit)
+        heads, rows, more = ask.site.reader.question(
+            ask.viewer.proof, text, most=given.limit, deadline_s=deadline_s
+        )
+    return ConsoleAnswer(heads=heads, rows=list(rows), more=more)
 
 
-def _column(pa: Any, values: list[Any]) -> Any:
-    try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        return pa.array([None if v is None else str(v) for v in values])
-
-
-def _cell(value: Any) -> Any:
-    return value if value is None or isinstance(value, bool | int | float | str | list | dict) else str(value)
-
-
-def _no_formula(value: Any) -> Any:
-    """A cell that a spreadsheet would run is text."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value[:1] else value
-
-
-def _file(body: bytes, media_type: str, name: str) -> operation.Raw:
-    return operation.Raw(
-        body=body,
-        media_type=media_type,
-        headers={"content-disposition": f'attachment; filename="{name}"'},
+def _of_a_job(ask: operation.Ask, job: str, text: str, most: int) -> ConsoleAnswer:
+    gang = read_jobs.gang_of(ask, job)
+    if {str(a["user"]) for a in gang.owners} != {ask.viewer.user}:
+        raise errors.NotPermitted(f"only its owner asks the processes of job {gang.ref}")
+    if gang.attempt is not None and gang.attempt.end_at is not None:
+        raise errors.NotFound(
+            f"job {gang.ref} is over: its processes are gone; the report says what is known"
+        )
+    found = live_question.ask(ask.site.service.config, gang.ref, text, most)
+    return ConsoleAnswer(
+        heads=list(found.heads), rows=list(found.rows), more=found.more, missing=found.missing
     )

@@ -86,6 +86,7 @@ def _path_parameters(path: str) -> list[dict[str, Any]]:
     shapes = {
         "job": {"type": "string", "pattern": r"^[0-9]{1,10}([_+][0-9]{1,6})?$"},
         "figure": {"type": "string", "pattern": "^[a-z-]{1,40}$"},
+        "round": {"type": "string", "format": "uuid"},
     }
     node = {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[A-Za-z0-9._-]+$"}
     return [
@@ -126,16 +127,13 @@ def _method(op: operation.Operation) -> str:
 
 
 _HEAD = '''"""Client of Probing Cluster's API, made by `probing-ctl web client`: Client(url, token).jobs(user="ann")."""
-import json
-import uuid
+import json, uuid
 from urllib.parse import quote as q, urlencode
-from urllib.request import HTTPRedirectHandler, Request, build_opener
-
+from urllib.request import Request, urlopen
 
 class Client:
-    def __init__(self, url, token, opener=None):
-        self.url, self.token = url.rstrip("/") + "/api/v1", token
-        self.open = (opener or build_opener(HTTPRedirectHandler)).open
+    def __init__(self, url, token, open=urlopen):
+        self.url, self.token, self.open = url.rstrip("/") + "/api/v1", token, open
 
     def _ask(self, method, path, given, acts=False):
         key = given.pop("idempotency_key", None) or uuid.uuid4().hex

@@ -7,14 +7,12 @@ from typing import Annotated, Any
 
 import msgspec
 
-from probing_cluster.control_plane.door import callers
 from probing_cluster.control_plane.gangs import gang_board
 from probing_cluster.core import errors, hostlist, records
 from probing_cluster.db import engines
 from probing_cluster.reports import job_ref, json_out, model, query, rows
 from probing_cluster.web import documents
 from probing_cluster.web.api import operation
-from probing_cluster.web.live import rank_history
 
 JobId = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 
@@ -60,28 +58,27 @@ def _job(row: dict[str, Any]) -> documents.Job:
     return msgspec.convert(row | {"hosts": hostlist.compress(row["nodes"] or ())}, documents.Job)
 
 
-def reference(ask: operation.Ask) -> job_ref.JobRef:
-    """The job of the path, which the viewer may see; raises NotFound and NotPermitted."""
-    ref = job_ref.parse(ask.path["job"])
+def gang_of(ask: operation.Ask, job: str = "") -> gang_board.BoardGang:
+    """The job of the path, or `job`, which the viewer may see; raises NotFound and NotPermitted."""
+    ref = job_ref.parse(job or ask.path["job"])
     site = ask.site
     gang = gang_board.find(
         site.service.store, site.service.config.cluster.name, ref, site.service.clock.now()
     )
-    caller = callers.Caller(uid=-1, name=ask.viewer.user)
     own = {str(a["user"]) for a in gang.owners} == {ask.viewer.user}
     coordinated = bool(gang.owners) and all(a.get("account") in ask.viewer.accounts for a in gang.owners)
     if not (ask.viewer.operator or own or coordinated):
-        raise errors.NotPermitted(f"job {ref} is another user's; {caller.name} may see their own")
+        raise errors.NotPermitted(f"job {ref} is another user's; {ask.viewer.user} may see their own")
     # The policies' word counts as much as ours: a job in accounting must be visible to the viewer's own key.
     if gang.attempt is not None and not ask.site.rows(ask.viewer, "visible", job_id=gang.job_id):
         raise errors.NotPermitted(f"job {ref} is another user's")
-    return ref
+    return gang
 
 
-def stored(ask: operation.Ask) -> rows.Rows:
+def stored(ask: operation.Ask) -> rows.ReportRows:
     """Every row that a report on the job is made of."""
-    ref = reference(ask)
-    store = ask.site.service.store
+    gang_of(ask)
+    ref, store = job_ref.parse(ask.path["job"]), ask.site.service.store
     with engines.translated(), store.engine.connect() as connection:
         raw = connection.connection.driver_connection
         assert raw is not None
@@ -114,41 +111,3 @@ def account(ask: operation.Ask) -> records.RunAccount:
     if found is None:
         raise errors.NotFound("the run's time is not computed yet")
     return found
-
-
-def ranks(ask: operation.Ask) -> dict[str, Any]:
-    """Every rank at the last heartbeat of its node, and what has been found out about the gang."""
-    return _gang(ask, "ranks")
-
-
-def stacks(ask: operation.Ask) -> dict[str, Any]:
-    """The ranks' last stacks as one tree."""
-    return _gang(ask, "stacks")
-
-
-def _gang(ask: operation.Ask, what: str) -> dict[str, Any]:
-    service, ref = ask.site.service, reference(ask)
-    now = service.clock.now()
-    gang = gang_board.find(service.store, service.config.cluster.name, ref, now)
-    return gang_board.DOCUMENTS[what](service.store, gang, now)
-
-
-class Heat(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which figure of the ranks."""
-
-    layer: Annotated[str, msgspec.Meta(pattern="^(own|waiting|still)$")] = "own"
-
-
-def heat(ask: operation.Ask) -> operation.Raw:
-    """Ranks over time as bytes: a row a rank, a column a look, 0 nothing known, 1 least to 255 most."""
-    service, ref = ask.site.service, reference(ask)
-    gang = gang_board.find(service.store, service.config.cluster.name, ref, service.clock.now())
-    picture = rank_history.HISTORIES.of(service, gang).picture(ask.query.layer)
-    return operation.Raw(
-        body=picture.cells,
-        media_type="application/octet-stream",
-        headers={
-            "x-ranks": str(picture.n_ranks), "x-looks": str(picture.n_looks), "x-most-s": f"{picture.most_s:.6g}",
-            "x-every-s": f"{picture.every_s:g}",
-        },
-    )  # fmt: skip

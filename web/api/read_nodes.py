@@ -80,14 +80,15 @@ class Span(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 def timeline(ask: operation.Ask) -> list[documents.Moment]:
     """Everything known about one node in a span, latest first: events, checks, attempts, drains, notes."""
-    since, until = _span(ask.query.since, ask.query.until, ask)
+    since, until = span(ask.query.since, ask.query.until, ask)
     found = ask.site.rows(
         ask.viewer, "timeline", node=ask.path["node"], since=since, until=until, n=ask.query.limit
     )
     return [msgspec.convert(row | {"message": row["message"] or ""}, documents.Moment) for row in found]
 
 
-def _span(since: datetime | None, until: datetime | None, ask: operation.Ask) -> tuple[datetime, datetime]:
+def span(since: datetime | None, until: datetime | None, ask: operation.Ask) -> tuple[datetime, datetime]:
+    """The span asked for, else the last seven days; raises UsageError."""
     end = until or ask.site.service.clock.now() + timedelta(hours=1)
     try:
         return since or end - SPAN, end
@@ -111,13 +112,13 @@ class Events(operation.Paged, kw_only=True):
 def events(ask: operation.Ask) -> documents.Page[documents.Event]:
     """Faults and signs of faults, latest first."""
     q: Events = ask.query
-    since, until = _span(q.since, q.until, ask)
-    after = _after(q.cursor)
+    since, until = span(q.since, q.until, ask)
+    last = after(q.cursor)
     found = ask.site.rows(
         ask.viewer, "events", node=q.node, kind=q.kind, code=q.code, severity=q.severity, job_id=q.job_id,
-        gpu_uuid=q.gpu_uuid, since=since, until=until, after_at=after[0], after_id=after[1], n=q.limit + 1,
+        gpu_uuid=q.gpu_uuid, since=since, until=until, after_at=last[0], after_id=last[1], n=q.limit + 1,
     )  # fmt: skip
-    return _page(found, q.limit, documents.Event, "at", "event_id")
+    return page(found, q.limit, documents.Event, "at", "event_id")
 
 
 class Span24(operation.Paged, kw_only=True):
@@ -130,12 +131,12 @@ class Span24(operation.Paged, kw_only=True):
 def incidents(ask: operation.Ask) -> documents.Page[documents.Incident]:
     """Faults that ended several attempts or were seen on many nodes, latest first."""
     q: Span24 = ask.query
-    since, until = _span(q.since, q.until, ask)
-    after = _after(q.cursor)
+    since, until = span(q.since, q.until, ask)
+    last = after(q.cursor)
     found = ask.site.rows(
-        ask.viewer, "incidents", since=since, until=until, after_at=after[0], after_id=after[1], n=q.limit + 1
+        ask.viewer, "incidents", since=since, until=until, after_at=last[0], after_id=last[1], n=q.limit + 1
     )
-    return _page(found, q.limit, documents.Incident, "onset_at", "incident_id")
+    return page(found, q.limit, documents.Incident, "onset_at", "incident_id")
 
 
 class Drains(operation.Paged, kw_only=True):
@@ -150,12 +151,12 @@ class Drains(operation.Paged, kw_only=True):
 def drains(ask: operation.Ask) -> documents.Page[documents.Decision]:
     """Decisions about nodes and what became of them, latest first."""
     q: Drains = ask.query
-    after = _after(q.cursor)
+    last = after(q.cursor)
     found = ask.site.rows(
         ask.viewer, "drains", node=q.node, action=q.action, open=q.open, since=q.since,
-        after_at=after[0], after_id=after[1], n=q.limit + 1,
+        after_at=last[0], after_id=last[1], n=q.limit + 1,
     )  # fmt: skip
-    return _page(found, q.limit, documents.Decision, "at", "drain_id")
+    return page(found, q.limit, documents.Decision, "at", "drain_id")
 
 
 def lemons(ask: operation.Ask) -> documents.Page[documents.Lemon]:
@@ -163,10 +164,11 @@ def lemons(ask: operation.Ask) -> documents.Page[documents.Lemon]:
     q: operation.Paged = ask.query
     after = operation.cursor_values(q.cursor, (float, str)) or (None, None)
     found = ask.site.rows(ask.viewer, "lemons", after_score=after[0], after_node=after[1], n=q.limit + 1)
-    return _page(found, q.limit, documents.Lemon, "score", "node")
+    return page(found, q.limit, documents.Lemon, "score", "node")
 
 
-def _after(cursor: str | None) -> tuple[Any, Any]:
+def after(cursor: str | None) -> tuple[Any, Any]:
+    """Time and id of the last row of the page before; raises UsageError."""
     found = operation.cursor_values(cursor, (datetime, str))
     if found is None:
         return None, None
@@ -176,11 +178,12 @@ def _after(cursor: str | None) -> tuple[Any, Any]:
         raise errors.UsageError("the cursor is none that a page gave; ask again from the first page") from exc
 
 
-def _page(found: list[dict[str, Any]], limit: int, kind: Any, key: str, tie: str) -> documents.Page[Any]:
+def page(found: list[dict[str, Any]], limit: int, kind: Any, key: str, tie: str) -> documents.Page[Any]:
+    """The rows as documents of a kind, or as they are; and where they end."""
     shown = found[:limit]
     end = shown[-1] if len(found) > limit else None
     tail = end[tie] if end else None
     return documents.Page(
-        items=[msgspec.convert(row, kind) for row in shown],
+        items=shown if kind is None else [msgspec.convert(row, kind) for row in shown],
         next=operation.cursor_of([end[key], str(tail)]) if end else None,
     )

@@ -6,7 +6,16 @@ from typing import Any
 
 from probing_cluster.core import records
 from probing_cluster.web import documents
-from probing_cluster.web.api import acts, console, operation, read_fleet, read_jobs, read_nodes
+from probing_cluster.web.api import (
+    acts,
+    console,
+    operation,
+    read_fleet,
+    read_gangs,
+    read_jobs,
+    read_nodes,
+    read_repairs,
+)
 from probing_cluster.web.api.operation import Operation as Op
 
 Doc = dict[str, Any]
@@ -22,9 +31,15 @@ OPERATIONS: tuple[Op, ...] = (
     Op(name="attempts", meaning="every start of a job", path="/jobs/{job}/attempts", handle=read_jobs.attempts, answer=list[records.JobAttempt]),
     Op(name="verdicts", meaning="why each attempt of a job ended", path="/jobs/{job}/verdicts", handle=read_jobs.verdicts, answer=list[records.Verdict]),
     Op(name="account", meaning="where a job's run spent its time", path="/jobs/{job}/account", handle=read_jobs.account, answer=records.RunAccount),
-    Op(name="ranks", meaning="what every rank of a running job does now", path="/jobs/{job}/ranks", handle=read_jobs.ranks, answer=Doc),
-    Op(name="stacks", meaning="the last stacks of a job's ranks as one tree", path="/jobs/{job}/stacks", handle=read_jobs.stacks, answer=Doc),
-    Op(name="heat", meaning="a job's ranks over time as bytes, a row a rank", path="/jobs/{job}/heat", handle=read_jobs.heat, answer=bytes, query=read_jobs.Heat),
+    Op(name="ranks", meaning="what every rank of a running job does now", path="/jobs/{job}/ranks", handle=read_gangs.ranks, answer=Doc),
+    Op(name="stacks", meaning="the last stacks of a job's ranks as one tree", path="/jobs/{job}/stacks", handle=read_gangs.stacks_of, answer=Doc),
+    Op(name="heat", meaning="a job's ranks over time as bytes, a row a rank", path="/jobs/{job}/heat", handle=read_gangs.heat, answer=bytes, query=read_gangs.Heat),
+    Op(name="mesh", meaning="the mesh of a running job's process groups, and who waits for whom", path="/jobs/{job}/mesh", handle=read_gangs.mesh_of,
+       answer=documents.Mesh),
+    Op(name="look", meaning="ask a running job's nodes for its ranks' stacks and calls", path="/jobs/{job}/look", handle=read_gangs.look,
+       answer=documents.Done, body=operation.Nothing),
+    Op(name="live", meaning="one read-only question to a running job's processes, for its owner", path="/jobs/{job}/sql", handle=console.live,
+       answer=documents.LiveRows, body=documents.Question),
     Op(name="nodes", meaning="nodes as they are now", path="/nodes", handle=read_nodes.nodes, answer=documents.Page[documents.Node],
        query=read_nodes.Nodes, operators=True),
     Op(name="node", meaning="one node: agent, checks, GPUs, Slurm", path="/nodes/{node}", handle=read_nodes.node, answer=documents.NodeDetail, operators=True),
@@ -36,6 +51,13 @@ OPERATIONS: tuple[Op, ...] = (
        answer=documents.Page[documents.Incident], query=read_nodes.Span24, operators=True),
     Op(name="drains", meaning="decisions about nodes and what became of them", path="/drains", handle=read_nodes.drains,
        answer=documents.Page[documents.Decision], query=read_nodes.Drains, operators=True),
+    Op(name="diagnostics", meaning="what tests of nodes found, latest first", path="/diagnostics", handle=read_repairs.diagnostics,
+       answer=documents.Page[records.DiagnosticResult], query=read_repairs.Diagnostics, operators=True),
+    Op(name="round", meaning="whether a round of tests still runs", path="/rounds/{round}", handle=read_repairs.round_of, answer=documents.Round, operators=True),
+    Op(name="repairs", meaning="drained nodes on their way through tests and repair steps", path="/repairs", handle=read_repairs.repairs,
+       answer=documents.Page[records.RepairIncident], query=read_repairs.Repairs, operators=True),
+    Op(name="repair", meaning="a node's latest repair, its steps and tests", path="/nodes/{node}/repair", handle=read_repairs.repair,
+       answer=documents.Repair, operators=True),
     Op(name="lemons", meaning="nodes that are likely to keep killing jobs", path="/lemons", handle=read_nodes.lemons,
        answer=documents.Page[documents.Lemon], query=operation.Paged, operators=True),
     Op(name="figures", meaning="the fleet's figures by name", path="/fleet", handle=read_fleet.figures, answer=dict[str, str], operators=True),
@@ -50,7 +72,14 @@ OPERATIONS: tuple[Op, ...] = (
        answer=documents.Done, body=documents.Words, operators=True, acts=True),
     Op(name="set_healthy", meaning="say that a node is repaired; its agent looks again", path="/nodes/{node}/set-healthy",
        handle=acts.set_healthy, answer=documents.Done, body=documents.Words, operators=True, acts=True),
+    Op(name="diagnose", meaning="test a node that takes jobs, now", path="/nodes/{node}/diagnose", handle=acts.diagnose,
+       answer=documents.Done, body=documents.Tests, operators=True, acts=True),
+    Op(name="hold", meaning="take a node's repair over: nothing more is done to it", path="/nodes/{node}/hold", handle=acts.hold,
+       answer=documents.Done, body=documents.Words, operators=True, acts=True),
+    Op(name="release", meaning="give a node's repair back, or have it tested now", path="/nodes/{node}/release", handle=acts.release,
+       answer=documents.Done, body=documents.Words, operators=True, acts=True),
+    Op(name="done", meaning="end a node's repair; it stays as it is", path="/nodes/{node}/done", handle=acts.done,
+       answer=documents.Done, body=documents.Words, operators=True, acts=True),
     Op(name="verdict", meaning="set a job's verdict by hand", path="/jobs/{job}/verdict", handle=acts.verdict,
        answer=documents.Done, body=documents.NewVerdict, operators=True, acts=True),
 )  # fmt: skip
-"""Diagnostics and repairs come with their own rooms: one line each here, and a handler beside the others."""

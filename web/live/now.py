@@ -12,8 +12,9 @@ import msgspec
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import web_keys
 from probing_cluster.control_plane.policy import budget, repaired, view
+from probing_cluster.control_plane.repair import engine
 from probing_cluster.control_plane.terminal import fault_names
-from probing_cluster.core import clock, errors
+from probing_cluster.core import clock, errors, records
 from probing_cluster.web import documents
 from probing_cluster.web import site as web_site
 
@@ -25,29 +26,11 @@ SLURM_S = 15.0
 _FIRST = {"hardware": 0, "system_software": 1, "unknown": 2, None: 2, "user_program": 3}
 
 
-class NowJob(msgspec.Struct, kw_only=True):
+class NowJob(documents.Judged, kw_only=True):
     """A job that died, stands still or is slow."""
 
     kind: str
-    cluster: str
-    job_id: int
-    attempt: int
-    user: str
-    account: str
-    partition: str
-    name: str
-    state: str
     at: datetime
-    n_nodes: int
-    n_gpus: int | None = None
-    cause: str | None = None
-    domain: str | None = None
-    component: str | None = None
-    node: str | None = None
-    device: str | None = None
-    confidence: str | None = None
-    summary: str | None = None
-    next_step: str | None = None
 
 
 class NowNode(msgspec.Struct, kw_only=True):
@@ -124,6 +107,7 @@ def gather(site: web_site.Site) -> Now:
     nodes = site.all_rows("now_nodes")
     job_ids = sorted({job for row in nodes for job in row["jobs"] or ()})
     owners = {r["job_id"]: r for r in site.all_rows("now_jobs_on", {"job_ids": job_ids})} if job_ids else {}
+    repairs = {one.node: one for one in site.service.store.incidents(open_only=True)}
     jobs = [msgspec.convert(row, NowJob) for row in site.all_rows("now_jobs")]
     return Now(
         at=fresh.at,
@@ -132,7 +116,7 @@ def gather(site: web_site.Site) -> Now:
         accounting_at=fresh.accounting_at,
         everything=True,
         jobs=sorted(jobs, key=_urgency),
-        nodes=sorted((_node(row, owners) for row in nodes), key=_node_urgency),
+        nodes=sorted((_node(row, owners, repairs.get(row["node"])) for row in nodes), key=_node_urgency),
         incidents=[msgspec.convert(row, documents.Incident) for row in site.all_rows("now_incidents")],
         budget=_budget(site.service),
     )
@@ -183,7 +167,9 @@ def _node_urgency(node: NowNode) -> tuple[int, float, str]:
     return (_STATES.index(node.state) if node.state in _STATES else 9, -since, node.node)
 
 
-def _node(row: Mapping[str, Any], owners: Mapping[int, Mapping[str, Any]]) -> NowNode:
+def _node(
+    row: Mapping[str, Any], owners: Mapping[int, Mapping[str, Any]], repair: records.RepairIncident | None
+) -> NowNode:
     faults = row["faults"] or {}
     named = fault_names.named(faults)
     causes = [f"{f.name} ({f.severity})" for f in named]
@@ -201,7 +187,7 @@ def _node(row: Mapping[str, Any], owners: Mapping[int, Mapping[str, Any]]) -> No
         since=since,
         causes=causes,
         jobs=[_running(job, owners.get(job)) for job in row["jobs"] or ()],
-        next_step=_next_step(row, faults),
+        next_step=engine.advice(repair, _mending(row["node"], faults)) if repair else _next_step(row, faults),
         drain_reason=row["drain_reason"] or "",
         lemon=row["lemon_verdict"],
     )
@@ -212,8 +198,8 @@ def _running(job_id: int, owner: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"job_id": job_id, "user": known["user"], "name": known["name"]}
 
 
-def _next_step(row: Mapping[str, Any], faults: Mapping[str, Any]) -> str:
-    name = row["node"]
+def _mending(name: str, faults: Mapping[str, Any]) -> str:
+    """What the gravest fault that its agent confirms asks for; empty for none that we know."""
     grave = [
         (key, fault)
         for key, fault in sorted(faults.items())
@@ -224,6 +210,13 @@ def _next_step(row: Mapping[str, Any], faults: Mapping[str, Any]) -> str:
             return repaired.next_step(name, key, fault)
         except (errors.ProbingError, KeyError, ValueError, TypeError):
             continue  # a node's own words may be none that we know
+    return ""
+
+
+def _next_step(row: Mapping[str, Any], faults: Mapping[str, Any]) -> str:
+    name = row["node"]
+    if mending := _mending(name, faults):
+        return mending
     if row["state"] == "silent":
         return "Look whether the node is up; start its agent there (systemctl start probing-agent)."
     if row["drained"]:

@@ -8,13 +8,13 @@ from typing import Any
 
 from markupsafe import Markup
 
-from probing_cluster.reports import fleet_page
 from probing_cluster.reports.charts import charts, svg
+from probing_cluster.reports.fleet import fleet_page
 from probing_cluster.web import documents
 
 WIDTH, LANE = 960.0, 26.0
 LEFT = 110.0
-LANES = ("faults", "checks", "jobs", "decisions", "notes")
+LANES = ("faults", "checks", "tests", "jobs", "decisions", "notes")
 MOST_ROWS = 40
 MOST_LINES = 200
 MOST_WORST = 20
@@ -24,11 +24,15 @@ def _lane(what: str) -> str:
     first = what.split(" ", 1)[0]
     if first == "event":
         return "faults"
-    if first == "check":
-        return "checks"
+    if first in ("check", "test"):
+        return f"{first}s"
     if first == "attempt":
         return "jobs"
-    return "decisions" if first in ("drain", "requeue", "resume", "refuse") else "notes"
+    return (
+        "decisions"
+        if first in ("drain", "requeue", "resume", "refuse", "restart", "exclude", "repair")
+        else "notes"
+    )
 
 
 def node_timeline(node: str, moments: Sequence[documents.Moment], since: datetime, until: datetime) -> Markup:
@@ -86,7 +90,7 @@ def of_rows(rows: documents.Rows) -> Markup | str:
     if number is None or word is None:
         return ""
     given = [
-        charts.Row(label=str(row[word])[:40], values=(float(row[number]),))
+        charts.ChartRow(label=str(row[word])[:40], values=(float(row[number]),))
         for row in rows.rows[:MOST_ROWS]
         if isinstance(row[number], int | float) and row[number] >= 0
     ]

@@ -33,6 +33,7 @@ NAV = (
     ("/", "Now", False),
     ("/jobs", "Jobs", False),
     ("/nodes", "Nodes", True),
+    ("/repairs", "Repairs", True),
     ("/fleet", "Fleet", True),
     ("/lemons", "Lemons", True),
     ("/sql", "SQL", False),

@@ -14,17 +14,28 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from probing_cluster.control_plane.cli import fleet_commands
+from probing_cluster.control_plane.terminal import diagnose_text
 from probing_cluster.core import errors
 from probing_cluster.lemon import nightly
-from probing_cluster.reports import fleet_page, job_ref, model, page
+from probing_cluster.reports.fleet import fleet_page
 from probing_cluster.reports.lemon import lemon_view
 from probing_cluster.web import documents, forms
 from probing_cluster.web import site as web_site
-from probing_cluster.web.api import console, endpoints, operation, read_fleet, read_jobs, read_nodes, register
+from probing_cluster.web.api import (
+    console,
+    endpoints,
+    operation,
+    read_fleet,
+    read_jobs,
+    read_nodes,
+    read_repairs,
+    register,
+    tabular,
+)
 from probing_cluster.web.live import broadcast, now
-from probing_cluster.web.pages import charting, render
+from probing_cluster.web.pages import charting, job_view, render
 
-ACTS = {op.name: op for op in register.OPERATIONS if op.acts}
+ACTS = {op.name: op for op in register.OPERATIONS if op.acts or op.name == "look"}
 FIGURES_SHOWN = (
     "state-breakdown",
     "failure-rates",
@@ -32,7 +43,15 @@ FIGURES_SHOWN = (
     "mttf-by-size",
     "goodput-loss",
     "run-ettr",
+    "node-tests",
+    "node-pace",
 )
+LIVE_EXAMPLES = (
+    ("Who stands still", "SELECT rank, node, step, inside, seconds_inside FROM cluster.ranks ORDER BY seconds_inside DESC LIMIT 10"),
+    ("What steps take", "SELECT rank, avg(duration_s) AS seconds FROM torch.steps GROUP BY rank ORDER BY rank"),
+    ("Where each rank is", "SELECT rank, function, file, line FROM python.backtrace WHERE main AND depth = 0"),
+)  # fmt: skip
+"""Of a running job."""
 EXAMPLES = (
     ("Why jobs died today", "select cause, domain, count(*) as n from failures_24h group by 1, 2 order by 3 desc"),
     ("My latest jobs", "select job_id, name, state, cause, summary from attempt_verdicts order by start_at desc limit 20"),
@@ -86,18 +105,21 @@ def _next(request: Request, cursor: str | None) -> str:
 
 def job_page(request: Request) -> Response:
     """The report as it exists, with the ranks of a job that runs."""
-    asked = ask(request)
-    ref = job_ref.parse(asked.path["job"])
-    rows = read_jobs.stored(asked)
-    if model.is_overview(ref, rows):
-        return render.html(request, "array.html.j2", ref=str(ref), rows=rows, title=f"Job {ref}")
-    report = model.build(ref, rows, now=asked.site.service.clock.now())
-    gang = read_jobs.ranks(asked) if report.end_at is None else None
-    stack = read_jobs.stacks(asked) if gang and gang["ranks"] else None
-    lines = charting.tree_lines(stack["tree"]) if stack else []
+    return job_view.show(request, ask(request))
+
+
+def repairs_page(request: Request) -> Response:
+    """Drained nodes on their way back, and what tests found lately."""
+    q = query_of(request, read_repairs.Repairs)
+    if q.open is None and not request.query_params.get("all"):
+        q = msgspec.structs.replace(q, open=True)
+    found = read_repairs.repairs(ask(request, q))
+    bad = read_repairs.Diagnostics(limit=100, outcome=query_of(request, read_repairs.Diagnostics).outcome)
+    tests = read_repairs.diagnostics(ask(request, bad))
+    shown = [r for r in tests.items if bad.outcome or r.outcome not in ("ok", "absent")]
     return render.html(
-        request, "job_page.html.j2", **page.parts_of(report), gang=gang, stack=stack, lines=lines,
-        worst=charting.worst(gang["ranks"]) if gang else [], title=f"Job {report.title}", done=request.query_params.get("done", "")[:300], request_key=secrets.token_hex(16),
+        request, "repairs.html.j2", found=found, tests=shown, n_tests=len(tests.items), q=q, title="Repairs",
+        measured=diagnose_text.measured, more=_next(request, found.next),
     )  # fmt: skip
 
 
@@ -119,10 +141,18 @@ def node_page(request: Request) -> Response:
     at = asked.site.service.clock.now()
     when = read_nodes.Span(since=at - timedelta(days=days), until=at + timedelta(minutes=5))
     moments = read_nodes.timeline(ask(request, when))
+    try:
+        repair = read_repairs.repair(asked)
+    except errors.NotFound:
+        repair = None
+    tests = read_repairs.diagnostics(
+        ask(request, read_repairs.Diagnostics(node=found.node, since=at - timedelta(days=60), limit=100))
+    ).items
     return render.html(
         request, "node.html.j2", node=found, moments=moments, span=f"{days}d", spans=list(read_fleet.SPANS),
         drawing=charting.node_timeline(found.node, moments, at - timedelta(days=days), at), title=found.node,
-        request_key=secrets.token_hex(16), done=request.query_params.get("done", "")[:300],
+        request_key=secrets.token_hex(16), done=request.query_params.get("done", "")[:300], repair=repair,
+        tests=[r for r in tests if r.outcome != "absent"], measured=diagnose_text.measured,
     )  # fmt: skip
 
 
@@ -167,27 +197,26 @@ def search(request: Request) -> Response:
 
 
 def sql(request: Request, form: forms.Form | None) -> Response:
-    """The console: one question, and its rows as table, chart, CSV or Parquet."""
-    text = str(form.get("sql", "")) if form else ""
+    """The console: one question to the database or to a running job, and its rows as table, chart, CSV or Parquet."""
+    given = form or request.query_params
+    text, job = str(given.get("sql", "")), str(given.get("job", "")).strip()
+    page: dict[str, Any] = {"sql": text, "job": job, "rows": None, "why": "", "chart": "", "missing": (), "examples": EXAMPLES,
+            "live_examples": LIVE_EXAMPLES, "title": "SQL"}  # fmt: skip
     if form is None or not text.strip():
-        return render.html(
-            request, "sql.html.j2", sql="", rows=None, why="", chart="", examples=EXAMPLES, title="SQL"
-        )
+        return render.html(request, "sql.html.j2", **page)
     shape = str(form.get("as", "table"))
     asked = ask(request, body=documents.Question(sql=text, limit=console.MOST if shape != "table" else 500))
-    why, rows = "", None
     try:
-        if shape in ("csv", "parquet"):
-            raw = console.as_csv(asked) if shape == "csv" else console.as_parquet(asked)
-            return Response(raw.body, media_type=raw.media_type, headers=dict(raw.headers))
-        rows = console.question(asked)
-    except (errors.UsageError, errors.NotPermitted) as exc:
-        why = str(exc)
-    chart = charting.of_rows(rows) if rows else ""
-    return render.html(
-        request, "sql.html.j2", status=200 if not why else 400, sql=text, rows=rows, why=why, chart=chart,
-        examples=EXAMPLES, title="SQL",
-    )  # fmt: skip
+        found = console.asked(asked, job)
+    except (errors.UsageError, errors.NotPermitted, errors.NotFound, console.Busy) as exc:
+        return render.html(request, "sql.html.j2", status=400, **page | {"why": str(exc)})
+    if shape in ("csv", "parquet"):
+        make = tabular.as_csv if shape == "csv" else tabular.as_parquet
+        raw = make(found.heads, found.rows)
+        return Response(raw.body, media_type=raw.media_type, headers=dict(raw.headers))
+    rows = tabular.document(found.heads, found.rows, found.more)
+    shown = {"rows": rows, "chart": charting.of_rows(rows), "missing": found.missing}
+    return render.html(request, "sql.html.j2", **page | shown)
 
 
 def act(request: Request, form: forms.Form) -> Response:
@@ -196,7 +225,9 @@ def act(request: Request, form: forms.Form) -> Response:
     if op is None or op.body is None:
         raise errors.NotFound("there is no such action")
     endpoints.require(op, request.state.viewer)
-    given = {k: str(v) for k, v in form.items() if k in op.body.__struct_fields__ and v}
+    given: dict[str, Any] = {k: str(v) for k, v in form.items() if k in op.body.__struct_fields__ and v}
+    if "tests" in given:  # a form has words, the API a list
+        given["tests"] = [word for word in given["tests"].replace(",", " ").split() if word]
     try:
         body = msgspec.convert(given, op.body, strict=False)
     except msgspec.ValidationError as exc:
@@ -207,7 +238,7 @@ def act(request: Request, form: forms.Form) -> Response:
     what = f"form {op.name} {subject} {sorted(given.items())}"
     status, answer = endpoints.once(asked, key, what, lambda: op.handle(asked))
     words = answer["outcome"] if status == 200 else f"not done: {answer.get('detail') or answer['title']}"
-    folder = "jobs" if op.name == "verdict" else "nodes"
+    folder = "jobs" if "{job}" in op.path else "nodes"
     target = request.url.replace(path=f"{asked.site.prefix}/{folder}/{subject}", query="").path
 
     return RedirectResponse(f"{target}?{urllib.parse.urlencode({'done': words[:300]})}", 303)

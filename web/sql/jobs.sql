@@ -5,7 +5,7 @@ SELECT
     a.cluster, a.job_id, a.attempt, a.submit_at, a.user_name AS user, a.state, a.account, a.partition, a.qos, a.name,
     a.run_key, a.start_at, a.end_at, a.elapsed_s, a.exit_code, a.exit_signal, a.n_nodes, a.n_gpus,
     a.nodes[1:2000] AS nodes, a.cause, a.domain, a.component, a.node, a.device, a.confidence, a.summary, a.next_step,
-    a.incident_id, a.author
+    a.incident_id, a.author, a.place
 FROM ops.attempt_verdicts a
 WHERE a.start_at IS NOT NULL
   AND (%(everything)s OR a.user_name = %(viewer)s OR a.account = ANY (%(accounts)s::text[]))

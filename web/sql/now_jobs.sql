@@ -1,14 +1,15 @@
 -- Attempts that died, latest first, and those that run and stand still or are slow.
 -- Output   kind (died, stalled, slow), one row an attempt and kind.
 (SELECT 'died' AS kind, f.cluster, f.job_id, f.attempt, f.user_name AS user, f.account, f.partition, f.name, f.state,
-        f.end_at AS at, f.n_nodes, f.n_gpus, f.cause, f.domain, f.component, f.node, f.device, f.confidence, f.summary, f.next_step
- FROM ops.failures_24h f
+        f.end_at AS at, f.n_nodes, f.n_gpus, f.cause, f.domain, f.component, f.node, f.device, f.confidence, f.summary, f.next_step, f.place
+ FROM ops.attempt_verdicts f
+ WHERE f.end_at >= now() - interval '24 hours' AND f.state NOT IN ('COMPLETED', 'CANCELLED') AND f.start_at IS NOT NULL
  ORDER BY f.end_at DESC
  LIMIT 1000)
 UNION ALL
 (SELECT 'stalled', a.cluster, a.job_id, a.attempt, a."user", a.account, a.partition, a.name, a.state,
         g.onset_at, cardinality(a.nodes), a.n_gpus, g.kind, g.domain, NULL, g.nodes[1], NULL, g.confidence, g.summary,
-        'Look at its ranks and stacks on the job''s page; its owner decides whether to end it.'
+        'Look at its ranks and stacks on the job''s page; its owner decides whether to end it.', NULL
  FROM probing.gang_verdict g
  JOIN probing.job_attempt a ON a.cluster = g.cluster AND a.job_id = g.job_id AND a.submit_at = g.submit_at
  WHERE g.ended_at IS NULL AND g.kind <> 'unknown' AND a.end_at IS NULL AND g.made_at > now() - interval '7 days'
@@ -17,7 +18,7 @@ UNION ALL
 UNION ALL
 (SELECT 'slow', s.cluster, s.job_id, s.attempt, s."user", s.account, s.partition, s.name, s.state, s.at, cardinality(s.nodes), s.n_gpus,
         s.event_kind, NULL, NULL, s.node, s.device, NULL, s.message,
-        'Compare its ranks on the job''s page: one that is slow by itself holds up all others.'
+        'Compare its ranks on the job''s page: one that is slow by itself holds up all others.', NULL
  FROM (
      SELECT DISTINCT ON (a.cluster, a.job_id) a.*, e.at, e.kind AS event_kind, e.node, e.device, e.message
      FROM probing.health_event e

@@ -1,9 +1,22 @@
--- Nodes with something to say: a fault, a drain, silence, a failing check, or a lemon's score.
+-- Nodes with something to say: a fault, a drain, silence, a failing check, or a lemon's score. First who they are, by tables that
+-- hold little else; only then everything about each, which ops.node_now looks up node by node.
+WITH candidates AS MATERIALIZED (
+    SELECT h.cluster, h.node FROM ops.agent_health h WHERE h.silent OR h.n_faults > 0
+    UNION
+    SELECT c.cluster, c.node FROM probing.check_now c WHERE c.outcome IN ('fail', 'error')
+    UNION
+    SELECT d.cluster, d.node FROM probing.drain d WHERE d.action = 'drain' AND d.state = 'done' AND d.ended_at IS NULL
+    UNION
+    SELECT s.cluster, s.node FROM probing.slurm_drain s
+    UNION
+    SELECT l.cluster, l.node FROM ops.lemons l
+)
 SELECT
     n.cluster, n.node, n.state, n.age_s, n.faults, n.jobs, n.failing, n.drained, n.drain_reason, n.drained_at,
     n.lemon_score, n.lemon_verdict,
     CASE WHEN n.state = 'silent' THEN now() - make_interval(secs => n.age_s) END AS silent_since
-FROM ops.node_now n
+FROM candidates x
+JOIN ops.node_now n ON n.cluster = x.cluster AND n.node = x.node
 WHERE n.state <> 'ok' OR n.lemon_verdict IN ('lemon', 'suspect')
 ORDER BY n.node
 LIMIT 500

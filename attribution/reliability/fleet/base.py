@@ -20,10 +20,12 @@ from probing_cluster.db import store
 
 _SQL = Path(__file__).parents[1] / "sql"
 
-Given = store.Store | sources.Source | Path | str
+Given = store.Store | sources.HistorySource | Path | str
 """What a figure can be computed from."""
 
 DAY_US = 86_400_000_000
+NEAR_S = 900.0
+"""A preemptor starts within this time of the preemption."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,7 @@ def _plain(value: object) -> object:
     return clock.iso_z(value) if isinstance(value, datetime) else str(value)
 
 
-class Span:
+class FleetSpan:
     """The attempts of one span and selection, ready for SQL."""
 
     def __init__(
@@ -94,6 +96,18 @@ class Span:
         failed = self._context.sql(text("fleet_failed")).to_pylist()
         self._register("failure", failures.table(failed))
 
+    def with_losses(self, cap_s: float) -> None:
+        """Make the work lost to infrastructure known to the SQL as `lost`; `cap_s`: the most that one attempt loses, seconds."""
+        values = {"cap_s": float(cap_s), "near_us": round(NEAR_S * 1e6)}
+        self._context.register_view("lost", self._context.sql(text("fleet_lost"), param_values=values))
+
+    def checks(self) -> list[dict[str, Any]]:
+        """Every check: name, version, first_us, n_results, n_failed; none where the source keeps no results of checks."""
+        if not isinstance(self._source, sources.CheckHistory):
+            return []
+        found: list[dict[str, Any]] = self._source.checks(self.since, self.until).to_pylist()
+        return found
+
     def with_events(self) -> None:
         """Make the span's events and what they say known to the SQL."""
         events = self._source.events(self.since, self.until)
@@ -104,7 +118,7 @@ class Span:
         self._context.register_record_batches(name, [table.to_batches() or [_empty(table.schema)]])
 
 
-def _source(given: Given) -> sources.Source:
+def _source(given: Given) -> sources.HistorySource:
     """The source of a store (with the history it remembers), a URL, a history directory, or a source itself."""
     if isinstance(given, store.Store):
         return history.of(given)

@@ -52,7 +52,7 @@ def state_breakdown(
     users: Iterable[str] | None = None,
 ) -> StateBreakdown:
     """Attempts that ended in the span, by state (Figure 3 of the paper)."""
-    span = base.Span(source, since, until, partition, users)
+    span = base.FleetSpan(source, since, until, partition, users)
     rows = span.rows("fleet_states")
     total, gpu_s = sum(r["n_attempts"] for r in rows), sum(r["gpu_s"] for r in rows)
     return StateBreakdown(
@@ -100,7 +100,7 @@ def job_sizes(
     users: Iterable[str] | None = None,
 ) -> JobSizes:
     """Attempts that ran in the span, by GPUs rounded up to a power of two (Figure 6 of the paper)."""
-    span = base.Span(source, since, until, partition, users)
+    span = base.FleetSpan(source, since, until, partition, users)
     rows = span.rows("fleet_sizes")
     total, gpu_s = sum(r["n_attempts"] for r in rows), sum(r["gpu_s"] for r in rows)
     return JobSizes(

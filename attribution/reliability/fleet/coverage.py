@@ -24,10 +24,24 @@ class CauseCoverage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckYield:
+    """One check (of one version) and what it found in the span."""
+
+    name: str
+    version: str
+    n_results: int
+    """Changes of its outcome on any node."""
+    n_failed: int
+    """Of these, to failed; 0: it found nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckCoverage(base.Figure):
     """Who saw the failures that infrastructure caused, and how often a check fails beside a job that ends well."""
 
     causes: tuple[CauseCoverage, ...]
+    checks: tuple[CheckYield, ...]
+    """Those that found least first; empty where results of checks are not kept."""
     n_good: int
     """Completed attempts."""
     n_good_with_failed_check: int
@@ -43,12 +57,17 @@ def check_coverage(
     users: Iterable[str] | None = None,
 ) -> CheckCoverage:
     """Failures no check saw, and the share of good jobs that saw a failed check (under 1 % in the paper)."""
-    span = base.Span(source, since, until, partition, users)
+    span = base.FleetSpan(source, since, until, partition, users)
     span.with_events()
     good = span.one("fleet_good_jobs")
     return CheckCoverage(
         **span.about,
         causes=tuple(CauseCoverage(**row) for row in span.rows("fleet_coverage")),
+        checks=tuple(
+            CheckYield(**{key: check[key] for key in ("name", "version", "n_results", "n_failed")})
+            for check in sorted(span.checks(), key=lambda c: (c["n_failed"], c["name"], c["version"]))
+            if check["first_us"] < span.bounds["until_us"]
+        ),
         n_good=good["n_good"],
         n_good_with_failed_check=good["n_checked_bad"],
         good_with_failed_check_frac=good["n_checked_bad"] / good["n_good"] if good["n_good"] else None,

@@ -10,8 +10,6 @@ from probing_cluster.attribution.reliability.fleet import base
 
 CAP_S = 1800.0
 """Work lost by one ended attempt at most: half of an hourly checkpoint interval."""
-NEAR_S = 900.0
-"""A preemptor starts within this time of the preemption."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +44,8 @@ def goodput_loss(
     cap_s: float = CAP_S,
 ) -> GoodputLoss:
     """min(runtime, cap) x GPUs over first- and second-order victims, by size (Figure 8 of the paper)."""
-    span = base.Span(source, since, until, partition, users)
+    span = base.FleetSpan(source, since, until, partition, users)
+    span.with_losses(cap_s)
     sizes = tuple(
         SizeLoss(
             n_gpus=r["size"],
@@ -55,7 +54,7 @@ def goodput_loss(
             n_second=r["n_second"],
             second_gpu_h=r["second_gpu_s"] / 3600,
         )
-        for r in span.rows("fleet_goodput", cap_s=float(cap_s), near_us=round(NEAR_S * 1e6))
+        for r in span.rows("fleet_goodput")
     )
     first, second = sum(s.first_gpu_h for s in sizes), sum(s.second_gpu_h for s in sizes)
     return GoodputLoss(
@@ -100,8 +99,8 @@ def requeue_storms(
     min_failures: int = 3,
 ) -> RequeueStorms:
     """Jobs ended by infrastructure at least `min_failures` times, and what their returns preempted."""
-    span = base.Span(source, since, until, partition, users)
-    rows = span.rows("fleet_storms", min_failures=min_failures, near_us=round(NEAR_S * 1e6))
+    span = base.FleetSpan(source, since, until, partition, users)
+    rows = span.rows("fleet_storms", min_failures=min_failures, near_us=round(base.NEAR_S * 1e6))
     storms = tuple(
         Storm(
             job_id=r["job_id"],
@@ -145,7 +144,7 @@ def cooccurrence(
     users: Iterable[str] | None = None,
 ) -> Cooccurrence:
     """Which other causes the evidence of each cause's failures points at as well."""
-    span = base.Span(source, since, until, partition, users)
+    span = base.FleetSpan(source, since, until, partition, users)
     span.with_events()
     rows = span.rows("fleet_cooccurrence")
     totals = {r["blamed"]: r["n"] for r in rows if not r["other"]}

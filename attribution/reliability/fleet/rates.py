@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -48,7 +48,7 @@ def failure_rates(
     users: Iterable[str] | None = None,
 ) -> FailureRates:
     """Failures attributed to each component, per GPU-hour (Figure 4 of the paper)."""
-    span = base.Span(source, since, until, partition, users)
+    span = base.FleetSpan(source, since, until, partition, users)
     span.with_failures()
     gpu_h = span.one("fleet_exposure")["gpu_s"] / 3600
     others = sum(r["n_infra_without_gpus"] for r in span.rows("fleet_states"))
@@ -90,11 +90,23 @@ class Bucket:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckBegan:
+    """A check, or a new version of its logic, that came into force."""
+
+    name: str
+    version: str
+    at: datetime
+    """Its first result on any node."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class FailuresOverTime(base.Figure):
     """Failures per component in equal stretches of time; adding a check makes a rate seem to rise."""
 
     bucket_s: float
     buckets: tuple[Bucket, ...]
+    checks_began: tuple[CheckBegan, ...]
+    """Checks that came into force within the span, the first one first: from there on a rate may rise because more is seen."""
     counted: str = failures.COUNTED
 
 
@@ -108,7 +120,7 @@ def failures_over_time(
     bucket: timedelta = timedelta(days=7),
 ) -> FailuresOverTime:
     """Failures per component and GPU-hours in each stretch of time (Figure 5 of the paper)."""
-    span = base.Span(source, since, until, partition, users)
+    span = base.FleetSpan(source, since, until, partition, users)
     span.with_failures()
     bucket_us = round(bucket.total_seconds() * 1e6)
     merged: dict[int, Bucket] = {}
@@ -125,7 +137,22 @@ def failures_over_time(
             per_gpu_h=sum(found.values()) / gpu_h if gpu_h else None,
         )
     ordered = tuple(merged[k] for k in sorted(merged))
-    return FailuresOverTime(**span.about, bucket_s=bucket.total_seconds(), buckets=ordered)
+    return FailuresOverTime(
+        **span.about,
+        bucket_s=bucket.total_seconds(),
+        buckets=ordered,
+        checks_began=tuple(_checks_began(span)),
+    )
+
+
+def _checks_began(span: base.FleetSpan) -> Iterator[CheckBegan]:
+    """Those of the site's first day are left out: before it nobody looked at all, and a rate from there on is no rise."""
+    known = span.checks()
+    begin_us = max(min((c["first_us"] for c in known), default=0) + base.DAY_US, span.bounds["since_us"])
+    for check in sorted(known, key=lambda c: (c["first_us"], c["name"], c["version"])):
+        if begin_us <= check["first_us"] < span.bounds["until_us"]:
+            at = datetime.fromtimestamp(check["first_us"] / 1e6, UTC)
+            yield CheckBegan(name=check["name"], version=check["version"], at=at)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,12 +179,12 @@ def large_job_rate(
     min_gpus: int = LARGE_GPUS,
 ) -> LargeJobRate:
     """r_f over attempts with more than `min_gpus` GPUs, with its exact interval."""
-    span = base.Span(source, since, until, partition, users)
+    span = base.FleetSpan(source, since, until, partition, users)
     span.with_failures()
     return _large(span, min_gpus)
 
 
-def _large(span: base.Span, min_gpus: int) -> LargeJobRate:
+def _large(span: base.FleetSpan, min_gpus: int) -> LargeJobRate:
     row = span.one("fleet_failure_rate", min_gpus=min_gpus)
     rate = mttf.poisson_rate(row["n_failures"], row["node_s"] / 86400)
     return LargeJobRate(
@@ -205,7 +232,7 @@ def mttf_by_size(
     project_to: Iterable[int] = PROJECTED_GPUS,
 ) -> MttfBySize:
     """Runtime per infrastructure failure by size, with intervals, and 1/(N r_f) (Figure 7 of the paper)."""
-    span = base.Span(source, since, until, partition, users)
+    span = base.FleetSpan(source, since, until, partition, users)
     span.with_failures()
     rate = _large(span, min_gpus)
     failed = {r["size"]: r["n_failures"] for r in span.rows("fleet_size_failures")}

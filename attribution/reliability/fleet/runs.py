@@ -191,7 +191,7 @@ def what_if(
 ) -> WhatIf:
     """Halve r_f, drop nodes (lemons), checkpoint every x, write in w, restart in y: each alone, then all together."""
     given = assume or run_account.Assumptions()
-    span = base.Span(source, since, until, partition, users)
+    span = base.FleetSpan(source, since, until, partition, users)
     own = rates.large_job_rate(source, since, until, partition, users)
     rate = own.per_node_day or given.failures_per_node_day
     today = _model(n_gpus / gpus_per_node, rate, given, queue_s)
@@ -233,7 +233,7 @@ def _scenario(name: str, today: ettr.Model, change: dict[str, float]) -> Scenari
 
 
 def _rate_without(
-    span: base.Span, nodes: tuple[str, ...], own: rates.LargeJobRate, rate: float
+    span: base.FleetSpan, nodes: tuple[str, ...], own: rates.LargeJobRate, rate: float
 ) -> float | None:
     """r_f had the failures blamed on these nodes not happened, and their share of the node-days neither."""
     if not nodes or not own.node_days:

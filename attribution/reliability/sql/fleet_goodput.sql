@@ -1,35 +1,8 @@
 -- Work lost to infrastructure, first and second order, by size of the attempt that lost it.
--- First order: attempts ended by infrastructure. Second order: attempts PREEMPTED by a job that had to start again because
--- infrastructure ended it. Each loses min(its runtime, $cap_s) x GPUs (half of an hourly checkpoint interval in the paper).
--- Inputs   view base; $cap_s, $near_us (how soon after a preemption the preemptor starts).
+-- Inputs   view lost (fleet_lost.sql).
 -- Output   size, n_first, first_gpu_s, n_second, second_gpu_s.
-WITH restarted AS (
-    SELECT r.cluster, r.job_id, r.start_us, unnest(r.nodes) AS node
-    FROM base r
-    JOIN (SELECT cluster, job_id, attempt FROM base WHERE infra AND ended) f
-      ON f.cluster = r.cluster AND f.job_id = r.job_id AND f.attempt = r.attempt - 1
-    WHERE r.attempt > 1
-), preempted AS (
-    SELECT b.cluster, b.job_id, b.submit_us, b.end_us, b.size, least(b.run_s, $cap_s) * b.gpus AS lost_gpu_s, unnest(b.nodes) AS node
-    FROM base b
-    WHERE b.state = 'PREEMPTED' AND b.ended
-), both_buckets AS (
-    SELECT *, start_us / $near_us AS b FROM restarted
-    UNION ALL
-    SELECT *, start_us / $near_us - 1 AS b FROM restarted
-), second_order AS (
-    SELECT DISTINCT p.cluster, p.job_id, p.submit_us, p.size, p.lost_gpu_s
-    FROM preempted p
-    JOIN both_buckets r
-      ON r.cluster = p.cluster AND r.node = p.node AND r.b = p.end_us / $near_us
-     AND r.start_us BETWEEN p.end_us - 1000000 AND p.end_us + $near_us AND r.job_id <> p.job_id
-), first_order AS (
-    SELECT size, count(*) AS n, sum(least(run_s, $cap_s) * gpus) AS gpu_s FROM base WHERE infra AND ended GROUP BY size
-), second_sums AS (
-    SELECT size, count(*) AS n, sum(lost_gpu_s) AS gpu_s FROM second_order GROUP BY size
-)
-SELECT coalesce(f.size, s.size) AS size, coalesce(f.n, 0) AS n_first, coalesce(f.gpu_s, 0.0) AS first_gpu_s,
-       coalesce(s.n, 0) AS n_second, coalesce(s.gpu_s, 0.0) AS second_gpu_s
-FROM first_order f
-FULL OUTER JOIN second_sums s ON s.size = f.size
+SELECT size, count(*) FILTER (WHERE is_first) AS n_first, coalesce(sum(gpu_s) FILTER (WHERE is_first), 0.0) AS first_gpu_s,
+       count(*) FILTER (WHERE NOT is_first) AS n_second, coalesce(sum(gpu_s) FILTER (WHERE NOT is_first), 0.0) AS second_gpu_s
+FROM lost
+GROUP BY size
 ORDER BY 1

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 
 from probing_cluster.attribution.verdict import claims, evidence_view, findings
+from probing_cluster.core import vocabulary
 
 _SHORT = timedelta(seconds=120)
 """A stall shorter than this ends no job: its reads and writes wait."""
+
+_READ_TWICE = timedelta(seconds=20) + evidence_view.SLACK
+"""A mount is missed once two readings of the agent (`agent.poll_s`, 10 s by default) lack it."""
+ENDED_BY = frozenset({"user_error"})
+"""What the job's own end looks like then."""
 
 MOUNT, DISK = "filesystem_mount", "disk"
 
@@ -32,10 +39,25 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         short = again - sighting.at < _SHORT
         return weight * (0.4 if short or again < view.onset_at else 0.7)
 
-    yield from claims.collect(view, MOUNT, "filesystem", view.of(MOUNT), adjust)
+    for claim in claims.collect(view, MOUNT, "filesystem", view.of(MOUNT), adjust):
+        yield dataclasses.replace(claim, explains=ENDED_BY) if _was_found_late(view, claim) else claim
     yield from claims.collect(view, DISK, "filesystem", view.of(DISK))
     if not any(claims.weigh(s) > 0 for s in view.of(MOUNT, DISK)):
         yield from claims.hints(view, MOUNT, "filesystem", findings.FindingRole.HINT)
+
+
+def _was_found_late(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:
+    """True for a mount that the job worked under and that two readings, begun before its end, may have found gone after it.
+
+    A program that stumbles over it says all sorts of things. An error that is surely its own has made the claim too weak
+    already, and a mount that goes with its job, as BeeGFS on demand does, is nobody's working directory at submission.
+    """
+    return (
+        claim.weight >= claims.LIKELY
+        and view.end_at < claim.at <= view.end_at + _READ_TWICE
+        and claim.evidence[0].source in vocabulary.POLLED_SOURCES
+        and _works_under(view, claim.device)
+    )
 
 
 def _works_under(view: evidence_view.EvidenceView, device: str | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
@@ -23,9 +24,17 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     for cause in ("ib_link", "eth_link"):
         sightings = view.of(cause)
         backs = _recoveries(sightings)
-        yield from claims.collect(view, cause, "links", sightings, _staying_down(view, sightings, backs))
+        made = claims.collect(view, cause, "links", sightings, _staying_down(view, sightings, backs))
+        yield from (_known_from_a_log(view, claim) for claim in made)
     if not any(claims.weigh(s) > 0 for s in view.of("ib_link")):
         yield from claims.hints(view, "ib_link", "links", findings.FindingRole.HINT)
+
+
+def _known_from_a_log(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.Claim:
+    """A log tells that a link went down, not that it was down at the end: ports come and go, and nobody looked."""
+    if claim.node not in view.case.by_log:
+        return claim
+    return dataclasses.replace(claim, cap=claims.lower(claim.cap, records.Confidence.LIKELY))
 
 
 def _recoveries(sightings: Iterable[evidence_view.CaseSighting]) -> dict[tuple[str, str], list[datetime]]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view
+from probing_cluster.attribution.verdict import claims, evidence_view, findings
 from probing_cluster.core import records
 
 LOST, REBOOT = "node_lost", "node_reboot"
 STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
+_BOOTS = timedelta(seconds=120)
+"""A server needs at least this long to go down and to boot."""
 _STILL_ALIVE = timedelta(seconds=60)
+_CRASHED = 0.85
+"""Slurm lost a node on which the job never ended: that explains why the job failed by itself, but nobody saw it."""
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
@@ -20,6 +24,68 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     yield from claims.collect(view, REBOOT, "node_lost", boots)
     if view.state in STATES:
         yield _lost(view)
+    elif view.state == "FAILED":
+        crashed = list(_crashed(view))
+        yield from crashed
+        if len(view.attempt.nodes) > 1:
+            yield from (c for c in _left_its_peers(view) if c.node not in {k.node for k in crashed})
+
+
+def _left_its_peers(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
+    """A node that went away while the attempt ran: its processes elsewhere lose their peer and end the job by themselves.
+
+    Slurm then says FAILED. The node must have fallen silent by the end, and then have booted anew; or its peers tell of
+    a lost connection while every other node went on beating. Where only logs are known, a boot just after is a hint: within
+    two minutes no server goes down and comes back, so it had gone when the job ended.
+    No Prolog need have been heard of here, as `_crashed` needs it; an Epilog speaks against a loss in both.
+    """
+    peer_gone = any(f.signature is findings.named("peer_lost") for f in view.findings)
+    boots = {s.event.node: s for s in reversed(view.of(REBOOT)) if _after(s)}
+    quiet = {s.event.node: s for s in reversed(view.of(LOST)) if s.event.kind == "agent_silent"}
+    for node in view.attempt.nodes:
+        last = view.case.watched.get(node)
+        silent = node not in view.case.by_log and last is not None and view.start_at < last
+        silent = silent and last is not None and last <= view.end_at + evidence_view.SLACK
+        found = boots.get(node) or quiet.get(node)
+        if found is not None and _ended_there(view, node, found.event.observed_at):
+            continue  # it fell silent between two beats, but after the job: its Epilog ran there
+        if silent and last is not None and node in boots:
+            yield _went(view, REBOOT, boots[node], 0.9, last)
+        elif silent and last is not None and peer_gone and node in quiet and view.unwatched_nodes == (node,):
+            yield _went(view, LOST, quiet[node], 0.82, last)
+        elif node in view.case.by_log and node in boots and (peer_gone or _just_after(view, boots[node])):
+            yield _went(view, REBOOT, boots[node], 0.6, view.end_at)
+
+
+def _just_after(view: evidence_view.EvidenceView, boot: evidence_view.CaseSighting) -> bool:
+    """Whether the node came back so soon that it had gone by the end, and the program made no error of its own."""
+    own = any(f.signature.role is findings.FindingRole.OWN for f in view.findings)
+    return not own and boot.at <= view.end_at + _BOOTS
+
+
+def _after(sighting: evidence_view.CaseSighting) -> bool:
+    return sighting.when is evidence_view.When.AFTER_END and not sighting.ours
+
+
+def _went(
+    view: evidence_view.EvidenceView,
+    cause: str,
+    sighting: evidence_view.CaseSighting,
+    weight: float,
+    at: datetime,
+) -> claims.Claim:
+    """The claim that `sighting`'s node went away at `at`; weaker beside an error that the program made itself."""
+    node = sighting.event.node
+    return claims.Claim(
+        cause=cause,
+        weight=claims.doubted(weight, weight, view, cause, at),
+        at=min(at, view.end_at),
+        rule="node_lost",
+        node=node,
+        evidence=(sighting.event,),
+        nodes=frozenset({node}),
+        n_sources=1,
+    )
 
 
 def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
@@ -27,6 +93,8 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
     sightings = [
         s for s in (*view.of(LOST), *view.of(REBOOT)) if s.when is not evidence_view.When.BEFORE_START
     ]
+    # A silence that ended by itself was the way to us, or a machine that stood still as a whole: no node was lost by it.
+    sightings = [s for s in sightings if s.event.kind != "agent_silent" or _fell_silent(view, s.event.node)]
     events = [s.event for s in sightings if s.event.node == node]
     silent = node is not None and node not in view.case.by_log and _fell_silent(view, node)
     named = view.attempt.failed_node is not None or len(view.attempt.nodes) == 1
@@ -41,6 +109,60 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
         evidence=tuple(events),
         nodes=frozenset({node} if node else ()),
         n_sources=1 + bool(events),
+    )
+
+
+def _crashed(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
+    """Nodes that were gone before the job had ended on them: its other ranks noticed, and ended it by themselves.
+
+    Slurm tells of the node later, when the job has long failed. Of a node whose agent was heard after the end, a reboot says
+    nothing: somebody may have rebooted it for an Epilog that hung.
+    """
+    for node in view.attempt.nodes:
+        down = [s for s in view.of(LOST) if s.event.node == node and s.event.kind == "node_down"]
+        down = [s for s in down if s.at <= view.end_at + evidence_view.SLACK]
+        booted = [s for s in view.of(REBOOT) if s.event.node == node and not s.ours and not s.taken]
+        booted = [s for s in booted if s.when is evidence_view.When.AFTER_END and _has_prolog(view, node)]
+        booted = [s for s in booted if not _lived_on(view, node, s.at)]
+        gone = [s for s in (*down, *booted) if not _ended_there(view, node, s.event.observed_at)]
+        if not gone:
+            continue
+        silent = [s for s in view.of(LOST) if s.event.node == node and s not in gone]
+        at = min(view.end_at, *(s.at for s in gone))
+        weight = claims.doubted(claims.supported(_CRASHED, view, LOST), _CRASHED, view, LOST, at)
+        yield claims.Claim(
+            cause=LOST if down else REBOOT,
+            weight=weight,
+            at=at,
+            rule="node_lost",
+            node=node,
+            evidence=tuple(s.event for s in (*gone, *silent)),
+            nodes=frozenset({node}),
+            n_sources=1,
+            cap=records.Confidence.LIKELY,
+        )
+
+
+def _lived_on(view: evidence_view.EvidenceView, node: str, booted_at: datetime) -> bool:
+    """Whether the node's agent was heard after the end, before that boot.
+
+    A silence of under a minute leaves no gap in what the agent watched: of a boot so soon after the end nobody can tell.
+    """
+    last = view.case.watched.get(node)
+    heard = last is not None and node not in view.case.by_log and last > view.end_at + evidence_view.SLACK
+    return heard and booted_at > view.end_at + _STILL_ALIVE
+
+
+def _has_prolog(view: evidence_view.EvidenceView, node: str) -> bool:
+    return any(a.node == node and a.job_id == view.attempt.job_id for a in view.case.allocations)
+
+
+def _ended_there(view: evidence_view.EvidenceView, node: str, before: datetime) -> bool:
+    """Whether the job's Epilog ran on the node before it was found gone: then it outlived the job."""
+    return any(
+        a.released_at is not None and view.start_at <= a.released_at < before
+        for a in view.case.allocations
+        if a.node == node and a.job_id == view.attempt.job_id
     )
 
 

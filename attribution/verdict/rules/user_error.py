@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable
 from datetime import timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings, signatures, taxonomy
+from probing_cluster.attribution.verdict import claims, evidence_view, findings, gpus, signatures, taxonomy
 from probing_cluster.core import hostlist, records
 
 CAUSE, MISMATCH = "user_error", "collective_mismatch"
@@ -23,20 +22,6 @@ _HINTED = 0.6
 _NO_OUTPUT = 53
 """What Slurm's step daemon writes for a signal when it cannot open the files of the step's input or output."""
 _NO_OUTPUT_WORDS = "never began: Slurm could not open its output, error or input file (0:53): no such directory on the node, or not writable"
-_SURE_KINDS = frozenset({"cuda_device_assert", "syntax_error"})
-_SURE = re.compile(
-    r"(?:^|[\s.:])(?:KeyError|IndexError|LookupError|NameError|UnboundLocalError|AttributeError|TypeError|ValueError|AssertionError|"
-    r"ZeroDivisionError|NotImplementedError|RecursionError|(?:Syntax|Indentation|Tab)Error|ImportError|ModuleNotFoundError|"
-    r"UnicodeDecodeError|UnicodeEncodeError|StopIteration)\b"
-)
-"""Exceptions of the language itself."""
-_OUTSIDE = re.compile(
-    r"\b(?:nan\b|inf|overflow|cuda|gpu|nccl|rocm|hip|device|driver|node|host|server|service|socket|connect|network|peer\b|time[ds]?[ -]?out|"
-    r"unreachable|unavailable|refused|reset|i/o|input/output|errno|stale|space|read-only|mount|disk|file|path|checksum|corrupt|truncat|"
-    r"magic|header|central directory|checkpoint|heartbeat|memory|shared object|cannot open|undefined symbol)|\.so\b",
-    re.IGNORECASE,
-)
-"""Words of the world outside: the language's own exceptions are often raised about that."""
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
@@ -58,8 +43,10 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     ]
     marked = {s.event.event_id: s.event for s in xids}
     for claim in hints:
-        alone = _is_surely_own(claim.evidence[0]) and not view.disturbances
+        alone = findings.is_surely_own(claim.evidence[0]) and not view.disturbances
         sure = claim.cap if alone else records.Confidence.LIKELY
+        if _may_follow_a_fault(view, claim.evidence[0]):
+            sure = records.Confidence.POSSIBLE
         yield dataclasses.replace(
             claim, cap=claims.lower(claim.cap, sure), evidence=claim.evidence + tuple(marked.values())
         )
@@ -74,6 +61,21 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         yield from _by_exit(view)
 
 
+def _may_follow_a_fault(view: evidence_view.EvidenceView, first: records.HealthEvent) -> bool:
+    """Whether a part that may have been its own failed while it ran, in a way that makes programs say just this.
+
+    On a shared node whose GPUs are not known nobody can tell a neighbour's GPU from the attempt's.
+    """
+    signs = [f.signature for f in view.findings if f.event is first]
+    return any(
+        s.hold is gpus.Hold.MAYBE
+        and s.signature.role is signatures.Role.ROOT
+        and s.when is evidence_view.When.RUNNING
+        and any(sign.supports(s.cause) for sign in signs)
+        for s in view.sightings
+    )
+
+
 def _names_a_machine(view: evidence_view.EvidenceView) -> bool:
     """True when the log names a machine's fault that its generic errors would follow, and nobody watched to deny it."""
     if not view.unwatched_nodes:
@@ -82,13 +84,6 @@ def _names_a_machine(view: evidence_view.EvidenceView) -> bool:
     machines = {c for c in named if taxonomy.cause(c).domain is records.Domain.HARDWARE}
     generic = [f.signature for f in view.findings if f.signature.role is findings.FindingRole.PROXIMAL]
     return any(s.cause == CAUSE and s.supports(c) for s in generic for c in machines)
-
-
-def _is_surely_own(first: records.HealthEvent) -> bool:
-    """True for an error that nothing outside the program can raise: a wrong key, a bad argument, a failed CUDA assertion."""
-    if first.kind in _SURE_KINDS:
-        return True
-    return bool(_SURE.search(first.message)) and not _OUTSIDE.search(first.message)
 
 
 def _by_xid(xids: list[evidence_view.CaseSighting], weight: float) -> claims.Claim:

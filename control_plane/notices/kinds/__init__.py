@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from probing_cluster.control_plane.notices import fact
 from probing_cluster.control_plane.notices.kinds import (
+    alarm,
     budget,
     denied,
     drain,
@@ -27,5 +28,6 @@ REGISTER: tuple[fact.Kind, ...] = (
     silent.KIND,
     lemon.KIND,
     held.KIND,
+    alarm.KIND,
 )
 """Every kind that is read from the database, in the order of the manual; `blind` has a file of its own."""

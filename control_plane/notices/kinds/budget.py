@@ -8,7 +8,7 @@ from probing_cluster.control_plane.notices import fact, picture
 from probing_cluster.core import records
 
 
-def find(now: picture.Picture) -> Iterator[fact.Fact]:
+def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
     """One fact while the budget denied a drain within its window."""
     since = now.now - now.budget_window
     denied = [

@@ -11,7 +11,7 @@ from probing_cluster.core import records, vocabulary
 _WORDS = {"denied": "denied", "failed": "failed", "skipped": "left undone"}
 
 
-def find(now: picture.Picture) -> Iterator[fact.Fact]:
+def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
     """A fact per drain that was denied, failed or left undone; another's drain that stands already is none."""
     for drain in now.drains:
         if drain.action != "drain" or drain.state not in _WORDS:

@@ -8,7 +8,7 @@ from probing_cluster.control_plane.notices import fact, picture
 from probing_cluster.core import records, vocabulary
 
 
-def find(now: picture.Picture) -> Iterator[fact.Fact]:
+def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
     """A fact per drain that was carried out, or would have been in observe-only mode."""
     for drain in now.drains:
         if drain.action == "drain" and drain.state in {"done", "simulated"}:

@@ -8,7 +8,7 @@ from probing_cluster.control_plane.notices import fact, picture
 from probing_cluster.core import records
 
 
-def find(now: picture.Picture) -> Iterator[fact.Fact]:
+def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
     """A fact per job that is held idle."""
     for job in now.held:
         yield fact.Fact(

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from probing_cluster.attribution.places import scan
 from probing_cluster.control_plane.notices import fact, picture
 from probing_cluster.core import records
 
 
-def find(now: picture.Picture) -> Iterator[fact.Fact]:
+def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
     """A fact per incident; its sentence grows with it."""
     for row in now.incidents:
         nodes = tuple(sorted(n for n in row["nodes"] or () if n))
         jobs = "1 job" if row["n_jobs"] == 1 else f"{row['n_jobs']} jobs"
+        place = row["place"] or ""
         yield fact.Fact(
             fact_id=str(row["incident_id"]),
-            cause=str(row["incident_id"])[:8],
+            # What strikes one place is one story, by however many causes it shows.
+            cause=scan.name_in(place) or str(row["incident_id"])[:8],
             at=row["onset_at"],
             severity=_severity(row["domain"]),
-            line=f"{jobs} died of one fault, {row['cause']}: {row['summary']}",
+            line=f"{jobs} died of one fault, {row['cause']}: {row['summary']}{f' Shared: {place}.' if place else ''}",
             nodes=nodes,
             partitions=now.partitions_of(nodes),
         )

@@ -8,7 +8,7 @@ from probing_cluster.control_plane.notices import fact, picture
 from probing_cluster.core import records
 
 
-def find(now: picture.Picture) -> Iterator[fact.Fact]:
+def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
     """A fact per lemon of the last scored day."""
     for score in now.lemons:
         since = str(score.signals.get("since") or f"{score.day:%Y-%m-%d}")

@@ -9,7 +9,7 @@ from probing_cluster.control_plane.notices.kinds import drain as drain_kind
 from probing_cluster.core import records, vocabulary
 
 
-def find(now: picture.Picture) -> Iterator[fact.Fact]:
+def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
     """A fact per permission to refuse, given or denied."""
     for drain in now.drains:
         if drain.action == "refuse" and drain.state in {"done", "denied", "failed"}:

@@ -16,7 +16,7 @@ _WORDS = {
 }
 
 
-def find(now: picture.Picture) -> Iterator[fact.Fact]:
+def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
     """A fact per requeue that was decided."""
     for drain in now.drains:
         if drain.action == "requeue" and drain.state in _WORDS:

@@ -9,12 +9,12 @@ from probing_cluster.control_plane.notices import fact, picture
 from probing_cluster.core import records
 
 
-def find(now: picture.Picture) -> list[fact.Fact] | None:
+def find(now: picture.NoticePicture) -> list[fact.Fact] | None:
     """A fact per silent agent; None before the service has looked."""
     return None if now.silent_s is None else list(_facts(now))
 
 
-def _facts(now: picture.Picture) -> Iterator[fact.Fact]:
+def _facts(now: picture.NoticePicture) -> Iterator[fact.Fact]:
     for node, age_s in (now.silent_s or {}).items():
         yield fact.Fact(
             fact_id=node,

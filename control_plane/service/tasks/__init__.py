@@ -25,6 +25,7 @@ from probing_cluster.control_plane.service.tasks import (
     sessions,
     silence,
     slow,
+    tested,
 )
 
 REGISTER: tuple[context.Task, ...] = (
@@ -40,6 +41,7 @@ REGISTER: tuple[context.Task, ...] = (
     resume.TASK,
     drained.TASK,
     repair.TASK,
+    tested.TASK,
     sessions.TASK,
     maintenance.TASK,
     export.TASK,

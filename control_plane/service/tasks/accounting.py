@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import pwd
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.control_plane import context
-from probing_cluster.core import clock, records
+from probing_cluster.control_plane.repair import by_hand, workflow
+from probing_cluster.core import clock, errors, records
+from probing_cluster.slurm_plugins import admin_level
 from probing_cluster.slurm_plugins.accounting import accounting
 
 CURSOR = "accounting.until"
@@ -19,6 +23,8 @@ OVERLAP = timedelta(minutes=10)
 """slurmctld's word can reach slurmdbd late; the last minutes are asked for again."""
 DEEP_EVERY = timedelta(hours=1)
 """After a slurmdbd outage rows arrive hours late: as often as this the whole history is asked for again."""
+_REPAIRS_LAST = timedelta(days=30)
+"""A repair that was opened longer before a question runs no tests any more."""
 _SLACK = timedelta(seconds=60)
 """Clocks of nodes and controller may differ by this much when a Prolog is matched to a start."""
 
@@ -32,7 +38,7 @@ def run(service: context.Context) -> str:
         slurm, cluster=service.config.cluster.name, run=service.run_slurm, now=service.clock
     )
     found = reader.attempts(since)
-    attempts = _numbered(service, reader, found.attempts)
+    attempts = _numbered(service, reader, _of_users(service, found.attempts, since))
     earliest = min((a.start_at for a in attempts if a.start_at), default=now)
     allocations = service.store.allocations(since=earliest - _SLACK) if attempts else []
     attempts = with_allocations(attempts, allocations)
@@ -42,6 +48,46 @@ def run(service: context.Context) -> str:
     if deep:
         service.store.remember(DEEP, clock.iso_z(now))
     return f"{len(attempts)} attempts" + (f", {len(found.rejected)} rows rejected" if found.rejected else "")
+
+
+def _of_users(
+    service: context.Context, found: Sequence[records.JobAttempt], since: datetime
+) -> list[records.JobAttempt]:
+    """The attempts but for those of our own test jobs: what tests nodes is nobody's work, and ends CANCELLED.
+
+    A job of such a name is a user's unless the service's account runs it, or, of a round that a person asked for, an operator.
+    """
+    repairs = service.store.incidents(since=since - _REPAIRS_LAST) if found else []
+    names = {workflow.reservation_of(r) for r in repairs if r.cluster == service.config.cluster.name}
+    return [
+        a
+        for a in found
+        if not (a.name in names and a.user == _own_name())
+        and not (by_hand.NAME.fullmatch(a.name or "") and _may_test(service, a))
+    ]
+
+
+def _may_test(service: context.Context, attempt: records.JobAttempt) -> bool:
+    """Whether who ran this may take nodes for tests: by the tests' own Slurm account, or as an operator."""
+    account = service.config.diagnostics.account
+    if attempt.user == _own_name() or (account and attempt.account == account):
+        return True
+    operators = service.seldom("operators", admin_level.KEPT_S, lambda: _operators(service))
+    return attempt.user in operators
+
+
+def _operators(service: context.Context) -> frozenset[str]:
+    try:
+        return admin_level.ask(service.run_slurm).operators
+    except errors.SlurmUnavailable:
+        return frozenset()  # a user's choice of a name must not stop the poll
+
+
+def _own_name() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 def _since(service: context.Context, now: datetime) -> tuple[datetime, bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from probing_cluster.control_plane import context
 from probing_cluster.core import sanitize, vocabulary
-from probing_cluster.db import store_actions
+from probing_cluster.db.store import actions as store_actions
 
 
 def run(service: context.Context) -> str:

@@ -20,7 +20,7 @@ from probing_cluster.control_plane.policy import (
 )
 from probing_cluster.control_plane.service import lease, restart_picture
 from probing_cluster.core import clock, records
-from probing_cluster.db import store_actions
+from probing_cluster.db.store import actions as store_actions
 
 PATIENCE = timedelta(seconds=20)
 """How long all nodes are waited for that were asked once more."""
@@ -105,7 +105,8 @@ def _ask(service: context.Context, ripe: hang.Hang, now: datetime) -> str:
     if ripe.verdict.gang_id in looking:
         return ""
     places = [
-        store_actions.Asked(node, ripe.attempt.job_id, ripe.attempt.cluster) for node in ripe.attempt.nodes
+        store_actions.RequestSubject(node, ripe.attempt.job_id, ripe.attempt.cluster)
+        for node in ripe.attempt.nodes
     ]
     looking[ripe.verdict.gang_id] = (now, service.store.request_all(places, "collect", _TTL_S))
     return f"job {ripe.attempt.job_id} hangs: all nodes asked once more"
@@ -128,7 +129,9 @@ def _decide(service: context.Context, ready: Sequence[hang.Hang], now: datetime)
     )
     nodes = sorted({n for h in ready for n in h.attempt.nodes})
     beats = service.store.heartbeats(nodes, with_ranks=True)
-    ranks = rank_rows.by_job(rank_rows.of_heartbeats(beats))
+    ranks = rank_rows.on_own_nodes(
+        rank_rows.by_job(rank_rows.of_heartbeats(beats)), {h.attempt.job_id: h.attempt.nodes for h in ready}
+    )
     known = restart_picture.past(service, now)
     for one in ready:
         answered = _answered(service, one, now)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SCORED = "lemon.scored"
 DONE = "lemon.done"
 """The last day whose night is over, by cluster."""
+ACTIONS = ("off", "drain")
+"""What may be done with a new lemon."""
 
 
 def run(service: context.Context) -> str:
@@ -36,7 +38,13 @@ def run(service: context.Context) -> str:
         # Asked again inside: another service may have finished this very night in between.
         if not mine or _done(service, day):
             return ""
-        summary = apart_module.run("lemon", service.config, day) if service.apart else _night(service, day)
+        _check_action(service.config.lemon.action)
+        summary = ""
+        # Before the first job there is nobody to score: the libraries of a night need not be loaded to find none.
+        if service.store.any_started(service.config.cluster.name, day + timedelta(days=1)):
+            summary = (
+                apart_module.run("lemon", service.config, day) if service.apart else _night(service, day)
+            )
         service.store.remember(_key(service), f"{day:%Y-%m-%d}")
     return summary
 
@@ -59,6 +67,12 @@ def due_day(now: datetime, config: settings.Settings) -> datetime:
         due = datetime.combine(local.date() - timedelta(days=1), at, zone)
     # As nightly.day_of, whose import would stay with the service for good.
     return due.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
+
+
+def _check_action(action: str) -> None:
+    """Raises SettingsError for an action there is not."""
+    if action not in ACTIONS:
+        raise errors.SettingsError(f"[lemon] action must be {' or '.join(ACTIONS)}, not {action!r}")
 
 
 def _zone(name: str) -> zoneinfo.ZoneInfo:
@@ -111,11 +125,9 @@ def slurm_facts(
 
 def _night(service: context.Context, day: datetime) -> str:
     from probing_cluster.control_plane.outbox import message
-    from probing_cluster.control_plane.service import lemon_action
     from probing_cluster.reports.lemon import lemon_view
 
     config, store, now = service.config, service.store, service.clock.now()
-    lemon_action.check(config.lemon.action)
     night = _scored(service, day)
     if not night.scores:
         return ""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from probing_cluster.control_plane import context
-from probing_cluster.core import settings
 
 if TYPE_CHECKING:
     from probing_cluster.control_plane.notices import ledger
@@ -43,30 +41,15 @@ def _due(service: context.Context, now: datetime) -> list[queue.Letter]:
             return []
         now_picture = picture.read(service)
         found = {kind.name: facts for kind in kinds.REGISTER if (facts := kind.find(now_picture)) is not None}
-        return book(service).notify({name: list(facts) for name, facts in found.items()}, now)
+        listed = {name: list(facts) for name, facts in found.items()}
+        return book(service).notify(listed, now, now_picture.where)
 
 
-def book(service: context.Context) -> ledger.Ledger:
+def book(service: context.Context) -> ledger.NoticeLedger:
     """What has been told, for all services of the cluster."""
     from probing_cluster.control_plane.notices import kinds, ledger
 
     return ledger.in_store(service.config, service.store, kinds.REGISTER)
-
-
-def apart(config: settings.Settings, addresses: dict[str, str], content: dict[str, object]) -> dict[str, str]:
-    """One attempt at each address, in a process of its own: the library is large, and some services never answer."""
-    from probing_cluster.reports.sending import chat
-
-    return chat.post(
-        addresses,
-        title=str(content["title"]),
-        body=str(content["body"]),
-        severity=str(content["severity"]),
-        over=bool(content["over"]),
-        group=str(content["group"]),
-        store=str(Path(config.mail.spool_directory) / "apprise"),
-        deadline_s=config.notices.deadline_s,
-    )
 
 
 TASK = context.Task(

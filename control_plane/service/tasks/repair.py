@@ -10,7 +10,7 @@ from typing import Any
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import resume_policy, view
-from probing_cluster.control_plane.repair import bundle, engine, rounds, steps
+from probing_cluster.control_plane.repair import bundle, engine, rounds, steps, workflow
 from probing_cluster.control_plane.service import lease, picture
 from probing_cluster.control_plane.service.tasks import resume
 from probing_cluster.core import errors, records, vocabulary
@@ -48,13 +48,13 @@ def run(service: context.Context) -> str:
 
 def _passed(
     service: context.Context,
-    world: engine.World,
+    world: workflow.World,
     nodes: Mapping[str, view.Node],
     incidents: list[records.RepairIncident],
 ) -> list[str]:
     beats = {b.node: b for b in service.store.heartbeats({i.node for i in incidents})}
     fleet_view = picture.with_nodes(picture.waiting(service), nodes)
-    one_pass = engine.Pass(
+    one_pass = workflow.Pass(
         world=world,
         nodes=nodes,
         beats=beats,
@@ -65,7 +65,7 @@ def _passed(
     done = []
     for incident in incidents:
         try:
-            done.append(one_pass.one(incident))
+            done.append(engine.advance(one_pass, incident))
         except errors.NotFound as exc:
             done.append(f"{incident.node}: {exc}")  # a person ended it meanwhile
     return done
@@ -125,7 +125,7 @@ def _open(service: context.Context, drain: records.Drain) -> str:
     return f"{drain.node} repair opened ({cause.name})" if store.open_incident(incident) else ""
 
 
-def _world(service: context.Context) -> engine.World:
+def _world(service: context.Context) -> workflow.World:
     config = service.config
 
     def power(node: str) -> str:
@@ -134,7 +134,7 @@ def _world(service: context.Context) -> engine.World:
     def ticket(incident: records.RepairIncident) -> Mapping[str, Any]:
         return bundle.ticket(config, service.store, site_command, incident, service.clock.now())
 
-    return engine.World(
+    return workflow.World(
         config=config,
         store=service.store,
         hands=service.hands,

@@ -62,7 +62,7 @@ def _go_on(
 
 def _decide(
     service: context.Context,
-    cases: Iterable[restart.Ended],
+    cases: Iterable[restart.EndedAttempt],
     known: restart_picture.Past,
     queue: restart.Queue,
 ) -> Iterator[str]:
@@ -78,7 +78,10 @@ def _decide(
     ledger = budget.Ledger(_taken(service, queue), policy)
     for case in open_cases:
         decision = restart.decide(case, queue, policy, ledger)
-        if decision.leader in begun or decision.held == restart.WAIT:
+        if decision.leader in begun:
+            continue
+        if decision.held == restart.WAIT:
+            _keep_meanwhile(service, decision, queue)
             continue
         if decision.held == "denied" and known.denied(case.attempt):
             continue
@@ -94,8 +97,17 @@ def _decide(
         yield f"restart of job {row.job_id} {row.state}" + (f": {row.why_state}" if row.why_state else "")
 
 
+def _keep_meanwhile(
+    service: context.Context, decision: restart.RestartDecision, queue: restart.Queue
+) -> None:
+    """Have the log copied while its nodes are waited for: of a crashed one that takes as long as SlurmdTimeout."""
+    job = queue.jobs[decision.leader]
+    if job.requeue and job.batch and not service.config.policy.observe_only:
+        kept_logs.ask(service, decision.case.attempt, job.name_for_slurm, queue.now)
+
+
 def _carry_out(
-    service: context.Context, decision: restart.Decision, now: datetime, log: Mapping[str, Any]
+    service: context.Context, decision: restart.RestartDecision, now: datetime, log: Mapping[str, Any]
 ) -> records.Drain:
     row = restart_acts.row_of(decision, service.config.cluster.name, now, log)
     if not decision.held and service.config.policy.observe_only:

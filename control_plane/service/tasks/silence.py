@@ -2,29 +2,111 @@
 
 from __future__ import annotations
 
+import dataclasses
+import logging
+from collections.abc import Mapping
+
 from probing_cluster.control_plane import context
 from probing_cluster.core import records
 
 MISSED_BEATS = 2
+RECENT_S = 900.0
+"""Slurm is asked about a node that has been silent for less; later no attempt waits for the answer."""
+GONE = "NOT_RESPONDING"
+"""slurmctld no longer reaches the node; only at SlurmdTimeout does it become DOWN and its jobs end."""
+EVERY_S = 5.0
+OFTEN_S = 120.0
+"""Slurm gives a node up within its SlurmdTimeout; of one that has been silent for longer it is asked once a minute."""
+SELDOM_S = 60.0
+STOPPED_S = 4 * EVERY_S
+"""A look this long after the one before means that the service, its database or the whole machine stood still."""
+DOUBT_S = 600.0
+"""For so long after many fell silent together, silence is believed, of however many."""
+MOST_AT_ONCE_FRAC = 0.5
+"""Where more of the agents than this fall silent together, the way to us may be at fault: they are looked at again."""
+
+LOG = logging.getLogger("probing.silence")
 
 
 def run(service: context.Context) -> str:
-    """One look at every agent's age; the nodes that fell silent."""
+    """One look at every agent's age; the nodes that fell silent.
+
+    Nobody is silent while nobody listened: an agent's silence counts from when the service could hear it again.
+    """
     store = service.store
     ages = store.heartbeat_ages_s()
     beats = {b.node: b for b in store.heartbeats()}
-    silent = {n for n, b in beats.items() if n in ages and ages[n] > MISSED_BEATS * b.beat_s}
-    # Told again after a restart of the service is told once all the same: the event's identity is the last beat.
+    heard_s = _listened_s(service)
+    silent = {n for n, b in beats.items() if n in ages and min(ages[n], heard_s) > MISSED_BEATS * b.beat_s}
+    # A restarted service writes these again; they are stored once, since the last beat is the event's identity.
     fresh = sorted(silent - service.silent)
-    if fresh:
-        events = [_event(service, beats[node], ages[node]) for node in fresh]
-        from probing_cluster.db import (
-            bulk,
-        )  # ADBC's threads, begun before serve.few_arenas, would each have a heap
+    if len(fresh) > max(2, MOST_AT_ONCE_FRAC * len(beats)) and not service.listening.doubted:
+        service.listening = context.Listening(
+            since_s=service.clock.monotonic_s(),
+            looked_s=service.clock.monotonic_s(),
+            looked_at=service.clock.now(),
+            doubted=True,
+        )
+        return ""
+    _save(service, [_event(service, beats[node], ages[node]) for node in fresh])
+    service.silent, service.down = silent, service.down & silent
+    unreached = _unreached(service, {n: beats[n] for n in silent if _is_asked_about(ages[n])})
+    _save(service, [_down(service, beats[node], ages[node]) for node in unreached])
+    service.down |= set(unreached)
+    words = (("silent", fresh), ("out of Slurm's reach", unreached))
+    return "; ".join(f"{what}: {', '.join(nodes)}" for what, nodes in words if nodes)
 
-        bulk.load_events(store.connection_uri(), events)
-    service.silent = silent
-    return f"silent: {', '.join(fresh)}" if fresh else ""
+
+def _save(service: context.Context, events: list[records.HealthEvent]) -> None:
+    if events:
+        # Not above: ADBC's threads, begun before serve.few_arenas, would each have a heap.
+        from probing_cluster.db import bulk
+
+        bulk.load_events(service.store.connection_uri(), events)
+
+
+def _is_asked_about(age_s: float) -> bool:
+    """Whether this look asks Slurm about a node that has been silent for so long: its answer is large on a large cluster."""
+    return age_s <= OFTEN_S or (age_s <= RECENT_S and age_s % SELDOM_S < EVERY_S)
+
+
+def _unreached(service: context.Context, beats: Mapping[str, records.AgentHeartbeat]) -> list[str]:
+    """Those silent nodes that slurmctld does not reach either, and for which no event is written yet; Slurm is asked at most once."""
+    # Also one whose last beat names no job: it may have begun one since.
+    asked = beats.keys() - service.down
+    if not asked:
+        return []
+    return sorted(n.name for n in service.hands.nodes() if n.name in asked and GONE in n.states)
+
+
+def _down(service: context.Context, beat: records.AgentHeartbeat, age_s: float) -> records.HealthEvent:
+    """A node that is gone, not only its agent: the jobs it had when it was last heard have lost it."""
+    return dataclasses.replace(
+        _event(service, beat, age_s),
+        event_id=records.make_event_id(
+            beat.cluster, beat.node, "agent", f"{beat.boot_id}:down:{beat.at.timestamp():.6f}"
+        ),
+        kind="node_down",
+        message="the agent has not been heard since its last beat, and slurmctld does not reach its slurmd either",
+    )
+
+
+def _listened_s(service: context.Context) -> float:
+    """For how long the service has looked without a gap, seconds; a clock that was set is a gap, too."""
+    before, now_s, now = service.listening, service.clock.monotonic_s(), service.clock.now()
+    gap_s = 0.0 if before.looked_at is None else abs((now - before.looked_at).total_seconds())
+    stood_still = before.looked_at is not None and max(gap_s, now_s - before.looked_s) > STOPPED_S
+    if stood_still:
+        LOG.warning(
+            "silence counts anew", extra={"fields": {"gap_s": round(max(gap_s, now_s - before.looked_s), 1)}}
+        )
+    service.listening = context.Listening(
+        since_s=now_s if stood_still else before.since_s,
+        looked_s=now_s,
+        looked_at=now,
+        doubted=before.doubted and not stood_still and now_s - before.since_s < DOUBT_S,
+    )
+    return now_s - service.listening.since_s
 
 
 def _event(service: context.Context, beat: records.AgentHeartbeat, age_s: float) -> records.HealthEvent:
@@ -51,5 +133,5 @@ TASK = context.Task(
     name="silence",
     meaning="tells of agents that missed two beats",
     run=run,
-    every_s=lambda _: 5.0,
+    every_s=lambda _: EVERY_S,
 )

@@ -45,9 +45,9 @@ def run(service: context.Context) -> str:
         del service.paces[job_id]
     fresh: dict[int, list[_Finding]] = {}
     service.paces |= _known(service, [job_id for job_id in jobs if job_id not in service.paces])
-    for job_id, ranks in jobs.items():
+    for job_id, ranks in _on_own_nodes(service, jobs).items():
         pace = service.paces[job_id]
-        if pace.take(ranks):
+        if ranks and pace.take(ranks):
             found = [t for t in _found(pace, ranks) if t.position not in pace.reported]
             fresh |= {job_id: found} if found else {}
     if not fresh:
@@ -81,6 +81,18 @@ def _known(service: context.Context, job_ids: Sequence[int]) -> dict[int, gang_p
             paces[event.job_id].first = [slow.Pace(**p) for p in first]
             paces[event.job_id].reported.add("pace")
     return paces
+
+
+def _on_own_nodes(
+    service: context.Context, jobs: Mapping[int, Sequence[rank_rows.RankNow]]
+) -> dict[int, list[rank_rows.RankNow]]:
+    """The ranks on the nodes that Slurm gave each job; accounting is asked where a node is new to us, or another job's."""
+    odd = [j for j, ranks in jobs.items() if not service.paces[j].nodes.issuperset(r.node for r in ranks)]
+    attempts = service.store.attempts(job_ids=sorted(odd), ended=False) if odd else []
+    for attempt in attempts:
+        if attempt.job_id in service.paces:
+            service.paces[attempt.job_id].nodes = frozenset(attempt.nodes)
+    return rank_rows.on_own_nodes(jobs, {j: service.paces[j].nodes for j in jobs})
 
 
 def _found(pace: gang_pace.GangPace, ranks: Sequence[rank_rows.RankNow]) -> Iterator[_Finding]:
@@ -126,7 +138,7 @@ def _slow(slow_rank: slow.SlowRank, node: str | None, n_ranks: int) -> _Finding:
     )
 
 
-def _drift(drift: slow.Drift, pace: gang_pace.GangPace) -> _Finding:
+def _drift(drift: slow.PaceDrift, pace: gang_pace.GangPace) -> _Finding:
     return _Finding(
         kind="gang_drift",
         code=drift.component,

@@ -13,13 +13,13 @@ from probing_cluster.probe_agent.ranks import pages, step_windows
 STEP_S = 0.05
 
 
-def remembered(spans: Sequence[Mapping[str, float]]) -> list[pages.Step]:
+def remembered(spans: Sequence[Mapping[str, float]]) -> list[pages.PageStep]:
     """Steps that took these seconds as a page remembers them: the last 64."""
     at_ns, steps = 1_000_000_000, []
     for number, span in enumerate(spans, 1):
         at_ns += round(span["total"] * 1e9)
         steps.append(
-            pages.Step(
+            pages.PageStep(
                 step=number,
                 end_ns=at_ns,
                 input_ns=round(span.get("input", 0) * 1e9),
@@ -31,10 +31,10 @@ def remembered(spans: Sequence[Mapping[str, float]]) -> list[pages.Step]:
     return steps[-64:]
 
 
-def windows(gang: Mapping[int, Sequence[Mapping[str, float]]]) -> dict[int, slow.Window]:
+def windows(gang: Mapping[int, Sequence[Mapping[str, float]]]) -> dict[int, slow.PaceWindow]:
     """What the service knows of a gang: each rank's last window, through the agent's own folding."""
     made = {
-        rank: slow.Window.from_row(step_windows.latest(remembered(spans))) for rank, spans in gang.items()
+        rank: slow.PaceWindow.from_row(step_windows.latest(remembered(spans))) for rank, spans in gang.items()
     }
     return {rank: window for rank, window in made.items() if window is not None}
 
@@ -148,7 +148,7 @@ def test_too_little_is_nothing() -> None:
 )  # fmt: skip
 def test_what_is_no_window_is_none(row: object) -> None:
     """A user writes the page: nothing in it makes the service fail or compute with nonsense."""
-    assert slow.Window.from_row(row) is None
+    assert slow.PaceWindow.from_row(row) is None
 
 
 def paces(compute_s: float, network_s: float, n: int, seed: int) -> list[slow.Pace]:

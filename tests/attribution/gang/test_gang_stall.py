@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from probing_cluster.attribution.gang import absent, align, finding, stacks, stall, views
 from probing_cluster.core.records import Confidence, Domain
 
-WAIT = (views.Frame(function="all_reduce", file="torch/distributed/distributed_c10d.py", line=2800),)
-LOOP = (views.Frame(function="spin", file="/home/alice/train.py", line=12),)
+WAIT = (views.StackFrame(function="all_reduce", file="torch/distributed/distributed_c10d.py", line=2800),)
+LOOP = (views.StackFrame(function="spin", file="/home/alice/train.py", line=12),)
 LOADER = (
-    views.Frame(function="_try_get_data", file="torch/utils/data/dataloader.py", line=1200),
-    views.Frame(function="main", file="/home/alice/train.py", line=30),
+    views.StackFrame(function="_try_get_data", file="torch/utils/data/dataloader.py", line=1200),
+    views.StackFrame(function="main", file="/home/alice/train.py", line=30),
 )
 SAVE = (
-    views.Frame(function="save", file="torch/serialization.py", line=900),
-    views.Frame(function="main", file="/home/alice/train.py", line=40),
+    views.StackFrame(function="save", file="torch/serialization.py", line=900),
+    views.StackFrame(function="main", file="/home/alice/train.py", line=40),
 )
 NATIVE = (
-    views.Frame(function="busy_wait", file="libuser.so", line=0),
-    views.Frame(function="main", file="/home/alice/train.py", line=50),
+    views.StackFrame(function="busy_wait", file="libuser.so", line=0),
+    views.StackFrame(function="main", file="/home/alice/train.py", line=50),
 )
 
 
@@ -60,7 +60,7 @@ def burning(
     *, samples: int = 100, evaluating: int = 0, elsewhere: int = 0, holds_gil: bool = True
 ) -> views.RankView:
     """Rank 2, which uses the CPU; of what is neither, the interpreter's own C code has the rest."""
-    ran = views.Ran(samples=samples, evaluating=evaluating, elsewhere=elsewhere, where="libfoo.so")
+    ran = views.CpuSamples(samples=samples, evaluating=evaluating, elsewhere=elsewhere, where="libfoo.so")
     return rank(2, DONE, stack=LOOP, state="R", holds_gil=holds_gil, ran=ran)
 
 
@@ -118,9 +118,9 @@ def test_the_rank_that_did_not_arrive(
     assert found.confidence is not Confidence.CERTAIN
 
 
-def native(*functions: tuple[str, str]) -> tuple[views.Frame, ...]:
+def native(*functions: tuple[str, str]) -> tuple[views.StackFrame, ...]:
     """C functions, innermost first."""
-    return tuple(views.Frame(function=f, file=lib, line=0, is_native=True) for f, lib in functions)
+    return tuple(views.StackFrame(function=f, file=lib, line=0, is_native=True) for f, lib in functions)
 
 
 IN_C = native(
@@ -301,7 +301,7 @@ def test_a_circle_of_waiting_is_a_deadlock() -> None:
 
 def test_gradients_reduced_in_backward_are_told_by_stacks() -> None:
     """Without calls on the page, the rank whose stack is not waiting is the culprit."""
-    backward = (views.Frame(function="_engine_run_backward", file="torch/autograd/graph.py", line=800),)
+    backward = (views.StackFrame(function="_engine_run_backward", file="torch/autograd/graph.py", line=800),)
     ranks = [rank(i, stack=backward, steps=6) for i in (0, 1, 3)] + [rank(2, stack=LOADER, steps=6)]
     found = stall.judge(ranks, world_size=4)
     assert (found.kind, found.ranks) == ("dataloader", (2,))

@@ -10,7 +10,7 @@ import pytest
 from probing_cluster.attribution.history import kept, kept_sql
 from probing_cluster.core import errors, settings
 from probing_cluster.evidence import kept_file
-from probing_cluster.evidence.kept_file import Column, Table
+from probing_cluster.evidence.kept_file import KeptColumn, KeptTable
 
 
 def keep(attempt: Path, node: str, *steps: int, **more: list[str | None]) -> None:
@@ -18,13 +18,13 @@ def keep(attempt: Path, node: str, *steps: int, **more: list[str | None]) -> Non
     attempt.mkdir(exist_ok=True)
     n = len(steps)
     columns = (
-        Column(name="node", kind="text", values=[node] * n),
-        Column(name="at", kind="time", values=[10**18] * n),
-        Column(name="step", kind="int", values=list(steps)),
-        Column(name="loss", kind="float", values=[s / 2 for s in steps]),
-        *(Column(name=name, kind="text", values=values) for name, values in more.items()),
+        KeptColumn(name="node", kind="text", values=[node] * n),
+        KeptColumn(name="at", kind="time", values=[10**18] * n),
+        KeptColumn(name="step", kind="int", values=list(steps)),
+        KeptColumn(name="loss", kind="float", values=[s / 2 for s in steps]),
+        *(KeptColumn(name=name, kind="text", values=values) for name, values in more.items()),
     )
-    table = Table(schema="python", name="a b/c.d", columns=columns)
+    table = KeptTable(schema="python", name="a b/c.d", columns=columns)
     (attempt / f"{node}.kept").write_bytes(kept_file.write([table], 1 << 20)[0])
 
 

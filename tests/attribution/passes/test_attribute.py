@@ -8,11 +8,12 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import pytest
+import sqlalchemy as sa
 
 from probing_cluster.attribution.passes import attribute
 from probing_cluster.attribution.verdict import taxonomy
-from probing_cluster.core import errors, records
-from probing_cluster.db import delivery
+from probing_cluster.core import clock, errors, records
+from probing_cluster.db import delivery, tables
 
 
 @pytest.fixture
@@ -547,6 +548,37 @@ def test_node_fail_that_nobody_watched_is_no_certain_hardware(store, make):
     assert (verdict.cause, verdict.confidence) == ("node_lost", records.Confidence.LIKELY)
     assert verdict.domain is records.Domain.UNKNOWN
     assert "nobody watched it" in verdict.summary
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_node_that_slurm_gave_up_and_that_lived_on_is_no_broken_part(store, make, deliver, silent):
+    """The machine stood still as a whole: Slurm ends the job for its node, and the agent goes on beating, a beat late or with
+    a false word of its silence. What is judged within that minute is judged again once the node was heard, and then no more."""
+    end = clock.SYSTEM.now() - timedelta(minutes=5)
+    attempt = make.attempt(
+        nodes=("n2",),
+        state="NODE_FAIL",
+        exit_code=0,
+        gpus=None,
+        start_at=end - timedelta(hours=1),
+        end_at=end,
+    )
+    store.upsert_attempts([attempt])
+    word = make.event(
+        at=end - timedelta(minutes=1), kind="agent_silent", source="agent", severity=records.Severity.INFO
+    )
+    deliver(*([word] if silent else []), nodes=("n2",), at=end + timedelta(seconds=10))
+    (early,) = attribute.attribute(store, at=FixedClock(end + timedelta(seconds=20))).verdicts
+    assert (early.cause, early.domain) == ("node_lost", records.Domain.HARDWARE)
+    with store.engine.begin() as connection:  # as if it had been then: the mark is the server's own time
+        connection.execute(sa.update(tables.job_attempt).values(judged_at=end + timedelta(seconds=20)))
+    for after_s in (40, 70, 100):  # never a minute apart: no silence ends by them
+        deliver(nodes=("n2",), at=end + timedelta(seconds=after_s))
+    (verdict,) = attribute.attribute(store, at=FixedClock(end + timedelta(seconds=120))).verdicts
+    assert (verdict.cause, verdict.domain) == ("node_lost", records.Domain.UNKNOWN)
+    assert verdict.confidence is not records.Confidence.CERTAIN
+    deliver(nodes=("n2",), at=end + timedelta(seconds=130))
+    assert attribute.attribute(store, at=FixedClock(end + timedelta(seconds=140))).verdicts == ()
 
 
 def test_a_quiet_log_is_no_silence(store, make, deliver):

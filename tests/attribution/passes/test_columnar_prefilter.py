@@ -8,7 +8,7 @@ from datetime import timedelta
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from probing_cluster.attribution.passes import columnar_prefilter
+from probing_cluster.attribution.passes import event_weight
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import (
     claims,
@@ -68,7 +68,7 @@ def attempts(draw, make):
 
 
 def weight_of(event):
-    return columnar_prefilter.weight(
+    return event_weight.weight(
         event.kind, event.code, event.severity, recovered=event.detail.get("recovered") is True
     )
 
@@ -84,15 +84,15 @@ def test_what_is_taken_for_quiet_is(data):
     make = Maker()
     attempt = data.draw(attempts(make))
     seen = data.draw(st.lists(events(make), max_size=8))
-    families = {claims.family(e.source) for e in seen if weight_of(e) is columnar_prefilter.Weight.FAINT}
+    families = {claims.family(e.source) for e in seen if weight_of(e) is event_weight.Weight.FAINT}
 
     def may(event):
         weight = weight_of(event)
-        if weight is columnar_prefilter.Weight.FAINT:
+        if weight is event_weight.Weight.FAINT:
             return claims.family(event.source) == min(families)
-        if weight is columnar_prefilter.Weight.USER:
+        if weight is event_weight.Weight.USER:
             return not attempt.end_at - user_error.NEAR <= event.at <= attempt.end_at + evidence_view.SLACK
-        return weight is columnar_prefilter.Weight.INERT
+        return weight is event_weight.Weight.INERT
 
     kept = [e for e in seen if may(e)]
     assume(kept)
@@ -106,8 +106,8 @@ def test_every_sort_that_is_taken_for_quiet_is(make):
     for kind, code in SORTS:
         for severity in records.Severity:
             for recovered in (False, True):
-                weight = columnar_prefilter.weight(kind, code or None, severity, recovered=recovered)
-                if weight not in (columnar_prefilter.Weight.INERT, columnar_prefilter.Weight.FAINT):
+                weight = event_weight.weight(kind, code or None, severity, recovered=recovered)
+                if weight not in (event_weight.Weight.INERT, event_weight.Weight.FAINT):
                     continue
                 detail = {"recovered": True} if recovered else {}
                 event = make.event(
@@ -124,7 +124,7 @@ def test_inert_events_matter_only_beside_others_of_their_node(data):
     make = Maker()
     attempt = data.draw(attempts(make))
     seen = data.draw(st.lists(events(make), min_size=1, max_size=8))
-    telling = {e.node for e in seen if weight_of(e) is not columnar_prefilter.Weight.INERT}
+    telling = {e.node for e in seen if weight_of(e) is not event_weight.Weight.INERT}
     read = [e for e in seen if e.node in telling]
     assert judged(make, attempt, read) == judged(make, attempt, seen)
 
@@ -162,6 +162,6 @@ def test_a_name_that_begins_a_sentence_is_left_to_the_judge(make):
 
 def test_a_sort_with_a_row_of_its_own_that_never_argues_is_not_even_read():
     """Corrected errors and consequences are; what may name a cause is not; severity does not matter."""
-    inert = columnar_prefilter.inert_sorts()
+    inert = event_weight.inert_sorts()
     assert {("xid", "43"), ("xid", "63")} <= set(inert)
     assert not {("xid", "79"), ("xid", "31"), ("xid", "94")} & set(inert)

@@ -153,7 +153,7 @@ def test_where_no_incident_can_be_is_known_without_reading(new_maker, events, si
     ]
     first = make.end + timedelta(seconds=since)
     last = first + timedelta(seconds=length)
-    shared = incidents.Shared(((e.at, e.node) for e in made), first, last)
+    shared = incidents.SharedIncidents(((e.at, e.node) for e in made), first, last)
     chains = incidents.Chains(made)
     for event in made:
         assert shared.at(event.at) or chains.incident(event.event_id) is None
@@ -163,10 +163,12 @@ def test_a_lone_fault_far_from_the_borders_needs_no_reading(make):
     """Two nodes at once, and three one after another: no incident, whatever lies beyond."""
     seen = [*downs(make, "n1", "n2", before=900), *downs(make, "n1", "n2", "n3", before=500, step=150)]
     far = timedelta(hours=1)
-    shared = incidents.Shared(((e.at, e.node) for e in seen), make.end - far, make.end + far)
+    shared = incidents.SharedIncidents(((e.at, e.node) for e in seen), make.end - far, make.end + far)
     assert not any(shared.at(e.at) for e in seen)
     three = downs(make, "n1", "n2", "n3")
-    shared = incidents.Shared(((e.at, e.node) for e in (*seen, *three)), make.end - far, make.end + far)
+    shared = incidents.SharedIncidents(
+        ((e.at, e.node) for e in (*seen, *three)), make.end - far, make.end + far
+    )
     assert [shared.at(e.at) for e in (*seen, *three)] == [False] * 5 + [True] * 3
     assert shared.at(make.end - 2 * far)
     assert shared.at(make.end + 2 * far)

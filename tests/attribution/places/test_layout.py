@@ -32,7 +32,7 @@ def test_a_node_that_moved_was_where_it_was() -> None:
 
 def test_candidates_leave_out_what_cannot_be_shared_or_cannot_tell() -> None:
     """A rack of one node is no shared place, and one that holds all nodes tells nothing."""
-    where = layout.Layout(
+    where = layout.NodeLayout(
         [
             ("a", ("rack", "r1")),
             ("b", ("rack", "r1")),

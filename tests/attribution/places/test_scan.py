@@ -15,10 +15,10 @@ from benchmarks import places as drawn
 from probing_cluster.attribution.places import layout, scan
 
 
-def racks(n_racks: int, size: int, *more: tuple[str, layout.Place]) -> layout.Layout:
+def racks(n_racks: int, size: int, *more: tuple[str, layout.Place]) -> layout.NodeLayout:
     """n0, n1 … in racks r0, r1 … of `size`."""
     own = [(f"n{i}", ("rack", f"r{i // size}")) for i in range(n_racks * size)]
-    return layout.Layout([*own, *more])
+    return layout.NodeLayout([*own, *more])
 
 
 def nodes(*numbers: int) -> set[str]:
@@ -39,6 +39,8 @@ def test_a_whole_rack_is_named_and_its_sentence_counts() -> None:
     assert found is not None
     assert (found.kind, found.name, found.n_failed, found.n_nodes, found.n_all) == ("rack", "r2", 7, 8, 8)
     assert found.sentence.startswith("7 of the 8 nodes of rack r2 (8 failed in all; p = ")
+    assert scan.name_in(f"all 8 nodes name fs1; {found.sentence}; {'x'}") == "rack r2"
+    assert scan.name_in("all 8 nodes name fs1") == ""
     odds = stats.hypergeom.sf(6, 800, 8, 8) * 100
     assert math.isclose(found.odds, odds, rel_tol=1e-6)
 
@@ -48,7 +50,7 @@ def test_nothing_is_named_on_a_small_cluster_or_by_coincidence() -> None:
     assert scan.shared(nodes(0, 1), racks(2, 2)) is None
     assert scan.shared(nodes(0, 9, 17), racks(100, 8)) is None
     assert scan.shared({"x", "y", "z"}, racks(100, 8)) is None
-    assert scan.shared(set(), layout.Layout([])) is None
+    assert scan.shared(set(), layout.NodeLayout([])) is None
 
 
 def test_places_that_cannot_be_told_apart_are_named_together() -> None:

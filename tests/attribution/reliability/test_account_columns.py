@@ -31,13 +31,13 @@ spans = st.one_of(
 
 
 @st.composite
-def progresses(draw, start: datetime) -> run_account.Progress:
+def progresses(draw, start: datetime) -> run_account.RunProgress:
     written = [
         run_account.Checkpoint(at=start + draw(spans), duration_s=draw(st.floats(0, 4000)))
         for _ in range(draw(st.integers(0, 3)))
     ]
     first = start + draw(spans) - timedelta(seconds=5) if draw(st.booleans()) else None
-    return run_account.Progress(first_step_at=first, checkpoints=tuple(written))
+    return run_account.RunProgress(first_step_at=first, checkpoints=tuple(written))
 
 
 @st.composite

@@ -15,7 +15,15 @@ from probing_cluster.core import records, settings
 from probing_cluster.db import delivery
 
 T0 = datetime(2026, 3, 1, tzinfo=UTC)
-FROM_A_STORE = ("run_ettr", "ettr_by_size", "node_tests")
+FROM_A_STORE = (
+    "run_ettr",
+    "ettr_by_size",
+    "node_tests",
+    "node_pace",
+    "lemon_signals",
+    "lemon_departures",
+    "gpu_swaps",
+)
 """Figures of rows that only a database has."""
 SINCE, UNTIL = T0, T0 + timedelta(days=14)
 H = 3600.0

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from probing_cluster.attribution.reliability import fleet
 from probing_cluster.core import records
 from probing_cluster.db import store as db_store
-from probing_cluster.reports import fleet_words
+from probing_cluster.reports.fleet import fleet_page, fleet_words
 
 START = datetime(2026, 10, 1, tzinfo=UTC)
 
@@ -40,3 +40,7 @@ def test_the_map_and_the_drift(store: db_store.Store) -> None:
     assert "n3 changed most: gemm" in said
     nothing = fleet.node_tests(store, START - timedelta(days=9), START).to_json()
     assert fleet_words.sentences("node-tests", nothing) == ["No node was tested."]
+    page = fleet_page.render("c", {"node-tests": found.to_json()}, {"node-tests": "tests"}, made_at=START)
+    assert "n2, disk: failed" in page
+    assert ">fail</text>" in page, "the word stands in the cell: colour says nothing by itself"
+    assert page.index("n2, disk") < page.index("n3, gemm") < page.index("n1, gemm"), "the worst first"

@@ -76,7 +76,7 @@ def test_a_failed_attempt_loses_half_an_interval_by_assumption():
 def test_measured_progress_replaces_the_assumptions():
     """First step after 3 min, last checkpoint 10 min before the end: marked as measured."""
     failed = attempt(0, 0, 60, "NODE_FAIL")
-    seen = accounts.Progress(
+    seen = accounts.RunProgress(
         first_step_at=at(3),
         last_step_at=at(59),
         checkpoints=(
@@ -91,7 +91,7 @@ def test_measured_progress_replaces_the_assumptions():
 
 def test_an_attempt_without_a_checkpoint_loses_all_its_training():
     """Nothing was saved, nothing is kept."""
-    seen = accounts.Progress(first_step_at=at(5), last_step_at=at(29))
+    seen = accounts.RunProgress(first_step_at=at(5), last_step_at=at(29))
     a = accounts.account(
         [attempt(0, 0, 30, "FAILED")], now=at(30), progress={("c", 1, at(0)): seen}, assume=ASSUME
     )
@@ -103,7 +103,7 @@ def test_an_attempt_that_never_made_a_step_is_all_restart():
     a = accounts.account(
         [attempt(0, 0, 30, "FAILED")],
         now=at(30),
-        progress={("c", 1, at(0)): accounts.Progress()},
+        progress={("c", 1, at(0)): accounts.RunProgress()},
         assume=ASSUME,
     )
     assert (a.restart_s, a.lost_to_replay_s, a.productive_s) == (1800, 0, 0)
@@ -243,7 +243,7 @@ def runs(draw):
                     accounts.Checkpoint(at=s, duration_s=draw(st.floats(0, 50))) for s in sorted(saved)
                 )
                 key = (one.cluster, one.job_id, one.submit_at)
-                seen[key] = accounts.Progress(first_step_at=first, checkpoints=written)
+                seen[key] = accounts.RunProgress(first_step_at=first, checkpoints=written)
         submit = end
     return made, seen
 

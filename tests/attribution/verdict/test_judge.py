@@ -117,8 +117,13 @@ def test_an_agent_that_fell_silent_after_the_end_has_watched_it(make):
     before = make.judge()
     after = make.judge(*(make.event(-187, node=n, **quiet) for n in ("n1", "n2")))
     assert (after.confidence, after.ruled_out) == (before.confidence, before.ruled_out) != (C.POSSIBLE, ())
-    during = make.judge(*(make.event(4, node=n, **quiet) for n in ("n1", "n2")))
+    silent = [make.event(4, node=n, **quiet) for n in ("n1", "n2")]
+    during = make.judge(*silent, watched={e.node: e.at for e in silent})
     assert during.confidence is C.POSSIBLE
+    heard = make.judge(
+        *silent
+    )  # both agents were heard at the end: the way to us was cut, and they have watched all the same
+    assert (heard.confidence, heard.ruled_out) == (before.confidence, before.ruled_out)
 
 
 def test_a_fault_on_a_gpu_of_the_other_job_leaves_this_one_alone(make):
@@ -227,6 +232,21 @@ def test_illegal_access_after_a_lost_gpu_is_its_consequence(make):
     v = make.judge(make.xid(79, 3, 10), make.xid(31, 3, 8), make.finding("cuda_illegal_access"))
     assert v.cause == "gpu_lost"
     assert v.confidence is C.CERTAIN
+
+
+@pytest.mark.parametrize("code", [62, 143])
+def test_a_gpu_that_may_have_been_its_own_leaves_a_cuda_error_open(make, code):
+    """On a shared node whose GPUs nobody knows, firmware halted: an illegal access may be its doing, or the program's."""
+    attempt = make.attempt(nodes=("n2",), n_gpus=1, gpus=None)
+    error = make.finding("cuda_illegal_access", node="n2")
+    shared = {"n2": ((make.start, None),)}
+    open_ = make.judge(make.xid(code, 3, 20), error, attempt=attempt, shared=shared)
+    assert open_.confidence is C.POSSIBLE, open_
+    alone = make.judge(error, attempt=attempt, shared=shared)
+    assert (alone.cause, alone.confidence) == ("user_error", C.LIKELY)
+    key = make.finding("python_exception", node="n2", message="KeyError: 'loss'")
+    sure = make.judge(make.xid(code, 3, 20), key, attempt=attempt, shared=shared)
+    assert (sure.cause, sure.confidence) == ("user_error", C.LIKELY)
 
 
 def test_a_hard_fault_that_came_into_a_hang_is_named_but_only_possible(make):

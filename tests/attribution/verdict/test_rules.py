@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from probing_cluster.attribution.verdict import rules, taxonomy, view_builder
+from probing_cluster.attribution.verdict import judge, rules, taxonomy, view_builder
 from probing_cluster.core import records, vocabulary
 
 LOW, INFO = records.Severity.LOW, records.Severity.INFO
@@ -277,3 +277,55 @@ def test_a_stall_that_was_over_is_not_why_a_job_was_cancelled(make):
     v = make.judge(stalled(make), attempt=attempt, last_progress_at=last)
     assert (v.cause, v.confidence) == ("user_cancelled", records.Confidence.CERTAIN)
     assert "Hung" not in v.summary
+
+
+def gone_after(make, after_s, source="mount", device="/scratch"):
+    """A mount that its node's agent, or a check, found gone after the job's end."""
+    kind, code = ("mount", "missing") if source == "mount" else ("check", "mount_present")
+    return make.event(-after_s, kind=kind, code=code, source=source, device=device)
+
+
+@pytest.mark.parametrize("source", ["mount", "check"])
+@pytest.mark.parametrize("after_s", [1, 3, 9, 20])
+def test_a_mount_found_gone_soon_after_the_job_that_worked_under_it_ended_it(make, after_s, source):
+    """Nothing but an exit code is left of it: readings take their time, and the job's own directory was there."""
+    attempt = make.attempt(work_dir="/scratch/alice")
+    found = make.judge(gone_after(make, after_s, source), attempt=attempt)
+    assert (found.cause, found.node) == ("filesystem_mount", "n2")
+    assert found.confidence in (records.Confidence.LIKELY, records.Confidence.CERTAIN)
+
+
+@pytest.mark.parametrize(
+    ("after_s", "work_dir", "device", "error"),
+    [
+        (20, "/home/alice", "/scratch", None),
+        (90, "/scratch/alice", "/scratch", None),
+        (9, "/scratchy", "/scratch", None),
+        (1, "/scratch/alice", "/scratch", "KeyError: 'labels'"),
+        (9, "/scratch/alice", "/scratch", "KeyError: 'labels'"),
+    ],
+    ids=["another mount", "long after", "a name like it", "its own bug", "its own bug, later"],
+)
+def test_a_mount_that_went_by_chance_after_the_end_brings_nobody_back(make, after_s, work_dir, device, error):
+    """Of a mount it did not work under, or that went later, or beside a bug of the program's own, nobody is sure."""
+    own = (
+        [make.finding("python_exception", 2, message=error, detail={"exception": "KeyError"})]
+        if error
+        else []
+    )
+    found = make.judge(
+        gone_after(make, after_s, device=device), *own, attempt=make.attempt(work_dir=work_dir)
+    )
+    sure = found.confidence in (records.Confidence.LIKELY, records.Confidence.CERTAIN)
+    assert not (found.cause == "filesystem_mount" and sure)
+    assert error is None or found.cause == "user_error"
+
+
+def test_a_neighbour_that_began_just_before_the_end_does_not_take_what_came_after_it(make):
+    """Only who began at the end or later may have brought it about."""
+    found = {}
+    for before_s in (2, 0):
+        begun = make.end - timedelta(seconds=before_s)
+        case = make.case(gone_after(make, 4), attempt=make.attempt(), shared={"n2": ((begun, None),)})
+        found[before_s] = judge.judge(case, made_at=make.end + timedelta(minutes=1)).cause
+    assert found == {2: "filesystem_mount", 0: "user_error"}

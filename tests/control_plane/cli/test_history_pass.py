@@ -176,7 +176,7 @@ def test_a_pass_that_fails_leaves_no_file(
 
     real = distributed.run
     monkeypatch.setattr(distributed, "run", broken)
-    order = history_pass.Order(
+    order = history_pass.PassOrder(
         engine="local", since=SINCE, until=UNTIL, directory=made, output=tmp_path / "v.parquet"
     )
     with pytest.raises(errors.ProbingError, match="stopped"):

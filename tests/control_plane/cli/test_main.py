@@ -454,7 +454,9 @@ def test_a_login_that_is_refused_is_no_database_that_is_away(
         f'[cluster]\nname = "c"\n[database]\nurl = "{url}"\n[slurm]\nbin_directory = "{tmp_path}"\n'
     )
     assert main.main(["nodes", "--config", str(path)]) == errors.NotPermitted.exit_code
-    assert "does not let you in" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "does not let you in" in err
+    assert "as the service's account, or with a login of your own" in err
 
 
 def test_a_job_that_nobody_knows_is_not_judged(run: Run) -> None:

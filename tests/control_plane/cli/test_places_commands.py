@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -61,7 +62,7 @@ def test_the_scan_names_the_rack_that_fails_more(
         values: dict[str, object] = {
             "cluster": "c", "job_id": job, "submit_at": NOW, "cause": "gpu_lost", "domain": records.Domain.HARDWARE,
             "node": node, "confidence": records.Confidence.LIKELY, "summary": "s", "rules_version": "1", "made_at": NOW,
-            "incident_id": records.uuid.UUID(int=incident), "onset_at": NOW - timedelta(days=1),
+            "incident_id": uuid.UUID(int=incident), "onset_at": NOW - timedelta(days=1),
         }  # fmt: skip
         return records.Verdict(**(values | changes))
 

@@ -107,7 +107,10 @@ def test_explain_is_readable(config: Path, capfdbinary: pytest.CaptureFixture[by
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("SELECT nope FROM ranks",), 2, "information_schema"),
+        (("SELECT nope FROM ranks",), 2, "no column nope in ranks; the nearest: node; "),
+        (("SELECT nope FROM ranks",), 2, "DESCRIBE ranks lists all 27"),
+        (("SELECT * FROM rankz",), 2, "no table cluster.rankz; the nearest: cluster.ranks, "),
+        (("SELEC 1",), 2, "no SQL that is understood: Expected: an SQL statement, found: SELEC"),
         (("SELECT 1", "--timeout", "0"), 2, "above 0"),
         (("SELECT 1", "--watch", "-1"), 2, "above 0"),
     ],
@@ -126,7 +129,17 @@ def test_a_job_that_is_not_here(config: Path, capfdbinary: pytest.CaptureFixture
     assert code == 3
     err = capfdbinary.readouterr()[1].decode()
     assert "no pages on this host" in err
-    assert "[kept] directory" in err
+    assert "this site keeps no tables of ended jobs ([kept] directory)" in err
+    assert err.endswith("probing-report 9 tells what is known of a job that is over\n")
+    kept_in = config.with_name("kept.toml")
+    kept_in.write_text(config.read_text() + '[kept]\ndirectory = "/nonexistent/kept"\n')
+    assert main.main(["sql", "9", "SELECT 1", "--via", "local", "--config", str(kept_in)]) == 3
+    err = capfdbinary.readouterr()[1].decode()
+    assert (
+        "nothing of it was kept in /nonexistent/kept (kept are, for 30 days and for their owner alone" in err
+    )
+    assert main.main(["sql", "9_4", "SELECT 1", "--via", "local", "--config", str(kept_in)]) == 3
+    assert "by the raw job id (sacct -X -n -o JobIDRaw -j 9_4)" in capfdbinary.readouterr()[1].decode()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody else")
@@ -139,8 +152,10 @@ def test_root_asks_as_the_owner_and_another_user_is_refused(
     code = main.main(
         ["sql", "11", "SELECT value FROM python.`1+1`", "--via", "local", "--config", str(config)]
     )
-    assert code == 2
-    assert "only the job's owner may evaluate" in capfdbinary.readouterr()[1].decode()
+    assert code == 5
+    err = capfdbinary.readouterr()[1].decode()
+    assert "only the job's owner may evaluate" in err
+    assert "holds the GIL" not in err  # refused first: nothing would have run
 
 
 def missing(**fields: object) -> streams.Missing:
@@ -171,12 +186,12 @@ def test_a_job_that_is_over_is_asked_for_what_was_kept(
     """The last start's tables, with the same SQL; standard error says so."""
     for start, losses in ((0, [9.0]), (1, [0.5, 0.25])):
         columns = (
-            kept_file.Column(name="step", kind="int", values=list(range(len(losses)))),
-            kept_file.Column(name="loss", kind="float", values=losses),
+            kept_file.KeptColumn(name="step", kind="int", values=list(range(len(losses)))),
+            kept_file.KeptColumn(name="loss", kind="float", values=losses),
         )
         attempt = tmp_path / f"kept/c-9-{start}"
         attempt.mkdir(parents=True)
-        table = kept_file.Table(schema="python", name="train", columns=columns)
+        table = kept_file.KeptTable(schema="python", name="train", columns=columns)
         (attempt / "n1.kept").write_bytes(kept_file.write([table], 1 << 20)[0])
     config = tmp_path / "probing.toml"
     config.write_text(
@@ -188,3 +203,20 @@ def test_a_job_that_is_over_is_asked_for_what_was_kept(
     assert out.decode() == "step,loss\n0,0.5\n1,0.25\n"
     assert err.decode() == "probing-ctl: job 9 is over: what was kept of its start 1\n"
     assert main.main([*words, "SELECT nope FROM python.train"]) == 2
+    assert main.main([*words, "--watch", "1", "SELECT 1"]) == 2
+    # A console, its lines from a file: as a person types them.
+    typed = (
+        "\\d\nSELECT nope FROM python.train\nSELECT max(step) AS most \\\n FROM python.train\n\\q\nSELECT 7\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", main.__name__, *words],
+        input=typed,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert done.stdout == "table_schema,table_name\npython,train\nmost\n1\n"
+    assert "what was kept of its start 1" in done.stderr
+    assert "nope" in done.stderr

@@ -160,7 +160,7 @@ def changed(section: str, **values: Any) -> settings.Settings:
     return dataclasses.replace(config, **{section: dataclasses.replace(getattr(config, section), **values)})
 
 
-def everything(path: Path) -> Iterator[doctor.Finding]:
+def everything(path: Path) -> Iterator[doctor.DoctorFinding]:
     """Every finding about a file, socket or directory, with `path` where the right one should be."""
     text = str(path)
     checks = [

@@ -26,7 +26,7 @@ from tests.db.conftest import debian_server
 __all__ = ["debian_server"]
 
 
-def levels(found: list[doctor.Finding]) -> list[tuple[str, str]]:
+def levels(found: list[doctor.DoctorFinding]) -> list[tuple[str, str]]:
     """Name and level of each; what is not in order says why and what to do."""
     assert all(f.level == "ok" or (f.why and f.fix) for f in found)
     return [(f.name, f.level) for f in found]
@@ -138,7 +138,7 @@ def test_agents_whose_own_check_warns_are_named(service: context.Context) -> Non
         beat = records.AgentHeartbeat(cluster="c", node=node, at=fakes.NOW)
         delivery.Delivery(url, "c", node).deliver(checks=[check], heartbeat=beat)
 
-    def told() -> list[doctor.Finding]:
+    def told() -> list[doctor.DoctorFinding]:
         made = settings.Settings(database=settings.DatabaseSettings(url=url))
         return [f for f in site_database.agents(made, away) if f.name == "agent_certificates"]
 

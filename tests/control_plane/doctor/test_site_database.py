@@ -23,7 +23,7 @@ FACTS: dict[str, Any] = {
     "over_network": True,
     "now": NOW,
     "name": "probing",
-    "groups": 4,
+    "groups": 5,
 }
 
 
@@ -40,7 +40,7 @@ def levels(**changed: Any) -> dict[str, str]:
     [
         ({}, {}),
         ({"version": 140011}, {"postgres": "fail"}),
-        ({"groups": 3}, {"roles": "fail"}),
+        ({"groups": 4}, {"roles": "fail"}),
         ({"superuser": True}, {"roles": "warn"}),
         ({"service": False}, {"roles": "note"}),
         ({"encrypted": False}, {"tls": "fail"}),

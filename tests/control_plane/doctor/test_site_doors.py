@@ -22,7 +22,7 @@ def config(**service: str) -> settings.Settings:
     return dataclasses.replace(settings.Settings(), service=settings.ServiceSettings(**service))
 
 
-def one(found: Iterator[doctor.Finding]) -> tuple[str, str]:
+def one(found: Iterator[doctor.DoctorFinding]) -> tuple[str, str]:
     (finding,) = found
     assert finding.level == "ok" or (finding.why and finding.fix)
     return finding.name, finding.level
@@ -80,6 +80,20 @@ def test_no_door_and_one_without_an_address(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     assert one(site_doors.network_door(config(address=f"localhost:{port}"))) == ("network_door", "fail")
+
+
+def test_each_door_of_the_agents_is_tried(door: tuple[int, str]) -> None:
+    """One that answers and one that does not; none named, none tried."""
+    port, crt = door
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        nobody = taken.getsockname()[1]
+    agent = settings.AgentSettings(
+        door=f"localhost:{port},localhost:{nobody}",
+        database_url=f"postgresql://r@h/d?sslmode=verify-full&sslrootcert={crt}",
+    )
+    found = list(site_doors.node_door(dataclasses.replace(settings.Settings(), agent=agent)))
+    assert [(f.name, f.level) for f in found] == [("node_door", "ok"), ("node_door", "fail")]
+    assert list(site_doors.node_door(settings.Settings())) == []
 
 
 def test_the_services_own_socket(tmp_path: Path) -> None:

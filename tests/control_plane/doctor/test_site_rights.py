@@ -39,7 +39,7 @@ def _judged_from_here(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site_rights, "parts", below)
 
 
-def one(found: Iterator[doctor.Finding]) -> tuple[str, str]:
+def one(found: Iterator[doctor.DoctorFinding]) -> tuple[str, str]:
     (finding,) = found
     if finding.level in {"fail", "warn"}:
         assert finding.why

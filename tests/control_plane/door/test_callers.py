@@ -25,7 +25,8 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import callers, report_door
 from probing_cluster.control_plane.service.tasks import accounting
 from probing_cluster.core import errors, settings
-from probing_cluster.reports import cli, door, job_ref, munge
+from probing_cluster.reports import cli, job_ref
+from probing_cluster.reports.asking import door, munge
 from probing_cluster.sandbox.machine import daemons, layout, processes
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become other users")

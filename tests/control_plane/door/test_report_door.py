@@ -20,7 +20,9 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import callers, report_door
 from probing_cluster.control_plane.service.tasks import accounting
 from probing_cluster.core import errors, settings
-from probing_cluster.reports import door, job_ref
+from probing_cluster.db import delivery
+from probing_cluster.reports import job_ref
+from probing_cluster.reports.asking import door
 
 ALICE = callers.Caller(uid=2001, name="alice")
 BOB = callers.Caller(uid=2002, name="bob", groups=frozenset({"users"}))
@@ -185,3 +187,65 @@ def test_a_binding_covers_the_whole_request_but_the_credential() -> None:
     base = door.request_for(job_ref.parse("7"))
     assert door.binding(base) == door.binding(base | {"credential": "x"})
     assert door.binding(base) != door.binding(door.request_for(job_ref.parse("8")))
+
+
+QUESTION = {"scans": '[{"table": "cluster.ranks"}]', "deadline_s": 5}
+
+
+def test_tables_of_a_running_job_are_for_its_owner_and_operators(service: context.Context) -> None:
+    """A question is a row in the asker's name; nobody else reads its answer; an expression goes no further than here."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [fakes.row(7, State="RUNNING", End="Unknown")]
+    accounting.run(service)
+    for node in ("n1", "n2"):
+        fakes.deliver(service.store, node, jobs=(7,))
+    ask = {"v": 1, "op": "ask", "job": "7", "given": QUESTION}
+    refused = answer(service, BOB, ask)
+    assert (refused["ok"], refused["error"]) == (False, "not_permitted")
+    assert answer(service, BOB, ask | {"op": "job_nodes"})["error"] == "not_permitted"
+    posted = answer(service, ALICE, ask)["rows"]
+    assert isinstance(posted, dict)
+    assert posted["nodes"] == ["n1", "n2"]
+    (request,) = delivery.Delivery(service.store.connection_uri(), "c", "n1").deliver().requests
+    assert (request.verb, request.job_id, request.detail["by"]) == ("ask", 7, "uid 2001")
+    delivery.Delivery(service.store.connection_uri(), "c", "n1").deliver(
+        answers=[(request.request_id, b"Fx")]
+    )
+    look = {"v": 1, "op": "answers", "job": "7", "given": {"question": posted["question"], "mark": None}}
+    mine, theirs = answer(service, ALICE, look)["rows"], answer(service, BOB, look)["rows"]
+    assert isinstance(mine, dict)
+    assert isinstance(theirs, dict)
+    assert (mine["answers"], theirs["answers"]) == ({"n1": "Rng="}, {})
+    for scans in ('[{"table": "python.1+1"}]', '[{"table": "python.`f()`"}]'):
+        worse = answer(service, ALICE, ask | {"given": QUESTION | {"scans": scans}})
+        assert (worse["ok"], worse["error"]) == (False, "not_permitted")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [None, [], {}, QUESTION | {"scans": "["}, QUESTION | {"scans": "{}"}, QUESTION | {"scans": "[]"}, QUESTION | {"deadline_s": "nan"},
+     QUESTION | {"deadline_s": -1}, QUESTION | {"scans": "[" * 3000}],
+)  # fmt: skip
+def test_a_question_that_is_none_is_refused(service: context.Context, given: object) -> None:
+    """Each with a plain word, and no row is made."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [fakes.row(7, State="RUNNING", End="Unknown")]
+    accounting.run(service)
+    fakes.deliver(service.store, "n1", jobs=(7,))
+    for op in ("ask", "answers"):
+        found = answer(service, ALICE, {"v": 1, "op": op, "job": "7", "given": given})
+        assert (found["ok"], found["error"]) == (False, "usage")
+    assert delivery.Delivery(service.store.connection_uri(), "c", "n1").deliver().requests == ()
+
+
+def test_who_asks_too_often_waits(service: context.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One asker's share is bounded, and all askers' together; a minute later it goes on."""
+    monkeypatch.setattr(report_door, "QUESTIONS_OF_ONE", 3)
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [fakes.row(7, State="RUNNING", End="Unknown")]
+    accounting.run(service)
+    fakes.deliver(service.store, "n1", jobs=(7,))
+    ask = {"v": 1, "op": "ask", "job": "7", "given": QUESTION}
+    assert [answer(service, ALICE, ask)["ok"] for _ in range(4)] == [True, True, True, False]
+    service.questions = [(s - 61.0, who) for s, who in service.questions]
+    assert answer(service, ALICE, ask)["ok"]

@@ -310,3 +310,68 @@ def test_a_route_that_cannot_work_is_named(
     )
     with pytest.raises(errors.SettingsError, match=words.replace("[", r"\[")):
         notices.run(told)
+
+
+def leaves(service: context.Context, n_leaves: int = 8, each: int = 8) -> None:
+    """A cluster of leaves in a row: n0 to n7 hang on leaf0."""
+    placed = [(f"n{leaf * each + i}", "leaf", f"leaf{leaf}") for leaf in range(n_leaves) for i in range(each)]
+    service.store.save_places("c", ["leaf"], placed, service.clock.now() - 9 * MINUTE)
+
+
+def test_nodes_that_share_a_place_are_one_message_with_its_name(
+    told: context.Context, sink: web_sink.Sink
+) -> None:
+    """Five of eight nodes of one leaf; then one elsewhere, too; the message names the place as long as chance does not explain it."""
+    leaves(told)
+    drains = [drain(told, f"n{i}", "probing: ib_link mlx5_0") for i in range(2)]
+    notices.run(told)
+    drains += [drain(told, f"n{i}", "probing: ib_link mlx5_0") for i in range(2, 5)]
+    notices.run(told)
+    assert notices.run(told) == ""
+    assert sink.titles == [
+        "[c] Drained: n[0-1] (ib_link)",
+        "[c] Update: Drained: n[0-4] (ib_link) at leaf leaf0",
+    ]
+    assert "Shared: 5 of the 8 nodes of leaf leaf0 (all that failed; p = " in sink.posts[1]["message"]
+    for one in drains[:4]:
+        told.store.update_drain(one.drain_id, state="resumed", ended_at=told.clock.now())
+    notices.run(told)
+    assert sink.titles[2] == "[c] Update: Drained: n4 (ib_link) at leaf leaf0"
+
+
+def test_nodes_of_many_places_are_told_without_one(told: context.Context, sink: web_sink.Sink) -> None:
+    """One node of every leaf: no place is named."""
+    leaves(told)
+    for leaf in range(8):
+        drain(told, f"n{8 * leaf}", "probing: ib_link mlx5_0")
+    notices.run(told)
+    assert sink.titles == ["[c] Drained: n[0,8,16,24,32,40,48,56] (ib_link)"]
+    assert "Shared" not in sink.posts[0]["message"]
+
+
+def test_two_incidents_at_one_place_are_one_story(told: context.Context, sink: web_sink.Sink) -> None:
+    """A link and a mount that went with the same rack; a third incident, of no place, is another message."""
+    place = "7 of the 8 nodes of rack r1 (all that failed; p = 2e-09)"
+    now = told.clock.now()
+
+    def verdict(job_id: int, cause: str, incident: uuid.UUID, node: str, where: str | None) -> None:
+        told.store.save_verdicts(
+            [
+                records.Verdict(
+                    cluster="c", job_id=job_id, submit_at=now, attempt=1, cause=cause, domain=records.Domain.HARDWARE, node=node,
+                    confidence=records.Confidence.LIKELY, summary=f"{cause} ended it.", incident_id=incident, onset_at=now, place=where,
+                    rules_version="1", made_at=now,
+                )
+            ]
+        )  # fmt: skip
+
+    first, second, third = (uuid.uuid4() for _ in range(3))
+    verdict(1, "ib_link", first, "n1", place)
+    verdict(2, "filesystem_mount", second, "n2", place)
+    verdict(3, "gpu_lost", third, "n40", None)
+    notices.run(told)
+    assert sorted(sink.titles) == sorted(
+        ["[c] Incident: n[1-2] (rack r1)", f"[c] Incident: n40 ({str(third)[:8]})"]
+    )
+    (story,) = (p["message"] for p in sink.posts if "rack r1" in p["title"])
+    assert story.count(f"Shared: {place}.") == 2

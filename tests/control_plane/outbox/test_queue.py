@@ -18,13 +18,13 @@ MINUTE = timedelta(minutes=1)
 class Postman:
     """Answers with the outcomes given, in order, then delivers."""
 
-    def __init__(self, *outcomes: smtp.Outcome | errors.SettingsError) -> None:
+    def __init__(self, *outcomes: smtp.SendOutcome | errors.SettingsError) -> None:
         self.outcomes = list(outcomes)
         self.got: list[tuple[str, tuple[str, ...], bytes]] = []
 
-    def __call__(self, letter: queue.Letter) -> smtp.Outcome:
+    def __call__(self, letter: queue.Letter) -> smtp.SendOutcome:
         self.got.append((letter.key, letter.recipients, letter.body))
-        answer = self.outcomes.pop(0) if self.outcomes else smtp.Outcome(sent=letter.recipients)
+        answer = self.outcomes.pop(0) if self.outcomes else smtp.SendOutcome(sent=letter.recipients)
         if isinstance(answer, errors.SettingsError):
             raise answer
         return answer
@@ -61,7 +61,7 @@ def test_a_key_is_delivered_once(box: queue.Outbox) -> None:
 def test_greylisting_waits_longer_each_time_and_asks_nobody_twice(box: queue.Outbox) -> None:
     """After one recipient has it only the other is tried, at 5, 10, 20 … minutes."""
     postman = Postman(
-        smtp.Outcome(sent=("a",), later={"b": "450 greylisted"}), smtp.Outcome(later={"b": "450"})
+        smtp.SendOutcome(sent=("a",), later={"b": "450 greylisted"}), smtp.SendOutcome(later={"b": "450"})
     )
     box.put(letter())
     box.flush(postman, NOW)
@@ -78,7 +78,7 @@ def test_greylisting_waits_longer_each_time_and_asks_nobody_twice(box: queue.Out
 def test_it_survives_a_restart(box: queue.Outbox, tmp_path: Path) -> None:
     """What waits is on disk, readable by its owner alone."""
     box.put(letter())
-    box.flush(Postman(smtp.Outcome(later={"a": "away", "b": "away"})), NOW)
+    box.flush(Postman(smtp.SendOutcome(later={"a": "away", "b": "away"})), NOW)
     again = queue.Outbox(tmp_path / "mail", retry=MINUTE, keep_trying=timedelta(days=5))
     assert again.letters() == box.letters()
     assert again.letters()[0].body == letter().body
@@ -90,7 +90,7 @@ def test_a_refusal_is_kept_and_alarmed(box: queue.Outbox, caplog: pytest.LogCapt
     """A 5xx ends the tries; the letter stays with its reason until a person sends it again."""
     box.put(letter())
     with caplog.at_level(logging.ERROR):
-        box.flush(Postman(smtp.Outcome(sent=("a",), never={"b": "550 no such user"})), NOW)
+        box.flush(Postman(smtp.SendOutcome(sent=("a",), never={"b": "550 no such user"})), NOW)
     (failed,) = box.letters()
     assert (failed.state, failed.recipients, failed.why) == ("failed", ("b",), "b: 550 no such user")
     assert failed.body
@@ -104,7 +104,7 @@ def test_a_refusal_is_kept_and_alarmed(box: queue.Outbox, caplog: pytest.LogCapt
 def test_a_server_that_stays_away_is_given_up_at_last(box: queue.Outbox) -> None:
     """Waits are at most four hours; after keep_trying it has failed, and is kept."""
     box.put(letter())
-    away = smtp.Outcome(later={"a": "away", "b": "away"})
+    away = smtp.SendOutcome(later={"a": "away", "b": "away"})
     now, tries = NOW, 0
     while states(box) == ["waiting"]:
         waited = (box.letters()[0].next_at or now) - now

@@ -386,3 +386,35 @@ def test_the_owner_of_an_idle_job_is_told_once(mailing: context.Context, box: ma
     assert [recipients for recipients, _ in box.mails] == [["alice@site"]]
     assert box.message()["Subject"] == "Job_id=7 holds GPUs idle"
     assert "puts no load on its GPUs" in text_of(box)
+
+
+def test_the_owner_is_told_of_a_word_of_alarm_once(mailing: context.Context, box: mail_server.Box) -> None:
+    """What is new of one look is one mail; a word told once is told no more, another is."""
+    import psycopg
+    from psycopg.types.json import Jsonb
+
+    mailing.run_slurm.listing = LISTING.replace("FAILED", "RUNNING")  # type: ignore[attr-defined]
+    for job_id in (7, 10):
+        attempt(mailing, job_id=job_id, end_at=None, state="RUNNING", nodes=("n1",))
+    fakes.deliver(mailing.store, "n1")
+    words = {w: {"at": fakes.NOW.isoformat(), "line": f"rank 0: {w}"} for w in ("CUDA error", "loss is nan")}
+
+    def say(**told: object) -> None:
+        with psycopg.connect(mailing.store.connection_uri()) as connection:
+            jobs = {"7": told, "10": told}
+            connection.execute(
+                "update probing.agent_heartbeat set sources = %s", (Jsonb({"alarm_words": {"jobs": jobs}}),)
+            )
+        for _ in range(3):
+            owners.run(mailing)
+            later(mailing, 61)
+        delivery.flush(mailing.config, mailing.clock.now())
+
+    say(**words)
+    assert [recipients for recipients, _ in box.mails] == [["alice@site"]]
+    assert box.message()["Subject"] == "Job_id=7 says a word of alarm"
+    for word in words:
+        assert f"rank 0: {word}" in text_of(box)
+    say(**words, NaN={"at": fakes.NOW.isoformat(), "line": "NaN"})
+    assert len(box.mails) == 2
+    assert "CUDA error" not in text_of(box)

@@ -66,9 +66,9 @@ def node(name: str, **changes: object) -> view.Node:
     return view.Node(**(values | changes))
 
 
-def job(job_id: int = 4242, **changes: object) -> view.Job:
+def job(job_id: int = 4242, **changes: object) -> view.ActiveJob:
     values: dict[str, object] = {"job_id": job_id, "start_at": START, "nodes": ("n1", "n2")}
-    return view.Job(**(values | changes))
+    return view.ActiveJob(**(values | changes))
 
 
 def holds(job_id: int = 4242, *uuids: str, at_node: str = "n2", **changes: object) -> records.JobAllocation:
@@ -286,7 +286,7 @@ def test_a_node_already_drained_by_us_is_not_drained_again_but_its_job_is_requeu
         (job(state="COMPLETING"), "it does not run on the node"),
     ],
 )
-def test_jobs_that_must_not_be_requeued_are_spared_with_the_reason(running: view.Job, why: str) -> None:
+def test_jobs_that_must_not_be_requeued_are_spared_with_the_reason(running: view.ActiveJob, why: str) -> None:
     """--no-requeue, interactive, later attempts and other attempts' allocations: the drain stands, the job lives."""
     assert acts(scene(jobs=(running,))) == [("drain", "n2")]
     assert held(scene(jobs=(running,))) == [("requeue", "skipped", why)]
@@ -612,7 +612,7 @@ def link_down(n: int, at_node: str, **changes: object) -> records.HealthEvent:
 def under_a_leaf(*events: records.HealthEvent, **changes: object) -> view.View:
     """Forty nodes with a link down, all and only those under leaf l1 of a cluster of four hundred, and what else happened."""
     downs = [link_down(i + 1, f"n{i}") for i in range(40)]
-    where = layout.Layout([(f"n{i}", ("leaf", f"l{i // 40 + 1}")) for i in range(400)])
+    where = layout.NodeLayout([(f"n{i}", ("leaf", f"l{i // 40 + 1}")) for i in range(400)])
     shared = scan.shared({e.node for e in downs}, where)
     beats = {
         e.node: beat(e.node, *(x for x in (*downs, *events) if x.node == e.node)) for e in (*downs, *events)

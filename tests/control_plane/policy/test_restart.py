@@ -43,9 +43,9 @@ def verdict(**changes: Any) -> records.Verdict:
     return records.Verdict(**(values | changes))
 
 
-def case(**changes: Any) -> restart.Ended:
+def case(**changes: Any) -> restart.EndedAttempt:
     values: dict[str, Any] = {"attempt": attempt(), "verdict": verdict(), "evidence": (event(),)}
-    return restart.Ended(**(values | changes))
+    return restart.EndedAttempt(**(values | changes))
 
 
 def node(name: str, *states: str, **changes: Any) -> view.Node:
@@ -63,10 +63,10 @@ def queue(*others: Any, own: dict[str, Any] | None = None, **changes: Any) -> re
 
 
 def decide(
-    of: restart.Ended | None = None,
+    of: restart.EndedAttempt | None = None,
     seen: restart.Queue | None = None,
     policy: settings.PolicySettings = POLICY,
-) -> restart.Decision:
+) -> restart.RestartDecision:
     seen = seen or queue()
     ledger = budget.Ledger(view.View(now=fakes.NOW, nodes=seen.nodes), policy)
     return restart.decide(of or case(), seen, policy, ledger)
@@ -115,9 +115,10 @@ def test_slurm_has_forgotten_it() -> None:
     assert "MinJobAge" in decide(seen=queue(jobs={})).why
 
 
-def test_its_nodes_are_waited_for() -> None:
-    """An Epilog still runs: decided later, and nothing is recorded yet."""
-    assert decide(seen=queue(own={"flags": frozenset({"COMPLETING"})})).held == restart.WAIT
+@pytest.mark.parametrize("own", [{"flags": frozenset({"COMPLETING"})}, {"state": "COMPLETING"}])
+def test_its_nodes_are_waited_for(own: dict[str, Any]) -> None:
+    """An Epilog still runs, or Slurm has not given up its crashed node: decided later, and nothing is recorded yet."""
+    assert decide(seen=queue(own=own)).held == restart.WAIT
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from probing_cluster.control_plane.repair import campaign
+from probing_cluster.control_plane.repair import campaign, round_findings
 from probing_cluster.control_plane.terminal import diagnose_text
 from probing_cluster.core import records, settings
-from probing_cluster.diagnostics import wire
+from probing_cluster.diagnostics import evidence, wire
 from probing_cluster.healthchecks import findings
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -27,11 +27,14 @@ class Steps:
         self.cut: set[str] = set()
         self.wrong: set[str] = set()
         self.silent: set[str] = set()
+        self.torn: set[str] = set()
         self.slow: dict[str, float] = {}
-        self.asked: list[wire.Step] = []
+        self.quick_from = 1000
+        """From this step on nobody is slow."""
+        self.asked: list[wire.WireStep] = []
 
     def step(self, job_id: int, nodes: Sequence[str], command: str, stdin: bytes, deadline_s: float) -> bytes:
-        step = wire.Step.decode(stdin)
+        step = wire.WireStep.decode(stdin)
         self.asked.append(step)
         lines = []
         for label, node in enumerate(nodes):
@@ -43,12 +46,13 @@ class Steps:
 
     def _one(self, test: str, node: str, group: Sequence[str]) -> str:
         detail = {"model": "m", "engine": "e"}
-        found = findings.ok("fine", measured=self.slow.get(node, 1.0), unit="s", detail=detail)
+        slow = self.slow if len(self.asked) < self.quick_from else {}
+        found = findings.ok("fine", measured=slow.get(node, 1.0), unit="s", detail=detail)
         if test == "gemm" and node in self.wrong:
             found = findings.fail("3 elements are wrong", detail=detail)
         if test == "pair" and node in self.cut:
             found = findings.unseen("port taken")
-        elif group and self.dead & set(group):
+        elif test in self.torn or (group and self.dead & set(group)):
             found = findings.fail("no answer from the other")
         return wire.line(test, node, found, 0.1, "1")
 
@@ -60,7 +64,7 @@ def steps() -> Steps:
 
 def run(
     steps: Steps, *nodes: str, history: Sequence[records.DiagnosticResult] = (), **asked: Any
-) -> campaign.Found:
+) -> round_findings.Findings:
     runner = campaign.Campaign(
         config=settings.Settings(cluster=settings.ClusterSettings(name="c")),
         steps=steps,
@@ -75,7 +79,8 @@ def run(
 
 def test_a_healthy_set_passes_and_every_result_is_of_this_round(steps: Steps) -> None:
     found = run(steps, "a", "b", "c", "d")
-    assert [campaign.against(found, n) + campaign.unanswered(found, n) for n in "abcd"] == [[]] * 4
+    for node in "abcd":
+        assert round_findings.against(found, node) + round_findings.unanswered(found, node) == []
     assert len({r.round_id for r in found.results}) == 1
     assert {r.test for r in found.results} == {"gemm", "pair", "ring"}
 
@@ -83,26 +88,53 @@ def test_a_healthy_set_passes_and_every_result_is_of_this_round(steps: Steps) ->
 def test_a_wrong_product_and_dead_links_are_told_apart(steps: Steps) -> None:
     steps.wrong, steps.dead = {"a"}, {"b"}
     found = run(steps, "a", "b", "c", "d")
-    assert campaign.against(found, "a") == ["gemm: 3 elements are wrong"]
-    assert campaign.against(found, "b") == ["pair: it fails with every node that is proven good"]
-    assert campaign.against(found, "c") == []
+    assert round_findings.against(found, "a") == ["gemm: 3 elements are wrong"]
+    assert round_findings.against(found, "b") == ["pair: it fails with every node that is proven good"]
+    assert round_findings.against(found, "c") == []
     assert list(diagnose_text.at_fault(found, "abcd")) == ["a", "b"]
     assert "2 of 4 nodes passed" in diagnose_text.text(found, list("abcd"))
+
+
+def test_of_nodes_that_failed_parts_and_logs_are_collected_and_of_no_others(steps: Steps) -> None:
+    steps.wrong = {"a"}
+    found = run(steps, "a", "b", tests=("gemm", "parts", "kernel-log"))
+    assert {(r.node, r.test) for r in found.results if r.test != "gemm"} == {
+        ("a", "parts"),
+        ("a", "kernel-log"),
+    }
+    assert round_findings.against(found, "a") == ["gemm: 3 elements are wrong"]
+    alone = run(steps, "b", tests=("parts",))
+    assert round_findings.unanswered(alone, "b") == ["no test ran"], "what is collected proves nothing"
+
+
+def test_a_group_that_fails_accuses_no_node_and_keeps_none_well(steps: Steps) -> None:
+    """Every pair passes and the ring does not: it may be any of them, or a link that no pair used."""
+    steps.torn = {"ring"}
+    found = run(steps, "a", "b", "c")
+    assert round_findings.against(found, "a") == []
+    assert "nobody can tell whose fault" in round_findings.unanswered(found, "a")[0]
+
+
+def test_whose_fault_a_pair_is_is_a_result_of_its_own(steps: Steps) -> None:
+    steps.dead = {"b"}
+    found = run(steps, "a", "b", "c", "d")
+    (event,) = evidence.events(found.results)
+    assert (event.node, event.kind, event.severity.value) == ("b", "link_test", "high")
 
 
 def test_a_node_that_says_nothing_is_not_judged_well(steps: Steps) -> None:
     """Its partners say that it does not answer; by itself it is missing."""
     steps.silent = {"d"}
     found = run(steps, "a", "b", "c", "d", tests=("gemm",))
-    assert campaign.unanswered(found, "d") == ["gemm: the node gave no answer in time"]
-    assert campaign.unanswered(found, "a") == []
+    assert round_findings.unanswered(found, "d") == ["gemm: the node gave no answer in time"]
+    assert round_findings.unanswered(found, "a") == []
 
 
 def test_our_own_trouble_accuses_nobody(steps: Steps) -> None:
     """A port that is taken on one end: the pair says nothing."""
     steps.cut = {"a"}
     found = run(steps, "a", references=("r",))
-    assert campaign.against(found, "a") == []
+    assert round_findings.against(found, "a") == []
     assert found.bad_nodes == ()
 
 
@@ -119,11 +151,44 @@ def test_a_figure_is_held_against_its_past_and_only_equal_ones(steps: Steps) -> 
         for r in run(steps, "a", tests=("gemm",)).results
     ]
     steps.slow = {"a": 1.3}
-    (slow,) = run(steps, "a", tests=("gemm",), history=past).results
-    assert (slow.outcome, slow.baseline) == (records.Outcome.WARN, 1.0)
+    slow = run(steps, "a", tests=("gemm",), history=past)
+    assert slow.slow_nodes == {"a": "gemm"}
+    assert {(r.outcome, r.baseline) for r in slow.results} == {(records.Outcome.WARN, 1.0)}
+    assert len(slow.results) == 3, "measured again, twice"
     other = [dataclasses.replace(r, version="2 e") for r in past]
     (alone,) = run(steps, "a", tests=("gemm",), history=other).results
     assert (alone.outcome, alone.baseline) == (records.Outcome.OK, None)
+
+
+def test_slow_for_a_moment_is_measured_again_and_not_named(steps: Steps) -> None:
+    """A neighbour was busy during the first measurement, or through the second."""
+    for quick_at in (2, 3):
+        steps.asked.clear()
+        steps.slow, steps.quick_from = {"b": 1.3}, quick_at
+        found = run(steps, "a", "b", "c", "d", "e", tests=("gemm",))
+        assert found.slow_nodes == {}
+        assert len(steps.asked) == quick_at
+
+
+def test_where_all_are_slower_than_before_no_node_is(steps: Steps) -> None:
+    """They share a disk or processors: a node is held against the others of its round as well as its past."""
+    past = [
+        dataclasses.replace(r, result_id=uuid.uuid4())
+        for _ in range(6)
+        for r in run(steps, "a", "b", tests=("gemm",)).results
+    ]
+    steps.slow = {"a": 1.32, "b": 1.3}
+    assert run(steps, "a", references=("b",), tests=("gemm",), history=past).slow_nodes == {}
+    steps.slow = {"a": 1.32}
+    assert run(steps, "a", references=("b",), tests=("gemm",), history=past).slow_nodes == {"a": "gemm"}
+
+
+def test_a_round_whose_times_differ_widely_judges_no_speed_and_says_so(steps: Steps) -> None:
+    steps.slow = {"a": 1.0, "b": 1.4, "c": 1.1, "d": 1.9, "e": 1.3}
+    found = run(steps, "a", "b", "c", "d", "e", tests=("gemm",))
+    assert found.slow_nodes == {}
+    assert "too noisy to judge speed" in found.noise[0]
+    assert "too noisy to judge speed" in diagnose_text.text(found, list("abcde"))
 
 
 def test_a_cancelled_round_judges_nobody(steps: Steps) -> None:
@@ -132,4 +197,4 @@ def test_a_cancelled_round_judges_nobody(steps: Steps) -> None:
     )
     found = runner.run(campaign.Asked(round_id=uuid.uuid4(), job_id=1, nodes=("a",), tests=("gemm",)))
     assert steps.asked == []
-    assert campaign.unanswered(found, "a") == ["it was cancelled"]
+    assert round_findings.unanswered(found, "a") == ["it was cancelled"]

@@ -17,7 +17,7 @@ import fakes
 import pytest
 
 from probing_cluster.control_plane.policy import resume_policy, view
-from probing_cluster.control_plane.repair import campaign, engine, rounds
+from probing_cluster.control_plane.repair import campaign, engine, round_findings, rounds, workflow
 from probing_cluster.core import errors, records, settings, vocabulary
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins.acts import nodes as slurm_nodes
@@ -159,7 +159,7 @@ class Running:
             result_id=uuid.uuid4(), cluster="c", round_id=asked.round_id, node=node, test="gemm",
             outcome=outcome, message="3 wrong results" if bad else "fine", at=NOW,
         )  # fmt: skip
-        return rounds.Ended(found=campaign.Found(results=(result,)))
+        return rounds.Ended(found=round_findings.Findings(results=(result,)))
 
     def state(self, round_id: uuid.UUID) -> rounds.Ended | None:
         self.slurm.step()
@@ -220,12 +220,12 @@ class Site:
         assert store.open_incident(self.incident)
         self.running = Running(self.slurm)
 
-    def start(self) -> engine.World:
+    def start(self) -> workflow.World:
         """A service begins: it knows of no round."""
         answer = self.running.answer
         self.running = Running(self.slurm)
         self.running.answer = answer
-        self.world = engine.World(
+        self.world = workflow.World(
             config=self.config,
             store=KillingStore(self.store, self.slurm),  # type: ignore[arg-type]
             hands=Hands(self.slurm, self.clock),
@@ -262,13 +262,13 @@ class Site:
             heartbeats=beats,
             under_test=self.store.nodes_under_test("c"),
         )
-        one = engine.Pass(
+        one = workflow.Pass(
             world=self.world, nodes=self.slurm.nodes, beats=beats, ages=self.store.heartbeat_ages_s(), notes=notes,
             fleet_view=fleet_view,
         )  # fmt: skip
         engine.orphans(self.world, incidents)
         for incident in incidents:
-            one.one(incident)
+            engine.advance(one, incident)
 
     def _beat(self, beat: records.AgentHeartbeat) -> None:
         from probing_cluster.db import delivery
@@ -530,5 +530,5 @@ def test_every_state_of_the_manual_is_one_of_the_engine() -> None:
     from pathlib import Path
 
     page = (Path(__file__).resolve().parents[3] / "docs/repair.md").read_text()
-    assert [s for s in engine.Pass._STATES if f"`{s}`" not in page] == []
+    assert [s for s in engine.STATES if f"`{s}`" not in page] == []
     assert vocabulary.RESERVATION_PREFIX == "probing-"

@@ -22,7 +22,7 @@ class Time:
 def test_a_line_now_and_then_where_no_terminal_is(capsys: pytest.CaptureFixture[str]) -> None:
     """Short work is silent, long work says every so often how far it is, and standard output stays clean."""
     time = Time()
-    with progress.Progress("fleet", 3, "figures", time=time) as done:  # type: ignore[arg-type]
+    with progress.ProgressBar("fleet", 3, "figures", time=time) as done:  # type: ignore[arg-type]
         done.step()
         assert capsys.readouterr().err == ""
         time.s += progress.QUIET_S
@@ -50,7 +50,7 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     monkeypatch.setenv("TERM", "xterm")
 
     def work() -> None:
-        with progress.Progress("attribute", None, "attempts") as done:
+        with progress.ProgressBar("attribute", None, "attempts") as done:
             done.at("[red]before 2026[/]")
             done.step(1200)
             done._bar.refresh()  # type: ignore[union-attr]
@@ -70,13 +70,13 @@ def test_one_long_step_is_heard_of(
     monkeypatch.setattr(progress, "QUIET_S", 0.0)
     monkeypatch.setattr(progress, "EVERY_S", 0.01)
     heard = threading.Event()
-    show = progress.Progress._show
+    show = progress.ProgressBar._show
 
-    def shown(self: progress.Progress) -> None:
+    def shown(self: progress.ProgressBar) -> None:
         show(self)
         heard.set()
 
-    monkeypatch.setattr(progress.Progress, "_show", shown)
-    with progress.Progress("import", None, "files"):
+    monkeypatch.setattr(progress.ProgressBar, "_show", shown)
+    with progress.ProgressBar("import", None, "files"):
         assert heard.wait(60)
     assert "probing-ctl: import: 0 files in" in capsys.readouterr().err

@@ -10,9 +10,9 @@ from probing_cluster.healthchecks.readers import nvml
 SWITCH = "pci:v000010DEd000022A3sv000010DEsd000016C1bc06sc80i00"
 
 
-def links(up: int, of: int = 18, **errors: int) -> tuple[nvml.Link, ...]:
+def links(up: int, of: int = 18, **errors: int) -> tuple[nvml.NvLink, ...]:
     fine = {"replay_errors_total": 0, "recovery_errors_total": 0, "crc_errors_total": 0}
-    return tuple(nvml.Link(link=i, active=i < up, **fine | errors) for i in range(of))
+    return tuple(nvml.NvLink(link=i, active=i < up, **fine | errors) for i in range(of))
 
 
 def test_all_up(node: Any) -> None:

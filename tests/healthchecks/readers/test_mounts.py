@@ -49,7 +49,7 @@ def test_asking(node: Any) -> None:
 
 
 def test_a_hanging_mount_in_a_real_sweep(
-    node: Any, sweep_on: Callable[..., runner.Runner], monkeypatch: pytest.MonkeyPatch
+    node: Any, sweep_on: Callable[..., runner.CheckRunner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A mount whose server is dead fails mount_responsive and nothing else; local disks are still judged."""
     monkeypatch.setattr(mounts, "MOUNT_DEADLINE_S", 0.3)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.healthchecks import processes
+from probing_cluster.core import processes
 from probing_cluster.healthchecks.readers import nvml, nvml_fields, nvml_snapshot
 from probing_cluster.sandbox.c_libraries import nvml_build, nvml_state
 from probing_cluster.sandbox.nodetree import build
@@ -54,7 +54,7 @@ def test_a_healthy_node(library: str, state: Path) -> None:
     assert (gpu.ecc_enabled, gpu.ecc_uncorrected_volatile_total, gpu.remap_failed) == (True, 0, False)
     assert (gpu.pcie_generation, gpu.pcie_width_max, gpu.fabric_state) == (5, 16, 3)
     assert len(gpu.links) == 18
-    assert gpu.links[17] == nvml.Link(
+    assert gpu.links[17] == nvml.NvLink(
         link=17, active=True, version=4, replay_errors_total=0, recovery_errors_total=0, crc_errors_total=0
     )
     assert gpu.processes == ()
@@ -145,7 +145,9 @@ def test_a_call_that_never_returns(library: str, state: Path) -> None:
 
 def test_a_child_that_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A child that dies is an error with its last words."""
-    crashed = processes.Output(argv=("x",), code=1, out="", err="Traceback\nValueError: odd", duration_s=0.1)
+    crashed = processes.Output(
+        argv=("x",), code=1, stdout=b"", stderr=b"Traceback\nValueError: odd", duration_s=0.1
+    )
     monkeypatch.setattr(processes, "run", lambda *a, **k: crashed)
     value = nvml_snapshot.snapshot(None, 1.0)
     assert isinstance(value, nvml.NvmlUnavailable)
@@ -179,7 +181,7 @@ def test_a_watcher_asks_less_and_sees_what_moves(library: str, state: Path) -> N
         assert child.stdin is not None
         assert child.stdout is not None
 
-        def look() -> tuple[nvml.Gpu, ...]:
+        def look() -> tuple[nvml.NvmlGpu, ...]:
             assert child.stdin is not None
             assert child.stdout is not None
             child.stdin.write("\n")
@@ -194,7 +196,7 @@ def test_a_watcher_asks_less_and_sees_what_moves(library: str, state: Path) -> N
         child.stdin.close()
     left_out = nvml_fields.NOT_WATCHED | {"memory_total_bytes", "memory_used_bytes", "links"}
     for seen, gpu in zip(first, whole.gpus, strict=True):
-        for field in dataclasses.fields(nvml.Gpu):
+        for field in dataclasses.fields(nvml.NvmlGpu):
             if field.name not in left_out:
                 assert getattr(seen, field.name) == getattr(gpu, field.name), field.name
         assert seen.power_w is seen.vbios is seen.processes is None

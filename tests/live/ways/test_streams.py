@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +14,7 @@ from probing_cluster.core import errors
 from probing_cluster.live import packing
 from probing_cluster.live.session import unpacking
 from probing_cluster.live.table import Columns, Scan
-from probing_cluster.live.ways import streams
+from probing_cluster.live.ways import collectors, streams
 
 SCAN = [Scan(table="cluster.ranks")]
 ECHO = """
@@ -54,7 +56,9 @@ def start() -> Iterator[Start]:
     made: list[streams.Streams] = []
 
     def start_one(*commands: tuple[list[str], tuple[str, ...]], **options: object) -> streams.Streams:
-        found = [streams.Command(argv=a, nodes=n, environment={"PATH": "/usr/bin:/bin"}) for a, n in commands]
+        found = [
+            collectors.Command(argv=a, nodes=n, environment={"PATH": "/usr/bin:/bin"}) for a, n in commands
+        ]
         made.append(streams.Streams(found, **options))  # type: ignore[arg-type]
         return made[-1]
 
@@ -89,8 +93,8 @@ def test_who_hangs_is_missing_and_the_others_are_there_in_time(start: Start) -> 
     assert time.monotonic() - began < 6.0
     assert [unpacking.unpack(f).node for f in reply.frames] == ["n1"]
     assert {m.node: m.reason for m in reply.missing} == {
-        "n2": "the step did not start in 3 s",
-        "n3": "the step did not start in 3 s",
+        "n2": "no answer in 3 s: its collector has not started",
+        "n3": "no answer in 3 s: its collector has not started",
         "n4": "Unable to create step: Access/permission denied",
     }
 
@@ -135,3 +139,195 @@ def test_closing_ends_what_will_not_end_and_reports_its_steps(start: Start) -> N
 def test_a_program_that_is_not_there_is_named(start: Start) -> None:
     with pytest.raises(errors.SlurmUnavailable, match="cannot be started"):
         start((["/nonexistent/srun"], ("n1",)))
+
+
+SRUN = """
+import base64, os, sys, time
+nodes, hung, frames = {nodes!r}, {hung!r}, {frames!r}
+for label, node in enumerate(nodes):
+    if node not in hung and {begins!r}:
+        print(f"{{label}}: 0 !{{node}} {{len(nodes)}}", flush=True)
+def hangs():
+    return any(os.path.exists(f"{flag}-{{node}}") for node in nodes if node in hung)
+# As srun: nothing of what is asked goes to any node before all of them have begun the step.
+while hangs():
+    if all(os.path.exists(f"{flag}-done-{{node}}") for node in {others!r}):
+        {fate}
+    time.sleep(0.05)
+for line in sys.stdin:
+    number = line.split(",")[0].rpartition(":")[2]
+    for label, node in enumerate(nodes):
+        parts = [frames[node][at:at + 720] for at in range(0, len(frames[node]), 720)]
+        print(f"{{label}}: {{number}} ?")
+        for part in parts:
+            print(f"{{label}}: {{number}} +{{base64.b64encode(part).decode()}}")
+        print(f"{{label}}: {{number}} .\\n{{label}}: {{number}} !{{node}} {{len(nodes)}}", flush=True)
+        open(f"{flag}-done-{{node}}", "w").close()
+"""
+
+
+def srun(
+    tmp_path: Path, nodes: tuple[str, ...], hung: str, *, begins: bool = True, fate: str = "break"
+) -> collectors.Command:
+    """A step that hands on its input as srun does. `begins`: the others start, although the input does not reach them;
+    `fate`: what becomes of a hung srun when the others have answered."""
+    (tmp_path / f"hangs-{hung}").touch()
+
+    def step(asked: tuple[str, ...]) -> collectors.Command:
+        # A hung node in a tree keeps those behind it from beginning; alone, a healthy one begins.
+        text = SRUN.format(
+            nodes=asked,
+            hung=(hung,),
+            others=[n for n in nodes if n != hung],
+            frames={n: frame(n) for n in asked},
+            flag=tmp_path / "hangs",
+            begins=begins or len(asked) < len(nodes),
+            fate=fate,
+        )
+        return collectors.Command(
+            argv=[sys.executable, "-c", text],
+            nodes=asked,
+            environment={"PATH": "/usr/bin:/bin"},
+            narrower=step,
+            ends_itself=True,
+        )
+
+    return step(nodes)
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_node_that_never_begins_the_step_silences_nobody_else(tmp_path: Path, begins: bool) -> None:
+    """The others come by smaller steps, once each; of the hung one stands what srun says of it."""
+    nodes = ("n1", "n2", "n3", "n4")
+    fails = "sys.exit('srun: error: a socket timed out\\nsrun: error: Task launch for 7.3 failed on node n3: timed out')"
+    opened = streams.Streams([srun(tmp_path, nodes, "n3", begins=begins, fate=fails)])
+    try:
+        reply = opened.ask(SCAN, 120.0)
+        assert sorted(unpacking.unpack(f).node for f in reply.frames) == ["n1", "n2", "n4"]
+        assert [(m.node, m.reason) for m in reply.missing] == [
+            ("n3", "Task launch for 7.3 failed on node n3: timed out")
+        ]
+        assert opened.nodes == nodes
+        again = opened.ask(SCAN, 120.0)
+        assert sorted(unpacking.unpack(f).node for f in again.frames) == ["n1", "n2", "n4"]
+    finally:
+        opened.close()
+
+
+def test_at_the_deadline_the_others_rows_are_there(tmp_path: Path) -> None:
+    """However long srun waits for the hung node."""
+    opened = streams.Streams([srun(tmp_path, ("n1", "n3"), "n3", fate="pass")])
+    try:
+        for _ in range(20):  # the first one in time: a busy machine may need more than the first
+            reply = opened.ask(SCAN, 3.0)
+            if reply.answered:
+                break
+        assert [unpacking.unpack(f).node for f in reply.frames] == ["n1"]
+        assert [(m.node, m.reason) for m in reply.missing] == [
+            ("n3", "no answer in 3 s: its collector has not started")
+        ]
+    finally:
+        opened.close()
+
+
+def test_a_step_that_comes_to_itself_is_asked_alone_again(tmp_path: Path) -> None:
+    """The smaller ones that were started meanwhile are given up: no node is asked twice for ever."""
+    command = srun(tmp_path, ("n1", "n2"), "n2")
+    made: list[tuple[str, ...]] = []
+    inner = command.narrower
+    assert inner is not None
+
+    def free_it(nodes: tuple[str, ...]) -> collectors.Command:
+        made.append(nodes)
+        (tmp_path / "hangs-n2").unlink(missing_ok=True)
+        return inner(nodes)
+
+    opened = streams.Streams([dataclasses.replace(command, narrower=free_it)])
+    try:
+        for _ in range(3):
+            reply = opened.ask(SCAN, 60.0)
+            assert sorted(unpacking.unpack(f).node for f in reply.frames) == ["n1", "n2"]
+            assert reply.missing == []
+        assert made == [("n1",), ("n2",)]
+    finally:
+        opened.close()
+
+
+def test_steps_for_silent_nodes_are_bounded(tmp_path: Path) -> None:
+    """However many nodes are silent, a step is split in few; what is added in all has an end."""
+    many = tuple(f"n{i}" for i in range(64))
+    parts = list(streams.smaller(many, set()))
+    assert len(parts) == streams.GROUPS
+    assert sorted(n for p in parts for n in p) == sorted(many)
+    assert list(streams.smaller(("n1", "n2", "n3"), {"n1", "n3", "x"})) == [("n1", "n3"), ("n2",)]
+    started: list[tuple[str, ...]] = []
+
+    def hangs(nodes: tuple[str, ...]) -> collectors.Command:
+        started.append(nodes)
+        return collectors.Command(argv=["/bin/sleep", "60"], nodes=nodes, environment={}, narrower=hangs)
+
+    opened = streams.Streams([hangs(many)])
+    try:
+        assert len(opened.ask(SCAN, 2.0).missing) == 64
+        assert len(started) <= 1 + streams.MORE_STEPS
+    finally:
+        opened.close()
+
+
+def test_a_node_that_takes_no_questions_blocks_nobody(start: Start) -> None:
+    """Its pipe is full at some time: the asker writes on to the others, and holds no more than a bound for it."""
+    deaf = [sys.executable, "-c", "import time; time.sleep(600)"]
+    opened = start((lines(LABELLED, "n1"), ("n1",)), (deaf, ("n2",)))
+    long_condition = {"op": "in", "column": "rank", "values": list(range(50_000))}
+    scan = [Scan(table="cluster.ranks", condition=long_condition)]
+    for _ in range(20):
+        reply = opened.ask(scan, 1.0)
+        if reply.answered == {"n1"}:
+            break
+    assert reply.answered == {"n1"}
+    assert [m.node for m in reply.missing] == ["n2"]
+
+
+def test_an_srun_that_is_starting_is_asked_to_end_and_left_to_itself(tmp_path: Path) -> None:
+    """Killed at that moment its step would be listed until the job's end; it heeds the signal when its launch is over."""
+    text = (
+        "import signal, time\n"
+        f"signal.signal(signal.SIGTERM, lambda *_: open({str(tmp_path / 'asked')!r}, 'w').close())\n"
+        "print('0 !n1 5', flush=True)\n"
+        "time.sleep(600)\n"
+        "time.sleep(600)"
+    )
+    command = collectors.Command(
+        argv=[sys.executable, "-c", text], nodes=("n1", "n2"), environment={}, ends_itself=True
+    )
+    cancelled: list[set[str]] = []
+    opened = streams.Streams([command], on_close=cancelled.append)
+    for _ in range(60):
+        if "has not started" not in {m.node: m.reason for m in opened.ask(SCAN, 0.5).missing}["n1"]:
+            break
+    (child,) = opened._children
+    opened.close()
+    try:
+        assert child.process.poll() is None
+        assert cancelled == [{"5"}]
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "asked").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert child.process.poll() is None
+    finally:
+        child.process.kill()
+        child.process.wait()
+
+
+def test_a_node_that_answers_twice_counts_once(start: Start) -> None:
+    """A step that comes to itself answers beside the smaller ones that were started for its nodes."""
+    late = LABELLED.replace(
+        "for label, node in enumerate(frames):",
+        "for label, node in enumerate(frames):\n    if node == 'n2': sys.stdout.flush(); time.sleep(2.0)",
+    )
+    opened = start((lines(late, "n1", "n2"), ("n1", "n2")), (lines(LABELLED, "n1"), ("n1",)))
+    reply = opened.ask(SCAN, 60.0)
+    assert sorted(unpacking.unpack(f).node for f in reply.frames) == ["n1", "n2"]
+    assert (reply.answered, reply.missing) == ({"n1", "n2"}, [])
+    assert opened.nodes == ("n1", "n2")

@@ -75,7 +75,7 @@ def test_unreadable_part_keeps_its_condition() -> None:
 def test_edge_is_told_each_time_with_its_value() -> None:
     """The value is the identity: the same step read twice has the same one."""
     tracker = conditions.Tracker(source="sysfs", boot_id="b")
-    edge = conditions.Edge(what=condition(), value="17")
+    edge = conditions.ConditionEdge(what=condition(), value="17")
     one = look(tracker, edges=(edge,))[0].position
     two = look(tracker, edges=(edge,))[0].position
     assert one == two == "b:/scratch:mount:missing:17"

@@ -17,8 +17,8 @@ NOW = datetime(2026, 1, 31, 14, 0, tzinfo=UTC)
 INVENTORY = gpus.Inventory(gpus=tuple(gpus.Gpu(uuid=f"GPU-{i}", index=i) for i in range(2)))
 
 
-def job(numbers: str = "1", uuids: tuple[str, ...] | None = ("GPU-1",)) -> jobs.Job:
-    return jobs.Job(job_id=7, started_at=NOW, gpus=numbers, gpu_uuids=uuids)
+def job(numbers: str = "1", uuids: tuple[str, ...] | None = ("GPU-1",)) -> jobs.NodeJob:
+    return jobs.NodeJob(job_id=7, started_at=NOW, gpus=numbers, gpu_uuids=uuids)
 
 
 def permission(after_s: float = 30, **detail: Any) -> fitness.Permission:
@@ -34,7 +34,9 @@ def standing(event: Any) -> faults.Faults:
     return made
 
 
-def decide(standing: faults.Faults, held: fitness.Permissions, wanted: jobs.Job, now: datetime = NOW) -> Any:
+def decide(
+    standing: faults.Faults, held: fitness.Permissions, wanted: jobs.NodeJob, now: datetime = NOW
+) -> Any:
     return fitness.refusal(fitness.suspects(wanted, standing, INVENTORY), held, now)
 
 

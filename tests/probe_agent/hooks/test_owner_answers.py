@@ -18,7 +18,7 @@ from probing_cluster.core import errors, records
 from probing_cluster.healthchecks.readers import nvml, nvml_snapshot
 from probing_cluster.live.node import agent_client
 from probing_cluster.live.table import Missing
-from probing_cluster.probe_agent import daemon
+from probing_cluster.probe_agent import assembly
 from probing_cluster.probe_agent.hooks import hook_socket, owner_answers
 from probing_cluster.probe_agent.jobs import jobs
 from probing_cluster.probe_agent.ranks import nic_traffic
@@ -43,9 +43,9 @@ class Rig:
     def __init__(self, uid: int = 1000) -> None:
         book = jobs.JobBook("boot")
         book.start(
-            jobs.Job(job_id=7, started_at=NOW - timedelta(minutes=1), uid=uid, gid=1, gpu_uuids=GPUS[:1])
+            jobs.NodeJob(job_id=7, started_at=NOW - timedelta(minutes=1), uid=uid, gid=1, gpu_uuids=GPUS[:1])
         )
-        book.start(jobs.Job(job_id=8, started_at=NOW, uid=2000, gid=1))
+        book.start(jobs.NodeJob(job_id=8, started_at=NOW, uid=2000, gid=1))
         self.events: deque[records.HealthEvent] = deque()
         self.stacks_read = 0
         self.answers = owner_answers.OwnerAnswers(
@@ -106,7 +106,7 @@ def test_kernel_events_are_the_jobs_its_gpus_and_the_nodes() -> None:
 def test_gpus_are_the_jobs_own(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig()
     gpus = tuple(
-        nvml.Gpu(index=i, uuid=u, processes=(nvml.GpuProcess(pid=40 + i, used_bytes=1),))
+        nvml.NvmlGpu(index=i, uuid=u, processes=(nvml.GpuProcess(pid=40 + i, used_bytes=1),))
         for i, u in enumerate(GPUS)
     )
     monkeypatch.setattr(nvml_snapshot, "snapshot", lambda *_: nvml.NvmlSnapshot(gpus=gpus))
@@ -131,8 +131,8 @@ def test_gpus_are_the_jobs_own(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_socket_takes_every_user_and_knows_each(tmp_path: Path) -> None:
     """Mode 0666; the peer's uid is the kernel's word, whatever the request says; too many connections of one user are turned away."""
     rig = Rig(uid=os.geteuid())
-    path = tmp_path / daemon.OWNERS_SOCKET
-    assert daemon.OWNERS_SOCKET == agent_client.SOCKET
+    path = tmp_path / assembly.OWNERS_SOCKET
+    assert assembly.OWNERS_SOCKET == agent_client.SOCKET
 
     async def talk() -> None:
         served = hook_socket.HookSocket(path, rig.answers.answer, everyone=True)
@@ -148,7 +148,7 @@ def test_the_socket_takes_every_user_and_knows_each(tmp_path: Path) -> None:
             one.setblocking(False)
             await asyncio.get_running_loop().sock_connect(one, str(path))
         await asyncio.sleep(0.2)
-        with pytest.raises(Missing, match=r"connections of uid|reset by peer"):
+        with pytest.raises(Missing, match=r"connections of uid|reset by peer|Broken pipe"):
             await asyncio.to_thread(mine.ask, "hello", 5.0)
         for one in held:
             one.close()

@@ -18,16 +18,17 @@ import pytest
 from probing_cluster.core import records
 from probing_cluster.db import delivery, roles
 from probing_cluster.db.server import embedded
-from probing_cluster.probe_agent import identity
+from probing_cluster.probe_agent import children, identity
 from probing_cluster.probe_agent.faults import faults
-from probing_cluster.probe_agent.hooks import fitness, requests
+from probing_cluster.probe_agent.hooks import fitness, questions, requests
+from probing_cluster.probe_agent.jobs import page_directories
 from probing_cluster.probe_agent.spool import delivery_loop, intake, spool
 
 NOW = datetime.now(UTC)
 SOON = (NOW + timedelta(hours=1)).isoformat()
 _WORDS = st.one_of(
     st.none(), st.booleans(), st.integers(-(10**400), 10**400), st.floats(allow_nan=False, allow_infinity=False),
-    st.sampled_from(["", "collect", "keep_log", "recheck", "refusal_permission", "infinity", "1e131000", SOON, "10000-01-01T00:00:00+00:00",
+    st.sampled_from(["", "collect", "keep_log", "recheck", "refusal_permission", "ask", "infinity", "1e131000", SOON, "10000-01-01T00:00:00+00:00",
                      "2026-01-01T00:00:00", str(uuid.UUID(int=1)), "faults", "event_ids"]),
 )  # fmt: skip
 ANY = st.recursive(_WORDS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(
@@ -96,6 +97,13 @@ class Agent:
             permissions=self.permissions,
             acknowledge=self.loop.acknowledge,
             spawn=self.spawned,
+            questions=questions.Questions(
+                children=children.Children(),
+                book=Book(),  # type: ignore[arg-type]
+                pages=page_directories.PageDirectories(directory),
+                node="n1",
+                answer=self.loop.answer,
+            ),
         )
 
     def spawned(self, work: Coroutine[Any, Any, None]) -> None:

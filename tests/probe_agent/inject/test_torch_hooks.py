@@ -10,7 +10,6 @@ import pytest
 from probing_cluster.probe_agent import inject
 from probing_cluster.probe_agent.ranks import pages
 
-pytest.importorskip("torch", reason="needs torch (make setup installs it)")
 pytestmark = pytest.mark.torch
 
 PROLOGUE = """

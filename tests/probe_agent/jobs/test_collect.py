@@ -182,9 +182,9 @@ def test_malicious_dump_is_refused_and_harms_nothing(tmp_path: Path) -> None:
     assert [f["detail"]["refused"] for f in answer["findings"]] == [True]
 
 
-def job(**fields: Any) -> jobs.Job:
+def job(**fields: Any) -> jobs.NodeJob:
     told = {"job_id": 7, "started_at": NOW, "uid": ME, "gid": os.getgid(), "released_at": NOW} | fields
-    return jobs.Job(**told)
+    return jobs.NodeJob(**told)
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ def test_a_line_that_two_nodes_report_is_one_event_where_both_see_the_same_file(
         found = {"offset": 8, "kind": "python", "message": "ValueError: bad shape", "detail": {}}
         return {"filesystem": filesystem, "inode": 4711, "findings": [found]}
 
-    monkeypatch.setattr(collect.Collector, "_ask", told)
+    monkeypatch.setattr(collect.Collector, "ask", told)
     ids = []
     for node, path in (("n1", "/home/a/out"), ("n2", "/export/home/a/out")):
         queue = spool.Spool(tmp_path / node, max_bytes=1 << 20)

@@ -35,7 +35,7 @@ def reading(*gpus: dict[str, Any]) -> dict[str, Any]:
 def watch() -> held.HeldJobs:
     """A node with job 7 of an owner unknown, on two GPUs."""
     book = jobs.JobBook("b")
-    book.start(jobs.Job(job_id=7, started_at=NOW, gpu_uuids=("GPU-0", "GPU-1")))
+    book.start(jobs.NodeJob(job_id=7, started_at=NOW, gpu_uuids=("GPU-0", "GPU-1")))
     return held.HeldJobs(book, clock=Clock())
 
 
@@ -66,10 +66,10 @@ def test_a_new_start_begins_anew_and_an_ended_job_is_gone(watch: held.HeldJobs) 
     watch.look(reading({}, {}))
     later = NOW + timedelta(hours=1)
     watch._clock.at = later  # type: ignore[attr-defined]
-    watch._book.start(jobs.Job(job_id=7, started_at=later, restart_count=1, gpu_uuids=("GPU-0", "GPU-1")))
+    watch._book.start(jobs.NodeJob(job_id=7, started_at=later, restart_count=1, gpu_uuids=("GPU-0", "GPU-1")))
     watch.look(reading({}, {}))
     assert watch.rows()["7"]["since"] == "2026-11-22T13:00:00Z"
-    watch._book.end(jobs.Job(job_id=7, started_at=later, restart_count=1), later)
+    watch._book.end(jobs.NodeJob(job_id=7, started_at=later, restart_count=1), later)
     assert watch.rows() == {}
 
 
@@ -88,7 +88,7 @@ def test_a_job_without_a_process_is_told_apart(
     mine = {"pid": sleeper}
     monkeypatch.setattr(processes, "job_of", lambda pid, *_: 8 if pid == mine["pid"] else None)
     watch._book.start(
-        jobs.Job(job_id=8, started_at=NOW, uid=os.getuid(), gpu_uuids=("GPU-0",)),
+        jobs.NodeJob(job_id=8, started_at=NOW, uid=os.getuid(), gpu_uuids=("GPU-0",)),
     )
     watch.look(reading({}, {}))
     assert watch.rows()["8"]["why"] == "no_process"
@@ -104,7 +104,7 @@ def test_slurmstepds_own_sleep_is_no_program(tmp_path: Path, monkeypatch: pytest
         (tmp_path / str(pid)).mkdir()
         (tmp_path / str(pid) / "cmdline").write_bytes(words)
     book = jobs.JobBook("b")
-    book.start(jobs.Job(job_id=9, started_at=NOW, uid=os.getuid(), gpu_uuids=("GPU-0",)))
+    book.start(jobs.NodeJob(job_id=9, started_at=NOW, uid=os.getuid(), gpu_uuids=("GPU-0",)))
     watch = held.HeldJobs(book, clock=Clock(), proc=tmp_path)
     watch.look(reading({}))
     assert watch.rows()["9"]["why"] == "no_process"

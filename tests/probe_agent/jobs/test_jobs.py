@@ -20,8 +20,8 @@ ME, MINE = os.getuid(), os.getgid()
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
-def job(job_id: int = 7, **fields: Any) -> jobs.Job:
-    return jobs.Job(job_id=job_id, started_at=fields.pop("started_at", NOW), **fields)
+def job(job_id: int = 7, **fields: Any) -> jobs.NodeJob:
+    return jobs.NodeJob(job_id=job_id, started_at=fields.pop("started_at", NOW), **fields)
 
 
 def test_job_is_running_from_prolog_to_epilog_and_known_after() -> None:

@@ -17,9 +17,9 @@ PLAIN = {"ids_known": True, "user": "nobody"}
 TASK = {**PLAIN, "array_job_id": 2, "array_task_id": 12}
 
 
-def job(**fields: Any) -> jobs.Job:
+def job(**fields: Any) -> jobs.NodeJob:
     given = {"job_id": 8, "started_at": NOW, "work_dir": "/w", "job_name": "name x", "nodelist": "n[1-2]"}
-    return jobs.Job(**{**given, "extra": PLAIN, **fields})
+    return jobs.NodeJob(**{**given, "extra": PLAIN, **fields})
 
 
 SEEN = [

@@ -170,7 +170,7 @@ def test_the_agent_keeps_before_it_removes(
             kept=settings.KeptSettings(directory=directory),
         )
 
-    job = jobs.Job(
+    job = jobs.NodeJob(
         job_id=7, started_at=datetime.now(UTC), restart_count=2, uid=os.geteuid(), gid=os.getegid(), nodelist="n[1-2]"
     )  # fmt: skip
     asyncio.run(collector(f"{tmp_path}/history").collect(job))

@@ -80,35 +80,37 @@ def rank(tmp_path: Path) -> Any:
 
 
 @pytest.fixture
-def job() -> jobs.Job:
-    return jobs.Job(
+def job() -> jobs.NodeJob:
+    return jobs.NodeJob(
         job_id=7, started_at=datetime.now(UTC) - timedelta(seconds=60), restart_count=1, uid=os.getuid()
     )
 
 
-def moment() -> progress.Moment:
+def moment() -> progress.ProgressMoment:
     """Now, on both clocks."""
-    return progress.Moment(now=datetime.now(UTC), monotonic_s=clocks.SYSTEM.monotonic_s())
+    return progress.ProgressMoment(now=datetime.now(UTC), monotonic_s=clocks.SYSTEM.monotonic_s())
 
 
-def later(seconds: float) -> progress.Moment:
+def later(seconds: float) -> progress.ProgressMoment:
     """Some time from now."""
     now = moment()
-    return progress.Moment(now=now.now + timedelta(seconds=seconds), monotonic_s=now.monotonic_s + seconds)
+    return progress.ProgressMoment(
+        now=now.now + timedelta(seconds=seconds), monotonic_s=now.monotonic_s + seconds
+    )
 
 
 def test_pages_become_a_measured_account(
-    rank: Callable[..., Rank], job: jobs.Job, who: identity.Identity
+    rank: Callable[..., Rank], job: jobs.NodeJob, who: identity.Identity
 ) -> None:
     """First step, two checkpoints and the last step of a failed attempt: nothing of its account is assumed."""
-    told, seen = progress.Reported(), []
+    told, seen = progress.ReportedProgress(), []
     trainer, follower = rank(0), rank(1)
     seen += progress.news(job, [trainer.do("steps(3)"), follower.do("steps(3)")], told, moment())
     assert [s.kind for s in seen] == ["first_step"]
     seen += progress.news(job, [trainer.do("save()"), follower.do("save()")], told, moment())
     seen += progress.news(job, [trainer.do("steps(2); save()"), follower.do("steps(2)")], told, later(60))
     page = trainer.do("steps(4)")
-    ended = jobs.Job(**{**vars(job), "released_at": datetime.now(UTC)})
+    ended = jobs.NodeJob(**{**vars(job), "released_at": datetime.now(UTC)})
     seen += progress.news(ended, [page, follower.do("steps(3)")], told, moment(), last=True)
     assert [s.kind for s in seen] == ["first_step", "checkpoint", "checkpoint", "last_progress"]
     assert [s.detail["rank"] for s in seen if s.kind == "checkpoint"] == [0, 0]
@@ -126,7 +128,7 @@ def test_pages_become_a_measured_account(
     assert made is not None
     assert made.measured is True
     assert page.first_step_ns is not None
-    first_at = progress.Moment(now=moment().now, monotonic_s=clocks.SYSTEM.monotonic_s()).at(
+    first_at = progress.ProgressMoment(now=moment().now, monotonic_s=clocks.SYSTEM.monotonic_s()).at(
         page.first_step_ns, job
     )
     assert made.restart_s == pytest.approx((first_at - job.started_at).total_seconds(), abs=0.05)
@@ -139,25 +141,26 @@ def test_pages_become_a_measured_account(
 
 
 def test_what_is_said_has_the_same_identity_for_whoever_says_it_again(
-    rank: Callable[..., Rank], job: jobs.Job
+    rank: Callable[..., Rank], job: jobs.NodeJob
 ) -> None:
     """An agent that restarts tells of the same step and checkpoint; both are the row that is there."""
     page = rank().do("steps(1); save()")
     again = [
-        [s.position for s in progress.news(job, [page], progress.Reported(), later(n))] for n in (0, 100)
+        [s.position for s in progress.news(job, [page], progress.ReportedProgress(), later(n))]
+        for n in (0, 100)
     ]
     assert again[0] == again[1]
     assert len(again[0]) == 2
-    told = progress.Reported()
+    told = progress.ReportedProgress()
     assert progress.news(job, [page], told, moment())
     assert progress.news(job, [page], told, later(100)) == []
 
 
 def test_frequent_checkpoints_are_few_events_and_no_time_is_lost(
-    rank: Callable[..., Rank], job: jobs.Job, who: identity.Identity
+    rank: Callable[..., Rank], job: jobs.NodeJob, who: identity.Identity
 ) -> None:
     """Between two told ones the total tells of those that were not."""
-    trainer, told, seen = rank(), progress.Reported(), []
+    trainer, told, seen = rank(), progress.ReportedProgress(), []
     for second in range(10):
         seen += progress.news(job, [trainer.do("steps(1); save()")], told, later(second))
     assert [s.detail["number"] for s in seen if s.kind == "checkpoint"] == [2]
@@ -193,12 +196,12 @@ def test_nested_failed_and_asynchronous_writes(rank: Callable[..., Rank]) -> Non
     assert aside.phase == "training"
 
 
-def test_nothing_is_said_of_a_job_that_never_trained(rank: Callable[..., Rank], job: jobs.Job) -> None:
+def test_nothing_is_said_of_a_job_that_never_trained(rank: Callable[..., Rank], job: jobs.NodeJob) -> None:
     """A file saved while loading is no checkpoint of a training."""
-    assert progress.news(job, [rank().do("pass")], progress.Reported(), moment(), last=True) == []
+    assert progress.news(job, [rank().do("pass")], progress.ReportedProgress(), moment(), last=True) == []
 
 
-def test_a_page_cannot_put_its_times_outside_the_jobs_life(job: jobs.Job) -> None:
+def test_a_page_cannot_put_its_times_outside_the_jobs_life(job: jobs.NodeJob) -> None:
     """Before its Prolog or in the future: the nearest moment at which it ran."""
     now = moment()
     assert now.at(1, job) == job.started_at

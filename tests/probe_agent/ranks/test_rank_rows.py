@@ -24,7 +24,7 @@ def test_rows_for_the_heartbeat_tell_phase_steps_and_pace(rig: rank_rig.Rig) -> 
     assert set(rows) == {"7:0", "7:1"}
     first = rows["7:0"]
     assert (first["alive"], first["phase"], first["steps"], first["world_size"]) == (True, "training", 40, 2)
-    window = slow.Window.from_row(first["window"])
+    window = slow.PaceWindow.from_row(first["window"])
     assert window is not None
     assert (window.index, window.steps) == (1, 16)
     assert window.total_s >= window.compute_s >= 0.005

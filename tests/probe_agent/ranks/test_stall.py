@@ -8,7 +8,7 @@ import pytest
 
 from probing_cluster.probe_agent.ranks import pages, stall
 
-LIMITS = stall.Limits(least_s=10.0, startup_s=600.0)
+LIMITS = stall.StallLimits(least_s=10.0, startup_s=600.0)
 NS = 1_000_000_000
 
 
@@ -17,7 +17,7 @@ def page(
 ) -> pages.ProbePage:
     """A rank that has done `steps` steps of `step_s` from time zero."""
     ring = tuple(
-        pages.Step(
+        pages.PageStep(
             step=i, end_ns=int(i * step_s * NS), input_ns=0, collective_ns=0, backward_ns=0, checkpoint_ns=0
         )
         for i in range(max(1, steps - 63), steps + 1)
@@ -82,7 +82,7 @@ def test_collectives_are_progress_too() -> None:
             page=page(
                 20,
                 recent_collectives=(
-                    pages.Collective(**(vars(call) | {"enter_ns": 1 + t // 5, "leave_ns": 2 + t // 5})),
+                    pages.Collective(**(call._asdict() | {"enter_ns": 1 + t // 5, "leave_ns": 2 + t // 5})),
                 ),
             ),
         )
@@ -133,5 +133,7 @@ def test_the_end_is_no_stall() -> None:
 def test_one_long_step_in_the_past_widens_the_bound() -> None:
     """A job that once took 30 s for a step is given 90 s."""
     ring = list(page(20).recent_steps)
-    late = [pages.Step(**(vars(s) | {"end_ns": s.end_ns + 30 * NS})) if s.step > 15 else s for s in ring]
+    late = [
+        pages.PageStep(**(s._asdict() | {"end_ns": s.end_ns + 30 * NS})) if s.step > 15 else s for s in ring
+    ]
     assert stall.bound(page(20, recent_steps=tuple(late)), 0.0, LIMITS) == pytest.approx(93.0)

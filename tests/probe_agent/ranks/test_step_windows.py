@@ -10,7 +10,7 @@ from probing_cluster.probe_agent.ranks import pages, step_windows
 def test_windows_are_of_the_same_steps_on_every_rank() -> None:
     """Ranks that are read at different moments tell of the same steps; the first window does without its first step."""
     steps = [
-        pages.Step(
+        pages.PageStep(
             step=n,
             end_ns=n * 10**6,
             input_ns=10_000,

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.core import clock as clocks
+from probing_cluster.core import processes
 from probing_cluster.probe_agent import children, identity
 from probing_cluster.probe_agent.faults import conditions, gpus
 from probing_cluster.probe_agent.sources import file_child, polled
@@ -48,10 +49,10 @@ class DirectReach:
         return self.commands.get(name)
 
     async def nvml(self, *, links: bool) -> Mapping[str, Any]:
-        raise children.ChildFailed("no NVML in this test")
+        raise processes.ChildFailed("no NVML in this test")
 
     async def amdsmi(self) -> Mapping[str, Any]:
-        raise children.ChildFailed("no AMD SMI in this test")
+        raise processes.ChildFailed("no AMD SMI in this test")
 
     def say(self, name: str, text: str, returncode: int = 0) -> None:
         self.commands[name] = children.Finished(returncode=returncode, stdout=text.encode(), stderr=b"")

@@ -16,15 +16,15 @@ from probing_cluster.sandbox.nodetree import writing
 XID = "NVRM: Xid (PCI:0000:5e:00): 79, pid=1234, name=python, GPU has fallen off the bus."
 
 
-def line(seq: int, text: str = XID, facility: int = 0) -> kmsg.Line:
-    return kmsg.Line(seq=seq, ts_us=seq * 1_000_000, facility=facility, text=text)
+def line(seq: int, text: str = XID, facility: int = 0) -> kmsg.KmsgLine:
+    return kmsg.KmsgLine(seq=seq, ts_us=seq * 1_000_000, facility=facility, text=text)
 
 
 def log_of(who: identity.Identity, state: Any = None) -> kernel_log.KernelLog:
     return kernel_log.KernelLog(who, kernel_words.classifier(), state=state)
 
 
-def take(log: kernel_log.KernelLog, *lines: kmsg.Line) -> list[Any]:
+def take(log: kernel_log.KernelLog, *lines: kmsg.KmsgLine) -> list[Any]:
     return log.take(lines, caught_up=False, place={})
 
 
@@ -125,7 +125,7 @@ def test_forged_line_changes_nothing(who: identity.Identity) -> None:
 def test_forged_line_is_no_evidence_through_journald_position(who: identity.Identity) -> None:
     """Lines without a number keep the journal's own position."""
     log = log_of(who)
-    told = kmsg.Line(seq=-1, ts_us=5, facility=0, text=XID, boot_id="b", position="journal:5:a1")
+    told = kmsg.KmsgLine(seq=-1, ts_us=5, facility=0, text=XID, boot_id="b", position="journal:5:a1")
     (seen,) = take(log, told)
     assert seen.position == "b:journal:5:a1"
 
@@ -163,7 +163,7 @@ class Host:
         """When a line written and read at these uptimes is said to have been written, seconds of uptime."""
         self.wall.uptime_s = read_s
         self.seq += 1
-        told = kmsg.Line(seq=self.seq, ts_us=round((written_s - self.lag_s) * 1e6), facility=0, text=XID)
+        told = kmsg.KmsgLine(seq=self.seq, ts_us=round((written_s - self.lag_s) * 1e6), facility=0, text=XID)
         (seen,) = self.log.take([told], caught_up=True, place={})
         return (seen.at - datetime(2026, 3, 2, tzinfo=UTC)).total_seconds()
 

@@ -17,7 +17,7 @@ def record(seq: int, text: str = "hello", *, priority: int = 4) -> str:
     return f"{priority},{seq},{seq * 1000},-;{text}\n"
 
 
-def numbers(lines: list[kmsg.Line]) -> list[int]:
+def numbers(lines: list[kmsg.KmsgLine]) -> list[int]:
     return [line.seq for line in lines]
 
 
@@ -26,7 +26,7 @@ def test_record_gives_number_time_facility_and_text() -> None:
     line = kmsg.parse_record(
         b"6,1234,567890,-,caller=T1;mlx5_core: up\n SUBSYSTEM=pci\n DEVICE=+pci:0000:00:00.0\n"
     )
-    assert line == kmsg.Line(seq=1234, ts_us=567890, facility=0, text="mlx5_core: up")
+    assert line == kmsg.KmsgLine(seq=1234, ts_us=567890, facility=0, text="mlx5_core: up")
 
 
 def test_what_a_program_writes_keeps_its_facility() -> None:

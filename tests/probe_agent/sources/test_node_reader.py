@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from probing_cluster.healthchecks import processes
+from probing_cluster.core import processes
 from probing_cluster.probe_agent import children, identity
 from probing_cluster.probe_agent.sources import node_reader
 

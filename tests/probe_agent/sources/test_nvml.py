@@ -22,7 +22,7 @@ from probing_cluster.sandbox.c_libraries import nvml_state
 from probing_cluster.sandbox.nodetree import build
 
 
-def gpu(index: int, **fields: Any) -> values.Gpu:
+def gpu(index: int, **fields: Any) -> values.NvmlGpu:
     told: dict[str, Any] = {
         "uuid": f"GPU-{index}",
         "pci_bus_id": f"0000:{0x10 + index:02x}:00.0",
@@ -34,9 +34,9 @@ def gpu(index: int, **fields: Any) -> values.Gpu:
         "pcie_width": 16,
         "pcie_width_max": 16,
         "throttle_reasons": 0,
-        "links": tuple(values.Link(link=n, active=True, crc_errors_total=0) for n in range(4)),
+        "links": tuple(values.NvLink(link=n, active=True, crc_errors_total=0) for n in range(4)),
     } | fields
-    return values.Gpu(index=index, **told)
+    return values.NvmlGpu(index=index, **told)
 
 
 class Desk:
@@ -83,7 +83,7 @@ def test_healthy_gpus_are_no_finding(desk: Desk, seen: Any, moved: Any) -> None:
 
 def test_lost_gpu_is_grave_and_keeps_its_name(desk: Desk, seen: Any) -> None:
     """NVML says it is lost, or does not list it any more and counts the others anew: the same GPU is named."""
-    desk.gpus[1] = values.Gpu(index=1, lost="GPU_IS_LOST")
+    desk.gpus[1] = values.NvmlGpu(index=1, lost="GPU_IS_LOST")
     judged = desk.look()
     assert seen(judged) == [("gpu_lost", "GPU_IS_LOST", "gpu1", "high")]
     assert judged.present[0].gpu_uuid == "GPU-1"
@@ -99,7 +99,7 @@ def test_lost_gpu_is_grave_and_keeps_its_name(desk: Desk, seen: Any) -> None:
 
 def test_gpu_that_comes_back_is_no_finding(desk: Desk, seen: Any) -> None:
     """After a reset it is judged as before."""
-    desk.gpus[1] = values.Gpu(index=1, lost="GPU_IS_LOST")
+    desk.gpus[1] = values.NvmlGpu(index=1, lost="GPU_IS_LOST")
     desk.look()
     desk.gpus[1] = gpu(1)
     assert seen(desk.look()) == []
@@ -204,7 +204,7 @@ def test_retired_pages_of_older_boards(desk: Desk, seen: Any) -> None:
 
 def test_nvlink_that_was_up_and_is_down_is_grave(desk: Desk, seen: Any) -> None:
     """A link that never was up is how the board is wired."""
-    down = tuple(values.Link(link=n, active=n != 2) for n in range(4))
+    down = tuple(values.NvLink(link=n, active=n != 2) for n in range(4))
     desk.set(0, links=down)
     assert seen(desk.look()) == [("nvlink", "inactive", "gpu0", "high")]
     desk.set(0, links=())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.core import clock as clocks
-from probing_cluster.core import records
+from probing_cluster.core import processes, records
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.faults import conditions, faults
 from probing_cluster.probe_agent.sources import polled, poller
@@ -133,7 +133,7 @@ def test_restart_of_the_agent_remembers_and_repeats_nothing(
     ("trouble", "state"),
     [
         (children.ChildHung("no answer"), "hung"),
-        (children.ChildFailed("died"), "error"),
+        (processes.ChildFailed("died"), "error"),
         (ZeroDivisionError("a bug"), "error"),
     ],
 )

@@ -87,11 +87,11 @@ def rows(url: str, query: str) -> Sequence[Any]:
 def test_events_checks_allocations_and_heartbeat_arrive_once(rig: Any, postgres_url: str) -> None:
     """Everything in one call; delivered again after an unknown commit it makes no second row."""
     rig.see("b:1", "b:2")
-    rig.intake.store([jobs.Job(job_id=7, started_at=NOW, uid=5, gpu_uuids=("GPU-1",)).item(rig.who)])
+    rig.intake.store([jobs.NodeJob(job_id=7, started_at=NOW, uid=5, gpu_uuids=("GPU-1",)).item(rig.who)])
     before = rig.spool.batch(10)
     asyncio.run(rig.loop.once(beat=True))
     assert rig.spool.depth == 0
-    rig.spool.commit(spool.Write(items=before))
+    rig.spool.commit(spool.SpoolWrite(items=before))
     asyncio.run(rig.loop.once())
     assert rows(postgres_url, "select count(*) from probing.health_event") == [(2,)]
     assert rows(postgres_url, "select job_id, gpu_uuids from probing.job_allocation") == [(7, ["GPU-1"])]
@@ -131,7 +131,7 @@ def test_a_job_that_starts_is_told_with_the_rest_and_shortens_the_beat(tmp_path:
     """A thousand short jobs are no thousand urgent calls; but from its start on the agent beats as often as it promised."""
     door = Broken(0)
     rig = Rig(tmp_path, lambda: door)
-    rig.intake.store([jobs.Job(job_id=7, started_at=NOW, uid=5).item(rig.who)])
+    rig.intake.store([jobs.NodeJob(job_id=7, started_at=NOW, uid=5).item(rig.who)])
     assert not rig.intake.urgent.is_set()
     assert rig.intake.arrived.is_set()
     beat_s = 10.0
@@ -176,7 +176,7 @@ def test_unreadable_item_is_counted_and_holds_up_nothing(tmp_path: Path) -> None
     """A body that no longer decodes is given up alone."""
     door = Broken(0)
     rig = Rig(tmp_path, lambda: door)
-    rig.spool.commit(spool.Write(items=[spool.Item(id=b"x" * 16, lane="event", rank=2, body=b"torn")]))
+    rig.spool.commit(spool.SpoolWrite(items=[spool.Item(id=b"x" * 16, lane="event", rank=2, body=b"torn")]))
     rig.see("b:1")
     asyncio.run(rig.loop.once())
     assert [e.message for e in door.calls[0]["events"]] == ["b:1"]
@@ -235,6 +235,7 @@ def test_expired_and_unknown_requests_do_nothing_but_are_acknowledged() -> None:
         permissions=held,
         acknowledge=done.append,
         spawn=lambda w: w.close(),
+        questions=hands,
     )
 
     def request(verb: str, after_s: float = 60.0) -> delivery.Request:

@@ -23,7 +23,7 @@ n = made.state("cursor") or 0
 while True:
     n += 1
     item = spool.Item(id=n.to_bytes(16, "big"), lane="event", rank=n % 3, body=b"x" * 200)
-    if made.commit(spool.Write(items=[item], states={"cursor": n})):
+    if made.commit(spool.SpoolWrite(items=[item], states={"cursor": n})):
         print(n, flush=True)
 """
 
@@ -39,14 +39,14 @@ def numbers(items: list[spool.Item]) -> list[int]:
 def test_batch_gives_high_severity_first_and_keeps_arrival_order(queue: spool.Spool) -> None:
     """Noise that came earlier does not delay what is grave, and nothing else is reordered."""
     for n in range(1, 10):
-        queue.commit(spool.Write(items=[item(n, rank=2 if n in (5, 8) else n % 2)]))
+        queue.commit(spool.SpoolWrite(items=[item(n, rank=2 if n in (5, 8) else n % 2)]))
     assert numbers(queue.batch(100)) == [5, 8, 1, 3, 7, 9, 2, 4, 6]
 
 
 def test_items_and_state_survive_reopening_together(tmp_path: Path) -> None:
     """What was committed is there after a restart, with the cursor of the same transaction."""
     first = spool.Spool(tmp_path, max_bytes=1_000_000)
-    first.commit(spool.Write(items=[item(1), item(2)], states={"cursor": {"seq": 7}}))
+    first.commit(spool.SpoolWrite(items=[item(1), item(2)], states={"cursor": {"seq": 7}}))
     first.close()
     again = spool.Spool(tmp_path, max_bytes=1_000_000)
     assert numbers(again.batch(10)) == [1, 2]
@@ -57,7 +57,7 @@ def test_items_and_state_survive_reopening_together(tmp_path: Path) -> None:
 
 def test_acknowledged_items_are_gone_and_others_stay(queue: spool.Spool) -> None:
     """Only what Postgres has is forgotten."""
-    queue.commit(spool.Write(items=[item(n) for n in range(1, 5)]))
+    queue.commit(spool.SpoolWrite(items=[item(n) for n in range(1, 5)]))
     queue.ack(queue.batch(2))
     assert numbers(queue.batch(10)) == [3, 4]
     assert queue.depth == 2
@@ -65,16 +65,16 @@ def test_acknowledged_items_are_gone_and_others_stay(queue: spool.Spool) -> None
 
 def test_same_identity_twice_is_one_item(queue: spool.Spool) -> None:
     """A replay after a crash adds nothing."""
-    queue.commit(spool.Write(items=[item(1)]))
-    queue.commit(spool.Write(items=[item(1)]))
+    queue.commit(spool.SpoolWrite(items=[item(1)]))
+    queue.commit(spool.SpoolWrite(items=[item(1)]))
     assert queue.depth == 1
 
 
 def test_open_fold_waits_grows_in_place_and_is_closed_by_a_restart(tmp_path: Path) -> None:
     """A fold is not delivered while it grows; when the agent dies it counts what it had."""
     first = spool.Spool(tmp_path, max_bytes=1_000_000)
-    first.commit(spool.Write(items=[item(1, open=True, folded=3)]))
-    first.commit(spool.Write(items=[item(1, open=True, folded=9)]))
+    first.commit(spool.SpoolWrite(items=[item(1, open=True, folded=3)]))
+    first.commit(spool.SpoolWrite(items=[item(1, open=True, folded=9)]))
     assert first.batch(10) == []
     assert first.depth == 1
     first.close()
@@ -86,8 +86,8 @@ def test_open_fold_waits_grows_in_place_and_is_closed_by_a_restart(tmp_path: Pat
 def test_bound_drops_oldest_of_lowest_severity_and_counts_folded_ones(tmp_path: Path) -> None:
     """Over its bound the spool gives up information first, oldest first, and says how many sightings that was."""
     made = spool.Spool(tmp_path, max_bytes=20_000)
-    made.commit(spool.Write(items=[item(1, rank=2, size=1000), item(2, rank=1, size=1000)]))
-    made.commit(spool.Write(items=[item(n, size=1000, folded=5) for n in range(3, 40)]))
+    made.commit(spool.SpoolWrite(items=[item(1, rank=2, size=1000), item(2, rank=1, size=1000)]))
+    made.commit(spool.SpoolWrite(items=[item(n, size=1000, folded=5) for n in range(3, 40)]))
     left = numbers(made.batch(100))
     assert left[:2] == [1, 2]
     assert left[2:] == list(range(left[2], 40))
@@ -107,7 +107,7 @@ def test_acknowledging_nothing_writes_nothing(queue: spool.Spool) -> None:
 def test_dropped_total_survives_a_restart(tmp_path: Path) -> None:
     """Counts are since installation, not since the last start."""
     made = spool.Spool(tmp_path, max_bytes=5_000)
-    made.commit(spool.Write(items=[item(n, size=1000) for n in range(1, 20)]))
+    made.commit(spool.SpoolWrite(items=[item(n, size=1000) for n in range(1, 20)]))
     dropped = made.totals.dropped
     made.close()
     again = spool.Spool(tmp_path, max_bytes=5_000)
@@ -122,16 +122,16 @@ def test_full_disk_is_said_survived_and_made_up_for(tmp_path: Path) -> None:
     n = 0
     while made.error is None:
         n += 1
-        made.commit(spool.Write(items=[item(n, size=2000)], states={"cursor": n}))
+        made.commit(spool.SpoolWrite(items=[item(n, size=2000)], states={"cursor": n}))
         assert n < 1000
     assert "full" in made.error
-    made.commit(spool.Write(items=[item(n + 1, rank=2)], states={"cursor": n + 1}))
+    made.commit(spool.SpoolWrite(items=[item(n + 1, rank=2)], states={"cursor": n + 1}))
     assert numbers(made.batch(1)) == [n + 1]
     assert made.depth == n + 1
     assert made.state("cursor") == n + 1
     made._db.execute("PRAGMA max_page_count=100000")
     made._retry_at_s = 0.0
-    assert made.commit(spool.Write(items=[item(n + 2)]))
+    assert made.commit(spool.SpoolWrite(items=[item(n + 2)]))
     assert made.error is None
     made.close()
     again = spool.Spool(tmp_path, max_bytes=10_000_000)
@@ -143,14 +143,14 @@ def test_full_disk_is_said_survived_and_made_up_for(tmp_path: Path) -> None:
 def test_delivery_goes_on_while_the_disk_refuses_to_forget(tmp_path: Path) -> None:
     """Items acknowledged on a disk that takes no write are not delivered again and again."""
     made = spool.Spool(tmp_path, max_bytes=10_000_000)
-    made.commit(spool.Write(items=[item(1), item(2)]))
+    made.commit(spool.SpoolWrite(items=[item(1), item(2)]))
     made._db.execute("PRAGMA query_only=ON")
     made.ack(made.batch(1))
     assert made.error is not None
     assert numbers(made.batch(10)) == [2]
     made._db.execute("PRAGMA query_only=OFF")
     made._retry_at_s = 0.0
-    made.commit(spool.Write(items=[item(3)]))
+    made.commit(spool.SpoolWrite(items=[item(3)]))
     assert numbers(made.batch(10)) == [2, 3]
     assert made.depth == 2
     made.close()
@@ -161,7 +161,7 @@ def test_memory_is_bounded_too_when_the_disk_refuses(tmp_path: Path) -> None:
     made = spool.Spool(tmp_path, max_bytes=50_000)
     made._db.execute("PRAGMA query_only=ON")
     for n in range(1, 300):
-        made.commit(spool.Write(items=[item(n, rank=2 if n == 1 else 0, size=1000)]))
+        made.commit(spool.SpoolWrite(items=[item(n, rank=2 if n == 1 else 0, size=1000)]))
     assert made.bytes <= 60_000
     assert numbers(made.batch(1)) == [1]
     assert made.totals.dropped > 200
@@ -174,7 +174,7 @@ def test_corrupt_file_is_set_aside_and_said(tmp_path: Path) -> None:
     (tmp_path / "spool.db").write_bytes(b"this is no database" * 1000)
     made = spool.Spool(tmp_path, max_bytes=1_000_000)
     assert made.replaced_corrupt
-    assert made.commit(spool.Write(items=[item(1)]))
+    assert made.commit(spool.SpoolWrite(items=[item(1)]))
     assert list(tmp_path.glob("spool.corrupt-*"))
     made.close()
 
@@ -183,7 +183,7 @@ def test_directory_that_cannot_hold_a_file_leaves_a_working_spool(tmp_path: Path
     """An agent whose spool cannot even be opened still sees and delivers."""
     (tmp_path / "spool.db").mkdir()
     made = spool.Spool(tmp_path, max_bytes=1_000_000)
-    assert not made.commit(spool.Write(items=[item(1)]))
+    assert not made.commit(spool.SpoolWrite(items=[item(1)]))
     assert made.error
     assert numbers(made.batch(10)) == [1]
     made.ack(made.batch(10))
@@ -227,7 +227,7 @@ def test_sigkill_at_random_moments_loses_and_repeats_nothing(tmp_path: Path) -> 
 def test_the_oldest_is_the_one_that_waits_longest(queue: spool.Spool) -> None:
     """Whatever its rank; what is still being folded, delivered or gone does not count."""
     assert queue.oldest() is None
-    queue.commit(spool.Write(items=[item(1, open=True), item(2), item(3, rank=2)]))
+    queue.commit(spool.SpoolWrite(items=[item(1, open=True), item(2), item(3, rank=2)]))
     found = queue.oldest()
     assert found is not None
     assert numbers([found]) == [2]

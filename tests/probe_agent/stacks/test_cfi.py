@@ -17,9 +17,9 @@ PUSHES = bytes([0x41, 0x0E, 16, 0x86, 2, 0x43, 0x0D, 6, 0x4A, 0x0C, 7, 8])
 """push rbp; mov rbp, rsp; …; pop rbp, as every compiler describes it."""
 
 
-def function(program: bytes, initial: bytes = COMMON) -> cfi.Function:
+def function(program: bytes, initial: bytes = COMMON) -> cfi.CodeFunction:
     """One at 0x1000."""
-    return cfi.Function(
+    return cfi.CodeFunction(
         start=0x1000, end=0x1100, is_signal=False, return_column=16, code_align=1, data_align=-8,
         encoding=0x1B, initial=initial, program=program,
     )  # fmt: skip
@@ -36,7 +36,10 @@ def test_the_frame_of_each_instruction() -> None:
     """Before the push, after it, in the body, and after the pop."""
     assert [frame_address(n) for n in (0, 1, 4, 13, 14)] == [(7, 8), (7, 16), (6, 16), (6, 16), (7, 8)]
     saved = cfi.row(function(PUSHES), 0x1004).registers
-    assert saved == {16: cfi.Rule(kind="offset", offset=-8), 6: cfi.Rule(kind="offset", offset=-16)}
+    assert saved == {
+        16: cfi.RegisterRule(kind="offset", offset=-8),
+        6: cfi.RegisterRule(kind="offset", offset=-16),
+    }
 
 
 def test_what_was_remembered_comes_back() -> None:
@@ -55,7 +58,7 @@ def test_expressions() -> None:
     assert cfi.evaluate(bytes([0x76, 0x78, 0x06]), {6: 0x100}, lambda at: at * 2) == 0x1F0
     assert cfi.evaluate(bytes([0x23, 8]), {}, lambda _: 0, 0x500) == 0x508
     for unknown in (bytes([0x76, 0]), bytes([0x28, 0, 0]), bytes([0x30] * 400)):
-        with pytest.raises(cfi.Unknown):
+        with pytest.raises(cfi.UnknownRule):
             cfi.evaluate(unknown, {}, lambda _: 0)
 
 
@@ -85,7 +88,7 @@ def test_programs_that_lie(program: bytes, initial: bytes, past: int) -> None:
         row = cfi.row(function(program, initial), 0x1000 + past)
         if row.cfa is not None and row.cfa.kind == "expression":
             cfi.evaluate(row.cfa.code, {7: 8}, lambda at: at)
-    except (cfi.Unknown, *elf.PARSE_ERRORS):
+    except (cfi.UnknownRule, *elf.PARSE_ERRORS):
         pass
 
 
@@ -94,7 +97,7 @@ def test_expressions_that_lie(code: bytes) -> None:
     """They end, and in a 64-bit word."""
     try:
         assert 0 <= cfi.evaluate(code, dict.fromkeys(range(17), 1), lambda at: at, 1) < 1 << 64
-    except (cfi.Unknown, *elf.PARSE_ERRORS):
+    except (cfi.UnknownRule, *elf.PARSE_ERRORS):
         pass
 
 
@@ -116,5 +119,5 @@ def test_tables_with_wrong_bytes(data: st.DataObject) -> None:
             found = cfi.find(hostile, pc)
             if found is not None:
                 cfi.row(found, pc)
-        except (cfi.Unknown, *elf.PARSE_ERRORS):
+        except (cfi.UnknownRule, *elf.PARSE_ERRORS):
             pass

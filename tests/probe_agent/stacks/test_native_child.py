@@ -156,7 +156,7 @@ def test_who_dies_meanwhile(start: Any, tmp_path: Path) -> None:
     taken = native_child.take(pid, os.getuid(), None)
     os.kill(pid, signal.SIGKILL)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    walk = native_child.followed(taken, native_child.Files())
+    walk = native_child.followed(taken, native_child.MappedFiles())
     told = native_child.to_reply({pid: walk})[str(pid)]
     assert told.get("native_error") or names(told, library) == deep_stack.CHAIN
     os.close(taken.memory)

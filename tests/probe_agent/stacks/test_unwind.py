@@ -66,13 +66,13 @@ def test_a_stack_that_leads_nowhere_is_told_as_far_as_it_leads() -> None:
 @deep_stack.x86_64
 def test_what_was_taken_off_the_stack_again_is_in_its_register() -> None:
     """At the end of a function, where its tables still say where a register was saved: below the stack's end."""
-    function = cfi.Function(
+    function = cfi.CodeFunction(
         start=0x1000, end=0x1100, is_signal=False, return_column=16, code_align=1, data_align=-8,
         encoding=0x1B, initial=bytes([0x0C, 7, 8, 0x90, 1]), program=bytes([0x83, 2]),
     )  # fmt: skip
     state = unwind.State(pc=0x1050, registers={unwind.SP: STACK, 3: 77}, called=False)
     region = elf.Region(start=0, end=0x2000, offset=0, path="/lib/libdeep.so")
-    frame = unwind.Frame(pc=0x1050, region=region, image=None, at=0x1050, extent=None)
+    frame = unwind.MachineFrame(pc=0x1050, region=region, image=None, at=0x1050, extent=None)
     unwinder = unwind.Unwinder(space=space(), base=STACK, stack=struct.pack("<2Q", 0x1234, 5))
     caller = unwinder._caller(state, frame, function)
     assert (caller.pc, caller.registers) == (0x1234, {unwind.SP: STACK + 8, 3: 77})

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from probing_cluster.reports.charts import charts
 
 SPACE = "{http://www.w3.org/2000/svg}"
-ROWS = (charts.Row(label="a", values=(30.0, 10.0)), charts.Row(label="b<&>", values=(0.0, 20.0)))
+ROWS = (charts.ChartRow(label="a", values=(30.0, 10.0)), charts.ChartRow(label="b<&>", values=(0.0, 20.0)))
 
 
 def words(value: float) -> str:
@@ -75,7 +75,7 @@ def test_a_chart_says_in_words_what_it_shows() -> None:
 @given(st.lists(st.tuples(st.floats(0, 1e15), st.floats(0, 1e15)), max_size=30))
 def test_any_numbers_make_a_chart(values: list[tuple[float, float]]) -> None:
     """Nothing, zeros, the huge and the tiny: well-formed, and nothing outside the drawing."""
-    rows = [charts.Row(label=str(n), values=v) for n, v in enumerate(values)]
+    rows = [charts.ChartRow(label=str(n), values=v) for n, v in enumerate(values)]
     for drawn in (
         charts.bars("n", "t", ("x", "y"), rows, words),
         charts.bars("n", "t", ("x", "y"), rows, words, stacked=False),

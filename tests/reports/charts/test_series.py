@@ -7,9 +7,9 @@ from probing_cluster.reports.charts import series
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def place(at: float, value: float, around: float = 0.0) -> series.Place:
+def place(at: float, value: float, around: float = 0.0) -> series.SeriesPlace:
     """One place."""
-    return series.Place(at=at, middle=value, low=value - around, high=value + around)
+    return series.SeriesPlace(at=at, middle=value, low=value - around, high=value + around)
 
 
 def test_a_series_is_drawn_and_described() -> None:

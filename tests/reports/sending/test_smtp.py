@@ -48,7 +48,7 @@ def plain(box: mail_server.Box) -> Iterator[int]:
 
 def test_several_recipients_get_one_mail(box: mail_server.Box, plain: int) -> None:
     """One transfer, everybody on it, nobody left."""
-    assert smtp.send(to(plain), MAIL, TWO) == smtp.Outcome(sent=TWO)
+    assert smtp.send(to(plain), MAIL, TWO) == smtp.SendOutcome(sent=TWO)
     assert [rcpt for rcpt, _ in box.mails] == [list(TWO)]
     assert box.mails[0][1] == MAIL
 

@@ -56,7 +56,7 @@ def receiver() -> Iterator[Receiver]:
         thread.join()
 
 
-def post(url: str) -> webhook.smtp.Outcome:
+def post(url: str) -> webhook.smtp.SendOutcome:
     return webhook.post(url, "s3cret", "lemon.c.2026-11-20", b'{"day": 1}', AT, 20.0)
 
 

@@ -515,7 +515,9 @@ def test_every_line_is_accounted_for(lines: list[str]) -> None:
     shown = 0
     for item in sacct_rows.read(text.encode()):
         shown += (
-            len([part for part in item.text.split("\n") if part]) if isinstance(item, sacct_rows.Row) else 1
+            len([part for part in item.text.split("\n") if part])
+            if isinstance(item, sacct_rows.SacctRow)
+            else 1
         )
     assert shown + accounted == len(lines) + 1
 

@@ -303,15 +303,15 @@ def test_a_requeue_without_effect_is_a_failure() -> None:
 def test_events_are_read_with_delimiters_in_the_reason() -> None:
     """The reason is the last column and may hold anything."""
     assert node_events.parse(b"100|Unknown|bob(1)|a|b\n100|120|root(0)|c\nnoise\n") == [
-        node_events.Event(start_s=100, end_s=None, user="bob(1)", reason="a|b"),
-        node_events.Event(start_s=100, end_s=120, user="root(0)", reason="c"),
+        node_events.NodeEvent(start_s=100, end_s=None, user="bob(1)", reason="a|b"),
+        node_events.NodeEvent(start_s=100, end_s=120, user="root(0)", reason="c"),
     ]
 
 
 def test_slurmctlds_own_reasons_are_nobodys_note() -> None:
     """A node that stopped responding while we drained it lost no person's words."""
-    event = node_events.Event(start_s=10, end_s=11, user="slurm(64030)", reason="Not responding")
-    ours = node_events.Event(start_s=11, end_s=None, user=US, reason=REASON)
+    event = node_events.NodeEvent(start_s=10, end_s=11, user="slurm(64030)", reason="Not responding")
+    ours = node_events.NodeEvent(start_s=11, end_s=None, user=US, reason=REASON)
     assert node_events.judge([event, ours], 10, REASON, US) == node_events.Overwritten(
         settled=True, lost=False
     )

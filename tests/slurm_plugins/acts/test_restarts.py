@@ -106,6 +106,23 @@ def test_what_is_not_requeued(changes: dict[str, Any]) -> None:
     assert controller.writes == []
 
 
+@pytest.mark.parametrize(
+    "shown", [{"state": "COMPLETING"}, {"state": "PENDING", "flags": frozenset({"COMPLETING"})}]
+)
+def test_a_job_that_runs_ends_before_it_is_held(
+    shown: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requeued while it runs, it is completing for seconds; Slurm has taken the order all the same. One that runs on has not."""
+    made, controller = acts(state="RUNNING")
+    assert made.requeue_held(7, START, 0).state == "skipped", "as one that ended"
+    monkeypatch.setitem(HELD, "state", shown["state"])
+    monkeypatch.setitem(HELD, "flags", shown.get("flags", frozenset()))
+    assert made.requeue_held(7, START, 0, running=True).state == "done"
+    made, controller = acts(state="RUNNING")
+    controller.deaf = True
+    assert made.requeue_held(7, START, 0, running=True).state == "failed"
+
+
 def test_slurm_that_does_nothing_is_a_failure() -> None:
     """What was accepted is read back."""
     made, controller = acts()

@@ -10,7 +10,7 @@ from web_world import ACTOR, OPERATOR, OWNER, World
 
 from probing_cluster.control_plane.door import callers, report_door, web_keys
 from probing_cluster.core import errors, settings
-from probing_cluster.reports import door
+from probing_cluster.reports.asking import door
 from probing_cluster.web import serve
 from probing_cluster.web.access import rates
 

@@ -7,7 +7,7 @@ import re
 from web_world import OPERATOR, OWNER, STRANGER, World
 
 PAGES = ("/", "/jobs", "/jobs/7", "/search?q=7", "/search?q=nothing-there", "/sql")
-OPERATORS = ("/nodes", "/nodes/n1", "/fleet", "/lemons")
+OPERATORS = ("/nodes", "/nodes/n1", "/fleet", "/lemons", "/repairs")
 
 
 def test_every_page_renders_for_whom_it_is(world: World) -> None:

@@ -18,7 +18,7 @@ if (box) {
   const draw = async () => {
     const answer = await fetch(`${box.dataset.heat}?layer=${layer}`);
     if (!answer.ok) { words.textContent = `The picture could not be fetched (${answer.status}).`; return; }
-    const ranks = +answer.headers.get("x-ranks"), looks = +answer.headers.get("x-looks"), most = +answer.headers.get("x-most-s");
+    const ranks = +answer.headers.get("x-ranks"), looks = +answer.headers.get("x-looks"), most = +answer.headers.get("x-most"), unit = answer.headers.get("x-unit");
     const cells = new Uint8Array(await answer.arrayBuffer());
     const height = Math.min(Math.max(ranks, 1), 600);
     canvas.width = Math.max(looks, 1); canvas.height = height;
@@ -31,7 +31,8 @@ if (box) {
     for (let i = 0; i < worst.length; i++) pixels[i] = table[worst[i]];
     canvas.getContext("2d").putImageData(image, 0, 0);
     const each = ranks > height ? `, each line the worst of ${Math.ceil(ranks / height)}` : "";
-    words.textContent = `${ranks} ranks from top to bottom${each}; ${looks} looks, one every ${answer.headers.get("x-every-s")} s, the latest at the right; the strongest colour is ${most.toPrecision(3)} s.`;
+    if (!cells.some(c => c)) { words.textContent = "No rank has told this figure yet: it comes with the first steps that the probe counts."; box.dataset.drawn = `${ranks}x${looks}`; return; }
+    words.textContent = `${ranks} ranks from top to bottom${each}; ${looks} look${looks > 1 ? "s" : ""}, one every ${answer.headers.get("x-every-s")} s, the latest at the right; the strongest colour is ${+most.toPrecision(3)} ${unit}.`;
     box.dataset.drawn = `${ranks}x${looks}`;
   };
   for (const b of box.querySelectorAll("[data-layer]")) b.onclick = () => {

@@ -67,7 +67,11 @@ if (report) {
     try {
       const answer = await fetch(location.href);
       if (!answer.ok) throw new Error(answer.status);
-      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("report");
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html"), fresh = page.getElementById("report");
+      for (const part of document.querySelectorAll("[data-part]")) {
+        const now = page.getElementById(part.id);
+        if (now && now.innerHTML !== part.innerHTML && !part.contains(document.activeElement)) part.innerHTML = now.innerHTML;
+      }
       if (fresh && fresh.innerHTML !== report.innerHTML && !report.contains(document.activeElement)) {
         const open = [...report.querySelectorAll("details")].map(d => d.open);
         report.innerHTML = fresh.innerHTML;

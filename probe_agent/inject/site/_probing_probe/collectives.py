@@ -12,7 +12,7 @@ import re
 import struct
 import time
 
-from _probing_probe import layout, page
+from _probing_probe import groups, layout, page
 
 NAMES = (
     "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all",
@@ -193,11 +193,20 @@ def _learner(name, c10d, started):
         counters = _groups.get(label)
         if counters is None:
             counters = _groups[label] = [0], [0]
-        rows = _Rows(layout.bytes_of(label, 2), op, meta | members << 16)
+        rows = _Rows(
+            layout.bytes_of(label, 2), op, meta | members << 16 | _role_of(real) << layout.META_ROLE_AT
+        )
         known[group] = found = counters[p2p], rows
         return found
 
     return learn
+
+
+def _role_of(group):
+    try:
+        return layout.ROLES.index(groups.role_of(group))
+    except Exception:  # a group of somebody's own making is a group all the same
+        return 0
 
 
 def _size_of(value):

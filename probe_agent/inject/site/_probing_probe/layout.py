@@ -73,8 +73,11 @@ C_ENTER_NS, C_SEQ, C_NUMEL, C_META, C_GROUP, C_GROUP2, C_OP, C_OP2, C_CHECK, C_L
 """C_CHECK is C_ENTER_NS again. C_LEAVE_NS is written when the call returns; until then it is of the slot's last call,
 and so before C_ENTER_NS: one store less at each call."""
 COLLECTIVE_WORDS = 12
-# C_META: dtype code in bits 0-15, group size in 16-39, bit 40 async, bit 41 point to point, bit 42 raised.
+# C_META: dtype code in bits 0-15, group size in 16-39, bit 40 async, bit 41 point to point, bit 42 raised, what the group is for in 43-47.
 META_ASYNC, META_P2P, META_RAISED = 1 << 40, 1 << 41, 1 << 42
+META_ROLE_AT = 43
+ROLES = ("", "tp", "pp", "dp", "cp", "ep", "sp", "mp", "shard", "replicate", "embedding")
+"""Tensor, pipeline, data, context, expert, sequence and model parallelism; sharding and replicas of data parallelism."""
 
 assert COLLECTIVES_AT + COLLECTIVES * COLLECTIVE_WORDS <= WORDS  # noqa: S101
 

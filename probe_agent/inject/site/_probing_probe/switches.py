@@ -39,6 +39,8 @@ def wanted(version, directory):
             ("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", prefix, ("TORCH_FR_DUMP_TEMP_FILE",)),
         ]
     rows.append(("TORCH_NCCL_DUMP_ON_TIMEOUT", "1", ()))
+    if os.environ.get("PROBING_TRACE"):
+        rows.append(("TORCH_NCCL_ENABLE_TIMING", "1", ()))
     return rows
 
 

@@ -26,7 +26,7 @@ def install(torch):
     os.register_at_fork(after_in_child=page.close_in_child)
     atexit.register(page.set_phase, layout.ENDED)
     page.write_identity()
-    for part in (_optimizer, _checkpoint, _backward, _loader, _evaluation, _distributed):
+    for part in (_optimizer, _checkpoint, _backward, _loader, _evaluation, _distributed, _tracing):
         try:
             part(torch)
         except Exception as exc:  # a torch that lacks one of these still has the others
@@ -37,6 +37,13 @@ def install(torch):
 def _is_compiling():
     # torch's own where it has one: a constant to torch.compile, so that nothing of ours is ever traced into a graph.
     return False
+
+
+def _tracing(torch):
+    if os.environ.get("PROBING_TRACE"):
+        from _probing_probe import trace
+
+        trace.install(torch)
 
 
 def _wrap(owner, name, make):

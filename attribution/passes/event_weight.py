@@ -1,0 +1,83 @@
+"""What one sort of event can do to a verdict, said once per sort; a property test holds it against the judge."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from enum import IntEnum
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from probing_cluster.attribution.passes import incidents
+from probing_cluster.attribution.verdict import claims, co_residency, eliminate, signatures
+from probing_cluster.core import records
+
+_NAMED_ALONE = frozenset({"node_lost", "node_reboot", "node_refused", "oom_host"})
+"""Causes of which any event at all is spoken of."""
+
+
+class Weight(IntEnum):
+    """What one sort of event can do to a verdict."""
+
+    INERT = 0
+    """Nothing by itself: it only accompanies others on its node."""
+    FAINT = 1
+    """Nothing either, unless sources of two families see it: alone it does not reach "possible"."""
+    USER = 2
+    """A GPU error of the program's own: only near the end."""
+    ARGUES = 3
+
+
+@functools.cache
+def weight(kind: str, code: str | None, severity: records.Severity, *, recovered: bool) -> Weight:
+    """The weight of a sort of event."""
+    signature = signatures.find(kind, code, severity, recovered=recovered)
+    if signature.cause in _NAMED_ALONE or kind == "agent_silent":
+        return Weight.ARGUES
+    if signature.role in (signatures.Role.CONTEXT, signatures.Role.CONSEQUENCE):
+        return Weight.INERT
+    if signature.role is signatures.Role.USER:
+        return Weight.USER
+    faint = signature.role is signatures.Role.WEAK and signature.lethality < claims.POSSIBLE
+    return Weight.FAINT if faint and signature.cause not in eliminate.LOOKED_FOR else Weight.ARGUES
+
+
+@functools.cache
+def inert_sorts() -> tuple[tuple[str, str], ...]:
+    """The sorts (kind, lower-case code) that are inert whatever their severity."""
+    return tuple(
+        (kind, code)
+        for kind, code in signatures.exact_sorts()
+        if all(weight(kind, code, s, recovered=False) is Weight.INERT for s in records.Severity)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventSort:
+    """What matters of one sort of event: kind, code, severity, source and whether it recovered."""
+
+    weight: Weight
+    root: bool
+    """True for a high root fault: it is spoken of even where it lies outside the window."""
+    family: str
+    wide: bool
+    """True when it can be part of an incident of many nodes."""
+
+
+def sorts_of(events: pa.Table) -> tuple[list[EventSort], co_residency.Numbers]:
+    """The sorts of events there are, and which each event is of."""
+    columns = ["kind", "code", "severity", "source", "recovered"]
+    text = [pc.fill_null(events[c].cast(pa.string()), "") for c in columns]
+    joined = pc.binary_join_element_wise(*text, "\x1f")
+    which = pc.unique(joined)
+    made = []
+    for word in which.to_pylist():
+        kind, code, severity, source, recovered = word.split("\x1f")
+        sort = (kind, code or None, records.Severity(severity))
+        found = weight(*sort, recovered=recovered == "true")
+        signature = signatures.find(*sort, recovered=recovered == "true")
+        root = signature.role is signatures.Role.ROOT and sort[2] is records.Severity.HIGH
+        wide = incidents.is_shared(signature)
+        made.append(EventSort(weight=found, root=root, family=claims.family(source), wide=wide))
+    return made, co_residency.ints(pc.index_in(joined, value_set=which))

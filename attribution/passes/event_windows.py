@@ -1,0 +1,75 @@
+"""Events on some nodes, counted in many windows at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from probing_cluster.attribution.passes import event_weight
+from probing_cluster.attribution.verdict import co_residency
+
+Flags = npt.NDArray[np.bool_]
+
+
+class EventWindows:
+    """Events on some nodes, by node and time, to be counted in many windows at once."""
+
+    def __init__(
+        self,
+        events: pa.Table,
+        sorts: Sequence[event_weight.EventSort],
+        of: co_residency.Numbers,
+        names: pa.Array,
+    ) -> None:
+        here = pc.is_in(events["node"], value_set=names)
+        events, of = events.filter(here), of[np.asarray(here, np.bool_)]
+        node = co_residency.ints(pc.index_in(events["node"], value_set=names))
+        at = co_residency.microseconds(events["at"])
+        self._base = at.min() if len(at) else 0
+        self._span = (at.max() - self._base + 2) if len(at) else 2
+        order = np.lexsort((at, node))
+        self._key = (node * self._span + at - self._base)[order]
+        self._last = co_residency.microseconds(events["last_at"])[order]
+        self.weight = np.array([s.weight for s in sorts], np.int64)[of][order]
+        self.root = np.array([s.root for s in sorts], np.bool_)[of][order]
+        self._family = np.array([s.family for s in sorts])[of][order]
+
+    def within(
+        self,
+        node: co_residency.Numbers,
+        since: co_residency.Numbers,
+        until: co_residency.Numbers,
+        which: Flags,
+    ) -> Flags:
+        """Per window (both ends belong to it): does one of these events lie in it?"""
+        low, high = self._between(node, since, until)
+        total = np.concatenate([[0], np.cumsum(which)])
+        return total[np.maximum(high, low)] > total[low]
+
+    def reaching(
+        self, node: co_residency.Numbers, since: co_residency.Numbers, until: co_residency.Numbers
+    ) -> Flags:
+        """Per window: did an event that began in it still go on at its end?"""
+        goes_on = np.where(self.weight != event_weight.Weight.INERT, self._last, np.iinfo(np.int64).min)
+        low, high = self._between(node, since, until - 1)
+        n_before = np.concatenate([[0], np.cumsum(goes_on > 0)])
+        found = np.zeros(len(node), np.bool_)
+        for window in np.flatnonzero(n_before[np.maximum(high, low)] > n_before[low]):
+            found[window] = goes_on[low[window] : high[window]].max() >= until[window]
+        return found
+
+    def families(self) -> Iterable[Flags]:
+        """The faint events, family by family."""
+        faint = self.weight == event_weight.Weight.FAINT
+        return [faint & (self._family == family) for family in sorted(set(self._family[faint]))]
+
+    def _between(
+        self, node: co_residency.Numbers, since: co_residency.Numbers, until: co_residency.Numbers
+    ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        low = node * self._span + np.clip(since - self._base, 0, self._span - 1)
+        high = node * self._span + np.clip(until - self._base, -1, self._span - 2)
+        return np.searchsorted(self._key, low, "left"), np.searchsorted(self._key, high, "right")

@@ -1,0 +1,108 @@
+"""How often GPUs are swapped: cards that came to a node in the place of others, by the UUIDs that jobs held."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from probing_cluster.attribution.reliability import mttf
+from probing_cluster.attribution.reliability.fleet import base
+from probing_cluster.db import store as db_store
+
+MOST_ATTEMPTS = 100_000
+"""Attempts whose GPUs are read at most; of more, every k-th job."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSwaps:
+    """One node on which cards were swapped."""
+
+    node: str
+    n_swaps: int
+    n_uuids: int
+    """Distinct GPUs seen on it."""
+    n_at_once: int
+    """Most of them that were there at the same time."""
+    n_moved: int
+    """Of the GPUs, seen on another node, too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuSwaps(base.Figure):
+    """Swapped cards per node-day, with the exact Poisson interval."""
+
+    nodes: tuple[NodeSwaps, ...]
+    """Those with a swap, the most first."""
+    n_watched: int
+    """Nodes whose jobs' GPUs are known."""
+    node_days: float
+    """From each node's first such job to its last."""
+    n_swaps: int
+    per_node_day: float | None
+    low_per_node_day: float | None
+    high_per_node_day: float | None
+
+
+def gpu_swaps(
+    source: db_store.Store,
+    since: datetime,
+    until: datetime,
+    partition: str | None = None,
+    users: Iterable[str] | None = None,
+    *,
+    most: int = MOST_ATTEMPTS,
+) -> GpuSwaps:
+    """Cards that a node had beyond those that were in it at once: each came in the place of another."""
+    wanted = tuple(sorted(users)) if users is not None else None
+    given = {
+        "since": since,
+        "until": until,
+        "partition": partition,
+        "users": None if wanted is None else list(wanted),
+        "most": most,
+    }
+    by_node: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    where: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for row in source.rows(base.text("gpu_swaps"), given):
+        by_node[row["cluster"], row["node"]].append(row)
+        where[row["gpu"]].add((row["cluster"], row["node"]))
+    nodes = [
+        NodeSwaps(
+            node=node,
+            n_uuids=len(rows),
+            n_at_once=(at_once := _at_once(rows)),
+            n_swaps=len(rows) - at_once,
+            n_moved=sum(len(where[r["gpu"]]) > 1 for r in rows),
+        )
+        for (_, node), rows in by_node.items()
+    ]
+    spans = (
+        (max(r["last_at"] for r in rows) - min(r["first_at"] for r in rows)) for rows in by_node.values()
+    )
+    rate = mttf.poisson_rate(sum(n.n_swaps for n in nodes), sum(s.total_seconds() for s in spans) / 86400)
+    return GpuSwaps(
+        since=since,
+        until=until,
+        partition=partition,
+        users=wanted,
+        nodes=tuple(sorted((n for n in nodes if n.n_swaps), key=lambda n: (-n.n_swaps, n.node))),
+        n_watched=len(nodes),
+        node_days=rate.exposure,
+        n_swaps=rate.n_events,
+        per_node_day=rate.rate,
+        low_per_node_day=rate.low,
+        high_per_node_day=rate.high,
+    )
+
+
+def _at_once(rows: Sequence[dict[str, Any]]) -> int:
+    """The most cards whose first and last sighting enclose one instant."""
+    edges = sorted([(r["first_at"], 0) for r in rows] + [(r["last_at"], 1) for r in rows])
+    present = most = 0
+    for _, is_end in edges:
+        present += -1 if is_end else 1
+        most = max(most, present)
+    return most

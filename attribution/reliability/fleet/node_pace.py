@@ -1,0 +1,74 @@
+"""Nodes by the gangs that run on them: each node's own work in a step against that of the others of its gang."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import median
+from typing import Any
+
+from probing_cluster.attribution.gang import slow
+from probing_cluster.attribution.reliability.fleet import base
+from probing_cluster.core import digits, records
+from probing_cluster.db import store as db_store
+
+_FEWEST = 3
+"""Of two nodes nobody can say which one is as it should be."""
+_MOST_GANGS = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodePace(base.Figure):
+    """Nodes by gangs."""
+
+    nodes: tuple[Mapping[str, Any], ...]
+    """A row per node, a key per job: its ranks' own time in a step (compute and input) against the median node of that gang."""
+    n_gangs: int
+
+
+def node_pace(
+    source: db_store.Store,
+    since: datetime,
+    until: datetime,
+    partition: str | None = None,
+    users: Iterable[str] | None = None,
+) -> NodePace:
+    """The gangs of the latest beats in the span, as the ranks' own pages tell it: words of users' processes, which convict nobody."""
+    beats = [b for b in source.heartbeats(with_ranks=True) if since <= b.at < until]
+    gangs = _gangs(beats)
+    chosen = sorted(gangs, key=int)[-_MOST_GANGS:]
+    cells: dict[str, dict[str, float]] = defaultdict(dict)
+    for job in chosen:
+        middle = median(gangs[job].values())
+        for node, own_s in gangs[job].items():
+            cells[node][f"job {job}"] = round(own_s / middle, 3)
+    columns = [f"job {job}" for job in chosen]
+    rows = tuple({"node": node, **{c: cells[node].get(c) for c in columns}} for node in sorted(cells))
+    return NodePace(
+        since=since,
+        until=until,
+        partition=partition,
+        users=tuple(sorted(users)) if users is not None else None,
+        nodes=rows,
+        n_gangs=len(chosen),
+    )
+
+
+def _gangs(beats: Iterable[records.AgentHeartbeat]) -> dict[str, dict[str, float]]:
+    """Job to node to its slowest rank's own time in a step; of the steps that most of a gang's ranks show, and no other."""
+    shown: dict[str, dict[int, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    for beat in beats:
+        for key, rank in beat.ranks.items():
+            job = key.partition(":")[0]
+            window = slow.PaceWindow.from_row(rank.get("window")) if isinstance(rank, Mapping) else None
+            if window is not None and digits.is_number(job):
+                own = shown[job][window.index]
+                own[beat.node] = max(own.get(beat.node, 0.0), window.compute_s + window.input_s)
+    found = {}
+    for job, windows in shown.items():
+        nodes = max(windows.items(), key=lambda item: (len(item[1]), item[0]))[1]
+        if len(nodes) >= _FEWEST and median(nodes.values()) > 0:
+            found[job] = nodes
+    return found

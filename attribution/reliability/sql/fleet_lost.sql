@@ -1,0 +1,29 @@
+-- Work lost to infrastructure, first and second order, a row per attempt that lost it.
+-- First order: attempts ended by infrastructure. Second order: attempts PREEMPTED by a job that had to start again because
+-- infrastructure ended it. Each loses min(its runtime, $cap_s) x GPUs (half of an hourly checkpoint interval in the paper).
+-- Inputs   view base; $cap_s, $near_us (how soon after a preemption the preemptor starts).
+-- Output   view lost: is_first, size, end_us, gpu_s.
+WITH restarted AS (
+    SELECT r.cluster, r.job_id, r.start_us, unnest(r.nodes) AS node
+    FROM base r
+    JOIN (SELECT cluster, job_id, attempt FROM base WHERE infra AND ended) f
+      ON f.cluster = r.cluster AND f.job_id = r.job_id AND f.attempt = r.attempt - 1
+    WHERE r.attempt > 1
+), preempted AS (
+    SELECT b.cluster, b.job_id, b.submit_us, b.end_us, b.size, least(b.run_s, $cap_s) * b.gpus AS lost_gpu_s, unnest(b.nodes) AS node
+    FROM base b
+    WHERE b.state = 'PREEMPTED' AND b.ended
+), both_buckets AS (
+    SELECT *, start_us / $near_us AS b FROM restarted
+    UNION ALL
+    SELECT *, start_us / $near_us - 1 AS b FROM restarted
+), second_order AS (
+    SELECT DISTINCT p.cluster, p.job_id, p.submit_us, p.end_us, p.size, p.lost_gpu_s
+    FROM preempted p
+    JOIN both_buckets r
+      ON r.cluster = p.cluster AND r.node = p.node AND r.b = p.end_us / $near_us
+     AND r.start_us BETWEEN p.end_us - 1000000 AND p.end_us + $near_us AND r.job_id <> p.job_id
+)
+SELECT true AS is_first, size, end_us, least(run_s, $cap_s) * gpus AS gpu_s FROM base WHERE infra AND ended
+UNION ALL
+SELECT false AS is_first, size, end_us, lost_gpu_s AS gpu_s FROM second_order

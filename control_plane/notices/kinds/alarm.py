@@ -1,0 +1,32 @@
+"""Jobs that have said one of the site's words of alarm; nothing is done about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probing_cluster.control_plane.notices import fact, picture
+from probing_cluster.core import records
+
+
+def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
+    """A fact per job and word."""
+    for job in (j for j in now.alarmed if now.now - j.at < picture.LOOK_BACK):
+        yield fact.Fact(
+            fact_id=f"{job.job_id} {job.attempt} {job.word}",
+            cause=f"job {job.job_id}",
+            at=job.at,
+            severity=records.Severity.INFO,
+            line=f"job {job.job_id}{f' of {job.user}' if job.user else ''} {job.words}",
+            nodes=(job.node,),
+            partitions=(job.partition,) if job.partition else now.partitions_of((job.node,)),
+            stands=False,
+        )
+
+
+KIND = fact.Kind(
+    name="alarm",
+    meaning="jobs whose output says one of `agent.alarm_words`, once a job and word (severity info)",
+    title="Word of alarm",
+    find=find,
+    command="probing-ctl nodes",
+)

@@ -1,0 +1,100 @@
+"""From a drained node to one whose tests may begin: queued, reserved, resumed inside our reservation."""
+
+from __future__ import annotations
+
+import uuid
+
+from probing_cluster.control_plane.policy import confirm, view
+from probing_cluster.control_plane.repair import workflow
+from probing_cluster.core import errors, records, vocabulary
+
+
+def queued(work: workflow.Pass, incident: records.RepairIncident) -> records.RepairIncident:
+    """Drained and waiting: for its jobs, its agent, its quiet time, or a person."""
+    node = work.node(incident.node)
+    if incident.held_by or view.drain_over(node):
+        return work.leave_to_person(incident, node)
+    why = _not_yet(work, incident, node)
+    if why:
+        return work.wait(incident, why)
+    return work.save(
+        incident,
+        state="reserving",
+        reservation=workflow.reservation_of(incident),
+        reference_nodes=work.idle_references(incident),
+        why="",
+    )
+
+
+def _not_yet(work: workflow.Pass, incident: records.RepairIncident, node: view.Node | None) -> str:
+    """Why its tests cannot begin now."""
+    if node is None or not node.ours:
+        return "Slurm put a reason of its own on our drain"
+    if work.world.config.policy.observe_only:
+        return f"observe-only: it would be reserved, tested, {_plan(work, incident)}"
+    if node.states & workflow.BUSY:
+        return "its jobs are finishing"
+    if node.hands_off or node.states & (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES):
+        return f"Slurm shows it {'+'.join(sorted(node.states))}"
+    if work.was_refused_lately(incident.node):
+        return "a permission to refuse jobs at its Prolog has not run out"
+    if incident.detail.get("asked"):
+        return ""
+    config = work.world.config
+    beat = work.beats.get(incident.node)
+    if beat is None or not confirm.is_current(beat, work.ages.get(incident.node)):
+        return "its agent is silent"
+    green = work.world.green.get(incident.node)
+    if green is None:
+        left = work.steps_of(incident)[incident.steps_done :]
+        shown = ", ".join(sorted(beat.faults)) or "a fault"
+        return (
+            "" if left else f"its agent still confirms {shown}, and no repair step is left that could end it"
+        )
+    quiet_s = (work.world.clock.now() - green.since).total_seconds()
+    if quiet_s < config.repair.quiet_s:
+        return f"no fault for {quiet_s:.0f} of {config.repair.quiet_s:g} s"
+    return ""
+
+
+def _plan(work: workflow.Pass, incident: records.RepairIncident) -> str:
+    left = work.steps_of(incident)
+    return f"then {', '.join(left)}, tested again after each" if left else "and resumed or ticketed"
+
+
+def reserving(work: workflow.Pass, incident: records.RepairIncident) -> records.RepairIncident:
+    """A reservation of ours over the node and its references, while the node is still drained."""
+    if incident.held_by:
+        return work.step_aside(incident)
+    wanted = [incident.node, *incident.reference_nodes]
+    try:
+        work.world.bookings.create(incident.reservation, wanted)
+    except errors.NotPermitted as exc:
+        return work.save(incident, state="queued", reservation="", reference_nodes=(), why=str(exc))
+    # A job may have started on a reference between our look and the reservation: busy ones are let go, while the node is drained.
+    busy = [r for r in incident.reference_nodes if not work.is_idle(work.node(r))]
+    if busy:
+        kept = tuple(r for r in incident.reference_nodes if r not in busy)
+        return reserving(work, work.save(incident, reference_nodes=kept))
+    return work.save(incident, state="opening", why="")
+
+
+def opening(work: workflow.Pass, incident: records.RepairIncident) -> records.RepairIncident:
+    """Resumed inside the reservation: Slurm starts no job on a drained node, and only ours may start there."""
+    node = work.node(incident.node)
+    if node is None or incident.held_by or work.is_anothers(node):
+        return work.make_way(incident, node)
+    if not work.is_covered(incident):
+        if node.ours:
+            return work.save(incident, state="reserving", why="its reservation is gone")
+        return work.unprotected(incident)
+    if node.states & workflow.AWAY:
+        return work.wait(incident, f"Slurm shows it {'+'.join(sorted(node.states))}")
+    if node.states & vocabulary.DRAINED_STATES:
+        outcome = work.world.hands.resume(incident.node, incident.reservation)
+        if outcome.state != "done":
+            return work.wait(incident, outcome.why)
+        node = work.node(incident.node)
+        if node is None or node.states & vocabulary.DRAINED_STATES:
+            return work.wait(incident, "Slurm accepted the resume, yet it is drained")
+    return work.save(incident, state="testing", round_id=uuid.uuid4(), n_rounds=incident.n_rounds + 1, why="")

@@ -1,0 +1,145 @@
+"""A round of tests on a node in our reservation, what its results lead to, and the return to service."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from probing_cluster.control_plane.policy import view
+from probing_cluster.control_plane.repair import campaign, round_findings, rounds, workflow
+from probing_cluster.core import errors, records, sanitize, settings, vocabulary
+from probing_cluster.slurm_plugins import topology
+from probing_cluster.slurm_plugins.acts import job_steps
+
+
+def testing(work: workflow.Pass, incident: records.RepairIncident) -> records.RepairIncident:
+    """Its round of tests: begun, under way, or over and judged."""
+    node = work.node(incident.node)
+    if node is None or incident.held_by or work.is_anothers(node):
+        return work.make_way(incident, node)
+    if not work.is_covered(incident):
+        return work.unprotected(incident)
+    assert incident.round_id is not None
+    try:
+        ended = work.world.running.state(incident.round_id)
+    except errors.NotFound:
+        return _begin(work, incident, node)
+    if ended is None:
+        return incident
+    return _judge(work, incident, ended)
+
+
+def _begin(work: workflow.Pass, incident: records.RepairIncident, node: view.Node) -> records.RepairIncident:
+    """A round under a new id: of one that another service had begun nothing is used."""
+    work.world.running.stop(incident.reservation, incident.round_id)
+    fresh = work.save(incident, round_id=uuid.uuid4(), why="under test")
+    assert fresh.round_id is not None
+    config, together = work.world.config, (fresh.node, *fresh.reference_nodes)
+    partitions = set.intersection(*(set(n.partitions) for n in map(work.node, together) if n is not None))
+    wanted = job_steps.StepWanted(
+        name=fresh.reservation,
+        reservation=fresh.reservation,
+        nodes=together,
+        partition=min(partitions) if partitions else "",
+        account=config.diagnostics.account,
+        gpus=node.n_gpus or 0,
+        limit_s=config.diagnostics.round_s + 120,
+    )
+    places, hosts = topology.leaves(work.world.hands.places()), {n: work.address(n) for n in together}
+    step = fresh.detail.get("step", "")
+
+    def asked(job_id: int) -> campaign.Asked:
+        assert fresh.round_id is not None
+        return campaign.Asked(
+            round_id=fresh.round_id,
+            job_id=job_id,
+            nodes=(fresh.node,),
+            references=fresh.reference_nodes,
+            hosts=hosts,
+            places=places,
+            command=_command(step, config.repair),
+            incident_id=fresh.incident_id,
+        )
+
+    work.world.running.start(wanted, asked, fresh.round_id)
+    return fresh
+
+
+def _judge(
+    work: workflow.Pass, incident: records.RepairIncident, ended: rounds.Ended
+) -> records.RepairIncident:
+    if incident.detail.get("look_again"):
+        asked = work.ask_to_look_again(incident)
+        if asked is not None:
+            return asked
+    transient = {"step", "asked", "next", "look_again", "recheck", "recheck_at"}
+    detail = {k: v for k, v in incident.detail.items() if k not in transient}
+    if incident.detail.get("step"):
+        incident = work.save(incident, steps_done=incident.steps_done + 1, detail=detail)
+    # What the agent confirms first: a lost GPU fails tests of other parts, too.
+    failing = work.faults_of_agent(incident.node)
+    failing += round_findings.against(ended.found, incident.node) if ended.found else []
+    missing = round_findings.unanswered(ended.found, incident.node) if ended.found else [ended.why]
+    slow = dict(ended.found.slow_nodes).get(incident.node) if ended.found else None
+    rounds_left = incident.n_rounds < work.world.config.repair.most_rounds
+    if not failing and slow and incident.detail.get("slow") != slow and rounds_left:
+        # One slow round may be its neighbours' doing; the second one counts.
+        return work.save(
+            incident,
+            state="opening",
+            why=f"slow by {slow}, to be confirmed",
+            detail=detail | {"slow": slow},
+        )
+    if not failing and slow:
+        failing = [f"{slow}: slower than nodes of its kind, in two rounds"]
+    if failing:
+        words = [sanitize.clean(w, 300) for w in failing[:8]]
+        step = work.next_step(incident)
+        return _after_failing(work, incident, step, words, detail)
+    if missing:
+        if rounds_left:
+            return work.save(incident, state="opening", why=f"no answer: {missing[0]}", detail=detail)
+        words = [sanitize.clean(f"not tested: {w}", 300) for w in missing[:8]]
+        return work.save(
+            incident,
+            state="closing",
+            why=words[0],
+            detail=detail | {"failing": words, "next": "ticketing"},
+        )
+    passed = detail | {"passed": str(incident.round_id)}
+    return work.save(incident, state="returning", why="every test passed", detail=passed)
+
+
+def _after_failing(
+    work: workflow.Pass, incident: records.RepairIncident, step: str, words: list[str], detail: dict[str, Any]
+) -> records.RepairIncident:
+    why = words[0]
+    if step in {"reset", "reload"}:
+        # In the tests' own job: the node stays reserved and undrained, as it is.
+        return work.save(
+            incident,
+            state="opening",
+            why=f"{step} after {why}",
+            n_rounds=0,
+            detail=detail | {"failing": words, "step": step, "look_again": True},
+        )
+    following = {"next": "acting", "act": step} if step else {"next": "ticketing"}
+    return work.save(incident, state="closing", why=why, detail=detail | {"failing": words} | following)
+
+
+def returning(work: workflow.Pass, incident: records.RepairIncident) -> records.RepairIncident:
+    """Back in service: only here, and only with a round that passed."""
+    node = work.node(incident.node)
+    if incident.held_by or incident.detail.get("passed") != str(incident.round_id):
+        return work.step_aside(incident)
+    if node is None or work.is_anothers(node):
+        return work.abandon(incident, node)
+    if node.states & vocabulary.DRAINED_STATES:
+        return work.step_aside(incident, why="it was drained again")
+    work.lift_drains(incident, f"tested and well (round {str(incident.round_id)[:8]})")
+    work.world.bookings.delete(incident.reservation)
+    return work.close(incident, "returned", "every test passed")
+
+
+def _command(step: object, config: settings.RepairSettings) -> str:
+    return {"reset": config.reset_command, "reload": config.reload_command}.get(str(step), "")

@@ -1,0 +1,244 @@
+"""What the states of a repair share: the pass over all of them, the world it touches, and how a step is recorded."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from probing_cluster.control_plane.policy import actions, budget, confirm, resume_policy, view
+from probing_cluster.control_plane.repair import campaign, rounds, steps
+from probing_cluster.core import clock, records, sanitize, settings, vocabulary
+from probing_cluster.db import store as db_store
+from probing_cluster.slurm_plugins.acts import job_steps, reservations
+
+BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+"""States of a node on which jobs run or end."""
+AWAY = frozenset(
+    {
+        "DOWN",
+        "NOT_RESPONDING",
+        "UNKNOWN",
+        "REBOOT",
+        "REBOOT_REQUESTED",
+        "REBOOT_ISSUED",
+        "POWERING_UP",
+        "POWER_DOWN",
+        "POWERED_DOWN",
+        "POWERING_DOWN",
+    }
+)
+"""States of a node that is not there, or is about to go."""
+_LOOK_S = 120.0
+"""How long an agent may take to look again."""
+
+
+class Bookings(Protocol):
+    """Slurm's reservations; slurm_plugins.acts.reservations is the real one."""
+
+    def all(self) -> list[reservations.Reservation]: ...
+
+    def create(self, name: str, nodes: Sequence[str]) -> None: ...
+
+    def delete(self, name: str) -> None: ...
+
+
+class Running(Protocol):
+    """Rounds of tests under way; rounds.Rounds is the real one."""
+
+    def start(
+        self, wanted: job_steps.StepWanted, asked: Callable[[int], campaign.Asked], round_id: uuid.UUID
+    ) -> None: ...
+
+    def state(self, round_id: uuid.UUID) -> rounds.Ended | None: ...
+
+    def stop(self, name: str, round_id: uuid.UUID | None) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """Everything the workflow touches."""
+
+    config: settings.Settings
+    store: db_store.Store
+    hands: actions.Hands
+    bookings: Bookings
+    running: Running
+    clock: clock.Clock
+    green: Mapping[str, resume_policy.Green]
+    """Nodes whose agents show no fault, and since when."""
+    power: Callable[[str], str]
+    """Runs the site's power command for a node; why it failed, empty when it did not."""
+    ticket: Callable[[records.RepairIncident], Mapping[str, Any]]
+    """Writes the bundle and opens the ticket, once per incident however often it is called; what it wrote."""
+
+
+@dataclass(kw_only=True)
+class Pass:
+    """One pass over every open repair."""
+
+    world: World
+    nodes: Mapping[str, view.Node]
+    beats: Mapping[str, records.AgentHeartbeat]
+    ages: Mapping[str, float]
+    notes: Mapping[str, records.OperatorNote]
+    """By node what a person said last: hold, release or done."""
+    fleet_view: view.View
+
+    def save(self, incident: records.RepairIncident, **changes: Any) -> records.RepairIncident:
+        """The repair with these changes, stored; raises NotFound for one that was ended meanwhile."""
+        if changes.get("state", incident.state) != incident.state:
+            changes["changed_at"] = self.world.clock.now()
+        return self.world.store.update_incident(incident.incident_id, **changes)
+
+    def close(
+        self, incident: records.RepairIncident, state: str, why: str, **changes: Any
+    ) -> records.RepairIncident:
+        """The repair ended, as `returned`, `lifted` or `closed`."""
+        now: datetime = self.world.clock.now()
+        return self.save(incident, state=state, why=why, closed_at=now, reference_nodes=(), **changes)
+
+    def wait(self, incident: records.RepairIncident, why: str) -> records.RepairIncident:
+        """The repair as it is, with why it does not go on; a row is written only when the words change."""
+        return incident if incident.why == why else self.save(incident, why=why)
+
+    def step_aside(self, incident: records.RepairIncident, **changes: Any) -> records.RepairIncident:
+        """Drained again and out of our reservation, then queued: for a person who took it over, or a pass that is void."""
+        return self.save(incident, state="closing", detail={**incident.detail, "next": "queued"}, **changes)
+
+    def make_way(self, incident: records.RepairIncident, node: view.Node | None) -> records.RepairIncident:
+        """For a person in the middle of it: who holds the repair gets the node drained; who drained the node has it."""
+        return self.step_aside(incident) if incident.held_by else self.abandon(incident, node)
+
+    def leave_to_person(
+        self, incident: records.RepairIncident, node: view.Node | None
+    ) -> records.RepairIncident:
+        """Nothing of ours is left to do: a person holds it, ended it, or lifted the drain."""
+        if not incident.held_by:
+            return self.close(incident, "lifted", view.drain_over(node))
+        ender = incident.detail.get("end")
+        return self.close(incident, "closed", f"ended by {ender}") if ender else incident
+
+    def node(self, name: str) -> view.Node | None:
+        """What Slurm shows of a node now, not at the pass's beginning."""
+        return self.world.hands.node(name)
+
+    def is_covered(self, incident: records.RepairIncident) -> bool:
+        """Whether the repair's reservation still lies over its node."""
+        return any(
+            one.name == incident.reservation and incident.node in one.nodes
+            for one in self.world.bookings.all()
+        )
+
+    @staticmethod
+    def is_anothers(node: view.Node) -> bool:
+        """Whether a person drained it with a reason of their own."""
+        return bool(node.states & vocabulary.DRAINED_STATES) and not node.ours
+
+    @staticmethod
+    def is_idle(node: view.Node | None) -> bool:
+        """Whether it is in service and no job is on it."""
+        return (
+            node is not None
+            and "IDLE" in node.states
+            and not node.states & (BUSY | AWAY | vocabulary.DRAINED_STATES | {"FAIL", "FUTURE"})
+        )
+
+    def was_refused_lately(self, node: str) -> bool:
+        """Whether its Prolog may still refuse jobs by a permission of ours."""
+        since = self.world.clock.now() - timedelta(seconds=self.world.config.policy.refusal_ttl_s)
+        return any(
+            d.action == "refuse" and d.state == "done" and d.at > since
+            for d in self.world.store.drains(node=node, since=since)
+        )
+
+    def address(self, name: str) -> str:
+        """NodeAddr, or the name where Slurm shows none."""
+        node = self.nodes.get(name)
+        return node.address if node is not None and node.address else name
+
+    def lift_drains(self, incident: records.RepairIncident, why: str) -> None:
+        """Ends the rows of every drain of the node that stands."""
+        now = self.world.clock.now()
+        for drain in self.world.store.drains(node=incident.node, open_only=True):
+            self.world.store.update_drain(drain.drain_id, state="resumed", ended_at=now, why_state=why)
+
+    def unprotected(self, incident: records.RepairIncident) -> records.RepairIncident:
+        """Whoever took the reservation away gave users an untested node: it is drained before anything else."""
+        return self.step_aside(incident, why="its reservation was taken away")
+
+    def abandon(self, incident: records.RepairIncident, node: view.Node | None) -> records.RepairIncident:
+        """A person drained it with a note of their own: it is theirs, and out of service."""
+        self.world.running.stop(incident.reservation, incident.round_id)
+        self.world.bookings.delete(incident.reservation)
+        why = (
+            f"taken over by another: {node.reason}" if node is not None else "Slurm knows the node no longer"
+        )
+        return self.close(incident, "lifted", why)
+
+    def drain_reason(self, incident: records.RepairIncident) -> str:
+        """What Slurm shows as the reason while it waits for a repair step or a person."""
+        failing = incident.detail.get("failing") or ["untested"]
+        return sanitize.clean(f"{vocabulary.OWN_PREFIX}repair: {failing[0]}", 160).strip()
+
+    def faults_of_agent(self, node: str) -> list[str]:
+        """What the node's agent still says against it, in words; empty when it is current and clean."""
+        beat = next(iter(self.world.store.heartbeats([node])), None)
+        if beat is None or not confirm.is_current(beat, self.world.store.heartbeat_ages_s().get(node)):
+            return ["agent: it is silent"]
+        acting = {records.Severity.HIGH.value, records.Severity.LOW.value}
+        return [
+            f"agent: {key}: {fault.get('message') or 'no message'}"
+            for key, fault in sorted(beat.faults.items())
+            if isinstance(fault, Mapping) and str(fault.get("severity")) in acting
+        ]
+
+    def ask_to_look_again(self, incident: records.RepairIncident) -> records.RepairIncident | None:
+        """After a repair the agent ends what only its memory holds and looks again; None once it has, or will not."""
+        asked, now = incident.detail.get("recheck"), self.world.clock.now()
+        if asked is None:
+            what = {"clear": True, "by": "probing repair"}
+            request_id = self.world.store.request(incident.node, "recheck", ttl_s=_LOOK_S, detail=what)
+            new = {"recheck": str(request_id), "recheck_at": clock.iso_z(now)}
+            return self.save(incident, detail={**incident.detail, **new})
+        done = self.world.store.beats_after([uuid.UUID(asked)])
+        late = now - datetime.fromisoformat(incident.detail["recheck_at"]) > timedelta(seconds=_LOOK_S)
+        return None if done or late else incident
+
+    def next_step(self, incident: records.RepairIncident) -> str:
+        """The first repair step that was not tried, empty when none is left."""
+        left = self.steps_of(incident)[incident.steps_done :]
+        return left[0] if left else ""
+
+    def steps_of(self, incident: records.RepairIncident) -> tuple[str, ...]:
+        """Every step for its cause that this site can do, in order."""
+        table = steps.load(self.world.config.repair)
+        return steps.possible(steps.named(incident.cause, table), self.world.config.repair)
+
+    def idle_references(self, incident: records.RepairIncident) -> tuple[str, ...]:
+        """Idle nodes, well by their agents, of the node's partition and within the budget."""
+        here = self.nodes.get(incident.node)
+        if here is None:
+            return ()
+        ledger = budget.Ledger(self.fleet_view, self.world.config.policy)
+        chosen: list[str] = []
+        for name, node in sorted(self.nodes.items()):
+            if len(chosen) == self.world.config.diagnostics.references:
+                break
+            usable = name != incident.node and self.is_idle(node) and name in self.world.green
+            if (
+                usable
+                and name not in self.fleet_view.under_test
+                and set(node.partitions) & set(here.partitions)
+                and not ledger.refuses(name)
+            ):
+                ledger.take(name)
+                chosen.append(name)
+        return tuple(chosen)
+
+
+def reservation_of(incident: records.RepairIncident) -> str:
+    """The name of a repair's reservation, and of the jobs that test the node in it."""
+    return f"{vocabulary.RESERVATION_PREFIX}{incident.node}-{incident.incident_id.hex[:8]}"

@@ -1,0 +1,319 @@
+"""The store's attempts, run accounts and what is said of gangs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql as pg
+
+from probing_cluster.core import records
+from probing_cluster.db import engines, rows, tables
+from probing_cluster.db.store import base
+
+_A = tables.job_attempt.c
+_KEY = ("cluster", "job_id", "submit_at")
+_COMPARED = (
+    "state",
+    "start_at",
+    "end_at",
+    "exit_code",
+    "exit_signal",
+    "gpus",
+    "nodes",
+    "failed_node",
+    "cancelled_by",
+)
+"""Columns whose change means that the attempt must be judged again."""
+
+_TRUE_END = ("state", "end_at", "exit_code", "exit_signal", "derived_exit_code", "reason", "suspended_s")
+"""Columns that keep what was recorded of an attempt's own end when accounting later shows the end of the time until its requeue."""
+
+Key = tuple[str, int, datetime]
+"""Cluster, job id and submit time: what makes an attempt this attempt."""
+
+
+class Arrived(NamedTuple):
+    """One delivery's new events: about which node, from when to when."""
+
+    cluster: str
+    node: str
+    first_at: datetime
+    last_at: datetime
+
+
+_BATCH = 1000
+_OF_KEYS = """
+SELECT a.*
+FROM unnest(CAST(:clusters AS text[]), CAST(:jobs AS bigint[]), CAST(:submits AS timestamptz[]))
+     WITH ORDINALITY AS g(cluster, job_id, submit_at, n)
+JOIN probing.job_attempt a USING (cluster, job_id, submit_at)
+ORDER BY g.n
+"""
+_KNOWN = sa.text("""
+SELECT g.n
+FROM unnest(CAST(:clusters AS text[]), CAST(:jobs AS bigint[]), CAST(:submits AS timestamptz[]), CAST(:starts AS timestamptz[]))
+     WITH ORDINALITY AS g(cluster, job_id, submit_at, start_at, n)
+JOIN probing.job_attempt a USING (cluster, job_id, submit_at)
+WHERE a.start_at = g.start_at AND a.nodes <> '{}'
+""")
+_LATE_STARTS = sa.text((Path(__file__).parent / "late_starts.sql").read_text(encoding="utf-8"))
+_ARRIVAL = tables.arrival.c
+_WAITING = (
+    sa.select(_ARRIVAL.arrival_id, _ARRIVAL.cluster, _ARRIVAL.node, _ARRIVAL.first_at, _ARRIVAL.last_at)
+    .order_by(_ARRIVAL.arrival_id)
+    .limit(_BATCH)
+)
+_LIVED_ON = sa.text((Path(__file__).parent / "lived_on.sql").read_text(encoding="utf-8"))
+_REOPEN = sa.text((Path(__file__).parent / "reopen.sql").read_text(encoding="utf-8"))
+
+
+class AttemptRows(base.StoreBase):
+    """Reads and writes of what jobs did."""
+
+    def upsert_attempts(self, attempts: Iterable[records.JobAttempt]) -> None:
+        """Store attempts; what an older row knew and the new one does not is kept.
+
+        Who shared a node with an attempt, or took its place, is evidence: a start that was not known has those judged again.
+        """
+        latest = {(a.cluster, a.job_id, a.submit_at): a for a in attempts}
+        if not latest:
+            return
+        with engines.translated(), self.engine.begin() as connection:
+            started = [a for a in latest.values() if a.start_at is not None and a.nodes]
+            known = set(connection.execute(_KNOWN, _key_columns(started)).scalars())
+            new = [a for i, a in enumerate(started, start=1) if i not in known]
+            # In order of the key: two writers of the same attempts then wait instead of deadlocking.
+            connection.execute(merge_attempts(), [rows.to_row(latest[key]) for key in sorted(latest)])
+            if new:
+                connection.execute(_LATE_STARTS, _key_columns(new))
+
+    def attempts(
+        self,
+        job_ids: Iterable[int] | None = None,
+        run_key: str | None = None,
+        user: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        states: Iterable[str] | None = None,
+        ended: bool | None = None,
+        node: str | None = None,
+        cluster: str | None = None,
+        limit: int | None = None,
+    ) -> list[records.JobAttempt]:
+        """Attempts by submit time; `since`/`until` keep those that ran (or waited) in that span.
+
+        A job id also finds the tasks of that array and the components of that het job.
+        """
+        query = sa.select(tables.job_attempt).order_by(_A.submit_at, _A.job_id).limit(limit)
+        if job_ids is not None:
+            wanted = list(job_ids)
+            query = query.where(
+                sa.or_(*(base.some(c, wanted) for c in (_A.job_id, _A.array_job_id, _A.het_job_id)))
+            )
+        for column, value in ((_A.run_key, run_key), (_A.user, user), (_A.cluster, cluster)):
+            if value is not None:
+                query = query.where(column == value)
+        if node is not None:
+            query = query.where(_A.nodes.contains([node]))
+        if states is not None:
+            query = query.where(base.some(_A.state, states))
+        if since is not None:
+            query = query.where(sa.or_(_A.end_at.is_(None), _A.end_at >= since))
+        if until is not None:
+            query = query.where(_A.submit_at < until)
+        if ended is not None:
+            query = query.where(_A.end_at.is_not(None) if ended else _A.end_at.is_(None))
+        return self._select(records.JobAttempt, query)
+
+    def any_started(self, cluster: str, until: datetime) -> bool:
+        """Whether any job of the cluster is on record that started before then."""
+        query = sa.select(sa.exists().where(_A.cluster == cluster, _A.start_at < until))
+        with engines.translated(), self.engine.connect() as connection:
+            return bool(connection.scalar(query))
+
+    def attempts_of(self, keys: Sequence[tuple[str, int, datetime]]) -> list[records.JobAttempt]:
+        """The attempts of these keys (cluster, job id, submit time), in their order; what is not there is left out."""
+        if not keys:
+            return []
+        clusters, jobs, submits = (list(column) for column in zip(*keys, strict=True))
+        found = self.rows(_OF_KEYS, {"clusters": clusters, "jobs": jobs, "submits": submits})
+        return self.readable(records.JobAttempt, found)
+
+    def unattributed(
+        self, limit: int | None = None, grown: Callable[[Sequence[Arrived]], Iterable[Key]] | None = None
+    ) -> list[records.JobAttempt]:
+        """Attempts that ended, not COMPLETED, and have no verdict yet or one that late evidence re-opened; oldest first.
+
+        `grown`: see `reopen_for_arrivals`.
+        """
+        self.reopen_for_arrivals(grown)
+        query = (
+            sa.select(tables.job_attempt)
+            .where(_A.judged_at.is_(None), _A.end_at.is_not(None), _A.state != "COMPLETED")
+            .order_by(_A.end_at)
+            .limit(limit)
+        )
+        return self._select(records.JobAttempt, query)
+
+    def reopen_for_arrivals(self, grown: Callable[[Sequence[Arrived]], Iterable[Key]] | None = None) -> int:
+        """Have attempts judged again for which evidence has arrived since; how many.
+
+        `grown` may name more of them, for some deliveries: whom they concern although they are about other nodes.
+        Deliveries count as looked at only together with what they re-opened. Heartbeats are no deliveries of evidence; that a
+        node is heard which Slurm had given up is looked at by itself.
+        """
+        with engines.translated(), self.engine.begin() as connection:
+            reopened: int = connection.execute(_LIVED_ON).scalar_one()
+        while True:
+            with engines.translated(), self.engine.connect() as connection:
+                waiting = connection.execute(_WAITING).fetchall()
+            if not waiting:
+                return reopened
+            more = _bound(grown([Arrived(*row[1:]) for row in waiting])) if grown is not None else []
+            with engines.translated(), self.engine.begin() as connection:
+                given = {"arrivals": [arrival_id for arrival_id, *_ in waiting]}
+                reopened += connection.execute(_REOPEN, given).scalar_one() + len(more)
+                if more:
+                    connection.execute(_judged(None), more)
+            if len(waiting) < _BATCH:
+                return reopened
+
+    def save_gang_verdicts(self, verdicts: Iterable[records.GangVerdict]) -> None:
+        """Store what is said of stalled or slow gangs; an equal gang_id replaces it."""
+        self._upsert(records.GangVerdict, verdicts)
+
+    def gang_verdicts(
+        self,
+        job_ids: Iterable[int] | None = None,
+        since: datetime | None = None,
+        standing_only: bool = False,
+    ) -> list[records.GangVerdict]:
+        """What was said of gangs since made_at >= `since`, oldest first; `standing_only` = has not ended."""
+        g = tables.gang_verdict.c
+        query = sa.select(tables.gang_verdict).order_by(g.made_at, g.gang_id)
+        if job_ids is not None:
+            query = query.where(base.some(g.job_id, job_ids))
+        if standing_only:
+            query = query.where(g.ended_at.is_(None))
+        return self._select(
+            records.GangVerdict, query.where(g.made_at >= since) if since is not None else query
+        )
+
+    def save_run_accounts(self, accounts: Iterable[records.RunAccount]) -> None:
+        """Store run accounts; a run's newer account replaces its older."""
+        self._upsert(records.RunAccount, accounts)
+
+    def run_account(self, run_key: str, user: str | None = None) -> records.RunAccount | None:
+        """The account of a run; of several users' runs with that key, the one that ended last."""
+        r = tables.run_account.c
+        query = sa.select(tables.run_account).where(r.run_key == run_key).order_by(r.end_at.desc()).limit(1)
+        found = self._select(records.RunAccount, query.where(r.user == user) if user is not None else query)
+        return found[0] if found else None
+
+    def run_accounts(
+        self, since: datetime | None = None, until: datetime | None = None
+    ) -> list[records.RunAccount]:
+        """Accounts of the runs that ended in a span."""
+        r = tables.run_account.c
+        query = sa.select(tables.run_account).order_by(r.end_at)
+        query = query.where(r.end_at >= since) if since is not None else query
+        return self._select(records.RunAccount, query.where(r.end_at < until) if until is not None else query)
+
+    def ettr_by_size(
+        self,
+        since: datetime,
+        until: datetime,
+        least_s: float,
+        partition: str | None = None,
+        users: Sequence[str] | None = None,
+    ) -> list[Mapping[str, Any]]:
+        """ETTR of runs that ended in a span and trained for `least_s` or more, by GPUs rounded up to a power of two.
+
+        n_gpus, n_runs, measured (mean), deviation (of a run), expected (mean); a partition keeps runs with an attempt in it.
+        """
+        given = {
+            "since": since,
+            "until": until,
+            "least_s": least_s,
+            "partition": partition,
+            "users": None if users is None else list(users),
+        }
+        with engines.translated(), self.engine.connect() as connection:
+            found = connection.execute(sa.text(_ETTR_BY_SIZE), given).mappings().fetchall()
+        return [dict(row) for row in found]
+
+
+_ETTR_BY_SIZE = """
+SELECT CAST(power(2, ceil(log(2, r.n_gpus) - 1e-9)) AS bigint) AS n_gpus, count(*) AS n_runs, avg(r.ettr_measured) AS measured,
+       stddev_samp(r.ettr_measured) AS deviation, avg(r.ettr_expected) AS expected
+FROM probing.run_account r
+WHERE r.end_at >= :since AND r.end_at < :until AND r.n_gpus > 0 AND r.ettr_measured IS NOT NULL
+  AND r.productive_s + r.lost_to_replay_s >= :least_s
+  AND (CAST(:users AS text[]) IS NULL OR r."user" = ANY(CAST(:users AS text[])))
+  AND (CAST(:partition AS text) IS NULL OR EXISTS (
+      SELECT FROM probing.job_attempt a
+      WHERE a.run_key = r.run_key AND a."user" = r."user" AND a.cluster = r.cluster AND a.partition = :partition
+  ))
+GROUP BY 1
+ORDER BY 1
+"""
+
+
+def merge_attempts(source: sa.Select[Any] | None = None) -> pg.Insert:
+    """The upsert of attempts, from parameters or from another table's rows."""
+    names = rows.names(records.JobAttempt)
+    insert = pg.insert(tables.job_attempt)
+    if source is not None:
+        insert = insert.from_select(list(names), source)
+    new: dict[str, Any] = {}
+    for name in names:
+        if name in _KEY:
+            continue
+        given: sa.ColumnElement[Any] = insert.excluded[name]
+        known = _A[name]
+        if _A[name].nullable and name != "time_limit_s":  # there null is a value: unlimited
+            given = sa.func.coalesce(given, known)
+        elif name in ("run_key", "user", "account", "name"):
+            given = sa.func.coalesce(sa.func.nullif(given, ""), known)
+        new[name] = given
+    # Slurm up to 25.11.2 rewrites the first start when a job that has ended is requeued: state REQUEUED, end = the requeue.
+    rewritten = sa.and_(
+        _A.end_at.is_not(None),
+        _A.state != "REQUEUED",
+        insert.excluded.state == "REQUEUED",
+        insert.excluded.end_at > _A.end_at,
+    )
+    for name in _TRUE_END:
+        new[name] = sa.case((rewritten, _A[name]), else_=new[name])
+    changed = sa.or_(*(new[name].is_distinct_from(_A[name]) for name in _COMPARED))
+    new["judged_at"] = sa.case((changed, sa.null()), else_=_A.judged_at)
+    return insert.on_conflict_do_update(index_elements=list(_KEY), set_=new)
+
+
+def _key_columns(attempts: Sequence[records.JobAttempt]) -> dict[str, list[Any]]:
+    return {
+        "clusters": [a.cluster for a in attempts],
+        "jobs": [a.job_id for a in attempts],
+        "submits": [a.submit_at for a in attempts],
+        "starts": [a.start_at for a in attempts],
+    }
+
+
+def _bound(keys: Iterable[Key]) -> list[dict[str, Any]]:
+    return [{"k_cluster": cluster, "k_job": job, "k_submit": submit} for cluster, job, submit in keys]
+
+
+def _judged(when: Any) -> sa.Update:
+    return (
+        sa.update(tables.job_attempt)
+        .where(
+            _A.cluster == sa.bindparam("k_cluster"),
+            _A.job_id == sa.bindparam("k_job"),
+            _A.submit_at == sa.bindparam("k_submit"),
+        )
+        .values(judged_at=when)
+    )

@@ -1,0 +1,156 @@
+"""The store's events, heartbeats, checks and allocations: what the nodes said."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql as pg
+
+from probing_cluster.core import records
+from probing_cluster.db import engines, rows, tables
+from probing_cluster.db.store import base
+
+_E = tables.health_event.c
+_SEVERITIES = list(records.Severity)
+_IDS_AT_ONCE = 200
+_ON = """
+SELECT e.*
+FROM unnest(CAST(:nodes AS text[]), CAST(:sinces AS timestamptz[])) AS g(node, since)
+CROSS JOIN LATERAL (SELECT * FROM probing.health_event x WHERE x.node = g.node AND x.at >= g.since) e
+ORDER BY e.at, e.event_id
+"""
+
+
+class EventRows(base.StoreBase):
+    """Reads of what agents delivered; only `probing.deliver` writes it."""
+
+    def events(
+        self,
+        nodes: Iterable[str] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        job_id: int | None = None,
+        job_ids: Iterable[int] | None = None,
+        kinds: Iterable[str] | None = None,
+        min_severity: records.Severity | str | None = None,
+        cluster: str | None = None,
+        limit: int | None = None,
+    ) -> list[records.HealthEvent]:
+        """Events with since <= at < until, oldest first."""
+        query = sa.select(tables.health_event).order_by(_E.at, _E.event_id).limit(limit)
+        if nodes is not None:
+            query = query.where(base.some(_E.node, nodes))
+        if job_ids is not None:
+            query = query.where(base.some(_E.job_id, job_ids))
+        if kinds is not None:
+            query = query.where(base.some(_E.kind, kinds))
+        if min_severity is not None:
+            worse = _SEVERITIES[_SEVERITIES.index(records.Severity(min_severity)) :]
+            # A single severity is written as an equality, which the partial index on high ones answers.
+            query = query.where(
+                _E.severity == sa.literal_column(f"'{worse[0]}'")
+                if len(worse) == 1
+                else _E.severity.in_(worse)
+            )
+        for column, value in ((_E.job_id, job_id), (_E.cluster, cluster)):
+            if value is not None:
+                query = query.where(column == value)
+        query = query.where(_E.at >= since) if since is not None else query
+        query = query.where(_E.at < until) if until is not None else query
+        return self._select(records.HealthEvent, query)
+
+    def events_on(self, since: Mapping[str, datetime]) -> list[records.HealthEvent]:
+        """Every event on some nodes, of each node since an instant of its own; oldest first."""
+        given = {"nodes": list(since), "sinces": list(since.values())}
+        return [rows.from_row(records.HealthEvent, row) for row in self.rows(_ON, given)] if since else []
+
+    def latest_of_job(self, job_id: int, kind: str, since: datetime) -> list[records.HealthEvent]:
+        """The newest event of this kind and job that each node reported since then, by node."""
+        number = sa.func.row_number().over(partition_by=_E.node, order_by=(_E.at.desc(), _E.event_id))
+        numbered = (
+            sa.select(tables.health_event, number.label("number"))
+            .where(_E.job_id == job_id, _E.kind == kind, _E.at >= since)
+            .subquery()
+        )
+        query = sa.select(numbered).where(numbered.c.number == 1).order_by(numbered.c.node)
+        return self._select(records.HealthEvent, query)
+
+    def events_by_id(self, ids: Iterable[uuid.UUID]) -> list[records.HealthEvent]:
+        """The events with these ids that are still kept, oldest first."""
+        wanted = list(ids)
+        found: list[records.HealthEvent] = []
+        for low in range(0, len(wanted), _IDS_AT_ONCE):
+            some = wanted[low : low + _IDS_AT_ONCE]
+            k = tables.event_key.c
+            asked = sa.select(k.at).where(base.some(k.event_id, some))
+            times = self._mappings(asked)
+            # By time the few partitions and page ranges are found; the id alone is in no partition's index.
+            when = base.some(_E.at, {row["at"] for row in times})
+            query = sa.select(tables.health_event).where(when, base.some(_E.event_id, some))
+            found += self._select(records.HealthEvent, query)
+        return sorted(found, key=lambda event: (event.at, event.event_id))
+
+    def heartbeats(
+        self, nodes: Iterable[str] | None = None, *, job_id: int | None = None, with_ranks: bool = False
+    ) -> list[records.AgentHeartbeat]:
+        """The latest state of every agent (or of those with a job), by node name.
+
+        `ranks` is left empty unless asked for: it is most of the row, and few need it.
+        """
+        h = tables.agent_heartbeat.c
+        columns = [c for c in h if with_ranks or c.name != "ranks"]
+        query = sa.select(*columns).where(base.some(h.node, nodes)).order_by(h.cluster, h.node)
+        if not with_ranks:
+            query = query.add_columns(sa.cast(sa.literal_column("'{}'"), pg.JSONB).label("ranks"))
+        if job_id is not None:
+            query = query.where(h.jobs.contains([job_id]))
+        return self._select(records.AgentHeartbeat, query)
+
+    def heartbeat_ages_s(self) -> dict[str, float]:
+        """Node to seconds since its agent was last heard, both by the server's clock."""
+        h = tables.agent_heartbeat.c
+        age: sa.ColumnElement[float] = sa.func.extract(
+            "epoch", sa.func.clock_timestamp() - h.received_at
+        ).cast(sa.Double())
+        return dict(self._rows(sa.select(h.node, age)))
+
+    def checks(self, node: str | None = None, name: str | None = None) -> list[records.CheckResult]:
+        """The latest result of every check on every node, or of those named."""
+        n = tables.check_now.c
+        query = sa.select(tables.check_now).order_by(n.node, n.name)
+        query = query.where(n.name == name) if name is not None else query
+        return self._select(records.CheckResult, query.where(n.node == node) if node is not None else query)
+
+    def check_history(
+        self, node: str, name: str | None = None, since: datetime | None = None
+    ) -> list[records.CheckResult]:
+        """Every change of a node's checks, oldest first."""
+        c = tables.check_result.c
+        query = sa.select(tables.check_result).where(c.node == node).order_by(c.at)
+        query = query.where(c.name == name) if name is not None else query
+        return self._select(records.CheckResult, query.where(c.at >= since) if since is not None else query)
+
+    def allocations(
+        self,
+        job_id: int | None = None,
+        node: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        job_ids: Iterable[int] | None = None,
+    ) -> list[records.JobAllocation]:
+        """GPU allocations as the Prologs saw them, by time."""
+        a = tables.job_allocation.c
+        query = sa.select(tables.job_allocation).order_by(a.at, a.node)
+        query = query.where(base.some(a.job_id, job_ids)) if job_ids is not None else query
+        query = query.where(a.job_id == job_id) if job_id is not None else query
+        query = query.where(a.node == node) if node is not None else query
+        query = query.where(a.at >= since) if since is not None else query
+        return self._select(records.JobAllocation, query.where(a.at < until) if until is not None else query)
+
+    def _rows(self, query: sa.Select[Any]) -> list[tuple[Any, ...]]:
+        with engines.translated(), self.engine.connect() as connection:
+            return [tuple(row) for row in connection.execute(query)]

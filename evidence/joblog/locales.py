@@ -1,0 +1,179 @@
+"""What the C library and the shell say in other languages, back in the words that the families know.
+
+The phrases are glibc's and bash's own translations. Only their places are read: behind a colon, or where a shell tells of a child.
+"""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.evidence import literals
+
+_ERRORS = {
+    "No space left on device": (
+        "No resta espai al dispositiu", "Na zařízení není volné místo", "Ikke mere plads på enheden",
+        "Auf dem Gerät ist kein Speicherplatz mehr verfügbar", "No queda espacio en el dispositivo",
+        "Laitteella ei ole tilaa jäljellä", "Aucun espace disponible sur le périphérique",
+        "Nincs több hely a lemezen", "Spazio esaurito sul device", "デバイスに空き領域がありません", "장치에 남은 공간이 없음",
+        "Ikke mer plass på enheten", "Geen ruimte meer over op apparaat", "Brak miejsca na urządzeniu",
+        "Sem espaço livre no dispositivo", "Não há espaço disponível no dispositivo",
+        "На устройстве не осталось свободного места", "Enheten är full", "Aygıt üzerinde boş yer yok",
+        "Недостатньо місця на пристрої", "设备上没有空间", "裝置上已無多餘空間",
+    ),
+    "Disk quota exceeded": (
+        "S’ha excedit la quota de disc", "Překročena disková kvóta", "Diskkvoten overskredet",
+        "Der zugewiesene Plattenplatz (Quota) ist überschritten", "Se ha excedido la cuota de disco",
+        "Levykiintiö ylittynyt", "Débordement du quota d'espace disque", "Lemezkvóta túllépve",
+        "Quota disco superata", "ディスク使用量制限を超過しました", "디스크 할당량이 초과됨", "Schijfquotum is overschreden",
+        "Przekroczony limit dyskowy", "Quota do disco excedida", "Cota da disco excedida",
+        "Превышена дисковая квота", "Diskkvot överskriden", "Disk kotası aşıldı", "Перевищено квоту диска",
+        "超出磁盘限额", "磁碟配額已滿",
+    ),
+    "Input/output error": (
+        "Error d’Entrada/Sortida", "Chyba vstupu/výstupu", "Inddata/uddata-fejl", "Eingabe-/Ausgabefehler",
+        "Error de entrada/salida", "I/O-virhe", "Erreur d'entrée/sortie", "Kimeneti/bemeneti hiba",
+        "Errore di input/output", "入力/出力エラーです", "입력/출력 오류", "Inn/ut-feil", "Invoer-/uitvoerfout",
+        "Błąd wejścia/wyjścia", "Erro de entrada/saída", "Ошибка ввода/вывода", "In/ut-fel",
+        "Girdi/Çıktı hatası", "Помилка введення-виведення", "输入/输出错误", "輸入/輸出錯誤",
+    ),
+    "Stale file handle": (
+        "L’indicador del fitxer és obsolet", "Zastaralý ukazatel na soubor",
+        "Veraltete Dateizugriffsnummer (file handle)", "`handle' de fichero en desuso",
+        "Vanhentunut tiedostokahva", "Panne d'accès au fichier", "끊어진 파일 핸들", "Achterhaald bestandshandvat",
+        "Nieaktualny uchwyt pliku", "Gestão de ficheiro obsoleto", "Manipulador de arquivo corrompido",
+        "Устаревший дескриптор файла", "Förlegat filhandtag", "Eski dosya kolu",
+        "Застарілий дескриптор файла", "过旧的文件控柄", "過舊的檔案控柄",
+    ),
+    "Read-only file system": (
+        "El sistema de fitxers és només de lectura", "Systém souborů je pouze pro čtení",
+        "Filsystem med kun læseadgang", "Das Dateisystem ist nur lesbar",
+        "Sistema de ficheros de sólo lectura", "Kirjoitussuojattu tiedostojärjestelmä",
+        "Système de fichiers accessible en lecture seulement", "Írásvédett fájlrendszer",
+        "File system in sola lettura", "読み込み専用ファイルシステムです", "읽기전용 파일 시스템", "Filsystem med kun lesetilgang",
+        "Bestandssysteem is alleen-lezen", "System plików wyłącznie do odczytu",
+        "Sistema de ficheiros só de leitura", "Sistema de arquivos somente para leitura",
+        "Файловая система доступна только для чтения", "Skrivskyddat filsystem",
+        "Salt-okunur dosya sistemi", "Файлова система тільки для зчитування", "只读文件系统", "唯讀的檔案系統",
+    ),
+    "Cannot allocate memory": (
+        "No s’ha pogut reservar memòria", "Nelze alokovat paměť", "Kan ikke tildele hukommelse",
+        "Nicht genügend Hauptspeicher verfügbar", "No se pudo asignar memoria",
+        "Muistin varaaminen ei onnistu", "Ne peut allouer de la mémoire", "Nem foglalható memória",
+        "Impossibile allocare memoria", "メモリを確保できません", "메모리를 할당할 수 없습니다", "Kan ikke tildele minne",
+        "Onvoldoende geheugen beschikbaar", "Nie można przydzielić pamięci", "Impossível alocar memória",
+        "Não foi possível alocar memória", "Невозможно выделить память", "Kan inte allokera minne",
+        "Bellek ayrılamadı", "Не вдалося розподілити пам’ять", "无法分配内存", "無法配置記憶體",
+    ),
+    "Too many open files": (
+        "El procés té massa fitxers oberts", "Překročen limit počtu otevřených souborů",
+        "For mange åbne filer", "Zu viele offene Dateien", "Demasiados ficheros abiertos",
+        "Liian monta avointa tiedostoa", "Trop de fichiers ouverts", "Túl sok nyitott fájl",
+        "Troppi file aperti", "ファイルを開きすぎです", "열린 파일이 너무 많음", "For mange åpne filer",
+        "Te veel open bestanden", "Za dużo otwartych plików", "Demasiados ficheiros abertos",
+        "Muitos arquivos abertos", "Слишком много открытых файлов", "För många öppna filer",
+        "Çok fazla açık dosya var", "Забагато відкритих файлів", "打开的文件过多", "開啟太多檔案",
+    ),
+    "Transport endpoint is not connected": (
+        "L’extrem de transport no és connectat", "Koncový komunikační bod není připojen",
+        "Transport-endepunkt er ikke forbundet", "Der Socket ist nicht verbunden",
+        "El otro extremo de la conexión no está conectado", "Siirron vastapää ei ole yhdistetty",
+        "Noeud final de transport n'est pas connecté", "A szállítási végpont nincs csatlakoztatva",
+        "Il socket di destinazione non è connesso", "通信端点が接続されていません", "전송 종료지점이 연결되어 있지 않습니다",
+        "Transport-endepunktene er ikke sammenkoblet", "Overdrachtseindpunt is niet verbonden",
+        "Drugi koniec nie jest połączony", "Ponto final do transporte não está ligado",
+        "Ponto final de transporte não está conectado", "Конечная точка передачи не подсоединена",
+        "Transportslutpunkten är inte förbunden", "Diğer uç aktarım için bağlı değil",
+        "Кінцеву точку передавання не з’єднано", "传输端点尚未连接", "傳輸的兩端尚未連線",
+    ),
+}  # fmt: skip
+"""What `strerror` says."""
+_SIGNALS = {
+    "Killed": (
+        "Matat", "Zabit (SIGKILL)", "Dræbt", "Getötet", "Terminado (killed)", "Tapettu", "Processus arrêté",
+        "Kilőve", "Ucciso", "強制終了", "죽었음", "Drept", "Geëlimineerd", "Unicestwiony", "Morto", "Убито",
+        "Dödad", "Süreç durduruldu", "Вбито", "已杀死", "強制結束",
+    ),
+    "Segmentation fault": (
+        "Violació de segment", "Neoprávněný přístup do paměti (SIGSEGV)", "Segmentfejl",
+        "Speicherzugriffsfehler", "Violación de segmento", "Muistialueen ylitys", "Erreur de segmentation",
+        "Szegmentálási hiba", "Errore di segmentazione", "세그멘테이션 오류", "Minnesegmentsfeil",
+        "Segmentatiefout", "Naruszenie ochrony pamięci", "Falta de segmentação", "Falha de segmentação",
+        "Ошибка сегментирования", "Segmenteringsfel", "Parçalama arızası", "Помилка адресування", "段错误",
+        "程式記憶體區段錯誤",
+    ),
+    "Bus error": (
+        "Error de bus", "Chyba na sběrnici (neplatná adresa) (SIGBUS)", "Busfejl", "Bus-Zugriffsfehler",
+        "Error del bus", "Väylävirhe", "Erreur du bus", "Busz hiba", "Errore di bus", "バスエラー", "버스 오류",
+        "Bussfeil", "Busfout", "Błąd szyny", "Erro de bus", "Erro no barramento", "Ошибка шины", "Bussfel",
+        "Veri yolu hatası", "Помилка каналу обміну даними", "总线错误", "匯流排錯誤",
+    ),
+    "Aborted": (
+        "Avortat", "Neúspěšně ukončen (SIGABRT)", "Afbrudt (SIGABRT)", "Abgebrochen", "Abortado",
+        "Keskeytetty", "Abandon", "Félbeszakítva", "Annullato", "中止", "중지됨", "Avbrutt (SIGABRT)",
+        "Afgebroken", "Przerwane", "Аварийный останов", "Avbruten (SIGABRT)", "İptal edildi", "Перервано",
+        "已放弃",
+    ),
+    "Illegal instruction": (
+        "La instrucció no és permesa", "Nedovolená instrukce (SIGILL)", "Ulovlig instruktion (SIGILL)",
+        "Ungültiger Maschinenbefehl", "Instrucción ilegal", "Virheellinen käsky", "Instruction non permise",
+        "Érvénytelen utasítás", "Istruzione non consentita", "명령어가 잘못됨", "Ulovlig instruksjon (SIGILL)",
+        "Ongeldige instructie", "Błędna instrukcja", "Instrução ilegal", "Недопустимая инструкция",
+        "Otillåten instruktion", "Yönerge kuraldışı", "Помилкова інструкція", "非法指令", "無效指令",
+    ),
+    "Floating point exception": (
+        "Excepció de coma flotant", "Výjimka v pohyblivé řádové čárce (SIGFPE)",
+        "Undtagelsestilfælde ved flydende taloperation", "Gleitkomma-Ausnahme",
+        "Excepción de coma flotante", "Liukulukupoikkeus", "Exception en point flottant",
+        "Lebegőpontos kivétel", "Eccezione in virgola mobile", "浮動小数点例外", "부동 소수점 예외",
+        "Unntakstilfelle ved flyttallsoperasjon", "Drijvendekomma-berekeningsfout",
+        "Błąd w obliczeniach zmiennoprzecinkowych", "Excepção de vírgula flutuante",
+        "Exceção de ponto flutuante", "Исключение в операции с плавающей точкой", "Flyttalsfel",
+        "Gerçel sayı istisnası", "Помилка обчислень з рухомою комою", "浮点数例外", "浮點數例外",
+    ),
+}  # fmt: skip
+"""What `strsignal` says of a child that died."""
+_NOT_FOUND = (
+    "no s'ha trobat l'ordre", "příkaz nenalezen", "kommando ikke fundet", "Kommando nicht gefunden",
+    "orden no encontrada", "komentoa ei löydy", "commande introuvable", "parancs nem található",
+    "comando non trovato", "コマンドが見つかりません", "명령어를 찾을 수 없음", "fant ikke kommando", "opdracht niet gevonden",
+    "nie znaleziono polecenia", "comando não encontrado", "команда не найдена", "kommandot finns inte",
+    "komut yok", "команду не знайдено", "未找到命令", "指令找不到",
+)  # fmt: skip
+"""How bash says that there is no such command."""
+_ENGLISH = {
+    word: english for table in (_ERRORS, _SIGNALS) for english, words in table.items() for word in words
+}
+TRIGGERS = (*_ENGLISH, *_NOT_FOUND)
+"""What a line must contain to be another language's at all."""
+_ANY = re.compile(literals.any_of(TRIGGERS))
+
+
+def _either(words: tuple[str, ...] | list[str]) -> str:
+    return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+
+
+_ERROR = re.compile(
+    rf"(?P<before>(?:[:：] ?|\] ?|\())(?P<said>{_either([w for ws in _ERRORS.values() for w in ws])})"
+)
+_CHILD = re.compile(
+    rf"^(?P<shell>\S{{1,200}}?)[:：] .{{0,12}}?(?P<line>\d{{1,6}}).{{0,8}}?[:：] {{0,4}}(?P<pid>\d{{1,10}}) {{1,4}}(?P<said>{_either([w for ws in _SIGNALS.values() for w in ws])})(?!\w)"
+)
+_COMMAND = re.compile(
+    rf"^(?P<shell>\S{{1,200}}?)[:：] ?.{{0,12}}?(?P<line>\d{{1,6}}).{{0,8}}?[:：] ?(?P<name>\S{{1,200}}?)\s?[:：] ?(?:{_either(_NOT_FOUND)})\.?$"
+)
+_BARE = re.compile(
+    rf"^\s{{0,8}}(?P<said>{_either(_SIGNALS['Segmentation fault'] + _SIGNALS['Bus error'])})\s{{0,2}}(?:[(（].{{1,60}}[)）])?$"
+)
+
+
+def english(text: str) -> str:
+    """The line with what the C library or the shell says in English; the same line where they say nothing in another language."""
+    if not _ANY.search(text):
+        return text
+    if child := _CHILD.match(text):
+        return f"{child['shell']}: line {child['line']}: {child['pid']} {_ENGLISH[child['said']]}{text[child.end() :]}"
+    if command := _COMMAND.match(text.rstrip()):
+        return f"{command['shell']}: line {command['line']}: {command['name']}: command not found"
+    if bare := _BARE.match(text.rstrip()):
+        return _ENGLISH[bare["said"]]
+    return _ERROR.sub(lambda found: found["before"] + _ENGLISH[found["said"]], text)

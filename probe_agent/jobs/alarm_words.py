@@ -1,0 +1,84 @@
+"""Words of alarm in the output of jobs that run: each told once a job, for its owner's eyes, never a reason to act.
+
+Read like everything of a job's, by a child that has become its owner, and only what was written since the last look.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from probing_cluster.core import clock, sanitize
+from probing_cluster.probe_agent.jobs import collect, find_words, jobs
+
+MAX_JOBS = 64
+
+
+@dataclasses.dataclass(kw_only=True)
+class _Output:
+    """What is known of one job's output."""
+
+    started_at: datetime
+    offsets: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    """Per file its inode and how far it has been read."""
+    words: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
+
+
+class AlarmWords:
+    """The words that the running jobs of one node have said."""
+
+    def __init__(
+        self, book: jobs.JobBook, collector: collect.Collector, words: Sequence[str], clock: clock.Clock
+    ) -> None:
+        self._book = book
+        self._collector = collector
+        self.words = find_words.usable(words)
+        self._clock = clock
+        self._outputs: dict[int, _Output] = {}
+
+    async def look(self) -> None:
+        """One look at what each running job has written here since the last."""
+        running = [job for job_id in self._book.running if (job := self._book.get(job_id)) is not None]
+        self._outputs = {
+            job.job_id: known
+            if (known := self._outputs.get(job.job_id)) is not None and known.started_at == job.started_at
+            else _Output(started_at=job.started_at)
+            for job in running[:MAX_JOBS]
+        }
+        for job in running[:MAX_JOBS]:
+            await self._look_at(job, self._outputs[job.job_id])
+
+    def rows(self) -> dict[str, Any]:
+        """For the heartbeat: job to word to when it was first read, and its line."""
+        running = set(self._book.running)
+        return {str(j): dict(o.words) for j, o in self._outputs.items() if o.words and j in running}
+
+    async def _look_at(self, job: jobs.NodeJob, output: _Output) -> None:
+        left = [w for w in self.words if w not in output.words]
+        for path in self._collector.outputs(job) if left else ():
+            inode, offset = output.offsets.get(path, (0, 0))
+            # What an earlier start of the job wrote into the same file is not this one's.
+            first = path not in output.offsets and job.restart_count > 0
+            asked = {
+                "op": "words",
+                "path": path,
+                "inode": inode,
+                "offset": offset,
+                "words": left,
+                "skip": first,
+            }
+            answer = await self._collector.ask(job, asked)
+            file, end, matches = (answer.get(name) for name in ("inode", "offset", "matches"))
+            # The child runs as the job's owner: what it answers is a claim of theirs.
+            if type(file) is not int or type(end) is not int or not isinstance(matches, dict):
+                continue
+            output.offsets[path] = (file, end)
+            for word in left:
+                if word in matches:
+                    row = {
+                        "at": clock.iso_z(self._clock.now()),
+                        "line": sanitize.clean(str(matches[word]), 200),
+                    }
+                    output.words.setdefault(word, row)

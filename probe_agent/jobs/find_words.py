@@ -1,0 +1,47 @@
+"""Which of the site's alarm words a piece of a job's output says, and which it only mentions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+MAX_WORDS = 32
+MAX_WORD_CHARS = 80
+MAX_LINE_CHARS = 200
+_QUOTED = re.compile(r"""(?<!\w)(?:"[^"\n]*"|'[^'\n]*'|`[^`\n]*`)""")
+_ECHO = re.compile(r"^\+{1,9} |^\s*(?:#|//|>>>|\d+\s*\|)")
+"""A line that a shell echoes, a comment, a line of a listing: program text, not what the program says."""
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+def usable(words: Iterable[str]) -> tuple[str, ...]:
+    """The words of a setting that can be looked for, each once, as it is written."""
+    found = dict.fromkeys(w.strip() for w in words)
+    return tuple(w for w in found if 3 <= len(w) <= MAX_WORD_CHARS)[:MAX_WORDS]
+
+
+def matches(text: str, words: Sequence[str]) -> Mapping[str, str]:
+    """Each word that some line says to the first such line.
+
+    Left out is a word in quotes, as part of a longer name (`nccl_error_mode`, `--cuda-error`), given as a setting
+    (`nan loss = skip`), and in a shell's echo, a comment or a listing.
+    """
+    text = _ESCAPE.sub("", text) if "\x1b" in text else text
+    patterns = {word: _pattern(word) for word in words}
+    if not any(p.search(text) for p in patterns.values()):  # the common case, at the speed of one search each
+        return {}
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        if _ECHO.match(line):
+            continue
+        bare = _QUOTED.sub(" ", line)
+        for word, pattern in patterns.items():
+            if word not in found and pattern.search(bare):
+                found[word] = line.strip()[:MAX_LINE_CHARS]
+    return found
+
+
+def _pattern(word: str) -> re.Pattern[str]:
+    """The word as a whole, in any case, with any blanks between its parts; no name, option or key that holds it."""
+    body = r"\s+".join(re.escape(part) for part in word.split())
+    return re.compile(rf"(?<![\w./-]){body}(?![\w/-])(?!\.\w)(?!\s*=)", re.IGNORECASE)

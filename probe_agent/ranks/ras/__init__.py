@@ -1,0 +1,1 @@
+"""NCCL's RAS listener: what the library itself reports of a stalled communicator."""

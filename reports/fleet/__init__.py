@@ -1,0 +1,1 @@
+"""The fleet page: its words and its drawing."""

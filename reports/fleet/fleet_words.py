@@ -1,0 +1,364 @@
+"""The fleet's figures in people's words: one sentence each, and what columns are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from probing_cluster.reports import phrase
+
+Figure = Mapping[str, Any]
+"""One figure as `probing-ctl fleet --json` prints it."""
+
+_HEADS = {
+    "n_infrastructure": "ended by infrastructure",
+    "n_first": "failed",
+    "n_second": "preempted for a restart",
+    "first_gpu_h": "GPU hours lost by the failed",
+    "second_gpu_h": "GPU hours lost by the preempted",
+    "linear_v1": "ETTR, linear model 1",
+    "linear_v2": "ETTR, linear model 2",
+    "renewal": "ETTR expected",
+    "renewal_at_best": "ETTR at that interval",
+    "simulated": "ETTR simulated",
+    "best_interval_s": "best checkpoint interval s",
+    "interval_s": "checkpoint every s",
+    "write_s": "checkpoint takes s",
+    "ettr_measured": "ETTR",
+    "ettr_expected": "ETTR expected",
+    "lost_to_replay": "lost, to be done again",
+    "lost_to_replay_s": "lost s",
+    "at": "from",
+    "n": "jobs",
+    "measured": "seen, not assumed",
+    "n_failures": "failures",
+    "other": "with",
+    "excl_jobid_count": "jobs that exclude it",
+    "xid_cnt": "distinct Xids",
+    "tickets": "tickets",
+    "out_count": "times out of service",
+    "multi_node_node_fails": "failures of jobs on many nodes",
+    "single_node_node_fails": "failures of jobs on it alone",
+    "single_node_node_failure_rate": "failed share of jobs on it alone",
+    "waterfall_gpu_h": "GPU hours",
+}
+
+
+def head(key: str) -> str:
+    """`low_per_gpu_h` as people say it; units stay, a share's is its percent sign."""
+    first, dot, inner = key.partition(".")
+    if dot:
+        return f"{first} {head(inner)}"
+    if key in _HEADS:
+        return _HEADS[key]
+    words = key.removeprefix("n_").removesuffix("_frac")
+    words = words.replace("per_gpu_h", "per GPU hour").replace("gpu_h", "GPU hours").replace("mttf", "MTTF")
+    return words.replace("_", " ").replace("gpu ", "GPU ").replace("gpus", "GPUs")
+
+
+def one_per_gpu_h(rate: float) -> str:
+    """`one in 48,000 GPU hours`: a rate as the time between two failures."""
+    return f"one in {_amount(1 / rate)} GPU hours" if rate > 0 else "none"
+
+
+def sentences(name: str, figure: Figure) -> list[str]:
+    """What the figure says, one thought a sentence; a figure of nothing says that."""
+    return _SENTENCES[name](figure) if name in _SENTENCES else []
+
+
+def percent(value: float) -> str:
+    """A share of 1."""
+    return f"{value * 100:.3g} %"
+
+
+_MOST_STATES = 5
+
+
+def _amount(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _share(value: float | None) -> str:
+    return "an unknown share" if value is None else percent(value)
+
+
+def _jobs(n: int, word: str = "attempt") -> str:
+    return f"{n:,} {word}{'' if n == 1 else 's'}"
+
+
+def _states(figure: Figure) -> list[str]:
+    if not figure["n_attempts"]:
+        return ["No attempt ended in this span."]
+    by_size = sorted(figure["states"], key=lambda s: -s["n_attempts"])
+    rest = sum(s["n_attempts"] for s in by_size[_MOST_STATES:])
+    listed = ", ".join(f"{s['n_attempts']:,} {s['state']}" for s in by_size[:_MOST_STATES])
+    listed += f", {rest:,} in other states" if rest else ""
+    made = [f"{_jobs(figure['n_attempts'])} ended, after {_amount(figure['gpu_h'])} GPU hours: {listed}."]
+    if figure["infrastructure_gpu_time_frac"] is not None:
+        made.append(
+            f"Infrastructure ended {_share(figure['infrastructure_attempts_frac'])} of them, with"
+            f" {_share(figure['infrastructure_gpu_time_frac'])} of the GPU time."
+        )
+    return made
+
+
+def _sizes(figure: Figure) -> list[str]:
+    if not figure["sizes"]:
+        return ["No attempt of known size ran in this span."]
+    top = max(figure["sizes"], key=lambda s: s["gpu_h"])
+    made = [f"Most GPU time went to jobs of {_gpus(top['n_gpus'])}: {_share(top['gpu_time_frac'])}."]
+    if figure["n_unknown_gpus"]:
+        made.append(f"Of {_jobs(figure['n_unknown_gpus'])} the number of GPUs is not known.")
+    return made
+
+
+def _rates(figure: Figure) -> list[str]:
+    parts = sorted(figure["components"], key=lambda c: -c["n_failures"])
+    if not parts:
+        return ["No failure was attributed to infrastructure."]
+    listed = []
+    for part in parts[:4]:
+        rate = part["per_gpu_h"]
+        often = f" ({one_per_gpu_h(rate)})" if rate else ""
+        listed.append(f"{part['component']} {part['n_failures']}{often}")
+    more = f", and {len(parts) - 4} more components" if len(parts) > 4 else ""
+    return [f"Failures by component: {', '.join(listed)}{more}."]
+
+
+def _over_time(figure: Figure) -> list[str]:
+    buckets = [(b, sum(b["failures"].values())) for b in figure["buckets"]]
+    if not any(n for _, n in buckets):
+        return ["No infrastructure failure in any period."]
+    (worst, n), (_, latest) = max(buckets, key=lambda b: b[1]), buckets[-1]
+    period = phrase.span(figure["bucket_s"])
+    most = f"at most {_jobs(n, 'failure')} (from {worst['at'][:10]})"
+    words = [f"In periods of {period}: {most}, in the last {latest:,}."]
+    if figure["checks_began"]:
+        n_began = _jobs(len(figure["checks_began"]), "check")
+        words.append(f"{n_began} came into force meanwhile: from there on more may be seen, not more fail.")
+    return words
+
+
+def _large(figure: Figure) -> list[str]:
+    size = f"jobs of {_gpus(figure['min_gpus'])} or more"
+    if not figure["n_attempts"]:
+        return [f"No {size} ran; their failure rate is not known."]
+    if not figure["n_failures"]:
+        return [f"No failure in {_amount(figure['node_days'])} node-days of {size}."]
+    rate, low, high = (figure[key] for key in ("per_node_day", "low_per_node_day", "high_per_node_day"))
+    between = f" (likely {_amount(1 / high)} to {_amount(1 / low)})" if low and high else ""
+    often = f"In {size} one node fails every {_amount(1 / rate)} node-days{between}"
+    return [f"{often}: {_jobs(figure['n_failures'], 'failure')}."]
+
+
+def _mttf(figure: Figure) -> list[str]:
+    measured = [s for s in figure["sizes"] if s["measured"] and s["measured"].get("mttf_h")]
+    made = []
+    if measured:
+        largest = measured[-1]
+        hours = phrase.span(largest["measured"]["mttf_h"] * 3600)
+        made.append(f"A job of {_gpus(largest['n_gpus'])} ran {hours} on average until it failed.")
+    projected = [s for s in figure["sizes"] if s["projected_h"]]
+    if projected:
+        last = projected[-1]
+        made.append(f"One of {_gpus(last['n_gpus'])} would run {phrase.span(last['projected_h'] * 3600)}.")
+    return made or ["No size had a failure: how long a job runs until one is not known."]
+
+
+def _goodput(figure: Figure) -> list[str]:
+    lost, more = figure["first_gpu_h"], figure["second_gpu_h"]
+    if not lost and not more:
+        return ["No GPU hours were lost to infrastructure; what failed by itself is not counted here."]
+    also = f", and {_amount(more)} by jobs preempted for their return" if more else ""
+    return [f"Jobs that infrastructure ended lost {_amount(lost)} GPU hours{also}."]
+
+
+def _ettr(figure: Figure) -> list[str]:
+    if figure["ettr"] is None:
+        return ["No run has an account yet: ETTR is not known."]
+    n = len(figure["runs"])
+    measured_frac = figure["measured_frac"]
+    assumed = (
+        ""
+        if measured_frac == 1
+        else f" (checkpoints and start-up seen in {_share(measured_frac)} of runs, else assumed)"
+    )
+    return [f"ETTR of {_jobs(n, 'run')}: {_share(figure['ettr'])} of their time was productive{assumed}."]
+
+
+def _expected(figure: Figure) -> list[str]:
+    if not figure["sizes"]:
+        return []
+    last = figure["sizes"][-1]
+    source = (
+        "this cluster's own failure rate"
+        if figure["rate_is_own"]
+        else "the default failure rate: none of its own is known"
+    )
+    best = (
+        f", at best with a checkpoint every {phrase.span(last['best_interval_s'])}"
+        if last["best_interval_s"] is not None
+        else "; the best checkpoint interval is not known without what one takes to write (--set write_s=…)"
+    )
+    return [f"Expected ETTR of {_gpus(last['n_gpus'])}: {_share(last['renewal'])}{best} (by {source})."]
+
+
+def _by_size(figure: Figure) -> list[str]:
+    if not figure["sizes"]:
+        return [f"No run has trained for {figure['least_hours']:g} h yet."]
+    last = figure["sizes"][-1]
+    expected = "" if last["expected"] is None else f", {_share(last['expected'])} expected"
+    return [
+        f"ETTR of {_jobs(last['n_runs'], 'run')} of up to {_gpus(last['n_gpus'])}: {_share(last['measured'])} measured{expected}."
+    ]
+
+
+def _grid(figure: Figure) -> list[str]:
+    low, high = (f(c["ettr"] for c in figure["cells"]) for f in (min, max))
+    return [
+        f"For {_gpus(figure['n_gpus'])} ETTR lies between {_share(low)} and {_share(high)} over the settings of the grid."
+    ]
+
+
+def _coverage(figure: Figure) -> list[str]:
+    n, n_detected = (sum(c[k] for c in figure["causes"]) for k in ("n_attempts", "n_by_check"))
+    words = [f"A check saw {n_detected} of {n} attempts that infrastructure ended."] if n else []
+    if figure["good_with_failed_check_frac"] is not None:
+        words.append(
+            f"{_share(figure['good_with_failed_check_frac'])} of good jobs ran beside a failed check."
+        )
+    if figure["checks"]:
+        idle = sum(not c["n_failed"] for c in figure["checks"])
+        words.append(f"{idle} of {_jobs(len(figure['checks']), 'check')} found nothing.")
+    return words
+
+
+def _use(figure: Figure) -> list[str]:
+    if figure["utilisation_frac"] is None:
+        return ["No attempt ran on any node: nothing was used."]
+    used, good, free = (_share(figure[f"{key}_frac"]) for key in ("utilisation", "goodput", "fragmented"))
+    size = f"{figure['n_nodes']:,} nodes of {_gpus(figure['gpus_per_node'])}"
+    return [
+        f"Of {size} {used} of the time was used, {good} used and not lost, {free} free in parts of nodes."
+    ]
+
+
+def _signals(figure: Figure) -> list[str]:
+    if not figure["signals"]:
+        return ["No day of this span has lemon scores."]
+    known = [s for s in figure["signals"] if s["separation_frac"] is not None]
+    if not known:
+        return [f"On {figure['day'][:10]} no node was a lemon, or every one."]
+    best, least = (pick(known, key=lambda s: s["separation_frac"]) for pick in (max, min))
+    often = f"higher on a lemon than on another node in {_share(best['separation_frac'])} of pairs"
+    return [
+        f"On {figure['day'][:10]} {_jobs(best['n_lemons'], 'lemon')} of {best['n_nodes']:,} nodes.",
+        f"Most telling: {head(best['signal'])} ({often}); least: {head(least['signal'])} ({_share(least['separation_frac'])}).",
+    ]
+
+
+def _departures(figure: Figure) -> list[str]:
+    size = f"jobs of {_gpus(figure['min_gpus'])} or more"
+    if not figure["departures"]:
+        return [f"No lemon left service in this span; {size} cannot be compared."]
+    n = len(figure["departures"])
+    shares = [f"{p['phase']} {_share(p['failed_frac'])} of {p['n_attempts']:,}" for p in figure["phases"]]
+    return [f"{_jobs(n, 'lemon')} left service. Of {size} infrastructure ended: {', '.join(shares)}."]
+
+
+def _swaps(figure: Figure) -> list[str]:
+    if not figure["n_watched"]:
+        return ["Of no node is it known which GPUs its jobs held: swaps cannot be counted."]
+    some = f"of {figure['n_watched']:,} nodes in {_amount(figure['node_days'])} node-days"
+    if not figure["n_swaps"]:
+        return [f"No GPU {some} was swapped."]
+    often = (
+        f"one in {_amount(1 / figure['per_node_day'])} node-days" if figure["per_node_day"] else "in no time"
+    )
+    worst = figure["nodes"][0]
+    return [
+        f"{_jobs(figure['n_swaps'], 'GPU')} {some} came in the place of another ({often}), most on {worst['node']}: {worst['n_swaps']}."
+    ]
+
+
+def _what_if(figure: Figure) -> list[str]:
+    if not figure["scenarios"]:
+        return []
+    best = max(figure["scenarios"], key=lambda s: s["ettr"])
+    if best["change"] < 0.0005:
+        return [f"For {_gpus(figure['n_gpus'])} no other setting would gain 0.1 %."]
+    gain = f"ETTR {_share(best['ettr'])}, {best['change'] * 100:+.2g} points"
+    return [f"For {_gpus(figure['n_gpus'])} most would be gained by: {best['name']} ({gain})."]
+
+
+def _together(figure: Figure) -> list[str]:
+    pairs = sorted(figure["pairs"], key=lambda p: -p["n"])
+    if not pairs:
+        return ["No two faults came together."]
+    top = pairs[0]
+    return [f"Most often together: {top['cause']} with {top['other']}, {_jobs(top['n'], 'time')}."]
+
+
+def _tests(figure: Figure) -> list[str]:
+    if not figure["nodes"]:
+        return ["No node was tested."]
+    words = [f"{len(figure['nodes'])} nodes were tested."]
+    worse = [d for d in figure["drifts"] if d["worse"]]
+    if worse:
+        most = max(worse, key=lambda d: abs(d["change_frac"]))
+        words.append(
+            f"{most['node']} changed most: {most['test']} {abs(most['change_frac']):.1%} worse since {most['at'][:10]}."
+        )
+    return words
+
+
+def _pace(figure: Figure) -> list[str]:
+    if not figure["nodes"]:
+        return ["No gang of three nodes or more shows what its steps take."]
+    ratio, node, gang = max(
+        (value, row["node"], key)
+        for row in figure["nodes"]
+        for key, value in row.items()
+        if isinstance(value, float)
+    )
+    return [f"Slowest beside its gang: {node} in {gang}, {ratio - 1:.1%} above the median node's own time."]
+
+
+def _storms(figure: Figure) -> list[str]:
+    storms = figure["storms"]
+    if not storms:
+        return [f"No job was ended by infrastructure {figure['min_failures']} times or more."]
+    worst = max(storms, key=lambda s: s["n_failures"])
+    some = _jobs(len(storms), "job")
+    return [
+        f"{some} ended by infrastructure {figure['min_failures']} times or more; job {worst['job_id']} {worst['n_failures']} times."
+    ]
+
+
+def _gpus(n: int) -> str:
+    return f"{n:,} GPU{'s' if n != 1 else ''}"
+
+
+_SENTENCES: Mapping[str, Callable[[Figure], list[str]]] = {
+    "state-breakdown": _states,
+    "job-sizes": _sizes,
+    "failure-rates": _rates,
+    "failures-over-time": _over_time,
+    "large-job-rate": _large,
+    "mttf-by-size": _mttf,
+    "goodput-loss": _goodput,
+    "run-ettr": _ettr,
+    "expected-ettr": _expected,
+    "ettr-by-size": _by_size,
+    "ettr-grid": _grid,
+    "check-coverage": _coverage,
+    "what-if": _what_if,
+    "gpu-swaps": _swaps,
+    "utilisation": _use,
+    "lemon-signals": _signals,
+    "lemon-departures": _departures,
+    "cooccurrence": _together,
+    "requeue-storms": _storms,
+    "node-tests": _tests,
+    "node-pace": _pace,
+}

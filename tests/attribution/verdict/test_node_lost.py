@@ -1,0 +1,75 @@
+"""A node that goes away under a job whose processes elsewhere then end it: Slurm says FAILED, the node's own evidence says why."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from probing_cluster.core import records
+
+C = records.Confidence
+
+
+def _watched(make, last_s):
+    """Both nodes' last signs of life, seconds after the end."""
+    return {"n1": make.end + timedelta(seconds=30), "n2": make.end + timedelta(seconds=last_s)}
+
+
+def _boot(make, after_end_s=90.0):
+    return make.event(-after_end_s, kind="node_boot", source="agent", severity=records.Severity.INFO)
+
+
+def _silent(make, before_end_s, node="n2"):
+    return make.event(
+        before_end_s, kind="agent_silent", source="agent", node=node, severity=records.Severity.INFO
+    )
+
+
+def _log(make, name):
+    """What the job's own log says, if anything."""
+    kinds = {"peer": "nccl_remote_error", "cuda": "cuda_launch_failure"}
+    return [make.finding(kinds[name])] if name in kinds else []
+
+
+@pytest.mark.parametrize("log", ["peer", "cuda", "nothing"])
+def test_a_node_that_fell_silent_and_booted_anew_took_the_job_with_it(make, log):
+    """Whatever the survivors print; the verdict rests on the node's own evidence and names it."""
+    boot = _boot(make)
+    v = make.judge(boot, *_log(make, log), watched=_watched(make, -10))
+    assert (v.cause, v.node, v.confidence) == ("node_reboot", "n2", C.LIKELY)
+    assert v.evidence[0] == boot.event_id
+
+
+def test_a_silent_node_whose_peers_lost_it_is_lost(make):
+    """While every other node went on beating; silence and a bare CUDA error are too little."""
+    assert make.judge(_silent(make, 6), *_log(make, "peer"), watched=_watched(make, -6)).cause == "node_lost"
+    weak = make.judge(_silent(make, 6), *_log(make, "cuda"), watched=_watched(make, -6))
+    assert (weak.cause, weak.confidence) == ("user_error", C.POSSIBLE)
+
+
+def test_a_reboot_by_hand_after_the_end_convicts_nothing(make):
+    """The node still answered when the job had ended."""
+    v = make.judge(_boot(make), *_log(make, "peer"), watched=_watched(make, 40))
+    assert v.cause not in ("node_reboot", "node_lost")
+
+
+def test_silence_of_every_node_is_ours(make):
+    """A database or a network that was away silences all agents at once."""
+    both = {n: make.end - timedelta(seconds=6) for n in ("n1", "n2")}
+    v = make.judge(_silent(make, 6), _silent(make, 6, "n1"), *_log(make, "peer"), watched=both)
+    assert v.cause not in ("node_reboot", "node_lost")
+
+
+def test_an_error_of_the_programs_own_is_not_the_nodes(make):
+    """A KeyError is the program's, whatever became of a node."""
+    detail = {"role": "root", "first_cause": True, "exception": "KeyError", "domains": ["user_program"]}
+    error = make.finding("python_exception", message="KeyError: 'lr'", detail=detail)
+    assert make.judge(error, _boot(make), watched=_watched(make, -5)).cause == "user_error"
+
+
+def test_where_only_logs_are_known_a_boot_just_after_is_a_hint(make):
+    """Nobody saw the silence: possible at most."""
+    names = frozenset({"n1", "n2"})
+    v = make.judge(_boot(make), *_log(make, "peer"), watched=_watched(make, -6), by_log=names)
+    assert (v.cause, v.node, v.confidence) == ("node_reboot", "n2", C.POSSIBLE)

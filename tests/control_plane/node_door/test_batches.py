@@ -1,0 +1,80 @@
+"""How deliveries are gathered, and whom a refused one keeps apart; the database is played."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from probing_cluster.control_plane.node_door import batches
+
+STORED = '{"accepted": 1, "duplicates": 0, "rejected": 0, "requests": []}'
+
+
+class PlayedDatabase:
+    """Answers batches as it is set to; notes who came together."""
+
+    def __init__(self) -> None:
+        self.together: list[list[str]] = []
+        self.answers: dict[str, str] = {}
+
+    def __call__(self, batch: list[batches.Waiting]) -> list[str]:
+        self.together.append([item.role for item in batch])
+        return [self.answers.get(item.role, STORED) for item in batch]
+
+
+@pytest.fixture
+def database(monkeypatch: pytest.MonkeyPatch) -> PlayedDatabase:
+    """The database behind every connection of the batches."""
+    played = PlayedDatabase()
+    monkeypatch.setattr(batches._Connection, "call", lambda _, batch: played(batch))
+    return played
+
+
+def send(gathered: batches.DeliveryBatches, *roles: str) -> list[Any]:
+    """The answers to one delivery of each role, handed in together."""
+    answers: list[Any] = []
+    for role in roles:
+        gathered.put(role, b"{}", lambda body: answers.append(json.loads(body)))
+    return answers
+
+
+def test_a_refused_node_is_kept_apart_and_the_others_stay_together(database: PlayedDatabase) -> None:
+    """Whichever field of the refusal comes first: the sender is told, counted, and goes alone for a while."""
+
+    async def scene() -> tuple[list[Any], int]:
+        gathered = batches.DeliveryBatches("", connections=1, gather_s=0.01)
+        database.answers = {
+            "n1": '{"sqlstate": "22P02", "error": "no JSON"}',
+            "n2": '{"error": "too many", "sqlstate": "53400"}',
+        }
+        answers = send(gathered, "n1", "n2", "n3")
+        await asyncio.sleep(0.1)
+        database.answers = {}
+        send(gathered, "n3", "n1", "n4", "n2")
+        await gathered.finish()
+        return answers, gathered.failed_total
+
+    answers, failed = asyncio.run(scene())
+    assert [a.get("sqlstate") for a in answers] == ["22P02", "53400", None]
+    assert failed == 2
+    assert database.together == [["n1", "n2", "n3"], ["n3"], ["n1"], ["n4"], ["n2"]]
+
+
+def test_an_event_that_quotes_a_refusal_keeps_nobody_apart(database: PlayedDatabase) -> None:
+    """Requests hold words of operators; only the answer's own field counts."""
+
+    async def scene() -> int:
+        gathered = batches.DeliveryBatches("", connections=1, gather_s=0.01)
+        quoting = {"accepted": 1, "requests": [{"detail": {"note": 'see "sqlstate" 53400'}}]}
+        database.answers = {"n1": json.dumps(quoting)}
+        send(gathered, "n1", "n2")
+        await asyncio.sleep(0.1)
+        send(gathered, "n1", "n2")
+        await gathered.finish()
+        return gathered.failed_total
+
+    assert asyncio.run(scene()) == 0
+    assert database.together == [["n1", "n2"]] * 2

@@ -1,0 +1,65 @@
+"""What is done of a requeue that was begun, by what Slurm shows of the job meanwhile."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+from typing import Any
+
+import fakes
+import pytest
+
+from probing_cluster.control_plane.policy import actions, restart_acts
+from probing_cluster.core import clock, records
+
+START = fakes.NOW - timedelta(minutes=10)
+
+
+class Ledger:
+    """Rows as the database would keep them."""
+
+    def __init__(self) -> None:
+        self.state, self.exclusions = "", 0
+
+    def update_drain(self, drain_id: uuid.UUID, **changes: Any) -> None:
+        del drain_id
+        self.state = changes.get("state", self.state)
+
+    def save_drain(self, drain: records.Drain) -> None:
+        assert drain.action == "exclude"
+        self.exclusions += 1
+
+
+def hang_row(**detail: Any) -> records.Drain:
+    """The requeue of a gang that hangs on n2, begun."""
+    given = {"leader": 7, "components": [7], "restart": 0, "hang": "x", "start_at": clock.iso_z(START)}
+    return records.Drain(
+        drain_id=uuid.uuid4(), cluster="c", node="n2", at=fakes.NOW, action="requeue", reason="probing: hang", owner="probing",
+        state="failed", why_state=actions.BEGUN, job_id=7, detail=given | detail,
+    )  # fmt: skip
+
+
+def test_a_hang_is_released_once_its_last_process_has_gone(hands: fakes.Hands) -> None:
+    """Slurm counts the restart at once and holds the job seconds later; only then can a node be left out and the job go."""
+    ledger = Ledger()
+    made = restart_acts.Restarter(hands=hands, ledger=ledger, now=fakes.NOW)  # type: ignore[arg-type]
+    hands.held[7] = fakes.live_job(7, state="RUNNING", start_at=START)
+    row = made.begin(hang_row(exclude=["n2"]))
+    assert restart_acts.is_begun(row)
+    held = hands.held[7]
+    for ending in ({"state": "COMPLETING"}, {"flags": frozenset({"COMPLETING"})}):
+        shown = fakes.live_job(7, **({"state": "PENDING", "restart_count": 1} | ending))
+        assert made.go_on(row, {7: shown}) is row
+    assert [act[0] for act in hands.acts] == ["requeue_held"]
+    assert made.go_on(row, {7: held}).state == ledger.state == "done"
+    assert [act[0] for act in hands.acts] == ["requeue_held", "exclude", "release"]
+    assert ledger.exclusions == 1
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "FAILED", "CANCELLED"])
+def test_a_requeue_that_slurm_never_took_is_not_done(hands: fakes.Hands, state: str) -> None:
+    """It runs on, or ended by another's hand: nothing waits for ever."""
+    made = restart_acts.Restarter(hands=hands, ledger=Ledger(), now=fakes.NOW)  # type: ignore[arg-type]
+    row = made.go_on(hang_row(), {7: fakes.live_job(7, state=state, start_at=START)})
+    assert (row.state, row.why_state) == ("failed", restart_acts.NOT_DONE)
+    assert made.go_on(hang_row(), {}).state == "failed"

@@ -1,0 +1,167 @@
+"""Gangs that are run here, step by step, until one rank fails: whatever the layout and the failure, that rank is named."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probing_cluster.evidence.flight_recorder import model, verdict
+
+_KEPT = 24
+"""Entries of the recorder's ring."""
+
+
+class Gang:
+    """DP x TP ranks that call a tensor-parallel, a data-parallel and a world-wide collective in every step."""
+
+    def __init__(self, dp: int, tp: int, backend: str, ahead: int) -> None:
+        self.world, self.backend, self.ahead = dp * tp, backend, ahead
+        self.members: dict[str, tuple[int, ...]] = {"0": tuple(range(self.world))}
+        names: dict[int, list[str]] = {r: [] for r in range(self.world)}
+        groups = [tuple(range(d * tp, d * tp + tp)) for d in range(dp) if tp > 1]
+        groups += [tuple(range(t, self.world, tp)) for t in range(tp) if dp > 1 and tp > 1]
+        for number, group in enumerate(groups, 1):
+            self.members[str(number)] = group
+            for rank in group:
+                names[rank].append(str(number))
+        self.calls = {r: [*names[r], "0"] for r in range(self.world)}
+        self.issued: dict[int, int] = dict.fromkeys(range(self.world), 0)
+
+    def place(self, rank: int, n: int) -> tuple[str, int]:
+        """Group and number in it of the rank's n-th collective (from 0)."""
+        step, which = divmod(n, len(self.calls[rank]))
+        return self.calls[rank][which], step + 1
+
+    def done(self, rank: int, n: int) -> bool:
+        """Whether everybody has issued it, and everything before it is done on this rank."""
+        group, seq = self.place(rank, n)
+        return all(self._count(r, group) >= seq for r in self.members[group])
+
+    def _count(self, rank: int, group: str) -> int:
+        step, rest = divmod(self.issued[rank], len(self.calls[rank]))
+        return step + (group in self.calls[rank][:rest])
+
+    def finished(self, rank: int) -> int:
+        """How many of its collectives are done, in order."""
+        n = 0
+        while n < self.issued[rank] and self.done(rank, n):
+            n += 1
+        return n
+
+    def run(self, stops: dict[int, int]) -> None:
+        """Until nobody gets on; a rank of `stops` issues so many collectives and no more."""
+        moved = True
+        while moved:
+            moved = False
+            for rank in range(self.world):
+                while (
+                    self.issued[rank] < stops.get(rank, 60)
+                    and self.issued[rank] - self.finished(rank) < self.ahead
+                ):
+                    self.issued[rank] += 1
+                    moved = True
+
+    def dump(self, rank: int, *, as_json: bool, odd: dict[str, Any] | None = None) -> model.RankDump:
+        """What the rank's recorder would write; `odd` changes its last entry."""
+        entries, finished = [], self.finished(rank)
+        for n in range(self.issued[rank]):
+            group, seq = self.place(rank, n)
+            gone = self.backend == "gloo" and n < self.issued[rank] - 1
+            entries.append(
+                {
+                    "process_group": (group, "default_pg" if group == "0" else f"mesh {group}"),
+                    "pg_id": int(group),
+                    "profiling_name": f"{self.backend}:all_reduce",
+                    "collective_seq_id": seq,
+                    "input_sizes": [[64, seq]],
+                    "state": "completed" if n < finished or gone else "scheduled",
+                    "retired": n < finished or gone,
+                    "time_created_ns": 10**18 + n * 10**9,
+                    "timeout_ms": 600_000,
+                    "is_p2p": False,
+                }
+            )
+        if odd:
+            entries[-1] |= odd
+        status = {}
+        for group in dict.fromkeys(self.calls[rank]):
+            mine = [n for n in range(self.issued[rank]) if self.place(rank, n)[0] == group]
+            over = [n for n in mine if n < finished]
+            status[group] = {"last_enqueued_collective": len(mine), "last_started_collective": -1, "last_completed_collective": len(over)}  # fmt: skip
+        raw = {
+            "version": "2.10",
+            "pg_config": {
+                g: {
+                    "name": g,
+                    "desc": "default_pg" if g == "0" else f"mesh {g}",
+                    "ranks": str(list(self.members[g])),
+                }
+                for g in dict.fromkeys(self.calls[rank])
+            },
+            "pg_status": status,
+            "entries": entries[-_KEPT:],
+        }
+        return model.parse(rank, json.dumps(raw).encode() if as_json else pickle.dumps(raw))
+
+
+@st.composite
+def gangs(draw):
+    """A gang, the rank that fails, and after how many collectives."""
+    dp, tp = draw(st.sampled_from([(2, 1), (4, 1), (8, 1), (2, 2), (4, 2), (2, 4), (3, 3)]))
+    gang = Gang(dp, tp, "nccl", draw(st.sampled_from([1, 2, 5])))
+    culprit = draw(st.integers(0, gang.world - 1))
+    return gang, culprit, draw(st.integers(3, 40)), draw(st.booleans())
+
+
+def others(gang: Gang, without: int | None = None, *, as_json: bool) -> list[model.RankDump]:
+    return [gang.dump(r, as_json=as_json) for r in range(gang.world) if r != without]
+
+
+@given(gangs())
+def test_a_rank_that_stopped_in_its_own_code_is_named(found) -> None:
+    """It left a dump, waits for nothing, and everybody else waits for it or for somebody who does."""
+    gang, culprit, after, as_json = found
+    gang.run({culprit: after})
+    # It waits for nothing: what it had issued is over where its peers came, too.
+    made = verdict.judge(others(gang, as_json=as_json))
+    if gang.finished(culprit) < gang.issued[culprit]:
+        return  # it was ahead of its peers, who cannot know yet
+    assert (made.kind, made.ranks) == ("missing_rank", (culprit,)), made.meaning
+
+
+@given(gangs())
+def test_a_killed_rank_is_named_and_no_victim_is(found) -> None:
+    """No dump of it, in pickle and in JSON; that the others stopped at different places accuses none of them."""
+    gang, culprit, after, as_json = found
+    gang.run({culprit: after})
+    made = verdict.judge(others(gang, culprit, as_json=as_json))
+    assert (made.kind, made.ranks) == ("no_dump", (culprit,)), made.meaning
+    assert made.missing_dumps == (culprit,)
+
+
+@given(gangs(), st.sampled_from([{"profiling_name": "nccl:broadcast"}, {"input_sizes": [[63, 1]]}]))
+def test_a_rank_that_came_with_something_else_is_named(found, odd) -> None:
+    """Another operation or another size at one place."""
+    gang, culprit, after, as_json = found
+    after -= (after - 1) % len(gang.calls[culprit]) + 1 - len(gang.calls[culprit])  # the world's collective
+    gang.run(dict.fromkeys(range(gang.world), after))
+    dumps = [gang.dump(r, as_json=as_json, odd=odd if r == culprit else None) for r in range(gang.world)]
+    made = verdict.judge(dumps)
+    wanted = (culprit,) if gang.world > 2 else (0, 1)
+    assert made.kind in ("mismatch_op", "mismatch_shape")
+    assert made.ranks == wanted, made.meaning
+
+
+@given(gangs())
+def test_gloo_never_accuses_a_device(found) -> None:
+    """Gloo retires what timed out; a killed rank is still the culprit."""
+    gang, culprit, after, as_json = found
+    gang.backend = "gloo"
+    gang.run({culprit: after})
+    assert verdict.judge(others(gang, as_json=as_json)).kind != "device_stuck"
+    gone = verdict.judge(others(gang, culprit, as_json=as_json), world_size=gang.world)
+    assert (gone.kind, gone.ranks) == ("no_dump", (culprit,)), gone.meaning

@@ -1,0 +1,85 @@
+"""Programs that are not Python's say why they end: found as the first cause, and never where they only speak of it."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from probing_cluster.evidence import classify
+
+STOPS = (
+    "Fortran runtime error: Cannot open file 'restart.000120': No such file or directory",
+    "terminate called after throwing an instance of 'std::out_of_range'",
+    "thread 'main' panicked at src/main.rs:14:22:",
+    "panic: runtime error: index out of range [8] with length 8",
+    'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space',
+    "ERROR: LoadError: DimensionMismatch: arrays could not be broadcast to a common size",
+    "Error in solve.default(t(X) %*% X) : ",
+    "{Error using horzcat",
+    "./solver: /lib64/libc.so.6: version `GLIBC_2.34' not found (required by ./solver)",
+    "/var/spool/slurmd/job119/slurm_script: line 22: SLURM_JOB_NUM_NODE: unbound variable",
+    "train.py: error: argument --fp16: invalid choice: 's'",
+    "ERROR on proc 71: step300299-ran out of space on angle_list: top=1052 (../reaxc_valence_angles.cpp:414)",
+    "Fatal error:",
+    "     Error in routine readpp (1):",
+    "[0]PETSC ERROR: Argument out of range",
+    "--> FOAM FATAL IO ERROR: ",
+    "EnvironmentNameNotFound: Could not find conda environment: pytorch29",
+)
+STEPS = [f"step {n} loss {9 / n:.3f}" for n in range(1, 9)]
+CARRIERS = ('{{"prompt": "{}"}}', "  text: {}", "> {}", "print('{}')", "# {}", 'sample 3: "{}"')
+EXIT = "srun: error: n1: task 0: Exited with exit code 1"
+
+
+def _first(lines):
+    text = "\n".join(lines) + "\n"
+    found = classify.classify_stream(io.BytesIO(text.encode()), "joblog")
+    return next((f for f in found if f["first_cause"]), None)
+
+
+@pytest.mark.parametrize("line", STOPS)
+def test_the_line_that_says_why_is_the_first_cause(line):
+    """Whether or not Slurm tells of the exit behind it; what the program lived on after, or only speaks of, is none."""
+    for end in ([], [EXIT]):
+        found = _first([*STEPS, line, *end])
+        assert (found["kind"], found["line"]) == ("program_error", len(STEPS) + 1)
+    assert _first([*STEPS, line, *[f"step {n} loss {1 / n:.3f}" for n in range(9, 40)]]) is None
+    for carrier in CARRIERS:
+        assert _first([*STEPS, carrier.format(line.strip())]) is None
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "MPI_ABORT was invoked on rank 71 in communicator MPI_COMM_WORLD",
+        "Error in rule align:",
+        "make: *** [Makefile:104: run] Error 1",
+    ],
+)
+def test_how_it_was_ended_gives_way_to_why(how):
+    """MPI's abort and a workflow's summary say less than the program itself."""
+    assert _first([*STEPS, how, "Fortran runtime error: End of file"])["line"] == len(STEPS) + 2
+
+
+def test_a_line_that_calls_itself_an_error_counts_as_the_last_word_only():
+    """As long as hardly anything follows."""
+    word = "ERROR: no space for the halo of domain 3"
+    assert _first([*STEPS, word])["kind"] == "program_error"
+    assert _first([*STEPS, word, *[f"writing part {c}" for c in "abcdef"]]) is None
+    assert _first([*STEPS, "ERROR: pip's dependency resolver does not take into account all"]) is None
+
+
+def test_an_error_that_a_worker_passed_on_is_the_workers():
+    """`Caught X in replica` stands in front of the traceback that explains it."""
+    found = _first(
+        [
+            "Traceback (most recent call last):",
+            '  File "train.py", line 188, in <module>',
+            "torch.OutOfMemoryError: Caught OutOfMemoryError in replica 0 on device 0.",
+            "Original Traceback (most recent call last):",
+            '  File "parallel_apply.py", line 96, in _worker',
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 63.42 GiB",
+        ]
+    )
+    assert (found["kind"], found["line"]) == ("cuda_oom", 6)

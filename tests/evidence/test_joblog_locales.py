@@ -1,0 +1,86 @@
+"""Words of the C library and of bash in other languages are read as their own in English."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.evidence import classify
+from probing_cluster.evidence.joblog import locales, reader
+
+KINDS = {
+    "No space left on device": "disk_full",
+    "Disk quota exceeded": "disk_full",
+    "Input/output error": "io_error",
+    "Read-only file system": "io_error",
+    "Stale file handle": "stale_file_handle",
+    "Transport endpoint is not connected": "filesystem_unreachable",
+    "Cannot allocate memory": "host_memory_error",
+}
+SIGNALS = {"Killed": "oom_kill_suspected", "Segmentation fault": "segfault", "Bus error": "bus_error"}
+TRANSLATED = [
+    (word, KINDS[english]) for english, words in locales._ERRORS.items() if english in KINDS for word in words
+]
+DIED = [
+    (word, SIGNALS[english])
+    for english, words in locales._SIGNALS.items()
+    if english in SIGNALS
+    for word in words
+]
+
+
+def first(*lines: str) -> list[str]:
+    return [f.kind for f in reader.read(lines) if f.first_cause]
+
+
+@pytest.mark.parametrize(("word", "kind"), TRANSLATED)
+def test_an_error_of_the_system_is_understood_in_any_language(word: str, kind: str) -> None:
+    """As tools print it, behind a colon; the message stays as it was printed."""
+    assert first(f"cp: '/scratch/x': {word}") == [kind]
+    found = [f for f in reader.read([f"dd: '/scratch/x': {word}"]) if f.first_cause]
+    assert word in found[0].message
+
+
+@pytest.mark.parametrize(("word", "kind"), DIED)
+@pytest.mark.parametrize("line", ["Zeile 12:", "ligne 12:", "第 12 行：", "行 12:", "строка 12:", "12. sor:"])
+def test_a_child_that_died_is_understood_in_any_language(line: str, word: str, kind: str) -> None:
+    """As bash tells of it."""
+    assert first(f"/var/spool/slurmd/job1/slurm_script: {line}  4711 {word}    python train.py") == [kind]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "job.sh: Zeile 3: foo: Kommando nicht gefunden.",
+        "job.sh: ligne 3: foo : commande introuvable",
+        "job.sh: línea 3: foo: orden no encontrada",
+        "job.sh: 第 3 行：foo：未找到命令",
+        "job.sh: строка 3: foo: команда не найдена",
+    ],
+)
+def test_a_command_that_is_not_there_is_the_last_word(line: str) -> None:
+    """And forgotten where the script goes on."""
+    assert first(line) == ["command_not_found"]
+    assert first(line, *(f"step {n} loss 1.{n}" for n in range(9))) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Abandon",
+        "Morto",
+        "la ligne 12: 4711 Abandon? non",
+        "das Gerät heißt Speicherplatz",
+        "he said: 设备",
+        "Terminado (killed) 3 of 4",
+    ],
+)
+def test_a_word_out_of_its_place_says_nothing(line: str) -> None:
+    """Many of these words are everyday ones."""
+    assert first(line) == []
+
+
+def test_the_sieve_lets_other_languages_through() -> None:
+    """Whole files are read past a sieve of words."""
+    text = "eins\nzwei\ncp: x: Auf dem Gerät ist kein Speicherplatz mehr verfügbar\n".encode()
+    found = list(classify.classify_stream(text.splitlines(keepends=True), "joblog"))
+    assert [(f["line"], f["kind"]) for f in found] == [(3, "disk_full")]

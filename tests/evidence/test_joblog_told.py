@@ -1,0 +1,97 @@
+"""What a log only repeats: a shell's trace and its output, another run's lines, lists, tables, chats. Nobody is convicted by it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probing_cluster.evidence.joblog import reader
+from tests.evidence.test_joblog_place import HARDWARE
+
+ERRORS = (
+    *HARDWARE,
+    "CUDA error: device-side assert triggered",
+    "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB",
+    "Out of memory: Killed process 4711 (python) total-vm:1kB",
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=1.batch. Some of the step tasks have been OOM Killed.",
+    "srun: error: Node failure on n17",
+)
+"""What convicts where it is met."""
+TOLD = {
+    "a shell's trace": "+ echo '{}'",
+    "a trace of a deeper shell": "+++ grep -c '{}' old.log",
+    "a trace that does nothing": "+ : {}",
+    "a trace and its output": "+ echo 'looking for: {0}'\nlooking for: {0}",
+    "a trace of printf and its output": "+ printf '%s' 'seen: {0}'\nseen: {0}",
+    "a patch": "+ {}\n+ return 3",
+    "another job's tail": "[watch] tail of job 8812 on n44:\n[watch] | {}\n[watch] end of tail",
+    "an earlier run's log": "[notify] the last run's log said:\n[notify] > {}",
+    "a marked file": "old/slurm-77.out:\n| {}",
+    "a search's hit": "doc 2 score 0.88: {}",
+    "a search's hit with a bracket": "passage #3 (score=0.4): {}",
+    "a question": "Query: why does \"{}\" appear?",
+    "a chat": "### Response:\n{}\n### End",
+    "a chat's turn": "assistant: {}",
+    "a row of a table": "| 12 | {} | 0.3 |",
+    "a page": "<p>{}</p>",
+    "a configuration that was found": "patterns.yaml:3: {}",
+    "a test's name": "tests/test_a.py::test_raises[{}] PASSED",
+    "a script that is shown": "echo {}",
+    "a comment": "# {}",
+}  # fmt: skip
+LISTED = {
+    "a list": "known errors:\n- {}\n- others",
+    "a starred list": "* {}",
+    "a numbered list": "1. {}",
+    "a column": "0.93 {}",
+    "a translation": "Translation: {}",
+    "a reference": "ref: {}",
+    "a note of a run": "wandb: notes: {}",
+    "an expectation": "expect={}",
+}
+"""So other errors may stand, too; what convicts a machine must look like a runtime's report."""
+
+
+def first(text: str) -> list[str]:
+    return [f.kind for f in reader.read(text.split("\n")) if f.first_cause]
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("form", TOLD.values(), ids=TOLD)
+def test_what_is_repeated_is_no_cause(form: str, error: str) -> None:
+    """Alone, and with the same log's own progress behind it."""
+    text = form.format(error)
+    assert first(f"starting\n{text}\n") == []
+    assert first(f"starting\n{text}\nstep 1 loss 2.0\nstep 2 loss 1.9\nfinished") == []
+
+
+@pytest.mark.parametrize("error", HARDWARE)
+@pytest.mark.parametrize("form", LISTED.values(), ids=LISTED)
+def test_an_entry_of_a_list_convicts_no_machine(form: str, error: str) -> None:
+    """Bullets, columns and labels of text."""
+    assert not {"cuda_ecc", "cuda_nvlink", "cuda_device_lost"}.intersection(
+        first(f"starting\n{form.format(error)}\n")
+    )
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_what_is_met_is_still_a_cause(error: str) -> None:
+    """The same words in their own place; beside a trace that prints something else; behind a bar that nobody announced."""
+    assert first(f"starting\n{error}")
+    assert first(f"+ srun python train.py\n+ echo done\n{error}")
+    assert first(f"training, see notes:\nstep 1\n{error}")
+
+
+def test_a_marked_block_of_the_own_run_stays_a_report() -> None:
+    """A launcher that marks what its own worker wrote speaks of no other run."""
+    lines = "[launcher] worker 3 wrote:\n[launcher] | RuntimeError: CUDA error: device-side assert triggered"
+    assert first(lines) == ["cuda_device_assert"]
+
+
+@given(st.sampled_from(ERRORS), st.text(st.characters(blacklist_categories=("Cs",)), max_size=60))
+def test_any_trace_of_a_shell_is_silent(error: str, words: str) -> None:
+    """Whatever stands around the error in a traced command, neither the command nor its output convicts."""
+    words = " ".join(words.split())
+    line = f"{words} {error}".strip()
+    assert first(f"+ echo '{line}'\n{line}") == []

@@ -1,0 +1,68 @@
+"""Errors of a statement name what is near and where the rest is listed, whatever DataFusion's own words are."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probing_cluster.live.session import wording
+
+FIELDS = 'r.node, r.rank, r.step_at, s.step, s."Duration"'
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (
+            "DataFusion error: Schema error: No field named stp. Did you mean 's.step'?\nValid fields are s.rank, s.step, s.at.",
+            "no column stp in s; the nearest: step; information_schema.columns lists all 3",
+        ),
+        (
+            f"Schema error: No field named r.duration. Valid fields are {FIELDS}.",
+            "no column duration in r and s; the nearest: s.Duration; information_schema.columns lists all 5",
+        ),
+        (
+            "Schema error: No field named nope.\nValid fields are ranks.node, ranks.rank.",
+            "no column nope in ranks; the nearest: node; DESCRIBE ranks lists all 2",
+        ),
+        (
+            "Error during planning: table 'live.cluster.rankz' not found",
+            "no table cluster.rankz; the nearest: cluster.ranks; information_schema.tables lists them",
+        ),
+        (
+            'SQL error: ParserError("Expected: x, found: y")',
+            "this is no SQL that is understood: Expected: x, found: y; inf",
+        ),
+        ("Internal error", "Internal error (n1 is silent); information_schema.tables"),
+    ],
+)
+def test_words(text: str, wanted: str) -> None:
+    found = wording.words(
+        Exception(text), ["cluster.ranks", "torch.steps"], ["n1 is silent"] if "Internal" in text else []
+    )
+    assert found.startswith(wanted)
+
+
+def test_a_silent_node_is_said_beside_a_table_that_is_not_there() -> None:
+    """It may be that node's own table; the words of nodes that merely do not have it are not repeated."""
+    found = wording.words(
+        Exception("table 'live.python.mine' not found"),
+        ["python.tables"],
+        ["no answer in 2 s", "no table python.mine here"],
+    )
+    assert found.startswith("no table python.mine (no answer in 2 s); ")
+    assert "here" not in found
+
+
+@given(st.text(max_size=200), st.lists(st.text(max_size=20), max_size=4))
+def test_whatever_comes_is_one_bounded_line(text: str, tables: list[str]) -> None:
+    """Names are the user's own words, and tables those of strangers' packages."""
+    for whole in (
+        text,
+        f"Schema error: No field named {text}. Valid fields are {text}.",
+        f"table '{text}' not found",
+    ):
+        found = wording.words(Exception(whole), tables)
+        assert "\n" not in found
+        assert len(found) < 2 * wording.MAX_CHARS

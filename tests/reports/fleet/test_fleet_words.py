@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from probing_cluster.reports.fleet import fleet_words
+
+STATES = {"states": [{"state": "FAILED", "n_attempts": 2}], "n_attempts": 2, "gpu_h": 3.0,
+          "infrastructure_attempts_frac": 0.5, "infrastructure_gpu_time_frac": None}  # fmt: skip
+
+
+def test_a_rate_is_the_time_between_two_failures() -> None:
+    """1e-05 per GPU hour is one in 100,000 hours."""
+    assert fleet_words.one_per_gpu_h(1e-5) == "one in 100,000 GPU hours"
+    assert fleet_words.one_per_gpu_h(0.0) == "none"
+
+
+@pytest.mark.parametrize(
+    "key", ["bucket_s", "n_infrastructure", "per_gpu_h", "measured.mttf_h", "renewal_at_best"]
+)
+def test_heads_are_no_identifiers(key: str) -> None:
+    """No underscore and no dot reaches a person."""
+    assert not re.search(r"[_.]", fleet_words.head(key))
+
+
+@pytest.mark.parametrize(
+    ("name", "figure", "words"),
+    [
+        ("failures-over-time", {"bucket_s": 604800.0, "buckets": [{"at": "2026-11-01T00", "failures": {"gpu": 3}}], "checks_began": []},
+         "In periods of 7 d: at most 3 failures (from 2026-11-01), in the last 3."),
+        ("failures-over-time", {"bucket_s": 604800.0, "buckets": []}, "No infrastructure failure in any period."),
+        ("large-job-rate", {"min_gpus": 128, "n_attempts": 5, "n_failures": 2, "node_days": 400.0, "per_node_day": 0.005,
+                            "low_per_node_day": 0.001, "high_per_node_day": 0.02},
+         "In jobs of 128 GPUs or more one node fails every 200 node-days (likely 50 to 1,000): 2 failures."),
+        ("large-job-rate", {"min_gpus": 128, "n_attempts": 5, "n_failures": 0, "node_days": 4.0, "per_node_day": 0.0,
+                            "low_per_node_day": 0.0, "high_per_node_day": 0.9},
+         "No failure in 4 node-days of jobs of 128 GPUs or more."),
+        ("large-job-rate", {"min_gpus": 128, "n_attempts": 0}, "No jobs of 128 GPUs or more ran; their failure rate is not known."),
+        ("expected-ettr", {"rate_is_own": False, "sizes": [{"n_gpus": 8, "renewal": 0.97, "best_interval_s": 1800.0}]},
+         "Expected ETTR of 8 GPUs: 97 %, at best with a checkpoint every 30 min (by the default failure rate: none of its own is known)."),
+        ("requeue-storms", {"min_failures": 3, "storms": []}, "No job was ended by infrastructure 3 times or more."),
+        ("goodput-loss", {"first_gpu_h": 10.0, "second_gpu_h": 0.0}, "Jobs that infrastructure ended lost 10 GPU hours."),
+        ("goodput-loss", {"first_gpu_h": 0.0, "second_gpu_h": 0.0},
+         "No GPU hours were lost to infrastructure; what failed by itself is not counted here."),
+        ("state-breakdown", STATES, "2 attempts ended, after 3 GPU hours: 2 FAILED."),
+        ("state-breakdown", STATES | {"n_attempts": 21, "states": [{"state": s, "n_attempts": n} for n, s in enumerate("ABCDEF", 1)]},
+         "21 attempts ended, after 3 GPU hours: 6 F, 5 E, 4 D, 3 C, 2 B, 1 in other states."),
+        ("failures-over-time", {"bucket_s": 604800.0, "buckets": [{"at": "2026-11-01T00", "failures": {"gpu": 3}}], "checks_began": [{}]},
+         "In periods of 7 d: at most 3 failures (from 2026-11-01), in the last 3. 1 check came into force meanwhile: from there on more may be seen, not more fail."),
+        ("utilisation", {"utilisation_frac": 0.8, "goodput_frac": 0.75, "fragmented_frac": 0.05, "n_nodes": 2000, "gpus_per_node": 8},
+         "Of 2,000 nodes of 8 GPUs 80 % of the time was used, 75 % used and not lost, 5 % free in parts of nodes."),
+        ("utilisation", {"utilisation_frac": None}, "No attempt ran on any node: nothing was used."),
+        ("lemon-signals", {"day": "2026-11-20T00:00:00Z", "signals": [
+            {"signal": "xid_cnt", "n_nodes": 100, "n_lemons": 2, "separation_frac": 0.97}, {"signal": "tickets", "n_nodes": 100, "n_lemons": 2, "separation_frac": 0.5}]},
+         "On 2026-11-20 2 lemons of 100 nodes. Most telling: distinct Xids (higher on a lemon than on another node in 97 % of pairs); least: tickets (50 %)."),
+        ("lemon-signals", {"day": None, "signals": []}, "No day of this span has lemon scores."),
+        ("lemon-departures", {"min_gpus": 512, "departures": [{}, {}], "phases": [
+            {"phase": "before the first left", "failed_frac": 0.14, "n_attempts": 100}, {"phase": "after the last left", "failed_frac": 0.04, "n_attempts": 1200}]},
+         "2 lemons left service. Of jobs of 512 GPUs or more infrastructure ended: before the first left 14 % of 100, after the last left 4 % of 1,200."),
+        ("lemon-departures", {"min_gpus": 512, "departures": []}, "No lemon left service in this span; jobs of 512 GPUs or more cannot be compared."),
+        ("gpu-swaps", {"n_watched": 0}, "Of no node is it known which GPUs its jobs held: swaps cannot be counted."),
+        ("gpu-swaps", {"n_watched": 9, "node_days": 200.0, "n_swaps": 4, "per_node_day": 0.02, "nodes": [{"node": "n7", "n_swaps": 3}]},
+         "4 GPUs of 9 nodes in 200 node-days came in the place of another (one in 50 node-days), most on n7: 3."),
+        ("check-coverage", {"causes": [], "good_with_failed_check_frac": None, "checks": [{"n_failed": 0}, {"n_failed": 3}]},
+         "1 of 2 checks found nothing."),
+        ("run-ettr", {"ettr": None, "runs": [], "measured_frac": None}, "No run has an account yet: ETTR is not known."),
+    ],
+)  # fmt: skip
+def test_a_figure_in_words(name: str, figure: dict[str, Any], words: str) -> None:
+    """Each figure's main number, and what is said when there is none."""
+    said = fleet_words.sentences(name, figure)
+    assert " ".join(said) == words if name != "state-breakdown" else said[0] == words

@@ -1,0 +1,78 @@
+"""One question to the processes of a running job, for its owner, in a process of its own with bounds on what it may take."""
+
+from __future__ import annotations
+
+import resource
+from typing import TYPE_CHECKING, Any
+
+from probing_cluster.control_plane import apart as processes
+from probing_cluster.core import errors, records, settings
+
+if TYPE_CHECKING:
+    from probing_cluster.live.ways import agents, choosing
+
+LEFT_S = 10.0
+"""Of LONGEST_S for starting, and for the statement itself once the rows are there."""
+MEMORY_BYTES, CPU_S, LONGEST_S = 3 << 30, 20, 40.0
+
+
+@records.record
+class LiveAnswer:
+    """What came of a question."""
+
+    heads: tuple[str, ...] = records.doc("column names")
+    rows: tuple[tuple[Any, ...], ...] = records.doc("the rows, in order")
+    more: bool = records.doc("there were more")
+    missing: tuple[str, ...] = records.doc("who did not answer and why, a line each", default=())
+
+
+def ask(config: settings.Settings, job: str, statement: str, most: int) -> LiveAnswer:
+    """The rows; raises UsageError for a statement that is not understood, NotFound where the job cannot be reached from here."""
+    found: LiveAnswer = processes.run(__name__, config, job, statement, most, timeout_s=LONGEST_S)
+    return found
+
+
+def apart(config: settings.Settings, job: str, statement: str, most: int) -> LiveAnswer:
+    """The child's side: the same, within its bounds."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    from probing_cluster.live.session import session
+
+    nodes = _opened(config, job)
+    try:
+        patience_s = config.live.agents_timeout_s if nodes.way == "agents" else config.live.timeout_s
+        asking = session.Session(nodes, timeout_s=min(patience_s, LONGEST_S - LEFT_S))
+        result = asking.sql(statement)
+    finally:
+        nodes.close()
+    table = result.rows.slice(0, most)
+    lines = [
+        f"{m.node or 'a node'}{'' if m.rank is None else f', rank {m.rank}'}{f', {m.table}' if m.table else ''}: {m.reason}"
+        for m in result.missing
+    ]
+    return LiveAnswer(
+        heads=tuple(table.column_names),
+        rows=tuple(zip(*(column.to_pylist() for column in table.columns), strict=True)),
+        more=result.rows.num_rows > most,
+        missing=tuple(dict.fromkeys(lines))[:50],
+    )
+
+
+def _opened(config: settings.Settings, job: str) -> choosing.Nodes | agents.AgentNodes:
+    """The job's node where the server runs on it, else its nodes through their agents, who evaluate no expression; raises NotFound.
+
+    That the job's owner asks was checked before: to the database it is the web server that asks.
+    """
+    from probing_cluster.control_plane.gangs import mailbox
+    from probing_cluster.live.ways import choosing
+
+    try:
+        return choosing.open_nodes(config, job, "local")
+    except (errors.NotFound, errors.NotPermitted):
+        pass  # the job runs elsewhere
+    try:
+        return choosing.open_nodes(config, job, "agents", lambda: mailbox.JobMailbox(config, job))
+    except (errors.NotFound, errors.NotPermitted, errors.DatabaseUnavailable) as exc:
+        raise errors.NotFound(
+            f'this server cannot reach the processes of job {job}; ask as yourself on a login node: probing-ctl sql {job} "…" ({exc})'
+        ) from exc

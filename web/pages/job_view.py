@@ -1,0 +1,66 @@
+"""The page of one job: its report, and while it runs its ranks, their mesh and stacks."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from probing_cluster.core import records
+from probing_cluster.reports import job_ref, model, page
+from probing_cluster.web.api import operation, read_gangs, read_jobs
+from probing_cluster.web.pages import charting, mesh_drawing, render
+
+BROUGHT_BACK = ("restart", "requeue", "exclude")
+
+
+def show(request: Request, asked: operation.Ask) -> Response:
+    """The report as it exists, with the ranks of a job that runs."""
+    ref = job_ref.parse(asked.path["job"])
+    rows = read_jobs.stored(asked)
+    if model.is_overview(ref, rows):
+        return render.html(request, "array.html.j2", ref=str(ref), rows=rows, title=f"Job {ref}")
+    report = model.build(ref, rows, now=asked.site.service.clock.now())
+    given: dict[str, Any] = {"gang": None}
+    if report.end_at is None:
+        given = {"gang": read_gangs.ranks(asked)} | _mesh(asked)
+        given["stack"] = read_gangs.stacks_of(asked) if given["gang"]["ranks"] else None
+        given["lines"] = charting.tree_lines(given["stack"]["tree"]) if given["stack"] else []
+        given["worst"] = charting.worst(given["gang"]["ranks"])
+    return render.html(
+        request, "job_page.html.j2", **page.parts_of(report), **given, restarts=restarts(rows.drains),
+        title=f"Job {report.title}", done=request.query_params.get("done", "")[:300], request_key=secrets.token_hex(16),
+    )  # fmt: skip
+
+
+def _mesh(asked: operation.Ask) -> dict[str, Any]:
+    found = read_gangs.last_mesh(asked)
+    if found is None:
+        return {"mesh": None, "mesh_drawing": ""}
+    return {"mesh": read_gangs.document(found), "mesh_drawing": mesh_drawing.draw(found.mesh)}
+
+
+def restarts(drains: Sequence[records.Drain]) -> list[tuple[records.Drain, list[str]]]:
+    """What was done to bring the job back, oldest first, each with what is known of it in words."""
+    mine = [d for d in drains if d.action in BROUGHT_BACK and d.job_id is not None]
+    return [(d, _words(d)) for d in sorted(mine, key=lambda d: d.at)]
+
+
+def _words(row: records.Drain) -> list[str]:
+    if row.action == "exclude":
+        return ["left out again" if row.ended_at is None else f"given back {row.ended_at:%Y-%m-%d %H:%M}Z"]
+    detail, found = row.detail, []
+    if detail.get("step") is not None:
+        found.append(f"it had come to step {detail['step']}")
+    if isinstance(nodes := detail.get("exclude"), list) and nodes:
+        found.append(f"without {', '.join(map(str, nodes))}")
+    if isinstance(jobs := detail.get("dependents"), dict) and jobs:
+        found.append(f"jobs that waited for it wait again: {', '.join(map(str, jobs))}")
+    if detail.get("log"):
+        found.append(f"its log: {detail['log']}")
+    if detail.get("loop"):
+        found.append(f"loop: {detail['loop']}")
+    return found
