@@ -1,0 +1,48 @@
+"""A test that fails twice fails the gate; one that fails once is named; four failures are not run again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("once_more.py")
+FLAKY = "from pathlib import Path\ndef test_{n}():\n    seen = Path('seen-{n}')\n    was = seen.exists()\n    seen.touch()\n    assert was\n"
+BROKEN = "def test_{n}():\n    assert False\n"
+
+
+def _gate(tmp_path: Path, *tests: str) -> subprocess.CompletedProcess[str]:
+    """One run of pytest over the tests in a folder of their own, and what the gate makes of its end."""
+    for n, text in enumerate(tests):
+        (tmp_path / f"test_{n}.py").write_text(text.format(n=n))
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    command = [sys.executable, "-m", "pytest", "-q"]
+    first = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    argv = [sys.executable, str(PROGRAM), str(first.returncode), *command]
+    return subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+
+def test_a_test_that_passes_alone_is_named_and_the_gate_goes_on(tmp_path: Path) -> None:
+    ended = _gate(tmp_path, FLAKY, "def test_{n}():\n    pass\n")
+    assert ended.returncode == 0
+    assert "FAILED ONCE, PASSED ALONE: test_0.py::test_0" in ended.stdout
+
+
+def test_a_test_that_fails_twice_fails_the_gate(tmp_path: Path) -> None:
+    ended = _gate(tmp_path, FLAKY, BROKEN)
+    assert ended.returncode == 1
+    assert "PASSED ALONE" not in ended.stdout
+
+
+def test_four_failures_are_not_run_again(tmp_path: Path) -> None:
+    ended = _gate(tmp_path, FLAKY, FLAKY, FLAKY, FLAKY)
+    assert ended.returncode == 1
+    assert "4 tests failed: none is run again" in ended.stdout
+
+
+@pytest.mark.parametrize("status", [2, 3, 4, 5])
+def test_what_is_no_failed_test_ends_the_gate(tmp_path: Path, status: int) -> None:
+    argv = [sys.executable, str(PROGRAM), str(status), sys.executable, "-c", "raise SystemExit(0)"]
+    assert subprocess.run(argv, cwd=tmp_path, check=False).returncode == status
