@@ -79,3 +79,10 @@ def test_every_page_can_be_found() -> None:
                 }
                 dead += [] if anchor[1:] in heads else [f"{name}: {page}{anchor}"]
     assert dead == []
+
+
+def test_every_test_that_the_page_of_tests_names_exists() -> None:
+    """A reader who looks for what the gate leaves out finds the file."""
+    named = set(re.findall(r"`((?:[a-z_0-9]+/)+[a-z_0-9]+\.py)", PAGES["testing.md"]))
+    assert len(named) > 50
+    assert sorted(n for n in named if not (ROOT / "tests" / n).exists() and not (ROOT / n).exists()) == []
