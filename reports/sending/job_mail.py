@@ -153,7 +153,6 @@ def _of_attempt(base: Content, report: model.ReportModel, view: model.AttemptVie
     which = f"job {report.title}" + (f", attempt {attempt.attempt}," if len(report.attempts) > 1 else "")
     if verdict is None:
         return _with(base, title=f"{which} ended {attempt.state}")
-    steps = (verdict.next_step, *report.advice) if verdict.next_step else report.advice
     return _with(
         base,
         title=f"{which} {view.fate}: {_short(verdict.summary)}",
@@ -161,9 +160,19 @@ def _of_attempt(base: Content, report: model.ReportModel, view: model.AttemptVie
         severity=_severity(verdict),
         summary=sanitize.clean(verdict.summary, 1000),
         evidence=tuple(_evidence(e) for e in view.evidence[:_MOST_EVIDENCE]),
-        steps=tuple(dict.fromkeys(_sentence(s) for s in steps if s.strip())),
+        steps=_steps(report, verdict),
         cost=report.cost.words if report.cost else "",
     )
+
+
+def _steps(report: model.ReportModel, verdict: records.Verdict) -> tuple[str, ...]:
+    """What the owner can do stands first. Only operators mend hardware: that step is named as theirs."""
+    steps = [verdict.next_step, *report.advice]
+    if verdict.domain is records.Domain.HARDWARE:
+        theirs = _sentence(verdict.next_step)
+        own = [s for s in report.advice if _sentence(s) != theirs]
+        steps = [*own, f"For the operators: {theirs}" if verdict.next_step else ""]
+    return tuple(dict.fromkeys(_sentence(s) for s in steps if s.strip()))
 
 
 def _severity(verdict: records.Verdict) -> str:

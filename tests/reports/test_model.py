@@ -104,6 +104,31 @@ def test_a_clean_job_has_no_cost_and_no_advice(story: rows.ReportRows) -> None:
     assert [v.died for v in report.attempts] == [False]
 
 
+@pytest.mark.parametrize("confidence", list(records.Confidence))
+@pytest.mark.parametrize("domain", list(records.Domain))
+def test_who_lost_a_job_to_hardware_is_told_to_submit_it_again(
+    story: rows.ReportRows, domain: records.Domain, confidence: records.Confidence
+) -> None:
+    """Only where the verdict is sure of hardware, and the job has not come back by itself."""
+    (verdict,) = story.verdicts
+    verdict = dataclasses.replace(verdict, domain=domain, confidence=confidence)
+    only = next(a for a in story.attempts if a.submit_at == verdict.submit_at)
+    ended = dataclasses.replace(only, state="FAILED")
+    words = [
+        s
+        for s in build(dataclasses.replace(story, attempts=(ended,), verdicts=(verdict,))).advice
+        if "again" in s
+    ]
+    sure = domain is records.Domain.HARDWARE and confidence in (
+        records.Confidence.CERTAIN,
+        records.Confidence.LIKELY,
+    )
+    assert len(words) == sure
+    assert all("--exclude=n2" in w and "squeue -j 4242" in w for w in words)
+    came_back = dataclasses.replace(story, verdicts=(verdict,))
+    assert not any("submit it again" in s for s in build(came_back).advice)
+
+
 def test_what_now_gives_each_step_once_and_what_became_of_the_job(story: rows.ReportRows) -> None:
     """The verdict's step comes first, ends with a full stop, and the job's fate follows."""
     assert build(story).advice == (
